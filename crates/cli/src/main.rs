@@ -1,0 +1,3 @@
+//! The `walzip` command.
+
+fn main() {}

@@ -1,0 +1,16 @@
+//! PostgreSQL's bytes: what they mean, and how to write them back identically.
+//!
+//! Nothing here does I/O, reads a clock, or allocates from a size that was not checked.
+//! The model and the invariants are in this crate's README.
+
+#![forbid(unsafe_code)]
+
+pub mod units;
+pub mod version;
+
+pub use units::{Lsn, SystemId, TimelineId};
+pub use version::Version;
+
+/// The size of a WAL page and of a relation page: PostgreSQL's default, and the only one
+/// supported (`XLOG_BLCKSZ`, `BLCKSZ`).
+pub const PAGE_SIZE: usize = 8192;
