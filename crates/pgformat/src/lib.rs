@@ -5,8 +5,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bytes;
 pub mod units;
 pub mod version;
+pub mod wal;
 
 pub use units::{Lsn, SystemId, TimelineId};
 pub use version::Version;

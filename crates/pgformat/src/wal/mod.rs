@@ -1,0 +1,26 @@
+//! The write-ahead log: pages, and the records that run across them.
+//!
+//! A segment file is a sequence of 8 KiB pages. Each begins with a header; what is left of
+//! the pages, put together, is one stream of records aligned to 8 bytes. A record that does
+//! not fit goes on behind the header of the next page, be it in the next file.
+//! (src/include/access/xlog_internal.h, xlogrecord.h; PostgreSQL 13 to 19.)
+
+mod page_header;
+mod reader;
+mod record;
+mod segment_header;
+mod writer;
+
+pub use page_header::{LONG_HEADER, PageHeader, FIRST_IS_CONTRECORD};
+pub use reader::{Event, PageState, SegmentReader};
+pub use record::{
+    Block, Compression, IMAGE_HAS_HOLE, Image, RECORD_HEADER_LEN, RecordError, RecordHeader, RecordLayout,
+    RelFileLocator,
+};
+pub use segment_header::{SegmentHeader, SegmentHeaderError};
+pub use writer::SegmentWriter;
+
+/// Rounds up to the alignment of records and tuples (`MAXALIGN`).
+pub const fn max_align(len: usize) -> usize {
+    (len + 7) & !7
+}

@@ -1,0 +1,130 @@
+//! Puts a segment together again: the reverse of [`super::SegmentReader`].
+
+use super::max_align;
+use super::page_header::{FIRST_IS_CONTRECORD, LONG_HEADER, PageHeader};
+use super::reader::PageState;
+use super::segment_header::SegmentHeader;
+use crate::PAGE_SIZE;
+
+/// Writes runs of records, with the page headers that they make, and other bytes.
+#[derive(Debug)]
+pub struct SegmentWriter {
+    header: SegmentHeader,
+    out: Vec<u8>,
+    state: PageState,
+    changes: Vec<PageState>,
+    next_change: usize,
+}
+
+impl SegmentWriter {
+    /// Begins a segment; `capacity` is what will be written, as far as the caller trusts it.
+    pub fn new(header: SegmentHeader, capacity: usize) -> Self {
+        SegmentWriter {
+            header,
+            out: Vec::with_capacity(capacity),
+            state: PageState { page: 0, flags: 0, timeline: 0 },
+            changes: Vec::new(),
+            next_change: 0,
+        }
+    }
+
+    /// Bytes written so far.
+    pub fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Nothing is written yet.
+    pub fn is_empty(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// Where the next byte of a record would stand.
+    pub fn next_record_offset(&self) -> usize {
+        match self.out.len() {
+            at if at.is_multiple_of(PAGE_SIZE) => at + PageHeader::len_at(at),
+            at => at,
+        }
+    }
+
+    /// The segment.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.out
+    }
+
+    /// Begins a run of pages at a page boundary. `changes` are the run's, in order.
+    pub fn start_run(&mut self, state: PageState, remaining_len: u32, changes: Vec<PageState>) {
+        self.state = state;
+        self.changes = changes;
+        self.next_change = 0;
+        self.page_header(remaining_len);
+    }
+
+    /// Writes a whole record and the zeros behind it.
+    pub fn record(&mut self, bytes: &[u8]) {
+        self.fragment(bytes, bytes.len());
+        self.padding();
+    }
+
+    /// Writes the first bytes of a record that has `total_len`, or of the rest of one.
+    pub fn fragment(&mut self, bytes: &[u8], total_len: usize) {
+        let mut done = 0;
+        while done < bytes.len() {
+            if self.out.len().is_multiple_of(PAGE_SIZE) {
+                let remaining = if done == 0 { 0 } else { total_len - done };
+                self.next_page(remaining as u32);
+            }
+            let left = PAGE_SIZE - self.out.len() % PAGE_SIZE;
+            let part = left.min(bytes.len() - done);
+            self.out.extend_from_slice(&bytes[done..done + part]);
+            done += part;
+        }
+    }
+
+    /// Writes zeros up to a multiple of 8.
+    pub fn padding(&mut self) {
+        self.out.resize(max_align(self.out.len()), 0);
+    }
+
+    /// Writes bytes that are no pages.
+    pub fn other(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// Writes bytes of zero that are no pages.
+    pub fn zeros(&mut self, len: usize) {
+        self.out.resize(self.out.len() + len, 0);
+    }
+
+    fn next_page(&mut self, remaining_len: u32) {
+        let page = (self.out.len() / PAGE_SIZE) as u32;
+        if let Some(change) = self.changes.get(self.next_change)
+            && change.page == page
+        {
+            self.state = *change;
+            self.next_change += 1;
+        }
+        self.page_header(remaining_len);
+    }
+
+    fn page_header(&mut self, remaining_len: u32) {
+        let first = self.out.is_empty();
+        let mut flags = self.state.flags;
+        if remaining_len != 0 {
+            flags |= FIRST_IS_CONTRECORD;
+        }
+        if first {
+            flags |= LONG_HEADER;
+        }
+        let header = PageHeader {
+            magic: self.header.version.page_magic,
+            flags,
+            timeline: self.state.timeline,
+            address: self.header.start.0.wrapping_add(self.out.len() as u64),
+            remaining_len,
+        };
+        self.out.extend_from_slice(&header.to_bytes());
+        if first {
+            self.out.extend_from_slice(&self.header.long_part());
+        }
+    }
+}
