@@ -1,0 +1,22 @@
+//! A small PostgreSQL client that can speak the replication protocol.
+//!
+//! The general-purpose Rust clients have no replication mode, so this one is built on
+//! `postgres-protocol` (message layout and authentication). It knows what backing up and
+//! checking a cluster need: simple queries, `IDENTIFY_SYSTEM`, `SHOW`, and `BASE_BACKUP` in
+//! the grammar of 13 and 14 and in that of 15 and later.
+//!
+//! A connection is of one [`Mode`] for its whole life. Whatever the server sends is checked
+//! before use: the size of a message is bounded before memory is reserved for it, and a message
+//! out of turn is an error.
+
+mod base_backup;
+mod connection;
+mod error;
+mod settings;
+
+pub use base_backup::{
+    BackupEnd, BackupPart, BackupTablespace, BaseBackup, BaseBackupOptions, ManifestChecksums,
+};
+pub use connection::{Connection, Mode, Row, SystemIdentification};
+pub use error::{ServerError, SqlError};
+pub use settings::{ConnectionSettings, Host, SslMode};

@@ -1,0 +1,410 @@
+//! One connection: start, authentication, simple queries.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::authentication::{md5_hash, sasl};
+use postgres_protocol::message::backend::{
+    AuthenticationSaslBody, DataRowBody, ErrorResponseBody, Header, Message,
+};
+use postgres_protocol::message::frontend;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+use walzip_pgformat::{Lsn, SystemId, TimelineId};
+
+use super::settings::{ConnectionSettings, Host, SslMode};
+use super::{ServerError, SqlError};
+
+/// No message of this protocol needs more; a length beyond it is damage or not PostgreSQL.
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
+const READ_BYTES: usize = 256 << 10;
+const CONNECT_TIMEOUT_SECONDS: u64 = 30;
+
+trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for S {}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Replication commands (`replication=true`).
+    Replication,
+    /// SQL in the database of the settings.
+    Sql,
+}
+
+/// One row of an answer, in text.
+pub type Row = Vec<Option<String>>;
+
+/// The answer to `IDENTIFY_SYSTEM`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SystemIdentification {
+    /// The cluster's identifier.
+    pub system_id: SystemId,
+    /// The timeline that it writes, or replays.
+    pub timeline: TimelineId,
+    /// The end of the WAL that it flushed.
+    pub flushed: Lsn,
+}
+
+/// A connection to a server.
+pub struct Connection {
+    stream: Box<dyn Stream>,
+    address: String,
+    buffer: BytesMut,
+    parameters: HashMap<String, String>,
+}
+
+impl Connection {
+    /// Connects and authenticates.
+    pub async fn open(settings: &ConnectionSettings, mode: Mode) -> Result<Self, ServerError> {
+        match settings.sslmode {
+            None | Some(SslMode::NotRequired) => {}
+            Some(SslMode::Require) => return Err(ServerError::TlsUnsupported("require")),
+            Some(SslMode::VerifyCa) => return Err(ServerError::TlsUnsupported("verify-ca")),
+            Some(SslMode::VerifyFull) => return Err(ServerError::TlsUnsupported("verify-full")),
+        }
+        let user = settings.user_or_default()?;
+        let (stream, address) = connect(settings).await?;
+        let mut connection = Connection {
+            stream,
+            address,
+            buffer: BytesMut::with_capacity(READ_BYTES),
+            parameters: HashMap::new(),
+        };
+        connection.start(settings, mode, &user).await?;
+        connection.authenticate(&user, settings.password.as_deref()).await?;
+        connection.until_ready().await?;
+        Ok(connection)
+    }
+
+    /// The server's major version, from what it announced when the connection started.
+    pub fn major(&self) -> Result<u32, ServerError> {
+        let version = self.parameters.get("server_version").map(String::as_str).unwrap_or_default();
+        version
+            .split(|character: char| !character.is_ascii_digit())
+            .next()
+            .and_then(|major| major.parse().ok())
+            .ok_or_else(|| protocol(format!("server_version is \"{version}\"")))
+    }
+
+    /// The server's version as it announces it, for example `15.13 (Debian 15.13-0+deb12u1)`.
+    pub fn version(&self) -> &str {
+        self.parameters.get("server_version").map(String::as_str).unwrap_or_default()
+    }
+
+    /// Runs a query or a replication command and returns its rows.
+    pub async fn query(&mut self, query: &str) -> Result<Vec<Row>, ServerError> {
+        self.send_query(query).await?;
+        let mut rows = Vec::new();
+        let mut failure = None;
+        loop {
+            match self.receive_any().await? {
+                Message::DataRow(row) => rows.push(read_row(&row).map_err(malformed)?),
+                Message::ErrorResponse(body) => failure = Some(sql_error(&body)?),
+                Message::RowDescription(_)
+                | Message::CommandComplete(_)
+                | Message::EmptyQueryResponse => {}
+                Message::ReadyForQuery(_) => break,
+                other => return Err(unexpected("the answer to a query", &other)),
+            }
+        }
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(rows),
+        }
+    }
+
+    /// The one value that a query is meant to return.
+    pub async fn query_value(&mut self, query: &str) -> Result<String, ServerError> {
+        let mut rows = self.query(query).await?;
+        match rows.pop().and_then(|row| row.into_iter().next().flatten()) {
+            Some(value) if rows.is_empty() => Ok(value),
+            _ => Err(protocol(format!("\"{query}\" did not return one value"))),
+        }
+    }
+
+    /// Asks who the cluster is and where it stands. For replication connections.
+    pub async fn identify_system(&mut self) -> Result<SystemIdentification, ServerError> {
+        let rows = self.query("IDENTIFY_SYSTEM").await?;
+        let column = |at: usize| rows.first().and_then(|row| row.get(at)?.as_deref());
+        let parsed = (|| {
+            Some(SystemIdentification {
+                system_id: SystemId(column(0)?.parse().ok()?),
+                timeline: TimelineId(column(1)?.parse().ok()?),
+                flushed: column(2)?.parse().ok()?,
+            })
+        })();
+        parsed.ok_or_else(|| protocol(format!("IDENTIFY_SYSTEM returned {rows:?}")))
+    }
+
+    /// Says goodbye. Dropping the connection does as well, less politely.
+    pub async fn close(mut self) {
+        let mut buffer = BytesMut::new();
+        frontend::terminate(&mut buffer);
+        // The server may be gone already; there is nothing left to lose.
+        let _ = self.stream.write_all(&buffer).await;
+        let _ = self.stream.shutdown().await;
+    }
+
+    pub(super) async fn send_query(&mut self, query: &str) -> Result<(), ServerError> {
+        let mut buffer = BytesMut::new();
+        frontend::query(query, &mut buffer).map_err(malformed)?;
+        self.send(&buffer).await
+    }
+
+    /// The next message that is part of an answer; an error of the server is an `Err`.
+    pub(super) async fn receive(&mut self) -> Result<Message, ServerError> {
+        match self.receive_any().await? {
+            Message::ErrorResponse(body) => Err(sql_error(&body)?),
+            message => Ok(message),
+        }
+    }
+
+    /// The next message, notices and parameters taken care of.
+    async fn receive_any(&mut self) -> Result<Message, ServerError> {
+        loop {
+            match self.receive_raw().await? {
+                Message::NoticeResponse(body) => {
+                    let notice = SqlError::read(body.fields()).map_err(malformed)?;
+                    tracing::debug!(server = %self.address, "{}", notice.message);
+                }
+                Message::ParameterStatus(body) => {
+                    let name = body.name().map_err(malformed)?.to_owned();
+                    let value = body.value().map_err(malformed)?.to_owned();
+                    self.parameters.insert(name, value);
+                }
+                Message::NotificationResponse(_) => {}
+                message => return Ok(message),
+            }
+        }
+    }
+
+    async fn receive_raw(&mut self) -> Result<Message, ServerError> {
+        loop {
+            if let Some(header) = Header::parse(&self.buffer).map_err(malformed)? {
+                let length = usize::try_from(header.len()).unwrap_or(usize::MAX);
+                if length > MESSAGE_BYTES_MAX {
+                    return Err(protocol(format!("a message of {length} bytes")));
+                }
+            }
+            if let Some(message) = Message::parse(&mut self.buffer).map_err(malformed)? {
+                return Ok(message);
+            }
+            self.buffer.reserve(READ_BYTES);
+            let read = self.stream.read_buf(&mut self.buffer).await;
+            match read {
+                Ok(0) => return Err(self.lost(io::ErrorKind::UnexpectedEof.into())),
+                Ok(_) => {}
+                Err(source) => return Err(self.lost(source)),
+            }
+        }
+    }
+
+    async fn send(&mut self, message: &[u8]) -> Result<(), ServerError> {
+        let sent = async {
+            self.stream.write_all(message).await?;
+            self.stream.flush().await
+        };
+        sent.await.map_err(|source| self.lost(source))
+    }
+
+    fn lost(&self, source: io::Error) -> ServerError {
+        ServerError::Lost { address: self.address.clone(), source }
+    }
+
+    async fn start(
+        &mut self,
+        settings: &ConnectionSettings,
+        mode: Mode,
+        user: &str,
+    ) -> Result<(), ServerError> {
+        let application_name = settings.application_name.as_deref().unwrap_or("walzip");
+        let mut parameters = vec![
+            ("user", user),
+            ("application_name", application_name),
+            ("client_encoding", "UTF8"),
+            // Answers that are parsed must not depend on the role's settings.
+            ("datestyle", "ISO"),
+        ];
+        match mode {
+            Mode::Replication => parameters.push(("replication", "true")),
+            Mode::Sql => {
+                parameters.push(("database", settings.dbname.as_deref().unwrap_or("postgres")));
+            }
+        }
+        let mut buffer = BytesMut::new();
+        frontend::startup_message(parameters, &mut buffer).map_err(malformed)?;
+        self.send(&buffer).await
+    }
+
+    async fn authenticate(&mut self, user: &str, password: Option<&str>) -> Result<(), ServerError> {
+        match self.receive().await? {
+            Message::AuthenticationOk => return Ok(()),
+            Message::AuthenticationCleartextPassword => {
+                let password = self.needed(password)?;
+                self.send_password(password.as_bytes()).await?;
+            }
+            Message::AuthenticationMd5Password(body) => {
+                let password = self.needed(password)?;
+                let hash = md5_hash(user.as_bytes(), password.as_bytes(), body.salt());
+                self.send_password(hash.as_bytes()).await?;
+            }
+            Message::AuthenticationSasl(body) => {
+                let password = self.needed(password)?.to_owned();
+                self.scram(&body, &password).await?;
+            }
+            _ => return Err(self.unauthenticated("the server asks for an unsupported method")),
+        }
+        match self.receive().await? {
+            Message::AuthenticationOk => Ok(()),
+            other => Err(unexpected("authentication", &other)),
+        }
+    }
+
+    async fn scram(
+        &mut self,
+        body: &AuthenticationSaslBody,
+        password: &str,
+    ) -> Result<(), ServerError> {
+        let mut mechanisms = body.mechanisms();
+        let offered = mechanisms.any(|name| Ok(name == sasl::SCRAM_SHA_256)).map_err(malformed)?;
+        if !offered {
+            return Err(self.unauthenticated("the server does not offer SCRAM-SHA-256"));
+        }
+        let refused = |error: io::Error, this: &Self| this.unauthenticated(&error.to_string());
+        let binding = sasl::ChannelBinding::unsupported();
+        let mut scram = sasl::ScramSha256::new(password.as_bytes(), binding);
+
+        let mut buffer = BytesMut::new();
+        frontend::sasl_initial_response(sasl::SCRAM_SHA_256, scram.message(), &mut buffer)
+            .map_err(malformed)?;
+        self.send(&buffer).await?;
+        match self.receive().await? {
+            Message::AuthenticationSaslContinue(body) => {
+                scram.update(body.data()).map_err(|error| refused(error, self))?;
+            }
+            other => return Err(unexpected("SCRAM", &other)),
+        }
+
+        let mut buffer = BytesMut::new();
+        frontend::sasl_response(scram.message(), &mut buffer).map_err(malformed)?;
+        self.send(&buffer).await?;
+        match self.receive().await? {
+            // This proves that the server knows the password too.
+            Message::AuthenticationSaslFinal(body) => {
+                scram.finish(body.data()).map_err(|error| refused(error, self))
+            }
+            other => Err(unexpected("SCRAM", &other)),
+        }
+    }
+
+    async fn send_password(&mut self, password: &[u8]) -> Result<(), ServerError> {
+        let mut buffer = BytesMut::new();
+        frontend::password_message(password, &mut buffer).map_err(malformed)?;
+        self.send(&buffer).await
+    }
+
+    fn needed<'a>(&self, password: Option<&'a str>) -> Result<&'a str, ServerError> {
+        password.ok_or_else(|| self.unauthenticated("the server asks for a password, none is given"))
+    }
+
+    fn unauthenticated(&self, reason: &str) -> ServerError {
+        ServerError::Authentication { address: self.address.clone(), reason: reason.to_owned() }
+    }
+
+    async fn until_ready(&mut self) -> Result<(), ServerError> {
+        loop {
+            match self.receive().await? {
+                Message::BackendKeyData(_) => {}
+                Message::ReadyForQuery(_) => return Ok(()),
+                other => return Err(unexpected("the start of a session", &other)),
+            }
+        }
+    }
+}
+
+async fn connect(
+    settings: &ConnectionSettings,
+) -> Result<(Box<dyn Stream>, String), ServerError> {
+    let host = settings.host_or_default();
+    let port = settings.port_or_default();
+    let address = match &host {
+        Host::Tcp(name) => format!("{name} port {port}"),
+        Host::Unix(directory) => settings.socket_in(directory).display().to_string(),
+    };
+    let attempt = async {
+        Ok(match &host {
+            Host::Tcp(name) => {
+                let stream = TcpStream::connect((name.as_str(), port)).await?;
+                stream.set_nodelay(true)?;
+                Box::new(stream) as Box<dyn Stream>
+            }
+            Host::Unix(directory) => {
+                Box::new(UnixStream::connect(settings.socket_in(directory)).await?)
+            }
+        })
+    };
+    let seconds = settings.connect_timeout_seconds.filter(|&seconds| seconds > 0);
+    let limit = Duration::from_secs(seconds.unwrap_or(CONNECT_TIMEOUT_SECONDS));
+    let connected: io::Result<_> = match tokio::time::timeout(limit, attempt).await {
+        Ok(connected) => connected,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    };
+    match connected {
+        Ok(stream) => Ok((stream, address)),
+        Err(source) => Err(ServerError::Connect { address, source }),
+    }
+}
+
+pub(super) fn read_row(body: &DataRowBody) -> io::Result<Row> {
+    let buffer = body.buffer();
+    let mut ranges = body.ranges();
+    let mut row = Vec::new();
+    while let Some(range) = ranges.next()? {
+        row.push(match range {
+            None => None,
+            Some(range) => {
+                let bytes = buffer.get(range).ok_or(io::ErrorKind::InvalidData)?;
+                Some(String::from_utf8_lossy(bytes).into_owned())
+            }
+        });
+    }
+    Ok(row)
+}
+
+fn sql_error(body: &ErrorResponseBody) -> Result<ServerError, ServerError> {
+    Ok(SqlError::read(body.fields()).map_err(malformed)?.into())
+}
+
+pub(super) fn protocol(reason: String) -> ServerError {
+    ServerError::Protocol(reason)
+}
+
+pub(super) fn malformed(error: io::Error) -> ServerError {
+    protocol(error.to_string())
+}
+
+pub(super) fn unexpected(place: &str, message: &Message) -> ServerError {
+    protocol(format!("{} in {place}", name_of(message)))
+}
+
+fn name_of(message: &Message) -> &'static str {
+    match message {
+        Message::AuthenticationOk => "AuthenticationOk",
+        Message::BackendKeyData(_) => "BackendKeyData",
+        Message::CommandComplete(_) => "CommandComplete",
+        Message::CopyData(_) => "CopyData",
+        Message::CopyDone => "CopyDone",
+        Message::CopyInResponse(_) => "CopyInResponse",
+        Message::CopyOutResponse(_) => "CopyOutResponse",
+        Message::DataRow(_) => "DataRow",
+        Message::EmptyQueryResponse => "EmptyQueryResponse",
+        Message::ErrorResponse(_) => "ErrorResponse",
+        Message::ReadyForQuery(_) => "ReadyForQuery",
+        Message::RowDescription(_) => "RowDescription",
+        _ => "a message out of turn",
+    }
+}

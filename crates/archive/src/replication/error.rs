@@ -1,0 +1,106 @@
+//! What can go wrong between us and a server, by what the caller can do about it.
+
+use std::fmt;
+use std::io;
+
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::ErrorFields;
+
+/// A failed exchange with a server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The connection settings cannot be used: change them.
+    #[error("invalid connection settings: {0}")]
+    Settings(String),
+    /// TLS was demanded, and this client has none.
+    #[error("sslmode={0} asks for an encrypted connection, which is not supported yet")]
+    TlsUnsupported(&'static str),
+    /// Nobody answers at the address.
+    #[error("cannot connect to {address}: {source}")]
+    Connect {
+        /// Host and port, or the socket's path.
+        address: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The connection broke.
+    #[error("connection to {address} lost: {source}")]
+    Lost {
+        /// Host and port, or the socket's path.
+        address: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The server asked for an authentication that cannot be given.
+    #[error("cannot authenticate to {address}: {reason}")]
+    Authentication {
+        /// Host and port, or the socket's path.
+        address: String,
+        /// What is missing or unsupported.
+        reason: String,
+    },
+    /// The server sent something that has no place in the protocol.
+    #[error("unexpected answer from the server: {0}")]
+    Protocol(String),
+    /// The server reported an error.
+    #[error(transparent)]
+    Sql(#[from] SqlError),
+}
+
+impl ServerError {
+    /// The SQLSTATE, when the server reported an error.
+    pub fn sqlstate(&self) -> Option<&str> {
+        match self {
+            ServerError::Sql(error) => Some(&error.sqlstate),
+            _ => None,
+        }
+    }
+}
+
+/// An error that the server reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SqlError {
+    /// `ERROR`, `FATAL` or `PANIC`.
+    pub severity: String,
+    /// The five characters of appendix A of PostgreSQL's manual.
+    pub sqlstate: String,
+    /// The message.
+    pub message: String,
+    /// The detail, if any.
+    pub detail: Option<String>,
+    /// The hint, if any.
+    pub hint: Option<String>,
+}
+
+impl SqlError {
+    pub(super) fn read(mut fields: ErrorFields<'_>) -> io::Result<SqlError> {
+        let mut error = SqlError::default();
+        while let Some(field) = fields.next()? {
+            let value = String::from_utf8_lossy(field.value_bytes()).into_owned();
+            match field.type_() {
+                // 'V' is never translated; 'S' may be, and comes first.
+                b'S' if error.severity.is_empty() => error.severity = value,
+                b'V' => error.severity = value,
+                b'C' => error.sqlstate = value,
+                b'M' => error.message = value,
+                b'D' => error.detail = Some(value),
+                b'H' => error.hint = Some(value),
+                _ => {}
+            }
+        }
+        Ok(error)
+    }
+}
+
+impl std::error::Error for SqlError {}
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = self.severity.to_lowercase();
+        write!(f, "server {severity} {}: {}", self.sqlstate, self.message)?;
+        if let Some(detail) = &self.detail {
+            write!(f, " ({detail})")?;
+        }
+        Ok(())
+    }
+}

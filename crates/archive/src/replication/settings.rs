@@ -1,0 +1,319 @@
+//! Where the server is and who we are: libpq's two notations.
+//!
+//! The environment is the caller's business. It passes `PGHOST` and the like as a second set of
+//! settings to [`ConnectionSettings::or`].
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::ServerError;
+
+const DEFAULT_PORT: u16 = 5432;
+
+/// Where libpq looks for a socket when no host is given: Debian's place, then upstream's.
+const SOCKET_DIRECTORIES: [&str; 2] = ["/var/run/postgresql", "/tmp"];
+
+/// A host name, or the directory of a Unix socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// A name or an address.
+    Tcp(String),
+    /// The directory that holds `.s.PGSQL.<port>`.
+    Unix(PathBuf),
+}
+
+/// How much the caller insists on encryption, in libpq's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SslMode {
+    /// `disable`, `allow` or `prefer`: an unencrypted connection will do.
+    NotRequired,
+    /// `require`.
+    Require,
+    /// `verify-ca`.
+    VerifyCa,
+    /// `verify-full`.
+    VerifyFull,
+}
+
+/// What a connection needs to know. What is `None` was not said.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ConnectionSettings {
+    /// The server.
+    pub host: Option<Host>,
+    /// Its port, 5432 by default.
+    pub port: Option<u16>,
+    /// The role, by default the name of the operating system's user.
+    pub user: Option<String>,
+    /// The role's password.
+    pub password: Option<String>,
+    /// The database for ordinary queries, `postgres` by default.
+    pub dbname: Option<String>,
+    /// Whether encryption is demanded.
+    pub sslmode: Option<SslMode>,
+    /// What `pg_stat_activity` shows, `walzip` by default.
+    pub application_name: Option<String>,
+    /// How long to wait for a connection, in seconds.
+    pub connect_timeout_seconds: Option<u64>,
+}
+
+impl fmt::Debug for ConnectionSettings {
+    /// Everything but the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectionSettings")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .field("user", &self.user)
+            .field("dbname", &self.dbname)
+            .field("sslmode", &self.sslmode)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ConnectionSettings {
+    /// Reads `key=value …` or `postgresql://…`.
+    pub fn parse(text: &str) -> Result<ConnectionSettings, ServerError> {
+        let mut settings = ConnectionSettings::default();
+        if text.starts_with("postgresql://") || text.starts_with("postgres://") {
+            settings.read_uri(text)?;
+        } else {
+            for (key, value) in key_values(text)? {
+                settings.set(&key, &value)?;
+            }
+        }
+        Ok(settings)
+    }
+
+    /// Takes one setting under libpq's name for it.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), ServerError> {
+        let text = || Some(value.to_owned());
+        match key {
+            "host" | "hostaddr" => self.host = host(value)?,
+            "port" => self.port = Some(number(key, value)?),
+            "user" => self.user = text(),
+            "password" => self.password = text(),
+            "dbname" => self.dbname = text(),
+            "sslmode" => self.sslmode = Some(ssl_mode(value)?),
+            "application_name" => self.application_name = text(),
+            "connect_timeout" => self.connect_timeout_seconds = Some(number(key, value)?),
+            // pg_basebackup and others are handed such strings; what these say is our own affair.
+            "replication" | "fallback_application_name" | "client_encoding" => {}
+            _ => return Err(invalid(format!("\"{key}\" is not supported"))),
+        }
+        Ok(())
+    }
+
+    /// These settings, completed from others where nothing was said.
+    pub fn or(self, others: ConnectionSettings) -> ConnectionSettings {
+        ConnectionSettings {
+            host: self.host.or(others.host),
+            port: self.port.or(others.port),
+            user: self.user.or(others.user),
+            password: self.password.or(others.password),
+            dbname: self.dbname.or(others.dbname),
+            sslmode: self.sslmode.or(others.sslmode),
+            application_name: self.application_name.or(others.application_name),
+            connect_timeout_seconds: self
+                .connect_timeout_seconds
+                .or(others.connect_timeout_seconds),
+        }
+    }
+
+    pub(super) fn port_or_default(&self) -> u16 {
+        self.port.unwrap_or(DEFAULT_PORT)
+    }
+
+    /// The host that was named, or the socket directory that holds the port's socket.
+    pub(super) fn host_or_default(&self) -> Host {
+        if let Some(host) = &self.host {
+            return host.clone();
+        }
+        let directory = SOCKET_DIRECTORIES
+            .into_iter()
+            .map(Path::new)
+            .find(|directory| self.socket_in(directory).exists());
+        match directory {
+            Some(directory) => Host::Unix(directory.to_owned()),
+            None => Host::Tcp("localhost".to_owned()),
+        }
+    }
+
+    pub(super) fn socket_in(&self, directory: &Path) -> PathBuf {
+        directory.join(format!(".s.PGSQL.{}", self.port_or_default()))
+    }
+
+    pub(super) fn user_or_default(&self) -> Result<String, ServerError> {
+        if let Some(user) = &self.user {
+            return Ok(user.clone());
+        }
+        let user = nix::unistd::User::from_uid(nix::unistd::geteuid());
+        match user {
+            Ok(Some(user)) => Ok(user.name),
+            _ => Err(invalid("no user is given, and the system's user has no name".to_owned())),
+        }
+    }
+
+    fn read_uri(&mut self, text: &str) -> Result<(), ServerError> {
+        let uri = url::Url::parse(text).map_err(|error| invalid(error.to_string()))?;
+        if let Some(name) = uri.host_str().filter(|name| !name.is_empty()) {
+            self.set("host", &percent_decode(name.trim_matches(['[', ']']))?)?;
+        }
+        if let Some(port) = uri.port() {
+            self.port = Some(port);
+        }
+        if !uri.username().is_empty() {
+            self.set("user", &percent_decode(uri.username())?)?;
+        }
+        if let Some(password) = uri.password() {
+            self.set("password", &percent_decode(password)?)?;
+        }
+        let dbname = uri.path().trim_start_matches('/');
+        if !dbname.is_empty() {
+            self.set("dbname", &percent_decode(dbname)?)?;
+        }
+        // Not query_pairs(): that reads '+' as a space, libpq does not.
+        for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair
+                .split_once('=')
+                .ok_or_else(|| invalid(format!("\"{pair}\" in the URI has no value")))?;
+            self.set(&percent_decode(key)?, &percent_decode(value)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn invalid(reason: String) -> ServerError {
+    ServerError::Settings(reason)
+}
+
+fn number<N: std::str::FromStr>(key: &str, value: &str) -> Result<N, ServerError> {
+    value.trim().parse().map_err(|_| invalid(format!("{key} \"{value}\" is not a valid number")))
+}
+
+fn host(value: &str) -> Result<Option<Host>, ServerError> {
+    if value.contains(',') {
+        return Err(invalid(format!("\"{value}\" names several hosts, which is not supported")));
+    }
+    Ok(match value.as_bytes().first() {
+        None => None,
+        Some(b'/') => Some(Host::Unix(PathBuf::from(value))),
+        Some(_) => Some(Host::Tcp(value.to_owned())),
+    })
+}
+
+fn ssl_mode(value: &str) -> Result<SslMode, ServerError> {
+    match value {
+        "disable" | "allow" | "prefer" => Ok(SslMode::NotRequired),
+        "require" => Ok(SslMode::Require),
+        "verify-ca" => Ok(SslMode::VerifyCa),
+        "verify-full" => Ok(SslMode::VerifyFull),
+        _ => Err(invalid(format!("sslmode \"{value}\" is not known"))),
+    }
+}
+
+fn percent_decode(text: &str) -> Result<String, ServerError> {
+    percent_encoding::percent_decode_str(text)
+        .decode_utf8()
+        .map(|decoded| decoded.into_owned())
+        .map_err(|_| invalid(format!("\"{text}\" in the URI is not UTF-8")))
+}
+
+/// Splits `key = 'va\'lue' …` as libpq's conninfo_parse does.
+fn key_values(text: &str) -> Result<Vec<(String, String)>, ServerError> {
+    let mut pairs = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let (key, after) = rest
+            .split_once('=')
+            .ok_or_else(|| invalid(format!("missing \"=\" after \"{}\"", rest.trim_end())))?;
+        let (value, after) = value_at(after.trim_start())?;
+        pairs.push((key.trim_end().to_owned(), value));
+        rest = after.trim_start();
+    }
+    Ok(pairs)
+}
+
+/// One value, quoted or not, and what follows it.
+fn value_at(text: &str) -> Result<(String, &str), ServerError> {
+    let quoted = text.starts_with('\'');
+    let text = text.strip_prefix('\'').unwrap_or(text);
+    let mut value = String::new();
+    let mut characters = text.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '\\' => value.extend(characters.next().map(|(_, escaped)| escaped)),
+            '\'' if quoted => {
+                return Ok((value, text.get(at + 1..).unwrap_or_default()));
+            }
+            space if !quoted && space.is_whitespace() => {
+                return Ok((value, text.get(at..).unwrap_or_default()));
+            }
+            other => value.push(other),
+        }
+    }
+    if quoted {
+        return Err(invalid("a quoted value has no end".to_owned()));
+    }
+    Ok((value, ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> ConnectionSettings {
+        ConnectionSettings::parse(text).expect(text)
+    }
+
+    #[test]
+    fn reads_key_value_pairs_with_quotes_and_escapes() {
+        let settings = parsed(r"host=/run/pg port = 5433 user='a b' password='it\'s' dbname=");
+        assert_eq!(settings.host, Some(Host::Unix("/run/pg".into())));
+        assert_eq!(settings.port, Some(5433));
+        assert_eq!(settings.user.as_deref(), Some("a b"));
+        assert_eq!(settings.password.as_deref(), Some("it's"));
+        assert_eq!(settings.dbname.as_deref(), Some(""));
+    }
+
+    #[test]
+    fn reads_uris() {
+        let settings = parsed("postgresql://u%40x:p%2Fw@db.example:6000/base?sslmode=prefer");
+        assert_eq!(settings.host, Some(Host::Tcp("db.example".into())));
+        assert_eq!(settings.port, Some(6000));
+        assert_eq!(settings.user.as_deref(), Some("u@x"));
+        assert_eq!(settings.password.as_deref(), Some("p/w"));
+        assert_eq!(settings.dbname.as_deref(), Some("base"));
+        assert_eq!(settings.sslmode, Some(SslMode::NotRequired));
+        assert_eq!(parsed("postgres://%2Frun%2Fpg/b").host, Some(Host::Unix("/run/pg".into())));
+        assert_eq!(parsed("postgresql:///b?host=/tmp").host, Some(Host::Unix("/tmp".into())));
+        assert_eq!(parsed("postgresql://[::1]:1/b").host, Some(Host::Tcp("::1".into())));
+    }
+
+    #[test]
+    fn refuses_what_it_does_not_understand() {
+        for text in [
+            "host",
+            "password='open",
+            "port=many",
+            "port=70000",
+            "host=a,b",
+            "sslmode=sometimes",
+            "color=blue",
+            "postgresql://h/b?color=blue",
+            "postgresql://h/b?sslmode",
+        ] {
+            assert!(ConnectionSettings::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn never_shows_the_password() {
+        let shown = format!("{:?}", parsed("host=h password=secret"));
+        assert!(!shown.contains("secret"), "{shown}");
+    }
+
+    #[test]
+    fn completes_settings_from_others() {
+        let settings = parsed("host=h").or(parsed("host=other port=1"));
+        assert_eq!(settings, parsed("host=h port=1"));
+    }
+}
