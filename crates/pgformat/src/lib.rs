@@ -5,11 +5,16 @@
 
 #![forbid(unsafe_code)]
 
+pub mod backup_label;
 pub mod bytes;
+pub mod control_file;
+pub mod timeline_history;
 pub mod units;
 pub mod version;
 pub mod wal;
+pub mod wal_file_name;
 
+pub use timeline_history as history;
 pub use units::{Lsn, SystemId, TimelineId};
 pub use version::Version;
 

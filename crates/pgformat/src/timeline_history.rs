@@ -1,0 +1,247 @@
+//! Timeline histories: the `.history` file that says from where a timeline branched off.
+//!
+//! Each line of the file names one ancestor, the position at which its child left it, and
+//! why. The rules are those of `readTimeLineHistory` in access/transam/timeline.c: blank
+//! lines and lines that begin with `#` are skipped, timelines rise from line to line and
+//! stay below the file's own. One rule is added, which PostgreSQL keeps without checking
+//! it: a child never branches off before its parent did.
+
+use crate::units::{InvalidLsn, Lsn, TimelineId};
+
+/// How one timeline came to be, from its oldest ancestor on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimelineHistory {
+    /// The timeline whose history this is.
+    pub timeline: TimelineId,
+    /// Its ancestors, the oldest first.
+    pub ancestors: Vec<Ancestor>,
+}
+
+/// One ancestor: a line of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ancestor {
+    /// The ancestor's timeline.
+    pub timeline: TimelineId,
+    /// The position from which on the ancestor's child is followed.
+    pub switch: Lsn,
+    /// Why the switch was made, in PostgreSQL's words.
+    pub reason: String,
+}
+
+/// Why the text is not the history of a timeline.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TimelineHistoryError {
+    /// The line does not begin with a timeline.
+    #[error("line {line} of the timeline history does not begin with a timeline")]
+    Timeline {
+        /// The line's number, from 1.
+        line: usize,
+    },
+    /// The line has no position, or a wrong one, after its timeline.
+    #[error("line {line} of the timeline history has no switch position: {source}")]
+    Switch {
+        /// The line's number, from 1.
+        line: usize,
+        /// What stands there instead.
+        source: InvalidLsn,
+    },
+    /// Timelines or positions do not rise from line to line, or reach the file's own.
+    #[error("line {line} of the timeline history is out of order")]
+    Order {
+        /// The line's number, from 1.
+        line: usize,
+    },
+}
+
+impl TimelineHistory {
+    /// Reads the content of the `.history` file of `timeline`.
+    pub fn read(timeline: TimelineId, content: &[u8]) -> Result<Self, TimelineHistoryError> {
+        let mut ancestors: Vec<Ancestor> = Vec::new();
+        for (index, bytes) in content.split(|byte| *byte == b'\n').enumerate() {
+            let line = index + 1;
+            // The reason may quote a restore point's name in any server encoding.
+            let text = String::from_utf8_lossy(bytes);
+            let text = text.trim();
+            if text.is_empty() || text.starts_with('#') {
+                continue;
+            }
+            let ancestor = read_ancestor(text, line)?;
+            let rises = ancestors.last().is_none_or(|previous| {
+                previous.timeline < ancestor.timeline && previous.switch <= ancestor.switch
+            });
+            if !rises || ancestor.timeline >= timeline {
+                return Err(TimelineHistoryError::Order { line });
+            }
+            ancestors.push(ancestor);
+        }
+        Ok(Self {
+            timeline,
+            ancestors,
+        })
+    }
+
+    /// The timeline of this history on which the byte at `position` lies.
+    pub fn timeline_at(&self, position: Lsn) -> TimelineId {
+        let holds = |ancestor: &&Ancestor| position < ancestor.switch;
+        self.ancestors
+            .iter()
+            .find(holds)
+            .map_or(self.timeline, |ancestor| ancestor.timeline)
+    }
+
+    /// Where an ancestor was left; nothing for other timelines and for the history's own,
+    /// which has no end yet.
+    pub fn switch_of(&self, timeline: TimelineId) -> Option<Lsn> {
+        let ancestor = self
+            .ancestors
+            .iter()
+            .find(|ancestor| ancestor.timeline == timeline);
+        ancestor.map(|ancestor| ancestor.switch)
+    }
+
+    /// Whether `timeline` is the history's own or one of its ancestors.
+    pub fn contains(&self, timeline: TimelineId) -> bool {
+        timeline == self.timeline || self.switch_of(timeline).is_some()
+    }
+}
+
+fn read_ancestor(text: &str, line: usize) -> Result<Ancestor, TimelineHistoryError> {
+    let (number, rest) = split_field(text);
+    let digits_only = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let timeline = match number.parse() {
+        Ok(timeline) if digits_only && timeline != 0 => TimelineId(timeline),
+        _ => return Err(TimelineHistoryError::Timeline { line }),
+    };
+    let (position, reason) = split_field(rest);
+    let switch = position
+        .parse()
+        .map_err(|source| TimelineHistoryError::Switch { line, source })?;
+    Ok(Ancestor {
+        timeline,
+        switch,
+        reason: reason.to_owned(),
+    })
+}
+
+/// Splits off the text before the first white space.
+fn split_field(text: &str) -> (&str, &str) {
+    match text.split_once(|c: char| c.is_ascii_whitespace()) {
+        Some((field, rest)) => (field, rest.trim_start()),
+        None => (text, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As PostgreSQL 15 wrote it after two promotions, the second to a restore point.
+    const HISTORY: &[u8] = b"1\t0/4000000\tno recovery target specified\n\n\
+        2\t0/50000D8\tat restore point \"before_upgrade\"\n";
+
+    fn history() -> TimelineHistory {
+        TimelineHistory::read(TimelineId(3), HISTORY).expect("a real history")
+    }
+
+    #[test]
+    fn reads_what_postgresql_wrote() {
+        let ancestor = |timeline, switch, reason: &str| Ancestor {
+            timeline: TimelineId(timeline),
+            switch: Lsn(switch),
+            reason: reason.to_owned(),
+        };
+        assert_eq!(
+            history().ancestors,
+            [
+                ancestor(1, 0x400_0000, "no recovery target specified"),
+                ancestor(2, 0x500_00D8, "at restore point \"before_upgrade\""),
+            ]
+        );
+    }
+
+    #[test]
+    fn finds_the_timeline_of_a_position() {
+        let history = history();
+        for (position, timeline) in [
+            (0, 1),
+            (0x3FF_FFFF, 1),
+            (0x400_0000, 2),
+            (0x500_00D7, 2),
+            (0x500_00D8, 3),
+            (u64::MAX, 3),
+        ] {
+            assert_eq!(history.timeline_at(Lsn(position)), TimelineId(timeline));
+        }
+    }
+
+    #[test]
+    fn knows_its_timelines_and_where_they_end() {
+        let history = history();
+        assert_eq!(history.switch_of(TimelineId(1)), Some(Lsn(0x400_0000)));
+        assert_eq!(history.switch_of(TimelineId(3)), None);
+        assert!(history.contains(TimelineId(3)));
+        assert!(!history.contains(TimelineId(4)));
+    }
+
+    #[test]
+    fn skips_comments_and_needs_no_reason() {
+        let content = b"# made by hand\n  1 0/04000000\r\n";
+        let history = TimelineHistory::read(TimelineId(2), content).expect("a history");
+        assert_eq!(history.switch_of(TimelineId(1)), Some(Lsn(0x400_0000)));
+        assert_eq!(
+            history.ancestors.first().map(|a| a.reason.as_str()),
+            Some("")
+        );
+    }
+
+    #[test]
+    fn keeps_a_reason_in_an_unknown_encoding_readable() {
+        let content = b"1\t0/4000000\tat restore point \"caf\xE9\"\n";
+        let history = TimelineHistory::read(TimelineId(2), content).expect("a history");
+        assert_eq!(
+            history.ancestors[0].reason,
+            "at restore point \"caf\u{FFFD}\""
+        );
+    }
+
+    #[test]
+    fn refuses_lines_without_timeline_or_position() {
+        let error = |content| TimelineHistory::read(TimelineId(9), content).unwrap_err();
+        assert_eq!(
+            error(b"x\t0/0\n"),
+            TimelineHistoryError::Timeline { line: 1 }
+        );
+        assert_eq!(
+            error(b"+1\t0/0\n"),
+            TimelineHistoryError::Timeline { line: 1 }
+        );
+        assert_eq!(
+            error(b"0\t0/0\n"),
+            TimelineHistoryError::Timeline { line: 1 }
+        );
+        assert!(matches!(
+            error(b"1\t0/10\n2\n"),
+            TimelineHistoryError::Switch { line: 2, .. }
+        ));
+        assert!(matches!(
+            error(b"1 no recovery target specified"),
+            TimelineHistoryError::Switch { line: 1, .. }
+        ));
+    }
+
+    #[test]
+    fn refuses_timelines_and_positions_that_do_not_rise() {
+        for content in [
+            "2\t0/10\t\n1\t0/20\t\n",
+            "1\t0/10\t\n1\t0/20\t\n",
+            "1\t0/20\t\n2\t0/10\t\n",
+            "1\t0/10\t\n9\t0/20\t\n",
+        ] {
+            assert_eq!(
+                TimelineHistory::read(TimelineId(9), content.as_bytes()),
+                Err(TimelineHistoryError::Order { line: 2 }),
+                "{content}"
+            );
+        }
+    }
+}
