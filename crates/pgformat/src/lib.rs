@@ -8,6 +8,7 @@
 pub mod backup_label;
 pub mod bytes;
 pub mod control_file;
+pub mod pglz;
 pub mod timeline_history;
 pub mod units;
 pub mod version;
