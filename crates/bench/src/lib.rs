@@ -1,1 +1,24 @@
-//! See README.md.
+//! How much would it save, at what speed, and what should one choose?
+//!
+//! An experiment runs real programs on real write-ahead log, as whole processes, and compares
+//! what the round trip gives back with the original in each single measurement. See README.md
+//! for the model and for what makes a comparison honest.
+//!
+//! The library neither prints nor reads the environment nor exits: options come in,
+//! [`wal::Results`] go out, and a [`Progress`] hears what happens in between.
+
+mod cancel;
+pub mod contender;
+mod error;
+mod input;
+mod process;
+mod progress;
+mod provenance;
+pub mod wal;
+
+pub use cancel::Cancel;
+pub use error::Error;
+pub use input::Input;
+pub use process::Usage;
+pub use progress::{Progress, Silent, Step};
+pub use provenance::{Program, Provenance};

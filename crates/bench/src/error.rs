@@ -1,0 +1,63 @@
+//! Why an experiment could not begin, by what the caller can do about it.
+//!
+//! Trouble after the first measurement is not an error: what was measured is kept, and the
+//! results say why they are incomplete.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why an experiment could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The request itself makes no sense: ask differently.
+    #[error("{0}")]
+    Usage(String),
+    /// A program without which nothing can be measured is not installed.
+    #[error("{program} is not installed (package {package}): {purpose}")]
+    Missing {
+        /// The program's name.
+        program: &'static str,
+        /// The package that brings it.
+        package: &'static str,
+        /// What it is needed for.
+        purpose: &'static str,
+    },
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A sample could not be unpacked.
+    #[error("cannot unpack {}: {reason}", path.display())]
+    Unpack {
+        /// The compressed sample.
+        path: PathBuf,
+        /// What the program said.
+        reason: String,
+    },
+    /// The temporary directory has too little room to begin with.
+    #[error(
+        "too little space in {}: {available_bytes} bytes are free, {needed_bytes} are needed",
+        directory.display()
+    )]
+    NoSpace {
+        /// The temporary directory.
+        directory: PathBuf,
+        /// What is free there.
+        available_bytes: u64,
+        /// What the next step needs.
+        needed_bytes: u64,
+    },
+    /// The caller asked to stop before anything was measured.
+    #[error("interrupted before anything was measured")]
+    Interrupted,
+}
+
+impl Error {
+    pub(crate) fn file(path: &Path, source: io::Error) -> Error {
+        Error::File { path: path.to_owned(), source }
+    }
+}

@@ -1,0 +1,148 @@
+//! One process from start to end: its wall time, processor time and peak memory.
+//!
+//! The wall time includes the start of the process, as it does for archive_command. The kernel
+//! counts the memory of the process that starts a program towards the program's peak, so the
+//! harness keeps itself small, never holds an input in memory, and [`memory_floor`] says below
+//! which value a peak tells nothing.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use serde::{Serialize, Serializer};
+use wait4::Wait4;
+
+use crate::Cancel;
+
+/// What one process took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Usage {
+    /// From before its start until its end.
+    #[serde(rename = "wall_s", serialize_with = "seconds")]
+    pub wall: Duration,
+    /// Processor time in user mode, all threads together.
+    #[serde(rename = "user_s", serialize_with = "seconds")]
+    pub user: Duration,
+    /// Processor time in the kernel, all threads together.
+    #[serde(rename = "system_s", serialize_with = "seconds")]
+    pub system: Duration,
+    /// The most memory that was resident at a time.
+    pub peak_memory_bytes: u64,
+}
+
+fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}
+
+/// Why a process gave no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("cannot start {program}: {source}")]
+    Start { program: String, source: io::Error },
+    #[error("{program}: {status}{}", said(stderr))]
+    Exit { program: String, status: ExitStatus, stderr: String },
+    #[error("interrupted")]
+    Cancelled,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+fn said(stderr: &str) -> String {
+    if stderr.is_empty() { String::new() } else { format!(": {stderr}") }
+}
+
+/// Where a process runs: nothing of the caller's environment reaches it but this.
+#[derive(Clone, Copy)]
+pub(crate) struct Surroundings<'a> {
+    /// Directories that programs are looked for in.
+    pub(crate) search_path: &'a OsStr,
+    /// For what programs write beside their output.
+    pub(crate) temp_dir: &'a Path,
+    pub(crate) cancel: &'a Cancel,
+}
+
+/// Runs a program to its end, with its standard output in a file.
+pub(crate) fn run(
+    program: &Path,
+    arguments: &[OsString],
+    environment: &[(&str, &str)],
+    output: Stdio,
+    surroundings: Surroundings<'_>,
+) -> Result<Usage, Failure> {
+    let Surroundings { search_path, temp_dir, cancel } = surroundings;
+    if cancel.is_requested() {
+        return Err(Failure::Cancelled);
+    }
+    // A file, not a pipe: nobody has to read while the clock runs.
+    let stderr_path = temp_dir.join("stderr");
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .env("PATH", search_path)
+        .env("TMPDIR", temp_dir)
+        .env("LC_ALL", "C")
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(File::create(&stderr_path)?)
+        // A group of its own, so that what it starts ends with it.
+        .process_group(0);
+    let start = Instant::now();
+    let mut child = command
+        .spawn()
+        .map_err(|source| Failure::Start { program: program.display().to_string(), source })?;
+    let ended = i32::try_from(child.id()).ok().and_then(Pid::from_raw).map(|pid| {
+        cancel.watch(pid);
+        // The first wait leaves the process to be reaped by the second: see cancel.rs.
+        let ended = retry(|| waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT));
+        cancel.release();
+        ended
+    });
+    let wall = start.elapsed();
+    let used = child.wait4()?;
+    ended.transpose().map_err(io::Error::from)?;
+    if cancel.is_requested() {
+        return Err(Failure::Cancelled);
+    }
+    if !used.status.success() {
+        let program = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy();
+        let stderr = first_lines(&stderr_path)?;
+        return Err(Failure::Exit { program: program.into_owned(), status: used.status, stderr });
+    }
+    Ok(Usage {
+        wall,
+        user: used.rusage.utime,
+        system: used.rusage.stime,
+        peak_memory_bytes: used.rusage.maxrss,
+    })
+}
+
+fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    loop {
+        match call() {
+            Err(rustix::io::Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}
+
+/// The beginning of what a program said, on one line.
+fn first_lines(path: &Path) -> io::Result<String> {
+    let mut said = Vec::new();
+    File::open(path)?.take(500).read_to_end(&mut said)?;
+    let said = String::from_utf8_lossy(&said);
+    Ok(said.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// The peak that even a program with next to no memory of its own is charged.
+pub(crate) fn memory_floor(surroundings: Surroundings<'_>) -> Option<u64> {
+    let program = crate::contender::find_program("true", surroundings.search_path)?;
+    let usage = run(&program, &[], &[], Stdio::null(), surroundings).ok()?;
+    Some(usage.peak_memory_bytes)
+}

@@ -1,0 +1,123 @@
+//! On what machine, with what programs, when: what a figure is worthless without.
+//!
+//! No paths and no host name: results are published.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde::Serialize;
+
+/// The machine and the moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Provenance {
+    /// When the experiment began, in UTC.
+    pub date: String,
+    /// The processor's name.
+    pub cpu: String,
+    /// How many processors there are to run on.
+    pub cpus: usize,
+    /// The machine's memory.
+    pub memory_bytes: u64,
+    /// The kernel's name, release and machine.
+    pub kernel: String,
+    /// The operating system's name.
+    pub operating_system: String,
+    /// The version of this harness.
+    pub harness: String,
+    /// The average number of waiting processes over the last minute, at the beginning.
+    pub load_average_before: Option<f64>,
+    /// The same at the end. Far above the number of threads under test: measure again.
+    pub load_average_after: Option<f64>,
+    /// Peaks of memory at or below this say nothing.
+    pub memory_floor_bytes: Option<u64>,
+}
+
+impl Provenance {
+    pub(crate) fn gather(memory_floor_bytes: Option<u64>) -> Provenance {
+        let kernel = rustix::system::uname();
+        let words = [kernel.sysname(), kernel.release(), kernel.machine()];
+        Provenance {
+            date: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            cpu: field("/proc/cpuinfo", "model name", ':').unwrap_or_else(unknown),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: memory_bytes(),
+            kernel: words.map(|word| word.to_string_lossy().into_owned()).join(" "),
+            operating_system: field("/etc/os-release", "PRETTY_NAME", '=').unwrap_or_else(unknown),
+            harness: concat!("walzip-bench ", env!("CARGO_PKG_VERSION")).to_owned(),
+            load_average_before: load_average(),
+            load_average_after: None,
+            memory_floor_bytes,
+        }
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.load_average_after = load_average();
+    }
+
+    /// A line for a person.
+    pub fn machine(&self) -> String {
+        let gigabytes = self.memory_bytes as f64 / 1e9;
+        format!(
+            "{}, {} processors, {gigabytes:.0} GB, {}, {}",
+            self.cpu, self.cpus, self.kernel, self.operating_system
+        )
+    }
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
+}
+
+fn field(path: &str, name: &str, separator: char) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(separator)?;
+        (key.trim() == name).then(|| value.trim().trim_matches('"').to_owned())
+    })
+}
+
+fn memory_bytes() -> u64 {
+    let total = field("/proc/meminfo", "MemTotal", ':').unwrap_or_default();
+    let kilobytes: u64 = total.trim_end_matches(" kB").trim().parse().unwrap_or_default();
+    kilobytes * 1024
+}
+
+fn load_average() -> Option<f64> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
+}
+
+/// A program that took part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Program {
+    /// The file's name.
+    pub name: String,
+    /// The package that brings it.
+    pub package: String,
+    /// The first line in which it says its version.
+    pub version: String,
+    /// The BLAKE3 hash of the executable file.
+    pub blake3: String,
+}
+
+impl Program {
+    pub(crate) fn identify(path: &Path, package: &str, version: &[&str], search_path: &OsStr) -> Program {
+        Program {
+            name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            package: package.to_owned(),
+            version: version_line(path, version, search_path).unwrap_or_else(unknown),
+            blake3: crate::input::hash(path).map_or_else(|_| unknown(), |hash| hash.to_string()),
+        }
+    }
+}
+
+/// The first line with a digit that the program prints: some decorate, some use standard error.
+fn version_line(path: &Path, arguments: &[&str], search_path: &OsStr) -> Option<String> {
+    let mut command = Command::new(path);
+    command.args(arguments).env_clear().env("PATH", search_path).stdin(Stdio::null());
+    let said = command.output().ok()?;
+    let text = [said.stdout, said.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    let line = text.lines().find(|line| line.bytes().any(|byte| byte.is_ascii_digit()))?;
+    Some(line.trim_matches(|c: char| c == '*' || c.is_whitespace()).to_owned())
+}

@@ -1,0 +1,185 @@
+//! What was measured, as JSON has it.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::contender::{Contender, Threads};
+use crate::{Input, Program, Provenance, Usage};
+
+/// Everything that an experiment found out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    /// The experiment's name.
+    pub experiment: &'static str,
+    /// The machine and the moment.
+    pub provenance: Provenance,
+    /// How it was measured.
+    pub settings: Settings,
+    /// What it was measured on.
+    pub inputs: Vec<Input>,
+    /// What could not take part.
+    pub missing: Vec<Missing>,
+    /// What took part.
+    pub rows: Vec<Row>,
+    /// Each round trip.
+    pub measurements: Vec<Measurement>,
+    /// Each round trip that was none.
+    pub failed: Vec<Failed>,
+    /// Why there are fewer measurements than were asked for.
+    pub stopped: Option<String>,
+    /// What it comes to, a row each.
+    pub summary: Vec<Summary>,
+}
+
+/// How it was measured.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Settings {
+    /// How often each measurement was repeated.
+    pub runs: u32,
+    /// Whether only the first segment of each folder was taken.
+    pub quick: bool,
+}
+
+/// A contender that is not installed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// Its name.
+    pub contender: &'static str,
+    /// The program that was looked for.
+    pub program: &'static str,
+    /// The package that brings it.
+    pub package: &'static str,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Missing { contender, program, package } = self;
+        write!(f, "{contender} is left out: {program} is not installed (package {package})")
+    }
+}
+
+/// A program at a level.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What it is called in tables.
+    pub label: String,
+    /// The contender's name.
+    pub contender: &'static str,
+    /// The level.
+    pub level: u8,
+    /// How many threads it works with.
+    pub threads: Threads,
+    /// The program.
+    pub program: Program,
+    /// The command that compresses.
+    pub compress: String,
+    /// The command that decompresses.
+    pub decompress: String,
+}
+
+impl Row {
+    pub(super) fn new(contender: &Contender, level: u8, program: Program) -> Row {
+        Row {
+            label: contender.label(level),
+            contender: contender.name,
+            level,
+            threads: contender.threads,
+            compress: contender.command_line(&program.name, contender.compress, level),
+            decompress: contender.command_line(&program.name, contender.decompress, level),
+            program,
+        }
+    }
+}
+
+/// One round trip that gave back every byte.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Measurement {
+    /// The place of its row in the results.
+    pub row: usize,
+    /// The place of its input in the results.
+    pub input: usize,
+    /// In which run, counting from 1.
+    pub run: u32,
+    /// What compressing took.
+    pub compress: Usage,
+    /// What decompressing took.
+    pub decompress: Usage,
+    /// The size of the compressed file.
+    pub output_bytes: u64,
+}
+
+/// A round trip that failed or gave back other bytes; it was not tried again.
+#[derive(Clone, Debug, Serialize)]
+pub struct Failed {
+    /// The place of its row in the results.
+    pub row: usize,
+    /// The place of its input in the results.
+    pub input: usize,
+    /// In which run, counting from 1.
+    pub run: u32,
+    /// What happened.
+    pub reason: String,
+}
+
+/// What a row comes to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// The place of its row in the results.
+    pub row: usize,
+    /// Over all folders; none unless the row was measured on every segment.
+    pub all: Option<Figures>,
+    /// Over the realistic folders, when there are others too.
+    pub realistic: Option<Figures>,
+    /// Each folder that was measured wholly.
+    pub folders: Vec<FolderFigures>,
+}
+
+/// Figures over a set of segments. Times are medians over the runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// How many folders.
+    pub folders: usize,
+    /// How many segments.
+    pub segments: usize,
+    /// The bytes of the segments.
+    pub original_bytes: u64,
+    /// The bytes of the compressed files.
+    pub output_bytes: u64,
+    /// The size relative to zstd -1's in the same experiment: the geometric mean over folders.
+    pub ratio_to_zstd_1: Option<f64>,
+    /// Mean wall time of compressing a segment.
+    pub compress_s: f64,
+    /// Mean processor time of compressing a segment.
+    pub compress_cpu_s: f64,
+    /// The most memory that compressing a segment took.
+    pub compress_peak_bytes: u64,
+    /// Mean wall time of decompressing a segment.
+    pub decompress_s: f64,
+    /// Mean processor time of decompressing a segment.
+    pub decompress_cpu_s: f64,
+    /// The most memory that decompressing a segment took.
+    pub decompress_peak_bytes: u64,
+    /// Half the range of the wall time of compressing, relative to the median: the median over
+    /// the segments. None with a single run.
+    pub compress_spread: Option<f64>,
+}
+
+/// What a row comes to on one folder.
+#[derive(Clone, Debug, Serialize)]
+pub struct FolderFigures {
+    /// The folder.
+    pub folder: String,
+    /// Its figures.
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+impl Results {
+    /// Writes everything as JSON.
+    pub fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut *to, self)?;
+        writeln!(to)
+    }
+}

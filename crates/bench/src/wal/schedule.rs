@@ -1,0 +1,181 @@
+//! The order of the measurements, and what to do when one fails.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::{Failed, Measurement, Results, Row, Runnable, check_space, round_trip};
+use crate::contender::Contender;
+use crate::process::{Failure, Surroundings};
+use crate::{Progress, Step};
+
+/// Everything that a measurement needs or changes.
+pub(super) struct Schedule<'a, P> {
+    pub(super) rows: &'a [Runnable],
+    pub(super) results: &'a mut Results,
+    pub(super) surroundings: Surroundings<'a>,
+    pub(super) progress: &'a mut P,
+}
+
+/// Which row and which input, by their places in the results, in which run.
+#[derive(Clone, Copy)]
+struct Turn {
+    row: usize,
+    input: usize,
+    run: u32,
+}
+
+impl<P: Progress> Schedule<'_, P> {
+    /// Measures every row on every input, run by run, until done or stopped.
+    pub(super) fn measure_all(&mut self) {
+        let turns = interleave(self.rows.len(), self.results.inputs.len(), self.results.settings.runs);
+        let mut clock = Clock::new(turns.len(), self.rows.len());
+        for turn in turns {
+            let failed_before = |failed: &Failed| (failed.row, failed.input) == (turn.row, turn.input);
+            if self.results.failed.iter().any(failed_before) {
+                clock.skip();
+                continue;
+            }
+            if let Err(reason) = self.measure(turn, &mut clock) {
+                self.progress.note(&reason);
+                self.results.stopped = Some(reason);
+                return;
+            }
+        }
+    }
+
+    /// One measurement; an error is a reason to stop them all.
+    fn measure(&mut self, turn: Turn, clock: &mut Clock) -> Result<(), String> {
+        let Turn { row, input, run } = turn;
+        let (Row { label, contender, level, .. }, program) = &self.rows[row];
+        let segment = &self.results.inputs[input];
+        let title = format!("{label}: {}/{}", segment.folder, segment.name);
+        self.progress.step(&clock.step(&title));
+        check_space(self.surroundings.temp_dir, segment.bytes).map_err(|error| error.to_string())?;
+        let contender = Contender::named(contender).ok_or_else(|| format!("no contender {contender}"))?;
+        let start = Instant::now();
+        let trip = round_trip(contender, *level, program, segment, self.surroundings);
+        clock.finish(row, start.elapsed());
+        match trip {
+            Ok(trip) => {
+                let (compress, decompress, output_bytes) = (trip.compress, trip.decompress, trip.output_bytes);
+                let measurement = Measurement { row, input, run, compress, decompress, output_bytes };
+                self.results.measurements.push(measurement);
+            }
+            Err(Failure::Cancelled) => return Err("interrupted".to_owned()),
+            Err(failure) => {
+                let reason = failure.to_string();
+                let said = format!("{title}: {reason}");
+                if is_no_space(&failure) {
+                    return Err(said);
+                }
+                self.progress.note(&said);
+                self.results.failed.push(Failed { row, input, run, reason });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Each run and each input begin with another row: nobody is always first.
+fn interleave(rows: usize, inputs: usize, runs: u32) -> Vec<Turn> {
+    let mut turns = Vec::new();
+    for run in 1..=runs {
+        for input in 0..inputs {
+            for place in 0..rows {
+                turns.push(Turn { row: (place + run as usize + input) % rows, input, run });
+            }
+        }
+    }
+    turns
+}
+
+/// Whether a program, or the harness itself, found the disk full: nothing after that is a result.
+fn is_no_space(failure: &Failure) -> bool {
+    match failure {
+        Failure::Exit { stderr, .. } => stderr.contains("No space left on device"),
+        Failure::Io(error) => error.kind() == io::ErrorKind::StorageFull,
+        Failure::Start { .. } | Failure::Cancelled => false,
+    }
+}
+
+/// How far along, and how long still.
+struct Clock {
+    start: Instant,
+    done: usize,
+    total: usize,
+    rows: usize,
+    /// Time and number of the measurements of each row.
+    spent: HashMap<usize, (Duration, u32)>,
+}
+
+impl Clock {
+    fn new(total: usize, rows: usize) -> Clock {
+        Clock { start: Instant::now(), done: 0, total, rows, spent: HashMap::new() }
+    }
+
+    fn skip(&mut self) {
+        self.done += 1;
+    }
+
+    fn finish(&mut self, row: usize, time: Duration) {
+        self.done += 1;
+        let (spent, times) = self.spent.entry(row).or_default();
+        *spent += time;
+        *times += 1;
+    }
+
+    fn step(&self, label: &str) -> Step {
+        Step {
+            done: self.done,
+            total: self.total,
+            label: label.to_owned(),
+            elapsed: self.start.elapsed(),
+            remaining: self.remaining(),
+        }
+    }
+
+    /// Rows take turns, so what remains is the mean of their means for each measurement left.
+    fn remaining(&self) -> Option<Duration> {
+        if self.spent.len() < self.rows {
+            return None;
+        }
+        let round: Duration = self.spent.values().map(|(spent, times)| *spent / *times).sum();
+        let left = self.total.saturating_sub(self.done);
+        Some(round.mul_f64(left as f64 / self.rows.max(1) as f64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_meets_every_input_in_every_run_and_nobody_is_always_first() {
+        let turns = interleave(3, 2, 4);
+        assert_eq!(turns.len(), 24);
+        let mut met: Vec<_> = turns.iter().map(|turn| (turn.run, turn.input, turn.row)).collect();
+        met.sort_unstable();
+        met.dedup();
+        assert_eq!(met.len(), 24);
+        let mut first: Vec<_> = turns.iter().step_by(3).map(|turn| turn.row).collect();
+        first.sort_unstable();
+        first.dedup();
+        assert_eq!(first, [0, 1, 2]);
+    }
+
+    #[test]
+    fn the_time_left_is_told_once_each_row_was_seen() {
+        let mut clock = Clock::new(10, 2);
+        clock.finish(0, Duration::from_secs(1));
+        assert_eq!(clock.remaining(), None);
+        clock.finish(1, Duration::from_secs(3));
+        assert_eq!(clock.remaining(), Some(Duration::from_secs(16)));
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_other_failures() {
+        assert!(is_no_space(&Failure::Io(io::ErrorKind::StorageFull.into())));
+        assert!(!is_no_space(&Failure::Io(io::ErrorKind::NotFound.into())));
+    }
+}

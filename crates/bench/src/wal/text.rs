@@ -1,0 +1,197 @@
+//! The results as a person reads them on a terminal.
+
+use std::fmt::{self, Write};
+
+use super::summary::folders;
+use super::{Figures, Results, Row, Summary};
+use crate::contender::{BASELINE, Threads};
+
+/// More columns than this do not fit: the sizes by folder are then left to CSV and JSON.
+const COLUMNS_MAX: usize = 16;
+
+impl fmt::Display for Results {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_head(f)?;
+        self.write_figures(f)?;
+        self.write_folders(f)?;
+        self.write_remarks(f)
+    }
+}
+
+impl Results {
+    fn write_head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes: u64 = self.inputs.iter().map(|input| input.bytes).sum();
+        let runs = self.settings.runs;
+        writeln!(
+            f,
+            "{}, {} in {}, {:.1} MB; {}, interleaved{}",
+            counted(self.rows.len(), "row"),
+            counted(self.inputs.len(), "segment"),
+            counted(folders(self).len(), "folder"),
+            megabytes(bytes),
+            counted(runs as usize, "run"),
+            if self.settings.quick { "; quick: the first segment of each folder" } else { "" },
+        )?;
+        writeln!(f, "{}", self.provenance.machine())?;
+        let mut versions: Vec<String> = self
+            .rows
+            .iter()
+            .map(|row| format!("{}: {}", row.program.name, row.program.version))
+            .collect();
+        versions.dedup();
+        for version in versions {
+            writeln!(f, "  {version}")?;
+        }
+        writeln!(f)
+    }
+
+    fn write_figures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let with_realistic = self.summary.iter().any(|summary| summary.realistic.is_some());
+        let mut heads = vec!["program", "threads", "size"];
+        if with_realistic {
+            heads.push("realistic");
+        }
+        heads.extend(["MB", "seconds", "cpu s", "MB/s", "spread", "peak MB", "unpack s", "cpu s", "MB/s", "peak MB"]);
+        let mut table = vec![heads.iter().map(ToString::to_string).collect::<Vec<_>>()];
+        for summary in &self.summary {
+            table.push(self.figures_line(summary, with_realistic, heads.len()));
+        }
+        write_table(f, &table)?;
+        let all = folders(self).len();
+        writeln!(f, "\nsize: bytes relative to {}'s, geometric mean over {}.", baseline(), counted(all, "folder"))?;
+        if with_realistic {
+            writeln!(f, "realistic: the same without pgbench-*, idle and seg64.")?;
+        }
+        writeln!(
+            f,
+            "MB, seconds: mean of a segment, whole process, median of the runs; spread: half the range."
+        )
+    }
+
+    fn figures_line(&self, summary: &Summary, with_realistic: bool, width: usize) -> Vec<String> {
+        let row = &self.rows[summary.row];
+        let mut line = vec![row.label.clone(), self.threads(row)];
+        let Some(figures) = &summary.all else {
+            line.resize(width, "-".to_owned());
+            return line;
+        };
+        line.push(ratio(figures));
+        if with_realistic {
+            line.push(summary.realistic.as_ref().map_or("-".to_owned(), ratio));
+        }
+        let segments = figures.segments as f64;
+        let mean_bytes = figures.original_bytes as f64 / segments;
+        line.push(format!("{:.3}", figures.output_bytes as f64 / segments / 1e6));
+        line.push(seconds(figures.compress_s));
+        line.push(seconds(figures.compress_cpu_s));
+        line.push(speed(mean_bytes, figures.compress_s));
+        line.push(figures.compress_spread.map_or("-".to_owned(), |spread| format!("{:.0}%", spread * 100.0)));
+        line.push(self.peak(figures.compress_peak_bytes));
+        line.push(seconds(figures.decompress_s));
+        line.push(seconds(figures.decompress_cpu_s));
+        line.push(speed(mean_bytes, figures.decompress_s));
+        line.push(self.peak(figures.decompress_peak_bytes));
+        line
+    }
+
+    fn threads(&self, row: &Row) -> String {
+        match row.threads {
+            Threads::One => "1".to_owned(),
+            Threads::All => self.provenance.cpus.to_string(),
+        }
+    }
+
+    /// A peak, or that it is no more than the harness itself is charged.
+    fn peak(&self, bytes: u64) -> String {
+        match self.provenance.memory_floor_bytes {
+            Some(floor) if bytes <= floor => format!("<{:.0}", megabytes(floor).ceil()),
+            _ => format!("{:.0}", megabytes(bytes)),
+        }
+    }
+
+    fn write_folders(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if folders(self).len() < 2 {
+            return Ok(());
+        }
+        if self.rows.len() > COLUMNS_MAX {
+            return writeln!(f, "The sizes by folder are too wide for this page: see --csv or --json.");
+        }
+        writeln!(f, "\nSize relative to {}'s, by folder:", baseline())?;
+        let labels: Vec<Vec<&str>> = self.rows.iter().map(|row| row.label.split(' ').collect()).collect();
+        let deepest = labels.iter().map(Vec::len).max().unwrap_or_default();
+        let mut table: Vec<Vec<String>> = Vec::new();
+        for depth in 0..deepest {
+            let mut line = vec![if depth == 0 { "folder".to_owned() } else { String::new() }];
+            line.extend(labels.iter().map(|words| words.get(depth).copied().unwrap_or_default().to_owned()));
+            table.push(line);
+        }
+        for folder in folders(self) {
+            let mut line = vec![folder.to_owned()];
+            line.extend(self.summary.iter().map(|summary| {
+                let of_folder = summary.folders.iter().find(|figures| figures.folder == folder);
+                of_folder.map_or("-".to_owned(), |of_folder| ratio(&of_folder.figures))
+            }));
+            table.push(line);
+        }
+        write_table(f, &table)
+    }
+
+    fn write_remarks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for failed in &self.failed {
+            let (row, input) = (&self.rows[failed.row], &self.inputs[failed.input]);
+            writeln!(f, "\n{} FAILED on {}/{}: {}", row.label, input.folder, input.name, failed.reason)?;
+        }
+        for missing in &self.missing {
+            writeln!(f, "\n{missing}")?;
+        }
+        if !self.rows.iter().any(|row| row.label == baseline()) {
+            writeln!(f, "\nNo relative sizes: they need {}.", baseline())?;
+        }
+        match &self.stopped {
+            Some(reason) => writeln!(f, "\nIncomplete: {reason}. Rows that were not finished show \"-\"."),
+            None => Ok(()),
+        }
+    }
+}
+
+fn baseline() -> String {
+    format!("{} -{}", BASELINE.name, BASELINE.level)
+}
+
+/// The first column to the left, all others to the right.
+fn write_table(f: &mut fmt::Formatter<'_>, table: &[Vec<String>]) -> fmt::Result {
+    let columns = table.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |column: usize| table.iter().filter_map(|line| line.get(column)).map(String::len).max();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or_default()).collect();
+    for line in table {
+        let mut text = String::new();
+        for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
+            match column {
+                0 => write!(text, "{cell:width$}")?,
+                _ => write!(text, "  {cell:>width$}")?,
+            }
+        }
+        writeln!(f, "{}", text.trim_end())?;
+    }
+    Ok(())
+}
+
+fn ratio(figures: &Figures) -> String {
+    figures.ratio_to_zstd_1.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"))
+}
+
+fn seconds(seconds: f64) -> String {
+    format!("{seconds:.3}")
+}
+
+fn speed(bytes: f64, seconds: f64) -> String {
+    format!("{:.0}", bytes / 1e6 / seconds.max(1e-9))
+}
+
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+fn counted(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}

@@ -1,0 +1,102 @@
+//! Programs that are missing, fail or lie; and the real ones.
+
+use walzip_bench::contender::CONTENDERS;
+
+use crate::support::Bench;
+
+const SEGMENT: &str = "000000010000000000000001";
+
+#[test]
+fn a_missing_program_is_named_with_its_package_and_the_others_are_measured() {
+    let mut bench = Bench::new();
+    bench.options.contenders = vec!["lrzip-z:9".parse().unwrap(), "walzip:1".parse().unwrap()];
+    bench.segment("oltp", SEGMENT, b"123456789");
+    let results = bench.run().unwrap();
+    let said = "lrzip-z is left out: lrzip is not installed (package lrzip)";
+    assert_eq!(bench.progress.notes, [said]);
+    assert!(results.to_string().contains(said));
+    assert_eq!(results.measurements.len(), 2);
+}
+
+#[test]
+fn without_zstd_there_are_figures_but_no_ratio() {
+    let mut bench = Bench::new();
+    std::fs::remove_file(bench.path("bin/zstd")).unwrap();
+    bench.segment("oltp", SEGMENT, b"123456789");
+    let results = bench.run().unwrap();
+    assert_eq!(results.summary[0].all.unwrap().ratio_to_zstd_1, None);
+    assert!(results.to_string().contains("No relative sizes: they need zstd -1."));
+}
+
+#[test]
+fn a_program_that_changes_a_byte_gets_no_figure() {
+    let mut bench = Bench::new();
+    bench.program("walzip", "for last; do :; done\n/bin/cat \"$last\"; echo");
+    bench.segment("good", SEGMENT, b"123456789");
+    let results = bench.run().unwrap();
+    assert_eq!(results.measurements.len(), 1);
+    assert!(results.failed[0].reason.contains("the round trip changed the data"));
+    assert!(results.summary[1].all.is_none());
+    assert!(results.to_string().contains("walzip -3 FAILED on good/"));
+}
+
+#[test]
+fn a_program_that_fails_once_is_not_tried_again_and_gets_no_figure() {
+    let mut bench = Bench::new();
+    // Fails from the second call on, when the first round trip has already succeeded.
+    let count = bench.path("count");
+    let script = format!(
+        "if [ $1 = compress ]; then\n  [ -e {0} ] && {{ echo 'out of luck' >&2; exit 3; }}\n  : >{0}\nfi\n{1}",
+        count.display(),
+        crate::support::COPIES
+    );
+    bench.program("walzip", &script);
+    bench.segment("good", SEGMENT, b"123456789");
+    bench.options.runs = Some(4);
+    let results = bench.run().unwrap();
+    assert_eq!(results.measurements.len(), 4 + 1);
+    assert_eq!(results.failed.len(), 1);
+    assert_eq!(results.failed[0].reason, "walzip: exit status: 3: out of luck");
+    assert!(results.summary[1].all.is_none());
+}
+
+#[test]
+fn nothing_of_the_environment_reaches_a_program() {
+    let mut bench = Bench::new();
+    let said = bench.path("environment");
+    let script = format!("/usr/bin/env >{}\n{}", said.display(), crate::support::COPIES);
+    bench.program("lz4", &script);
+    bench.options.contenders = vec!["lz4:1".parse().unwrap()];
+    bench.segment("good", SEGMENT, b"123456789");
+    bench.run().unwrap();
+    let environment = std::fs::read_to_string(said).unwrap();
+    let mut names: Vec<_> = environment.lines().filter_map(|line| line.split('=').next()).collect();
+    names.retain(|name| !["PWD", "SHLVL", "_", "OLDPWD"].contains(name));
+    names.sort_unstable();
+    assert_eq!(names, ["LC_ALL", "LZ4_NBWORKERS", "PATH", "TMPDIR"]);
+}
+
+/// Every program that is installed here, at its lowest and highest level on a small input.
+#[test]
+fn every_installed_contender_gives_back_what_it_was_given() {
+    let mut bench = Bench::new();
+    bench.options.search_path = std::env::var_os("PATH").unwrap();
+    bench.options.contenders = CONTENDERS
+        .iter()
+        .filter(|contender| !contender.is_walzip())
+        .flat_map(|contender| [contender.levels.first(), contender.levels.last()].map(|level| (contender, level)))
+        .map(|(contender, level)| format!("{}:{}", contender.name, level.unwrap()).parse().unwrap())
+        .collect();
+    let text: Vec<u8> = (0..4000_u32).flat_map(|number| (number / 7).to_le_bytes()).collect();
+    bench.segment("oltp", SEGMENT, &text);
+    let results = bench.run().unwrap();
+    for missing in &results.missing {
+        eprintln!("NOT TESTED: {missing}");
+    }
+    let failures: Vec<_> = results.failed.iter().map(|failed| &failed.reason).collect();
+    assert!(failures.is_empty(), "{failures:?}");
+    assert_eq!(results.measurements.len(), results.rows.len());
+    let in_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
+    assert!(!in_ci || results.missing.is_empty(), "CI installs every contender");
+    assert!(results.measurements.iter().all(|measurement| measurement.output_bytes < 16_000));
+}

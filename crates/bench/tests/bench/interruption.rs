@@ -1,0 +1,92 @@
+//! Stopped by the user, by a full disk: what was measured is kept, nothing is left behind.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use walzip_bench::wal::run;
+use walzip_bench::{Cancel, Progress, Step};
+
+use crate::support::{Bench, is_empty};
+
+const SEGMENT: &str = "000000010000000000000001";
+
+/// Requests a stop as soon as a file appears.
+struct StopsWhen<'a> {
+    cancel: Cancel,
+    appears: &'a Path,
+}
+
+impl Progress for StopsWhen<'_> {
+    fn note(&mut self, _text: &str) {}
+
+    fn step(&mut self, step: &Step) {
+        if !step.label.starts_with("walzip") {
+            return;
+        }
+        let (cancel, appears) = (self.cancel.clone(), self.appears.to_owned());
+        std::thread::spawn(move || {
+            while !fs::read_to_string(&appears).is_ok_and(|text| text.ends_with('\n')) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            cancel.request();
+        });
+    }
+}
+
+#[test]
+fn an_interrupt_kills_the_program_and_its_children_and_keeps_what_was_measured() {
+    let mut bench = Bench::new();
+    let pids = bench.path("pids");
+    bench.program("walzip", &format!("/bin/sleep 600 &\necho $$ $! >{}\nwait", pids.display()));
+    bench.segment("oltp", SEGMENT, b"123456789");
+    bench.segment("other", SEGMENT, b"123456789");
+    bench.options.csv = Some(bench.path("results.csv"));
+    let mut progress = StopsWhen { cancel: bench.options.cancel.clone(), appears: &pids };
+    let start = Instant::now();
+    let results = run(&bench.options, &mut progress).unwrap();
+    assert!(start.elapsed() < Duration::from_secs(60));
+    assert_eq!(results.stopped.as_deref(), Some("interrupted"));
+    assert!(results.measurements.len() < 4);
+    assert!(results.to_string().contains("Incomplete: interrupted."));
+    assert!(fs::read_to_string(bench.path("results.csv")).unwrap().contains("# incomplete: interrupted"));
+    assert!(is_empty(&bench.path("tmp")));
+    for pid in fs::read_to_string(&pids).unwrap().split_whitespace() {
+        assert!(ends_soon(pid), "process {pid} still runs");
+    }
+}
+
+/// A killed process may wait a moment to be reaped by whoever inherited it.
+fn ends_soon(pid: &str) -> bool {
+    for _ in 0..200 {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = stat.rsplit(')').next().unwrap_or_default().trim_start().chars().next();
+        if matches!(state, None | Some('Z' | 'X')) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    false
+}
+
+#[test]
+fn a_request_before_the_beginning_measures_nothing() {
+    let mut bench = Bench::new();
+    bench.segment("oltp", SEGMENT, b"123456789");
+    bench.options.cancel.request();
+    let error = bench.run().unwrap_err().to_string();
+    assert_eq!(error, "interrupted before anything was measured");
+}
+
+#[test]
+fn a_full_disk_stops_the_experiment_and_keeps_what_was_measured() {
+    let mut bench = Bench::new();
+    bench.program("zstd", "echo 'zstd: error 70 : Write error : No space left on device' >&2; exit 70");
+    bench.segment("oltp", SEGMENT, b"123456789");
+    bench.options.runs = Some(5);
+    let results = bench.run().unwrap();
+    let reason = results.stopped.as_deref().unwrap();
+    assert!(reason.contains("No space left on device"), "{reason}");
+    assert!(results.measurements.len() <= 1 && results.failed.is_empty());
+    assert!(bench.progress.notes.iter().any(|note| note == reason));
+}
