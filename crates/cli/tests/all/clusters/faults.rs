@@ -1,0 +1,110 @@
+//! A repository that cannot be written to: walzip says so with an exit code that PostgreSQL
+//! answers with a retry, and afterwards the archive is complete.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::clusters::object_store::{archived_files, assert_no_gaps};
+use crate::clusters::server::Server;
+use crate::clusters::site::{Site, is_root, not_run, said, succeed};
+
+#[test]
+fn a_full_disk_is_reported_and_recovered_from() {
+    let Some(site) = Site::new(15) else { return };
+    if !is_root() {
+        not_run("a full disk, because only root can mount a small one");
+        return;
+    }
+    let disk = SmallDisk::mount(&site, site.create_directory("repository"));
+    let server = Server::create(&site, "primary", 1);
+    server.archive_with_walzip();
+    server.start(&[]);
+    let failed = push_into_the_fault(&site, &server);
+    assert!(failed.contains("No space left on device"), "unclear message: {failed}");
+    disk.grow();
+    recovers(&site, &server);
+}
+
+#[test]
+fn a_read_only_repository_is_reported_and_recovered_from() {
+    let Some(site) = Site::new(15) else { return };
+    let server = Server::create(&site, "primary", 1);
+    server.archive_with_walzip();
+    server.start(&[]);
+    write_a_segment(&server);
+    server.archive_everything();
+    set_mode(&site.repository(), 0o555);
+    let failed = push_into_the_fault(&site, &server);
+    assert!(failed.contains("Permission denied"), "unclear message: {failed}");
+    set_mode(&site.repository(), 0o755);
+    recovers(&site, &server);
+}
+
+/// Writes until the server's archiver has failed, and returns what a push says then.
+fn push_into_the_fault(site: &Site, server: &Server) -> String {
+    while server.sql("SELECT failed_count > 0 FROM pg_stat_archiver") != "t" {
+        write_a_segment(server);
+    }
+    let waiting = server.sql("SELECT last_failed_wal FROM pg_stat_archiver");
+    let segment = server.data().join("pg_wal").join(&waiting);
+    let output = site.walzip(&["archive-push"]).arg(segment).output().expect("walzip runs");
+    let code = output.status.code().expect("an exit code, not a signal");
+    assert!((1..=125).contains(&code), "PostgreSQL would stop at {code}");
+    // What could be stored before is whole; this decodes it.
+    let stored = archived_files(site);
+    assert!(stored.iter().all(|(name, _)| *name != waiting), "{waiting} was stored after all");
+    said(&output)
+}
+
+/// What had to wait is stored once the fault is over, without anybody's help.
+fn recovers(site: &Site, server: &Server) {
+    write_a_segment(server);
+    server.archive_everything();
+    assert_no_gaps(&archived_files(site));
+    succeed(&mut site.walzip(&["verify"]));
+}
+
+/// About 1 MB of WAL that does not compress to nothing.
+fn write_a_segment(server: &Server) {
+    server.sql(
+        "CREATE TABLE IF NOT EXISTS noise (body text);
+         INSERT INTO noise SELECT md5(random()::text) FROM generate_series(1, 12000);
+         SELECT pg_switch_wal();",
+    );
+}
+
+/// Sets the mode of a directory and of those below it.
+fn set_mode(directory: &Path, mode: u32) {
+    let permissions = || fs::Permissions::from_mode(mode);
+    fs::set_permissions(directory, permissions()).expect("change the mode");
+    for entry in fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            set_mode(&path, mode);
+        }
+    }
+}
+
+/// A file system of a few megabytes in memory, unmounted when dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(site: &Site, directory: PathBuf) -> SmallDisk {
+        succeed(Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(&directory));
+        site.hand_over(&directory);
+        SmallDisk(directory)
+    }
+
+    fn grow(&self) {
+        succeed(Command::new("mount").args(["-o", "remount,size=512m"]).arg(&self.0));
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a failing test may drop this before its server.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}

@@ -1,0 +1,11 @@
+//! Real servers of every supported major, with the built program as their archiver.
+//!
+//! A server is a process of its own with its own directory, so these tests see what no mock
+//! shows: PostgreSQL's retries, its questions during recovery, its timelines.
+
+mod faults;
+mod kills;
+mod object_store;
+mod point_in_time;
+mod server;
+mod site;

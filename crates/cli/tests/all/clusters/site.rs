@@ -1,0 +1,162 @@
+//! A temporary directory in which servers of one major run, archived into one repository.
+//!
+//! Servers refuse to run as root. Started by root, everything that belongs to a site (the
+//! servers, their clients and the program under test) runs as another user, from a copy of
+//! the program, since the build's own directory may be closed to that user.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+/// A directory, the programs of one major, the program under test, and a repository.
+pub struct Site {
+    directory: TempDir,
+    programs: PathBuf,
+    account: Option<Account>,
+    pub major: u32,
+}
+
+/// Whom a root process runs everything as.
+#[derive(Clone, Copy)]
+struct Account {
+    uid: u32,
+    gid: u32,
+}
+
+impl Site {
+    /// A site for a major, or nothing (said loudly, an error in CI) when it is not here.
+    pub fn new(major: u32) -> Option<Site> {
+        let Some(programs) = programs_of(major) else {
+            not_run(&format!("PostgreSQL {major} is not here; run scripts/fetch-postgres"));
+            return None;
+        };
+        let directory = tempfile::Builder::new().prefix("walzip-").tempdir().expect("a directory");
+        let account = is_root().then(unprivileged_account);
+        let site = Site { directory, programs, account, major };
+        site.hand_over(site.directory.path());
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(site.directory.path(), mode).expect("open the directory");
+        fs::copy(env!("CARGO_BIN_EXE_walzip"), site.program_under_test()).expect("copy walzip");
+        Some(site)
+    }
+
+    /// A path inside the site.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Creates a directory that belongs to whom the site runs everything as.
+    pub fn create_directory(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir(&path).expect("a new directory");
+        self.hand_over(&path);
+        path
+    }
+
+    /// Gives a file or directory to whom the site runs everything as.
+    pub fn hand_over(&self, path: &Path) {
+        if let Some(Account { uid, gid }) = self.account {
+            std::os::unix::fs::chown(path, Some(uid), Some(gid)).expect("change the owner");
+        }
+    }
+
+    /// Where the site's repository is.
+    pub fn repository(&self) -> PathBuf {
+        self.path("repository")
+    }
+
+    /// The copy of walzip that the site runs.
+    pub fn program_under_test(&self) -> PathBuf {
+        self.path("walzip")
+    }
+
+    /// A program of this major, or the same client of another one when this build lacks it.
+    pub fn program(&self, name: &str) -> PathBuf {
+        let own = self.programs.join(name);
+        if own.exists() {
+            return own;
+        }
+        let clients = programs_of(15).unwrap_or_else(|| panic!("no {name} without PostgreSQL 15"));
+        clients.join(name)
+    }
+
+    /// A command run as the site's user, with nothing of the tester's environment.
+    pub fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new(program.as_ref());
+        command.env_clear().current_dir(self.directory.path());
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.directory.path()).env("LC_ALL", "C").env("TZ", "UTC");
+        if let Some(Account { uid, gid }) = self.account {
+            command.uid(uid).gid(gid);
+        }
+        command
+    }
+
+    /// A walzip command on the site's repository.
+    pub fn walzip(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command(self.program_under_test());
+        command.env("WALZIP_REPO", self.repository()).args(arguments);
+        command
+    }
+}
+
+/// Runs a command that has to succeed, and returns its standard output.
+#[track_caller]
+pub fn succeed(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?} failed: {}", said(&output));
+    String::from_utf8(output.stdout).expect("output is text")
+}
+
+/// Everything a finished command said, for messages.
+pub fn said(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!("{}\n{}{}", output.status, text(&output.stdout), text(&output.stderr))
+}
+
+/// A proof that cannot be given here. It must not look like success: it is an error in CI,
+/// and elsewhere goes past the test runner's capture and into a file that `make test` shows
+/// at its end.
+pub fn not_run(reason: &str) {
+    use std::io::Write;
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "{reason}");
+    let line = format!("NOT RUN: {reason}\n");
+    std::io::stderr().write_all(line.as_bytes()).expect("standard error");
+    let list = Path::new(env!("CARGO_TARGET_TMPDIR")).join("not-run.txt");
+    let file = fs::OpenOptions::new().create(true).append(true).open(list);
+    file.and_then(|mut file| file.write_all(line.as_bytes())).expect("note what was not run");
+}
+
+/// Whether this process runs as root.
+pub fn is_root() -> bool {
+    fs::metadata("/proc/self").expect("the proc file system").uid() == 0
+}
+
+fn unprivileged_account() -> Account {
+    let passwd = fs::read_to_string("/etc/passwd").expect("the list of users");
+    let find = |name: &str| {
+        let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
+        let mut fields = line.split(':').skip(2).map(|field| field.parse().ok());
+        Some(Account { uid: fields.next()??, gid: fields.next()?? })
+    };
+    find("postgres").or_else(|| find("nobody")).expect("a user called postgres or nobody")
+}
+
+/// The script that fetches the servers is the only one to know where they are.
+fn programs_of(major: u32) -> Option<PathBuf> {
+    static FOUND: OnceLock<Vec<(u32, PathBuf)>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| (13..=18).filter_map(|m| Some((m, fetched(m)?))).collect());
+    found.iter().find(|(found, _)| *found == major).map(|(_, path)| path.clone())
+}
+
+fn fetched(major: u32) -> Option<PathBuf> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/fetch-postgres");
+    let output = Command::new(script).args(["--path", &major.to_string()]).output().ok()?;
+    let path = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| PathBuf::from(path.trim_end()))
+}
