@@ -9,6 +9,7 @@ pub mod backup_label;
 pub mod bytes;
 pub mod control_file;
 pub mod pglz;
+pub mod rmgr;
 pub mod timeline_history;
 pub mod units;
 pub mod version;
