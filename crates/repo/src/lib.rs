@@ -1,1 +1,37 @@
-//! See README.md.
+//! Where an object lives, and whether it is safe there.
+//!
+//! A repository keeps the archive of one database cluster: its WAL, its timeline
+//! histories and its base backups, as objects that are written once under names
+//! that never change their meaning. The layout is specified in
+//! `docs/format/repository.md`; this crate is the only code that knows it, and it
+//! never looks inside an object.
+//!
+//! What a caller may rely on:
+//!
+//! * An object under its final name is complete. There is no moment, not even after
+//!   a power cut, at which part of one can be read.
+//! * A put that returned success is on stable storage, and so is every directory
+//!   entry that leads to it.
+//! * An object is never overwritten: puts create, or report that the name is taken.
+//!
+//! [`Repository`] works on any [`object_store::ObjectStore`]; [`open_store`] makes one
+//! from a path or URL, and [`LocalStore`] is the implementation for local disks.
+
+mod backup;
+mod backup_label;
+mod error;
+pub mod layout;
+mod local;
+mod location;
+mod repository;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod wal;
+
+pub use backup::{BackupObject, BackupWriter, MAX_OBJECT_BYTES, PART_BYTES};
+pub use backup_label::BackupLabel;
+pub use error::RepoError;
+pub use local::LocalStore;
+pub use location::{Location, open_store};
+pub use repository::{ClusterIdentity, Initialised, Repository};
+pub use wal::{PutOutcome, WalEntry};

@@ -1,0 +1,366 @@
+//! Base backups: many objects under one label, which exist together or not at all.
+//!
+//! `started` claims the label, data objects follow, and `backup.json` is put last.
+//! Until then readers see no backup, and a label without it is an attempt that died
+//! or still runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use futures::stream::{BoxStream, FuturesUnordered};
+use futures::{StreamExt, TryStreamExt};
+use jiff::{Timestamp, ToSpan};
+use object_store::path::Path;
+use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, UploadPart};
+use serde::Serialize;
+
+use crate::layout::{
+    self, BACKUP_JSON, BACKUP_PREFIX, BACKUP_STARTED, FORMAT, MAX_BACKUP_JSON_BYTES,
+};
+use crate::repository::encode_json;
+use crate::{BackupLabel, RepoError, Repository};
+
+/// The size of the parts in which a backup object is sent, all but the last.
+pub const PART_BYTES: usize = 16 << 20;
+/// How many parts are on their way at once; one more is being filled.
+const PARTS_IN_FLIGHT: usize = 2;
+/// The most parts that every store accepts for one object (S3's limit).
+const MAX_PARTS: u64 = 10_000;
+/// The most bytes that one backup object can hold, on any store.
+pub const MAX_OBJECT_BYTES: u64 = MAX_PARTS * PART_BYTES as u64;
+/// How many following seconds are tried when a label is taken.
+const LABEL_ATTEMPTS: i64 = 60;
+
+/// `started`, as in docs/format/repository.md.
+#[derive(Serialize)]
+struct StartedJson {
+    format: u64,
+    started: Timestamp,
+}
+
+impl Repository {
+    /// Claims a label for a backup that begins now.
+    pub async fn start_backup(&self) -> Result<BackupWriter, RepoError> {
+        self.start_backup_at(Timestamp::now()).await
+    }
+
+    /// Claims the first free label from this moment on.
+    pub async fn start_backup_at(&self, started: Timestamp) -> Result<BackupWriter, RepoError> {
+        let json = encode_json(&StartedJson {
+            format: FORMAT,
+            started,
+        })?;
+        let mut attempt = 0;
+        loop {
+            let label =
+                BackupLabel::full(started.saturating_add(attempt.seconds()).unwrap_or(started));
+            let key = layout::backup_prefix(label.as_str()) + "/" + BACKUP_STARTED;
+            match self.create(&key, json.clone()).await {
+                Ok(()) => {
+                    return Ok(BackupWriter {
+                        repository: self.clone(),
+                        label,
+                        objects: Arc::default(),
+                    });
+                }
+                Err(RepoError::AlreadyExists { .. }) if attempt < LABEL_ATTEMPTS => attempt += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Lists the finished backups, oldest first.
+    pub async fn list_backups(&self) -> Result<Vec<BackupLabel>, RepoError> {
+        let (finished, _) = self.list_labels().await?;
+        Ok(finished)
+    }
+
+    /// Lists the labels that are claimed without a finished backup, oldest first:
+    /// attempts that still run, or that died and can be removed.
+    pub async fn list_unfinished_backups(&self) -> Result<Vec<BackupLabel>, RepoError> {
+        let (_, unfinished) = self.list_labels().await?;
+        Ok(unfinished)
+    }
+
+    async fn list_labels(&self) -> Result<(Vec<BackupLabel>, Vec<BackupLabel>), RepoError> {
+        let prefix = Path::from(BACKUP_PREFIX);
+        let listing = self
+            .store()
+            .list_with_delimiter(Some(&prefix))
+            .await
+            .map_err(|error| RepoError::from_store(BACKUP_PREFIX, error))?;
+        let labels: BTreeSet<BackupLabel> = listing
+            .common_prefixes
+            .iter()
+            .filter_map(|path| path.filename()?.parse().ok())
+            .collect();
+        let (mut finished, mut unfinished) = (Vec::new(), Vec::new());
+        for label in labels {
+            if self.backup_is_finished(&label).await? {
+                finished.push(label);
+            } else {
+                unfinished.push(label);
+            }
+        }
+        Ok((finished, unfinished))
+    }
+
+    async fn backup_is_finished(&self, label: &BackupLabel) -> Result<bool, RepoError> {
+        let key = backup_json_key(label);
+        match self.store().head(&Path::from(key.as_str())).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(RepoError::from_store(&key, error)),
+        }
+    }
+
+    /// Reads the `backup.json` of a finished backup.
+    pub async fn read_backup_json(&self, label: &BackupLabel) -> Result<Bytes, RepoError> {
+        let key = backup_json_key(label);
+        self.read(&key, MAX_BACKUP_JSON_BYTES)
+            .await?
+            .ok_or(RepoError::NotFound { key })
+    }
+
+    /// Opens a data object of a backup for reading from its start to its end.
+    ///
+    /// A stream that ends without an error has delivered the whole object.
+    pub async fn open_backup_object(
+        &self,
+        label: &BackupLabel,
+        name: &str,
+    ) -> Result<BoxStream<'static, Result<Bytes, RepoError>>, RepoError> {
+        let key = layout::backup_object_key(label.as_str(), name)?;
+        let object = self.open_object(&key).await?;
+        let size_bytes = object.meta.size;
+        Ok(whole(key, size_bytes, object.into_stream()))
+    }
+
+    /// Lists the data objects of a backup, finished or not, with their sizes.
+    pub async fn list_backup_objects(
+        &self,
+        label: &BackupLabel,
+    ) -> Result<BTreeMap<String, u64>, RepoError> {
+        let prefix = layout::backup_prefix(label.as_str());
+        let of_label = prefix.clone() + "/";
+        let found: Vec<_> = self
+            .store()
+            .list(Some(&Path::from(prefix.as_str())))
+            .try_collect()
+            .await
+            .map_err(|error| RepoError::from_store(&prefix, error))?;
+        Ok(found
+            .into_iter()
+            .filter_map(|meta| {
+                let name = meta.location.as_ref().strip_prefix(&of_label)?;
+                let key = layout::backup_object_key(label.as_str(), name).ok()?;
+                (key == meta.location.as_ref()).then(|| (name.to_owned(), meta.size))
+            })
+            .collect())
+    }
+}
+
+fn backup_json_key(label: &BackupLabel) -> String {
+    layout::backup_prefix(label.as_str()) + "/" + BACKUP_JSON
+}
+
+/// Passes a stream on, and turns an early end into an error.
+fn whole(
+    key: String,
+    size_bytes: u64,
+    stream: BoxStream<'static, object_store::Result<Bytes>>,
+) -> BoxStream<'static, Result<Bytes, RepoError>> {
+    let state = Some((key, stream, 0_u64));
+    futures::stream::try_unfold(state, move |state| async move {
+        let Some((key, mut stream, read_bytes)) = state else {
+            return Ok(None);
+        };
+        match stream.next().await {
+            Some(Ok(bytes)) => {
+                let read_bytes = read_bytes + bytes.len() as u64;
+                Ok(Some((bytes, Some((key, stream, read_bytes)))))
+            }
+            Some(Err(error)) => Err(RepoError::from_store(&key, error)),
+            None if read_bytes == size_bytes => Ok(None),
+            None => Err(RepoError::Corrupt {
+                key,
+                detail: format!("{read_bytes} of {size_bytes} bytes could be read"),
+            }),
+        }
+    })
+    .boxed()
+}
+
+/// The objects of a backup being written: the size of each complete one, nothing for
+/// one that is open or was given up.
+type Objects = Arc<Mutex<BTreeMap<String, Option<u64>>>>;
+
+/// A backup being written. Dropping it leaves an unfinished backup.
+#[derive(Debug)]
+pub struct BackupWriter {
+    repository: Repository,
+    label: BackupLabel,
+    objects: Objects,
+}
+
+impl BackupWriter {
+    /// The label that this backup claimed.
+    pub fn label(&self) -> &BackupLabel {
+        &self.label
+    }
+
+    /// Begins a data object. Several may be written at the same time.
+    pub async fn create_object(&self, name: &str) -> Result<BackupObject, RepoError> {
+        let key = layout::backup_object_key(self.label.as_str(), name)?;
+        {
+            let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+            if objects.contains_key(name) {
+                return Err(RepoError::AlreadyExists { key });
+            }
+            objects.insert(name.to_owned(), None);
+        }
+        let upload = self
+            .repository
+            .store()
+            .put_multipart(&Path::from(key.as_str()))
+            .await
+            .map_err(|error| RepoError::from_store(&key, error))?;
+        Ok(BackupObject {
+            key,
+            name: name.to_owned(),
+            upload,
+            part: BytesMut::new(),
+            in_flight: FuturesUnordered::new(),
+            written_bytes: 0,
+            objects: Arc::clone(&self.objects),
+        })
+    }
+
+    /// Makes the backup exist: checks that every object begun is in the repository
+    /// with the size it was written with, then puts `backup.json`.
+    pub async fn finish(self, backup_json: Bytes) -> Result<BackupLabel, RepoError> {
+        self.check_objects().await?;
+        let key = backup_json_key(&self.label);
+        match self.repository.create(&key, backup_json.clone()).await {
+            Ok(()) => Ok(self.label),
+            Err(RepoError::AlreadyExists { key }) => {
+                // The label is ours, so this is our own put whose answer was lost.
+                let found = self.repository.read_backup_json(&self.label).await?;
+                if found == backup_json {
+                    Ok(self.label)
+                } else {
+                    Err(RepoError::AlreadyExists { key })
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn check_objects(&self) -> Result<(), RepoError> {
+        let written = self
+            .objects
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let stored = self.repository.list_backup_objects(&self.label).await?;
+        for (name, size_bytes) in written {
+            let detail = match (size_bytes, stored.get(&name)) {
+                (None, _) => format!("{name} was begun and never finished"),
+                (Some(_), None) => format!("{name} is not in the repository"),
+                (Some(wrote), Some(has)) if wrote != *has => {
+                    format!("{name} has {has} bytes in the repository, {wrote} were written")
+                }
+                (Some(_), Some(_)) => continue,
+            };
+            return Err(RepoError::IncompleteBackup {
+                label: self.label.to_string(),
+                detail,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A data object being written, in parts of [`PART_BYTES`], so that memory is bounded
+/// whatever its length.
+///
+/// It exists in the repository when [`BackupObject::finish`] has succeeded, and not at
+/// all when it is dropped before.
+pub struct BackupObject {
+    key: String,
+    name: String,
+    upload: Box<dyn MultipartUpload>,
+    part: BytesMut,
+    in_flight: FuturesUnordered<UploadPart>,
+    written_bytes: u64,
+    objects: Objects,
+}
+
+impl BackupObject {
+    /// Appends bytes; returns when no more than a bounded number of parts is waiting
+    /// to be stored. After an error the object can only be dropped.
+    pub async fn write(&mut self, mut bytes: &[u8]) -> Result<(), RepoError> {
+        let end = self.written_bytes.saturating_add(bytes.len() as u64);
+        if end > MAX_OBJECT_BYTES {
+            return Err(RepoError::ObjectTooLarge {
+                key: self.key.clone(),
+                limit_bytes: MAX_OBJECT_BYTES,
+            });
+        }
+        self.written_bytes = end;
+        while !bytes.is_empty() {
+            let room = PART_BYTES - self.part.len();
+            let (fits, rest) = bytes.split_at(room.min(bytes.len()));
+            self.part.extend_from_slice(fits);
+            bytes = rest;
+            if self.part.len() == PART_BYTES {
+                self.send_part().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores what is left and makes the object exist, durably. Returns its size.
+    pub async fn finish(mut self) -> Result<u64, RepoError> {
+        if let Err(error) = self.complete().await {
+            // The error that counts is the first one; what could not be removed of the
+            // parts is debris that no reader sees.
+            let _ = self.upload.abort().await;
+            return Err(error);
+        }
+        self.objects
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(self.name, Some(self.written_bytes));
+        Ok(self.written_bytes)
+    }
+
+    async fn complete(&mut self) -> Result<(), RepoError> {
+        if !self.part.is_empty() {
+            self.send_part().await?;
+        }
+        self.wait_for_parts(0).await?;
+        match self.upload.complete().await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(RepoError::from_store(&self.key, error)),
+        }
+    }
+
+    async fn send_part(&mut self) -> Result<(), RepoError> {
+        self.wait_for_parts(PARTS_IN_FLIGHT - 1).await?;
+        let part = self.part.split().freeze();
+        self.in_flight.push(self.upload.put_part(part.into()));
+        Ok(())
+    }
+
+    async fn wait_for_parts(&mut self, at_most: usize) -> Result<(), RepoError> {
+        while self.in_flight.len() > at_most {
+            self.in_flight
+                .try_next()
+                .await
+                .map_err(|error| RepoError::from_store(&self.key, error))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,186 @@
+//! Errors, told apart by what the caller can do about them.
+
+use std::error::Error as StdError;
+use std::io::{self, ErrorKind};
+
+use crate::repository::ClusterIdentity;
+
+type Source = Box<dyn StdError + Send + Sync + 'static>;
+
+/// Why the repository could not do what was asked.
+///
+/// `key` is the object's key in the repository, or the name of the operation's place
+/// where there is no single object (a prefix that was listed).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RepoError {
+    /// The object does not exist.
+    #[error("{key} is not in the repository")]
+    NotFound {
+        /// The key that was asked for.
+        key: String,
+    },
+
+    /// The name is taken, and by other content where this crate could compare it.
+    #[error("{key} exists already")]
+    AlreadyExists {
+        /// The key that is taken.
+        key: String,
+    },
+
+    /// There is no `repository.json`: not initialised, not mounted, or the wrong path.
+    #[error("{location} is not a walzip repository: it has no repository.json")]
+    NotARepository {
+        /// The store as it describes itself.
+        location: String,
+    },
+
+    /// The repository was made by a newer walzip.
+    #[error("the repository has format {found}, this walzip knows formats up to {supported}")]
+    NewerFormat {
+        /// The format that `repository.json` names.
+        found: u64,
+        /// The newest format that this build reads.
+        supported: u64,
+    },
+
+    /// The repository belongs to another cluster.
+    #[error("the repository belongs to {repository}, not to {cluster}")]
+    Mismatch {
+        /// Whose archive the repository keeps.
+        repository: ClusterIdentity,
+        /// Who asked.
+        cluster: ClusterIdentity,
+    },
+
+    /// The store is full, or a quota is used up.
+    #[error("no space left in the repository for {key}")]
+    NoSpace {
+        /// The object that did not fit.
+        key: String,
+        /// What the store said.
+        #[source]
+        source: Source,
+    },
+
+    /// The store refused: missing rights, a read-only file system, wrong credentials.
+    #[error("the repository does not permit access to {key}")]
+    Permission {
+        /// The object that was refused.
+        key: String,
+        /// What the store said.
+        #[source]
+        source: Source,
+    },
+
+    /// The store failed in a way that may pass; nothing is known about the outcome of
+    /// a put, so it is repeated, and meets its own object or makes it.
+    #[error("the repository failed at {key}")]
+    Unavailable {
+        /// The object concerned.
+        key: String,
+        /// What the store said.
+        #[source]
+        source: Source,
+    },
+
+    /// What the repository holds contradicts its format.
+    #[error("{key} is damaged: {detail}")]
+    Corrupt {
+        /// The damaged object.
+        key: String,
+        /// What contradicts what.
+        detail: String,
+    },
+
+    /// The caller's name cannot be stored.
+    #[error("{name:?} cannot be the name of {what}: {detail}")]
+    InvalidName {
+        /// What the name was for.
+        what: &'static str,
+        /// The name as given.
+        name: String,
+        /// The rule that it breaks.
+        detail: &'static str,
+    },
+
+    /// A backup object grew beyond what every store can hold.
+    #[error("{key} is longer than {limit_bytes} bytes, the most that one object may hold")]
+    ObjectTooLarge {
+        /// The object concerned.
+        key: String,
+        /// [`crate::MAX_OBJECT_BYTES`].
+        limit_bytes: u64,
+    },
+
+    /// A backup cannot be finished with an object missing or incomplete.
+    #[error("backup {label} cannot be finished: {detail}")]
+    IncompleteBackup {
+        /// The backup concerned.
+        label: String,
+        /// Which object is missing, or how it differs.
+        detail: String,
+    },
+
+    /// The path or URL cannot name a repository.
+    #[error("{location:?} cannot be the place of a repository: {detail}")]
+    InvalidLocation {
+        /// The location as given.
+        location: String,
+        /// Why not.
+        detail: String,
+    },
+
+    /// The URL's scheme is understood, but this build has no store for it.
+    #[error("repositories at {scheme}:// are not supported yet")]
+    UnsupportedScheme {
+        /// The scheme as given.
+        scheme: String,
+    },
+}
+
+impl RepoError {
+    /// Sorts a store's error by what the caller can do about it.
+    pub(crate) fn from_store(key: &str, error: object_store::Error) -> Self {
+        use object_store::Error as Store;
+        let key = key.to_owned();
+        match error {
+            Store::NotFound { .. } => Self::NotFound { key },
+            Store::AlreadyExists { .. } => Self::AlreadyExists { key },
+            Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => Self::Permission {
+                key,
+                source: Box::new(error),
+            },
+            other => match io_kind(&other) {
+                Some(
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge,
+                ) => Self::NoSpace {
+                    key,
+                    source: Box::new(other),
+                },
+                Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
+                    Self::Permission {
+                        key,
+                        source: Box::new(other),
+                    }
+                }
+                _ => Self::Unavailable {
+                    key,
+                    source: Box::new(other),
+                },
+            },
+        }
+    }
+}
+
+/// The kind of the operating system's error at the bottom of a store's error, if any.
+fn io_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind> {
+    let mut next = Some(error);
+    while let Some(current) = next {
+        if let Some(io) = current.downcast_ref::<io::Error>() {
+            return Some(io.kind());
+        }
+        next = current.source();
+    }
+    None
+}

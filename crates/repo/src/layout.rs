@@ -1,0 +1,138 @@
+//! The key layout: which name is found under which key.
+//!
+//! Specified in `docs/format/repository.md`; a test compares the constants with the
+//! document. Every key is built from validated names, so that no name can reach
+//! outside its place, on any store.
+
+use crate::{ClusterIdentity, RepoError};
+
+/// The version of the layout and of `repository.json`.
+pub const FORMAT: u64 = 1;
+/// The object that makes a place a repository.
+pub const REPOSITORY_JSON: &str = "repository.json";
+/// The prefix of all WAL objects.
+pub const WAL_PREFIX: &str = "wal";
+/// The prefix of all backups.
+pub const BACKUP_PREFIX: &str = "backup";
+/// The suffix of encoded WAL objects, after the WAL file's own name.
+pub const WAL_SUFFIX: &str = ".wz";
+/// The object that claims a backup label, put first.
+pub const BACKUP_STARTED: &str = "started";
+/// The object that makes a backup exist for readers, put last.
+pub const BACKUP_JSON: &str = "backup.json";
+
+/// PostgreSQL's limit for the names that it archives (`MAX_XFN_CHARS` is 40; its
+/// documentation promises no more than 64).
+pub const MAX_WAL_NAME_CHARS: usize = 64;
+/// The longest name of an object within a backup.
+pub const MAX_BACKUP_OBJECT_NAME_CHARS: usize = 200;
+/// The longest WAL object that is read: a segment of 1 GiB that did not shrink, with
+/// room for a container around it.
+pub const MAX_WAL_OBJECT_BYTES: u64 = (1 << 30) + (1 << 20);
+/// The longest `repository.json` or `started` that is read.
+pub const MAX_SMALL_JSON_BYTES: u64 = 64 << 10;
+/// The longest `backup.json` that is read.
+pub const MAX_BACKUP_JSON_BYTES: u64 = 256 << 20;
+
+/// How many leading characters of a WAL file name name its directory: the timeline
+/// and the upper half of the segment's position.
+const WAL_DIRECTORY_CHARS: usize = 16;
+/// How many hexadecimal digits a segment's name has.
+const SEGMENT_NAME_CHARS: usize = 24;
+
+/// The prefix of one cluster's WAL.
+pub(crate) fn wal_prefix(cluster: ClusterIdentity) -> String {
+    format!("{WAL_PREFIX}/{}-{}", cluster.major, cluster.system_id)
+}
+
+/// The key of a WAL file, a history or a backup history file.
+pub(crate) fn wal_key(cluster: ClusterIdentity, name: &str) -> Result<String, RepoError> {
+    check_wal_name(name)?;
+    let prefix = wal_prefix(cluster);
+    Ok(match wal_directory(name) {
+        Some(directory) => format!("{prefix}/{directory}/{name}{WAL_SUFFIX}"),
+        None => format!("{prefix}/{name}{WAL_SUFFIX}"),
+    })
+}
+
+/// The name that a key was made from, when it is the key that [`wal_key`] would make.
+pub(crate) fn wal_name(cluster: ClusterIdentity, key: &str) -> Option<&str> {
+    let name = key.rsplit('/').next()?.strip_suffix(WAL_SUFFIX)?;
+    let expected = wal_key(cluster, name).ok()?;
+    (expected == key).then_some(name)
+}
+
+/// Segments, and the files named after one, lie in a directory of at most 4096
+/// segments; a history is asked for by name alone and lies above them.
+fn wal_directory(name: &str) -> Option<&str> {
+    let is_upper_hex = |c: u8| c.is_ascii_digit() || (b'A'..=b'F').contains(&c);
+    let segment = name.get(..SEGMENT_NAME_CHARS)?;
+    let rest = name.get(SEGMENT_NAME_CHARS..)?;
+    let named_after_segment = segment.bytes().all(is_upper_hex);
+    if named_after_segment && (rest.is_empty() || rest.starts_with('.')) {
+        name.get(..WAL_DIRECTORY_CHARS)
+    } else {
+        None
+    }
+}
+
+fn check_wal_name(name: &str) -> Result<(), RepoError> {
+    let invalid = |detail| {
+        Err(RepoError::InvalidName {
+            what: "a WAL file",
+            name: name.to_owned(),
+            detail,
+        })
+    };
+    if name.is_empty() || name.len() > MAX_WAL_NAME_CHARS {
+        return invalid("it must have 1 to 64 characters");
+    }
+    if !name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'.') {
+        return invalid("only letters, digits and dots may be in it");
+    }
+    if name.starts_with('.') {
+        return invalid("it must not begin with a dot");
+    }
+    Ok(())
+}
+
+/// The prefix of one backup's objects.
+pub(crate) fn backup_prefix(label: &str) -> String {
+    format!("{BACKUP_PREFIX}/{label}")
+}
+
+/// The key of a data object of a backup.
+pub(crate) fn backup_object_key(label: &str, name: &str) -> Result<String, RepoError> {
+    check_backup_object_name(name)?;
+    Ok(format!("{}/{name}", backup_prefix(label)))
+}
+
+fn check_backup_object_name(name: &str) -> Result<(), RepoError> {
+    let invalid = |detail| {
+        Err(RepoError::InvalidName {
+            what: "a backup object",
+            name: name.to_owned(),
+            detail,
+        })
+    };
+    if name.is_empty() || name.len() > MAX_BACKUP_OBJECT_NAME_CHARS {
+        return invalid("it must have 1 to 200 characters");
+    }
+    let allowed = |c: u8| c.is_ascii_alphanumeric() || b"._-/".contains(&c);
+    if !name.bytes().all(allowed) {
+        return invalid(
+            "only letters, digits, dots, hyphens, underscores and slashes may be in it",
+        );
+    }
+    if name
+        .split('/')
+        .any(|part| part.is_empty() || part.starts_with('.'))
+    {
+        return invalid("no part of it may be empty or begin with a dot");
+    }
+    let first = name.split('/').next().unwrap_or(name);
+    if first == BACKUP_STARTED || first == BACKUP_JSON {
+        return invalid("the name is reserved");
+    }
+    Ok(())
+}

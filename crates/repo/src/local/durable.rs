@@ -1,0 +1,309 @@
+//! How an object gets onto a disk: complete, durable, and never over another.
+//!
+//! The bytes go into a temporary file in [`STAGING_DIRECTORY`], which is synced and then
+//! given its final name in one step that fails when the name is taken. Then the
+//! directory is synced. So the final name never leads to part of an object.
+//!
+//! Success is reported only when a power cut cannot take the object away any more.
+//! That includes what an earlier process did before it was killed: the entries of the
+//! directories that lead to the object are synced by each process that relies on
+//! them, whoever created them, and an object that exists already is synced before
+//! its existence is reported, since its caller will count that as success.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::disk::Disk;
+
+/// Where objects lie before they have their final name. No key can reach into it,
+/// since no part of a key begins with a dot.
+pub(crate) const STAGING_DIRECTORY: &str = ".incoming";
+
+/// What went wrong, doing what, where.
+#[derive(Debug, thiserror::Error)]
+#[error("could not {action} {}", path.display())]
+pub(crate) struct DiskError {
+    pub(crate) action: &'static str,
+    pub(crate) path: PathBuf,
+    pub(crate) source: io::Error,
+}
+
+impl DiskError {
+    pub(crate) fn at(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self {
+            action,
+            path,
+            source,
+        }
+    }
+}
+
+/// Writes objects below one root.
+pub(crate) struct Writer<D> {
+    disk: D,
+    root: PathBuf,
+    /// Directories whose own entry this process knows to be durable.
+    durable_directories: Mutex<HashSet<PathBuf>>,
+    /// What makes the temporary names of this process its own.
+    process: String,
+    serial: AtomicU64,
+}
+
+impl<D> fmt::Debug for Writer<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("root", &self.root).finish()
+    }
+}
+
+impl<D: Disk> Writer<D> {
+    pub(crate) fn new(disk: D, root: PathBuf) -> Self {
+        let nanoseconds = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |age| age.as_nanos());
+        Self {
+            disk,
+            root,
+            durable_directories: Mutex::default(),
+            process: format!("{}-{nanoseconds}", std::process::id()),
+            serial: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn staging_directory(&self) -> PathBuf {
+        self.root.join(STAGING_DIRECTORY)
+    }
+
+    /// Opens a temporary file for an object.
+    pub(crate) fn stage(self: &Arc<Self>) -> Result<Staged<D>, DiskError> {
+        let directory = self.staging_directory();
+        self.create_missing(&directory)?;
+        loop {
+            let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+            let path = directory.join(format!("{}-{serial}", self.process));
+            match self.disk.create_new(&path) {
+                Ok(file) => {
+                    return Ok(Staged {
+                        writer: Arc::clone(self),
+                        file: Some(file),
+                        path,
+                    });
+                }
+                // Another host that shares the directory may have the same process
+                // number and clock.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(DiskError::at("create", path)(error)),
+            }
+        }
+    }
+
+    /// Whether an object exists; if it does, it is durable when this returns.
+    pub(crate) fn confirm(&self, object: &Path) -> Result<bool, DiskError> {
+        if !self
+            .disk
+            .exists(object)
+            .map_err(DiskError::at("look at", object))?
+        {
+            return Ok(false);
+        }
+        self.disk
+            .sync_path(object)
+            .map_err(DiskError::at("sync", object))?;
+        let directory = self.parent(object);
+        self.make_entries_durable(directory)?;
+        self.sync_directory(directory)?;
+        Ok(true)
+    }
+
+    /// Removes an object, durably.
+    pub(crate) fn remove(&self, object: &Path) -> Result<(), DiskError> {
+        self.disk
+            .remove_file(object)
+            .map_err(DiskError::at("remove", object))?;
+        self.sync_directory(self.parent(object))
+    }
+
+    /// Creates a directory and what is missing above it. What it created is durable.
+    fn create_missing(&self, directory: &Path) -> Result<(), DiskError> {
+        if self.exists(directory)? {
+            return Ok(());
+        }
+        for level in parents_outermost_first(directory) {
+            match self.disk.create_directory(level) {
+                Ok(()) => self.make_entry_durable(level)?,
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                // A read-only file system may refuse before it looks.
+                Err(_) if self.exists(level)? => {}
+                Err(error) => return Err(DiskError::at("create", level)(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Syncs the entries of a directory and of those that lead to it from the root,
+    /// once in each process: they may be the unsynced work of one that was killed.
+    ///
+    /// The way to the root itself is synced with the objects that lie in it, which are
+    /// put when the repository is made. Directories above it may be another owner's.
+    fn make_entries_durable(&self, directory: &Path) -> Result<(), DiskError> {
+        for level in parents_outermost_first(directory) {
+            let leads_to_root = self.root.starts_with(level);
+            if self.knows_durable(level) || (leads_to_root && directory != self.root) {
+                continue;
+            }
+            match self.make_entry_durable(level) {
+                Err(error) if leads_to_root && is_refused(&error) => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    fn make_entry_durable(&self, directory: &Path) -> Result<(), DiskError> {
+        self.sync_directory(self.parent(directory))?;
+        self.durable_directories
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(directory.to_owned());
+        Ok(())
+    }
+
+    fn knows_durable(&self, directory: &Path) -> bool {
+        self.durable_directories
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(directory)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool, DiskError> {
+        self.disk
+            .exists(path)
+            .map_err(DiskError::at("look at", path))
+    }
+
+    fn sync_directory(&self, directory: &Path) -> Result<(), DiskError> {
+        self.disk
+            .sync_directory(directory)
+            .map_err(DiskError::at("sync", directory))
+    }
+
+    fn parent<'a>(&'a self, path: &'a Path) -> &'a Path {
+        path.parent().unwrap_or(&self.root)
+    }
+}
+
+/// A directory and those above it, without the root of the file system.
+fn parents_outermost_first(directory: &Path) -> Vec<&Path> {
+    let mut levels: Vec<&Path> = directory
+        .ancestors()
+        .filter(|level| level.parent().is_some())
+        .collect();
+    levels.reverse();
+    levels
+}
+
+fn is_refused(error: &DiskError) -> bool {
+    error.source.kind() == ErrorKind::PermissionDenied
+}
+
+/// An object under its temporary name, which is removed when this is dropped.
+pub(crate) struct Staged<D: Disk> {
+    writer: Arc<Writer<D>>,
+    /// Open until the object has its final name: that is what shows that it is in use.
+    file: Option<D::File>,
+    path: PathBuf,
+}
+
+impl<D: Disk> fmt::Debug for Staged<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Staged").field("path", &self.path).finish()
+    }
+}
+
+/// What [`Staged::publish_new`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Published {
+    Created,
+    Exists,
+}
+
+impl<D: Disk> Staged<D> {
+    pub(crate) fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        match &self.file {
+            Some(file) => self.writer.disk.write_at(file, offset, bytes),
+            None => Err(io::Error::other("the file was closed")),
+        }
+        .map_err(DiskError::at("write", &self.path))
+    }
+
+    /// Gives the object its final name unless that is taken.
+    pub(crate) fn publish_new(self, object: &Path) -> Result<Published, DiskError> {
+        self.sync()?;
+        let directory = self.writer.parent(object);
+        self.writer.create_missing(directory)?;
+        self.writer.make_entries_durable(directory)?;
+        let disk = &self.writer.disk;
+        let named = match disk.link(&self.path, object) {
+            // What Linux says where a file system has no hard links (FAT, some network
+            // and user-space file systems).
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::PermissionDenied | ErrorKind::Unsupported
+                ) =>
+            {
+                disk.rename_new(&self.path, object)
+            }
+            other => other,
+        };
+        match named {
+            Ok(()) => {
+                self.writer.sync_directory(directory)?;
+                Ok(Published::Created)
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                self.writer.confirm(object)?;
+                Ok(Published::Exists)
+            }
+            Err(error) => Err(DiskError::at("name", object)(error)),
+        }
+    }
+
+    /// Gives the object its final name, in place of what has it.
+    pub(crate) fn publish_over(self, object: &Path) -> Result<(), DiskError> {
+        self.sync()?;
+        let directory = self.writer.parent(object);
+        self.writer.create_missing(directory)?;
+        self.writer.make_entries_durable(directory)?;
+        self.writer
+            .disk
+            .rename(&self.path, object)
+            .map_err(DiskError::at("name", object))?;
+        self.writer.sync_directory(directory)
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        match &self.file {
+            Some(file) => self.writer.disk.sync_file(file),
+            None => Err(io::Error::other("the file was closed")),
+        }
+        .map_err(DiskError::at("sync", &self.path))
+    }
+}
+
+impl<D: Disk> Drop for Staged<D> {
+    fn drop(&mut self) {
+        // After a rename there is nothing to remove; what cannot be removed is swept
+        // up later.
+        let _ = self.writer.disk.remove_file(&self.path);
+        self.file = None;
+    }
+}

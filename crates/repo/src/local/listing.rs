@@ -1,0 +1,105 @@
+//! Which objects a directory holds.
+//!
+//! Links are not followed, and names that no key has are passed over: an administrator's
+//! stray file must not keep the archive from being listed.
+
+use std::fs::{self, FileType};
+use std::path::{Path as FilePath, PathBuf};
+
+use object_store::path::Path;
+use object_store::{ListResult, ObjectMeta};
+
+use super::durable::DiskError;
+use super::{StoreResult, is_missing, object_meta, store_error};
+
+/// All objects below a prefix, in the order of their keys.
+pub(crate) fn list(root: &FilePath, prefix: &Path) -> StoreResult<Vec<ObjectMeta>> {
+    let mut objects = Vec::new();
+    let mut open = vec![prefix.clone()];
+    while let Some(directory) = open.pop() {
+        let level = list_level(root, &directory)?;
+        objects.extend(level.objects);
+        open.extend(level.common_prefixes);
+    }
+    objects.sort_by(|a, b| a.location.cmp(&b.location));
+    Ok(objects)
+}
+
+/// The objects and the directories directly below a prefix.
+pub(crate) fn list_level(root: &FilePath, prefix: &Path) -> StoreResult<ListResult> {
+    let mut objects = Vec::new();
+    let mut common_prefixes = Vec::new();
+    for (key, file_type, path) in
+        read_directory(root, prefix).map_err(|error| store_error(prefix, error))?
+    {
+        if file_type.is_dir() {
+            common_prefixes.push(key);
+        } else if file_type.is_file() {
+            match fs::symlink_metadata(&path) {
+                Ok(metadata) => objects
+                    .push(object_meta(key, &metadata).map_err(|error| store_error(prefix, error))?),
+                // Removed since the directory was read.
+                Err(error) if is_missing(&error) => {}
+                Err(error) => {
+                    return Err(store_error(prefix, DiskError::at("look at", path)(error)));
+                }
+            }
+        }
+    }
+    objects.sort_by(|a, b| a.location.cmp(&b.location));
+    common_prefixes.sort();
+    Ok(ListResult {
+        common_prefixes,
+        objects,
+        extensions: Default::default(),
+    })
+}
+
+fn read_directory(
+    root: &FilePath,
+    prefix: &Path,
+) -> Result<Vec<(Path, FileType, PathBuf)>, DiskError> {
+    let mut directory = root.to_owned();
+    for part in prefix.parts() {
+        if part.as_ref().starts_with('.') {
+            return Ok(Vec::new());
+        }
+        directory.push(part.as_ref());
+        // A prefix that is a link has no objects, as it has none when its parent is listed.
+        match fs::symlink_metadata(&directory) {
+            Ok(metadata) if metadata.is_dir() => {}
+            Ok(_) => return Ok(Vec::new()),
+            Err(error) if is_missing(&error) => return Ok(Vec::new()),
+            Err(error) => return Err(DiskError::at("look at", directory)(error)),
+        }
+    }
+    let entries = match fs::read_dir(&directory) {
+        Ok(entries) => entries,
+        Err(error) if is_missing(&error) => return Ok(Vec::new()),
+        Err(error) => return Err(DiskError::at("list", directory)(error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(DiskError::at("list", &directory))?;
+        if let Some(key) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| child(prefix, name))
+        {
+            let file_type = entry
+                .file_type()
+                .map_err(DiskError::at("look at", entry.path()))?;
+            found.push((key, file_type, entry.path()));
+        }
+    }
+    Ok(found)
+}
+
+/// The key of a name below a prefix, when a key can have that name.
+fn child(prefix: &Path, name: &str) -> Option<Path> {
+    if name.starts_with('.') {
+        return None;
+    }
+    let child = Path::parse(format!("{prefix}/{name}")).ok()?;
+    (child.filename() == Some(name)).then_some(child)
+}

@@ -1,0 +1,357 @@
+//! A store on a local or mounted disk.
+//!
+//! Objects are plain files below one directory, the root: `wal/…/NAME.wz` is the file
+//! of that name. object_store has such a store as well; docs/decisions/ says where it
+//! falls short of what an archive must promise.
+
+mod disk;
+mod durable;
+mod listing;
+mod sweep;
+mod upload;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::{Arc, Once};
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryFutureExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{
+    CopyMode, CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
+    ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+};
+
+use disk::RealDisk;
+use durable::{DiskError, Published, Staged, Writer};
+use upload::LocalUpload;
+
+const STORE: &str = "local disk";
+type StoreResult<T> = object_store::Result<T>;
+
+/// Objects as files below a directory, durable when a put returns.
+///
+/// Keys lead only to places below the root: a symbolic link that points out of it is
+/// refused, and links to files are never followed.
+#[derive(Debug)]
+pub struct LocalStore {
+    root: Arc<Root>,
+}
+
+#[derive(Debug)]
+struct Root {
+    path: PathBuf,
+    writer: Arc<Writer<RealDisk>>,
+    swept: Once,
+}
+
+impl LocalStore {
+    /// A store below this directory, which is created by the first put.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        let path: PathBuf = root.into();
+        Self {
+            root: Arc::new(Root {
+                writer: Arc::new(Writer::new(RealDisk, path.clone())),
+                path,
+                swept: Once::new(),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for LocalStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.root.path.display().fmt(f)
+    }
+}
+
+impl Root {
+    /// The file of a key, after checking that it cannot lie outside the root.
+    fn file(&self, key: &Path) -> StoreResult<PathBuf> {
+        let mut path = self.path.clone();
+        let mut last = None;
+        for part in key.parts() {
+            let part = part.as_ref();
+            if part.is_empty() || part.starts_with('.') || part.contains(['/', '\0']) {
+                return Err(not_a_key(key));
+            }
+            path.push(part);
+            last = Some(());
+        }
+        if last.is_none() {
+            return Err(not_a_key(key));
+        }
+        self.check_inside(&path)
+            .map_err(|error| store_error(key, error))?;
+        Ok(path)
+    }
+
+    /// Refuses a path whose existing directories lead out of the root by a link.
+    fn check_inside(&self, path: &FilePath) -> Result<(), DiskError> {
+        let Some(directory) = path.parent().filter(|directory| *directory != self.path) else {
+            return Ok(());
+        };
+        let resolve = |path: &FilePath| path.canonicalize();
+        match (resolve(&self.path), resolve(directory)) {
+            (Ok(root), Ok(directory)) if directory.starts_with(&root) => Ok(()),
+            (Ok(_), Ok(_)) => Err(DiskError::at("follow", directory)(io::Error::new(
+                ErrorKind::PermissionDenied,
+                "the link leads out of the repository",
+            ))),
+            (Err(error), _) | (_, Err(error)) if is_missing(&error) => Ok(()),
+            (Err(error), _) | (_, Err(error)) => Err(DiskError::at("look at", directory)(error)),
+        }
+    }
+
+    /// Opens a temporary file. The first one of a process also removes what processes
+    /// that were killed left behind.
+    fn stage(&self) -> Result<Staged<RealDisk>, DiskError> {
+        self.swept.call_once(|| {
+            sweep::sweep(&self.writer.staging_directory(), sweep::ABANDONED_AFTER);
+        });
+        self.writer.stage()
+    }
+
+    fn put(&self, key: &Path, payload: &PutPayload, mode: &PutMode) -> StoreResult<PutResult> {
+        let file = self.file(key)?;
+        let already_exists = || object_store::Error::AlreadyExists {
+            path: key.to_string(),
+            source: "the name is taken".into(),
+        };
+        let create = match mode {
+            PutMode::Create => true,
+            PutMode::Overwrite => false,
+            PutMode::Update(_) => return Err(not_supported("a conditional overwrite")),
+        };
+        let put = || -> Result<Published, DiskError> {
+            if create && self.writer.confirm(&file)? {
+                return Ok(Published::Exists);
+            }
+            let staged = self.stage()?;
+            let mut offset = 0;
+            for bytes in payload {
+                staged.write_at(offset, bytes)?;
+                offset += bytes.len() as u64;
+            }
+            if create {
+                staged.publish_new(&file)
+            } else {
+                staged.publish_over(&file).map(|()| Published::Created)
+            }
+        };
+        match put().map_err(|error| store_error(key, error))? {
+            Published::Created => Ok(put_result()),
+            Published::Exists => Err(already_exists()),
+        }
+    }
+
+    fn get(&self, key: &Path, options: &GetOptions) -> StoreResult<GetResult> {
+        let path = self.file(key)?;
+        let open = || -> io::Result<(File, std::fs::Metadata)> {
+            if path.symlink_metadata()?.is_symlink() {
+                return Err(io::Error::new(
+                    ErrorKind::PermissionDenied,
+                    "objects are not read through links",
+                ));
+            }
+            let file = File::open(&path)?;
+            let metadata = file.metadata()?;
+            if !metadata.is_file() {
+                return Err(io::Error::new(ErrorKind::NotFound, "not a file"));
+            }
+            Ok((file, metadata))
+        };
+        let (file, metadata) = open()
+            .map_err(DiskError::at("open", &path))
+            .map_err(|error| store_error(key, error))?;
+        let meta = object_meta(key.clone(), &metadata).map_err(|error| store_error(key, error))?;
+        options.check_preconditions(&meta)?;
+        let range = match &options.range {
+            Some(range) => {
+                range
+                    .as_range(meta.size)
+                    .map_err(|source| object_store::Error::Generic {
+                        store: STORE,
+                        source: Box::new(source),
+                    })?
+            }
+            None => 0..meta.size,
+        };
+        Ok(GetResult {
+            payload: GetResultPayload::File(file, path),
+            attributes: Default::default(),
+            range,
+            meta,
+            extensions: Default::default(),
+        })
+    }
+
+    fn delete(&self, key: &Path) -> StoreResult<()> {
+        let file = self.file(key)?;
+        self.writer
+            .remove(&file)
+            .map_err(|error| store_error(key, error))
+    }
+}
+
+#[async_trait]
+impl ObjectStore for LocalStore {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        opts: PutOptions,
+    ) -> StoreResult<PutResult> {
+        if !opts.attributes.is_empty() {
+            return Err(not_supported("an object with attributes"));
+        }
+        let key = location.clone();
+        self.run(move |root| root.put(&key, &payload, &opts.mode))
+            .await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        opts: PutMultipartOptions,
+    ) -> StoreResult<Box<dyn MultipartUpload>> {
+        if !opts.attributes.is_empty() {
+            return Err(not_supported("an object with attributes"));
+        }
+        let key = location.clone();
+        self.run(move |root| {
+            let file = root.file(&key)?;
+            let staged = root.stage().map_err(|error| store_error(&key, error))?;
+            Ok(Box::new(LocalUpload::new(key, file, staged)) as Box<dyn MultipartUpload>)
+        })
+        .await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> StoreResult<GetResult> {
+        let key = location.clone();
+        self.run(move |root| root.get(&key, &options)).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, StoreResult<Path>>,
+    ) -> BoxStream<'static, StoreResult<Path>> {
+        let root = Arc::clone(&self.root);
+        locations
+            .and_then(move |key| {
+                run(Arc::clone(&root), move |root| {
+                    root.delete(&key)?;
+                    Ok(key)
+                })
+            })
+            .boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, StoreResult<ObjectMeta>> {
+        let prefix = prefix.cloned().unwrap_or_default();
+        run(Arc::clone(&self.root), move |root| {
+            let objects = listing::list(&root.path, &prefix)?;
+            Ok(futures::stream::iter(objects).map(Ok))
+        })
+        .try_flatten_stream()
+        .boxed()
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> StoreResult<ListResult> {
+        let prefix = prefix.cloned().unwrap_or_default();
+        self.run(move |root| listing::list_level(&root.path, &prefix))
+            .await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> StoreResult<()> {
+        let mode = match options.mode {
+            CopyMode::Overwrite => PutMode::Overwrite,
+            CopyMode::Create => PutMode::Create,
+        };
+        let content = self.get_opts(from, GetOptions::default()).await?;
+        let payload = content.bytes().await?.into();
+        self.put_opts(to, payload, PutOptions::from(mode)).await?;
+        Ok(())
+    }
+}
+
+impl LocalStore {
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Root) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        run(Arc::clone(&self.root), work).await
+    }
+}
+
+/// Does disk work where it may block.
+async fn run<T: Send + 'static>(
+    root: Arc<Root>,
+    work: impl FnOnce(&Root) -> StoreResult<T> + Send + 'static,
+) -> StoreResult<T> {
+    tokio::task::spawn_blocking(move || work(&root)).await?
+}
+
+fn object_meta(key: Path, metadata: &std::fs::Metadata) -> Result<ObjectMeta, DiskError> {
+    let modified = metadata
+        .modified()
+        .map_err(DiskError::at("look at", key.as_ref()))?;
+    Ok(ObjectMeta {
+        location: key,
+        last_modified: modified.into(),
+        size: metadata.len(),
+        // Objects do not change, so the file itself and its size identify the content.
+        e_tag: Some(format!("\"{:x}-{:x}\"", metadata.ino(), metadata.len())),
+        version: None,
+    })
+}
+
+fn put_result() -> PutResult {
+    PutResult {
+        e_tag: None,
+        version: None,
+        extensions: Default::default(),
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+fn store_error(key: &Path, error: DiskError) -> object_store::Error {
+    let path = key.to_string();
+    match error.source.kind() {
+        ErrorKind::NotFound => object_store::Error::NotFound {
+            path,
+            source: Box::new(error),
+        },
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            object_store::Error::PermissionDenied {
+                path,
+                source: Box::new(error),
+            }
+        }
+        _ => object_store::Error::Generic {
+            store: STORE,
+            source: Box::new(error),
+        },
+    }
+}
+
+fn not_a_key(key: &Path) -> object_store::Error {
+    not_supported_because(format!("{key:?} is not a key of this store"))
+}
+
+fn not_supported(what: &str) -> object_store::Error {
+    not_supported_because(format!("{what} is not supported on a local disk"))
+}
+
+fn not_supported_because(reason: String) -> object_store::Error {
+    object_store::Error::NotSupported {
+        source: reason.into(),
+    }
+}

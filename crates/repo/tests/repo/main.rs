@@ -1,0 +1,3 @@
+//! What the repository promises, by property.
+
+mod conformance;
