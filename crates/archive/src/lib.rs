@@ -4,4 +4,14 @@
 
 #![forbid(unsafe_code)]
 
+mod cluster;
+mod coding;
+mod content;
+mod durable;
+mod error;
+pub mod get;
+pub mod init;
+pub mod push;
 pub mod replication;
+
+pub use error::ArchiveError;

@@ -1,0 +1,76 @@
+//! Which cluster a data directory holds.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use walzip_pgformat::control_file::{ControlFile, ControlFileError};
+use walzip_repo::{ClusterIdentity, Repository};
+
+use crate::error::ArchiveError;
+
+/// How often a control file is read again that seems to be in the middle of a write.
+const READ_ATTEMPTS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Reads `global/pg_control` of a data directory, whose server may be running.
+pub(crate) async fn read_control_file(
+    data_directory: &Path,
+) -> Result<ControlFile, ArchiveError> {
+    let path = data_directory.join("global").join("pg_control");
+    let mut attempt = 1;
+    loop {
+        let content = match tokio::fs::read(&path).await {
+            Ok(content) => content,
+            Err(error) => return Err(ArchiveError::file("read", &path, error)),
+        };
+        match ControlFile::read(&content) {
+            Ok(control_file) => return Ok(control_file),
+            // A server that writes the file at this moment is no reason to fail.
+            Err(ControlFileError::Checksum { .. }) if attempt < READ_ATTEMPTS => {
+                attempt += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(source) => return Err(ArchiveError::ControlFile { path, source }),
+        }
+    }
+}
+
+/// The cluster of a data directory.
+pub(crate) async fn of_data_directory(
+    data_directory: &Path,
+) -> Result<ClusterIdentity, ArchiveError> {
+    let control_file = read_control_file(data_directory).await?;
+    Ok(ClusterIdentity {
+        system_id: control_file.system_id.0,
+        major: control_file.version.major,
+    })
+}
+
+/// Refuses a data directory of another cluster. A directory without a control file is of none
+/// yet, and is let pass.
+pub(crate) async fn check_data_directory(
+    repository: &Repository,
+    data_directory: &Path,
+) -> Result<(), ArchiveError> {
+    let found = match of_data_directory(data_directory).await {
+        Ok(found) => found,
+        Err(ArchiveError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    check(repository, found, || data_directory.display().to_string())
+}
+
+/// Refuses another cluster than the repository's.
+pub(crate) fn check(
+    repository: &Repository,
+    found: ClusterIdentity,
+    what: impl FnOnce() -> String,
+) -> Result<(), ArchiveError> {
+    if found == repository.cluster() {
+        return Ok(());
+    }
+    Err(ArchiveError::Mismatch { what: what(), found, repository: repository.cluster() })
+}

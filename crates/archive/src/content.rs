@@ -1,0 +1,77 @@
+//! Whether the content of a WAL file belongs under its name, in this repository.
+//!
+//! A segment says in its first page which cluster wrote it and which position it starts at, so
+//! a file that was never written, was recycled, or is another cluster's is found out. Histories
+//! are text and say less.
+
+use walzip_pgformat::timeline_history::{TimelineHistory, TimelineHistoryError};
+use walzip_pgformat::wal::{SegmentHeader, SegmentHeaderError};
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName, WalFileNameError};
+use walzip_pgformat::{Lsn, TimelineId};
+use walzip_repo::ClusterIdentity;
+
+/// How the content of a file contradicts its name or its place.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ContentError {
+    #[error("not a WAL segment: {0}")]
+    Header(#[from] SegmentHeaderError),
+    #[error("written by {0}")]
+    Cluster(ClusterIdentity),
+    #[error(transparent)]
+    Name(#[from] WalFileNameError),
+    #[error("the segment has {len} bytes, segments of this cluster have {segment_size}")]
+    Size { len: usize, segment_size: u32 },
+    #[error("the name says position {named}, the content starts at {found}")]
+    Position { named: Lsn, found: Lsn },
+    #[error("the name says timeline {named}, the content is of timeline {found}")]
+    Timeline { named: TimelineId, found: TimelineId },
+    #[error("not a timeline history: {0}")]
+    History(#[from] TimelineHistoryError),
+    #[error("the file is empty")]
+    Empty,
+}
+
+/// Checks content against the name that PostgreSQL gave it and the repository's cluster.
+pub(crate) fn check(
+    name: &WalFileName,
+    content: &[u8],
+    cluster: ClusterIdentity,
+) -> Result<(), ContentError> {
+    match name {
+        WalFileName::Segment(segment) | WalFileName::Partial(segment) => {
+            check_segment(*segment, content, cluster)
+        }
+        WalFileName::History(timeline) => {
+            TimelineHistory::read(*timeline, content)?;
+            Ok(())
+        }
+        // Read by people and scripts only; its form is theirs.
+        WalFileName::BackupHistory { .. } if content.is_empty() => Err(ContentError::Empty),
+        WalFileName::BackupHistory { .. } => Ok(()),
+    }
+}
+
+fn check_segment(
+    name: SegmentName,
+    content: &[u8],
+    cluster: ClusterIdentity,
+) -> Result<(), ContentError> {
+    let header = SegmentHeader::read(content)?;
+    let found = ClusterIdentity { system_id: header.system_id.0, major: header.version.major };
+    if found != cluster {
+        return Err(ContentError::Cluster(found));
+    }
+    if content.len() != header.segment_size as usize {
+        return Err(ContentError::Size { len: content.len(), segment_size: header.segment_size });
+    }
+    let named = name.start(header.segment_size)?;
+    if named != header.start {
+        return Err(ContentError::Position { named, found: header.start });
+    }
+    // A timeline's first segment begins with a copy of what its parent wrote, so the first page
+    // may be of an older timeline, never of a newer one.
+    if header.timeline > name.timeline {
+        return Err(ContentError::Timeline { named: name.timeline, found: header.timeline });
+    }
+    Ok(())
+}

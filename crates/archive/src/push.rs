@@ -1,0 +1,137 @@
+//! `push`: a WAL file into the archive, exactly once.
+//!
+//! PostgreSQL removes or recycles the file after success, so success means: an object under its
+//! final name decodes to exactly these bytes, and is durable. An object is never overwritten.
+//! Under a name that is taken, identical content is a success (an earlier attempt whose answer
+//! was lost), different content is an error.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use bytes::Bytes;
+use walzip_codec::Level;
+use walzip_pgformat::wal_file_name::{SEGMENT_SIZE_BYTES_MAX, WalFileName};
+use walzip_repo::{PutOutcome, Repository};
+
+use crate::error::ArchiveError;
+use crate::{coding, content};
+
+/// How to push.
+#[derive(Clone, Copy, Debug)]
+pub struct PushOptions {
+    /// How hard the codec tries.
+    pub level: Level,
+    /// Decode what was encoded and compare before anything is stored. Leaving it out trusts the
+    /// codec with the only copy.
+    pub verify: bool,
+}
+
+impl Default for PushOptions {
+    fn default() -> Self {
+        PushOptions { level: Level::default(), verify: true }
+    }
+}
+
+/// What a successful push found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PushOutcome {
+    /// The file is in the archive now.
+    Stored,
+    /// The identical file was in the archive already.
+    AlreadyStored,
+}
+
+/// A successful push.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pushed {
+    /// The name in the archive.
+    pub name: String,
+    /// Whether it was new.
+    pub outcome: PushOutcome,
+    /// The size of the file.
+    pub original_bytes: u64,
+    /// The size of its object.
+    pub stored_bytes: u64,
+}
+
+/// Archives a WAL segment, a partial segment, a timeline history or a backup history.
+pub async fn push(
+    repository: &Repository,
+    path: &Path,
+    options: &PushOptions,
+) -> Result<Pushed, ArchiveError> {
+    let name = wal_file_name(path)?;
+    let original = read_stable(path).await?;
+    content::check(&name, &original, repository.cluster())
+        .map_err(|error| ArchiveError::invalid_file(path, error, repository.cluster()))?;
+
+    let name = name.to_string();
+    let object = coding::encode(&name, original.clone(), options.level, options.verify).await?;
+    let pushed = |outcome, stored_bytes: usize| Pushed {
+        name: name.clone(),
+        outcome,
+        original_bytes: original.len() as u64,
+        stored_bytes: stored_bytes as u64,
+    };
+    match repository.put_wal(&name, object.clone()).await? {
+        PutOutcome::Created => Ok(pushed(PushOutcome::Stored, object.len())),
+        PutOutcome::Exists => {
+            let stored_bytes = compare(repository, &name, &original).await?;
+            Ok(pushed(PushOutcome::AlreadyStored, stored_bytes))
+        }
+    }
+}
+
+/// Compares with the object that has the name already; returns its size.
+async fn compare(
+    repository: &Repository,
+    name: &str,
+    original: &Bytes,
+) -> Result<usize, ArchiveError> {
+    let Some(object) = repository.get_wal(name).await? else {
+        // The next attempt will find the name free, or taken for good.
+        let reason = "it disappeared while it was compared".to_owned();
+        return Err(ArchiveError::Damaged { object: name.to_owned(), reason });
+    };
+    let stored_bytes = object.len();
+    let stored = coding::decode(name, object).await?;
+    if stored != *original {
+        return Err(ArchiveError::Duplicate { name: name.to_owned() });
+    }
+    Ok(stored_bytes)
+}
+
+fn wal_file_name(path: &Path) -> Result<WalFileName, ArchiveError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Ok(name.parse::<WalFileName>()?)
+}
+
+/// Reads a whole file and makes sure that nobody wrote to it meanwhile.
+async fn read_stable(path: &Path) -> Result<Bytes, ArchiveError> {
+    let owned = path.to_owned();
+    let read = move || -> Result<Bytes, ArchiveError> {
+        let failed = |error: io::Error| ArchiveError::file("read", &owned, error);
+        let invalid = |reason: String| ArchiveError::Invalid { path: owned.clone(), reason };
+        let mut file = File::open(&owned).map_err(failed)?;
+        let before = file.metadata().map_err(failed)?;
+        if !before.is_file() {
+            return Err(invalid("it is not a file".to_owned()));
+        }
+        if before.len() > u64::from(SEGMENT_SIZE_BYTES_MAX) {
+            return Err(invalid(format!("{} bytes are more than a segment has", before.len())));
+        }
+        let mut content = Vec::with_capacity(before.len() as usize + 1);
+        let limit = before.len() + 1;
+        file.by_ref().take(limit).read_to_end(&mut content).map_err(failed)?;
+        let after = file.metadata().map_err(failed)?;
+        let unchanged = content.len() as u64 == before.len()
+            && after.len() == before.len()
+            && after.modified().ok() == before.modified().ok();
+        if !unchanged {
+            return Err(invalid("it changed while it was read".to_owned()));
+        }
+        Ok(content.into())
+    };
+    coding::off_the_runtime(read).await
+}
