@@ -1,3 +1,87 @@
-//! The `walzip` command.
+//! The `walzip` command: words, flags, configuration and exit codes.
+//!
+//! One file per command, with the command's name. What a command does lives in the crates
+//! below; here it is asked for, shown, and turned into an exit code.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod archive_error;
+mod commands;
+mod config;
+mod connection_args;
+mod error;
+mod exit_code;
+mod filter;
+mod level_args;
+mod output_file;
+mod panic;
+mod repo_args;
+mod root;
+mod runtime;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing::level_filters::LevelFilter;
+
+use crate::commands::Command;
+
+/// Compresses, archives and restores PostgreSQL write-ahead log.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+#[command(after_help = "\
+Exit codes are listed in docs/errors.md, settings in docs/configuration.md. Each setting is
+taken from the configuration file, then from its WALZIP_* variable, then from its flag; the
+later wins.")]
+struct Cli {
+    /// Say more on standard error: once what is done, twice every detail
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    verbose: u8,
+
+    /// No warnings, only errors
+    #[arg(short, long, global = true)]
+    quiet: bool,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+fn main() -> ExitCode {
+    panic::exit_code_of(|| {
+        let cli = Cli::parse();
+        start_log(&cli);
+        match commands::run(cli.command) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                error.report();
+                ExitCode::from(error.kind().code())
+            }
+        }
+    })
+}
+
+fn start_log(cli: &Cli) {
+    let level = match (cli.quiet, cli.verbose) {
+        (true, _) => LevelFilter::ERROR,
+        (false, 0) => LevelFilter::WARN,
+        (false, 1) => LevelFilter::INFO,
+        (false, _) => LevelFilter::DEBUG,
+    };
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .without_time()
+        .with_target(false)
+        .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

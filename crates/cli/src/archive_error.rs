@@ -1,0 +1,165 @@
+//! Every failure of the libraries, as a kind, a message and a hint.
+
+use std::io;
+
+use walzip_archive::ArchiveError;
+use walzip_archive::replication::ServerError;
+use walzip_codec::DecodeError;
+use walzip_repo::RepoError;
+
+use crate::error::{CommandError, chain};
+use crate::exit_code::Kind;
+
+impl From<ArchiveError> for CommandError {
+    fn from(error: ArchiveError) -> CommandError {
+        match error {
+            ArchiveError::Repository(error) => error.into(),
+            ArchiveError::Server(error) => error.into(),
+            error => {
+                let (kind, hint) = archive(&error);
+                with_hint(CommandError::new(kind, chain(&error)), hint)
+            }
+        }
+    }
+}
+
+impl From<RepoError> for CommandError {
+    fn from(error: RepoError) -> CommandError {
+        let (kind, hint) = repository(&error);
+        with_hint(CommandError::new(kind, chain(&error)), hint)
+    }
+}
+
+impl From<ServerError> for CommandError {
+    fn from(error: ServerError) -> CommandError {
+        let (kind, hint) = server(&error);
+        let command_error = CommandError::new(kind, chain(&error));
+        match &error {
+            ServerError::Sql(sql) if sql.hint.is_some() => {
+                with_hint(command_error, sql.hint.as_deref())
+            }
+            _ => with_hint(command_error, hint),
+        }
+    }
+}
+
+fn with_hint(error: CommandError, hint: Option<&str>) -> CommandError {
+    match hint {
+        Some(hint) => error.hint(hint),
+        None => error,
+    }
+}
+
+type KindAndHint = (Kind, Option<&'static str>);
+
+fn archive(error: &ArchiveError) -> KindAndHint {
+    match error {
+        ArchiveError::Request(_) => (Kind::OptionInvalid, None),
+        ArchiveError::Name(_) => (Kind::ParamInvalid, None),
+        ArchiveError::File { action, source, .. } => (file(action, source), None),
+        ArchiveError::Invalid { .. } => (
+            Kind::FileInvalid,
+            Some("Nothing was archived; is this file from PostgreSQL's pg_wal?"),
+        ),
+        ArchiveError::ControlFile { .. } => {
+            (Kind::FileInvalid, Some("Is --pgdata a data directory of PostgreSQL 13 to 19?"))
+        }
+        ArchiveError::Mismatch { .. } => (
+            Kind::ArchiveMismatch,
+            Some(
+                "A repository keeps one cluster of one major version; after pg_upgrade or \
+                 initdb, use a new one.",
+            ),
+        ),
+        ArchiveError::Duplicate { .. } => (
+            Kind::ArchiveDuplicate,
+            Some(
+                "Do two servers archive into this repository? Nothing was changed; \
+                 \"walzip archive-get\" shows what the archive has.",
+            ),
+        ),
+        ArchiveError::Undecodable { source, .. } => (decoding(source), None),
+        ArchiveError::Damaged { .. } => (Kind::Damaged, None),
+        ArchiveError::Encode { .. } => {
+            (Kind::Internal, Some("Nothing was archived. Please report this."))
+        }
+        ArchiveError::NotArchived { .. } => (
+            Kind::ArchiveTimeout,
+            Some("Check archive_mode, archive_command and the server's log."),
+        ),
+        ArchiveError::NoBackup(_) => {
+            (Kind::BackupSetInvalid, Some("\"walzip info\" lists the backups."))
+        }
+        ArchiveError::NotEmpty { .. } => {
+            (Kind::PathNotEmpty, Some("Name an empty or a new directory."))
+        }
+        _ => (Kind::Internal, None),
+    }
+}
+
+fn repository(error: &RepoError) -> KindAndHint {
+    match error {
+        RepoError::NotFound { .. } => (Kind::FileMissing, None),
+        RepoError::AlreadyExists { .. } => (Kind::FileExists, None),
+        RepoError::NotARepository { .. } => (
+            Kind::RepoInvalid,
+            Some("Is it mounted? \"walzip init\" makes a new repository."),
+        ),
+        RepoError::NewerFormat { .. } => {
+            (Kind::Format, Some("Use a walzip that is at least as new as the repository's."))
+        }
+        RepoError::Mismatch { .. } => (Kind::ArchiveMismatch, None),
+        RepoError::NoSpace { .. } => {
+            (Kind::FileWrite, Some("Make room; PostgreSQL keeps the WAL and tries again."))
+        }
+        RepoError::Permission { .. } => {
+            (Kind::Access, Some("walzip has to run as a user that may write to the repository."))
+        }
+        RepoError::Unavailable { .. } => (Kind::Service, None),
+        RepoError::Corrupt { .. } => (Kind::Damaged, None),
+        RepoError::InvalidName { .. } => (Kind::ParamInvalid, None),
+        RepoError::ObjectTooLarge { .. } => (Kind::FeatureNotSupported, None),
+        RepoError::IncompleteBackup { .. } => (Kind::BackupSetInvalid, None),
+        RepoError::InvalidLocation { .. } => (Kind::OptionInvalid, None),
+        RepoError::UnsupportedScheme { .. } => {
+            (Kind::FeatureNotSupported, Some("Name a path, or a file:// URL."))
+        }
+        _ => (Kind::Internal, None),
+    }
+}
+
+fn server(error: &ServerError) -> KindAndHint {
+    match error {
+        ServerError::Settings(_) => (Kind::OptionInvalid, None),
+        ServerError::TlsUnsupported(_) => {
+            (Kind::FeatureNotSupported, Some("Connect through a Unix socket or a tunnel."))
+        }
+        ServerError::Connect { .. } => (
+            Kind::DbConnect,
+            Some("Is the server running, and do --host and --port (or PGHOST, PGPORT) name it?"),
+        ),
+        ServerError::Lost { .. } => (Kind::DbConnect, None),
+        ServerError::Authentication { .. } => (
+            Kind::Access,
+            Some("A password is taken from PGPASSWORD or the connection string."),
+        ),
+        ServerError::Protocol(_) => (Kind::Protocol, None),
+        ServerError::Sql(_) => (Kind::DbQuery, None),
+    }
+}
+
+fn file(action: &str, source: &io::Error) -> Kind {
+    match (action, source.kind()) {
+        (_, io::ErrorKind::NotFound) => Kind::FileMissing,
+        ("read", _) => Kind::FileRead,
+        _ => Kind::FileWrite,
+    }
+}
+
+/// A newer file needs a newer walzip; anything else that cannot be decoded is damage.
+pub fn decoding(error: &DecodeError) -> Kind {
+    match error {
+        DecodeError::NotWalzip | DecodeError::UnsupportedVersion { .. } => Kind::Format,
+        _ => Kind::Damaged,
+    }
+}

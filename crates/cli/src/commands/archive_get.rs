@@ -1,0 +1,57 @@
+//! `walzip archive-get`: what `restore_command` calls.
+
+use std::path::{Path, PathBuf};
+
+use walzip_archive::get::{GetOptions, Got, get};
+
+use crate::error::CommandError;
+use crate::exit_code::Kind;
+use crate::repo_args::{self, RepoArgs};
+use crate::{root, runtime};
+
+/// Get a WAL file from the archive (restore_command)
+///
+/// DEST appears complete or not at all, after every byte was checked. When the archive does not
+/// have the file, which PostgreSQL asks for at the end of a recovery, the exit code is 1 and
+/// nothing is printed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example, in postgresql.conf (\"walzip restore\" writes it for you):
+  restore_command = 'walzip archive-get --repo /var/lib/walzip %f %p'")]
+pub struct ArchiveGetArgs {
+    /// The file's name: %f of restore_command
+    name: String,
+
+    /// Where to write it: %p of restore_command
+    #[arg(value_name = "DEST")]
+    destination: PathBuf,
+
+    #[command(flatten)]
+    repo: RepoArgs,
+}
+
+/// Runs the command.
+pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
+    let config = args.repo.config()?;
+    let location = args.repo.location(&config)?;
+    let directory = args.destination.parent().filter(|parent| !parent.as_os_str().is_empty());
+    root::refuse_foreign_directory(directory.unwrap_or(Path::new(".")))?;
+    // PostgreSQL runs restore_command in the data directory, and %p is relative to it. With
+    // an absolute path, the current directory says nothing about who asks.
+    let data_directory = args.destination.is_relative().then(|| PathBuf::from("."));
+    let options = GetOptions { data_directory };
+    let got = runtime::block_on(async {
+        let repository = repo_args::open(&location).await?;
+        Ok(get(&repository, &args.name, &args.destination, &options).await?)
+    })?;
+    match got {
+        Got::Found { original_bytes, stored_bytes } => {
+            tracing::info!("got {}: {original_bytes} bytes of {stored_bytes}", args.name);
+            Ok(())
+        }
+        Got::NotFound => {
+            tracing::info!("{} is not in the archive", args.name);
+            Err(CommandError::silent(Kind::NotInArchive))
+        }
+    }
+}

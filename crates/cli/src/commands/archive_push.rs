@@ -1,0 +1,72 @@
+//! `walzip archive-push`: what `archive_command` calls.
+
+use std::path::PathBuf;
+
+use walzip_archive::push::{PushOptions, PushOutcome, push};
+use walzip_codec::Level;
+
+use crate::error::CommandError;
+use crate::exit_code::Kind;
+use crate::level_args::LevelArgs;
+use crate::repo_args::{self, RepoArgs};
+use crate::{root, runtime};
+
+/// Archive a WAL file (archive_command)
+///
+/// PostgreSQL removes the file after success. So success means that an object in the repository
+/// decodes to exactly these bytes and is durable. Pushing an identical file again succeeds; a
+/// different file under the same name, or a file of another cluster, is refused.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example, in postgresql.conf:
+  archive_command = 'walzip archive-push --repo /var/lib/walzip %p'
+
+Prints nothing on success (with -v, what was done). All exit codes lie below 126, so that
+PostgreSQL keeps the file and tries again.")]
+pub struct ArchivePushArgs {
+    /// The file: %p of archive_command
+    path: PathBuf,
+
+    #[command(flatten)]
+    repo: RepoArgs,
+
+    #[command(flatten)]
+    level: LevelArgs,
+
+    /// Do not decode the object to prove it before it is stored: faster, and a fault in walzip
+    /// or in the machine's memory goes unnoticed until the WAL is needed
+    #[arg(long)]
+    no_verify: bool,
+}
+
+/// Runs the command.
+pub fn run(args: ArchivePushArgs) -> Result<(), CommandError> {
+    let config = args.repo.config()?;
+    let location = args.repo.location(&config)?;
+    root::refuse_foreign_repository(&location)?;
+    let level = match (args.level.level, config.level) {
+        (Some(level), _) => level,
+        (None, Some(number)) => Level::new(number).ok_or_else(|| {
+            let message = format!("the key \"level\" is {number}, not a number from 1 to 9");
+            CommandError::new(Kind::Config, message)
+        })?,
+        (None, None) => Level::default(),
+    };
+    let options = PushOptions { level, verify: !args.no_verify };
+    let pushed = runtime::block_on(async {
+        let repository = repo_args::open(&location).await?;
+        Ok(push(&repository, &args.path, &options).await?)
+    })?;
+    match pushed.outcome {
+        PushOutcome::Stored => tracing::info!(
+            "archived {}: {} bytes in {}",
+            pushed.name,
+            pushed.original_bytes,
+            pushed.stored_bytes
+        ),
+        PushOutcome::AlreadyStored => {
+            tracing::info!("{} was archived before, and is identical", pushed.name)
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! `walzip compress`: gzip's habits, a WAL segment to a member.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use walzip_codec::{EncodeError, Level};
+
+use crate::error::{CommandError, chain};
+use crate::exit_code::Kind;
+use crate::filter::{Filter, FilterArgs, fill, write};
+use crate::level_args::LevelArgs;
+
+/// Compress WAL segments, or any other files
+///
+/// FILE is replaced by FILE.wz, with the same owner, mode and time. The input is removed only
+/// after the output was decoded again, compared with the input, and is durable. Without FILE,
+/// or for "-", standard input is compressed to standard output.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  walzip compress 000000010000000000000001
+  walzip compress -9 -k pg_wal_copy/*
+  archive_command = 'test ! -f /archive/%f.wz && walzip compress -o /archive/%f.wz %p'
+  custom_compression_filter = walzip compress -c        (barman.conf)
+
+No configuration file is read. For an archive that refuses to overwrite by content and knows
+its cluster, use \"walzip archive-push\".")]
+pub struct CompressArgs {
+    #[command(flatten)]
+    filter: FilterArgs,
+
+    #[command(flatten)]
+    level: LevelArgs,
+
+    /// Do not decode the output to prove it: faster, and a fault in walzip or in the
+    /// machine's memory goes unnoticed until the data is needed
+    #[arg(long)]
+    no_verify: bool,
+}
+
+struct Compress {
+    encode: fn(&[u8], Level) -> Result<Vec<u8>, EncodeError>,
+    level: Level,
+}
+
+/// Runs the command.
+pub fn run(args: CompressArgs) -> Result<(), CommandError> {
+    let encode = if args.no_verify { walzip_codec::encode } else { walzip_codec::encode_verified };
+    let level = args.level.level.unwrap_or_default();
+    args.filter.for_each_file(&Compress { encode, level })
+}
+
+impl Filter for Compress {
+    const COMMAND: &'static str = "compress";
+
+    fn output_path(&self, input: &Path) -> Result<PathBuf, CommandError> {
+        if input.extension().is_some_and(|extension| extension == walzip_codec::SUFFIX) {
+            let message = format!("already has the suffix .{}", walzip_codec::SUFFIX);
+            return Err(CommandError::new(Kind::FileInvalid, message)
+                .hint("Use -o to name the output, or -c for standard output."));
+        }
+        let mut name = input.as_os_str().to_owned();
+        name.push(".");
+        name.push(walzip_codec::SUFFIX);
+        Ok(PathBuf::from(name))
+    }
+
+    fn run(&self, input: &mut dyn Read, output: &mut dyn Write) -> Result<(), CommandError> {
+        let mut buffer = Vec::new();
+        let mut members = 0u64;
+        loop {
+            fill(input, &mut buffer, walzip_pgformat::PAGE_SIZE)?;
+            if buffer.is_empty() && members > 0 {
+                return Ok(());
+            }
+            let member_len = walzip_codec::member_len(&buffer);
+            fill(input, &mut buffer, member_len)?;
+            let member = member_len.min(buffer.len());
+            let encoded = (self.encode)(&buffer[..member], self.level).map_err(encode_error)?;
+            write(output, &encoded)?;
+            buffer.drain(..member);
+            members += 1;
+        }
+    }
+}
+
+fn encode_error(error: EncodeError) -> CommandError {
+    CommandError::new(Kind::Internal, chain(&error))
+        .hint("The input is untouched. Please report this, if you can with the input.")
+}

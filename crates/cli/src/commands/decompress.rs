@@ -1,0 +1,80 @@
+//! `walzip decompress`: back to the bytes that were compressed, or an error.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use walzip_codec::{DecodeError, HEADER_LEN_MAX, Header};
+
+use crate::archive_error::decoding;
+use crate::error::{CommandError, chain};
+use crate::exit_code::Kind;
+use crate::filter::{Filter, FilterArgs, fill, write};
+
+/// Decompress .wz files
+///
+/// FILE.wz is replaced by FILE, with the same owner, mode and time. Every byte is checked
+/// against the hash of the original before a file appears. Without FILE, or for "-", standard
+/// input is decompressed to standard output, a member (usually a segment) at a time.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  walzip decompress 000000010000000000000001.wz
+  walzip decompress -c 000000010000000000000001.wz | pg_waldump ...
+  restore_command = 'test -f /archive/%f.wz && walzip decompress -f -o %p /archive/%f.wz'
+  custom_decompression_filter = walzip decompress -c    (barman.conf)")]
+pub struct DecompressArgs {
+    #[command(flatten)]
+    filter: FilterArgs,
+}
+
+struct Decompress;
+
+/// Runs the command.
+pub fn run(args: DecompressArgs) -> Result<(), CommandError> {
+    args.filter.for_each_file(&Decompress)
+}
+
+impl Filter for Decompress {
+    const COMMAND: &'static str = "decompress";
+
+    fn output_path(&self, input: &Path) -> Result<PathBuf, CommandError> {
+        match input.extension() {
+            Some(extension) if extension == walzip_codec::SUFFIX => Ok(input.with_extension("")),
+            _ => {
+                let message = format!("has no suffix .{}", walzip_codec::SUFFIX);
+                Err(CommandError::new(Kind::FileInvalid, message)
+                    .hint("Use -o to name the output, or -c for standard output."))
+            }
+        }
+    }
+
+    fn run(&self, input: &mut dyn Read, output: &mut dyn Write) -> Result<(), CommandError> {
+        let mut buffer = Vec::new();
+        let mut position = 0u64;
+        loop {
+            fill(input, &mut buffer, HEADER_LEN_MAX)?;
+            if buffer.is_empty() && position > 0 {
+                return Ok(());
+            }
+            let failed = |error: DecodeError| decode_error(&error, position);
+            let member_len = Header::read(&buffer).map_err(failed)?.member_len;
+            let member_len = usize::try_from(member_len).unwrap_or(usize::MAX);
+            fill(input, &mut buffer, member_len)?;
+            let member = member_len.min(buffer.len());
+            write(output, &walzip_codec::decode(&buffer[..member]).map_err(failed)?)?;
+            buffer.drain(..member);
+            position += member as u64;
+        }
+    }
+}
+
+fn decode_error(error: &DecodeError, position: u64) -> CommandError {
+    let kind = decoding(error);
+    let message = format!("{} (member at byte {position})", chain(error));
+    match error {
+        DecodeError::UnsupportedVersion { .. } => {
+            CommandError::new(kind, message).hint("A newer walzip wrote it; use one to read it.")
+        }
+        _ => CommandError::new(kind, message),
+    }
+}

@@ -1,0 +1,64 @@
+//! `walzip init`: a repository for one cluster.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use walzip_archive::init::Source;
+use walzip_repo::open_store;
+
+use crate::connection_args::ConnectionArgs;
+use crate::error::CommandError;
+use crate::repo_args::RepoArgs;
+use crate::{root, runtime};
+
+/// Make a repository for a cluster
+///
+/// The repository is bound to the cluster's system identifier and major version, which are read
+/// from its data directory, or asked of the running server when a connection flag is given or no
+/// data directory is known. Doing it twice for the same cluster is harmless.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  walzip init --repo /var/lib/walzip --pgdata /var/lib/postgresql/15/main
+  walzip init --repo /var/lib/walzip --host db1 --user backup
+
+Then set in postgresql.conf:
+  archive_mode = on
+  archive_command = 'walzip archive-push --repo /var/lib/walzip %p'")]
+pub struct InitArgs {
+    #[command(flatten)]
+    repo: RepoArgs,
+
+    /// The cluster's data directory [config: pgdata; also PGDATA]
+    #[arg(short = 'D', long, value_name = "DIR", env = "WALZIP_PGDATA", hide_env_values = true)]
+    pgdata: Option<PathBuf>,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Runs the command.
+pub fn run(args: InitArgs) -> Result<(), CommandError> {
+    let config = args.repo.config()?;
+    let location = args.repo.location(&config)?;
+    root::refuse_foreign_repository(&location)?;
+    let settings = args.connection.settings(&config)?;
+    let in_environment = || std::env::var_os("PGDATA").map(PathBuf::from);
+    let source = match args.pgdata {
+        Some(path) => Source::DataDirectory(path),
+        None if args.connection.is_given() => Source::Server(settings),
+        None => match config.pgdata.or_else(in_environment) {
+            Some(path) => Source::DataDirectory(path),
+            None => Source::Server(settings),
+        },
+    };
+    let done = runtime::block_on(async {
+        Ok(walzip_archive::init::init(open_store(&location)?, &source).await?)
+    })?;
+    if done.created {
+        root::warn_of_own_repository(&location);
+    }
+    let what = if done.created { "created" } else { "exists already" };
+    writeln!(std::io::stdout(), "repository {location} for {}: {what}", done.cluster)
+        .map_err(CommandError::stdout)
+}

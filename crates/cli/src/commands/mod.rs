@@ -1,0 +1,30 @@
+//! The commands, in the order of a first day with walzip.
+
+mod archive_get;
+mod archive_push;
+mod compress;
+mod decompress;
+mod init;
+
+use crate::error::CommandError;
+
+/// What to do.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    Compress(compress::CompressArgs),
+    Decompress(decompress::DecompressArgs),
+    Init(init::InitArgs),
+    ArchivePush(archive_push::ArchivePushArgs),
+    ArchiveGet(archive_get::ArchiveGetArgs),
+}
+
+/// Runs a command.
+pub fn run(command: Command) -> Result<(), CommandError> {
+    match command {
+        Command::Compress(args) => compress::run(args),
+        Command::Decompress(args) => decompress::run(args),
+        Command::Init(args) => init::run(args),
+        Command::ArchivePush(args) => archive_push::run(args),
+        Command::ArchiveGet(args) => archive_get::run(args),
+    }
+}

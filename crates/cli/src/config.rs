@@ -1,0 +1,153 @@
+//! The configuration file.
+//!
+//! A setting is taken from the file, then from its `WALZIP_*` variable, then from its flag:
+//! the later wins. Variables and flags are declared with the command line; this module reads
+//! the file, and knows the names of all settings.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::error::CommandError;
+use crate::exit_code::Kind;
+
+/// Read when no other file is named; may be absent.
+pub const DEFAULT_PATH: &str = "/etc/walzip.toml";
+
+/// The variable that names the configuration file.
+const PATH_VARIABLE: &str = "WALZIP_CONFIG";
+
+macro_rules! settings {
+    ($($(#[doc = $doc:literal])* $name:ident: $type:ty,)*) => {
+        /// What the configuration file says.
+        #[derive(Debug, Default, Deserialize)]
+        pub struct Config {
+            $($(#[doc = $doc])* pub $name: Option<$type>,)*
+        }
+
+        /// The name of every setting.
+        pub const SETTINGS: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+settings! {
+    /// Where the repository is: a path or a URL.
+    repo: String,
+    /// How hard `archive-push` compresses, from 1 to 9.
+    level: u8,
+    /// The cluster's data directory.
+    pgdata: PathBuf,
+    /// The server's host name, or the directory of its socket.
+    host: String,
+    /// The server's port.
+    port: u16,
+    /// The user to connect as; needs the REPLICATION attribute for `backup`.
+    user: String,
+    /// The database to connect to, or a whole connection string.
+    dbname: String,
+}
+
+impl Config {
+    /// Reads the named file, which must exist, or else the default one, which may be absent.
+    pub fn load(path: Option<&Path>) -> Result<Config, CommandError> {
+        warn_of_unknown_variables();
+        let shown = path.unwrap_or(Path::new(DEFAULT_PATH));
+        match std::fs::read_to_string(shown) {
+            Ok(text) => Config::parse(&text).map_err(|error| error.at(shown.display())),
+            Err(error) if path.is_none() && error.kind() == io::ErrorKind::NotFound => {
+                Ok(Config::default())
+            }
+            Err(error) => Err(CommandError::caused(
+                Kind::Config,
+                format_args!("cannot read the configuration file {}", shown.display()),
+                &error,
+            )),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Config, CommandError> {
+        let invalid = |error: toml::de::Error| match error.span() {
+            Some(span) => {
+                let line = 1 + text[..span.start].matches('\n').count();
+                CommandError::new(Kind::Config, error.message()).at(format_args!("line {line}"))
+            }
+            None => CommandError::new(Kind::Config, error.message()),
+        };
+        let table: toml::Table = toml::from_str(text).map_err(invalid)?;
+        for key in table.keys() {
+            if !SETTINGS.contains(&key.as_str()) {
+                return Err(unknown_key(key));
+            }
+        }
+        toml::from_str(text).map_err(invalid)
+    }
+}
+
+fn unknown_key(key: &str) -> CommandError {
+    let error = CommandError::new(Kind::Config, format_args!("unknown key \"{key}\""));
+    match nearest(key, SETTINGS) {
+        Some(name) => error.hint(format_args!("Did you mean \"{name}\"?")),
+        None => error.hint(format_args!("The keys are {}.", SETTINGS.join(", "))),
+    }
+}
+
+/// A misspelt variable would be ignored without a word. Other variables with the prefix may
+/// belong to somebody else's script, so that only near misses are worth a warning.
+fn warn_of_unknown_variables() {
+    let known: Vec<String> =
+        SETTINGS.iter().map(|name| variable(name)).chain([PATH_VARIABLE.to_owned()]).collect();
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    for (name, _) in std::env::vars_os() {
+        let Some(name) = name.to_str().filter(|name| name.starts_with("WALZIP_")) else {
+            continue;
+        };
+        if let (false, Some(meant)) = (known.contains(&name), nearest(name, &known)) {
+            tracing::warn!("the variable {name} is not known and was ignored; is {meant} meant?");
+        }
+    }
+}
+
+/// The variable of a setting.
+fn variable(setting: &str) -> String {
+    format!("WALZIP_{}", setting.to_ascii_uppercase())
+}
+
+/// The name that a misspelt one most probably means.
+fn nearest<'a>(wrong: &str, names: &[&'a str]) -> Option<&'a str> {
+    let distance = |name: &&str| strsim::damerau_levenshtein(wrong, name);
+    let best = names.iter().copied().min_by_key(distance)?;
+    (distance(&best) <= 1 + wrong.len() / 4).then_some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(text: &str) -> String {
+        format!("{:?}", Config::parse(text).expect_err("the file is wrong"))
+    }
+
+    #[test]
+    fn reads_every_setting() {
+        let text = "repo = \"/r\"\nlevel = 5\npgdata = \"/d\"\nhost = \"h\"\nport = 5433\n\
+                    user = \"u\"\ndbname = \"b\"\n";
+        let config = Config::parse(text).expect("valid");
+        assert_eq!(config.repo.as_deref(), Some("/r"));
+        assert_eq!((config.level, config.port), (Some(5), Some(5433)));
+        assert_eq!(text.lines().count(), SETTINGS.len());
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest() {
+        assert!(message("leval = 3").contains("Did you mean \\\"level\\\"?"));
+        assert!(message("dbnam = 'x'").contains("Did you mean \\\"database\\\"?"));
+        assert!(message("compression = 'x'").contains("The keys are repo, level"));
+    }
+
+    #[test]
+    fn a_wrong_type_names_the_line() {
+        let message = message("repo = \"/r\"\nport = \"x\"\n");
+        assert!(message.contains("line 2"), "{message}");
+    }
+}

@@ -1,0 +1,124 @@
+//! How to reach the server: flags, variables, the configuration file, and for what is left
+//! unset libpq's variables.
+
+use walzip_archive::replication::ConnectionSettings;
+
+use crate::config::Config;
+use crate::error::CommandError;
+
+/// libpq's variables, and its names of the settings.
+const LIBPQ: [(&str, &str); 8] = [
+    ("PGHOST", "host"),
+    ("PGPORT", "port"),
+    ("PGUSER", "user"),
+    ("PGPASSWORD", "password"),
+    ("PGDATABASE", "dbname"),
+    ("PGSSLMODE", "sslmode"),
+    ("PGAPPNAME", "application_name"),
+    ("PGCONNECT_TIMEOUT", "connect_timeout"),
+];
+
+/// The flags of every command that talks to the server.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Server")]
+pub struct ConnectionArgs {
+    /// The server's host name, or the directory of its socket [config: host; also PGHOST]
+    #[arg(long, env = "WALZIP_HOST", hide_env_values = true)]
+    host: Option<String>,
+
+    /// The server's port [config: port; also PGPORT]
+    #[arg(short, long, env = "WALZIP_PORT", hide_env_values = true)]
+    port: Option<u16>,
+
+    /// The user to connect as [config: user; also PGUSER]
+    #[arg(short = 'U', long, visible_alias = "username")]
+    #[arg(env = "WALZIP_USER", hide_env_values = true)]
+    user: Option<String>,
+
+    /// The database, or a connection string as for psql [config: dbname; also PGDATABASE]
+    #[arg(short, long, value_name = "NAME|STRING")]
+    #[arg(env = "WALZIP_DBNAME", hide_env_values = true)]
+    dbname: Option<String>,
+}
+
+impl ConnectionArgs {
+    /// Whether anything was said about a server.
+    pub fn is_given(&self) -> bool {
+        self.host.is_some() || self.port.is_some() || self.user.is_some() || self.dbname.is_some()
+    }
+
+    /// The settings from all places.
+    pub fn settings(&self, config: &Config) -> Result<ConnectionSettings, CommandError> {
+        let flags = layer(&self.host, self.port, &self.user, &self.dbname)?;
+        let file = layer(&config.host, config.port, &config.user, &config.dbname)?;
+        Ok(flags.or(file).or(libpq(|variable| std::env::var(variable).ok())?))
+    }
+}
+
+/// One place's settings; a connection string is stronger than what stands beside it, as in psql.
+fn layer(
+    host: &Option<String>,
+    port: Option<u16>,
+    user: &Option<String>,
+    dbname: &Option<String>,
+) -> Result<ConnectionSettings, CommandError> {
+    let mut settings = ConnectionSettings { port, user: user.clone(), ..Default::default() };
+    if let Some(host) = host {
+        settings.set("host", host)?;
+    }
+    match dbname {
+        Some(text) if text.contains('=') || text.contains("://") => {
+            Ok(ConnectionSettings::parse(text)?.or(settings))
+        }
+        _ => Ok(ConnectionSettings { dbname: dbname.clone(), ..settings }),
+    }
+}
+
+fn libpq(
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<ConnectionSettings, CommandError> {
+    let mut settings = ConnectionSettings::default();
+    for (name, key) in LIBPQ {
+        if let Some(value) = variable(name).filter(|value| !value.is_empty()) {
+            settings.set(key, &value).map_err(|error| CommandError::from(error).at(name))?;
+        }
+    }
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(value: &str) -> Option<String> {
+        Some(value.to_owned())
+    }
+
+    #[test]
+    fn a_connection_string_is_stronger_than_its_neighbours() {
+        let string = text("host=db.example port=5433");
+        let settings = layer(&text("other"), Some(1), &text("u"), &string).expect("valid");
+        let expected = ConnectionSettings::parse("host=db.example port=5433 user=u");
+        assert!(settings == expected.expect("valid"));
+    }
+
+    #[test]
+    fn libpq_variables_fill_what_is_left_unset() {
+        let variables = |name: &str| match name {
+            "PGHOST" => text("/run/pg"),
+            "PGPORT" => text("6000"),
+            "PGUSER" => text(""),
+            _ => None,
+        };
+        let flags = layer(&None, Some(5433), &None, &text("app")).expect("valid");
+        let settings = flags.or(libpq(variables).expect("valid"));
+        let expected = ConnectionSettings::parse("host=/run/pg port=5433 dbname=app");
+        assert!(settings == expected.expect("valid"));
+    }
+
+    #[test]
+    fn a_wrong_variable_is_named() {
+        let wrong = libpq(|name| (name == "PGPORT").then(|| "x".to_owned()));
+        assert!(format!("{:?}", wrong.err()).contains("PGPORT: "));
+    }
+}

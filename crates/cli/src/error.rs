@@ -1,0 +1,108 @@
+//! How a command fails: a kind with its exit code, a message and, where one helps, a hint.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use crate::exit_code::Kind;
+
+/// The failure of a command, ready to be shown.
+#[derive(Debug)]
+pub struct CommandError {
+    kind: Kind,
+    message: Option<String>,
+    hint: Option<String>,
+}
+
+impl CommandError {
+    /// A failure with a message that starts in lower case and has no full stop.
+    pub fn new(kind: Kind, message: impl fmt::Display) -> CommandError {
+        CommandError { kind, message: Some(message.to_string()), hint: None }
+    }
+
+    /// A failure with nothing (more) to say: only the exit code is left to be set.
+    pub fn silent(kind: Kind) -> CommandError {
+        CommandError { kind, message: None, hint: None }
+    }
+
+    /// A failure caused by another error, whose whole chain is shown.
+    pub fn caused(kind: Kind, context: impl fmt::Display, cause: &dyn Error) -> CommandError {
+        CommandError::new(kind, format_args!("{context}: {}", chain(cause)))
+    }
+
+    /// A file or directory could not be read.
+    pub fn read(path: &Path, cause: &io::Error) -> CommandError {
+        let kind = match cause.kind() {
+            io::ErrorKind::NotFound => Kind::FileMissing,
+            _ => Kind::FileRead,
+        };
+        CommandError::caused(kind, format_args!("cannot read {}", path.display()), cause)
+    }
+
+    /// A file or directory could not be written.
+    pub fn write(path: &Path, cause: &io::Error) -> CommandError {
+        let kind = match cause.kind() {
+            io::ErrorKind::AlreadyExists => Kind::FileExists,
+            _ => Kind::FileWrite,
+        };
+        CommandError::caused(kind, format_args!("cannot write {}", path.display()), cause)
+    }
+
+    /// Standard output could not be written. A reader that went away (`walzip info | head`)
+    /// needs no message.
+    pub fn stdout(cause: io::Error) -> CommandError {
+        match cause.kind() {
+            io::ErrorKind::BrokenPipe => CommandError::silent(Kind::FileWrite),
+            _ => CommandError::caused(Kind::FileWrite, "cannot write to standard output", &cause),
+        }
+    }
+
+    /// Adds what to do about it: a sentence.
+    pub fn hint(mut self, hint: impl fmt::Display) -> CommandError {
+        self.hint = Some(hint.to_string());
+        self
+    }
+
+    /// Puts the place in front of the message.
+    pub fn at(mut self, place: impl fmt::Display) -> CommandError {
+        self.message = self.message.map(|message| format!("{place}: {message}"));
+        self
+    }
+
+    /// The kind of failure.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Shows the failure on standard error, in one write so that lines of several processes
+    /// do not mix in PostgreSQL's log.
+    pub fn report(&self) {
+        let Some(message) = &self.message else { return };
+        let mut text = format!(
+            "walzip: error: {message} [{}, exit code {}]\n",
+            self.kind.name(),
+            self.kind.code()
+        );
+        if let Some(hint) = &self.hint {
+            text.push_str(&format!("walzip: hint: {hint}\n"));
+        }
+        // Nobody is left to be told when standard error is closed.
+        let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
+    }
+}
+
+/// An error and its causes in one line; a cause that its parent already quotes is left out.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let part = error.to_string();
+        if !text.contains(&part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+        cause = error.source();
+    }
+    text
+}

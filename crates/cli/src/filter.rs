@@ -1,0 +1,230 @@
+//! gzip's habits with files, shared by `compress` and `decompress`.
+//!
+//! An output appears under its name only when it is complete and durable, and an input is
+//! removed only after that. A file that fails does not stop the others.
+
+use std::fs::{File, Metadata};
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::error::CommandError;
+use crate::exit_code::Kind;
+use crate::output_file::OutputFile;
+
+/// The flags that both commands share.
+#[derive(Debug, Args)]
+pub struct FilterArgs {
+    /// The files; standard input when there is none, or for "-"
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    /// Write to standard output and keep the input
+    #[arg(short = 'c', long, visible_alias = "to-stdout")]
+    pub stdout: bool,
+
+    /// Write to FILE and keep the input
+    #[arg(short, long, value_name = "FILE", conflicts_with = "stdout")]
+    pub output: Option<PathBuf>,
+
+    /// Keep the input
+    #[arg(short, long)]
+    pub keep: bool,
+
+    /// Overwrite existing files, follow links, and write to a terminal
+    #[arg(short, long)]
+    pub force: bool,
+}
+
+/// One direction of the codec over streams.
+pub trait Filter {
+    /// The command's name.
+    const COMMAND: &'static str;
+
+    /// The name of the output for a named input.
+    fn output_path(&self, input: &Path) -> Result<PathBuf, CommandError>;
+
+    /// Copies input to output, a member at a time.
+    fn run(&self, input: &mut dyn Read, output: &mut dyn Write) -> Result<(), CommandError>;
+}
+
+/// Where the outputs go.
+enum Destination {
+    Stdout,
+    File(PathBuf),
+    BesideInput,
+}
+
+impl FilterArgs {
+    fn destination(&self) -> Destination {
+        let is_dash = |path: &PathBuf| path.as_os_str() == "-";
+        match &self.output {
+            _ if self.stdout => Destination::Stdout,
+            Some(path) if is_dash(path) => Destination::Stdout,
+            Some(path) => Destination::File(path.clone()),
+            None => Destination::BesideInput,
+        }
+    }
+
+    /// Runs the filter over every input.
+    pub fn for_each_file(&self, filter: &impl Filter) -> Result<(), CommandError> {
+        let stdin = [PathBuf::from("-")];
+        let files = if self.files.is_empty() { &stdin[..] } else { &self.files[..] };
+        if self.output.is_some() && files.len() > 1 {
+            let message = format!("--output takes one input, not {}", files.len());
+            return Err(CommandError::new(Kind::Usage, message));
+        }
+        let mut first_failure = None;
+        for file in files {
+            if let Err(error) = self.one_file(filter, file) {
+                error.report();
+                first_failure.get_or_insert(error.kind());
+            }
+        }
+        first_failure.map_or(Ok(()), |kind| Err(CommandError::silent(kind)))
+    }
+
+    fn one_file<F: Filter>(&self, filter: &F, path: &Path) -> Result<(), CommandError> {
+        if path.as_os_str() == "-" {
+            let mut input = io::stdin().lock();
+            return match self.destination() {
+                Destination::File(output) => {
+                    self.to_file(filter, &mut input, &output, None)
+                }
+                Destination::Stdout | Destination::BesideInput => {
+                    self.to_stdout(filter, &mut input)
+                }
+            }
+            .map_err(|error| error.at("standard input"));
+        }
+        let result = self.named_file(filter, path);
+        result.map_err(|error| error.at(path.display()))
+    }
+
+    fn named_file<F: Filter>(&self, filter: &F, path: &Path) -> Result<(), CommandError> {
+        let (mut input, before) = open_input(path)?;
+        match self.destination() {
+            Destination::Stdout => self.to_stdout(filter, &mut input),
+            Destination::File(output) => {
+                self.to_file(filter, &mut input, &output, Some((path, &before)))
+            }
+            Destination::BesideInput => {
+                if !self.force && !self.keep {
+                    refuse_links(path, &before)?;
+                }
+                let output = filter.output_path(path)?;
+                self.to_file(filter, &mut input, &output, Some((path, &before)))?;
+                if self.keep {
+                    return Ok(());
+                }
+                std::fs::remove_file(path).map_err(|error| {
+                    CommandError::caused(Kind::FileWrite, "cannot remove the input", &error)
+                })
+            }
+        }
+    }
+
+    fn to_stdout<F: Filter>(&self, filter: &F, input: &mut dyn Read) -> Result<(), CommandError> {
+        let stdout = io::stdout();
+        if stdout.is_terminal() && !self.force {
+            let message = "standard output is a terminal, and the output is binary";
+            let hint = format!(
+                "Redirect it or name an output with -o; see \"walzip {} --help\".",
+                F::COMMAND
+            );
+            return Err(CommandError::new(Kind::Usage, message).hint(hint));
+        }
+        // Unbuffered: the standard library's buffer would search every byte for a line's end.
+        let handle = stdout.as_fd().try_clone_to_owned().map_err(CommandError::stdout)?;
+        let mut output = File::from(handle);
+        filter.run(input, &mut output)?;
+        // `archive_command = 'walzip compress -c %p > FILE'` reports that FILE is safe.
+        if output.metadata().is_ok_and(|metadata| metadata.is_file()) {
+            output.sync_all().map_err(CommandError::stdout)?;
+        }
+        Ok(())
+    }
+
+    fn to_file<F: Filter>(
+        &self,
+        filter: &F,
+        input: &mut dyn Read,
+        output: &Path,
+        source: Option<(&Path, &Metadata)>,
+    ) -> Result<(), CommandError> {
+        let mut file = OutputFile::create(output, self.force, source.is_some())?;
+        filter.run(input, &mut file)?;
+        if let Some((path, before)) = source {
+            refuse_changed(path, before)?;
+            file.copy_attributes(before)?;
+        }
+        file.publish()
+    }
+}
+
+/// Reads until the buffer holds `len` bytes or the input ends.
+pub fn fill(input: &mut dyn Read, buffer: &mut Vec<u8>, len: usize) -> Result<(), CommandError> {
+    let missing = len.saturating_sub(buffer.len()) as u64;
+    Read::take(input, missing)
+        .read_to_end(buffer)
+        .map_err(|error| CommandError::caused(Kind::FileRead, "cannot read", &error))?;
+    Ok(())
+}
+
+/// Writes a decoded or encoded member.
+pub fn write(output: &mut dyn Write, bytes: &[u8]) -> Result<(), CommandError> {
+    output.write_all(bytes).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => CommandError::silent(Kind::FileWrite),
+        _ => CommandError::caused(Kind::FileWrite, "cannot write the output", &error),
+    })
+}
+
+fn open_input(path: &Path) -> Result<(File, Metadata), CommandError> {
+    let read = |error: io::Error| {
+        let kind = match error.kind() {
+            io::ErrorKind::NotFound => Kind::FileMissing,
+            _ => Kind::FileRead,
+        };
+        CommandError::caused(kind, "cannot read", &error)
+    };
+    let file = File::open(path).map_err(read)?;
+    let metadata = file.metadata().map_err(read)?;
+    if metadata.is_dir() {
+        return Err(CommandError::new(Kind::FileInvalid, "is a directory"));
+    }
+    Ok((file, metadata))
+}
+
+/// Removing a link would leave the data where it was, and removing a file with other names
+/// would save nothing.
+fn refuse_links(path: &Path, metadata: &Metadata) -> Result<(), CommandError> {
+    let invalid = |message: &str| {
+        Err(CommandError::new(Kind::FileInvalid, message)
+            .hint("Use -k to keep the input, -c for standard output or -f to go ahead."))
+    };
+    if std::fs::symlink_metadata(path).is_ok_and(|link| link.is_symlink()) {
+        return invalid("is a symbolic link");
+    }
+    if !metadata.is_file() {
+        return invalid("is not a regular file");
+    }
+    if metadata.nlink() > 1 {
+        return invalid("has other names (hard links)");
+    }
+    Ok(())
+}
+
+/// A file that somebody writes to while it is read must not be replaced by its half.
+fn refuse_changed(path: &Path, before: &Metadata) -> Result<(), CommandError> {
+    let after = std::fs::metadata(path).map_err(|error| CommandError::read(path, &error))?;
+    let identity = |metadata: &Metadata| {
+        (metadata.dev(), metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec())
+    };
+    if !before.is_file() || identity(before) == identity(&after) {
+        return Ok(());
+    }
+    Err(CommandError::new(Kind::FileRead, "the file changed while it was read"))
+}

@@ -1,0 +1,66 @@
+//! The level flags: `-1` to `-9`, as every compressor has them, and `--level`.
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use walzip_codec::Level;
+
+const LEVEL: &str = "level";
+const NAMES: [&str; 9] = [
+    "level-1", "level-2", "level-3", "level-4", "level-5", "level-6", "level-7", "level-8",
+    "level-9",
+];
+
+/// The level that was asked for, if any: by the last flag, else by `WALZIP_LEVEL`.
+#[derive(Clone, Copy, Debug)]
+pub struct LevelArgs {
+    /// The level that was asked for.
+    pub level: Option<Level>,
+}
+
+fn parse(text: &str) -> Result<Level, String> {
+    let level = text.parse().ok().and_then(Level::new);
+    level.ok_or_else(|| "the level is a number from 1 to 9".to_owned())
+}
+
+fn digit_flag(index: usize, name: &'static str) -> Arg {
+    let digit = char::from(b"123456789"[index]);
+    let flag = Arg::new(name).short(digit).action(ArgAction::SetTrue).help_heading("Level");
+    match digit {
+        '1' => flag.visible_alias("fast").long("fastest").help("The fastest"),
+        '9' => flag.visible_alias("best").long("smallest").help("The smallest"),
+        _ => flag.hide(true),
+    }
+}
+
+impl Args for LevelArgs {
+    fn augment_args(command: Command) -> Command {
+        let level = Arg::new(LEVEL)
+            .long("level")
+            .value_name("N")
+            .env("WALZIP_LEVEL")
+            .hide_env_values(true)
+            .value_parser(parse)
+            .help_heading("Level")
+            .help("How hard to try, from 1 to 9 (also -1 to -9) [default: 3]");
+        let digits = NAMES.iter().enumerate().map(|(index, name)| {
+            digit_flag(index, name).overrides_with_all(NAMES)
+        });
+        command.arg(level).args(digits)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for LevelArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let digit = NAMES.iter().position(|name| matches.get_flag(name));
+        let digit = digit.and_then(|index| Level::new(index as u8 + 1));
+        Ok(LevelArgs { level: digit.or(matches.get_one(LEVEL).copied()) })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

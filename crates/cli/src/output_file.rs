@@ -1,0 +1,119 @@
+//! A file that appears under its name only when it is complete and durable.
+
+use std::fs::{File, FileTimes, Metadata, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use crate::error::CommandError;
+use crate::exit_code::Kind;
+
+/// An output under construction. Dropping it without `publish` leaves nothing behind.
+pub struct OutputFile {
+    path: PathBuf,
+    overwrite: bool,
+    target: Target,
+}
+
+enum Target {
+    /// A temporary file in the directory of the output.
+    Temporary(NamedTempFile),
+    /// A device or a pipe, which is written to and never replaced.
+    Special(File),
+}
+
+impl OutputFile {
+    /// Begins an output; refuses early when the name is taken. A private one is nobody
+    /// else's to read until it has been given the attributes of its input.
+    pub fn create(
+        path: &Path,
+        overwrite: bool,
+        private: bool,
+    ) -> Result<OutputFile, CommandError> {
+        let write = |error: io::Error| CommandError::write(path, &error);
+        let existing = std::fs::metadata(path).ok();
+        let target = match existing {
+            Some(metadata) if metadata.is_dir() => {
+                let message = format!("{} is a directory", path.display());
+                return Err(CommandError::new(Kind::FileWrite, message));
+            }
+            Some(metadata) if !metadata.is_file() => {
+                Target::Special(File::options().write(true).open(path).map_err(write)?)
+            }
+            Some(_) if !overwrite => return Err(exists(path)),
+            _ => Target::Temporary(
+                tempfile::Builder::new()
+                    .permissions(Permissions::from_mode(if private { 0o600 } else { 0o666 }))
+                    .prefix(".walzip-")
+                    .suffix(".tmp")
+                    .tempfile_in(directory(path))
+                    .map_err(write)?,
+            ),
+        };
+        Ok(OutputFile { path: path.to_owned(), overwrite, target })
+    }
+
+    /// Gives the output the input's owner (where permitted), mode and time of modification.
+    pub fn copy_attributes(&self, input: &Metadata) -> Result<(), CommandError> {
+        let Target::Temporary(temporary) = &self.target else { return Ok(()) };
+        let file = temporary.as_file();
+        let copy = || {
+            let mut permissions = input.permissions();
+            // Only root may give a file away; for others, the file stays its writer's, and
+            // must not hand the input's set-user-ID bit to another owner.
+            if fchown(file, Some(input.uid()), Some(input.gid())).is_err() {
+                permissions.set_mode(permissions.mode() & 0o777);
+            }
+            file.set_permissions(permissions)?;
+            file.set_times(FileTimes::new().set_modified(input.modified()?))
+        };
+        copy().map_err(|error| CommandError::write(&self.path, &error))
+    }
+
+    /// Makes the file durable, then gives it its name, then makes the name durable.
+    pub fn publish(self) -> Result<(), CommandError> {
+        let path = &self.path;
+        let write = |error: io::Error| CommandError::write(path, &error);
+        let Target::Temporary(temporary) = self.target else { return Ok(()) };
+        temporary.as_file().sync_all().map_err(write)?;
+        let persisted = match self.overwrite {
+            true => temporary.persist(path),
+            false => temporary.persist_noclobber(path),
+        };
+        persisted.map_err(|error| match error.error.kind() {
+            io::ErrorKind::AlreadyExists => exists(path),
+            _ => write(error.error),
+        })?;
+        File::open(directory(path)).and_then(|directory| directory.sync_all()).map_err(write)
+    }
+}
+
+impl Write for OutputFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.target {
+            Target::Temporary(file) => file.write(bytes),
+            Target::Special(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.target {
+            Target::Temporary(file) => file.flush(),
+            Target::Special(file) => file.flush(),
+        }
+    }
+}
+
+fn exists(path: &Path) -> CommandError {
+    CommandError::new(Kind::FileExists, format_args!("{} already exists", path.display()))
+        .hint("Use -f to overwrite it.")
+}
+
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
