@@ -1,0 +1,37 @@
+# What a person does with this repository, one word each. `make` lists the words.
+
+# Segments for `make bench`: any WAL files, raw or compressed.
+WAL ?= ../shared/wal-samples/oltp-steady
+# How long each fuzz target runs.
+FUZZ_SECONDS ?= 600
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test bench fuzz lint servers
+
+help: ## List what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build the walzip program in release mode
+	cargo build --release --locked -p walzip
+
+demo: ## Archive a throw-away server, make a mistake, restore to the moment before
+	@scripts/demo
+
+test: ## Fetch PostgreSQL 13 to 18 and run every test, real clusters included
+	@scripts/test
+
+bench: build ## Measure speed and size: criterion, then `walzip bench wal` on WAL=...
+	cargo bench --locked --workspace --bench '*'
+	$${CARGO_TARGET_DIR:-target}/release/walzip bench wal $(WAL)
+
+fuzz: ## Fuzz every target for FUZZ_SECONDS each (nightly toolchain, cargo-fuzz)
+	@scripts/fuzz $(FUZZ_SECONDS)
+
+lint: ## Check format, clippy and shell scripts
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	@if command -v shellcheck >/dev/null; then shellcheck scripts/* .ci/run; \
+	else echo "shellcheck is not installed: scripts were not checked"; fi
+
+servers: ## Fetch the PostgreSQL servers only
+	@scripts/fetch-postgres
