@@ -82,6 +82,40 @@ impl<D: Disk> Writer<D> {
         self.root.join(STAGING_DIRECTORY)
     }
 
+    /// Puts a whole object unless its name is taken.
+    pub(crate) fn create<'a>(
+        self: &Arc<Self>,
+        object: &Path,
+        content: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Published, DiskError> {
+        if self.confirm(object)? {
+            return Ok(Published::Exists);
+        }
+        self.stage_whole(content)?.publish_new(object)
+    }
+
+    /// Puts a whole object in place of what has its name.
+    pub(crate) fn replace<'a>(
+        self: &Arc<Self>,
+        object: &Path,
+        content: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<(), DiskError> {
+        self.stage_whole(content)?.publish_over(object)
+    }
+
+    fn stage_whole<'a>(
+        self: &Arc<Self>,
+        content: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Staged<D>, DiskError> {
+        let staged = self.stage()?;
+        let mut offset = 0;
+        for bytes in content {
+            staged.write_at(offset, bytes)?;
+            offset += bytes.len() as u64;
+        }
+        Ok(staged)
+    }
+
     /// Opens a temporary file for an object.
     pub(crate) fn stage(self: &Arc<Self>) -> Result<Staged<D>, DiskError> {
         let directory = self.staging_directory();
@@ -106,7 +140,7 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Whether an object exists; if it does, it is durable when this returns.
-    pub(crate) fn confirm(&self, object: &Path) -> Result<bool, DiskError> {
+    fn confirm(&self, object: &Path) -> Result<bool, DiskError> {
         if !self
             .disk
             .exists(object)

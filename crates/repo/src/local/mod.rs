@@ -4,9 +4,13 @@
 //! of that name. object_store has such a store as well; docs/decisions/ says where it
 //! falls short of what an archive must promise.
 
+#[cfg(test)]
+mod crash;
 mod disk;
 mod durable;
 mod listing;
+#[cfg(test)]
+mod simulated_disk;
 mod sweep;
 mod upload;
 
@@ -107,46 +111,38 @@ impl Root {
         }
     }
 
-    /// Opens a temporary file. The first one of a process also removes what processes
-    /// that were killed left behind.
-    fn stage(&self) -> Result<Staged<RealDisk>, DiskError> {
+    /// Removes what processes that were killed left behind, once in each process that
+    /// writes.
+    fn sweep_once(&self) {
         self.swept.call_once(|| {
             sweep::sweep(&self.writer.staging_directory(), sweep::ABANDONED_AFTER);
         });
-        self.writer.stage()
     }
 
     fn put(&self, key: &Path, payload: &PutPayload, mode: &PutMode) -> StoreResult<PutResult> {
         let file = self.file(key)?;
-        let already_exists = || object_store::Error::AlreadyExists {
-            path: key.to_string(),
-            source: "the name is taken".into(),
-        };
-        let create = match mode {
-            PutMode::Create => true,
-            PutMode::Overwrite => false,
+        self.sweep_once();
+        let content = payload.into_iter().map(|bytes| bytes.as_ref());
+        let published = match mode {
+            PutMode::Create => self.writer.create(&file, content),
+            PutMode::Overwrite => self
+                .writer
+                .replace(&file, content)
+                .map(|()| Published::Created),
             PutMode::Update(_) => return Err(not_supported("a conditional overwrite")),
         };
-        let put = || -> Result<Published, DiskError> {
-            if create && self.writer.confirm(&file)? {
-                return Ok(Published::Exists);
-            }
-            let staged = self.stage()?;
-            let mut offset = 0;
-            for bytes in payload {
-                staged.write_at(offset, bytes)?;
-                offset += bytes.len() as u64;
-            }
-            if create {
-                staged.publish_new(&file)
-            } else {
-                staged.publish_over(&file).map(|()| Published::Created)
-            }
-        };
-        match put().map_err(|error| store_error(key, error))? {
+        match published.map_err(|error| store_error(key, error))? {
             Published::Created => Ok(put_result()),
-            Published::Exists => Err(already_exists()),
+            Published::Exists => Err(object_store::Error::AlreadyExists {
+                path: key.to_string(),
+                source: "the name is taken".into(),
+            }),
         }
+    }
+
+    fn stage(&self) -> Result<Staged<RealDisk>, DiskError> {
+        self.sweep_once();
+        self.writer.stage()
     }
 
     fn get(&self, key: &Path, options: &GetOptions) -> StoreResult<GetResult> {
