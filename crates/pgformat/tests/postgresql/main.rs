@@ -1,3 +1,8 @@
-//! Our reading of PostgreSQL's bytes against PostgreSQL's own.
+//! Our reading of PostgreSQL's bytes against PostgreSQL's own, and against itself.
 
 mod control_file;
+mod corruption;
+mod page_images;
+mod pg_waldump;
+mod round_trip;
+mod samples;
