@@ -1,5 +1,32 @@
 //! How few bytes can carry a WAL segment, exactly and fast.
+//!
+//! [`encode`] makes a member of a `.wz` file of any bytes; [`decode`] gives them back. What
+//! begins as a WAL segment is taken apart by [`model`], anything else goes to zstd as it is.
+//! The format is described in docs/format/container.md.
 
+#![deny(unsafe_code)]
+
+mod coder;
+mod container;
+mod error;
+mod fast_hash;
+mod layout_choice;
 mod level;
+mod lz4_block;
+mod member;
+mod model;
+mod segment;
+mod stream_kind;
+mod streams;
+mod transform;
+mod varint;
+mod zstd_frame;
 
+pub use container::{HEADER_LEN_MAX, Header, MAGIC, MEMBER_LEN_MAX, VERSION, WalIdentity};
+pub use error::{DecodeError, EncodeError};
 pub use level::Level;
+pub use member::{decode, decode_member, encode, encode_verified, member_len};
+pub use stream_kind::{Category, StreamKind};
+
+/// What the names of files end with, behind a dot.
+pub const SUFFIX: &str = "wz";

@@ -11,6 +11,7 @@ pub mod control_file;
 pub mod pglz;
 pub mod rmgr;
 pub mod timeline_history;
+pub mod rmgr_id;
 pub mod units;
 pub mod version;
 pub mod wal;

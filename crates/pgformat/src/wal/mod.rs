@@ -11,11 +11,11 @@ mod record;
 mod segment_header;
 mod writer;
 
-pub use page_header::{LONG_HEADER, PageHeader, FIRST_IS_CONTRECORD};
+pub use page_header::{FIRST_IS_CONTRECORD, LONG_HEADER, PageHeader};
 pub use reader::{Event, PageState, SegmentReader};
 pub use record::{
-    Block, Compression, IMAGE_HAS_HOLE, Image, RECORD_HEADER_LEN, RecordError, RecordHeader, RecordLayout,
-    RelFileLocator,
+    Block, Compression, IMAGE_HAS_HOLE, Image, RECORD_HEADER_LEN, RecordError, RecordHeader,
+    RecordLayout, RelFileLocator,
 };
 pub use segment_header::{SegmentHeader, SegmentHeaderError};
 pub use writer::SegmentWriter;

@@ -34,7 +34,11 @@ impl PageHeader {
 
     /// Bytes of the header of the page at `offset` within its segment.
     pub const fn len_at(offset: usize) -> usize {
-        if offset == 0 { Self::LONG_LEN } else { Self::SHORT_LEN }
+        if offset == 0 {
+            Self::LONG_LEN
+        } else {
+            Self::SHORT_LEN
+        }
     }
 
     /// Bytes that records have on the page at `offset` within its segment.

@@ -94,7 +94,11 @@ impl<'a> SegmentReader<'a> {
             header,
             step: Step::Outside,
             at: 0,
-            state: PageState { page: 0, flags: 0, timeline: 0 },
+            state: PageState {
+                page: 0,
+                flags: 0,
+                timeline: 0,
+            },
             changes: Vec::new(),
             crossing: Vec::new(),
             bytes: (0, 0),
@@ -153,7 +157,10 @@ impl<'a> SegmentReader<'a> {
             page += PAGE_SIZE;
         }
         self.at = page.min(self.segment.len());
-        Some(Event::Other { start, end: self.at })
+        Some(Event::Other {
+            start,
+            end: self.at,
+        })
     }
 
     fn start_run(&mut self, page: usize, header: PageHeader) -> Event {
@@ -164,12 +171,19 @@ impl<'a> SegmentReader<'a> {
             0 => Step::Records,
             len => Step::Lead(len),
         };
-        Event::RunStart { state: self.state, remaining_len: header.remaining_len }
+        Event::RunStart {
+            state: self.state,
+            remaining_len: header.remaining_len,
+        }
     }
 
     fn lead(&mut self, remaining_len: u32) -> Option<Event> {
         let whole = self.take(remaining_len as usize);
-        self.step = if whole && self.skip_padding() { Step::Records } else { Step::EndRun };
+        self.step = if whole && self.skip_padding() {
+            Step::Records
+        } else {
+            Step::EndRun
+        };
         Some(Event::Lead { whole })
     }
 
@@ -190,7 +204,9 @@ impl<'a> SegmentReader<'a> {
             }
             let read = layout.read(self.bytes(), self.header.version);
             if read.is_ok() && self.skip_padding() {
-                return Some(Event::Record { lsn: Lsn(self.header.start.0 + start as u64) });
+                return Some(Event::Record {
+                    lsn: Lsn(self.header.start.0 + start as u64),
+                });
             }
         }
         self.crossing.clear();
@@ -214,7 +230,8 @@ impl<'a> SegmentReader<'a> {
         let mut left = len;
         loop {
             let part = left.min(self.left_on_page());
-            self.crossing.extend_from_slice(&self.segment[self.at..self.at + part]);
+            self.crossing
+                .extend_from_slice(&self.segment[self.at..self.at + part]);
             self.at += part;
             left -= part;
             if left == 0 {
@@ -227,8 +244,14 @@ impl<'a> SegmentReader<'a> {
     }
 
     fn left_on_page(&self) -> usize {
-        let end = (self.at + 1).next_multiple_of(PAGE_SIZE).min(self.segment.len());
-        if self.at.is_multiple_of(PAGE_SIZE) { 0 } else { end - self.at }
+        let end = (self.at + 1)
+            .next_multiple_of(PAGE_SIZE)
+            .min(self.segment.len());
+        if self.at.is_multiple_of(PAGE_SIZE) {
+            0
+        } else {
+            end - self.at
+        }
     }
 
     /// Goes behind the header of the page that begins here, if one does and is as expected.
@@ -236,7 +259,9 @@ impl<'a> SegmentReader<'a> {
         if !self.at.is_multiple_of(PAGE_SIZE) {
             return self.at < self.segment.len();
         }
-        let Some(header) = self.page_header(self.at) else { return false };
+        let Some(header) = self.page_header(self.at) else {
+            return false;
+        };
         if header.remaining_len as usize != remaining_len {
             return false;
         }
@@ -268,7 +293,10 @@ impl<'a> SegmentReader<'a> {
     /// Zeros up to the next multiple of 8 are no part of a record but follow it.
     fn skip_padding(&mut self) -> bool {
         let end = max_align(self.at);
-        let zero = self.segment.get(self.at..end).is_some_and(|pad| pad.iter().all(|&b| b == 0));
+        let zero = self
+            .segment
+            .get(self.at..end)
+            .is_some_and(|pad| pad.iter().all(|&b| b == 0));
         if zero {
             self.at = end;
         }

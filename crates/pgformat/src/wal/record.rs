@@ -91,6 +91,17 @@ pub struct RelFileLocator {
     pub relation: u32,
 }
 
+impl RelFileLocator {
+    /// The bytes of the three numbers.
+    pub fn to_bytes(self) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        bytes[0..4].copy_from_slice(&self.tablespace.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.database.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.relation.to_le_bytes());
+        bytes
+    }
+}
+
 /// How the server compressed a page image (`wal_compression`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
@@ -127,6 +138,20 @@ impl Image {
     /// Bytes of the page without its hole: what the image is when it is not compressed.
     pub fn page_len(&self) -> usize {
         PAGE_SIZE.saturating_sub(usize::from(self.hole_len))
+    }
+
+    /// The hole's length stands in the header only where it does not follow from the image's.
+    fn has_hole_len_field(&self) -> bool {
+        self.compression != Compression::None && self.flags & IMAGE_HAS_HOLE != 0
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.len.to_le_bytes());
+        out.extend_from_slice(&self.hole_offset.to_le_bytes());
+        out.push(self.flags);
+        if self.has_hole_len_field() {
+            out.extend_from_slice(&self.hole_len.to_le_bytes());
+        }
     }
 }
 
@@ -268,13 +293,76 @@ impl RecordLayout {
         self.read_parts(record, version)
     }
 
+    /// Bytes of all headers: where the data begins.
+    pub fn headers_len(&self) -> usize {
+        let mut len = RECORD_HEADER_LEN;
+        for block in &self.blocks {
+            len += 4 + 4;
+            if block.fork_flags & Block::SAME_REL == 0 {
+                len += 12;
+            }
+            if let Some(image) = &block.image {
+                len += 5;
+                if image.has_hole_len_field() {
+                    len += 2;
+                }
+            }
+        }
+        len += self.origin.map_or(0, |_| 3) + self.toplevel_xid.map_or(0, |_| 5);
+        len + self.main_header.map_or(0, |long| if long { 5 } else { 2 })
+    }
+
+    /// Writes all headers in front of the data of `record`, the total length and the checksum
+    /// included. `record` has [`RecordLayout::headers_len`] bytes of any content before the
+    /// data. The reverse of [`RecordLayout::read`].
+    pub fn write_headers(&mut self, record: &mut [u8]) {
+        let headers_len = self.headers_len();
+        let mut out = Vec::with_capacity(headers_len);
+        self.header.total_len = record.len() as u32;
+        out.extend_from_slice(&self.header.to_bytes());
+        for block in &self.blocks {
+            out.extend_from_slice(&[block.id, block.fork_flags]);
+            out.extend_from_slice(&block.data_len.to_le_bytes());
+            if let Some(image) = &block.image {
+                image.write(&mut out);
+            }
+            if block.fork_flags & Block::SAME_REL == 0 {
+                out.extend_from_slice(&block.locator.to_bytes());
+            }
+            out.extend_from_slice(&block.number.to_le_bytes());
+        }
+        if let Some(origin) = self.origin {
+            out.push(ID_ORIGIN);
+            out.extend_from_slice(&origin.to_le_bytes());
+        }
+        if let Some(xid) = self.toplevel_xid {
+            out.push(ID_TOPLEVEL_XID);
+            out.extend_from_slice(&xid.to_le_bytes());
+        }
+        match self.main_header {
+            Some(true) => {
+                out.push(ID_MAIN_LONG);
+                out.extend_from_slice(&(self.main_len as u32).to_le_bytes());
+            }
+            Some(false) => out.extend_from_slice(&[ID_MAIN_SHORT, self.main_len as u8]),
+            None => {}
+        }
+        let len = out.len().min(record.len());
+        record[..len].copy_from_slice(&out[..len]);
+        self.header.crc = RecordHeader::checksum(record);
+        record[20..24].copy_from_slice(&self.header.crc.to_le_bytes());
+    }
+
     fn read_parts(&mut self, record: &[u8], version: &Version) -> Result<(), RecordError> {
         self.blocks.clear();
         self.origin = None;
         self.toplevel_xid = None;
         self.main_header = None;
         self.main_len = 0;
-        let mut cursor = Cursor { bytes: record, at: RECORD_HEADER_LEN };
+        let mut cursor = Cursor {
+            bytes: record,
+            at: RECORD_HEADER_LEN,
+        };
         let mut data_len = 0usize;
         // As in DecodeXLogRecord: headers go on until only data is left.
         while record.len() - cursor.at > data_len {
@@ -294,8 +382,11 @@ impl RecordLayout {
                 }
                 ID_MAIN_SHORT | ID_MAIN_LONG => {
                     let long = id == ID_MAIN_LONG;
-                    self.main_len =
-                        if long { cursor.u32()? as usize } else { usize::from(cursor.u8()?) };
+                    self.main_len = if long {
+                        cursor.u32()? as usize
+                    } else {
+                        usize::from(cursor.u8()?)
+                    };
                     self.main_header = Some(long);
                     data_len += self.main_len;
                     break;
@@ -338,7 +429,15 @@ impl RecordLayout {
             }
         };
         let number = cursor.u32()?;
-        Ok(Block { id, fork_flags, data_len, data_start: 0, image, locator, number })
+        Ok(Block {
+            id,
+            fork_flags,
+            data_len,
+            data_start: 0,
+            image,
+            locator,
+            number,
+        })
     }
 
     fn place_data(&mut self, mut at: usize) {
@@ -361,9 +460,9 @@ fn read_image(cursor: &mut Cursor<'_>, version: &Version) -> Result<Image, Recor
     let compression = Compression::from_flags(flags, version.image_flags);
     let has_hole = flags & IMAGE_HAS_HOLE != 0;
     let hole_len = match compression {
-        Compression::None if has_hole => {
-            (PAGE_SIZE as u16).checked_sub(len).ok_or(RecordError::Block)?
-        }
+        Compression::None if has_hole => (PAGE_SIZE as u16)
+            .checked_sub(len)
+            .ok_or(RecordError::Block)?,
         _ if has_hole => cursor.u16()?,
         Compression::None if usize::from(len) != PAGE_SIZE => return Err(RecordError::Block),
         _ => 0,
@@ -374,5 +473,12 @@ fn read_image(cursor: &mut Cursor<'_>, version: &Version) -> Result<Image, Recor
     if !hole_fits || !hole_is_said {
         return Err(RecordError::Block);
     }
-    Ok(Image { len, hole_offset, hole_len, flags, compression, start: 0 })
+    Ok(Image {
+        len,
+        hole_offset,
+        hole_len,
+        flags,
+        compression,
+        start: 0,
+    })
 }

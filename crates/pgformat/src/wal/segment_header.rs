@@ -1,10 +1,10 @@
 //! What the first page of a segment says of the whole segment.
 
+use crate::PAGE_SIZE;
 use crate::bytes::{read_u32, read_u64};
 use crate::units::{Lsn, SystemId, TimelineId};
 use crate::version::Version;
 use crate::wal::page_header::{LONG_HEADER, PageHeader};
-use crate::PAGE_SIZE;
 
 /// The header of a segment's first page (`XLogLongPageHeaderData`).
 ///
@@ -58,8 +58,7 @@ impl SegmentHeader {
     pub fn read(bytes: &[u8]) -> Result<SegmentHeader, SegmentHeaderError> {
         use SegmentHeaderError as E;
         let page = PageHeader::read(bytes).ok_or(E::TooShort)?;
-        let version =
-            Version::from_page_magic(page.magic).ok_or(E::UnknownMagic(page.magic))?;
+        let version = Version::from_page_magic(page.magic).ok_or(E::UnknownMagic(page.magic))?;
         if page.flags & LONG_HEADER == 0 {
             return Err(E::NotFirstPage);
         }
@@ -70,7 +69,10 @@ impl SegmentHeader {
             && segment_size.is_power_of_two()
             && page_size as usize == PAGE_SIZE;
         if !valid_size {
-            return Err(E::UnsupportedSize { segment_size, page_size });
+            return Err(E::UnsupportedSize {
+                segment_size,
+                page_size,
+            });
         }
         if !page.address.is_multiple_of(u64::from(segment_size)) {
             return Err(E::UnalignedStart(Lsn(page.address)));

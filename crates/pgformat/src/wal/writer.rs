@@ -22,7 +22,11 @@ impl SegmentWriter {
         SegmentWriter {
             header,
             out: Vec::with_capacity(capacity),
-            state: PageState { page: 0, flags: 0, timeline: 0 },
+            state: PageState {
+                page: 0,
+                flags: 0,
+                timeline: 0,
+            },
             changes: Vec::new(),
             next_change: 0,
         }

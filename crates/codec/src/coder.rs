@@ -1,0 +1,130 @@
+//! One description of each model, run in both directions.
+//!
+//! A model is a function over a [`Coder`] and a slice. The encoder's slice holds the bytes,
+//! and the coder appends each field to its stream. The decoder's slice is empty, and the same
+//! call takes the field from its stream and puts it into the slice. So a model may look at
+//! whatever of the slice it has already coded, and both directions see the same.
+
+use crate::stream_kind::StreamKind;
+
+/// A stream, as a place in the coder's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamId(pub u32);
+
+/// A stream that is opened when it is first used.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Slot(Option<StreamId>);
+
+impl Slot {
+    /// The stream, opened if it was not.
+    #[inline]
+    pub fn open<C: Coder>(&mut self, coder: &mut C, kind: StreamKind, width: usize) -> StreamId {
+        match self.0 {
+            Some(stream) => stream,
+            None => {
+                let stream = coder.open(kind, width);
+                self.0 = Some(stream);
+                stream
+            }
+        }
+    }
+}
+
+/// Either direction. See the module's documentation.
+pub trait Coder {
+    /// The slices hold the bytes already.
+    const ENCODING: bool;
+
+    /// Opens the next stream of a kind, with rows of `width` bytes.
+    fn open(&mut self, kind: StreamKind, width: usize) -> StreamId;
+
+    /// Codes one byte: the encoder returns `value`, the decoder what the encoder was given.
+    fn u8(&mut self, stream: StreamId, value: u8) -> u8;
+    /// As [`Coder::u8`].
+    fn u16(&mut self, stream: StreamId, value: u16) -> u16;
+    /// As [`Coder::u8`].
+    fn u32(&mut self, stream: StreamId, value: u32) -> u32;
+    /// As [`Coder::u8`].
+    fn u64(&mut self, stream: StreamId, value: u64) -> u64;
+    /// Codes all bytes of a slice.
+    fn bytes(&mut self, stream: StreamId, bytes: &mut [u8]);
+
+    /// The decoder has found what no encoder writes; it goes on with zeros until it is asked.
+    fn fail(&mut self);
+    /// [`Coder::fail`] was called, or a stream ended early.
+    fn failed(&self) -> bool;
+
+    /// Codes a byte of the slice.
+    #[inline]
+    fn u8_at(&mut self, stream: StreamId, bytes: &mut [u8], at: usize) -> u8 {
+        let [value] = get(bytes, at);
+        let value = self.u8(stream, value);
+        self.put(bytes, at, [value]);
+        value
+    }
+
+    /// Codes a little-endian number of the slice.
+    #[inline]
+    fn u16_at(&mut self, stream: StreamId, bytes: &mut [u8], at: usize) -> u16 {
+        let value = self.u16(stream, u16::from_le_bytes(get(bytes, at)));
+        self.put(bytes, at, value.to_le_bytes());
+        value
+    }
+
+    /// As [`Coder::u16_at`].
+    #[inline]
+    fn u32_at(&mut self, stream: StreamId, bytes: &mut [u8], at: usize) -> u32 {
+        let value = self.u32(stream, u32::from_le_bytes(get(bytes, at)));
+        self.put(bytes, at, value.to_le_bytes());
+        value
+    }
+
+    /// Puts bytes that follow from what was coded before; the encoder has them already.
+    #[inline]
+    fn put<const N: usize>(&mut self, bytes: &mut [u8], at: usize, value: [u8; N]) {
+        if Self::ENCODING {
+            return;
+        }
+        match bytes
+            .get_mut(at..)
+            .and_then(|bytes| bytes.first_chunk_mut())
+        {
+            Some(place) => *place = value,
+            None => self.fail(),
+        }
+    }
+
+    /// The part of a slice; empty, and a failure, where the slice is too short.
+    #[inline]
+    fn part<'b>(&mut self, bytes: &'b mut [u8], start: usize, end: usize) -> &'b mut [u8] {
+        match bytes.get_mut(start..end) {
+            Some(part) => part,
+            None => {
+                self.fail();
+                &mut []
+            }
+        }
+    }
+}
+
+/// The bytes at `at`, zeros where the slice ends before.
+#[inline]
+pub fn get<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes
+        .get(at..)
+        .and_then(|bytes| bytes.first_chunk())
+        .copied()
+        .unwrap_or([0; N])
+}
+
+/// The little-endian number at `at`, 0 where the slice ends before.
+#[inline]
+pub fn get_u16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(get(bytes, at))
+}
+
+/// As [`get_u16`].
+#[inline]
+pub fn get_u32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(get(bytes, at))
+}

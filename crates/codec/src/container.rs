@@ -1,0 +1,270 @@
+//! The file around the streams: header, blocks, checksums. docs/format/container.md is the
+//! description; the constants here are checked against it by a test.
+
+use walzip_pgformat::wal::SegmentHeader;
+use walzip_pgformat::{Lsn, SystemId, TimelineId, Version};
+
+use crate::error::{DecodeError, EncodeError};
+use crate::varint;
+use crate::zstd_frame;
+
+/// The first bytes of a member.
+pub const MAGIC: [u8; 4] = *b"WALZ";
+/// The version that is written, and the last one that is read.
+pub const VERSION: u8 = 1;
+/// What a member can hold: the largest segment of PostgreSQL.
+pub const MEMBER_LEN_MAX: usize = 1 << 30;
+/// Bytes of streams for each byte of the original, at most; and as many for any original.
+pub const CONTENT_EXPANSION_MAX: u64 = 16;
+/// See [`CONTENT_EXPANSION_MAX`].
+pub const CONTENT_LEN_BASE: u64 = 1 << 20;
+
+const KIND_FOREIGN: u8 = 0;
+const KIND_WAL: u8 = 1;
+
+/// Which segment of which cluster a member is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WalIdentity {
+    /// `xlp_magic`, which tells the major.
+    pub page_magic: u16,
+    /// The cluster.
+    pub system_id: SystemId,
+    /// The timeline of the first page.
+    pub timeline: TimelineId,
+    /// The position of the first byte.
+    pub start: Lsn,
+    /// Bytes of a whole segment of the cluster.
+    pub segment_size: u32,
+}
+
+impl WalIdentity {
+    const LEN: usize = 26;
+
+    fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[0..2].copy_from_slice(&self.page_magic.to_le_bytes());
+        bytes[2..10].copy_from_slice(&self.system_id.0.to_le_bytes());
+        bytes[10..14].copy_from_slice(&self.timeline.0.to_le_bytes());
+        bytes[14..22].copy_from_slice(&self.start.0.to_le_bytes());
+        bytes[22..26].copy_from_slice(&self.segment_size.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<WalIdentity> {
+        use walzip_pgformat::bytes::{read_u16, read_u32, read_u64};
+        Some(WalIdentity {
+            page_magic: read_u16(bytes, 0)?,
+            system_id: SystemId(read_u64(bytes, 2)?),
+            timeline: TimelineId(read_u32(bytes, 10)?),
+            start: Lsn(read_u64(bytes, 14)?),
+            segment_size: read_u32(bytes, 22)?,
+        })
+    }
+
+    /// The major that wrote the segment.
+    pub fn version(&self) -> Option<&'static Version> {
+        Version::from_page_magic(self.page_magic)
+    }
+}
+
+impl From<&SegmentHeader> for WalIdentity {
+    fn from(header: &SegmentHeader) -> Self {
+        WalIdentity {
+            page_magic: header.version.page_magic,
+            system_id: header.system_id,
+            timeline: header.timeline,
+            start: header.start,
+            segment_size: header.segment_size,
+        }
+    }
+}
+
+/// What a member says of itself before its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The format's version.
+    pub version: u8,
+    /// Bytes of the original.
+    pub original_len: u64,
+    /// BLAKE3 of the original.
+    pub original_hash: [u8; 32],
+    /// Which segment it is; `None` for what was not understood as WAL.
+    pub identity: Option<WalIdentity>,
+    /// Bytes of the header itself.
+    pub header_len: usize,
+    /// Bytes of the whole member, header included.
+    pub member_len: u64,
+}
+
+/// The most bytes that a header can have; reading this much is enough for [`Header::read`].
+pub const HEADER_LEN_MAX: usize = 4 + 3 + 10 + 32 + WalIdentity::LEN + 10 + 4;
+
+impl Header {
+    /// Reads and checks the header of the member at the front of `bytes`.
+    pub fn read(bytes: &[u8]) -> Result<Header, DecodeError> {
+        const CUT: DecodeError = DecodeError::Truncated("header");
+        let prefix_len = bytes.len().min(MAGIC.len());
+        if bytes.is_empty() || bytes[..prefix_len] != MAGIC[..prefix_len] {
+            return Err(DecodeError::NotWalzip);
+        }
+        let mut rest = bytes.get(MAGIC.len()..).ok_or(CUT)?;
+        let mut take = |len: usize| -> Result<&[u8], DecodeError> {
+            let (part, behind) = rest.split_at_checked(len).ok_or(CUT)?;
+            rest = behind;
+            Ok(part)
+        };
+        let fixed = take(3)?;
+        let (version, kind, references) = (fixed[0], fixed[1], fixed[2]);
+        if version != VERSION {
+            return Err(DecodeError::UnsupportedVersion {
+                found: version,
+                supported: VERSION,
+            });
+        }
+        if references != 0 {
+            return Err(DecodeError::Corrupt(
+                "references to other objects are reserved",
+            ));
+        }
+        let hash = take(32)?;
+        let identity = match kind {
+            KIND_FOREIGN => None,
+            KIND_WAL => WalIdentity::from_bytes(take(WalIdentity::LEN)?),
+            _ => return Err(DecodeError::Corrupt("unknown kind of member")),
+        };
+        let original_len = varint::read(&mut rest).ok_or(CUT)?;
+        let body_len = varint::read(&mut rest).ok_or(CUT)?;
+        let header_len = bytes.len() - rest.len();
+        let stored = rest.first_chunk().ok_or(CUT)?;
+        let (header, _) = bytes.split_at_checked(header_len).ok_or(CUT)?;
+        if crc32c::crc32c(header) != u32::from_le_bytes(*stored) {
+            return Err(DecodeError::Checksum("header"));
+        }
+        if original_len > MEMBER_LEN_MAX as u64 {
+            return Err(DecodeError::Corrupt("original length above the maximum"));
+        }
+        let mut original_hash = [0; 32];
+        original_hash.copy_from_slice(hash);
+        let header_len = header_len + 4;
+        let member_len = body_len
+            .checked_add(header_len as u64)
+            .ok_or(DecodeError::Corrupt("member length above the maximum"))?;
+        Ok(Header {
+            version,
+            original_len,
+            original_hash,
+            identity,
+            header_len,
+            member_len,
+        })
+    }
+
+    fn write(&self, out: &mut Vec<u8>, body_len: usize) {
+        let start = out.len();
+        out.extend_from_slice(&MAGIC);
+        let kind = if self.identity.is_some() {
+            KIND_WAL
+        } else {
+            KIND_FOREIGN
+        };
+        out.extend_from_slice(&[VERSION, kind, 0]);
+        out.extend_from_slice(&self.original_hash);
+        if let Some(identity) = self.identity {
+            out.extend_from_slice(&identity.to_bytes());
+        }
+        varint::write(out, self.original_len);
+        varint::write(out, body_len as u64);
+        let checksum = crc32c::crc32c(&out[start..]);
+        out.extend_from_slice(&checksum.to_le_bytes());
+    }
+}
+
+/// What stands in a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BlockCoding {
+    /// The bytes themselves.
+    Stored = 0,
+    /// A zstd frame without its magic number.
+    Zstd = 1,
+}
+
+/// Bytes to be put in blocks of their own, and where zstd should begin a new table.
+pub struct Content {
+    /// The directory and the streams, or the foreign bytes.
+    pub bytes: Vec<u8>,
+    /// Ascending places at which the statistics of the bytes change.
+    pub cuts: Vec<usize>,
+}
+
+/// Writes a member: `original` is hashed, `content` is what stands for it.
+pub fn write_member(
+    original: &[u8],
+    identity: Option<WalIdentity>,
+    content: &[u8],
+    cuts: &[usize],
+    effort: zstd_frame::Effort,
+) -> Result<Vec<u8>, EncodeError> {
+    let mut body = Vec::new();
+    let packed = zstd_frame::compress(content, cuts, effort)?;
+    let (coding, data) = if packed.len() < content.len() {
+        (BlockCoding::Zstd, &packed[..])
+    } else {
+        (BlockCoding::Stored, content)
+    };
+    body.push(coding as u8);
+    varint::write(&mut body, content.len() as u64);
+    varint::write(&mut body, data.len() as u64);
+    body.extend_from_slice(&crc32c::crc32c(data).to_le_bytes());
+    let header = Header {
+        version: VERSION,
+        original_len: original.len() as u64,
+        original_hash: *blake3::hash(original).as_bytes(),
+        identity,
+        header_len: 0,
+        member_len: 0,
+    };
+    let mut out = Vec::with_capacity(HEADER_LEN_MAX + body.len() + data.len());
+    header.write(&mut out, body.len() + data.len());
+    out.extend_from_slice(&body);
+    out.extend_from_slice(data);
+    Ok(out)
+}
+
+/// Reads the blocks of a member behind its header, and puts their bytes together.
+pub fn read_content(header: &Header, mut body: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    const CUT: DecodeError = DecodeError::Truncated("block");
+    let limit = header.original_len * CONTENT_EXPANSION_MAX + CONTENT_LEN_BASE;
+    let mut content = Vec::new();
+    while !body.is_empty() {
+        let coding = body[0];
+        body = &body[1..];
+        let raw_len = varint::read(&mut body).ok_or(CUT)?;
+        let data_len = varint::read(&mut body).ok_or(CUT)?;
+        if raw_len > limit.saturating_sub(content.len() as u64) {
+            return Err(DecodeError::Corrupt(
+                "more content than the original can have",
+            ));
+        }
+        let (checksum, behind) = body.split_first_chunk().ok_or(CUT)?;
+        let data_len = usize::try_from(data_len).map_err(|_| CUT)?;
+        let (data, behind) = behind.split_at_checked(data_len).ok_or(CUT)?;
+        if crc32c::crc32c(data) != u32::from_le_bytes(*checksum) {
+            return Err(DecodeError::Checksum("block"));
+        }
+        let raw_len = raw_len as usize;
+        match coding {
+            coding if coding == BlockCoding::Stored as u8 => {
+                if raw_len != data.len() {
+                    return Err(DecodeError::Corrupt("stored block of another length"));
+                }
+                content.extend_from_slice(data);
+            }
+            coding if coding == BlockCoding::Zstd as u8 => {
+                zstd_frame::decompress(data, raw_len, &mut content)?;
+            }
+            _ => return Err(DecodeError::Corrupt("unknown coding of a block")),
+        }
+        body = behind;
+    }
+    Ok(content)
+}

@@ -1,0 +1,48 @@
+//! Why a file cannot be decoded, or an input not be encoded.
+
+/// A `.wz` file cannot be decoded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The bytes do not begin as a walzip file does.
+    #[error("not a walzip file")]
+    NotWalzip,
+    /// A later version wrote the file.
+    #[error("format version {found}, this walzip reads up to {supported}")]
+    UnsupportedVersion {
+        /// As the file has it.
+        found: u8,
+        /// The last one known here.
+        supported: u8,
+    },
+    /// The file ends early.
+    #[error("truncated: {0} ends early")]
+    Truncated(&'static str),
+    /// A checksum of the file does not fit its bytes.
+    #[error("damaged: checksum of {0} does not match")]
+    Checksum(&'static str),
+    /// The file says what no encoder says.
+    #[error("damaged: {0}")]
+    Corrupt(&'static str),
+    /// Everything could be decoded, but to other bytes than were encoded.
+    #[error("damaged: decoded bytes do not match the BLAKE3 hash of the original")]
+    HashMismatch,
+}
+
+/// An input could not be encoded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    /// More than a member can hold; encode it in parts of [`crate::member_len`].
+    #[error("{len} bytes are more than a member can hold ({max})")]
+    TooLong {
+        /// Bytes of the input.
+        len: usize,
+        /// Bytes that fit.
+        max: usize,
+    },
+    /// zstd failed, which it should not.
+    #[error("zstd failed: {0}")]
+    Zstd(&'static str),
+    /// The proof failed: what was encoded does not decode to the input.
+    #[error("internal error: encoded bytes do not decode to the input")]
+    NotProven,
+}

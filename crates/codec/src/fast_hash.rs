@@ -1,0 +1,47 @@
+//! A hash for small keys out of our own tables. Not for keys that an attacker may choose in
+//! number: the tables here are bounded by the input's length.
+
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// For `HashMap`.
+pub type FastHash = BuildHasherDefault<FastHasher>;
+
+/// Multiplies and folds each word.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FastHasher(u64);
+
+impl FastHasher {
+    #[inline]
+    fn add(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word) * 0x9E37_79B9_7F4A_7C15;
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+}
+
+impl Hasher for FastHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks();
+        for word in words {
+            self.add(u64::from_le_bytes(*word));
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        self.add(u64::from_le_bytes(last) ^ (bytes.len() as u64) << 56);
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.add(u64::from(value) | 0x100);
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.add(u64::from(value) | 1 << 32);
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.add(value as u64 ^ 1 << 62);
+    }
+}

@@ -1,0 +1,114 @@
+//! Members: what one call encodes, and what a file is a sequence of.
+
+use walzip_pgformat::Version;
+use walzip_pgformat::wal::SegmentHeader;
+
+use crate::container::{self, Header, MEMBER_LEN_MAX, WalIdentity};
+use crate::error::{DecodeError, EncodeError};
+use crate::level::Level;
+use crate::segment;
+use crate::zstd_frame::Effort;
+
+/// Bytes of input that are no WAL segment and go into one member.
+const FOREIGN_MEMBER_LEN: usize = 64 << 20;
+
+/// Bytes of input that the next member should take: a segment if one begins here.
+pub fn member_len(start_of_input: &[u8]) -> usize {
+    match SegmentHeader::read(start_of_input) {
+        Ok(header) => header.segment_size as usize,
+        Err(_) => FOREIGN_MEMBER_LEN,
+    }
+}
+
+/// Encodes one member. The result is not proven: see [`encode_verified`].
+pub fn encode(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
+    if input.len() > MEMBER_LEN_MAX {
+        return Err(EncodeError::TooLong {
+            len: input.len(),
+            max: MEMBER_LEN_MAX,
+        });
+    }
+    match segment::encode(input) {
+        Some((header, streams)) => {
+            let content = streams.into_content();
+            let identity = Some(WalIdentity::from(&header));
+            let effort = effort(level, true);
+            container::write_member(input, identity, &content.bytes, &content.cuts, effort)
+        }
+        None => encode_foreign(input, level),
+    }
+}
+
+fn encode_foreign(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
+    container::write_member(input, None, input, &[], effort(level, false))
+}
+
+/// Encodes one member and proves that it decodes to the same bytes. What the model should
+/// fail at is carried without it.
+pub fn encode_verified(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
+    let proven = |file: &[u8]| decode(file).is_ok_and(|decoded| decoded == input);
+    let file = encode(input, level)?;
+    if proven(&file) {
+        return Ok(file);
+    }
+    let file = encode_foreign(input, level)?;
+    if proven(&file) {
+        Ok(file)
+    } else {
+        Err(EncodeError::NotProven)
+    }
+}
+
+/// Decodes all members of a file.
+pub fn decode(file: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let (mut original, mut len) = decode_member(file)?;
+    while len < file.len() {
+        let (next, next_len) = decode_member(&file[len..])?;
+        original.extend_from_slice(&next);
+        len += next_len;
+    }
+    Ok(original)
+}
+
+/// Decodes the member at the front of `bytes`; also returns the bytes that it has.
+pub fn decode_member(bytes: &[u8]) -> Result<(Vec<u8>, usize), DecodeError> {
+    let header = Header::read(bytes)?;
+    let member_len = usize::try_from(header.member_len).ok();
+    let body = member_len.and_then(|len| bytes.get(header.header_len..len));
+    let content = container::read_content(&header, body.ok_or(DecodeError::Truncated("member"))?)?;
+    let original = match header.identity {
+        None => content,
+        Some(identity) => segment::decode(&header, segment_header(&identity)?, &content)?,
+    };
+    if original.len() as u64 != header.original_len
+        || *blake3::hash(&original).as_bytes() != header.original_hash
+    {
+        return Err(DecodeError::HashMismatch);
+    }
+    Ok((original, header.member_len as usize))
+}
+
+/// What the first page of the segment needs; the rest of it is in the streams.
+fn segment_header(identity: &WalIdentity) -> Result<SegmentHeader, DecodeError> {
+    let version = Version::from_page_magic(identity.page_magic)
+        .ok_or(DecodeError::Corrupt("page magic of no known major"))?;
+    Ok(SegmentHeader {
+        version,
+        flags: 0,
+        timeline: identity.timeline,
+        start: identity.start,
+        system_id: identity.system_id,
+        segment_size: identity.segment_size,
+        remaining_len: 0,
+    })
+}
+
+/// What stands behind each level.
+fn effort(level: Level, streams: bool) -> Effort {
+    const LEVELS: [i32; 9] = [1, 2, 3, 6, 9, 12, 15, 18, 22];
+    let zstd_level = LEVELS[usize::from(level.get() - 1)];
+    Effort {
+        level: zstd_level,
+        long: streams && level.get() >= 5,
+    }
+}

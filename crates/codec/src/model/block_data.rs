@@ -1,0 +1,164 @@
+//! The data of block references, by record type.
+
+use walzip_pgformat::rmgr_id;
+
+use super::heap_tuple::{RECORD_TUPLE_HEADER_LEN, multi_insert_end};
+use super::index_tuple::{INDEX_TUPLE_HEADER_LEN, Place};
+use super::kind::{BlockStreams, Shape};
+use super::relation::Relation;
+use crate::coder::{Coder, get_u16};
+use crate::stream_kind::StreamKind;
+
+/// `XLH_UPDATE_PREFIX_FROM_OLD`, in xl_heap_update's flags.
+const PREFIX_FROM_OLD: u8 = 1 << 5;
+/// `XLH_UPDATE_SUFFIX_FROM_OLD`.
+const SUFFIX_FROM_OLD: u8 = 1 << 6;
+/// Where the flags stand in xl_heap_update.
+const UPDATE_FLAGS_AT: usize = 7;
+/// Where ntuples stands in xl_heap_multi_insert.
+const MULTI_INSERT_COUNT_AT: usize = 2;
+
+/// What the data of a block reference is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockModel {
+    /// Not known: rows of bytes.
+    Rows,
+    /// A heap tuple (XLOG_HEAP_INSERT).
+    HeapInsert,
+    /// A heap tuple that may lack what its predecessor has (XLOG_HEAP_UPDATE).
+    HeapUpdate,
+    /// Heap tuples one after the other (XLOG_HEAP2_MULTI_INSERT).
+    HeapMultiInsert,
+    /// An index tuple (XLOG_BTREE_INSERT_*).
+    BtreeInsert,
+}
+
+impl BlockModel {
+    /// The model of block reference number `block` of a shape.
+    pub fn of(shape: &Shape, block: usize) -> BlockModel {
+        let first = shape.blocks.get(block).is_some_and(|block| block.id == 0);
+        match (shape.rmid, shape.info & 0x70) {
+            (rmgr_id::HEAP, 0x00) if first => BlockModel::HeapInsert,
+            (rmgr_id::HEAP, 0x20 | 0x40) if first => BlockModel::HeapUpdate,
+            (rmgr_id::HEAP2, 0x50) if first => BlockModel::HeapMultiInsert,
+            (rmgr_id::BTREE, 0x00 | 0x10 | 0x20) if first => BlockModel::BtreeInsert,
+            _ => BlockModel::Rows,
+        }
+    }
+
+    /// Codes the data; `main` is the record's main data, coded before.
+    pub fn code<C: Coder>(
+        self,
+        coder: &mut C,
+        streams: &mut BlockStreams,
+        relation: &mut Relation,
+        main: &[u8],
+        data: &mut [u8],
+    ) {
+        let applies = self.applies(main, data);
+        let model = if self == BlockModel::Rows {
+            self
+        } else {
+            let stream = streams.flag.open(coder, StreamKind::ModelFlag, 1);
+            if coder.u8(stream, applies.into()) != 0 {
+                self
+            } else {
+                BlockModel::Rows
+            }
+        };
+        match model {
+            BlockModel::Rows => streams.rows.code(coder, StreamKind::BlockDataRow, data),
+            BlockModel::HeapInsert => relation.heap.record_tuple(coder, data),
+            BlockModel::HeapUpdate => code_update(coder, streams, relation, main, data),
+            BlockModel::HeapMultiInsert => {
+                code_multi_insert(coder, streams, relation, main, data);
+            }
+            BlockModel::BtreeInsert => relation.index.tuple(coder, data, Place::Record),
+        }
+    }
+
+    /// The data has the form that the model needs; only the encoder can tell.
+    fn applies(self, main: &[u8], data: &[u8]) -> bool {
+        match self {
+            BlockModel::Rows => true,
+            BlockModel::HeapInsert => data.len() >= RECORD_TUPLE_HEADER_LEN,
+            BlockModel::HeapUpdate => {
+                main.len() > UPDATE_FLAGS_AT
+                    && data.len() >= update_fields_len(main) + RECORD_TUPLE_HEADER_LEN
+            }
+            BlockModel::HeapMultiInsert => {
+                let mut end = 0usize;
+                for _ in 0..multi_insert_count(main) {
+                    end = multi_insert_end(data, end.next_multiple_of(2));
+                    if end > data.len() {
+                        return false;
+                    }
+                }
+                main.len() >= MULTI_INSERT_COUNT_AT + 2
+            }
+            BlockModel::BtreeInsert => data.len() >= INDEX_TUPLE_HEADER_LEN,
+        }
+    }
+}
+
+/// Bytes of the lengths of prefix and suffix in front of the tuple.
+fn update_fields_len(main: &[u8]) -> usize {
+    let flags = main.get(UPDATE_FLAGS_AT).copied().unwrap_or(0);
+    2 * (usize::from(flags & PREFIX_FROM_OLD != 0) + usize::from(flags & SUFFIX_FROM_OLD != 0))
+}
+
+fn code_update<C: Coder>(
+    coder: &mut C,
+    streams: &mut BlockStreams,
+    relation: &mut Relation,
+    main: &[u8],
+    data: &mut [u8],
+) {
+    let fields_len = update_fields_len(main);
+    for at in (0..fields_len).step_by(2) {
+        let stream = streams.fields[at / 2].open(coder, StreamKind::TupleLen, 2);
+        coder.u16_at(stream, data, at);
+    }
+    let end = data.len();
+    let tuple = coder.part(data, fields_len, end);
+    if fields_len == 0 {
+        relation.heap.record_tuple(coder, tuple);
+    } else {
+        relation.heap.record_part(coder, tuple);
+    }
+}
+
+fn multi_insert_count(main: &[u8]) -> usize {
+    usize::from(get_u16(main, MULTI_INSERT_COUNT_AT))
+}
+
+fn code_multi_insert<C: Coder>(
+    coder: &mut C,
+    streams: &mut BlockStreams,
+    relation: &mut Relation,
+    main: &[u8],
+    data: &mut [u8],
+) {
+    let [len, padding, ..] = &mut streams.fields;
+    let mut at = 0usize;
+    for _ in 0..multi_insert_count(main) {
+        // Tuples begin at even places; what lies between is whatever was there.
+        if !at.is_multiple_of(2) {
+            let stream = padding.open(coder, StreamKind::ItemPadding, 1);
+            coder.u8_at(stream, data, at);
+            at += 1;
+        }
+        let stream = len.open(coder, StreamKind::TupleLen, 2);
+        coder.u16_at(stream, data, at);
+        let end = multi_insert_end(data, at);
+        let tuple = coder.part(data, at + 2, end);
+        if coder.failed() {
+            return;
+        }
+        relation.heap.record_tuple(coder, tuple);
+        at = end;
+    }
+    let end = data.len();
+    let rest = coder.part(data, at, end);
+    streams.rows.code(coder, StreamKind::BlockDataRow, rest);
+}

@@ -1,0 +1,117 @@
+//! Heap tuples (access/htup_details.h), in records and on pages.
+//!
+//! ```text
+//! 0 t_xmin u32   4 t_xmax u32   8 t_field3 u32   12 t_ctid: block u16 u16, offset u16
+//! 18 t_infomask2 u16   20 t_infomask u16   22 t_hoff u8   23 null bitmap, padding, data
+//! ```
+
+use super::rows_by_len::RowsByLen;
+use crate::coder::{Coder, Slot, get, get_u16, get_u32};
+use crate::stream_kind::StreamKind;
+
+/// Bytes of the fixed header of a tuple (`SizeofHeapTupleHeader`).
+pub const TUPLE_HEADER_LEN: usize = 23;
+/// Bytes of what records keep of the header (`SizeOfHeapHeader`).
+pub const RECORD_TUPLE_HEADER_LEN: usize = 5;
+
+const CTID_IS_SELF: u8 = 1;
+const XMAX_IS_ZERO: u8 = 2;
+const FIELD3_IS_ZERO: u8 = 4;
+const SAME_XMIN: u8 = 8;
+
+/// The streams of the tuples of one relation.
+#[derive(Debug, Default)]
+pub struct HeapStreams {
+    flags: Slot,
+    xmin: Slot,
+    xmax: Slot,
+    field3: Slot,
+    ctid: Slot,
+    infomask: [Slot; 3],
+    record_infomask: [Slot; 3],
+    bodies: RowsByLen,
+    parts: RowsByLen,
+    last_xmin: u32,
+}
+
+impl HeapStreams {
+    /// Codes a tuple of a page; `tid` is its own place: block, line pointer number.
+    pub fn page_tuple<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], tid: (u32, u16)) {
+        let own_ctid = tid_bytes(tid);
+        let stream = self.flags.open(coder, StreamKind::HeapFlags, 1);
+        let mut flags = 0;
+        if C::ENCODING {
+            let is = |condition, flag| if condition { flag } else { 0 };
+            flags = is(get::<6>(tuple, 12) == own_ctid, CTID_IS_SELF)
+                | is(get_u32(tuple, 4) == 0, XMAX_IS_ZERO)
+                | is(get_u32(tuple, 8) == 0, FIELD3_IS_ZERO)
+                | is(get_u32(tuple, 0) == self.last_xmin, SAME_XMIN);
+        }
+        let flags = coder.u8(stream, flags);
+        if flags & SAME_XMIN == 0 {
+            let stream = self.xmin.open(coder, StreamKind::HeapHeader, 4);
+            self.last_xmin = coder.u32_at(stream, tuple, 0);
+        } else {
+            coder.put(tuple, 0, self.last_xmin.to_le_bytes());
+        }
+        if flags & XMAX_IS_ZERO == 0 {
+            let stream = self.xmax.open(coder, StreamKind::HeapHeader, 4);
+            coder.u32_at(stream, tuple, 4);
+        }
+        if flags & FIELD3_IS_ZERO == 0 {
+            let stream = self.field3.open(coder, StreamKind::HeapHeader, 4);
+            coder.u32_at(stream, tuple, 8);
+        }
+        if flags & CTID_IS_SELF == 0 {
+            let stream = self.ctid.open(coder, StreamKind::HeapHeader, 6);
+            let ctid = coder.part(tuple, 12, 18);
+            coder.bytes(stream, ctid);
+        } else {
+            coder.put(tuple, 12, own_ctid);
+        }
+        code_infomask(coder, &mut self.infomask, tuple, 18);
+        let end = tuple.len();
+        let body = coder.part(tuple, TUPLE_HEADER_LEN, end);
+        self.bodies.code(coder, StreamKind::HeapBody, body);
+    }
+
+    /// Codes what a record keeps of a whole tuple: `xl_heap_header`, then from the bitmap on.
+    pub fn record_tuple<C: Coder>(&mut self, coder: &mut C, data: &mut [u8]) {
+        code_infomask(coder, &mut self.record_infomask, data, 0);
+        let end = data.len();
+        let body = coder.part(data, RECORD_TUPLE_HEADER_LEN, end);
+        self.bodies.code(coder, StreamKind::HeapBody, body);
+    }
+
+    /// Codes a tuple of which the beginning or the end is that of its predecessor.
+    pub fn record_part<C: Coder>(&mut self, coder: &mut C, data: &mut [u8]) {
+        code_infomask(coder, &mut self.record_infomask, data, 0);
+        let end = data.len();
+        let body = coder.part(data, RECORD_TUPLE_HEADER_LEN, end);
+        self.parts.code(coder, StreamKind::HeapPart, body);
+    }
+}
+
+/// Codes t_infomask2, t_infomask and t_hoff.
+fn code_infomask<C: Coder>(coder: &mut C, slots: &mut [Slot; 3], bytes: &mut [u8], at: usize) {
+    let [infomask2, infomask, hoff] = slots;
+    let stream = infomask2.open(coder, StreamKind::HeapHeader, 2);
+    coder.u16_at(stream, bytes, at);
+    let stream = infomask.open(coder, StreamKind::HeapHeader, 2);
+    coder.u16_at(stream, bytes, at + 2);
+    let stream = hoff.open(coder, StreamKind::HeapHeader, 1);
+    coder.u8_at(stream, bytes, at + 4);
+}
+
+/// An `ItemPointerData`: the block's high half, its low half, the line pointer.
+fn tid_bytes((block, line_pointer): (u32, u16)) -> [u8; 6] {
+    let [b0, b1, b2, b3] = block.to_le_bytes();
+    let [o0, o1] = line_pointer.to_le_bytes();
+    [b2, b3, b0, b1, o0, o1]
+}
+
+/// The end of the tuple of a multi-insert that begins at `at`, its header included
+/// (`xl_multi_insert_tuple`: datalen u16, t_infomask2 u16, t_infomask u16, t_hoff u8).
+pub fn multi_insert_end(data: &[u8], at: usize) -> usize {
+    at + 2 + RECORD_TUPLE_HEADER_LEN + usize::from(get_u16(data, at))
+}

@@ -1,0 +1,190 @@
+//! Images that the server compressed (`wal_compression`): seen through where compressing the
+//! page again gives the same bytes, else carried as they are.
+
+use walzip_pgformat::PAGE_SIZE;
+use walzip_pgformat::pglz;
+use walzip_pgformat::wal::{Compression, Image};
+use zstd_safe::{CCtx, DCtx};
+
+use super::page::{ImageShape, PageModel};
+use super::relation::Relation;
+use crate::coder::{Coder, Slot};
+use crate::lz4_block;
+use crate::stream_kind::StreamKind;
+
+/// `ZSTD_CLEVEL_DEFAULT`, which PostgreSQL uses.
+const ZSTD_LEVEL: i32 = 3;
+/// The flag of an image that is carried as it is; others tell which compressor reproduces it.
+const OPAQUE: u8 = 0;
+/// The flag of an image that is reproduced.
+const REPRODUCED: u8 = 1;
+/// As above, by pglz with the unsigned `char` of other machines.
+const REPRODUCED_UNSIGNED: u8 = 2;
+/// Pages seen through in one segment, as bytes for each byte of the segment.
+const EXPANSION_MAX: usize = 8;
+
+/// The state of the image model.
+pub struct ImageModel {
+    hole_offset: Slot,
+    hole_len: Slot,
+    flag: Slot,
+    opaque_len: Slot,
+    opaque: Slot,
+    page: PageModel,
+    scratch: Box<[u8; PAGE_SIZE]>,
+    packed: Vec<u8>,
+    zstd: CCtx<'static>,
+    unzstd: DCtx<'static>,
+    pglz: pglz::Compressor,
+    /// Bytes of pages that may still be seen through.
+    budget: usize,
+}
+
+impl ImageModel {
+    /// For a segment of so many bytes.
+    pub fn new(segment_len: usize) -> ImageModel {
+        ImageModel {
+            hole_offset: Slot::default(),
+            hole_len: Slot::default(),
+            flag: Slot::default(),
+            opaque_len: Slot::default(),
+            opaque: Slot::default(),
+            page: PageModel::default(),
+            scratch: Box::new([0; PAGE_SIZE]),
+            packed: Vec::new(),
+            zstd: CCtx::create(),
+            unzstd: DCtx::create(),
+            pglz: pglz::Compressor::new(),
+            budget: segment_len.saturating_mul(EXPANSION_MAX),
+        }
+    }
+
+    /// Codes the hole.
+    pub fn code_hole<C: Coder>(&mut self, coder: &mut C, image: &mut Image, has_hole: bool) {
+        if has_hole {
+            let stream = self.hole_offset.open(coder, StreamKind::ImageHole, 2);
+            image.hole_offset = coder.u16(stream, image.hole_offset);
+            let stream = self.hole_len.open(coder, StreamKind::ImageHole, 2);
+            image.hole_len = coder.u16(stream, image.hole_len);
+            if usize::from(image.hole_offset) + usize::from(image.hole_len) > PAGE_SIZE {
+                coder.fail();
+                image.hole_len = 0;
+            }
+        }
+    }
+
+    /// Codes the image, which the decoder appends to `record`.
+    pub fn code<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        relation: &mut Relation,
+        block: u32,
+        image: &mut Image,
+        record: &mut Vec<u8>,
+    ) {
+        let shape = ImageShape {
+            block,
+            hole_offset: usize::from(image.hole_offset),
+            hole_len: usize::from(image.hole_len),
+        };
+        if !C::ENCODING {
+            image.start = record.len();
+        }
+        let start = image.start;
+        if image.compression == Compression::None {
+            if !C::ENCODING {
+                image.len = image.page_len() as u16;
+                record.resize(start + image.page_len(), 0);
+            }
+            let page = coder.part(record, start, start + image.page_len());
+            return self.page.code(coder, relation, page, shape);
+        }
+        let flag = if C::ENCODING {
+            let packed = &record[start..start + usize::from(image.len)];
+            self.see_through(image, packed)
+        } else {
+            OPAQUE
+        };
+        let stream = self.flag.open(coder, StreamKind::ModelFlag, 1);
+        let flag = coder.u8(stream, flag);
+        if flag == OPAQUE {
+            return self.code_opaque(coder, image, record);
+        }
+        let page = &mut self.scratch[..image.page_len()];
+        if !C::ENCODING {
+            page.fill(0);
+        }
+        self.page.code(coder, relation, page, shape);
+        if !C::ENCODING {
+            if coder.failed() || !self.compress(image, flag) {
+                return coder.fail();
+            }
+            image.len = self.packed.len() as u16;
+            record.extend_from_slice(&self.packed);
+        }
+    }
+
+    fn code_opaque<C: Coder>(&mut self, coder: &mut C, image: &mut Image, record: &mut Vec<u8>) {
+        let stream = self.opaque_len.open(coder, StreamKind::ImageHole, 2);
+        image.len = coder.u16(stream, image.len);
+        if !C::ENCODING {
+            record.resize(image.start + usize::from(image.len), 0);
+        }
+        let stream = self.opaque.open(coder, StreamKind::RawImage, 1);
+        let packed = coder.part(record, image.start, image.start + usize::from(image.len));
+        coder.bytes(stream, packed);
+    }
+
+    /// Decompresses into `scratch`, and finds the compressor that makes the same bytes of it.
+    fn see_through(&mut self, image: &Image, packed: &[u8]) -> u8 {
+        let page_len = image.page_len();
+        if self.budget < page_len {
+            return OPAQUE;
+        }
+        let page = &mut self.scratch[..page_len];
+        let len = match image.compression {
+            Compression::Zstd => self.unzstd.decompress(page, packed).ok(),
+            Compression::Lz4 => lz4_block::decompress(packed, page),
+            Compression::Pglz => pglz::decompress(packed, page).ok().map(|()| page_len),
+            Compression::None | Compression::Unknown => None,
+        };
+        if len != Some(page_len) {
+            return OPAQUE;
+        }
+        let flags: &[u8] = match image.compression {
+            Compression::Pglz => &[REPRODUCED, REPRODUCED_UNSIGNED],
+            _ => &[REPRODUCED],
+        };
+        for &flag in flags {
+            if self.compress(image, flag) && self.packed == packed {
+                self.budget -= page_len;
+                return flag;
+            }
+        }
+        OPAQUE
+    }
+
+    /// Compresses the page in `scratch` into `packed` as the server does.
+    fn compress(&mut self, image: &Image, flag: u8) -> bool {
+        let page = &self.scratch[..image.page_len()];
+        self.packed.clear();
+        match (image.compression, flag) {
+            (Compression::Zstd, REPRODUCED) => {
+                self.packed.reserve(zstd_safe::compress_bound(page.len()));
+                self.zstd
+                    .compress(&mut self.packed, page, ZSTD_LEVEL)
+                    .is_ok()
+            }
+            (Compression::Lz4, REPRODUCED) => lz4_block::compress(page, &mut self.packed),
+            (Compression::Pglz, REPRODUCED) => {
+                self.pglz
+                    .compress(page, &mut self.packed, pglz::CharSign::Signed)
+            }
+            (Compression::Pglz, REPRODUCED_UNSIGNED) => {
+                self.pglz
+                    .compress(page, &mut self.packed, pglz::CharSign::Unsigned)
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! B-tree index tuples (access/itup.h, access/nbtree.h), in records and on pages.
+//!
+//! ```text
+//! 0 t_tid: block high u16, block low u16, offset u16   6 t_info u16   8 key, posting list
+//! ```
+
+use super::rows_by_len::RowsByLen;
+use crate::coder::{Coder, Slot, get_u16};
+use crate::stream_kind::StreamKind;
+
+/// `INDEX_ALT_TID_MASK`: t_tid is not a heap tuple's place.
+const ALT_TID: u16 = 0x2000;
+/// `BT_IS_POSTING`, in t_tid's offset.
+const IS_POSTING: u16 = 0x2000;
+/// `BT_OFFSET_MASK`.
+const POSTING_COUNT: u16 = 0x0FFF;
+/// Bytes of `IndexTupleData`.
+pub const INDEX_TUPLE_HEADER_LEN: usize = 8;
+const TID_LEN: usize = 6;
+
+/// Where an index tuple stands; each place has values of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On a leaf page.
+    Leaf = 0,
+    /// On a page above.
+    Inner = 1,
+    /// In a record.
+    Record = 2,
+}
+
+#[derive(Debug, Default)]
+struct PlaceStreams {
+    block: Slot,
+    offset: Slot,
+    info: Slot,
+    keys: RowsByLen,
+}
+
+/// The streams of the tuples of one index.
+#[derive(Debug, Default)]
+pub struct IndexStreams {
+    places: [PlaceStreams; 3],
+    posting_block: Slot,
+    posting_offset: Slot,
+}
+
+impl IndexStreams {
+    /// Codes a tuple, whose length both sides know.
+    pub fn tuple<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], place: Place) {
+        if tuple.len() < INDEX_TUPLE_HEADER_LEN {
+            self.places[place as usize]
+                .keys
+                .code(coder, StreamKind::IndexKey, tuple);
+            return;
+        }
+        let streams = &mut self.places[place as usize];
+        let stream = streams.info.open(coder, StreamKind::IndexInfo, 2);
+        let info = coder.u16_at(stream, tuple, 6);
+        let stream = streams.offset.open(coder, StreamKind::IndexTid, 2);
+        let offset = coder.u16_at(stream, tuple, 4);
+        let stream = streams.block.open(coder, StreamKind::IndexTid, 4);
+        let block = code_block(coder, stream, tuple, 0);
+        let end = tuple.len();
+        let posting = posting_list(info, offset, block, end);
+        let (key_end, list_end) = posting.unwrap_or((end, end));
+        let key = coder.part(tuple, INDEX_TUPLE_HEADER_LEN, key_end);
+        streams.keys.code(coder, StreamKind::IndexKey, key);
+        for at in (key_end..list_end).step_by(TID_LEN) {
+            self.posting_tid(coder, tuple, at);
+        }
+        let rest = coder.part(tuple, list_end, end);
+        self.places[place as usize]
+            .keys
+            .code(coder, StreamKind::IndexKey, rest);
+    }
+
+    fn posting_tid<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], at: usize) {
+        let stream = self.posting_block.open(coder, StreamKind::PostingTid, 4);
+        code_block(coder, stream, tuple, at);
+        let stream = self.posting_offset.open(coder, StreamKind::PostingTid, 2);
+        coder.u16_at(stream, tuple, at + 4);
+    }
+}
+
+/// Where the posting list begins and ends, if the tuple has one that fits into it.
+fn posting_list(info: u16, offset: u16, block: u32, len: usize) -> Option<(usize, usize)> {
+    if info & ALT_TID == 0 || offset & IS_POSTING == 0 {
+        return None;
+    }
+    let start = block as usize;
+    let end = start.checked_add(usize::from(offset & POSTING_COUNT) * TID_LEN)?;
+    (start >= INDEX_TUPLE_HEADER_LEN && end <= len).then_some((start, end))
+}
+
+/// Codes a `BlockIdData`, two halves with the high one first, as one number.
+fn code_block<C: Coder>(
+    coder: &mut C,
+    stream: crate::coder::StreamId,
+    bytes: &mut [u8],
+    at: usize,
+) -> u32 {
+    let block = u32::from(get_u16(bytes, at)) << 16 | u32::from(get_u16(bytes, at + 2));
+    let block = coder.u32(stream, block);
+    let [b0, b1, b2, b3] = block.to_le_bytes();
+    coder.put(bytes, at, [b2, b3, b0, b1]);
+    block
+}

@@ -1,0 +1,19 @@
+//! What walzip knows of PostgreSQL: how each byte of a record follows from others, and which
+//! streams take what does not follow.
+//!
+//! One state serves both directions and is changed only by what both know.
+
+mod block_data;
+mod heap_tuple;
+mod image;
+mod index_tuple;
+mod item_order;
+mod kind;
+mod main_data;
+mod page;
+mod record;
+mod relation;
+mod rows_by_len;
+mod xid;
+
+pub use record::Model;

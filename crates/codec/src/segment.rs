@@ -1,0 +1,287 @@
+//! A whole segment as streams, and back.
+//!
+//! The stream `Spans` is a list of parts of the segment: 0 ends it; 1 is a run of pages with
+//! records (see [`Run`]); 2 is other bytes: their number and how many zeros follow, u32 each.
+
+use walzip_pgformat::bytes::read_u32;
+use walzip_pgformat::wal::{
+    Event, PageState, RecordLayout, SegmentHeader, SegmentReader, SegmentWriter,
+};
+use walzip_pgformat::{Lsn, PAGE_SIZE};
+
+use crate::coder::{Coder, Slot, StreamId};
+use crate::container::Header;
+use crate::error::DecodeError;
+use crate::model::Model;
+use crate::stream_kind::StreamKind;
+use crate::streams::{StreamReader, StreamWriter};
+
+const END: u8 = 0;
+const RUN: u8 = 1;
+const OTHER: u8 = 2;
+
+const BAD: DecodeError = DecodeError::Corrupt("streams do not make a segment");
+
+/// What a run of pages has besides its records.
+#[derive(Debug, Default)]
+struct Run {
+    flags: u16,
+    timeline: u32,
+    remaining_len: u32,
+    lead_len: u32,
+    lead_is_whole: bool,
+    records: u32,
+    tail_len: u32,
+    changes: Vec<PageState>,
+}
+
+impl Run {
+    fn code<C: Coder>(&mut self, coder: &mut C, stream: StreamId) {
+        self.flags = coder.u16(stream, self.flags);
+        self.timeline = coder.u32(stream, self.timeline);
+        self.remaining_len = coder.u32(stream, self.remaining_len);
+        self.lead_len = coder.u32(stream, self.lead_len);
+        self.lead_is_whole = coder.u8(stream, self.lead_is_whole.into()) != 0;
+        self.records = coder.u32(stream, self.records);
+        self.tail_len = coder.u32(stream, self.tail_len);
+        let count = coder.u32(stream, self.changes.len() as u32);
+        for number in 0..count as usize {
+            if coder.failed() {
+                return;
+            }
+            let change = self.changes.get(number).copied();
+            let known = change.unwrap_or(PageState {
+                page: 0,
+                flags: 0,
+                timeline: 0,
+            });
+            let page = coder.u32(stream, known.page);
+            let flags = coder.u16(stream, known.flags);
+            let timeline = coder.u32(stream, known.timeline);
+            if change.is_none() {
+                self.changes.push(PageState {
+                    page,
+                    flags,
+                    timeline,
+                });
+            }
+        }
+    }
+}
+
+/// The streams of a segment; `None` where the bytes do not begin as one does.
+pub fn encode(segment: &[u8]) -> Option<(SegmentHeader, StreamWriter)> {
+    let mut reader = SegmentReader::new(segment).ok()?;
+    let header = *reader.header();
+    if segment.len() > header.segment_size as usize {
+        return None;
+    }
+    let mut coder = StreamWriter::default();
+    let mut model = Model::new(&header, segment.len());
+    let spans = Slot::default().open(&mut coder, StreamKind::Spans, 1);
+    let fragments = &mut Slot::default();
+    let other = &mut Slot::default();
+    let mut layout = RecordLayout::default();
+    let mut record = Vec::new();
+    let mut run = Run::default();
+    while let Some(event) = reader.next_event(&mut layout) {
+        match event {
+            Event::RunStart {
+                state,
+                remaining_len,
+            } => {
+                run = Run {
+                    flags: state.flags,
+                    timeline: state.timeline,
+                    remaining_len,
+                    ..Run::default()
+                };
+            }
+            Event::Lead { whole } => {
+                run.lead_len = reader.bytes().len() as u32;
+                run.lead_is_whole = whole;
+                code_fragment(&mut coder, fragments, &reader, &mut record);
+            }
+            Event::Record { lsn } => {
+                record.clear();
+                record.extend_from_slice(reader.bytes());
+                model.code(&mut coder, lsn, &mut layout, &mut record);
+                run.records += 1;
+            }
+            Event::Tail => {
+                run.tail_len = reader.bytes().len() as u32;
+                code_fragment(&mut coder, fragments, &reader, &mut record);
+            }
+            Event::RunEnd { .. } => {
+                run.changes = reader.changes().to_vec();
+                coder.u8(spans, RUN);
+                run.code(&mut coder, spans);
+            }
+            Event::Other { start, end } => {
+                let bytes = &segment[start..end];
+                let zeros = bytes.iter().rev().take_while(|&&byte| byte == 0).count();
+                let len = bytes.len() - zeros;
+                coder.u8(spans, OTHER);
+                coder.u32(spans, len as u32);
+                coder.u32(spans, zeros as u32);
+                if len > 0 {
+                    let stream = other.open(&mut coder, StreamKind::Other, 1);
+                    coder.bytes(stream, &mut bytes[..len].to_vec());
+                }
+            }
+        }
+    }
+    coder.u8(spans, END);
+    Some((header, coder))
+}
+
+fn code_fragment(
+    coder: &mut StreamWriter,
+    slot: &mut Slot,
+    reader: &SegmentReader<'_>,
+    scratch: &mut Vec<u8>,
+) {
+    scratch.clear();
+    scratch.extend_from_slice(reader.bytes());
+    let stream = slot.open(coder, StreamKind::Fragment, 1);
+    coder.bytes(stream, scratch);
+}
+
+/// The segment of a member's content.
+pub fn decode(
+    header: &Header,
+    segment: SegmentHeader,
+    content: &[u8],
+) -> Result<Vec<u8>, DecodeError> {
+    let len = usize::try_from(header.original_len).map_err(|_| BAD)?;
+    let mut decoder = Decoder {
+        coder: StreamReader::new(content)?,
+        model: Model::new(&segment, len),
+        writer: SegmentWriter::new(segment, len.min(1 << 26)),
+        start: segment.start,
+        len,
+        fragments: Slot::default(),
+        other: Slot::default(),
+        bytes: Vec::new(),
+    };
+    let spans = Slot::default().open(&mut decoder.coder, StreamKind::Spans, 1);
+    loop {
+        match decoder.coder.u8(spans, 0) {
+            _ if decoder.coder.failed() => return Err(BAD),
+            END => break,
+            RUN => decoder.run(spans)?,
+            OTHER => decoder.other(spans)?,
+            _ => return Err(BAD),
+        }
+    }
+    if !decoder.coder.exhausted() || decoder.writer.len() != len {
+        return Err(BAD);
+    }
+    Ok(decoder.writer.into_bytes())
+}
+
+struct Decoder {
+    coder: StreamReader,
+    model: Model,
+    writer: SegmentWriter,
+    start: Lsn,
+    len: usize,
+    fragments: Slot,
+    other: Slot,
+    bytes: Vec<u8>,
+}
+
+impl Decoder {
+    fn run(&mut self, spans: StreamId) -> Result<(), DecodeError> {
+        let mut run = Run::default();
+        run.code(&mut self.coder, spans);
+        if self.coder.failed() || !self.writer.len().is_multiple_of(PAGE_SIZE) {
+            return Err(BAD);
+        }
+        let page = (self.writer.len() / PAGE_SIZE) as u32;
+        let state = PageState {
+            page,
+            flags: run.flags,
+            timeline: run.timeline,
+        };
+        self.writer.start_run(state, run.remaining_len, run.changes);
+        if run.remaining_len != 0 {
+            self.fragment(run.lead_len)?;
+            self.writer
+                .fragment(&self.bytes, run.remaining_len as usize);
+            if run.lead_is_whole {
+                self.writer.padding();
+            }
+        }
+        let mut layout = RecordLayout::default();
+        for _ in 0..run.records {
+            let lsn = Lsn(self
+                .start
+                .0
+                .wrapping_add(self.writer.next_record_offset() as u64));
+            self.model
+                .code(&mut self.coder, lsn, &mut layout, &mut self.bytes);
+            if self.coder.failed() {
+                return Err(BAD);
+            }
+            self.writer.record(&self.bytes);
+            self.check_len()?;
+        }
+        if run.tail_len != 0 {
+            self.fragment(run.tail_len)?;
+            let total_len = read_u32(&self.bytes, 0).ok_or(BAD)? as usize;
+            if total_len < self.bytes.len() {
+                return Err(BAD);
+            }
+            self.writer.fragment(&self.bytes, total_len);
+        }
+        self.check_len()
+    }
+
+    fn fragment(&mut self, len: u32) -> Result<(), DecodeError> {
+        self.bytes.clear();
+        if len as usize > self.len {
+            return Err(BAD);
+        }
+        self.bytes.resize(len as usize, 0);
+        let stream = self
+            .fragments
+            .open(&mut self.coder, StreamKind::Fragment, 1);
+        self.coder.bytes(stream, &mut self.bytes);
+        if self.coder.failed() {
+            Err(BAD)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn other(&mut self, spans: StreamId) -> Result<(), DecodeError> {
+        let len = self.coder.u32(spans, 0) as usize;
+        let zeros = self.coder.u32(spans, 0) as usize;
+        let left = self.len - self.writer.len();
+        if len.checked_add(zeros).is_none_or(|total| total > left) {
+            return Err(BAD);
+        }
+        if len > 0 {
+            self.bytes.clear();
+            self.bytes.resize(len, 0);
+            let stream = self.other.open(&mut self.coder, StreamKind::Other, 1);
+            self.coder.bytes(stream, &mut self.bytes);
+            self.writer.other(&self.bytes);
+        }
+        self.writer.zeros(zeros);
+        if self.coder.failed() {
+            Err(BAD)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn check_len(&self) -> Result<(), DecodeError> {
+        if self.writer.len() > self.len {
+            Err(BAD)
+        } else {
+            Ok(())
+        }
+    }
+}

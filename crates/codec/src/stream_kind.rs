@@ -1,0 +1,105 @@
+//! The kinds of streams: what a stream holds, and where `inspect` counts it.
+
+macro_rules! kinds {
+    ($($name:ident = $id:literal, $category:ident, $label:literal;)*) => {
+        /// What a stream holds. The number is part of the format.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum StreamKind {
+            $(#[doc = $label] $name = $id,)*
+        }
+
+        impl StreamKind {
+            /// Every kind, in the order of the format.
+            pub const ALL: &[StreamKind] = &[$(StreamKind::$name,)*];
+
+            /// What it holds, in words.
+            pub fn label(self) -> &'static str {
+                match self { $(StreamKind::$name => $label,)* }
+            }
+
+            /// Where its bytes are counted.
+            pub fn category(self) -> Category {
+                match self { $(StreamKind::$name => Category::$category,)* }
+            }
+        }
+    };
+}
+
+/// What the bytes of a segment are spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Category {
+    /// Runs of pages, record kinds, transaction ids, block references.
+    RecordHeaders,
+    /// Main data and block data of records without a model of their own.
+    RecordData,
+    /// Heap tuples, from records and images alike.
+    HeapTuples,
+    /// Index tuples, from records and images alike.
+    IndexTuples,
+    /// Headers, line pointers and order of page images.
+    PageLayout,
+    /// Images that were carried as they are.
+    OtherPages,
+    /// Bytes that are no records.
+    Verbatim,
+}
+
+kinds! {
+    Spans = 0, RecordHeaders, "runs of pages";
+    Definitions = 1, RecordHeaders, "record kinds and relations";
+    XidRank = 2, RecordHeaders, "transaction ids, rank";
+    XidNew = 3, RecordHeaders, "transaction ids, new";
+    KindRank = 4, RecordHeaders, "record kinds, rank";
+    KindId = 5, RecordHeaders, "record kinds, number";
+    PrevExplicit = 6, RecordHeaders, "back links that do not follow";
+    Origin = 7, RecordHeaders, "replication origins";
+    ToplevelXid = 8, RecordHeaders, "top-level transaction ids";
+    BlockNumber = 9, RecordHeaders, "block numbers";
+    BlockDataLen = 10, RecordHeaders, "lengths of block data";
+    MainLen = 11, RecordHeaders, "lengths of main data";
+    MainField = 12, RecordData, "fields of main data";
+    MainRow = 13, RecordData, "main data";
+    BlockDataRow = 14, RecordData, "block data";
+    ModelFlag = 15, RecordHeaders, "models that do not apply";
+    HeapFlags = 16, HeapTuples, "tuple flags";
+    HeapHeader = 17, HeapTuples, "tuple headers";
+    HeapBody = 18, HeapTuples, "tuple data";
+    HeapPart = 19, HeapTuples, "changed parts of tuples";
+    TupleLen = 20, HeapTuples, "tuple lengths";
+    IndexTid = 21, IndexTuples, "index tuple targets";
+    IndexInfo = 22, IndexTuples, "index tuple flags";
+    IndexKey = 23, IndexTuples, "index keys";
+    PostingTid = 24, IndexTuples, "posting lists";
+    ImageHole = 25, PageLayout, "holes of images";
+    ImageClass = 26, PageLayout, "classes of images";
+    PageField = 27, PageLayout, "page headers";
+    PageSpecial = 28, PageLayout, "special space";
+    LinePointer = 29, PageLayout, "line pointers";
+    ItemOrder = 30, PageLayout, "order of items";
+    ItemPadding = 31, PageLayout, "padding of items";
+    ItemBody = 32, OtherPages, "items of other pages";
+    RawPage = 33, OtherPages, "pages";
+    RawImage = 34, OtherPages, "compressed images";
+    Fragment = 35, Verbatim, "records of which a part is elsewhere";
+    Other = 36, Verbatim, "bytes that are no records";
+}
+
+impl StreamKind {
+    /// The kind of a number of the format.
+    pub fn from_id(id: u8) -> Option<StreamKind> {
+        StreamKind::ALL.get(usize::from(id)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_places_in_the_table() {
+        for (place, kind) in StreamKind::ALL.iter().enumerate() {
+            assert_eq!(*kind as usize, place);
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The two coders: streams being filled, and streams being emptied.
+//!
+//! Content of a member: the directory's length (varint), the directory, the streams. The
+//! directory lists for each kind (ascending) its number u8 and how many streams it has
+//! (varint), ended by 255; then a varint of bytes for each stream; then a width u8 for each;
+//! then a layout u8 for each. Streams of one kind are in the order in which the model opens
+//! them. A width of 0 stands for more than 255: such a stream is one of single bytes.
+
+use crate::coder::{Coder, StreamId};
+use crate::container::Content;
+use crate::error::DecodeError;
+use crate::layout_choice;
+use crate::stream_kind::StreamKind;
+use crate::transform::Layout;
+use crate::varint;
+
+/// Ends the list of kinds.
+const END_OF_KINDS: u8 = 255;
+/// Streams of one member at most.
+const STREAMS_MAX: usize = 1 << 20;
+/// A stream or plane of this many bytes gets statistics of its own.
+const CUT_MIN: usize = 4096;
+
+#[derive(Debug)]
+struct Filling {
+    kind: StreamKind,
+    width: usize,
+    bytes: Vec<u8>,
+}
+
+/// The coder of the encoder.
+#[derive(Debug, Default)]
+pub struct StreamWriter {
+    streams: Vec<Filling>,
+}
+
+impl Coder for StreamWriter {
+    const ENCODING: bool = true;
+
+    fn open(&mut self, kind: StreamKind, width: usize) -> StreamId {
+        let width = if (1..=255).contains(&width) { width } else { 1 };
+        self.streams.push(Filling {
+            kind,
+            width,
+            bytes: Vec::new(),
+        });
+        StreamId((self.streams.len() - 1) as u32)
+    }
+
+    #[inline]
+    fn u8(&mut self, stream: StreamId, value: u8) -> u8 {
+        self.streams[stream.0 as usize].bytes.push(value);
+        value
+    }
+
+    #[inline]
+    fn u16(&mut self, stream: StreamId, value: u16) -> u16 {
+        self.streams[stream.0 as usize]
+            .bytes
+            .extend_from_slice(&value.to_le_bytes());
+        value
+    }
+
+    #[inline]
+    fn u32(&mut self, stream: StreamId, value: u32) -> u32 {
+        self.streams[stream.0 as usize]
+            .bytes
+            .extend_from_slice(&value.to_le_bytes());
+        value
+    }
+
+    #[inline]
+    fn u64(&mut self, stream: StreamId, value: u64) -> u64 {
+        self.streams[stream.0 as usize]
+            .bytes
+            .extend_from_slice(&value.to_le_bytes());
+        value
+    }
+
+    #[inline]
+    fn bytes(&mut self, stream: StreamId, bytes: &mut [u8]) {
+        self.streams[stream.0 as usize]
+            .bytes
+            .extend_from_slice(bytes);
+    }
+
+    fn fail(&mut self) {
+        debug_assert!(false, "the encoder checks before it codes");
+    }
+
+    fn failed(&self) -> bool {
+        false
+    }
+}
+
+impl StreamWriter {
+    /// Bytes and kind of each stream, for accounts.
+    pub fn sizes(&self) -> impl Iterator<Item = (StreamKind, usize)> + '_ {
+        self.streams
+            .iter()
+            .map(|stream| (stream.kind, stream.bytes.len()))
+    }
+
+    /// Streams of the model so far, all together.
+    pub fn total_len(&self) -> usize {
+        self.streams.iter().map(|stream| stream.bytes.len()).sum()
+    }
+
+    /// Lays the streams out, behind the directory.
+    pub fn into_content(mut self) -> Content {
+        // Stable: streams of one kind stay in the order in which they were opened.
+        self.streams.sort_by_key(|stream| stream.kind);
+        let mut chooser = layout_choice::Chooser::new();
+        let layouts: Vec<Layout> = self
+            .streams
+            .iter()
+            .map(|stream| chooser.choose(&stream.bytes, stream.width))
+            .collect();
+        let directory = self.directory(&layouts);
+        let mut bytes = Vec::with_capacity(directory.len() + self.total_len() + 10);
+        varint::write(&mut bytes, directory.len() as u64);
+        bytes.extend_from_slice(&directory);
+        let mut cuts = Cuts {
+            places: Vec::new(),
+            last: 0,
+        };
+        cuts.part(bytes.len());
+        for (stream, layout) in self.streams.into_iter().zip(layouts) {
+            let start = bytes.len();
+            layout.apply(&stream.bytes, stream.width, &mut bytes);
+            let rows = stream.bytes.len() / stream.width;
+            if layout != Layout::Rows {
+                for plane in 1..stream.width {
+                    cuts.part(start + plane * rows);
+                }
+            }
+            cuts.part(bytes.len());
+        }
+        Content {
+            bytes,
+            cuts: cuts.places,
+        }
+    }
+
+    fn directory(&self, layouts: &[Layout]) -> Vec<u8> {
+        let mut directory = Vec::new();
+        for run in self.streams.chunk_by(|a, b| a.kind == b.kind) {
+            directory.push(run[0].kind as u8);
+            varint::write(&mut directory, run.len() as u64);
+        }
+        directory.push(END_OF_KINDS);
+        for stream in &self.streams {
+            varint::write(&mut directory, stream.bytes.len() as u64);
+        }
+        directory.extend(self.streams.iter().map(|stream| stream.width as u8));
+        directory.extend(layouts.iter().map(|layout| *layout as u8));
+        directory
+    }
+}
+
+/// Places where long parts begin and end.
+struct Cuts {
+    places: Vec<usize>,
+    last: usize,
+}
+
+impl Cuts {
+    fn part(&mut self, end: usize) {
+        if end - self.last >= CUT_MIN {
+            if self.places.last() != Some(&self.last) && self.last != 0 {
+                self.places.push(self.last);
+            }
+            self.places.push(end);
+        }
+        self.last = end;
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Emptying {
+    kind: StreamKind,
+    at: usize,
+    end: usize,
+}
+
+/// The coder of the decoder.
+#[derive(Debug)]
+pub struct StreamReader {
+    bytes: Vec<u8>,
+    streams: Vec<Emptying>,
+    /// By kind: the next stream to be opened.
+    next: Vec<usize>,
+    failed: bool,
+}
+
+impl StreamReader {
+    /// Reads the directory and undoes the layouts.
+    pub fn new(content: &[u8]) -> Result<StreamReader, DecodeError> {
+        const BAD: DecodeError = DecodeError::Corrupt("directory of streams");
+        let mut rest = content;
+        let directory_len = varint::read(&mut rest).ok_or(BAD)?;
+        let directory_len = usize::try_from(directory_len).map_err(|_| BAD)?;
+        let (mut directory, laid) = rest.split_at_checked(directory_len).ok_or(BAD)?;
+        let (kinds, next) = read_kinds(&mut directory).ok_or(BAD)?;
+        let count = kinds.len();
+        let mut streams = Vec::with_capacity(count);
+        let mut total = 0usize;
+        for kind in kinds {
+            let len = varint::read(&mut directory).ok_or(BAD)?;
+            let len = usize::try_from(len).map_err(|_| BAD)?;
+            let end = total
+                .checked_add(len)
+                .filter(|&end| end <= laid.len())
+                .ok_or(BAD)?;
+            streams.push(Emptying {
+                kind,
+                at: total,
+                end,
+            });
+            total = end;
+        }
+        if total != laid.len() || directory.len() != count * 2 {
+            return Err(BAD);
+        }
+        let (widths, layouts) = directory.split_at(count);
+        let mut bytes = vec![0; total];
+        for ((stream, &width), &layout) in streams.iter().zip(widths).zip(layouts) {
+            let layout = Layout::from_id(layout).ok_or(BAD)?;
+            let range = stream.at..stream.end;
+            layout.undo(&laid[range.clone()], usize::from(width), &mut bytes[range])?;
+        }
+        Ok(StreamReader {
+            bytes,
+            streams,
+            next,
+            failed: false,
+        })
+    }
+
+    /// Every stream was opened and read to its end.
+    pub fn exhausted(&self) -> bool {
+        self.streams.iter().all(|stream| stream.at == stream.end)
+    }
+
+    #[inline]
+    fn take<const N: usize>(&mut self, stream: StreamId) -> [u8; N] {
+        if let Some(stream) = self.streams.get_mut(stream.0 as usize) {
+            let end = stream.at + N;
+            if end <= stream.end
+                && let Some(value) = self.bytes[stream.at..].first_chunk()
+            {
+                stream.at = end;
+                return *value;
+            }
+        }
+        self.failed = true;
+        [0; N]
+    }
+}
+
+type Kinds = (Vec<StreamKind>, Vec<usize>);
+
+/// The kind of each stream, and where the streams of each kind begin.
+fn read_kinds(directory: &mut &[u8]) -> Option<Kinds> {
+    let mut kinds = Vec::new();
+    let mut next = vec![usize::MAX; StreamKind::ALL.len()];
+    loop {
+        let (&id, rest) = directory.split_first()?;
+        *directory = rest;
+        if id == END_OF_KINDS {
+            return Some((kinds, next));
+        }
+        let kind = StreamKind::from_id(id)?;
+        let count = usize::try_from(varint::read(directory)?).ok()?;
+        let in_order = kinds.last().is_none_or(|last| *last < kind);
+        // Each stream has at least three bytes in the directory.
+        if !in_order || count > directory.len() / 3 || kinds.len() + count > STREAMS_MAX {
+            return None;
+        }
+        *next.get_mut(usize::from(id))? = kinds.len();
+        kinds.resize(kinds.len() + count, kind);
+    }
+}
+
+impl Coder for StreamReader {
+    const ENCODING: bool = false;
+
+    fn open(&mut self, kind: StreamKind, _width: usize) -> StreamId {
+        let next = &mut self.next[kind as usize];
+        let stream = *next;
+        if self
+            .streams
+            .get(stream)
+            .is_some_and(|stream| stream.kind == kind)
+        {
+            *next += 1;
+            StreamId(stream as u32)
+        } else {
+            self.failed = true;
+            StreamId(u32::MAX)
+        }
+    }
+
+    #[inline]
+    fn u8(&mut self, stream: StreamId, _value: u8) -> u8 {
+        let [value] = self.take(stream);
+        value
+    }
+
+    #[inline]
+    fn u16(&mut self, stream: StreamId, _value: u16) -> u16 {
+        u16::from_le_bytes(self.take(stream))
+    }
+
+    #[inline]
+    fn u32(&mut self, stream: StreamId, _value: u32) -> u32 {
+        u32::from_le_bytes(self.take(stream))
+    }
+
+    #[inline]
+    fn u64(&mut self, stream: StreamId, _value: u64) -> u64 {
+        u64::from_le_bytes(self.take(stream))
+    }
+
+    #[inline]
+    fn bytes(&mut self, stream: StreamId, bytes: &mut [u8]) {
+        if let Some(stream) = self.streams.get_mut(stream.0 as usize) {
+            let end = stream.at + bytes.len();
+            if end <= stream.end {
+                bytes.copy_from_slice(&self.bytes[stream.at..end]);
+                stream.at = end;
+                return;
+            }
+        }
+        self.failed = true;
+    }
+
+    fn fail(&mut self) {
+        self.failed = true;
+    }
+
+    fn failed(&self) -> bool {
+        self.failed
+    }
+}

@@ -1,0 +1,208 @@
+//! Reversible layouts of a stream's bytes, chosen stream by stream.
+//!
+//! A stream has rows of a fixed width. A layout puts the bytes of all rows into an order, or
+//! into differences, that zstd packs better. What is left over behind the last whole row goes
+//! verbatim to the end.
+
+use crate::error::DecodeError;
+
+/// A layout: its number in the directory is its place here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// As it is.
+    Rows = 0,
+    /// All first bytes, all second bytes, and so on.
+    Planes = 1,
+    /// Little-endian numbers of 2, 4 or 8 bytes as zigzag differences, in planes.
+    DeltaPlanes = 2,
+    /// Each byte minus the one above it, in planes.
+    ByteDeltaPlanes = 3,
+}
+
+impl Layout {
+    /// The layout of a number in the directory.
+    pub fn from_id(id: u8) -> Option<Layout> {
+        [
+            Layout::Rows,
+            Layout::Planes,
+            Layout::DeltaPlanes,
+            Layout::ByteDeltaPlanes,
+        ]
+        .into_iter()
+        .find(|layout| *layout as u8 == id)
+    }
+
+    /// The layout means something for rows of this width.
+    pub fn fits(self, width: usize) -> bool {
+        match self {
+            Layout::Rows => true,
+            Layout::Planes | Layout::ByteDeltaPlanes => width > 1,
+            Layout::DeltaPlanes => matches!(width, 2 | 4 | 8),
+        }
+    }
+
+    /// Appends `rows` in this layout to `out`.
+    pub fn apply(self, rows: &[u8], width: usize, out: &mut Vec<u8>) {
+        let whole = rows.len() - rows.len() % width;
+        let (body, rest) = rows.split_at(whole);
+        let start = out.len();
+        out.resize(start + whole, 0);
+        let planes = &mut out[start..];
+        match self {
+            Layout::Rows => planes.copy_from_slice(body),
+            Layout::Planes => split_planes(body, width, planes),
+            Layout::DeltaPlanes => {
+                let deltas = difference(body, width);
+                split_planes(&deltas, width, planes);
+            }
+            Layout::ByteDeltaPlanes => {
+                split_planes(body, width, planes);
+                for plane in planes.chunks_exact_mut((whole / width).max(1)) {
+                    byte_deltas(plane);
+                }
+            }
+        }
+        out.extend_from_slice(rest);
+    }
+
+    /// The reverse of [`Layout::apply`]; `rows` has the length of `planes`.
+    pub fn undo(self, planes: &[u8], width: usize, rows: &mut [u8]) -> Result<(), DecodeError> {
+        if width == 0 || !self.fits(width) || planes.len() != rows.len() {
+            return Err(DecodeError::Corrupt("layout does not fit its stream"));
+        }
+        let whole = planes.len() - planes.len() % width;
+        let (body, rest) = planes.split_at(whole);
+        let (out, out_rest) = rows.split_at_mut(whole);
+        out_rest.copy_from_slice(rest);
+        match self {
+            Layout::Rows => out.copy_from_slice(body),
+            Layout::Planes => join_planes(body, width, out),
+            Layout::DeltaPlanes => {
+                join_planes(body, width, out);
+                accumulate(out, width);
+            }
+            Layout::ByteDeltaPlanes => {
+                join_planes(body, width, out);
+                for at in width..out.len() {
+                    out[at] = out[at].wrapping_add(out[at - width]);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows handled together, so that each line of memory is touched once.
+const TILE: usize = 64;
+
+fn split_planes(rows: &[u8], width: usize, planes: &mut [u8]) {
+    let count = rows.len() / width;
+    for tile in (0..count).step_by(TILE) {
+        let tile_end = (tile + TILE).min(count);
+        let part = &rows[tile * width..tile_end * width];
+        for column in 0..width {
+            let plane = &mut planes[column * count + tile..column * count + tile_end];
+            for (to, row) in plane.iter_mut().zip(part.chunks_exact(width)) {
+                *to = row[column];
+            }
+        }
+    }
+}
+
+fn join_planes(planes: &[u8], width: usize, rows: &mut [u8]) {
+    let count = planes.len() / width;
+    for tile in (0..count).step_by(TILE) {
+        let tile_end = (tile + TILE).min(count);
+        let part = &mut rows[tile * width..tile_end * width];
+        for column in 0..width {
+            let plane = &planes[column * count + tile..column * count + tile_end];
+            for (from, row) in plane.iter().zip(part.chunks_exact_mut(width)) {
+                row[column] = *from;
+            }
+        }
+    }
+}
+
+fn byte_deltas(plane: &mut [u8]) {
+    let mut last = 0;
+    for byte in plane {
+        (last, *byte) = (*byte, byte.wrapping_sub(last));
+    }
+}
+
+macro_rules! numeric {
+    ($type:ty, $signed:ty, $rows:expr, $each:expr) => {{
+        let each = $each;
+        let mut last: $type = 0;
+        for chunk in $rows.as_chunks_mut::<{ size_of::<$type>() }>().0 {
+            let (next, written): ($type, $type) = each(<$type>::from_le_bytes(*chunk), last);
+            last = next;
+            *chunk = written.to_le_bytes();
+        }
+    }};
+}
+
+macro_rules! zigzag_delta {
+    ($type:ty, $signed:ty, $rows:expr) => {
+        numeric!($type, $signed, $rows, |value: $type, last: $type| {
+            let delta = value.wrapping_sub(last) as $signed;
+            (
+                value,
+                ((delta << 1) ^ (delta >> (<$type>::BITS - 1))) as $type,
+            )
+        })
+    };
+}
+
+macro_rules! zigzag_sum {
+    ($type:ty, $signed:ty, $rows:expr) => {
+        numeric!($type, $signed, $rows, |code: $type, last: $type| {
+            let delta = (code >> 1) ^ (0 as $type).wrapping_sub(code & 1);
+            let value = last.wrapping_add(delta);
+            (value, value)
+        })
+    };
+}
+
+fn difference(rows: &[u8], width: usize) -> Vec<u8> {
+    let mut rows = rows.to_vec();
+    match width {
+        2 => zigzag_delta!(u16, i16, rows),
+        4 => zigzag_delta!(u32, i32, rows),
+        _ => zigzag_delta!(u64, i64, rows),
+    }
+    rows
+}
+
+fn accumulate(rows: &mut [u8], width: usize) {
+    match width {
+        2 => zigzag_sum!(u16, i16, rows),
+        4 => zigzag_sum!(u32, i32, rows),
+        _ => zigzag_sum!(u64, i64, rows),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn undoes_what_it_applied(bytes: Vec<u8>, width in 1usize..40, id in 0u8..4) {
+            let layout = Layout::from_id(id).unwrap();
+            prop_assume!(layout.fits(width));
+            let mut laid = Vec::new();
+            layout.apply(&bytes, width, &mut laid);
+            let mut back = vec![0; laid.len()];
+            layout.undo(&laid, width, &mut back).unwrap();
+            prop_assert_eq!(back, bytes);
+        }
+    }
+
+    #[test]
+    fn refuses_a_width_that_does_not_fit() {
+        assert!(Layout::DeltaPlanes.undo(&[0; 6], 3, &mut [0; 6]).is_err());
+        assert!(Layout::Rows.undo(&[0; 6], 0, &mut [0; 6]).is_err());
+    }
+}

@@ -1,0 +1,104 @@
+//! One zstd frame, with its tables renewed where the content changes.
+
+use zstd_safe::zstd_sys::ZSTD_EndDirective;
+use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, InBuffer, OutBuffer};
+
+use crate::error::{DecodeError, EncodeError};
+
+/// How hard zstd tries.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// zstd's own level.
+    pub level: i32,
+    /// Look for matches at any distance.
+    pub long: bool,
+}
+
+/// The largest window that is written, and the largest that is read, as a power of two.
+const WINDOW_LOG_MAX: u32 = 27;
+
+/// zstd cannot make more of a byte than this: a block of 128 KiB needs four bytes.
+const EXPANSION_MAX: usize = 1 << 15;
+
+/// Compresses `content`. Every part between two cuts gets tables of its own: zstd by itself
+/// begins new ones each 128 KiB, wherever that falls.
+pub fn compress(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Vec<u8>, EncodeError> {
+    let fail = |code| EncodeError::Zstd(zstd_safe::get_error_name(code));
+    let mut context = CCtx::create();
+    let mut set = |parameter| context.set_parameter(parameter).map_err(fail);
+    set(CParameter::CompressionLevel(effort.level))?;
+    set(CParameter::Format(FrameFormat::Magicless))?;
+    set(CParameter::ContentSizeFlag(false))?;
+    if effort.long {
+        set(CParameter::EnableLongDistanceMatching(true))?;
+        let window_log = content.len().max(1).ilog2() + 1;
+        set(CParameter::WindowLog(window_log.clamp(20, WINDOW_LOG_MAX)))?;
+    }
+    context
+        .set_pledged_src_size(Some(content.len() as u64))
+        .map_err(fail)?;
+    let mut packed = vec![0; zstd_safe::compress_bound(content.len()) + cuts.len() * 8];
+    let mut output = OutBuffer::around(&mut packed[..]);
+    let mut input = InBuffer::around(content);
+    for &cut in cuts.iter().filter(|&&cut| cut < content.len()) {
+        let mut part = InBuffer::around(&content[..cut]);
+        part.set_pos(input.pos());
+        step(
+            &mut context,
+            &mut output,
+            &mut part,
+            ZSTD_EndDirective::ZSTD_e_flush,
+        )?;
+        input.set_pos(part.pos());
+    }
+    step(
+        &mut context,
+        &mut output,
+        &mut input,
+        ZSTD_EndDirective::ZSTD_e_end,
+    )?;
+    let len = output.pos();
+    packed.truncate(len);
+    Ok(packed)
+}
+
+fn step(
+    context: &mut CCtx<'_>,
+    output: &mut OutBuffer<'_, [u8]>,
+    input: &mut InBuffer<'_>,
+    directive: ZSTD_EndDirective,
+) -> Result<(), EncodeError> {
+    loop {
+        let space = output.pos();
+        let left = context
+            .compress_stream2(output, input, directive)
+            .map_err(|code| EncodeError::Zstd(zstd_safe::get_error_name(code)))?;
+        if left == 0 {
+            return Ok(());
+        }
+        if output.pos() == space {
+            return Err(EncodeError::Zstd("no progress"));
+        }
+    }
+}
+
+/// Appends the `raw_len` bytes that the frame in `data` stands for.
+pub fn decompress(data: &[u8], raw_len: usize, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    const BAD: DecodeError = DecodeError::Corrupt("zstd frame");
+    if raw_len > data.len().saturating_mul(EXPANSION_MAX) {
+        return Err(DecodeError::Corrupt("block claims more than zstd can hold"));
+    }
+    let mut context = DCtx::create();
+    context
+        .set_parameter(DParameter::Format(FrameFormat::Magicless))
+        .map_err(|_| BAD)?;
+    context
+        .set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX))
+        .map_err(|_| BAD)?;
+    let start = out.len();
+    out.resize(start + raw_len, 0);
+    let written = context
+        .decompress(&mut out[start..], data)
+        .map_err(|_| BAD)?;
+    if written != raw_len { Err(BAD) } else { Ok(()) }
+}
