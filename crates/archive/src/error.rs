@@ -119,6 +119,10 @@ pub enum ArchiveError {
         path: PathBuf,
     },
 
+    /// A fault in walzip or a library below it.
+    #[error("internal error: {0}")]
+    Internal(String),
+
     /// The repository failed.
     #[error(transparent)]
     Repository(RepoError),

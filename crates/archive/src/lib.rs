@@ -4,6 +4,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod backup;
+mod backup_record;
+mod backup_stream;
+pub mod check;
 mod cluster;
 mod coding;
 mod content;
@@ -11,7 +15,14 @@ mod durable;
 mod error;
 pub mod get;
 pub mod init;
+mod pg_manifest;
 pub mod push;
 pub mod replication;
+mod server;
+mod text;
+mod wal_wait;
 
+pub use backup_record::{
+    ArchiveRecord, BackupRecord, Moment, ObjectRecord, RequiredWal, TablespaceRecord,
+};
 pub use error::ArchiveError;

@@ -1,0 +1,203 @@
+//! `backup.json`: everything about a backup that a restore needs to know beforehand.
+//!
+//! The field names are part of the repository's format: they are added to, never renamed.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use walzip_pgformat::wal_file_name::SegmentName;
+use walzip_pgformat::{Lsn, TimelineId};
+use walzip_repo::{BackupLabel, Repository};
+
+use crate::error::ArchiveError;
+use crate::text;
+
+/// The version of this description.
+const FORMAT: u32 = 1;
+
+/// A finished base backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupRecord {
+    /// The version of this description, 1.
+    pub format: u32,
+    /// The backup's label, as in its key.
+    pub label: String,
+    /// The cluster's system identifier, as text: JSON readers lose digits of large numbers.
+    pub system_identifier: String,
+    /// The server's major version.
+    pub major: u32,
+    /// The server's version as it announced it.
+    pub server_version: String,
+    /// The size of the cluster's WAL segments.
+    pub segment_size_bytes: u32,
+    /// Whether the server was a standby.
+    pub from_standby: bool,
+    /// Where recovery starts.
+    pub start: Moment,
+    /// Where the backup becomes consistent: no restore to an earlier moment is possible.
+    pub stop: Moment,
+    /// The WAL without which the backup is worth nothing. All of it was in the repository when
+    /// this was written.
+    pub required_wal: Vec<RequiredWal>,
+    /// The tablespaces other than the data directory.
+    pub tablespaces: Vec<TablespaceRecord>,
+    /// One tar archive per tablespace, then the data directory's.
+    pub archives: Vec<ArchiveRecord>,
+    /// PostgreSQL's `backup_manifest`.
+    pub manifest: ArchiveRecord,
+}
+
+/// A position and the time at which it was current.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// The position.
+    #[serde(with = "text")]
+    pub lsn: Lsn,
+    /// Its timeline.
+    #[serde(with = "timeline")]
+    pub timeline: TimelineId,
+    /// By the server's clock.
+    pub time: Timestamp,
+}
+
+/// Consecutive segments of one timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequiredWal {
+    /// The first.
+    #[serde(with = "text")]
+    pub first_segment: SegmentName,
+    /// The last.
+    #[serde(with = "text")]
+    pub last_segment: SegmentName,
+}
+
+/// A tablespace other than the data directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TablespaceRecord {
+    /// Its OID.
+    pub oid: u32,
+    /// Its directory on the server that was backed up.
+    pub location: String,
+}
+
+/// A file that was compressed with zstd and cut into objects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchiveRecord {
+    /// The tablespace, for a tablespace's archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tablespace_oid: Option<u32>,
+    /// The size before compression.
+    pub original_bytes: u64,
+    /// The objects that, put together, decompress to the file.
+    pub objects: Vec<ObjectRecord>,
+}
+
+/// One object in the repository.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectRecord {
+    /// Its name below the backup's label.
+    pub name: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// BLAKE3 of its bytes, in hexadecimal.
+    pub blake3: String,
+}
+
+impl ArchiveRecord {
+    /// The size in the repository.
+    pub fn stored_bytes(&self) -> u64 {
+        self.objects.iter().map(|object| object.size_bytes).sum()
+    }
+}
+
+impl RequiredWal {
+    /// The names of the segments.
+    pub fn segments(
+        &self,
+        segment_size_bytes: u32,
+    ) -> Result<Vec<SegmentName>, walzip_pgformat::wal_file_name::WalFileNameError> {
+        let first = self.first_segment.number(segment_size_bytes)?;
+        let last = self.last_segment.number(segment_size_bytes)?;
+        (first..=last)
+            .map(|number| {
+                SegmentName::from_number(self.first_segment.timeline, number, segment_size_bytes)
+            })
+            .collect()
+    }
+}
+
+impl BackupRecord {
+    /// The version of the descriptions that this build writes.
+    pub(crate) const FORMAT: u32 = FORMAT;
+
+    /// The size of the cluster, as tar archives.
+    pub fn original_bytes(&self) -> u64 {
+        self.archives.iter().map(|archive| archive.original_bytes).sum()
+    }
+
+    /// The size in the repository, WAL not counted.
+    pub fn stored_bytes(&self) -> u64 {
+        let archives = self.archives.iter().map(ArchiveRecord::stored_bytes);
+        archives.sum::<u64>() + self.manifest.stored_bytes()
+    }
+
+    /// The names of all segments that the backup needs.
+    pub fn required_segments(&self) -> Result<Vec<SegmentName>, ArchiveError> {
+        let mut segments = Vec::new();
+        for range in &self.required_wal {
+            segments.extend(range.segments(self.segment_size_bytes)?);
+        }
+        Ok(segments)
+    }
+
+    /// Reads the description of a finished backup and checks that it is of this repository.
+    pub async fn read(
+        repository: &Repository,
+        label: &BackupLabel,
+    ) -> Result<BackupRecord, ArchiveError> {
+        #[derive(Deserialize)]
+        struct Format {
+            format: u32,
+        }
+        let json = repository.read_backup_json(label).await?;
+        let damaged = |reason: String| ArchiveError::Damaged {
+            object: format!("backup {label}"),
+            reason,
+        };
+        let Format { format } =
+            serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
+        if format != FORMAT {
+            let reason = format!("its description has format {format}, this walzip knows {FORMAT}");
+            return Err(damaged(reason));
+        }
+        let record: BackupRecord =
+            serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
+        let cluster = repository.cluster();
+        let belongs = record.label == label.as_str()
+            && record.system_identifier == cluster.system_id.to_string()
+            && record.major == cluster.major;
+        if !belongs {
+            let reason = "its description is of another backup or cluster".to_owned();
+            return Err(damaged(reason));
+        }
+        Ok(record)
+    }
+}
+
+/// A timeline as a number.
+mod timeline {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use walzip_pgformat::TimelineId;
+
+    pub(super) fn serialize<S: Serializer>(
+        timeline: &TimelineId,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(timeline.0)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<TimelineId, D::Error> {
+        u32::deserialize(deserializer).map(TimelineId)
+    }
+}

@@ -1,0 +1,23 @@
+//! `check`: does the server's WAL arrive in this repository?
+
+use std::time::Duration;
+
+use walzip_pgformat::wal_file_name::SegmentName;
+use walzip_repo::Repository;
+
+use crate::error::ArchiveError;
+use crate::replication::ConnectionSettings;
+use crate::server;
+
+/// Forces a WAL switch on a primary and waits until the segment is in the repository.
+///
+/// Returns the segment that arrived, or `None` where no switch can be forced: on a standby, or
+/// without the privilege. The server's identity was checked in either case.
+pub async fn check(
+    repository: &Repository,
+    settings: &ConnectionSettings,
+    timeout: Duration,
+) -> Result<Option<SegmentName>, ArchiveError> {
+    let server = server::inspect(repository, settings).await?;
+    server::check_archiving(repository, settings, &server, timeout).await
+}
