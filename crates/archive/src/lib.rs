@@ -18,8 +18,10 @@ pub mod init;
 mod pg_manifest;
 pub mod push;
 pub mod replication;
+pub mod restore;
 mod server;
 mod text;
+mod timelines;
 mod wal_wait;
 
 pub use backup_record::{

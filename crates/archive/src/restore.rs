@@ -1,0 +1,232 @@
+//! `restore`: a backup into an empty directory, ready to recover to a moment.
+//!
+//! The order is what keeps it safe. The control file, without which no server starts, gets its
+//! name last: after every file was proven against PostgreSQL's manifest, the recovery settings
+//! were written and everything was made durable. An interrupted restore is a directory that
+//! cannot be started.
+
+mod directories;
+mod select;
+mod target;
+mod unpack;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
+use walzip_pgformat::control_file::ControlFile;
+use walzip_repo::{BackupLabel, ClusterIdentity, Repository};
+
+use self::directories::Directories;
+pub use self::target::{Recovery, RecoveryTarget, TargetAction, TargetTimeline};
+use self::unpack::{CONTROL_FILE, CONTROL_FILE_UNFINISHED, Counts, Unpacker};
+use crate::backup_record::BackupRecord;
+use crate::backup_stream;
+use crate::coding::off_the_runtime;
+use crate::durable;
+use crate::error::ArchiveError;
+use crate::pg_manifest::PgManifest;
+
+/// What and how to restore.
+#[derive(Clone, Debug)]
+pub struct RestoreOptions {
+    /// The backup; by default the newest from which the target can be reached.
+    pub backup: Option<BackupLabel>,
+    /// The moment to recover to.
+    pub recovery: Recovery,
+    /// The whole `restore_command`, with `%f` and `%p`.
+    pub restore_command: String,
+    /// Where tablespaces go that are not to go where they were: by OID or old directory.
+    pub tablespace_map: BTreeMap<String, PathBuf>,
+    /// Turn `archive_mode` off in the restored cluster, which otherwise archives as the original
+    /// did once it is promoted.
+    pub archive_mode_off: bool,
+}
+
+/// A finished restore.
+#[derive(Clone, Debug)]
+pub struct Restored {
+    /// The backup that was restored.
+    pub backup: BackupRecord,
+    /// Files written.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files of which the manifest has a size but no checksum.
+    pub files_without_checksum: u64,
+}
+
+/// Restores a backup into `data_directory`, which must not exist or be empty.
+pub async fn restore(
+    repository: &Repository,
+    data_directory: &Path,
+    options: &RestoreOptions,
+) -> Result<Restored, ArchiveError> {
+    for placeholder in ["%f", "%p"] {
+        if !options.restore_command.contains(placeholder) {
+            let reason = format!("the restore_command has no {placeholder} in it");
+            return Err(ArchiveError::Request(reason));
+        }
+    }
+    let settings = recovery_settings(options)?;
+    let record =
+        select::select(repository, options.backup.as_ref(), &options.recovery).await?;
+    let directories =
+        Directories::plan(data_directory, &record.tablespaces, &options.tablespace_map)?;
+    let prepared = directories.clone();
+    off_the_runtime(move || prepared.prepare()).await?;
+
+    tracing::info!("restoring backup {}", record.label);
+    let counts = unpack_all(repository, &record, directories.clone()).await?;
+    let cluster = repository.cluster();
+    let unpacked = record.clone();
+    off_the_runtime(move || finish(&directories, &unpacked, cluster, &settings)).await?;
+    Ok(Restored {
+        backup: record,
+        files: counts.files,
+        bytes: counts.bytes,
+        files_without_checksum: counts.files_without_checksum,
+    })
+}
+
+fn recovery_settings(options: &RestoreOptions) -> Result<String, ArchiveError> {
+    let settings = options.recovery.settings(&options.restore_command)?;
+    let now = Timestamp::now();
+    let archive_mode = if options.archive_mode_off { "archive_mode = 'off'\n" } else { "" };
+    Ok(format!("# Written by walzip restore at {now:.0}.\n{settings}{archive_mode}"))
+}
+
+async fn unpack_all(
+    repository: &Repository,
+    record: &BackupRecord,
+    directories: Directories,
+) -> Result<Counts, ArchiveError> {
+    let label: BackupLabel = record.label.parse()?;
+    let manifest = read_manifest(repository, &label, record).await?;
+    let mut unpacker = Unpacker::new(&record.label, directories, manifest);
+    for archive in &record.archives {
+        let tablespace = archive.tablespace_oid;
+        let unpack = move |content: &mut dyn Read| {
+            unpacker.unpack(tablespace, content)?;
+            Ok(unpacker)
+        };
+        unpacker = backup_stream::read_decompressed(repository, &label, archive, unpack).await?;
+    }
+    off_the_runtime(move || unpacker.finish()).await
+}
+
+async fn read_manifest(
+    repository: &Repository,
+    label: &BackupLabel,
+    record: &BackupRecord,
+) -> Result<PgManifest, ArchiveError> {
+    let damaged = {
+        let object = format!("the manifest of backup {label}");
+        move |reason| ArchiveError::Damaged { object, reason }
+    };
+    let size_bytes = record.manifest.original_bytes;
+    backup_stream::read_decompressed(repository, label, &record.manifest, move |content| {
+        let mut manifest = Vec::new();
+        let read = content.take(size_bytes).read_to_end(&mut manifest);
+        let parsed = read
+            .map_err(|error| error.to_string())
+            .and_then(|_| PgManifest::read(&manifest).map_err(|error| error.to_string()));
+        parsed.map_err(damaged)
+    })
+    .await
+}
+
+/// Everything after the files: settings, durability, and the control file's name.
+fn finish(
+    directories: &Directories,
+    record: &BackupRecord,
+    cluster: ClusterIdentity,
+    settings: &str,
+) -> Result<(), ArchiveError> {
+    let data = &directories.data;
+    check_backup_label(data, record)?;
+    check_control_file(data, record, cluster)?;
+    // Of a standby's backup; it would keep the restored cluster a standby.
+    for signal in ["standby.signal", "recovery.signal"] {
+        remove_if_there(&data.join(signal))?;
+    }
+    write_settings(data, settings)?;
+    durable::write_file(&data.join("recovery.signal"), b"")?;
+
+    for directory in std::iter::once(data).chain(directories.tablespaces.values()) {
+        durable::sync_file_system(directory)?;
+    }
+    let control_file = data.join(CONTROL_FILE);
+    fs::rename(data.join(CONTROL_FILE_UNFINISHED), &control_file)
+        .map_err(|error| ArchiveError::file("rename to", &control_file, error))?;
+    durable::sync_directory(&data.join("global"))?;
+    match data.parent() {
+        Some(parent) => durable::sync_directory(parent),
+        None => Ok(()),
+    }
+}
+
+/// The label is what makes recovery start where the backup did; without it the cluster would
+/// start from a later checkpoint and be corrupt.
+fn check_backup_label(data: &Path, record: &BackupRecord) -> Result<(), ArchiveError> {
+    let path = data.join("backup_label");
+    let content = fs::read(&path).map_err(|error| ArchiveError::file("read", &path, error))?;
+    let damaged = |reason: String| ArchiveError::Damaged {
+        object: format!("backup {}", record.label),
+        reason,
+    };
+    let label =
+        BackupLabelFile::read(&content).map_err(|error| damaged(error.to_string()))?;
+    if (label.start, label.start_timeline) != (record.start.lsn, record.start.timeline) {
+        let start = record.start.lsn;
+        let found = label.start;
+        return Err(damaged(format!("it starts at {start}, its backup_label says {found}")));
+    }
+    Ok(())
+}
+
+fn check_control_file(
+    data: &Path,
+    record: &BackupRecord,
+    cluster: ClusterIdentity,
+) -> Result<(), ArchiveError> {
+    let path = data.join(CONTROL_FILE_UNFINISHED);
+    let content = fs::read(&path).map_err(|error| ArchiveError::file("read", &path, error))?;
+    let control_file = ControlFile::read(&content)
+        .map_err(|source| ArchiveError::ControlFile { path, source })?;
+    let found = ClusterIdentity {
+        system_id: control_file.system_id.0,
+        major: control_file.version.major,
+    };
+    if found != cluster {
+        let what = format!("backup {}", record.label);
+        return Err(ArchiveError::Mismatch { what, found, repository: cluster });
+    }
+    Ok(())
+}
+
+fn write_settings(data: &Path, settings: &str) -> Result<(), ArchiveError> {
+    let path = data.join("postgresql.auto.conf");
+    let existing = match fs::read(&path) {
+        Ok(existing) => existing,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(ArchiveError::file("read", &path, error)),
+    };
+    let mut content = target::without_recovery_settings(&existing);
+    if content.last().is_some_and(|&last| last != b'\n') {
+        content.push(b'\n');
+    }
+    content.extend_from_slice(settings.as_bytes());
+    durable::write_file(&path, &content)
+}
+
+fn remove_if_there(path: &Path) -> Result<(), ArchiveError> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(ArchiveError::file("remove", path, error)),
+    }
+}

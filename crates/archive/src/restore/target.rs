@@ -1,0 +1,281 @@
+//! To which moment a cluster is restored, and how PostgreSQL is told.
+
+use std::fmt::Write;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use walzip_pgformat::{Lsn, TimelineId};
+
+use crate::error::ArchiveError;
+
+/// The settings of recovery; what an earlier restore left of them is removed.
+const RECOVERY_SETTINGS: [&str; 9] = [
+    "restore_command",
+    "recovery_target",
+    "recovery_target_time",
+    "recovery_target_lsn",
+    "recovery_target_name",
+    "recovery_target_xid",
+    "recovery_target_inclusive",
+    "recovery_target_timeline",
+    "recovery_target_action",
+];
+
+/// Where recovery ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RecoveryTarget {
+    /// At the end of the archived WAL.
+    #[default]
+    Latest,
+    /// As soon as the backup is consistent.
+    Immediate,
+    /// At the last commit up to this time.
+    Time(Timestamp),
+    /// At this position.
+    Lsn(Lsn),
+    /// At a point that `pg_create_restore_point` named.
+    Name(String),
+    /// At the end of this transaction.
+    Xid(u64),
+}
+
+/// Along which timeline recovery goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TargetTimeline {
+    /// The newest in the archive.
+    #[default]
+    Latest,
+    /// The backup's own.
+    Current,
+    /// This one.
+    Id(TimelineId),
+}
+
+/// What the server does when it reaches the target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TargetAction {
+    /// Ends recovery and accepts connections that write.
+    #[default]
+    Promote,
+    /// Waits, and can be looked at.
+    Pause,
+    /// Shuts down.
+    Shutdown,
+}
+
+/// Everything about the end of recovery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// Where it ends.
+    pub target: RecoveryTarget,
+    /// Whether a target's own transaction or record is replayed.
+    pub inclusive: bool,
+    /// Along which timeline it goes.
+    pub timeline: TargetTimeline,
+    /// What the server does then.
+    pub action: TargetAction,
+}
+
+impl Default for Recovery {
+    fn default() -> Self {
+        Recovery {
+            target: RecoveryTarget::default(),
+            inclusive: true,
+            timeline: TargetTimeline::default(),
+            action: TargetAction::default(),
+        }
+    }
+}
+
+impl RecoveryTarget {
+    /// Reads a time with its offset, such as `2026-11-21 22:01:30.5+00`.
+    ///
+    /// A time without an offset is refused: the server would read it in its own time zone, and
+    /// the choice of the backup would have to guess which that is.
+    pub fn time(text: &str) -> Result<RecoveryTarget, ArchiveError> {
+        let text = text.trim();
+        Timestamp::from_str(text).map(RecoveryTarget::Time).map_err(|_| {
+            ArchiveError::Request(format!(
+                "\"{text}\" is not a time with an offset, such as 2026-11-21 22:01:30+00"
+            ))
+        })
+    }
+}
+
+impl FromStr for TargetTimeline {
+    type Err = ArchiveError;
+
+    /// `latest`, `current` or a number, decimal or `0x` and hexadecimal, as PostgreSQL reads it.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let id = match text {
+            "latest" => return Ok(TargetTimeline::Latest),
+            "current" => return Ok(TargetTimeline::Current),
+            _ => match text.strip_prefix("0x") {
+                Some(digits) => u32::from_str_radix(digits, 16).ok(),
+                None => text.parse().ok(),
+            },
+        };
+        match id {
+            Some(id) if id > 0 => Ok(TargetTimeline::Id(TimelineId(id))),
+            _ => Err(ArchiveError::Request(format!(
+                "\"{text}\" is not a timeline: latest, current or a number"
+            ))),
+        }
+    }
+}
+
+impl FromStr for TargetAction {
+    type Err = ArchiveError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "promote" => Ok(TargetAction::Promote),
+            "pause" => Ok(TargetAction::Pause),
+            "shutdown" => Ok(TargetAction::Shutdown),
+            _ => Err(ArchiveError::Request(format!(
+                "\"{text}\" is not a target action: promote, pause or shutdown"
+            ))),
+        }
+    }
+}
+
+impl Recovery {
+    /// The lines for `postgresql.auto.conf`.
+    pub(super) fn settings(&self, restore_command: &str) -> Result<String, ArchiveError> {
+        let mut lines = String::new();
+        let mut set = |name: &str, value: &str| -> Result<(), ArchiveError> {
+            let value = quoted(value)?;
+            writeln!(lines, "{name} = '{value}'")
+                .map_err(|error| ArchiveError::Internal(error.to_string()))
+        };
+        set("restore_command", restore_command)?;
+        match self.timeline {
+            TargetTimeline::Latest => set("recovery_target_timeline", "latest")?,
+            TargetTimeline::Current => set("recovery_target_timeline", "current")?,
+            TargetTimeline::Id(id) => set("recovery_target_timeline", &id.to_string())?,
+        }
+        match &self.target {
+            RecoveryTarget::Latest => return Ok(lines),
+            RecoveryTarget::Immediate => set("recovery_target", "immediate")?,
+            RecoveryTarget::Time(time) => set("recovery_target_time", &postgres_time(*time))?,
+            RecoveryTarget::Lsn(lsn) => set("recovery_target_lsn", &lsn.to_string())?,
+            RecoveryTarget::Name(name) => set("recovery_target_name", name)?,
+            RecoveryTarget::Xid(xid) => set("recovery_target_xid", &xid.to_string())?,
+        }
+        if !self.inclusive {
+            set("recovery_target_inclusive", "off")?;
+        }
+        match self.action {
+            TargetAction::Promote => set("recovery_target_action", "promote")?,
+            TargetAction::Pause => set("recovery_target_action", "pause")?,
+            TargetAction::Shutdown => set("recovery_target_action", "shutdown")?,
+        }
+        Ok(lines)
+    }
+}
+
+/// A configuration file without the settings of recovery. Any encoding passes unchanged.
+pub(super) fn without_recovery_settings(content: &[u8]) -> Vec<u8> {
+    let lines = content.split_inclusive(|&byte| byte == b'\n');
+    let kept = lines.filter(|line| !RECOVERY_SETTINGS.iter().any(|name| sets(line, name)));
+    kept.flatten().copied().collect()
+}
+
+/// Whether a line of a configuration file sets this parameter.
+fn sets(line: &[u8], name: &str) -> bool {
+    let line = line.trim_ascii_start();
+    let Some((start, rest)) = line.split_at_checked(name.len()) else { return false };
+    let ends = rest.first().is_none_or(|&byte| byte.is_ascii_whitespace() || byte == b'=');
+    start.eq_ignore_ascii_case(name.as_bytes()) && ends
+}
+
+fn postgres_time(time: Timestamp) -> String {
+    let time = time.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d %H:%M:%S%.6f");
+    format!("{time}+00")
+}
+
+/// A value for between the quotes of a configuration file (guc-file.l).
+fn quoted(value: &str) -> Result<String, ArchiveError> {
+    if value.contains(['\n', '\r', '\0']) {
+        let reason = format!("\"{}\" has a line break in it", value.escape_debug());
+        return Err(ArchiveError::Request(reason));
+    }
+    Ok(value.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_times_that_a_server_prints() {
+        let expected: Timestamp = "2026-11-21T22:01:30.5Z".parse().expect("valid");
+        for text in [
+            "2026-11-21 22:01:30.5+00",
+            "2026-11-21 22:01:30.500000+00",
+            "2026-11-21T22:01:30.5Z",
+            "2026-11-21 23:01:30.5+01:00",
+            "2026-11-21 16:31:30.5-05:30",
+        ] {
+            let target = RecoveryTarget::time(text).expect(text);
+            assert_eq!(target, RecoveryTarget::Time(expected), "{text}");
+        }
+        for text in ["2026-11-21 22:01:30", "yesterday", ""] {
+            assert!(RecoveryTarget::time(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn writes_the_settings_of_a_target() {
+        let recovery = Recovery {
+            target: RecoveryTarget::time("2026-11-21 22:01:30.25+00").expect("valid"),
+            inclusive: false,
+            timeline: TargetTimeline::Id(TimelineId(2)),
+            action: TargetAction::Pause,
+        };
+        let settings = recovery.settings(r"walzip --repo '/a\b' archive-get %f %p").expect("valid");
+        assert_eq!(
+            settings,
+            "restore_command = 'walzip --repo ''/a\\\\b'' archive-get %f %p'\n\
+             recovery_target_timeline = '2'\n\
+             recovery_target_time = '2026-11-21 22:01:30.250000+00'\n\
+             recovery_target_inclusive = 'off'\n\
+             recovery_target_action = 'pause'\n"
+        );
+    }
+
+    #[test]
+    fn writes_no_action_without_a_target_to_reach() {
+        let settings = Recovery::default().settings("get %f %p").expect("valid");
+        assert_eq!(
+            settings,
+            "restore_command = 'get %f %p'\nrecovery_target_timeline = 'latest'\n"
+        );
+    }
+
+    #[test]
+    fn refuses_a_value_that_would_end_its_line() {
+        assert!(Recovery::default().settings("get\nfsync = off").is_err());
+    }
+
+    #[test]
+    fn removes_what_an_earlier_restore_left_and_nothing_else() {
+        let content = b"work_mem = '1MB'\nrestore_command = 'x'\n RECOVERY_TARGET='immediate'\n\
+            recovery_target_names = 'kept'\nport = 1 \xff\nrecovery_target_time";
+        let kept = without_recovery_settings(content);
+        assert_eq!(
+            kept,
+            b"work_mem = '1MB'\nrecovery_target_names = 'kept'\nport = 1 \xff\n"
+        );
+    }
+
+    #[test]
+    fn reads_timelines_as_postgresql_does() {
+        assert_eq!("0x1F".parse::<TargetTimeline>().unwrap(), TargetTimeline::Id(TimelineId(31)));
+        assert_eq!("7".parse::<TargetTimeline>().unwrap(), TargetTimeline::Id(TimelineId(7)));
+        for text in ["", "0", "newest", "-1"] {
+            assert!(text.parse::<TargetTimeline>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Tar archives into directories, every file proven against PostgreSQL's manifest.
+//!
+//! An archive decides nothing but content: paths that leave their directory, links other than
+//! those of the known tablespaces and files that the manifest does not list are refused, and no
+//! file is written twice. Links are made last, so that nothing is ever written through one.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use tar::{Archive, Entry, EntryType};
+
+use super::directories::Directories;
+use crate::error::ArchiveError;
+use crate::pg_manifest::{Hasher, ManifestFile, PgManifest};
+
+/// The control file, without which a server does not start.
+pub(super) const CONTROL_FILE: &str = "global/pg_control";
+/// Its name until everything else is in place.
+pub(super) const CONTROL_FILE_UNFINISHED: &str = "global/pg_control.walzip.tmp";
+
+const CHUNK_BYTES: usize = 256 << 10;
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// Unpacks the archives of one backup.
+pub(super) struct Unpacker {
+    backup: String,
+    directories: Directories,
+    manifest: PgManifest,
+    seen: HashSet<Vec<u8>>,
+    chunk: Vec<u8>,
+    counts: Counts,
+}
+
+/// What was unpacked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) files: u64,
+    pub(super) bytes: u64,
+    pub(super) files_without_checksum: u64,
+}
+
+impl Unpacker {
+    pub(super) fn new(backup: &str, directories: Directories, manifest: PgManifest) -> Unpacker {
+        Unpacker {
+            backup: format!("backup {backup}"),
+            directories,
+            manifest,
+            seen: HashSet::new(),
+            chunk: vec![0; CHUNK_BYTES],
+            counts: Counts::default(),
+        }
+    }
+
+    /// Unpacks the archive of a tablespace, or of the data directory.
+    pub(super) fn unpack(
+        &mut self,
+        tablespace: Option<u32>,
+        archive: &mut dyn Read,
+    ) -> Result<(), ArchiveError> {
+        let root = match tablespace {
+            None => self.directories.data.clone(),
+            Some(oid) => match self.directories.tablespaces.get(&oid) {
+                Some(path) => path.clone(),
+                None => return Err(self.damaged(format!("tablespace {oid} was not announced"))),
+            },
+        };
+        let prefix = tablespace.map(|oid| format!("pg_tblspc/{oid}/")).unwrap_or_default();
+        let mut archive = Archive::new(archive);
+        let entries = archive.entries().map_err(|error| self.unreadable(&error))?;
+        for entry in entries {
+            let mut entry = entry.map_err(|error| self.unreadable(&error))?;
+            let name = entry.path_bytes().into_owned();
+            let path = self.checked_path(&name)?;
+            match entry.header().entry_type() {
+                EntryType::Directory => create_directory(&root.join(path))?,
+                EntryType::Regular => {
+                    let mut listed_as = prefix.clone().into_bytes();
+                    listed_as.extend_from_slice(path.as_os_str().as_bytes());
+                    self.unpack_file(&mut entry, listed_as, &root, &path)?;
+                }
+                EntryType::Symlink if tablespace.is_none() => self.check_link(&path)?,
+                other => {
+                    let reason = format!("{} is a {other:?} entry", path.display());
+                    return Err(self.damaged(reason));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that nothing is missing, and makes the tablespaces' links.
+    pub(super) fn finish(self) -> Result<Counts, ArchiveError> {
+        let missing = self.manifest.files.keys().find(|name| !self.seen.contains(*name));
+        if let Some(name) = missing {
+            let name = String::from_utf8_lossy(name).into_owned();
+            return Err(self.damaged(format!("{name} is in the manifest and in no archive")));
+        }
+        let links = self.directories.data.join("pg_tblspc");
+        create_directory(&links)?;
+        for (oid, path) in &self.directories.tablespaces {
+            let link = links.join(oid.to_string());
+            std::os::unix::fs::symlink(path, &link)
+                .map_err(|error| ArchiveError::file("link", &link, error))?;
+        }
+        Ok(self.counts)
+    }
+
+    fn unpack_file(
+        &mut self,
+        entry: &mut Entry<'_, impl Read>,
+        listed_as: Vec<u8>,
+        root: &Path,
+        path: &Path,
+    ) -> Result<(), ArchiveError> {
+        let Some(listed) = self.manifest.files.get(&listed_as).cloned() else {
+            let reason = format!("{} is not in the manifest", path.display());
+            return Err(self.damaged(reason));
+        };
+        if entry.size() != listed.size_bytes {
+            let (found, size) = (entry.size(), listed.size_bytes);
+            let reason =
+                format!("{} has {found} bytes, {size} in the manifest", path.display());
+            return Err(self.damaged(reason));
+        }
+        let is_control_file = listed_as == CONTROL_FILE.as_bytes();
+        let path = match is_control_file {
+            true => root.join(CONTROL_FILE_UNFINISHED),
+            false => root.join(path),
+        };
+        if let Some(parent) = path.parent() {
+            create_directory(parent)?;
+        }
+        // The owner's and the group's rights; PostgreSQL gives the world none.
+        let mode = entry.header().mode().unwrap_or(0) & 0o640 | 0o600;
+        let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
+        let file = file.map_err(|error| ArchiveError::file("create", &path, error))?;
+        self.copy(entry, file, &path, &listed)?;
+        self.counts.files += 1;
+        self.counts.bytes += listed.size_bytes;
+        self.counts.files_without_checksum += u64::from(listed.checksum.is_none());
+        self.seen.insert(listed_as);
+        Ok(())
+    }
+
+    fn copy(
+        &mut self,
+        entry: &mut Entry<'_, impl Read>,
+        mut file: File,
+        path: &Path,
+        listed: &ManifestFile,
+    ) -> Result<(), ArchiveError> {
+        let mut hasher = Hasher::of(listed.checksum.as_ref());
+        let mut left = listed.size_bytes;
+        loop {
+            let length = match entry.read(&mut self.chunk) {
+                Ok(0) => break,
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(self.unreadable(&error)),
+            };
+            let content = self.chunk.get(..length).unwrap_or_default();
+            hasher.update(content);
+            file.write_all(content).map_err(|error| ArchiveError::file("write", path, error))?;
+            left = left.saturating_sub(length as u64);
+        }
+        if left != 0 {
+            return Err(self.damaged(format!("{} ends {left} bytes early", path.display())));
+        }
+        if !hasher.matches(listed.checksum.as_ref()) {
+            let reason = format!("{} does not have the manifest's checksum", path.display());
+            return Err(self.damaged(reason));
+        }
+        Ok(())
+    }
+
+    /// A relative path without steps upwards.
+    fn checked_path(&self, name: &[u8]) -> Result<PathBuf, ArchiveError> {
+        let given = Path::new(OsStr::from_bytes(name));
+        let mut path = PathBuf::new();
+        for component in given.components() {
+            match component {
+                Component::Normal(part) => path.push(part),
+                Component::CurDir => {}
+                _ => {
+                    let reason = format!("\"{}\" leads out of its directory", given.display());
+                    return Err(self.damaged(reason));
+                }
+            }
+        }
+        Ok(path)
+    }
+
+    /// The only links in a data directory are those of the tablespaces, made anew in the end.
+    fn check_link(&self, path: &Path) -> Result<(), ArchiveError> {
+        let is_of = |oid: &u32| path == Path::new("pg_tblspc").join(oid.to_string());
+        if self.directories.tablespaces.keys().any(is_of) {
+            return Ok(());
+        }
+        Err(self.damaged(format!("{} is a link", path.display())))
+    }
+
+    fn unreadable(&self, error: &io::Error) -> ArchiveError {
+        self.damaged(format!("its archive cannot be read: {error}"))
+    }
+
+    fn damaged(&self, reason: String) -> ArchiveError {
+        ArchiveError::Damaged { object: self.backup.clone(), reason }
+    }
+}
+
+fn create_directory(path: &Path) -> Result<(), ArchiveError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(DIRECTORY_MODE)
+        .create(path)
+        .map_err(|error| ArchiveError::file("create", path, error))
+}

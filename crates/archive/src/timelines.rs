@@ -1,0 +1,57 @@
+//! The timelines in a repository: which descends from which, and where.
+
+use std::collections::BTreeMap;
+
+use walzip_pgformat::timeline_history::TimelineHistory;
+use walzip_pgformat::wal_file_name::WalFileName;
+use walzip_pgformat::{Lsn, TimelineId};
+use walzip_repo::{Repository, WalEntry};
+
+use crate::coding;
+use crate::error::ArchiveError;
+
+/// The histories that a repository holds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timelines {
+    histories: BTreeMap<TimelineId, TimelineHistory>,
+}
+
+impl Timelines {
+    /// Reads the histories that a listing of the WAL shows.
+    pub(crate) async fn read(
+        repository: &Repository,
+        listing: &[WalEntry],
+    ) -> Result<Timelines, ArchiveError> {
+        let mut histories = BTreeMap::new();
+        for entry in listing {
+            let Ok(WalFileName::History(timeline)) = entry.name.parse() else { continue };
+            let Some(object) = repository.get_wal(&entry.name).await? else { continue };
+            let content = coding::decode(&entry.name, object).await?;
+            let history = TimelineHistory::read(timeline, &content).map_err(|error| {
+                ArchiveError::Damaged { object: entry.name.clone(), reason: error.to_string() }
+            })?;
+            histories.insert(timeline, history);
+        }
+        Ok(Timelines { histories })
+    }
+
+    /// The timeline that PostgreSQL calls `latest` when it starts from this one: it asks for the
+    /// history of each following number until there is none (`findNewestTimeLine`).
+    pub(crate) fn newest_from(&self, start: TimelineId) -> TimelineId {
+        let following = (start.0..u32::MAX).map(|id| TimelineId(id + 1));
+        following.take_while(|id| self.histories.contains_key(id)).last().unwrap_or(start)
+    }
+
+    /// Whether a history on `timeline` passes the position on `ancestor`, or is still on it.
+    pub(crate) fn passes(&self, timeline: TimelineId, ancestor: TimelineId, at: Lsn) -> bool {
+        if timeline == ancestor {
+            return true;
+        }
+        let history = self.histories.get(&timeline);
+        history.and_then(|history| history.switch_of(ancestor)).is_some_and(|switch| at <= switch)
+    }
+
+    pub(crate) fn history(&self, timeline: TimelineId) -> Option<&TimelineHistory> {
+        self.histories.get(&timeline)
+    }
+}
