@@ -5,6 +5,7 @@ use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::{Lsn, SystemId, TimelineId, Version};
 
 use crate::error::{DecodeError, EncodeError};
+use crate::stream_kind::StreamKind;
 use crate::varint;
 use crate::zstd_frame;
 
@@ -194,6 +195,10 @@ pub struct Content {
     pub bytes: Vec<u8>,
     /// Ascending places at which the statistics of the bytes change.
     pub cuts: Vec<usize>,
+    /// Where the first stream begins.
+    pub streams_start: usize,
+    /// Each stream's kind and end, in their order.
+    pub ends: Vec<(StreamKind, usize)>,
 }
 
 /// Writes a member: `original` is hashed, `content` is what stands for it.
@@ -205,7 +210,7 @@ pub fn write_member(
     effort: zstd_frame::Effort,
 ) -> Result<Vec<u8>, EncodeError> {
     let mut body = Vec::new();
-    let packed = zstd_frame::compress(content, cuts, effort)?;
+    let packed = zstd_frame::compress(content, cuts, effort)?.bytes;
     let (coding, data) = if packed.len() < content.len() {
         (BlockCoding::Zstd, &packed[..])
     } else {

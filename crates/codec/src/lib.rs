@@ -6,6 +6,7 @@
 
 #![deny(unsafe_code)]
 
+mod account;
 mod coder;
 mod container;
 mod error;
@@ -22,6 +23,7 @@ mod transform;
 mod varint;
 mod zstd_frame;
 
+pub use account::{KindAccount, account};
 pub use container::{HEADER_LEN_MAX, Header, MAGIC, MEMBER_LEN_MAX, VERSION, WalIdentity};
 pub use error::{DecodeError, EncodeError};
 pub use level::Level;

@@ -104,7 +104,7 @@ fn segment_header(identity: &WalIdentity) -> Result<SegmentHeader, DecodeError> 
 }
 
 /// What stands behind each level.
-fn effort(level: Level, streams: bool) -> Effort {
+pub fn effort(level: Level, streams: bool) -> Effort {
     const LEVELS: [i32; 9] = [1, 2, 3, 6, 9, 12, 15, 18, 22];
     let zstd_level = LEVELS[usize::from(level.get() - 1)];
     Effort {

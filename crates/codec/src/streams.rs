@@ -94,13 +94,6 @@ impl Coder for StreamWriter {
 }
 
 impl StreamWriter {
-    /// Bytes and kind of each stream, for accounts.
-    pub fn sizes(&self) -> impl Iterator<Item = (StreamKind, usize)> + '_ {
-        self.streams
-            .iter()
-            .map(|stream| (stream.kind, stream.bytes.len()))
-    }
-
     /// Streams of the model so far, all together.
     pub fn total_len(&self) -> usize {
         self.streams.iter().map(|stream| stream.bytes.len()).sum()
@@ -125,6 +118,8 @@ impl StreamWriter {
             last: 0,
         };
         cuts.part(bytes.len());
+        let streams_start = bytes.len();
+        let mut ends = Vec::new();
         for (stream, layout) in self.streams.into_iter().zip(layouts) {
             let start = bytes.len();
             layout.apply(&stream.bytes, stream.width, &mut bytes);
@@ -135,10 +130,13 @@ impl StreamWriter {
                 }
             }
             cuts.part(bytes.len());
+            ends.push((stream.kind, bytes.len()));
         }
         Content {
             bytes,
             cuts: cuts.places,
+            streams_start,
+            ends,
         }
     }
 

@@ -20,9 +20,17 @@ const WINDOW_LOG_MAX: u32 = 27;
 /// zstd cannot make more of a byte than this: a block of 128 KiB needs four bytes.
 const EXPANSION_MAX: usize = 1 << 15;
 
+/// What became of some content.
+pub struct Packed {
+    /// The frame.
+    pub bytes: Vec<u8>,
+    /// For each cut, bytes of the frame before it.
+    pub cut_places: Vec<usize>,
+}
+
 /// Compresses `content`. Every part between two cuts gets tables of its own: zstd by itself
 /// begins new ones each 128 KiB, wherever that falls.
-pub fn compress(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Vec<u8>, EncodeError> {
+pub fn compress(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Packed, EncodeError> {
     let fail = |code| EncodeError::Zstd(zstd_safe::get_error_name(code));
     let mut context = CCtx::create();
     let mut set = |parameter| context.set_parameter(parameter).map_err(fail);
@@ -40,7 +48,8 @@ pub fn compress(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Vec<u8
     let mut packed = vec![0; zstd_safe::compress_bound(content.len()) + cuts.len() * 8];
     let mut output = OutBuffer::around(&mut packed[..]);
     let mut input = InBuffer::around(content);
-    for &cut in cuts.iter().filter(|&&cut| cut < content.len()) {
+    let mut cut_places = Vec::with_capacity(cuts.len());
+    for &cut in cuts {
         let mut part = InBuffer::around(&content[..cut]);
         part.set_pos(input.pos());
         step(
@@ -50,6 +59,7 @@ pub fn compress(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Vec<u8
             ZSTD_EndDirective::ZSTD_e_flush,
         )?;
         input.set_pos(part.pos());
+        cut_places.push(output.pos());
     }
     step(
         &mut context,
@@ -59,7 +69,10 @@ pub fn compress(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Vec<u8
     )?;
     let len = output.pos();
     packed.truncate(len);
-    Ok(packed)
+    Ok(Packed {
+        bytes: packed,
+        cut_places,
+    })
 }
 
 fn step(

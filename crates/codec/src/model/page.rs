@@ -344,7 +344,7 @@ impl PageModel {
             self.pointers.push(pointer);
             if pointer.len != 0 {
                 let slot = item_at.get_mut(usize::from(pointer.offset) / 8)?;
-                if pointer.offset % 8 != 0 || *slot != 0 {
+                if !pointer.offset.is_multiple_of(8) || *slot != 0 {
                     return None;
                 }
                 stored += 1;

@@ -1,0 +1,71 @@
+//! Where the bytes of a segment go: what each kind of stream holds, and what is left of it.
+
+use crate::error::EncodeError;
+use crate::level::Level;
+use crate::member;
+use crate::segment;
+use crate::stream_kind::{Category, StreamKind};
+use crate::zstd_frame;
+
+/// The share of one kind of stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindAccount {
+    /// What the streams hold.
+    pub kind: StreamKind,
+    /// Where they are counted.
+    pub category: Category,
+    /// How many there are.
+    pub streams: usize,
+    /// Their bytes.
+    pub stream_bytes: usize,
+    /// Bytes of the file that they take.
+    pub packed_bytes: usize,
+}
+
+/// What encoding makes of each kind of stream; `None` for what is no WAL segment. The frame
+/// that is measured has a few more cuts than the one that [`crate::encode`] writes, so the sum
+/// may differ from the file's size by a fraction of a percent.
+pub fn account(input: &[u8], level: Level) -> Result<Option<Vec<KindAccount>>, EncodeError> {
+    let Some((_, streams)) = segment::encode(input) else {
+        return Ok(None);
+    };
+    let content = streams.into_content();
+    let mut cuts = content.cuts;
+    let mut kinds: Vec<KindAccount> = Vec::new();
+    let mut ends: Vec<usize> = Vec::new();
+    let mut start = content.ends.first().map_or(0, |_| content.streams_start);
+    cuts.push(start);
+    for (kind, end) in content.ends {
+        if kinds.last().is_none_or(|last| last.kind != kind) {
+            kinds.push(KindAccount {
+                kind,
+                category: kind.category(),
+                streams: 0,
+                stream_bytes: 0,
+                packed_bytes: 0,
+            });
+            ends.push(end);
+        }
+        if let (Some(account), Some(last)) = (kinds.last_mut(), ends.last_mut()) {
+            account.streams += 1;
+            account.stream_bytes += end - start;
+            *last = end;
+        }
+        start = end;
+    }
+    cuts.extend(&ends);
+    cuts.sort_unstable();
+    cuts.dedup();
+    let packed = zstd_frame::compress(&content.bytes, &cuts, member::effort(level, true))?;
+    let place_of = |cut: usize| match cuts.binary_search(&cut) {
+        Ok(place) => packed.cut_places[place],
+        Err(_) => packed.bytes.len(),
+    };
+    let mut before = place_of(content.streams_start);
+    for (account, end) in kinds.iter_mut().zip(ends) {
+        let place = place_of(end);
+        account.packed_bytes = place - before;
+        before = place;
+    }
+    Ok(Some(kinds))
+}
