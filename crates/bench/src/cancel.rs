@@ -67,6 +67,9 @@ impl Cancel {
     }
 
     fn running(&self) -> std::sync::MutexGuard<'_, Option<Pid>> {
-        self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

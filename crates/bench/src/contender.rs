@@ -59,7 +59,9 @@ const TO_9: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8, 9];
 const FROM_0_TO_9: &[u8] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 const TO_12: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
 const FROM_0_TO_11: &[u8] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
-const TO_19: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19];
+const TO_19: &[u8] = &[
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19,
+];
 
 /// What rows share when they say nothing else: a program with gzip's habits.
 const LIKE_GZIP: Contender = Contender {
@@ -78,7 +80,10 @@ const LIKE_GZIP: Contender = Contender {
 };
 
 /// The program that every ratio is relative to.
-pub const BASELINE: Selection = Selection { name: "zstd", level: 1 };
+pub const BASELINE: Selection = Selection {
+    name: "zstd",
+    level: 1,
+};
 
 /// This project's own program; its path comes from the caller, not from the search path.
 pub const WALZIP: &str = "walzip";
@@ -141,8 +146,11 @@ impl Contender {
 
     /// A command as provenance shows it, without the machine's paths.
     pub(crate) fn command_line(&self, program: &str, arguments: &[&str], level: u8) -> String {
-        let mut words: Vec<String> =
-            self.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut words: Vec<String> = self
+            .environment
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
         words.push(program.to_owned());
         let level = level.to_string();
         words.extend(arguments.iter().map(|argument| {
@@ -198,7 +206,10 @@ impl FromStr for Request {
         };
         let contender = Contender::named(name).ok_or_else(|| {
             let names: Vec<_> = CONTENDERS.iter().map(|contender| contender.name).collect();
-            Error::Usage(format!("no contender {name}: there are {}", names.join(", ")))
+            Error::Usage(format!(
+                "no contender {name}: there are {}",
+                names.join(", ")
+            ))
         })?;
         let all = || contender.levels.iter().copied();
         let chosen: Vec<u8> = match levels {
@@ -206,14 +217,27 @@ impl FromStr for Request {
             Some(levels) => {
                 let (low, high) = levels.split_once('-').unwrap_or((levels, levels));
                 let bounds = low.parse::<u8>().ok().zip(high.parse::<u8>().ok());
-                all().filter(|level| bounds.is_some_and(|(low, high)| (low..=high).contains(level))).collect()
+                all()
+                    .filter(|level| bounds.is_some_and(|(low, high)| (low..=high).contains(level)))
+                    .collect()
             }
         };
         if chosen.is_empty() {
             let levels: Vec<_> = all().map(|level| level.to_string()).collect();
-            return Err(Error::Usage(format!("no such level in {text}: {name} has {}", levels.join(", "))));
+            return Err(Error::Usage(format!(
+                "no such level in {text}: {name} has {}",
+                levels.join(", ")
+            )));
         }
-        Ok(Request(chosen.into_iter().map(|level| Selection { name: contender.name, level }).collect()))
+        Ok(Request(
+            chosen
+                .into_iter()
+                .map(|level| Selection {
+                    name: contender.name,
+                    level,
+                })
+                .collect(),
+        ))
     }
 }
 
@@ -225,20 +249,51 @@ mod tests {
     fn each_row_is_complete_and_each_name_is_used_once() {
         for (index, row) in CONTENDERS.iter().enumerate() {
             assert!(!row.name.is_empty() && !row.package.is_empty() && !row.suffix.is_empty());
-            assert!(!row.programs.is_empty() && row.label.contains("{level}"), "{}", row.name);
-            assert!(row.first.iter().all(|level| row.levels.contains(level)), "{}", row.name);
-            assert!(row.compress.iter().any(|argument| argument.contains("{level}")), "{}", row.name);
+            assert!(
+                !row.programs.is_empty() && row.label.contains("{level}"),
+                "{}",
+                row.name
+            );
+            assert!(
+                row.first.iter().all(|level| row.levels.contains(level)),
+                "{}",
+                row.name
+            );
+            assert!(
+                row.compress
+                    .iter()
+                    .any(|argument| argument.contains("{level}")),
+                "{}",
+                row.name
+            );
             for arguments in [row.compress, row.decompress] {
-                assert_eq!(arguments.iter().filter(|word| **word == "{input}").count(), 1, "{}", row.name);
+                assert_eq!(
+                    arguments.iter().filter(|word| **word == "{input}").count(),
+                    1,
+                    "{}",
+                    row.name
+                );
             }
-            assert!(CONTENDERS[..index].iter().all(|other| other.name != row.name), "{}", row.name);
+            assert!(
+                CONTENDERS[..index]
+                    .iter()
+                    .all(|other| other.name != row.name),
+                "{}",
+                row.name
+            );
         }
     }
 
     #[test]
     fn a_request_names_one_level_some_or_all() {
         let request = |text: &str| text.parse::<Request>().unwrap().0;
-        assert_eq!(request("zstd:3"), [Selection { name: "zstd", level: 3 }]);
+        assert_eq!(
+            request("zstd:3"),
+            [Selection {
+                name: "zstd",
+                level: 3
+            }]
+        );
         assert_eq!(request("xz:0-2").len(), 3);
         assert_eq!(request("walzip").len(), 9);
     }
@@ -255,8 +310,14 @@ mod tests {
     #[test]
     fn a_command_line_shows_variables_and_where_the_output_goes() {
         let lz4 = Contender::named("lz4").unwrap();
-        assert_eq!(lz4.command_line("lz4", lz4.compress, 1), "LZ4_NBWORKERS=1 lz4 -1 -q -c INPUT > OUTPUT");
+        assert_eq!(
+            lz4.command_line("lz4", lz4.compress, 1),
+            "LZ4_NBWORKERS=1 lz4 -1 -q -c INPUT > OUTPUT"
+        );
         let lrzip = Contender::named("lrzip-l").unwrap();
-        assert_eq!(lrzip.command_line("lrzip", lrzip.compress, 7), "lrzip -q -l -L 7 -o OUTPUT INPUT");
+        assert_eq!(
+            lrzip.command_line("lrzip", lrzip.compress, 7),
+            "lrzip -q -l -L 7 -o OUTPUT INPUT"
+        );
     }
 }

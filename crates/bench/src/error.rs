@@ -58,6 +58,9 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn file(path: &Path, source: io::Error) -> Error {
-        Error::File { path: path.to_owned(), source }
+        Error::File {
+            path: path.to_owned(),
+            source,
+        }
     }
 }

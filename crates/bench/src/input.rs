@@ -78,11 +78,17 @@ pub(crate) fn gather(
         inputs.push(prepare(file, inputs.len(), surroundings)?);
     }
     if let Some(directory) = pg_wal {
-        let most = if only_first_of_folder { 1 } else { PG_WAL_SEGMENTS };
+        let most = if only_first_of_folder {
+            1
+        } else {
+            PG_WAL_SEGMENTS
+        };
         inputs.extend(copy_from_server(directory, most, surroundings, progress)?);
     }
     if inputs.is_empty() {
-        return Err(Error::Usage("nothing to measure on: name WAL segments or a pg_wal directory".to_owned()));
+        return Err(Error::Usage(
+            "nothing to measure on: name WAL segments or a pg_wal directory".to_owned(),
+        ));
     }
     Ok(inputs)
 }
@@ -91,9 +97,17 @@ pub(crate) fn gather(
 fn find(path: &Path, into_folders: bool, found: &mut Vec<Found>) -> Result<(), Error> {
     let metadata = fs::metadata(path).map_err(|source| Error::file(path, source))?;
     if !metadata.is_dir() {
-        let absolute = path.canonicalize().map_err(|source| Error::file(path, source))?;
-        let folder = absolute.parent().and_then(Path::file_name).unwrap_or_default();
-        found.push(Found { folder: folder.to_string_lossy().into_owned(), path: path.to_owned() });
+        let absolute = path
+            .canonicalize()
+            .map_err(|source| Error::file(path, source))?;
+        let folder = absolute
+            .parent()
+            .and_then(Path::file_name)
+            .unwrap_or_default();
+        found.push(Found {
+            folder: folder.to_string_lossy().into_owned(),
+            path: path.to_owned(),
+        });
         return Ok(());
     }
     for entry in sorted_entries(path)? {
@@ -106,15 +120,22 @@ fn find(path: &Path, into_folders: bool, found: &mut Vec<Found>) -> Result<(), E
 }
 
 fn sorted_entries(directory: &Path) -> Result<Vec<PathBuf>, Error> {
-    let entries = fs::read_dir(directory)
-        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>());
+    let entries = fs::read_dir(directory).and_then(|entries| {
+        entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<io::Result<Vec<_>>>()
+    });
     let mut entries = entries.map_err(|source| Error::file(directory, source))?;
     entries.sort();
     Ok(entries)
 }
 
 fn segment_name(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     name.strip_suffix(".xz").map(str::to_owned).unwrap_or(name)
 }
 
@@ -148,12 +169,25 @@ fn folder_for(number: usize, surroundings: Surroundings<'_>) -> Result<PathBuf, 
 }
 
 fn describe(folder: String, name: String, path: PathBuf) -> Result<Input, Error> {
-    let bytes = fs::metadata(&path).map_err(|source| Error::file(&path, source))?.len();
+    let bytes = fs::metadata(&path)
+        .map_err(|source| Error::file(&path, source))?
+        .len();
     if bytes == 0 {
-        return Err(Error::Usage(format!("{} is empty: there is nothing to measure", path.display())));
+        return Err(Error::Usage(format!(
+            "{} is empty: there is nothing to measure",
+            path.display()
+        )));
     }
-    let blake3 = hash(&path).map_err(|source| Error::file(&path, source))?.to_string();
-    Ok(Input { folder, name, bytes, blake3, path })
+    let blake3 = hash(&path)
+        .map_err(|source| Error::file(&path, source))?
+        .to_string();
+    Ok(Input {
+        folder,
+        name,
+        bytes,
+        blake3,
+        path,
+    })
 }
 
 fn unpack(compressed: &Path, to: &Path, surroundings: Surroundings<'_>) -> Result<(), Error> {
@@ -164,9 +198,14 @@ fn unpack(compressed: &Path, to: &Path, surroundings: Surroundings<'_>) -> Resul
     })?;
     let output = File::create(to).map_err(|source| Error::file(to, source))?;
     let arguments = ["-dc".into(), compressed.as_os_str().to_owned()];
-    process::run(&xz, &arguments, &[], Stdio::from(output), surroundings).map_err(|failure| match failure {
-        Failure::Cancelled => Error::Interrupted,
-        failure => Error::Unpack { path: compressed.to_owned(), reason: failure.to_string() },
+    process::run(&xz, &arguments, &[], Stdio::from(output), surroundings).map_err(|failure| {
+        match failure {
+            Failure::Cancelled => Error::Interrupted,
+            failure => Error::Unpack {
+                path: compressed.to_owned(),
+                reason: failure.to_string(),
+            },
+        }
     })?;
     Ok(())
 }
@@ -212,10 +251,15 @@ fn copy_from_server(
 /// By position alone: after a promotion, a segment may begin with the older timeline's page.
 fn holds_what_it_is_named_for(path: &Path, name: &str) -> bool {
     let mut beginning = [0; 64];
-    let read = File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut beginning));
-    let (Ok(()), Ok(name)) = (read, name.parse::<SegmentName>()) else { return false };
-    SegmentHeader::read(&beginning)
-        .is_ok_and(|header| name.start(header.segment_size).is_ok_and(|start| start == header.start))
+    let read =
+        File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut beginning));
+    let (Ok(()), Ok(name)) = (read, name.parse::<SegmentName>()) else {
+        return false;
+    };
+    SegmentHeader::read(&beginning).is_ok_and(|header| {
+        name.start(header.segment_size)
+            .is_ok_and(|start| start == header.start)
+    })
 }
 
 /// The BLAKE3 hash of a file, read in small pieces: the harness stays small.
@@ -231,10 +275,16 @@ mod tests {
 
     #[test]
     fn segment_names_are_24_upper_case_digits_with_or_without_xz() {
-        assert!(is_segment_name(&segment_name(Path::new("/a/00000001000000000000008B.xz"))));
-        assert!(is_segment_name(&segment_name(Path::new("00000001000000000000008B"))));
+        assert!(is_segment_name(&segment_name(Path::new(
+            "/a/00000001000000000000008B.xz"
+        ))));
+        assert!(is_segment_name(&segment_name(Path::new(
+            "00000001000000000000008B"
+        ))));
         assert!(!is_segment_name(&segment_name(Path::new("README.md"))));
-        assert!(!is_segment_name(&segment_name(Path::new("00000001000000000000008B.partial"))));
+        assert!(!is_segment_name(&segment_name(Path::new(
+            "00000001000000000000008B.partial"
+        ))));
     }
 
     #[test]

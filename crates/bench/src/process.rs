@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -45,7 +45,11 @@ pub(crate) enum Failure {
     #[error("cannot start {program}: {source}")]
     Start { program: String, source: io::Error },
     #[error("{program}: {status}{}", said(stderr))]
-    Exit { program: String, status: ExitStatus, stderr: String },
+    Exit {
+        program: String,
+        status: ExitStatus,
+        stderr: String,
+    },
     #[error("interrupted")]
     Cancelled,
     #[error(transparent)]
@@ -53,7 +57,11 @@ pub(crate) enum Failure {
 }
 
 fn said(stderr: &str) -> String {
-    if stderr.is_empty() { String::new() } else { format!(": {stderr}") }
+    if stderr.is_empty() {
+        String::new()
+    } else {
+        format!(": {stderr}")
+    }
 }
 
 /// Where a process runs: nothing of the caller's environment reaches it but this.
@@ -66,6 +74,13 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) cancel: &'a Cancel,
 }
 
+impl Surroundings<'_> {
+    /// What the last process said on its standard error.
+    pub(crate) fn stderr(&self) -> PathBuf {
+        self.temp_dir.join("stderr")
+    }
+}
+
 /// Runs a program to its end, with its standard output in a file.
 pub(crate) fn run(
     program: &Path,
@@ -74,12 +89,16 @@ pub(crate) fn run(
     output: Stdio,
     surroundings: Surroundings<'_>,
 ) -> Result<Usage, Failure> {
-    let Surroundings { search_path, temp_dir, cancel } = surroundings;
+    let Surroundings {
+        search_path,
+        temp_dir,
+        cancel,
+    } = surroundings;
     if cancel.is_requested() {
         return Err(Failure::Cancelled);
     }
     // A file, not a pipe: nobody has to read while the clock runs.
-    let stderr_path = temp_dir.join("stderr");
+    let stderr_path = surroundings.stderr();
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -94,16 +113,25 @@ pub(crate) fn run(
         // A group of its own, so that what it starts ends with it.
         .process_group(0);
     let start = Instant::now();
-    let mut child = command
-        .spawn()
-        .map_err(|source| Failure::Start { program: program.display().to_string(), source })?;
-    let ended = i32::try_from(child.id()).ok().and_then(Pid::from_raw).map(|pid| {
-        cancel.watch(pid);
-        // The first wait leaves the process to be reaped by the second: see cancel.rs.
-        let ended = retry(|| waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT));
-        cancel.release();
-        ended
-    });
+    let mut child = command.spawn().map_err(|source| Failure::Start {
+        program: program.display().to_string(),
+        source,
+    })?;
+    let ended = i32::try_from(child.id())
+        .ok()
+        .and_then(Pid::from_raw)
+        .map(|pid| {
+            cancel.watch(pid);
+            // The first wait leaves the process to be reaped by the second: see cancel.rs.
+            let ended = retry(|| {
+                waitid(
+                    WaitId::Pid(pid),
+                    WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
+                )
+            });
+            cancel.release();
+            ended
+        });
     let wall = start.elapsed();
     let used = child.wait4()?;
     ended.transpose().map_err(io::Error::from)?;
@@ -111,9 +139,16 @@ pub(crate) fn run(
         return Err(Failure::Cancelled);
     }
     if !used.status.success() {
-        let program = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy();
+        let program = program
+            .file_name()
+            .unwrap_or(program.as_os_str())
+            .to_string_lossy();
         let stderr = first_lines(&stderr_path)?;
-        return Err(Failure::Exit { program: program.into_owned(), status: used.status, stderr });
+        return Err(Failure::Exit {
+            program: program.into_owned(),
+            status: used.status,
+            stderr,
+        });
     }
     Ok(Usage {
         wall,

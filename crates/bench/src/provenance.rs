@@ -2,11 +2,15 @@
 //!
 //! No paths and no host name: results are published.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use serde::Serialize;
+
+use crate::process::{self, Surroundings};
 
 /// The machine and the moment.
 #[derive(Clone, Debug, Serialize)]
@@ -38,11 +42,15 @@ impl Provenance {
         let kernel = rustix::system::uname();
         let words = [kernel.sysname(), kernel.release(), kernel.machine()];
         Provenance {
-            date: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            date: jiff::Timestamp::now()
+                .strftime("%Y-%m-%dT%H:%M:%SZ")
+                .to_string(),
             cpu: field("/proc/cpuinfo", "model name", ':').unwrap_or_else(unknown),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: memory_bytes(),
-            kernel: words.map(|word| word.to_string_lossy().into_owned()).join(" "),
+            kernel: words
+                .map(|word| word.to_string_lossy().into_owned())
+                .join(" "),
             operating_system: field("/etc/os-release", "PRETTY_NAME", '=').unwrap_or_else(unknown),
             harness: concat!("walzip-bench ", env!("CARGO_PKG_VERSION")).to_owned(),
             load_average_before: load_average(),
@@ -79,12 +87,21 @@ fn field(path: &str, name: &str, separator: char) -> Option<String> {
 
 fn memory_bytes() -> u64 {
     let total = field("/proc/meminfo", "MemTotal", ':').unwrap_or_default();
-    let kilobytes: u64 = total.trim_end_matches(" kB").trim().parse().unwrap_or_default();
+    let kilobytes: u64 = total
+        .trim_end_matches(" kB")
+        .trim()
+        .parse()
+        .unwrap_or_default();
     kilobytes * 1024
 }
 
 fn load_average() -> Option<f64> {
-    std::fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
+    std::fs::read_to_string("/proc/loadavg")
+        .ok()?
+        .split(' ')
+        .next()?
+        .parse()
+        .ok()
 }
 
 /// A program that took part.
@@ -101,23 +118,46 @@ pub struct Program {
 }
 
 impl Program {
-    pub(crate) fn identify(path: &Path, package: &str, version: &[&str], search_path: &OsStr) -> Program {
+    pub(crate) fn identify(
+        path: &Path,
+        package: &str,
+        version: &[&str],
+        surroundings: Surroundings<'_>,
+    ) -> Program {
         Program {
-            name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            name: path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
             package: package.to_owned(),
-            version: version_line(path, version, search_path).unwrap_or_else(unknown),
+            version: version_line(path, version, surroundings).unwrap_or_else(unknown),
             blake3: crate::input::hash(path).map_or_else(|_| unknown(), |hash| hash.to_string()),
         }
     }
 }
 
 /// The first line with a digit that the program prints: some decorate, some use standard error.
-fn version_line(path: &Path, arguments: &[&str], search_path: &OsStr) -> Option<String> {
-    let mut command = Command::new(path);
-    command.args(arguments).env_clear().env("PATH", search_path).stdin(Stdio::null());
-    let said = command.output().ok()?;
-    let text = [said.stdout, said.stderr].concat();
+fn version_line(path: &Path, arguments: &[&str], surroundings: Surroundings<'_>) -> Option<String> {
+    let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
+    let said = surroundings.temp_dir.join("version");
+    let output = Stdio::from(File::create(&said).ok()?);
+    // Some say their version and report failure.
+    let _said_anyway = process::run(path, &arguments, &[], output, surroundings);
+    let mut text = Vec::new();
+    for file in [said.as_path(), &surroundings.stderr()] {
+        File::open(file)
+            .ok()?
+            .take(4096)
+            .read_to_end(&mut text)
+            .ok()?;
+    }
     let text = String::from_utf8_lossy(&text);
-    let line = text.lines().find(|line| line.bytes().any(|byte| byte.is_ascii_digit()))?;
-    Some(line.trim_matches(|c: char| c == '*' || c.is_whitespace()).to_owned())
+    let line = text
+        .lines()
+        .find(|line| line.bytes().any(|byte| byte.is_ascii_digit()))?;
+    Some(
+        line.trim_matches(|c: char| c == '*' || c.is_whitespace())
+            .to_owned(),
+    )
 }

@@ -20,14 +20,17 @@ use std::process::Stdio;
 use tempfile::{NamedTempFile, TempDir};
 
 use crate::contender::{
-    self, BASELINE, CONTENDERS, Contender, Request, Selection, WALZIP, WALZIP_UNVERIFIED, find_program,
+    self, BASELINE, CONTENDERS, Contender, Request, Selection, WALZIP, WALZIP_UNVERIFIED,
+    find_program,
 };
 use crate::input;
 use crate::process::{self, Failure, Surroundings, memory_floor};
 use crate::provenance::Program;
 use crate::{Cancel, Error, Input, Progress, Provenance, Usage};
 
-pub use results::{Failed, Figures, FolderFigures, Measurement, Missing, Results, Row, Settings, Summary};
+pub use results::{
+    Failed, Figures, FolderFigures, Measurement, Missing, Results, Row, Settings, Summary,
+};
 
 /// How often each measurement is repeated unless the caller says otherwise.
 const RUNS: u32 = 3;
@@ -86,21 +89,37 @@ impl Options {
     }
 
     fn runs(&self) -> u32 {
-        self.runs.unwrap_or(if self.quick { 1 } else { RUNS }).max(1)
+        self.runs
+            .unwrap_or(if self.quick { 1 } else { RUNS })
+            .max(1)
     }
 
     /// What was asked for, in the table's order, zstd -1 included.
     fn selections(&self) -> Vec<Selection> {
-        let requested: Vec<Selection> =
-            self.contenders.iter().flat_map(|request| request.0.iter().copied()).collect();
+        let requested: Vec<Selection> = self
+            .contenders
+            .iter()
+            .flat_map(|request| request.0.iter().copied())
+            .collect();
         let mut chosen = vec![BASELINE];
         for contender in CONTENDERS {
-            let levels = if self.all { contender.levels } else { contender.first };
-            let listed = levels.iter().map(|&level| Selection { name: contender.name, level });
+            let levels = if self.all {
+                contender.levels
+            } else {
+                contender.first
+            };
+            let listed = levels.iter().map(|&level| Selection {
+                name: contender.name,
+                level,
+            });
             if requested.is_empty() {
                 chosen.extend(listed);
             } else {
-                chosen.extend(requested.iter().filter(|selection| selection.name == contender.name));
+                chosen.extend(
+                    requested
+                        .iter()
+                        .filter(|selection| selection.name == contender.name),
+                );
             }
         }
         if self.no_verify {
@@ -111,7 +130,12 @@ impl Options {
             }
         }
         let place = |selection: &Selection| {
-            (CONTENDERS.iter().position(|contender| contender.name == selection.name), selection.level)
+            (
+                CONTENDERS
+                    .iter()
+                    .position(|contender| contender.name == selection.name),
+                selection.level,
+            )
         };
         chosen.sort_by_key(place);
         chosen.dedup();
@@ -138,15 +162,23 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         write_file(file, path, |to| results.write_json(to))?;
     }
     let path = temp_dir.path().to_owned();
-    temp_dir.close().map_err(|source| Error::file(&path, source))?;
+    temp_dir
+        .close()
+        .map_err(|source| Error::file(&path, source))?;
     Ok(results)
 }
 
 /// A temporary file beside a path: a directory that cannot be written is noticed at once.
 fn beside(path: &Path) -> Result<NamedTempFile, Error> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let builder = tempfile::Builder::new().permissions(permissions()).to_owned();
-    builder.tempfile_in(directory.unwrap_or(Path::new("."))).map_err(|source| Error::file(path, source))
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let builder = tempfile::Builder::new()
+        .permissions(permissions())
+        .to_owned();
+    builder
+        .tempfile_in(directory.unwrap_or(Path::new(".")))
+        .map_err(|source| Error::file(path, source))
 }
 
 /// As any new file's: what a temporary file has by default, only its owner can read.
@@ -160,25 +192,44 @@ fn write_file(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Error> {
     let mut to = io::BufWriter::new(file.as_file());
-    write(&mut to).and_then(|()| to.flush()).map_err(|source| Error::file(path, source))?;
+    write(&mut to)
+        .and_then(|()| to.flush())
+        .map_err(|source| Error::file(path, source))?;
     drop(to);
-    file.persist(path).map_err(|error| Error::file(path, error.error))?;
+    file.persist(path)
+        .map_err(|error| Error::file(path, error.error))?;
     Ok(())
 }
 
-fn measure_all(options: &Options, temp_dir: &TempDir, progress: &mut impl Progress) -> Result<Results, Error> {
+fn measure_all(
+    options: &Options,
+    temp_dir: &TempDir,
+    progress: &mut impl Progress,
+) -> Result<Results, Error> {
     let surroundings = Surroundings {
         search_path: &options.search_path,
         temp_dir: temp_dir.path(),
         cancel: &options.cancel,
     };
     let provenance = Provenance::gather(memory_floor(surroundings));
-    let (rows, missing) = find_rows(options, progress)?;
-    let inputs =
-        input::gather(&options.inputs, options.pg_wal.as_deref(), options.quick, surroundings, progress)?;
-    let largest = inputs.iter().map(|input| input.bytes).max().unwrap_or_default();
+    let (rows, missing) = find_rows(options, surroundings, progress)?;
+    let inputs = input::gather(
+        &options.inputs,
+        options.pg_wal.as_deref(),
+        options.quick,
+        surroundings,
+        progress,
+    )?;
+    let largest = inputs
+        .iter()
+        .map(|input| input.bytes)
+        .max()
+        .unwrap_or_default();
     check_space(temp_dir.path(), largest)?;
-    let settings = Settings { runs: options.runs(), quick: options.quick };
+    let settings = Settings {
+        runs: options.runs(),
+        quick: options.quick,
+    };
     let mut results = Results {
         experiment: "wal",
         provenance,
@@ -191,7 +242,13 @@ fn measure_all(options: &Options, temp_dir: &TempDir, progress: &mut impl Progre
         stopped: None,
         summary: Vec::new(),
     };
-    schedule::Schedule { rows: &rows, results: &mut results, surroundings, progress }.measure_all();
+    schedule::Schedule {
+        rows: &rows,
+        results: &mut results,
+        surroundings,
+        progress,
+    }
+    .measure_all();
     results.provenance.finish();
     results.summary = summary::summarise(&results);
     Ok(results)
@@ -200,29 +257,46 @@ fn measure_all(options: &Options, temp_dir: &TempDir, progress: &mut impl Progre
 /// A row of the results, and the program to run for it.
 type Runnable = (Row, PathBuf);
 
-fn find_rows(options: &Options, progress: &mut impl Progress) -> Result<(Vec<Runnable>, Vec<Missing>), Error> {
+fn find_rows(
+    options: &Options,
+    surroundings: Surroundings<'_>,
+    progress: &mut impl Progress,
+) -> Result<(Vec<Runnable>, Vec<Missing>), Error> {
     let mut rows: Vec<Runnable> = Vec::new();
     let mut missing: Vec<Missing> = Vec::new();
     for Selection { name, level } in options.selections() {
-        let Some(contender) = Contender::named(name) else { continue };
+        let Some(contender) = Contender::named(name) else {
+            continue;
+        };
         if missing.iter().any(|missing| missing.contender == name) {
             continue;
         }
         let Some(path) = program_of(contender, options) else {
-            let absent = Missing { contender: name, program: contender.programs[0], package: contender.package };
+            let absent = Missing {
+                contender: name,
+                program: contender.programs[0],
+                package: contender.package,
+            };
             progress.note(&absent.to_string());
             missing.push(absent);
             continue;
         };
-        let known = rows.iter().find(|(row, known)| row.contender == name && *known == path);
-        let program = known.map(|(row, _)| row.program.clone()).unwrap_or_else(|| {
-            Program::identify(&path, contender.package, contender.version, &options.search_path)
-        });
+        let known = rows
+            .iter()
+            .find(|(row, known)| row.contender == name && *known == path);
+        let program = known
+            .map(|(row, _)| row.program.clone())
+            .unwrap_or_else(|| {
+                Program::identify(&path, contender.package, contender.version, surroundings)
+            });
         rows.push((Row::new(contender, level, program), path));
     }
     if rows.is_empty() {
         let names: Vec<_> = missing.iter().map(ToString::to_string).collect();
-        return Err(Error::Usage(format!("no program to measure: {}", names.join("; "))));
+        return Err(Error::Usage(format!(
+            "no program to measure: {}",
+            names.join("; ")
+        )));
     }
     Ok((rows, missing))
 }
@@ -231,18 +305,26 @@ fn program_of(contender: &Contender, options: &Options) -> Option<PathBuf> {
     if contender.is_walzip() {
         return options.walzip.is_file().then(|| options.walzip.clone());
     }
-    contender.programs.iter().find_map(|program| find_program(program, &options.search_path))
+    contender
+        .programs
+        .iter()
+        .find_map(|program| find_program(program, &options.search_path))
 }
 
 /// A measurement needs room for a compressed and a decompressed copy.
 fn check_space(directory: &Path, input_bytes: u64) -> Result<(), Error> {
-    let free = rustix::fs::statvfs(directory).map_err(|errno| Error::file(directory, errno.into()))?;
+    let free =
+        rustix::fs::statvfs(directory).map_err(|errno| Error::file(directory, errno.into()))?;
     let available_bytes = free.f_bavail.saturating_mul(free.f_frsize);
     let needed_bytes = input_bytes.saturating_mul(2).saturating_add(RESERVE_BYTES);
     if available_bytes >= needed_bytes {
         return Ok(());
     }
-    Err(Error::NoSpace { directory: directory.to_owned(), available_bytes, needed_bytes })
+    Err(Error::NoSpace {
+        directory: directory.to_owned(),
+        available_bytes,
+        needed_bytes,
+    })
 }
 
 /// What one round trip took, and how many bytes the compressed file has.
@@ -261,13 +343,25 @@ fn round_trip(
     surroundings: Surroundings<'_>,
 ) -> Result<RoundTrip, Failure> {
     let directory = TempDir::new_in(surroundings.temp_dir)?;
-    let compressed = directory.path().join(format!("{}.{}", input.name, contender.suffix));
+    let compressed = directory
+        .path()
+        .join(format!("{}.{}", input.name, contender.suffix));
     let restored = directory.path().join("restored");
     let measure = |arguments: &[&str], from: &Path, to: &Path| {
         let writes_itself = arguments.contains(&"{output}");
-        let output = if writes_itself { Stdio::null() } else { Stdio::from(File::create(to)?) };
+        let output = if writes_itself {
+            Stdio::null()
+        } else {
+            Stdio::from(File::create(to)?)
+        };
         let arguments = contender::fill(arguments, level, from, to);
-        process::run(program, &arguments, contender.environment, output, surroundings)
+        process::run(
+            program,
+            &arguments,
+            contender.environment,
+            output,
+            surroundings,
+        )
     };
     let compress = measure(contender.compress, &input.path, &compressed)?;
     let output_bytes = fs::metadata(&compressed)?.len();
@@ -280,7 +374,11 @@ fn round_trip(
         );
         return Err(Failure::Io(io::Error::other(reason)));
     }
-    Ok(RoundTrip { compress, decompress, output_bytes })
+    Ok(RoundTrip {
+        compress,
+        decompress,
+        output_bytes,
+    })
 }
 
 #[cfg(test)]
@@ -319,14 +417,23 @@ mod tests {
 
     #[test]
     fn all_means_every_level_of_every_row() {
-        let everything = Options { all: true, ..options() };
-        let levels: usize = CONTENDERS.iter().map(|contender| contender.levels.len()).sum();
+        let everything = Options {
+            all: true,
+            ..options()
+        };
+        let levels: usize = CONTENDERS
+            .iter()
+            .map(|contender| contender.levels.len())
+            .sum();
         assert_eq!(everything.selections().len(), levels);
     }
 
     #[test]
     fn no_verify_replaces_walzip_by_its_unverified_row() {
-        let options = Options { no_verify: true, ..options() };
+        let options = Options {
+            no_verify: true,
+            ..options()
+        };
         assert!(labels(&options).contains(&"walzip -3 --no-verify".to_owned()));
         assert!(!labels(&options).contains(&"walzip -3".to_owned()));
     }
@@ -335,7 +442,12 @@ mod tests {
     fn too_little_space_is_said_in_numbers() {
         let directory = TempDir::new().unwrap();
         check_space(directory.path(), 0).unwrap();
-        let error = check_space(directory.path(), u64::MAX).unwrap_err().to_string();
-        assert!(error.contains("bytes are free") && error.contains("are needed"), "{error}");
+        let error = check_space(directory.path(), u64::MAX)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("bytes are free") && error.contains("are needed"),
+            "{error}"
+        );
     }
 }

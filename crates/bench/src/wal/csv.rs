@@ -25,25 +25,46 @@ impl Results {
         }
         for failed in &self.failed {
             self.write_key(to, failed.row, failed.input)?;
-            writeln!(to, "{},{},,,,,,,,,", failed.run, quoted(&format!("failed: {}", failed.reason)))?;
+            writeln!(
+                to,
+                "{},{},,,,,,,,,",
+                failed.run,
+                quoted(&format!("failed: {}", failed.reason))
+            )?;
         }
         Ok(())
     }
 
     fn write_provenance(&self, to: &mut dyn Write) -> io::Result<()> {
         let provenance = &self.provenance;
-        writeln!(to, "# walzip bench wal, {}, {}", provenance.harness, provenance.date)?;
+        writeln!(
+            to,
+            "# walzip bench wal, {}, {}",
+            provenance.harness, provenance.date
+        )?;
         writeln!(to, "# machine: {}", provenance.machine())?;
-        writeln!(to, "# runs: {}, quick: {}", self.settings.runs, self.settings.quick)?;
+        writeln!(
+            to,
+            "# runs: {}, quick: {}",
+            self.settings.runs, self.settings.quick
+        )?;
         for row in &self.rows {
             let version = &row.program.version;
-            writeln!(to, "# {}: {}; {} ({version})", row.label, row.compress, row.decompress)?;
+            writeln!(
+                to,
+                "# {}: {}; {} ({version})",
+                row.label, row.compress, row.decompress
+            )?;
         }
         for missing in &self.missing {
             writeln!(to, "# {missing}")?;
         }
         for input in &self.inputs {
-            writeln!(to, "# input {}/{}: BLAKE3 {}", input.folder, input.name, input.blake3)?;
+            writeln!(
+                to,
+                "# input {}/{}: BLAKE3 {}",
+                input.folder, input.name, input.blake3
+            )?;
         }
         match &self.stopped {
             Some(reason) => writeln!(to, "# incomplete: {}", reason.replace('\n', " ")),
@@ -58,12 +79,21 @@ impl Results {
             crate::contender::Threads::All => self.provenance.cpus,
         };
         let (folder, name) = (quoted(&input.folder), quoted(&input.name));
-        write!(to, "{},{},{threads},{folder},{name},{},", row.contender, row.level, input.bytes)
+        write!(
+            to,
+            "{},{},{threads},{folder},{name},{},",
+            row.contender, row.level, input.bytes
+        )
     }
 }
 
 fn write_usage(to: &mut dyn Write, usage: &Usage) -> io::Result<()> {
-    let Usage { wall, user, system, peak_memory_bytes } = usage;
+    let Usage {
+        wall,
+        user,
+        system,
+        peak_memory_bytes,
+    } = usage;
     let [wall, user, system] = [wall, user, system].map(|time| time.as_secs_f64());
     write!(to, ",{wall:.6},{user:.6},{system:.6},{peak_memory_bytes}")
 }

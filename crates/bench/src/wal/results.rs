@@ -55,8 +55,15 @@ pub struct Missing {
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Missing { contender, program, package } = self;
-        write!(f, "{contender} is left out: {program} is not installed (package {package})")
+        let Missing {
+            contender,
+            program,
+            package,
+        } = self;
+        write!(
+            f,
+            "{contender} is left out: {program} is not installed (package {package})"
+        )
     }
 }
 

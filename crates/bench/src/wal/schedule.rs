@@ -28,10 +28,15 @@ struct Turn {
 impl<P: Progress> Schedule<'_, P> {
     /// Measures every row on every input, run by run, until done or stopped.
     pub(super) fn measure_all(&mut self) {
-        let turns = interleave(self.rows.len(), self.results.inputs.len(), self.results.settings.runs);
+        let turns = interleave(
+            self.rows.len(),
+            self.results.inputs.len(),
+            self.results.settings.runs,
+        );
         let mut clock = Clock::new(turns.len(), self.rows.len());
         for turn in turns {
-            let failed_before = |failed: &Failed| (failed.row, failed.input) == (turn.row, turn.input);
+            let failed_before =
+                |failed: &Failed| (failed.row, failed.input) == (turn.row, turn.input);
             if self.results.failed.iter().any(failed_before) {
                 clock.skip();
                 continue;
@@ -47,19 +52,37 @@ impl<P: Progress> Schedule<'_, P> {
     /// One measurement; an error is a reason to stop them all.
     fn measure(&mut self, turn: Turn, clock: &mut Clock) -> Result<(), String> {
         let Turn { row, input, run } = turn;
-        let (Row { label, contender, level, .. }, program) = &self.rows[row];
+        let (
+            Row {
+                label,
+                contender,
+                level,
+                ..
+            },
+            program,
+        ) = &self.rows[row];
         let segment = &self.results.inputs[input];
         let title = format!("{label}: {}/{}", segment.folder, segment.name);
         self.progress.step(&clock.step(&title));
-        check_space(self.surroundings.temp_dir, segment.bytes).map_err(|error| error.to_string())?;
-        let contender = Contender::named(contender).ok_or_else(|| format!("no contender {contender}"))?;
+        check_space(self.surroundings.temp_dir, segment.bytes)
+            .map_err(|error| error.to_string())?;
+        let contender =
+            Contender::named(contender).ok_or_else(|| format!("no contender {contender}"))?;
         let start = Instant::now();
         let trip = round_trip(contender, *level, program, segment, self.surroundings);
         clock.finish(row, start.elapsed());
         match trip {
             Ok(trip) => {
-                let (compress, decompress, output_bytes) = (trip.compress, trip.decompress, trip.output_bytes);
-                let measurement = Measurement { row, input, run, compress, decompress, output_bytes };
+                let (compress, decompress, output_bytes) =
+                    (trip.compress, trip.decompress, trip.output_bytes);
+                let measurement = Measurement {
+                    row,
+                    input,
+                    run,
+                    compress,
+                    decompress,
+                    output_bytes,
+                };
                 self.results.measurements.push(measurement);
             }
             Err(Failure::Cancelled) => return Err("interrupted".to_owned()),
@@ -70,7 +93,12 @@ impl<P: Progress> Schedule<'_, P> {
                     return Err(said);
                 }
                 self.progress.note(&said);
-                self.results.failed.push(Failed { row, input, run, reason });
+                self.results.failed.push(Failed {
+                    row,
+                    input,
+                    run,
+                    reason,
+                });
             }
         }
         Ok(())
@@ -83,7 +111,11 @@ fn interleave(rows: usize, inputs: usize, runs: u32) -> Vec<Turn> {
     for run in 1..=runs {
         for input in 0..inputs {
             for place in 0..rows {
-                turns.push(Turn { row: (place + run as usize + input) % rows, input, run });
+                turns.push(Turn {
+                    row: (place + run as usize + input) % rows,
+                    input,
+                    run,
+                });
             }
         }
     }
@@ -111,7 +143,13 @@ struct Clock {
 
 impl Clock {
     fn new(total: usize, rows: usize) -> Clock {
-        Clock { start: Instant::now(), done: 0, total, rows, spent: HashMap::new() }
+        Clock {
+            start: Instant::now(),
+            done: 0,
+            total,
+            rows,
+            spent: HashMap::new(),
+        }
     }
 
     fn skip(&mut self) {
@@ -140,7 +178,11 @@ impl Clock {
         if self.spent.len() < self.rows {
             return None;
         }
-        let round: Duration = self.spent.values().map(|(spent, times)| *spent / *times).sum();
+        let round: Duration = self
+            .spent
+            .values()
+            .map(|(spent, times)| *spent / *times)
+            .sum();
         let left = self.total.saturating_sub(self.done);
         Some(round.mul_f64(left as f64 / self.rows.max(1) as f64))
     }
@@ -154,7 +196,10 @@ mod tests {
     fn every_row_meets_every_input_in_every_run_and_nobody_is_always_first() {
         let turns = interleave(3, 2, 4);
         assert_eq!(turns.len(), 24);
-        let mut met: Vec<_> = turns.iter().map(|turn| (turn.run, turn.input, turn.row)).collect();
+        let mut met: Vec<_> = turns
+            .iter()
+            .map(|turn| (turn.run, turn.input, turn.row))
+            .collect();
         met.sort_unstable();
         met.dedup();
         assert_eq!(met.len(), 24);

@@ -6,15 +6,22 @@
 use std::time::Duration;
 
 use super::{Figures, FolderFigures, Measurement, Results, Summary};
+use crate::Usage;
 use crate::contender::BASELINE;
 use crate::input::is_realistic;
-use crate::Usage;
 
 /// The figures of every row.
 pub(super) fn summarise(results: &Results) -> Vec<Summary> {
     let folders = folders(results);
-    let realistic: Vec<_> = folders.iter().copied().filter(|folder| is_realistic(folder)).collect();
-    let cells = Cells { results, baseline: baseline_row(results) };
+    let realistic: Vec<_> = folders
+        .iter()
+        .copied()
+        .filter(|folder| is_realistic(folder))
+        .collect();
+    let cells = Cells {
+        results,
+        baseline: baseline_row(results),
+    };
     let figures_of = |row: usize| Summary {
         row,
         all: cells.figures(row, &folders),
@@ -25,7 +32,10 @@ pub(super) fn summarise(results: &Results) -> Vec<Summary> {
             .iter()
             .filter_map(|&folder| {
                 let figures = cells.figures(row, &[folder])?;
-                Some(FolderFigures { folder: folder.to_owned(), figures })
+                Some(FolderFigures {
+                    folder: folder.to_owned(),
+                    figures,
+                })
             })
             .collect(),
     };
@@ -44,7 +54,10 @@ pub(super) fn folders(results: &Results) -> Vec<&str> {
 }
 
 fn baseline_row(results: &Results) -> Option<usize> {
-    results.rows.iter().position(|row| (row.contender, row.level) == (BASELINE.name, BASELINE.level))
+    results
+        .rows
+        .iter()
+        .position(|row| (row.contender, row.level) == (BASELINE.name, BASELINE.level))
 }
 
 struct Cells<'a> {
@@ -59,14 +72,18 @@ impl Cells<'_> {
         for folder in folders {
             let of_folder = self.folder(row, folder)?;
             let size: u64 = of_folder.iter().map(|cell| cell.output_bytes).sum();
-            let baseline = self.baseline.and_then(|baseline| self.folder(baseline, folder));
-            let baseline: Option<u64> = baseline.map(|cells| cells.iter().map(|cell| cell.output_bytes).sum());
+            let baseline = self
+                .baseline
+                .and_then(|baseline| self.folder(baseline, folder));
+            let baseline: Option<u64> =
+                baseline.map(|cells| cells.iter().map(|cell| cell.output_bytes).sum());
             logarithms = logarithms
                 .zip(baseline)
                 .map(|(sum, baseline)| sum + (size as f64 / baseline.max(1) as f64).ln());
             cells.extend(of_folder);
         }
-        let mean = |value: fn(&Cell) -> f64| cells.iter().map(value).sum::<f64>() / cells.len() as f64;
+        let mean =
+            |value: fn(&Cell) -> f64| cells.iter().map(value).sum::<f64>() / cells.len() as f64;
         Some(Figures {
             folders: folders.len(),
             segments: cells.len(),
@@ -79,22 +96,36 @@ impl Cells<'_> {
             decompress_s: mean(|cell| cell.decompress.wall),
             decompress_cpu_s: mean(|cell| cell.decompress.cpu),
             decompress_peak_bytes: cells.iter().map(|cell| cell.decompress.peak).max()?,
-            compress_spread: median(cells.iter().filter_map(|cell| cell.compress.spread).collect()),
+            compress_spread: median(
+                cells
+                    .iter()
+                    .filter_map(|cell| cell.compress.spread)
+                    .collect(),
+            ),
         })
     }
 
     /// The row's cells of a folder; none when one of them is missing.
     fn folder(&self, row: usize, folder: &str) -> Option<Vec<Cell>> {
         let inputs = self.results.inputs.iter().enumerate();
-        inputs.filter(|(_, input)| input.folder == folder).map(|(input, _)| self.cell(row, input)).collect()
+        inputs
+            .filter(|(_, input)| input.folder == folder)
+            .map(|(input, _)| self.cell(row, input))
+            .collect()
     }
 
     /// What a row took on one segment; none when a run failed or none was finished.
     fn cell(&self, row: usize, input: usize) -> Option<Cell> {
-        if self.results.failed.iter().any(|failed| (failed.row, failed.input) == (row, input)) {
+        if self
+            .results
+            .failed
+            .iter()
+            .any(|failed| (failed.row, failed.input) == (row, input))
+        {
             return None;
         }
-        let of_cell = |measurement: &&Measurement| (measurement.row, measurement.input) == (row, input);
+        let of_cell =
+            |measurement: &&Measurement| (measurement.row, measurement.input) == (row, input);
         let runs: Vec<_> = self.results.measurements.iter().filter(of_cell).collect();
         Some(Cell {
             original_bytes: self.results.inputs[input].bytes,
@@ -124,12 +155,18 @@ impl Medians {
     fn of(usages: impl Iterator<Item = Usage>) -> Option<Medians> {
         let usages: Vec<Usage> = usages.collect();
         let seconds = |time: fn(&Usage) -> Duration| -> Vec<f64> {
-            usages.iter().map(|usage| time(usage).as_secs_f64()).collect()
+            usages
+                .iter()
+                .map(|usage| time(usage).as_secs_f64())
+                .collect()
         };
         let walls = seconds(|usage| usage.wall);
         let wall = median(walls.clone())?;
-        let (shortest, longest) =
-            walls.iter().fold((f64::MAX, 0.0_f64), |(low, high), &wall| (low.min(wall), high.max(wall)));
+        let (shortest, longest) = walls
+            .iter()
+            .fold((f64::MAX, 0.0_f64), |(low, high), &wall| {
+                (low.min(wall), high.max(wall))
+            });
         Some(Medians {
             wall,
             cpu: median(seconds(|usage| usage.user + usage.system))?,
@@ -163,7 +200,10 @@ mod tests {
 
     #[test]
     fn the_spread_is_half_the_range_relative_to_the_median() {
-        let usage = |millis| Usage { wall: Duration::from_millis(millis), ..Usage::default() };
+        let usage = |millis| Usage {
+            wall: Duration::from_millis(millis),
+            ..Usage::default()
+        };
         let medians = Medians::of([usage(90), usage(100), usage(120)].into_iter()).unwrap();
         assert_eq!(medians.wall, 0.1);
         assert!((medians.spread.unwrap() - 0.15).abs() < 1e-9);

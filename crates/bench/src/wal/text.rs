@@ -30,7 +30,11 @@ impl Results {
             counted(folders(self).len(), "folder"),
             megabytes(bytes),
             counted(runs as usize, "run"),
-            if self.settings.quick { "; quick: the first segment of each folder" } else { "" },
+            if self.settings.quick {
+                "; quick: the first segment of each folder"
+            } else {
+                ""
+            },
         )?;
         writeln!(f, "{}", self.provenance.machine())?;
         let mut versions: Vec<String> = self
@@ -46,19 +50,30 @@ impl Results {
     }
 
     fn write_figures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let with_realistic = self.summary.iter().any(|summary| summary.realistic.is_some());
+        let with_realistic = self
+            .summary
+            .iter()
+            .any(|summary| summary.realistic.is_some());
         let mut heads = vec!["program", "threads", "size"];
         if with_realistic {
             heads.push("realistic");
         }
-        heads.extend(["MB", "seconds", "cpu s", "MB/s", "spread", "peak MB", "unpack s", "cpu s", "MB/s", "peak MB"]);
+        heads.extend([
+            "MB", "seconds", "cpu s", "MB/s", "spread", "peak MB", "unpack s", "cpu s", "MB/s",
+            "peak MB",
+        ]);
         let mut table = vec![heads.iter().map(ToString::to_string).collect::<Vec<_>>()];
         for summary in &self.summary {
             table.push(self.figures_line(summary, with_realistic, heads.len()));
         }
         write_table(f, &table)?;
         let all = folders(self).len();
-        writeln!(f, "\nsize: bytes relative to {}'s, geometric mean over {}.", baseline(), counted(all, "folder"))?;
+        writeln!(
+            f,
+            "\nsize: bytes relative to {}'s, geometric mean over {}.",
+            baseline(),
+            counted(all, "folder")
+        )?;
         if with_realistic {
             writeln!(f, "realistic: the same without pgbench-*, idle and seg64.")?;
         }
@@ -81,11 +96,18 @@ impl Results {
         }
         let segments = figures.segments as f64;
         let mean_bytes = figures.original_bytes as f64 / segments;
-        line.push(format!("{:.3}", figures.output_bytes as f64 / segments / 1e6));
+        line.push(format!(
+            "{:.3}",
+            figures.output_bytes as f64 / segments / 1e6
+        ));
         line.push(seconds(figures.compress_s));
         line.push(seconds(figures.compress_cpu_s));
         line.push(speed(mean_bytes, figures.compress_s));
-        line.push(figures.compress_spread.map_or("-".to_owned(), |spread| format!("{:.0}%", spread * 100.0)));
+        line.push(
+            figures
+                .compress_spread
+                .map_or("-".to_owned(), |spread| format!("{:.0}%", spread * 100.0)),
+        );
         line.push(self.peak(figures.compress_peak_bytes));
         line.push(seconds(figures.decompress_s));
         line.push(seconds(figures.decompress_cpu_s));
@@ -114,21 +136,39 @@ impl Results {
             return Ok(());
         }
         if self.rows.len() > COLUMNS_MAX {
-            return writeln!(f, "The sizes by folder are too wide for this page: see --csv or --json.");
+            return writeln!(
+                f,
+                "The sizes by folder are too wide for this page: see --csv or --json."
+            );
         }
         writeln!(f, "\nSize relative to {}'s, by folder:", baseline())?;
-        let labels: Vec<Vec<&str>> = self.rows.iter().map(|row| row.label.split(' ').collect()).collect();
+        let labels: Vec<Vec<&str>> = self
+            .rows
+            .iter()
+            .map(|row| row.label.split(' ').collect())
+            .collect();
         let deepest = labels.iter().map(Vec::len).max().unwrap_or_default();
         let mut table: Vec<Vec<String>> = Vec::new();
         for depth in 0..deepest {
-            let mut line = vec![if depth == 0 { "folder".to_owned() } else { String::new() }];
-            line.extend(labels.iter().map(|words| words.get(depth).copied().unwrap_or_default().to_owned()));
+            let mut line = vec![if depth == 0 {
+                "folder".to_owned()
+            } else {
+                String::new()
+            }];
+            line.extend(
+                labels
+                    .iter()
+                    .map(|words| words.get(depth).copied().unwrap_or_default().to_owned()),
+            );
             table.push(line);
         }
         for folder in folders(self) {
             let mut line = vec![folder.to_owned()];
             line.extend(self.summary.iter().map(|summary| {
-                let of_folder = summary.folders.iter().find(|figures| figures.folder == folder);
+                let of_folder = summary
+                    .folders
+                    .iter()
+                    .find(|figures| figures.folder == folder);
                 of_folder.map_or("-".to_owned(), |of_folder| ratio(&of_folder.figures))
             }));
             table.push(line);
@@ -139,7 +179,11 @@ impl Results {
     fn write_remarks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for failed in &self.failed {
             let (row, input) = (&self.rows[failed.row], &self.inputs[failed.input]);
-            writeln!(f, "\n{} FAILED on {}/{}: {}", row.label, input.folder, input.name, failed.reason)?;
+            writeln!(
+                f,
+                "\n{} FAILED on {}/{}: {}",
+                row.label, input.folder, input.name, failed.reason
+            )?;
         }
         for missing in &self.missing {
             writeln!(f, "\n{missing}")?;
@@ -148,7 +192,10 @@ impl Results {
             writeln!(f, "\nNo relative sizes: they need {}.", baseline())?;
         }
         match &self.stopped {
-            Some(reason) => writeln!(f, "\nIncomplete: {reason}. Rows that were not finished show \"-\"."),
+            Some(reason) => writeln!(
+                f,
+                "\nIncomplete: {reason}. Rows that were not finished show \"-\"."
+            ),
             None => Ok(()),
         }
     }
@@ -161,8 +208,16 @@ fn baseline() -> String {
 /// The first column to the left, all others to the right.
 fn write_table(f: &mut fmt::Formatter<'_>, table: &[Vec<String>]) -> fmt::Result {
     let columns = table.iter().map(Vec::len).max().unwrap_or_default();
-    let width = |column: usize| table.iter().filter_map(|line| line.get(column)).map(String::len).max();
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or_default()).collect();
+    let width = |column: usize| {
+        table
+            .iter()
+            .filter_map(|line| line.get(column))
+            .map(String::len)
+            .max()
+    };
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| width(column).unwrap_or_default())
+        .collect();
     for line in table {
         let mut text = String::new();
         for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
@@ -177,7 +232,9 @@ fn write_table(f: &mut fmt::Formatter<'_>, table: &[Vec<String>]) -> fmt::Result
 }
 
 fn ratio(figures: &Figures) -> String {
-    figures.ratio_to_zstd_1.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"))
+    figures
+        .ratio_to_zstd_1
+        .map_or("-".to_owned(), |ratio| format!("{ratio:.3}"))
 }
 
 fn seconds(seconds: f64) -> String {
@@ -193,5 +250,9 @@ fn megabytes(bytes: u64) -> f64 {
 }
 
 fn counted(number: usize, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+    if number == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{number} {noun}s")
+    }
 }

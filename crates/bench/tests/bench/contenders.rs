@@ -25,7 +25,11 @@ fn without_zstd_there_are_figures_but_no_ratio() {
     bench.segment("oltp", SEGMENT, b"123456789");
     let results = bench.run().unwrap();
     assert_eq!(results.summary[0].all.unwrap().ratio_to_zstd_1, None);
-    assert!(results.to_string().contains("No relative sizes: they need zstd -1."));
+    assert!(
+        results
+            .to_string()
+            .contains("No relative sizes: they need zstd -1.")
+    );
 }
 
 #[test]
@@ -35,7 +39,11 @@ fn a_program_that_changes_a_byte_gets_no_figure() {
     bench.segment("good", SEGMENT, b"123456789");
     let results = bench.run().unwrap();
     assert_eq!(results.measurements.len(), 1);
-    assert!(results.failed[0].reason.contains("the round trip changed the data"));
+    assert!(
+        results.failed[0]
+            .reason
+            .contains("the round trip changed the data")
+    );
     assert!(results.summary[1].all.is_none());
     assert!(results.to_string().contains("walzip -3 FAILED on good/"));
 }
@@ -56,7 +64,10 @@ fn a_program_that_fails_once_is_not_tried_again_and_gets_no_figure() {
     let results = bench.run().unwrap();
     assert_eq!(results.measurements.len(), 4 + 1);
     assert_eq!(results.failed.len(), 1);
-    assert_eq!(results.failed[0].reason, "walzip: exit status: 3: out of luck");
+    assert_eq!(
+        results.failed[0].reason,
+        "walzip: exit status: 3: out of luck"
+    );
     assert!(results.summary[1].all.is_none());
 }
 
@@ -64,13 +75,20 @@ fn a_program_that_fails_once_is_not_tried_again_and_gets_no_figure() {
 fn nothing_of_the_environment_reaches_a_program() {
     let mut bench = Bench::new();
     let said = bench.path("environment");
-    let script = format!("/usr/bin/env >{}\n{}", said.display(), crate::support::COPIES);
+    let script = format!(
+        "/usr/bin/env >{}\n{}",
+        said.display(),
+        crate::support::COPIES
+    );
     bench.program("lz4", &script);
     bench.options.contenders = vec!["lz4:1".parse().unwrap()];
     bench.segment("good", SEGMENT, b"123456789");
     bench.run().unwrap();
     let environment = std::fs::read_to_string(said).unwrap();
-    let mut names: Vec<_> = environment.lines().filter_map(|line| line.split('=').next()).collect();
+    let mut names: Vec<_> = environment
+        .lines()
+        .filter_map(|line| line.split('=').next())
+        .collect();
     names.retain(|name| !["PWD", "SHLVL", "_", "OLDPWD"].contains(name));
     names.sort_unstable();
     assert_eq!(names, ["LC_ALL", "LZ4_NBWORKERS", "PATH", "TMPDIR"]);
@@ -84,10 +102,18 @@ fn every_installed_contender_gives_back_what_it_was_given() {
     bench.options.contenders = CONTENDERS
         .iter()
         .filter(|contender| !contender.is_walzip())
-        .flat_map(|contender| [contender.levels.first(), contender.levels.last()].map(|level| (contender, level)))
-        .map(|(contender, level)| format!("{}:{}", contender.name, level.unwrap()).parse().unwrap())
+        .flat_map(|contender| {
+            [contender.levels.first(), contender.levels.last()].map(|level| (contender, level))
+        })
+        .map(|(contender, level)| {
+            format!("{}:{}", contender.name, level.unwrap())
+                .parse()
+                .unwrap()
+        })
         .collect();
-    let text: Vec<u8> = (0..4000_u32).flat_map(|number| (number / 7).to_le_bytes()).collect();
+    let text: Vec<u8> = (0..4000_u32)
+        .flat_map(|number| (number / 7).to_le_bytes())
+        .collect();
     bench.segment("oltp", SEGMENT, &text);
     let results = bench.run().unwrap();
     for missing in &results.missing {
@@ -97,6 +123,14 @@ fn every_installed_contender_gives_back_what_it_was_given() {
     assert!(failures.is_empty(), "{failures:?}");
     assert_eq!(results.measurements.len(), results.rows.len());
     let in_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
-    assert!(!in_ci || results.missing.is_empty(), "CI installs every contender");
-    assert!(results.measurements.iter().all(|measurement| measurement.output_bytes < 16_000));
+    assert!(
+        !in_ci || results.missing.is_empty(),
+        "CI installs every contender"
+    );
+    assert!(
+        results
+            .measurements
+            .iter()
+            .all(|measurement| measurement.output_bytes < 16_000)
+    );
 }

@@ -23,7 +23,11 @@ fn segment_at(position: u64) -> Vec<u8> {
 
 fn names(bench: &mut Bench) -> Vec<String> {
     let results = bench.run().unwrap();
-    results.inputs.iter().map(|input| format!("{}/{}", input.folder, input.name)).collect()
+    results
+        .inputs
+        .iter()
+        .map(|input| format!("{}/{}", input.folder, input.name))
+        .collect()
 }
 
 #[test]
@@ -39,7 +43,10 @@ fn says_what_is_missing_to_unpack_a_sample() {
     let mut bench = Bench::new();
     bench.segment("oltp", "000000010000000000000001.xz", b"123456789");
     let error = bench.run().unwrap_err().to_string();
-    assert_eq!(error, "xz is not installed (package xz-utils): it unpacks .xz samples");
+    assert_eq!(
+        error,
+        "xz is not installed (package xz-utils): it unpacks .xz samples"
+    );
 }
 
 #[test]
@@ -48,7 +55,12 @@ fn says_which_sample_is_damaged() {
     bench.program("xz", "echo 'Compressed data is corrupt' >&2; exit 1");
     bench.segment("oltp", "000000010000000000000001.xz", b"123456789");
     let error = bench.run().unwrap_err().to_string();
-    assert!(error.contains("000000010000000000000001.xz: xz: exit status: 1: Compressed data is corrupt"), "{error}");
+    assert!(
+        error.contains(
+            "000000010000000000000001.xz: xz: exit status: 1: Compressed data is corrupt"
+        ),
+        "{error}"
+    );
 }
 
 #[test]
@@ -59,7 +71,11 @@ fn takes_the_segments_of_a_folder_and_of_its_folders_and_nothing_else() {
     bench.segment("a", "000000010000000000000003", b"3");
     bench.segment("a", "README.md", b"not a segment");
     bench.options.inputs = vec![bench.path("samples")];
-    let expected = ["a/000000010000000000000003", "b/000000010000000000000001", "b/000000010000000000000002"];
+    let expected = [
+        "a/000000010000000000000003",
+        "b/000000010000000000000001",
+        "b/000000010000000000000002",
+    ];
     assert_eq!(names(&mut bench), expected);
     bench.options.quick = true;
     assert_eq!(names(&mut bench), expected[..2]);
@@ -70,7 +86,8 @@ fn copies_the_complete_segments_of_a_server_and_no_recycled_or_unfinished_one() 
     let mut bench = Bench::new();
     let pg_wal = bench.path("pg_wal");
     fs::create_dir_all(pg_wal.join("archive_status")).unwrap();
-    let write = |name: &str, position: u64| fs::write(pg_wal.join(name), segment_at(position)).unwrap();
+    let write =
+        |name: &str, position: u64| fs::write(pg_wal.join(name), segment_at(position)).unwrap();
     write("000000010000000000000005", 5 << 20);
     write("000000010000000000000006", 6 << 20);
     write("000000010000000000000007", 7 << 20);
@@ -78,8 +95,16 @@ fn copies_the_complete_segments_of_a_server_and_no_recycled_or_unfinished_one() 
     write("000000010000000000000008", 3 << 20);
     fs::write(pg_wal.join("00000002.history"), "1\t0/5000000\n").unwrap();
     bench.options.pg_wal = Some(pg_wal);
-    assert_eq!(names(&mut bench), ["pg_wal/000000010000000000000005", "pg_wal/000000010000000000000006"]);
-    assert!(bench.progress.notes[0].ends_with("the newest 2 of 2 complete segments are measured on"));
+    assert_eq!(
+        names(&mut bench),
+        [
+            "pg_wal/000000010000000000000005",
+            "pg_wal/000000010000000000000006"
+        ]
+    );
+    assert!(
+        bench.progress.notes[0].ends_with("the newest 2 of 2 complete segments are measured on")
+    );
 }
 
 #[test]

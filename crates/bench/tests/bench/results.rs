@@ -35,7 +35,10 @@ fn counts_processor_time_and_memory_of_the_program() {
     // A loop that works for a while, and a variable of 32 MB.
     let works = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done
         x=$(/usr/bin/head -c 32000000 /dev/zero | /usr/bin/tr '\\0' x)";
-    bench.program("walzip", &format!("case $1 in compress) {works} ;; esac\nfor last; do :; done\n/bin/cat \"$last\""));
+    bench.program(
+        "walzip",
+        &format!("case $1 in compress) {works} ;; esac\nfor last; do :; done\n/bin/cat \"$last\""),
+    );
     bench.segment("oltp", SEGMENT, b"123456789");
     let results = bench.run().unwrap();
     let walzip = results.summary[1].all.unwrap();
@@ -56,17 +59,35 @@ fn writes_provenance_and_each_measurement_as_csv_and_json() {
     let lines: Vec<_> = csv.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!(lines.len(), 3, "{csv}");
     let columns = lines[0].split(',').count();
-    assert!(lines.iter().all(|line| line.split(',').count() == columns), "{csv}");
-    assert!(lines[1..].iter().any(|line| line.starts_with(&format!("walzip,3,1,oltp,{SEGMENT},9,1,ok,9,"))));
-    assert!(csv.contains("# walzip -3: walzip compress -3 -c INPUT > OUTPUT; walzip decompress -c INPUT > OUTPUT"));
-    let json: serde_json::Value = serde_json::from_slice(&fs::read(bench.path("results.json")).unwrap()).unwrap();
+    assert!(
+        lines.iter().all(|line| line.split(',').count() == columns),
+        "{csv}"
+    );
+    assert!(
+        lines[1..]
+            .iter()
+            .any(|line| line.starts_with(&format!("walzip,3,1,oltp,{SEGMENT},9,1,ok,9,")))
+    );
+    assert!(csv.contains(
+        "# walzip -3: walzip compress -3 -c INPUT > OUTPUT; walzip decompress -c INPUT > OUTPUT"
+    ));
+    let json: serde_json::Value =
+        serde_json::from_slice(&fs::read(bench.path("results.json")).unwrap()).unwrap();
     let hash = blake3::hash(b"123456789").to_string();
     assert_eq!(json["inputs"][0]["blake3"], hash);
     assert_eq!(json["rows"][1]["label"], "walzip -3");
     assert_eq!(json["measurements"].as_array().unwrap().len(), 2);
     assert_eq!(json["summary"][1]["all"]["ratio_to_zstd_1"], 1.0);
-    assert!(json["provenance"]["kernel"].as_str().unwrap().contains("Linux"));
-    assert!(!csv.contains(bench.path("").to_str().unwrap()), "a published file names no path");
+    assert!(
+        json["provenance"]["kernel"]
+            .as_str()
+            .unwrap()
+            .contains("Linux")
+    );
+    assert!(
+        !csv.contains(bench.path("").to_str().unwrap()),
+        "a published file names no path"
+    );
 }
 
 #[test]
@@ -75,9 +96,20 @@ fn prints_a_line_for_each_row_and_a_table_by_folder() {
     bench.segment("oltp", SEGMENT, b"123456789");
     bench.segment("idle", SEGMENT, b"123456789");
     let text = bench.run().unwrap().to_string();
-    assert!(text.starts_with("2 rows, 2 segments in 2 folders"), "{text}");
-    assert!(text.lines().any(|line| line.starts_with("walzip -3  ") && line.contains("1.000")), "{text}");
-    assert!(text.lines().any(|line| line.split_whitespace().eq(["idle", "1.000", "1.000"])), "{text}");
+    assert!(
+        text.starts_with("2 rows, 2 segments in 2 folders"),
+        "{text}"
+    );
+    assert!(
+        text.lines()
+            .any(|line| line.starts_with("walzip -3  ") && line.contains("1.000")),
+        "{text}"
+    );
+    assert!(
+        text.lines()
+            .any(|line| line.split_whitespace().eq(["idle", "1.000", "1.000"])),
+        "{text}"
+    );
 }
 
 #[test]

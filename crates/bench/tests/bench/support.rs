@@ -29,7 +29,11 @@ impl Bench {
         let mut options = Options::new(bin.join("walzip"), bin.into_os_string(), tmp);
         options.contenders = vec!["walzip:3".parse().unwrap()];
         options.runs = Some(1);
-        let bench = Bench { directory, options, progress: Heard::default() };
+        let bench = Bench {
+            directory,
+            options,
+            progress: Heard::default(),
+        };
         bench.program("zstd", COPIES);
         bench.program("walzip", COPIES);
         bench
@@ -57,7 +61,10 @@ impl Bench {
 
     pub fn run(&mut self) -> Result<Results, Error> {
         let results = run(&self.options, &mut self.progress);
-        assert!(is_empty(&self.path("tmp")), "temporary files were left behind");
+        assert!(
+            is_empty(&self.path("tmp")),
+            "temporary files were left behind"
+        );
         results
     }
 }
