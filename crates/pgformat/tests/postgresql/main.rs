@@ -4,5 +4,6 @@ mod control_file;
 mod corruption;
 mod page_images;
 mod pg_waldump;
+mod rewrite;
 mod round_trip;
 mod samples;
