@@ -24,9 +24,11 @@ impl FromStr for Lsn {
     /// Reads both `0/2000028` and the zero-padded `0/02000028` of PostgreSQL 19.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let half = |digits: &str| {
-            let valid = (1..=8).contains(&digits.len())
-                && digits.bytes().all(|b| b.is_ascii_hexdigit());
-            valid.then(|| u64::from_str_radix(digits, 16).ok()).flatten()
+            let valid =
+                (1..=8).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit());
+            valid
+                .then(|| u64::from_str_radix(digits, 16).ok())
+                .flatten()
         };
         let (high, low) = text.split_once('/').unwrap_or_default();
         match (half(high), half(low)) {
@@ -69,7 +71,17 @@ mod tests {
 
     #[test]
     fn refuses_what_is_not_a_position() {
-        for text in ["", "/", "1/", "/1", "1", "g/0", "1/123456789", "+1/0", "1/2/3"] {
+        for text in [
+            "",
+            "/",
+            "1/",
+            "/1",
+            "1",
+            "g/0",
+            "1/123456789",
+            "+1/0",
+            "1/2/3",
+        ] {
             assert!(text.parse::<Lsn>().is_err(), "{text}");
         }
     }

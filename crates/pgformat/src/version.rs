@@ -50,7 +50,9 @@ pub const VERSIONS: &[Version] = &[
 impl Version {
     /// The row of a WAL page's magic number.
     pub fn from_page_magic(page_magic: u16) -> Option<&'static Version> {
-        VERSIONS.iter().find(|version| version.page_magic == page_magic)
+        VERSIONS
+            .iter()
+            .find(|version| version.page_magic == page_magic)
     }
 
     /// The row of a major.
