@@ -5,15 +5,17 @@
 //! or still runs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
-use futures::stream::{BoxStream, FuturesUnordered};
+use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use jiff::{Timestamp, ToSpan};
 use object_store::path::Path;
-use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, UploadPart};
+use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt};
 use serde::Serialize;
+use tokio::task::JoinSet;
 
 use crate::layout::{
     self, BACKUP_JSON, BACKUP_PREFIX, BACKUP_STARTED, FORMAT, MAX_BACKUP_JSON_BYTES,
@@ -231,7 +233,7 @@ impl BackupWriter {
             name: name.to_owned(),
             upload,
             part: BytesMut::new(),
-            in_flight: FuturesUnordered::new(),
+            in_flight: JoinSet::new(),
             written_bytes: 0,
             objects: Arc::clone(&self.objects),
         })
@@ -292,9 +294,19 @@ pub struct BackupObject {
     name: String,
     upload: Box<dyn MultipartUpload>,
     part: BytesMut,
-    in_flight: FuturesUnordered<UploadPart>,
+    /// Tasks, so that parts are stored while the next ones are made.
+    in_flight: JoinSet<object_store::Result<()>>,
     written_bytes: u64,
     objects: Objects,
+}
+
+impl fmt::Debug for BackupObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackupObject")
+            .field("key", &self.key)
+            .field("written_bytes", &self.written_bytes)
+            .finish_non_exhaustive()
+    }
 }
 
 impl BackupObject {
@@ -350,16 +362,18 @@ impl BackupObject {
     async fn send_part(&mut self) -> Result<(), RepoError> {
         self.wait_for_parts(PARTS_IN_FLIGHT - 1).await?;
         let part = self.part.split().freeze();
-        self.in_flight.push(self.upload.put_part(part.into()));
+        self.in_flight.spawn(self.upload.put_part(part.into()));
         Ok(())
     }
 
     async fn wait_for_parts(&mut self, at_most: usize) -> Result<(), RepoError> {
         while self.in_flight.len() > at_most {
-            self.in_flight
-                .try_next()
-                .await
-                .map_err(|error| RepoError::from_store(&self.key, error))?;
+            let part = match self.in_flight.join_next().await {
+                Some(Ok(part)) => part,
+                Some(Err(error)) => Err(error.into()),
+                None => break,
+            };
+            part.map_err(|error| RepoError::from_store(&self.key, error))?;
         }
         Ok(())
     }

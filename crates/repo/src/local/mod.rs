@@ -94,18 +94,25 @@ impl Root {
         Ok(path)
     }
 
-    /// Refuses a path whose existing directories lead out of the root by a link.
+    /// Refuses a path that is a link, and one whose existing directories lead out of
+    /// the root by a link.
     fn check_inside(&self, path: &FilePath) -> Result<(), DiskError> {
+        let refuse = |path: &FilePath, reason: &str| {
+            let error = io::Error::new(ErrorKind::PermissionDenied, reason);
+            Err(DiskError::at("follow", path)(error))
+        };
+        match path.symlink_metadata() {
+            Ok(metadata) if metadata.is_symlink() => return refuse(path, "objects are not links"),
+            Ok(_) => {}
+            Err(error) if is_missing(&error) => {}
+            Err(error) => return Err(DiskError::at("look at", path)(error)),
+        }
         let Some(directory) = path.parent().filter(|directory| *directory != self.path) else {
             return Ok(());
         };
-        let resolve = |path: &FilePath| path.canonicalize();
-        match (resolve(&self.path), resolve(directory)) {
+        match (self.path.canonicalize(), directory.canonicalize()) {
             (Ok(root), Ok(directory)) if directory.starts_with(&root) => Ok(()),
-            (Ok(_), Ok(_)) => Err(DiskError::at("follow", directory)(io::Error::new(
-                ErrorKind::PermissionDenied,
-                "the link leads out of the repository",
-            ))),
+            (Ok(_), Ok(_)) => refuse(directory, "the link leads out of the repository"),
             (Err(error), _) | (_, Err(error)) if is_missing(&error) => Ok(()),
             (Err(error), _) | (_, Err(error)) => Err(DiskError::at("look at", directory)(error)),
         }
@@ -148,12 +155,6 @@ impl Root {
     fn get(&self, key: &Path, options: &GetOptions) -> StoreResult<GetResult> {
         let path = self.file(key)?;
         let open = || -> io::Result<(File, std::fs::Metadata)> {
-            if path.symlink_metadata()?.is_symlink() {
-                return Err(io::Error::new(
-                    ErrorKind::PermissionDenied,
-                    "objects are not read through links",
-                ));
-            }
             let file = File::open(&path)?;
             let metadata = file.metadata()?;
             if !metadata.is_file() {

@@ -33,3 +33,37 @@ pub(crate) fn sweep(staging_directory: &Path, abandoned_after: Duration) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::disk::{Disk, RealDisk};
+
+    #[test]
+    fn a_file_in_use_is_never_swept_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("1");
+        let file = RealDisk.create_new(&path).unwrap();
+        sweep(directory.path(), Duration::ZERO);
+        assert!(path.exists());
+        drop(file);
+        sweep(directory.path(), ABANDONED_AFTER);
+        assert!(path.exists());
+        sweep(directory.path(), Duration::ZERO);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_is_not_a_file_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let outside = tempfile::NamedTempFile::new().unwrap();
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(outside.path(), &link).unwrap();
+        std::fs::create_dir(directory.path().join("directory")).unwrap();
+        sweep(directory.path(), Duration::ZERO);
+        assert!(link.symlink_metadata().is_ok());
+        assert!(outside.path().exists());
+        assert!(directory.path().join("directory").exists());
+        sweep(&directory.path().join("missing"), Duration::ZERO);
+    }
+}
