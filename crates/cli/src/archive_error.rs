@@ -83,6 +83,9 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         ArchiveError::Encode { .. } => {
             (Kind::Internal, Some("Nothing was archived. Please report this."))
         }
+        ArchiveError::Internal(_) => {
+            (Kind::Internal, Some("This is a fault in walzip. Please report it."))
+        }
         ArchiveError::NotArchived { .. } => (
             Kind::ArchiveTimeout,
             Some("Check archive_mode, archive_command and the server's log."),

@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn an_unknown_key_names_the_nearest() {
         assert!(message("leval = 3").contains("Did you mean \\\"level\\\"?"));
-        assert!(message("dbnam = 'x'").contains("Did you mean \\\"database\\\"?"));
+        assert!(message("dbnam = 'x'").contains("Did you mean \\\"dbname\\\"?"));
         assert!(message("compression = 'x'").contains("The keys are repo, level"));
     }
 

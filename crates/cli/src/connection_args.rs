@@ -1,6 +1,7 @@
 //! How to reach the server: flags, variables, the configuration file, and for what is left
 //! unset libpq's variables.
 
+use clap::ArgAction;
 use walzip_archive::replication::ConnectionSettings;
 
 use crate::config::Config;
@@ -18,12 +19,13 @@ const LIBPQ: [(&str, &str); 8] = [
     ("PGCONNECT_TIMEOUT", "connect_timeout"),
 ];
 
-/// The flags of every command that talks to the server.
+/// The flags of every command that talks to the server. As in PostgreSQL's programs `-h` is
+/// the host, so that these commands disable the usual help flag.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Server")]
 pub struct ConnectionArgs {
     /// The server's host name, or the directory of its socket [config: host; also PGHOST]
-    #[arg(long, env = "WALZIP_HOST", hide_env_values = true)]
+    #[arg(short = 'h', long, env = "WALZIP_HOST", hide_env_values = true)]
     host: Option<String>,
 
     /// The server's port [config: port; also PGPORT]
@@ -39,6 +41,10 @@ pub struct ConnectionArgs {
     #[arg(short, long, value_name = "NAME|STRING")]
     #[arg(env = "WALZIP_DBNAME", hide_env_values = true)]
     dbname: Option<String>,
+
+    /// Print help
+    #[arg(short = '?', long, action = ArgAction::HelpLong, help_heading = None)]
+    help: Option<bool>,
 }
 
 impl ConnectionArgs {

@@ -13,6 +13,7 @@ mod error;
 mod exit_code;
 mod filter;
 mod level_args;
+mod log;
 mod output_file;
 mod panic;
 mod repo_args;
@@ -49,7 +50,7 @@ struct Cli {
 fn main() -> ExitCode {
     panic::exit_code_of(|| {
         let cli = Cli::parse();
-        start_log(&cli);
+        log::start(log_level(&cli));
         match commands::run(cli.command) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -60,20 +61,13 @@ fn main() -> ExitCode {
     })
 }
 
-fn start_log(cli: &Cli) {
-    let level = match (cli.quiet, cli.verbose) {
+fn log_level(cli: &Cli) -> LevelFilter {
+    match (cli.quiet, cli.verbose) {
         (true, _) => LevelFilter::ERROR,
         (false, 0) => LevelFilter::WARN,
         (false, 1) => LevelFilter::INFO,
         (false, _) => LevelFilter::DEBUG,
-    };
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .without_time()
-        .with_target(false)
-        .init();
+    }
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ impl OutputFile {
                     .prefix(".walzip-")
                     .suffix(".tmp")
                     .tempfile_in(directory(path))
-                    .map_err(write)?,
+                    .map_err(|error| write(without_temporary_name(error)))?,
             ),
         };
         Ok(OutputFile { path: path.to_owned(), overwrite, target })
@@ -103,6 +103,15 @@ impl Write for OutputFile {
             Target::Temporary(file) => file.flush(),
             Target::Special(file) => file.flush(),
         }
+    }
+}
+
+/// The user knows the output's name, not that of the temporary file.
+fn without_temporary_name(error: io::Error) -> io::Error {
+    let cause = error.get_ref().and_then(|error| error.source()).map(ToString::to_string);
+    match cause {
+        Some(cause) => io::Error::new(error.kind(), cause),
+        None => error,
     }
 }
 

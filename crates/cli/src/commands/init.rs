@@ -17,10 +17,10 @@ use crate::{root, runtime};
 /// from its data directory, or asked of the running server when a connection flag is given or no
 /// data directory is known. Doing it twice for the same cluster is harmless.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(disable_help_flag = true, after_help = "\
 Examples:
   walzip init --repo /var/lib/walzip --pgdata /var/lib/postgresql/15/main
-  walzip init --repo /var/lib/walzip --host db1 --user backup
+  walzip init --repo /var/lib/walzip -h db1 -U backup
 
 Then set in postgresql.conf:
   archive_mode = on

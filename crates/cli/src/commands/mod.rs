@@ -2,9 +2,13 @@
 
 mod archive_get;
 mod archive_push;
+mod backup;
+mod bench;
+mod check;
 mod compress;
 mod decompress;
 mod init;
+mod restore;
 
 use crate::error::CommandError;
 
@@ -16,6 +20,10 @@ pub enum Command {
     Init(init::InitArgs),
     ArchivePush(archive_push::ArchivePushArgs),
     ArchiveGet(archive_get::ArchiveGetArgs),
+    Check(check::CheckArgs),
+    Backup(backup::BackupArgs),
+    Restore(restore::RestoreArgs),
+    Bench(bench::BenchArgs),
 }
 
 /// Runs a command.
@@ -26,5 +34,9 @@ pub fn run(command: Command) -> Result<(), CommandError> {
         Command::Init(args) => init::run(args),
         Command::ArchivePush(args) => archive_push::run(args),
         Command::ArchiveGet(args) => archive_get::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Backup(args) => backup::run(args),
+        Command::Restore(args) => restore::run(args),
+        Command::Bench(args) => bench::run(args),
     }
 }

@@ -1,0 +1,209 @@
+//! `walzip restore`: a cluster as it was at a chosen moment.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use walzip_archive::restore::{
+    Recovery, RecoveryTarget, RestoreOptions, TargetAction, TargetTimeline, restore,
+};
+use walzip_pgformat::Lsn;
+use walzip_repo::{BackupLabel, Location};
+
+use crate::error::CommandError;
+use crate::exit_code::Kind;
+use crate::repo_args::{self, RepoArgs};
+use crate::{root, runtime};
+
+/// Restore a cluster to a chosen moment
+///
+/// A base backup is written into DIR, which must be empty or not exist, and every file is
+/// checked against the backup's manifest. The recovery settings, with walzip as restore_command,
+/// are written to postgresql.auto.conf: start the server, and it replays WAL from the archive up
+/// to the target. Without a target it replays everything that was archived.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  walzip restore --repo /var/lib/walzip /var/lib/postgresql/15/restored
+  walzip restore --repo /var/lib/walzip -D DIR --target-time '2026-11-21 22:01:30+00'
+  walzip restore --repo /var/lib/walzip -D DIR --target-name before_the_release
+
+Then: pg_ctl -D DIR start. Until archive_mode is off or archive_command names another repository,
+the restored cluster archives into the same one once it is promoted, on a timeline of its own.")]
+pub struct RestoreArgs {
+    /// The directory to restore into
+    #[arg(value_name = "DIR", required_unless_present = "pgdata")]
+    directory: Option<PathBuf>,
+
+    /// The same, as PostgreSQL's programs have it
+    #[arg(short = 'D', long, value_name = "DIR", conflicts_with = "directory")]
+    pgdata: Option<PathBuf>,
+
+    #[command(flatten)]
+    repo: RepoArgs,
+
+    #[command(flatten)]
+    target: TargetArgs,
+
+    /// The backup to start from [default: the newest from which the target can be reached]
+    #[arg(long, value_name = "LABEL")]
+    backup: Option<BackupLabel>,
+
+    /// Put a tablespace elsewhere: its old directory or OID, and the new directory
+    #[arg(short = 'T', long, value_name = "OLD=NEW", value_parser = tablespace)]
+    tablespace_mapping: Vec<(String, PathBuf)>,
+
+    /// Switch archive_mode off in the restored cluster
+    #[arg(long)]
+    archive_mode_off: bool,
+}
+
+/// Where recovery ends.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Target")]
+struct TargetArgs {
+    /// The last commit up to this time, which needs an offset: '2026-11-21 22:01:30+00'
+    #[arg(long, value_name = "TIME", group = "target")]
+    target_time: Option<String>,
+
+    /// This WAL position
+    #[arg(long, value_name = "LSN", group = "target")]
+    target_lsn: Option<Lsn>,
+
+    /// The restore point of this name (pg_create_restore_point)
+    #[arg(long, value_name = "NAME", group = "target")]
+    target_name: Option<String>,
+
+    /// The end of this transaction
+    #[arg(long, value_name = "XID", group = "target")]
+    target_xid: Option<u64>,
+
+    /// As soon as the backup is consistent
+    #[arg(long, group = "target")]
+    target_immediate: bool,
+
+    /// Stop just before the target instead of just after it
+    #[arg(long, requires = "target")]
+    target_exclusive: bool,
+
+    /// The timeline to follow: latest, current or a number [default: latest]
+    #[arg(long, value_name = "TIMELINE")]
+    target_timeline: Option<TargetTimeline>,
+
+    /// What the server does at the target: promote, pause or shutdown [default: promote]
+    #[arg(long, value_name = "ACTION", requires = "target")]
+    target_action: Option<TargetAction>,
+}
+
+fn tablespace(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((old, new)) if !old.is_empty() && Path::new(new).is_absolute() => {
+            Ok((old.to_owned(), PathBuf::from(new)))
+        }
+        _ => Err("it has the form OLD=NEW, and NEW is an absolute path".to_owned()),
+    }
+}
+
+impl TargetArgs {
+    fn recovery(&self) -> Result<Recovery, CommandError> {
+        let target = if let Some(time) = &self.target_time {
+            RecoveryTarget::time(time)?
+        } else if let Some(lsn) = self.target_lsn {
+            RecoveryTarget::Lsn(lsn)
+        } else if let Some(name) = &self.target_name {
+            RecoveryTarget::Name(name.clone())
+        } else if let Some(xid) = self.target_xid {
+            RecoveryTarget::Xid(xid)
+        } else if self.target_immediate {
+            RecoveryTarget::Immediate
+        } else {
+            RecoveryTarget::Latest
+        };
+        Ok(Recovery {
+            target,
+            inclusive: !self.target_exclusive,
+            timeline: self.target_timeline.unwrap_or_default(),
+            action: self.target_action.unwrap_or_default(),
+        })
+    }
+}
+
+/// Runs the command.
+pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
+    root::refuse_cluster_of_root()?;
+    let config = args.repo.config()?;
+    let location = args.repo.location(&config)?;
+    let options = RestoreOptions {
+        backup: args.backup,
+        recovery: args.target.recovery()?,
+        restore_command: restore_command(&location)?,
+        tablespace_map: BTreeMap::from_iter(args.tablespace_mapping),
+        archive_mode_off: args.archive_mode_off,
+    };
+    let directory = args.directory.or(args.pgdata).unwrap_or_default();
+    let restored = runtime::block_on(async {
+        let repository = repo_args::open(&location).await?;
+        Ok(restore(&repository, &directory, &options).await?)
+    })?;
+    if restored.files_without_checksum > 0 {
+        tracing::info!("{} files have no checksum to check", restored.files_without_checksum);
+    }
+    writeln!(
+        std::io::stdout(),
+        "restored backup {} into {}: {} files, {} bytes",
+        restored.backup.label,
+        directory.display(),
+        restored.files,
+        restored.bytes
+    )
+    .map_err(CommandError::stdout)
+}
+
+/// The command runs in another directory, perhaps with another PATH and without our variables:
+/// it names this very program and the repository in full.
+fn restore_command(location: &Location) -> Result<String, CommandError> {
+    let program = std::env::current_exe().map_err(|error| {
+        CommandError::caused(Kind::Internal, "cannot find this program's path", &error)
+    })?;
+    let program = program.to_str().ok_or_else(|| {
+        let message = "the path of this program is not UTF-8, so restore_command cannot have it";
+        CommandError::new(Kind::OptionInvalid, message)
+    })?;
+    let repository = location.to_string();
+    Ok(format!(
+        "{} archive-get --repo {} %f \"%p\"",
+        shell_word(program),
+        shell_word(&repository)
+    ))
+}
+
+/// Text as one word for the shell, with PostgreSQL's placeholder character doubled.
+fn shell_word(text: &str) -> String {
+    let text = text.replace('%', "%%");
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_reach_the_shell_unchanged() {
+        assert_eq!(shell_word("/usr/bin/walzip"), "/usr/bin/walzip");
+        assert_eq!(shell_word("/a b"), "'/a b'");
+        assert_eq!(shell_word("/it's"), r"'/it'\''s'");
+        assert_eq!(shell_word("/100%"), "/100%%");
+    }
+
+    #[test]
+    fn a_tablespace_mapping_has_two_sides() {
+        assert_eq!(tablespace("16400=/new"), Ok(("16400".to_owned(), PathBuf::from("/new"))));
+        for wrong in ["16400", "=/new", "/old=new"] {
+            assert!(tablespace(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The command line, as a person or postgresql.conf meets it.
+
+mod archive;
+mod configuration;
+mod errors;
+mod files;
+mod help;
+mod members;
+mod sandbox;
