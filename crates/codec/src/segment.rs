@@ -206,6 +206,9 @@ impl Decoder {
         };
         self.writer.start_run(state, run.remaining_len, run.changes);
         if run.remaining_len != 0 {
+            if run.lead_len > run.remaining_len {
+                return Err(BAD);
+            }
             self.fragment(run.lead_len)?;
             self.writer
                 .fragment(&self.bytes, run.remaining_len as usize);

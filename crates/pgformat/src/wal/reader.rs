@@ -34,9 +34,9 @@ pub enum Event {
         remaining_len: u32,
     },
     /// The rest of a record of before, or what there is of it: [`SegmentReader::bytes`].
-    /// Zeros up to the next multiple of 8 follow if it is whole.
     Lead {
-        /// The record ends here.
+        /// The record ends here, and zeros up to the next multiple of 8 follow. Otherwise the
+        /// run ends at once.
         whole: bool,
     },
     /// A whole record, read into the layout; its bytes are [`SegmentReader::bytes`]. Zeros up
@@ -178,8 +178,8 @@ impl<'a> SegmentReader<'a> {
     }
 
     fn lead(&mut self, remaining_len: u32) -> Option<Event> {
-        let whole = self.take(remaining_len as usize);
-        self.step = if whole && self.skip_padding() {
+        let whole = self.take(remaining_len as usize) && self.skip_padding();
+        self.step = if whole {
             Step::Records
         } else {
             Step::EndRun
