@@ -117,10 +117,12 @@ impl Injector {
         let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         let mut state = faults.seed ^ call.wrapping_mul(0xd134_2543_de82_ef95);
         let mut chance = |below: u64| split_mix(&mut state) % below.max(1);
-        let is_turn = faults.fail_every.is_some_and(|n| n > 0 && call % n == 0);
+        let is_turn = faults
+            .fail_every
+            .is_some_and(|n| n > 0 && call.is_multiple_of(n));
         let turn_is_even = faults
             .fail_every
-            .is_some_and(|n| n > 0 && call / n % 2 == 0);
+            .is_some_and(|n| n > 0 && (call / n).is_multiple_of(2));
         Plan {
             call,
             fails_before: chance(1000) < faults.failures_per_1000
@@ -137,20 +139,25 @@ impl Injector {
         }
     }
 
-    /// Carries out a call, or not, and answers, or not.
-    async fn call<T>(&self, work: impl Future<Output = Result<T>>) -> Result<(T, Plan)> {
-        let plan = self.plan();
-        if !plan.latency.is_zero() {
-            tokio::time::sleep(plan.latency).await;
+    async fn call<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.plan().carry_out(work).await
+    }
+}
+
+impl Plan {
+    /// Does the work, or not, and answers, or not.
+    async fn carry_out<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        if !self.latency.is_zero() {
+            tokio::time::sleep(self.latency).await;
         }
-        if plan.fails_before {
-            return Err(fault(plan.call, "without an effect"));
+        if self.fails_before {
+            return Err(fault(self.call, "without an effect"));
         }
         let outcome = work.await?;
-        if plan.fails_after {
-            return Err(fault(plan.call, "after its effect"));
+        if self.fails_after {
+            return Err(fault(self.call, "after its effect"));
         }
-        Ok((outcome, plan))
+        Ok(outcome)
     }
 }
 
@@ -179,7 +186,7 @@ impl ObjectStore for FaultyStore {
         opts: PutOptions,
     ) -> Result<PutResult> {
         let put = self.inner.put_opts(location, payload, opts);
-        Ok(self.injector.call(put).await?.0)
+        self.injector.call(put).await
     }
 
     async fn put_multipart_opts(
@@ -188,7 +195,7 @@ impl ObjectStore for FaultyStore {
         opts: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
         let begin = self.inner.put_multipart_opts(location, opts);
-        let (inner, _) = self.injector.call(begin).await?;
+        let inner = self.injector.call(begin).await?;
         Ok(Box::new(FaultyUpload {
             inner,
             injector: Arc::clone(&self.injector),
@@ -197,7 +204,8 @@ impl ObjectStore for FaultyStore {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let get = self.inner.get_opts(location, options);
-        let (found, plan) = self.injector.call(get).await?;
+        let plan = self.injector.plan();
+        let found = plan.carry_out(get).await?;
         Ok(match plan.breaks_off {
             Some(how) => break_off(found, how, plan.call),
             None => found,
@@ -215,7 +223,8 @@ impl ObjectStore for FaultyStore {
                 async move {
                     let one = futures::stream::once(async { Ok(location) }).boxed();
                     let deleted = inner.delete_stream(one).try_collect::<Vec<_>>();
-                    let (mut deleted, plan) = injector.call(deleted).await?;
+                    let plan = injector.plan();
+                    let mut deleted = plan.carry_out(deleted).await?;
                     deleted
                         .pop()
                         .ok_or_else(|| fault(plan.call, "nothing deleted"))
@@ -228,19 +237,18 @@ impl ObjectStore for FaultyStore {
         let listing = self.inner.list(prefix);
         let injector = Arc::clone(&self.injector);
         async move { injector.call(async { Ok(listing) }).await }
-            .map_ok(|(listing, _)| listing)
             .try_flatten_stream()
             .boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let listing = self.inner.list_with_delimiter(prefix);
-        Ok(self.injector.call(listing).await?.0)
+        self.injector.call(listing).await
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
         let copy = self.inner.copy_opts(from, to, options);
-        Ok(self.injector.call(copy).await?.0)
+        self.injector.call(copy).await
     }
 }
 
@@ -287,16 +295,16 @@ impl MultipartUpload for FaultyUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
         let part = self.inner.put_part(data);
         let injector = Arc::clone(&self.injector);
-        async move { Ok(injector.call(part).await?.0) }.boxed()
+        async move { injector.call(part).await }.boxed()
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
         let complete = self.inner.complete();
-        Ok(self.injector.call(complete).await?.0)
+        self.injector.call(complete).await
     }
 
     async fn abort(&mut self) -> Result<()> {
         let abort = self.inner.abort();
-        Ok(self.injector.call(abort).await?.0)
+        self.injector.call(abort).await
     }
 }

@@ -287,7 +287,7 @@ impl Chance {
         match self.unsynced {
             Unsynced::Lost => false,
             Unsynced::NamesKept => true,
-            Unsynced::Random(_) => self.next() % 2 == 0,
+            Unsynced::Random(_) => self.next().is_multiple_of(2),
         }
     }
 

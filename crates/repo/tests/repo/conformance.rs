@@ -180,13 +180,14 @@ async fn a_backup_exists_when_it_is_finished(store: Arc<dyn ObjectStore>) {
     assert_eq!(object.finish().await.unwrap(), 11);
     assert_eq!(repository.list_backups().await.unwrap(), []);
     let unfinished = repository.list_unfinished_backups().await.unwrap();
-    assert_eq!(unfinished, [label.clone()]);
+    assert_eq!(unfinished, std::slice::from_ref(&label));
     let error = repository.read_backup_json(&label).await.unwrap_err();
     assert!(matches!(error, RepoError::NotFound { .. }), "{error}");
 
     let json = Bytes::from_static(b"{\"format\": 1}\n");
     assert_eq!(writer.finish(json.clone()).await.unwrap(), label);
-    assert_eq!(repository.list_backups().await.unwrap(), [label.clone()]);
+    let finished = repository.list_backups().await.unwrap();
+    assert_eq!(finished, std::slice::from_ref(&label));
     assert_eq!(repository.list_unfinished_backups().await.unwrap(), []);
     assert_eq!(repository.read_backup_json(&label).await.unwrap(), json);
     let content = read_object(&repository, &label, "base/1.tar.zst").await;

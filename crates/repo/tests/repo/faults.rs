@@ -198,8 +198,6 @@ async fn a_backup_object_that_breaks_off_is_an_error() {
     let label = work(Arc::clone(&store)).await.unwrap();
     let mut broken = 0;
     for seed in 0..100 {
-        let repository = Repository::open(Arc::clone(&store)).await.unwrap();
-        drop(repository);
         let faults = Faults {
             seed,
             broken_reads_per_1000: 500,
