@@ -49,9 +49,10 @@ pub trait Coder {
     /// Codes all bytes of a slice.
     fn bytes(&mut self, stream: StreamId, bytes: &mut [u8]);
 
-    /// The decoder has found what no encoder writes; it goes on with zeros until it is asked.
+    /// The decoder has found what no encoder writes, or the encoder what the format cannot
+    /// say; it goes on, with zeros or in vain, until it is asked.
     fn fail(&mut self);
-    /// [`Coder::fail`] was called, or a stream ended early.
+    /// [`Coder::fail`] was called, or a stream ended early, or there are too many of them.
     fn failed(&self) -> bool;
 
     /// Codes a byte of the slice.

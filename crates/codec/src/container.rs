@@ -5,6 +5,7 @@ use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::{Lsn, SystemId, TimelineId, Version};
 
 use crate::error::{DecodeError, EncodeError};
+use crate::limits::{MEMBER_LEN_MAX, content_len_max};
 use crate::stream_kind::StreamKind;
 use crate::varint;
 use crate::zstd_frame;
@@ -13,12 +14,6 @@ use crate::zstd_frame;
 pub const MAGIC: [u8; 4] = *b"WALZ";
 /// The version that is written, and the last one that is read.
 pub const VERSION: u8 = 1;
-/// What a member can hold: the largest segment of PostgreSQL.
-pub const MEMBER_LEN_MAX: usize = 1 << 30;
-/// Bytes of streams for each byte of the original, at most; and as many for any original.
-pub const CONTENT_EXPANSION_MAX: u64 = 16;
-/// See [`CONTENT_EXPANSION_MAX`].
-pub const CONTENT_LEN_BASE: u64 = 1 << 20;
 
 const KIND_FOREIGN: u8 = 0;
 const KIND_WAL: u8 = 1;
@@ -238,17 +233,16 @@ pub fn write_member(
 /// Reads the blocks of a member behind its header, and puts their bytes together.
 pub fn read_content(header: &Header, mut body: &[u8]) -> Result<Vec<u8>, DecodeError> {
     const CUT: DecodeError = DecodeError::Truncated("block");
-    let limit = header.original_len * CONTENT_EXPANSION_MAX + CONTENT_LEN_BASE;
+    const TOO_MUCH: DecodeError = DecodeError::Corrupt("more content than the original can have");
+    let limit = content_len_max(header.original_len, header.identity.is_some());
     let mut content = Vec::new();
     while !body.is_empty() {
-        let coding = body[0];
-        body = &body[1..];
+        let (&coding, behind) = body.split_first().ok_or(CUT)?;
+        body = behind;
         let raw_len = varint::read(&mut body).ok_or(CUT)?;
         let data_len = varint::read(&mut body).ok_or(CUT)?;
         if raw_len > limit.saturating_sub(content.len() as u64) {
-            return Err(DecodeError::Corrupt(
-                "more content than the original can have",
-            ));
+            return Err(TOO_MUCH);
         }
         let (checksum, behind) = body.split_first_chunk().ok_or(CUT)?;
         let data_len = usize::try_from(data_len).map_err(|_| CUT)?;
@@ -256,7 +250,7 @@ pub fn read_content(header: &Header, mut body: &[u8]) -> Result<Vec<u8>, DecodeE
         if crc32c::crc32c(data) != u32::from_le_bytes(*checksum) {
             return Err(DecodeError::Checksum("block"));
         }
-        let raw_len = raw_len as usize;
+        let raw_len = usize::try_from(raw_len).map_err(|_| TOO_MUCH)?;
         match coding {
             coding if coding == BlockCoding::Stored as u8 => {
                 if raw_len != data.len() {

@@ -13,6 +13,7 @@ mod error;
 mod fast_hash;
 mod layout_choice;
 mod level;
+pub mod limits;
 mod lz4_block;
 mod member;
 mod model;
@@ -24,9 +25,10 @@ mod varint;
 mod zstd_frame;
 
 pub use account::{KindAccount, account};
-pub use container::{HEADER_LEN_MAX, Header, MAGIC, MEMBER_LEN_MAX, VERSION, WalIdentity};
+pub use container::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity};
 pub use error::{DecodeError, EncodeError};
 pub use level::Level;
+pub use limits::MEMBER_LEN_MAX;
 pub use member::{decode, decode_member, encode, encode_verified, member_len};
 pub use stream_kind::{Category, StreamKind};
 

@@ -3,9 +3,10 @@
 use walzip_pgformat::Version;
 use walzip_pgformat::wal::SegmentHeader;
 
-use crate::container::{self, Header, MEMBER_LEN_MAX, WalIdentity};
+use crate::container::{self, Header, WalIdentity};
 use crate::error::{DecodeError, EncodeError};
 use crate::level::Level;
+use crate::limits::{MEMBER_LEN_MAX, content_len_max};
 use crate::segment;
 use crate::zstd_frame::Effort;
 
@@ -28,15 +29,16 @@ pub fn encode(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
             max: MEMBER_LEN_MAX,
         });
     }
-    match segment::encode(input) {
-        Some((header, streams)) => {
-            let content = streams.into_content();
-            let identity = Some(WalIdentity::from(&header));
-            let effort = effort(level, true);
-            container::write_member(input, identity, &content.bytes, &content.cuts, effort)
-        }
-        None => encode_foreign(input, level),
+    let Some((header, streams)) = segment::encode(input) else {
+        return encode_foreign(input, level);
+    };
+    let content = streams.into_content();
+    if content.bytes.len() as u64 > content_len_max(input.len() as u64, true) {
+        return encode_foreign(input, level);
     }
+    let identity = Some(WalIdentity::from(&header));
+    let effort = effort(level, true);
+    container::write_member(input, identity, &content.bytes, &content.cuts, effort)
 }
 
 fn encode_foreign(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {

@@ -69,7 +69,8 @@ impl Run {
     }
 }
 
-/// The streams of a segment; `None` where the bytes do not begin as one does.
+/// The streams of a segment; `None` where the bytes do not begin as one does, or where the
+/// format's limits are too narrow for it.
 pub fn encode(segment: &[u8]) -> Option<(SegmentHeader, StreamWriter)> {
     let mut reader = SegmentReader::new(segment).ok()?;
     let header = *reader.header();
@@ -85,6 +86,9 @@ pub fn encode(segment: &[u8]) -> Option<(SegmentHeader, StreamWriter)> {
     let mut record = Vec::new();
     let mut run = Run::default();
     while let Some(event) = reader.next_event(&mut layout) {
+        if coder.failed() {
+            return None;
+        }
         match event {
             Event::RunStart {
                 state,
@@ -132,7 +136,7 @@ pub fn encode(segment: &[u8]) -> Option<(SegmentHeader, StreamWriter)> {
         }
     }
     coder.u8(spans, END);
-    Some((header, coder))
+    (!coder.failed()).then_some((header, coder))
 }
 
 fn code_fragment(

@@ -83,6 +83,8 @@ kinds! {
     RawImage = 34, OtherPages, "compressed images";
     Fragment = 35, Verbatim, "records of which a part is elsewhere";
     Other = 36, Verbatim, "bytes that are no records";
+    PostingOffset = 37, IndexTuples, "posting lists, offsets";
+    Offsets = 38, RecordData, "line pointer numbers";
 }
 
 impl StreamKind {

@@ -10,14 +10,13 @@ use crate::coder::{Coder, StreamId};
 use crate::container::Content;
 use crate::error::DecodeError;
 use crate::layout_choice;
+use crate::limits::STREAMS_MAX;
 use crate::stream_kind::StreamKind;
 use crate::transform::Layout;
 use crate::varint;
 
 /// Ends the list of kinds.
 const END_OF_KINDS: u8 = 255;
-/// Streams of one member at most.
-const STREAMS_MAX: usize = 1 << 20;
 /// A stream or plane of this many bytes gets statistics of its own.
 const CUT_MIN: usize = 4096;
 
@@ -32,6 +31,7 @@ struct Filling {
 #[derive(Debug, Default)]
 pub struct StreamWriter {
     streams: Vec<Filling>,
+    failed: bool,
 }
 
 impl Coder for StreamWriter {
@@ -44,6 +44,7 @@ impl Coder for StreamWriter {
             width,
             bytes: Vec::new(),
         });
+        self.failed |= self.streams.len() > STREAMS_MAX;
         StreamId((self.streams.len() - 1) as u32)
     }
 
@@ -85,11 +86,11 @@ impl Coder for StreamWriter {
     }
 
     fn fail(&mut self) {
-        debug_assert!(false, "the encoder checks before it codes");
+        self.failed = true;
     }
 
     fn failed(&self) -> bool {
-        false
+        self.failed
     }
 }
 

@@ -4,6 +4,7 @@ use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, InBuffer, OutBuffer};
 
 use crate::error::{DecodeError, EncodeError};
+use crate::limits::WINDOW_LOG_MAX;
 
 /// How hard zstd tries.
 #[derive(Clone, Copy, Debug)]
@@ -13,9 +14,6 @@ pub struct Effort {
     /// Look for matches at any distance.
     pub long: bool,
 }
-
-/// The largest window that is written, and the largest that is read, as a power of two.
-const WINDOW_LOG_MAX: u32 = 27;
 
 /// zstd cannot make more of a byte than this: a block of 128 KiB needs four bytes.
 const EXPANSION_MAX: usize = 1 << 15;

@@ -2,9 +2,11 @@
 
 use walzip_pgformat::rmgr_id;
 
+use super::gin::INSERT_ENTRY_HEADER_LEN;
 use super::heap_tuple::{RECORD_TUPLE_HEADER_LEN, multi_insert_end};
-use super::index_tuple::{INDEX_TUPLE_HEADER_LEN, Place};
+use super::index_tuple::{Place, are_tuples};
 use super::kind::{BlockStreams, Shape};
+use super::main_data::record_type;
 use super::relation::Relation;
 use crate::coder::{Coder, get_u16};
 use crate::stream_kind::StreamKind;
@@ -31,17 +33,39 @@ pub enum BlockModel {
     HeapMultiInsert,
     /// An index tuple (XLOG_BTREE_INSERT_*).
     BtreeInsert,
+    /// Index tuples one after the other that come to a new page (XLOG_BTREE_SPLIT_*,
+    /// XLOG_BTREE_NEWROOT).
+    BtreeTuples,
+    /// Index tuples one after the other (XLOG_GIN_UPDATE_META_PAGE, XLOG_GIN_INSERT_LISTPAGE).
+    NewTuples,
+    /// An entry tuple behind a `ginxlogInsertEntry`, or changed segments of posting lists
+    /// (XLOG_GIN_INSERT).
+    GinInsert,
+    /// Changed segments of posting lists (XLOG_GIN_VACUUM_DATA_LEAF_PAGE).
+    GinRecompress,
+    /// Line pointer numbers and other numbers of 16 bits.
+    Offsets,
 }
 
 impl BlockModel {
     /// The model of block reference number `block` of a shape.
     pub fn of(shape: &Shape, block: usize) -> BlockModel {
-        let first = shape.blocks.get(block).is_some_and(|block| block.id == 0);
-        match (shape.rmid, shape.info & 0x70) {
-            (rmgr_id::HEAP, 0x00) if first => BlockModel::HeapInsert,
-            (rmgr_id::HEAP, 0x20 | 0x40) if first => BlockModel::HeapUpdate,
-            (rmgr_id::HEAP2, 0x50) if first => BlockModel::HeapMultiInsert,
-            (rmgr_id::BTREE, 0x00 | 0x10 | 0x20) if first => BlockModel::BtreeInsert,
+        let Some(id) = shape.blocks.get(block).map(|block| block.id) else {
+            return BlockModel::Rows;
+        };
+        match (shape.rmid, record_type(shape.rmid, shape.info), id) {
+            (rmgr_id::HEAP, 0x00, 0) => BlockModel::HeapInsert,
+            (rmgr_id::HEAP, 0x20 | 0x40, 0) => BlockModel::HeapUpdate,
+            (rmgr_id::HEAP2, 0x50, 0) => BlockModel::HeapMultiInsert,
+            (rmgr_id::HEAP2, 0x10 | 0x20 | 0x30, 0) => BlockModel::Offsets,
+            (rmgr_id::BTREE, 0x00 | 0x10 | 0x20, 0) => BlockModel::BtreeInsert,
+            (rmgr_id::BTREE, 0x30 | 0x40, 0 | 1) | (rmgr_id::BTREE, 0xA0, 0) => {
+                BlockModel::BtreeTuples
+            }
+            (rmgr_id::BTREE, 0x60 | 0x70 | 0xC0, 0) => BlockModel::Offsets,
+            (rmgr_id::GIN, 0x60, 1) | (rmgr_id::GIN, 0x70, 0) => BlockModel::NewTuples,
+            (rmgr_id::GIN, 0x20, 0) => BlockModel::GinInsert,
+            (rmgr_id::GIN, 0x90, 0) => BlockModel::GinRecompress,
             _ => BlockModel::Rows,
         }
     }
@@ -55,7 +79,7 @@ impl BlockModel {
         main: &[u8],
         data: &mut [u8],
     ) {
-        let applies = self.applies(main, data);
+        let applies = C::ENCODING && self.applies(relation, main, data);
         let model = if self == BlockModel::Rows {
             self
         } else {
@@ -73,12 +97,22 @@ impl BlockModel {
             BlockModel::HeapMultiInsert => {
                 code_multi_insert(coder, streams, relation, main, data);
             }
-            BlockModel::BtreeInsert => relation.index.tuple(coder, data, Place::Record),
+            BlockModel::BtreeInsert | BlockModel::NewTuples => {
+                relation.index.tuples(coder, data, Place::Record);
+            }
+            BlockModel::BtreeTuples => relation.index.tuples(coder, data, Place::Moved),
+            BlockModel::GinInsert => code_gin_insert(coder, streams, relation, main, data),
+            BlockModel::GinRecompress => relation.gin_records.recompress(coder, data),
+            BlockModel::Offsets => {
+                let [offsets, ..] = &mut streams.fields;
+                let stream = offsets.open(coder, StreamKind::Offsets, 2);
+                coder.bytes(stream, data);
+            }
         }
     }
 
     /// The data has the form that the model needs; only the encoder can tell.
-    fn applies(self, main: &[u8], data: &[u8]) -> bool {
+    fn applies(self, relation: &mut Relation, main: &[u8], data: &[u8]) -> bool {
         match self {
             BlockModel::Rows => true,
             BlockModel::HeapInsert => data.len() >= RECORD_TUPLE_HEADER_LEN,
@@ -96,8 +130,41 @@ impl BlockModel {
                 }
                 main.len() >= MULTI_INSERT_COUNT_AT + 2
             }
-            BlockModel::BtreeInsert => data.len() >= INDEX_TUPLE_HEADER_LEN,
+            BlockModel::BtreeInsert | BlockModel::NewTuples | BlockModel::BtreeTuples => {
+                are_tuples(data)
+            }
+            BlockModel::GinInsert if is_gin_data(main) => relation.gin_records.is_recompress(data),
+            BlockModel::GinInsert => data.len() >= INSERT_ENTRY_HEADER_LEN,
+            BlockModel::GinRecompress => relation.gin_records.is_recompress(data),
+            BlockModel::Offsets => data.len().is_multiple_of(2),
         }
+    }
+}
+
+/// The record inserts into a posting tree (`GIN_INSERT_ISDATA`, in ginxlogInsert's flags).
+fn is_gin_data(main: &[u8]) -> bool {
+    get_u16(main, 0) & 1 != 0
+}
+
+fn code_gin_insert<C: Coder>(
+    coder: &mut C,
+    streams: &mut BlockStreams,
+    relation: &mut Relation,
+    main: &[u8],
+    data: &mut [u8],
+) {
+    if is_gin_data(main) {
+        return relation.gin_records.recompress(coder, data);
+    }
+    let [offset, is_delete, ..] = &mut streams.fields;
+    let stream = offset.open(coder, StreamKind::Offsets, 2);
+    coder.u16_at(stream, data, 0);
+    let stream = is_delete.open(coder, StreamKind::MainField, 2);
+    coder.u16_at(stream, data, 2);
+    let end = data.len();
+    let tuple = coder.part(data, INSERT_ENTRY_HEADER_LEN, end);
+    if relation.gin_records.entry(coder, tuple) != tuple.len() {
+        coder.fail();
     }
 }
 

@@ -36,7 +36,13 @@ pub struct HeapStreams {
 
 impl HeapStreams {
     /// Codes a tuple of a page; `tid` is its own place: block, line pointer number.
-    pub fn page_tuple<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], tid: (u32, u16)) {
+    /// Returns its length.
+    pub fn page_tuple<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        tuple: &mut [u8],
+        tid: (u32, u16),
+    ) -> usize {
         let own_ctid = tid_bytes(tid);
         let stream = self.flags.open(coder, StreamKind::HeapFlags, 1);
         let mut flags = 0;
@@ -73,6 +79,7 @@ impl HeapStreams {
         let end = tuple.len();
         let body = coder.part(tuple, TUPLE_HEADER_LEN, end);
         self.bodies.code(coder, StreamKind::HeapBody, body);
+        end
     }
 
     /// Codes what a record keeps of a whole tuple: `xl_heap_header`, then from the bitmap on.

@@ -10,6 +10,8 @@ use crate::stream_kind::StreamKind;
 
 /// `INDEX_ALT_TID_MASK`: t_tid is not a heap tuple's place.
 const ALT_TID: u16 = 0x2000;
+/// The size in t_info (`INDEX_SIZE_MASK`).
+const SIZE_MASK: u16 = 0x1FFF;
 /// `BT_IS_POSTING`, in t_tid's offset.
 const IS_POSTING: u16 = 0x2000;
 /// `BT_OFFSET_MASK`.
@@ -25,8 +27,10 @@ pub enum Place {
     Leaf = 0,
     /// On a page above.
     Inner = 1,
-    /// In a record.
+    /// In a record that inserts it.
     Record = 2,
+    /// In a record that moves it to another page.
+    Moved = 3,
 }
 
 #[derive(Debug, Default)]
@@ -40,30 +44,27 @@ struct PlaceStreams {
 /// The streams of the tuples of one index.
 #[derive(Debug, Default)]
 pub struct IndexStreams {
-    places: [PlaceStreams; 3],
+    places: [PlaceStreams; 4],
     posting_block: Slot,
     posting_offset: Slot,
 }
 
 impl IndexStreams {
-    /// Codes a tuple, whose length both sides know.
-    pub fn tuple<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], place: Place) {
-        if tuple.len() < INDEX_TUPLE_HEADER_LEN {
-            self.places[place as usize]
-                .keys
-                .code(coder, StreamKind::IndexKey, tuple);
-            return;
-        }
+    /// Codes a tuple and returns its length, which is in it. The encoder has checked that with
+    /// [`tuple_len`]; the decoder's slice has zeros to spare.
+    pub fn tuple<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], place: Place) -> usize {
         let streams = &mut self.places[place as usize];
         let stream = streams.info.open(coder, StreamKind::IndexInfo, 2);
         let info = coder.u16_at(stream, tuple, 6);
+        let end = tuple_len(tuple).unwrap_or_else(|| {
+            coder.fail();
+            INDEX_TUPLE_HEADER_LEN
+        });
         let stream = streams.offset.open(coder, StreamKind::IndexTid, 2);
         let offset = coder.u16_at(stream, tuple, 4);
         let stream = streams.block.open(coder, StreamKind::IndexTid, 4);
         let block = code_block(coder, stream, tuple, 0);
-        let end = tuple.len();
-        let posting = posting_list(info, offset, block, end);
-        let (key_end, list_end) = posting.unwrap_or((end, end));
+        let (key_end, list_end) = posting_list(info, offset, block, end).unwrap_or((end, end));
         let key = coder.part(tuple, INDEX_TUPLE_HEADER_LEN, key_end);
         streams.keys.code(coder, StreamKind::IndexKey, key);
         for at in (key_end..list_end).step_by(TID_LEN) {
@@ -73,6 +74,15 @@ impl IndexStreams {
         self.places[place as usize]
             .keys
             .code(coder, StreamKind::IndexKey, rest);
+        end
+    }
+
+    /// Codes tuples that fill the slice; the encoder has checked that with [`are_tuples`].
+    pub fn tuples<C: Coder>(&mut self, coder: &mut C, bytes: &mut [u8], place: Place) {
+        let mut at = 0;
+        while at < bytes.len() && !coder.failed() {
+            at += self.tuple(coder, &mut bytes[at..], place);
+        }
     }
 
     fn posting_tid<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], at: usize) {
@@ -81,6 +91,21 @@ impl IndexStreams {
         let stream = self.posting_offset.open(coder, StreamKind::PostingTid, 2);
         coder.u16_at(stream, tuple, at + 4);
     }
+}
+
+/// The length that a tuple says it has, if it has room for it.
+pub fn tuple_len(tuple: &[u8]) -> Option<usize> {
+    let len = usize::from(get_u16(tuple, 6) & SIZE_MASK);
+    (len >= INDEX_TUPLE_HEADER_LEN && len <= tuple.len()).then_some(len)
+}
+
+/// The bytes are tuples one after the other.
+pub fn are_tuples(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    while let Some(len) = tuple_len(rest) {
+        rest = &rest[len..];
+    }
+    rest.is_empty()
 }
 
 /// Where the posting list begins and ends, if the tuple has one that fits into it.

@@ -14,6 +14,7 @@ use super::relation::{RelationFork, Relations};
 use super::rows_by_len::RowsByLen;
 use crate::coder::{Coder, Slot};
 use crate::fast_hash::FastHash;
+use crate::limits::{KIND_BLOCKS_MAX, KIND_BLOCKS_TOTAL_MAX, KINDS_MAX};
 use crate::stream_kind::StreamKind;
 
 /// Main data of this length and more has its length coded with each record.
@@ -89,6 +90,8 @@ pub struct BlockStreams {
 #[derive(Debug)]
 pub struct Kinds {
     list: Vec<Kind>,
+    /// Block references of all kinds together.
+    blocks_total: usize,
     numbers: HashMap<Shape, u32, FastHash>,
     /// By context: 0 for a new transaction, else the number of the kind before plus 1.
     successors: Vec<Vec<u32>>,
@@ -102,6 +105,7 @@ impl Default for Kinds {
     fn default() -> Self {
         Kinds {
             list: Vec::new(),
+            blocks_total: 0,
             numbers: HashMap::default(),
             successors: vec![Vec::new()],
             scratch: Shape::default(),
@@ -180,7 +184,9 @@ impl Kinds {
             .unwrap_or(self.list.len() as u32)
     }
 
-    /// Codes the definition of the next kind. The encoder's is in `scratch`.
+    /// Codes the definition of the next kind. The encoder's is in `scratch`. The number of
+    /// kinds and of their blocks, and so of relations, is bounded: each takes far more memory
+    /// than its definition has bytes.
     fn define<C: Coder>(&mut self, coder: &mut C, relations: &mut Relations) -> Option<()> {
         let stream = self.definitions.open(coder, StreamKind::Definitions, 1);
         let mut shape = std::mem::take(&mut self.scratch);
@@ -188,10 +194,15 @@ impl Kinds {
         shape.info = coder.u8(stream, shape.info);
         shape.flags = coder.u8(stream, shape.flags);
         shape.main_len = coder.u8(stream, shape.main_len);
-        let blocks = coder.u8(stream, shape.blocks.len() as u8);
-        shape
-            .blocks
-            .resize(usize::from(blocks), ShapeBlock::default());
+        let blocks = usize::from(coder.u8(stream, shape.blocks.len() as u8));
+        self.blocks_total += blocks;
+        if self.list.len() == KINDS_MAX
+            || blocks > KIND_BLOCKS_MAX
+            || self.blocks_total > KIND_BLOCKS_TOTAL_MAX
+        {
+            return None;
+        }
+        shape.blocks.resize(blocks, ShapeBlock::default());
         for block in &mut shape.blocks {
             block.id = coder.u8(stream, block.id);
             block.fork_flags = coder.u8(stream, block.fork_flags);
@@ -201,7 +212,9 @@ impl Kinds {
         if coder.failed() || shape.flags & !FLAGS_ALL != 0 {
             return None;
         }
-        self.numbers.insert(shape.clone(), self.list.len() as u32);
+        if C::ENCODING {
+            self.numbers.insert(shape.clone(), self.list.len() as u32);
+        }
         self.successors.push(Vec::new());
         self.list.push(Kind::new(shape));
         Some(())

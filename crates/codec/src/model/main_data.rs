@@ -7,10 +7,19 @@ use super::rows_by_len::RowsByLen;
 use crate::coder::{Coder, Slot};
 use crate::stream_kind::StreamKind;
 
+/// The part of `xl_info` that tells the types of a resource manager's records apart: some
+/// keep the top bit for a flag (`XLOG_XACT_HAS_INFO`, `XLOG_HEAP_INIT_PAGE`).
+pub fn record_type(rmid: u8, info: u8) -> u8 {
+    match rmid {
+        rmgr_id::XACT | rmgr_id::HEAP | rmgr_id::HEAP2 => info & 0x70,
+        _ => info & 0xF0,
+    }
+}
+
 /// The widths of the leading fields of the main data, by resource manager and record type.
 /// What follows, or has no row, is coded as a row of bytes.
 fn field_widths(rmid: u8, info: u8) -> &'static [u8] {
-    match (rmid, info & 0x70) {
+    match (rmid, record_type(rmid, info)) {
         // xl_xact_commit, xl_xact_abort: xact_time, xinfo
         (rmgr_id::XACT, 0x00 | 0x20) => &[8, 4],
         // xl_heap_insert: offnum, flags

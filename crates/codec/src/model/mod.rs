@@ -4,6 +4,7 @@
 //! One state serves both directions and is changed only by what both know.
 
 mod block_data;
+mod gin;
 mod heap_tuple;
 mod image;
 mod index_tuple;
@@ -11,6 +12,8 @@ mod item_order;
 mod kind;
 mod main_data;
 mod page;
+mod page_items;
+mod posting_list;
 mod record;
 mod relation;
 mod rows_by_len;

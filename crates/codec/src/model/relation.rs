@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use walzip_pgformat::wal::RelFileLocator;
 
+use super::gin::GinStreams;
 use super::heap_tuple::HeapStreams;
 use super::index_tuple::IndexStreams;
 use super::rows_by_len::RowsByLen;
@@ -30,6 +31,10 @@ pub struct Relation {
     pub heap: HeapStreams,
     /// Its index tuples.
     pub index: IndexStreams,
+    /// Its GIN entries and posting lists on pages.
+    pub gin_pages: GinStreams,
+    /// The same in records.
+    pub gin_records: GinStreams,
     /// Lengths of its items.
     pub item_len: Slot,
     /// Items that are neither heap nor index tuples.
@@ -90,6 +95,8 @@ impl Relations {
             block_numbers: Slot::default(),
             heap: HeapStreams::default(),
             index: IndexStreams::default(),
+            gin_pages: GinStreams::default(),
+            gin_records: GinStreams::default(),
             item_len: Slot::default(),
             items: RowsByLen::default(),
             raw_pages: Slot::default(),

@@ -1,0 +1,33 @@
+//! The bounds of the format, in one place: docs/format/container.md says the same, and a test
+//! holds the two against each other.
+//!
+//! Each is checked by the decoder before it believes a number of the file. What the encoder
+//! cannot say within them it carries as foreign bytes, which have no such bounds.
+
+/// What a member can hold: the largest segment of PostgreSQL.
+pub const MEMBER_LEN_MAX: usize = 1 << 30;
+/// Bytes of streams for each byte of the original, at most; and as many for any original.
+pub const CONTENT_EXPANSION_MAX: u64 = 16;
+/// See [`CONTENT_EXPANSION_MAX`].
+pub const CONTENT_LEN_BASE: u64 = 1 << 20;
+/// Streams of one member.
+pub const STREAMS_MAX: usize = 1 << 20;
+/// Record kinds of one member.
+pub const KINDS_MAX: usize = 1 << 16;
+/// Block references of one record kind: PostgreSQL numbers them from 0 to 32.
+pub const KIND_BLOCKS_MAX: usize = 33;
+/// Block references of all record kinds of one member together.
+pub const KIND_BLOCKS_TOTAL_MAX: usize = 1 << 17;
+/// The largest window of a zstd frame, as a power of two.
+pub const WINDOW_LOG_MAX: u32 = 27;
+
+/// Bytes that the blocks of a member may have, all together.
+pub fn content_len_max(original_len: u64, is_wal: bool) -> u64 {
+    if is_wal {
+        original_len
+            .saturating_mul(CONTENT_EXPANSION_MAX)
+            .saturating_add(CONTENT_LEN_BASE)
+    } else {
+        original_len
+    }
+}

@@ -1,0 +1,309 @@
+//! The items of a page and their line pointers (storage/itemid.h).
+//!
+//! Items tile the page from the special space down to the hole, so their places follow from
+//! their lengths and their order.
+
+use walzip_pgformat::PAGE_SIZE;
+use walzip_pgformat::wal::max_align;
+
+use super::item_order::OrderStreams;
+use crate::coder::{Coder, Slot, StreamId, get_u32};
+use crate::stream_kind::StreamKind;
+
+/// Bytes in front of the line pointers (`SizeOfPageHeaderData`).
+pub const PAGE_HEADER_LEN: usize = 24;
+/// `LP_NORMAL`.
+const NORMAL: u8 = 1;
+
+const ALL_NORMAL: u8 = 1;
+const PADDING_IS_CODED: u8 = 2;
+const HAS_STORAGE: u8 = 4;
+const HAS_OFFSET: u8 = 8;
+
+/// `ItemIdData`: offset 15 bits, flags 2 bits, length 15 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LinePointer {
+    offset: u16,
+    flags: u8,
+    len: u16,
+}
+
+impl LinePointer {
+    fn from_bits(bits: u32) -> LinePointer {
+        LinePointer {
+            offset: (bits & 0x7FFF) as u16,
+            flags: (bits >> 15 & 3) as u8,
+            len: (bits >> 17) as u16,
+        }
+    }
+
+    fn to_bits(self) -> u32 {
+        u32::from(self.offset & 0x7FFF)
+            | u32::from(self.flags & 3) << 15
+            | u32::from(self.len) << 17
+    }
+
+    /// The item's bytes in an image without its hole.
+    fn range(self, hole_len: usize) -> (usize, usize) {
+        let start = usize::from(self.offset).wrapping_sub(hole_len);
+        (start, start.wrapping_add(usize::from(self.len)))
+    }
+
+    /// The bytes between the item and the next one.
+    fn padding(self, hole_len: usize) -> (usize, usize) {
+        let (start, end) = self.range(hole_len);
+        (end, start.wrapping_add(max_align(usize::from(self.len))))
+    }
+
+    fn state(self) -> u8 {
+        let storage = if self.len != 0 { HAS_STORAGE } else { 0 };
+        let offset = if self.len == 0 && self.offset != 0 {
+            HAS_OFFSET
+        } else {
+            0
+        };
+        self.flags | storage | offset
+    }
+}
+
+/// The streams of the line pointers of one class of pages.
+#[derive(Debug, Default)]
+pub struct PointerStreams {
+    mode: Slot,
+    state: Slot,
+    offset: Slot,
+    order: OrderStreams,
+    padding: Slot,
+}
+
+/// The items of the page at hand.
+#[derive(Debug)]
+pub struct Items {
+    pointers: Vec<LinePointer>,
+    /// Numbers of the line pointers that have an item.
+    stored: Vec<u16>,
+    /// Places in `stored`, from the item at the end of the page to the one at its beginning.
+    order: Vec<u16>,
+    /// The decoder's items before they have a place, each at a multiple of 8.
+    arena: Box<[u8; PAGE_SIZE]>,
+    /// For each of `stored`, where it is in the arena.
+    starts: Vec<u16>,
+    arena_len: usize,
+    mode: u8,
+}
+
+impl Default for Items {
+    fn default() -> Self {
+        Items {
+            pointers: Vec::new(),
+            stored: Vec::new(),
+            order: Vec::new(),
+            arena: Box::new([0; PAGE_SIZE]),
+            starts: Vec::new(),
+            arena_len: 0,
+            mode: 0,
+        }
+    }
+}
+
+impl Items {
+    /// How many items there are.
+    pub fn len(&self) -> usize {
+        self.stored.len()
+    }
+
+    /// The number of an item's line pointer, counted from 1.
+    pub fn number(&self, item: usize) -> u16 {
+        self.stored.get(item).map_or(0, |&number| number + 1)
+    }
+
+    /// Reads the items of a page that is there. `None` where they do not tile the page.
+    pub fn read(&mut self, page: &[u8], lower: usize, upper: usize, special: usize) -> Option<()> {
+        self.pointers.clear();
+        self.stored.clear();
+        // By offset in units of 8: the place in `stored` of the item there, plus 1.
+        let mut item_at = [0u16; PAGE_SIZE / 8];
+        for (number, at) in (PAGE_HEADER_LEN..lower).step_by(4).enumerate() {
+            let pointer = LinePointer::from_bits(get_u32(page, at));
+            self.pointers.push(pointer);
+            if pointer.len != 0 {
+                let slot = item_at.get_mut(usize::from(pointer.offset) / 8)?;
+                if !pointer.offset.is_multiple_of(8) || *slot != 0 {
+                    return None;
+                }
+                self.stored.push(number as u16);
+                *slot = self.stored.len() as u16;
+            }
+        }
+        self.order.clear();
+        let mut at = upper;
+        while at < special {
+            let place = item_at.get(at / 8)?.checked_sub(1)?;
+            let pointer = self.pointer(usize::from(place))?;
+            at += max_align(usize::from(pointer.len));
+            self.order.push(place);
+        }
+        self.order.reverse();
+        let hole_len = upper - lower;
+        self.mode = self.mode_of(page, hole_len);
+        (at == special && self.order.len() == self.stored.len()).then_some(())
+    }
+
+    /// Whether all items of a page that is there are as they should be.
+    pub fn all(&self, page: &[u8], hole_len: usize, is_valid: impl Fn(&[u8]) -> bool) -> bool {
+        (0..self.len()).all(|item| {
+            let range = self.pointer(item).map(|pointer| pointer.range(hole_len));
+            range
+                .and_then(|(start, end)| page.get(start..end))
+                .is_some_and(&is_valid)
+        })
+    }
+
+    fn pointer(&self, item: usize) -> Option<LinePointer> {
+        self.pointers
+            .get(usize::from(*self.stored.get(item)?))
+            .copied()
+    }
+
+    fn mode_of(&self, page: &[u8], hole_len: usize) -> u8 {
+        let mut mode = ALL_NORMAL;
+        for pointer in &self.pointers {
+            if pointer.state() != NORMAL | HAS_STORAGE {
+                mode &= !ALL_NORMAL;
+            }
+            let (start, end) = pointer.padding(hole_len);
+            let padding = page.get(start..end).unwrap_or_default();
+            if pointer.len != 0 && padding.iter().any(|&byte| byte != 0) {
+                mode |= PADDING_IS_CODED;
+            }
+        }
+        mode
+    }
+
+    /// Codes which of `count` line pointers have items, and the others' contents.
+    pub fn code_pointers<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        streams: &mut PointerStreams,
+        count: usize,
+    ) {
+        let stream = streams.mode.open(coder, StreamKind::LinePointer, 1);
+        self.mode = coder.u8(stream, self.mode);
+        self.pointers.resize(count, LinePointer::default());
+        self.stored.clear();
+        for (number, pointer) in self.pointers.iter_mut().enumerate() {
+            let mut state = NORMAL | HAS_STORAGE;
+            if self.mode & ALL_NORMAL == 0 {
+                let stream = streams.state.open(coder, StreamKind::LinePointer, 1);
+                state = coder.u8(stream, pointer.state());
+            }
+            pointer.flags = state & 3;
+            if state & HAS_STORAGE != 0 {
+                self.stored.push(number as u16);
+                continue;
+            }
+            pointer.len = 0;
+            pointer.offset = if state & HAS_OFFSET != 0 {
+                let stream = streams.offset.open(coder, StreamKind::LinePointer, 2);
+                coder.u16(stream, pointer.offset)
+            } else {
+                0
+            };
+        }
+        if !C::ENCODING {
+            self.arena.fill(0);
+            self.arena_len = 0;
+            self.starts.clear();
+            self.starts.resize(self.stored.len(), 0);
+        }
+    }
+
+    /// Codes one item with `model`, which returns its length. Where `len` is a stream the
+    /// length is coded before, and the model gets a slice of it; else a decoding model gets
+    /// all the space there is.
+    pub fn code_item<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        page: &mut [u8],
+        hole_len: usize,
+        item: usize,
+        len: Option<StreamId>,
+        model: impl FnOnce(&mut C, &mut [u8]) -> usize,
+    ) {
+        let number = usize::from(self.stored[item]);
+        if C::ENCODING {
+            let pointer = self.pointers[number];
+            if let Some(stream) = len {
+                coder.u16(stream, pointer.len);
+            }
+            let (start, end) = pointer.range(hole_len);
+            let bytes = coder.part(page, start, end);
+            model(coder, bytes);
+            return;
+        }
+        let start = self.arena_len;
+        let end = match len {
+            Some(stream) => start + usize::from(coder.u16(stream, 0)),
+            None => PAGE_SIZE,
+        };
+        let bytes = coder.part(&mut self.arena[..], start, end);
+        let len = model(coder, bytes);
+        if len == 0 || start + len > PAGE_SIZE {
+            return coder.fail();
+        }
+        self.starts[item] = start as u16;
+        self.arena_len = max_align(start + len);
+        self.pointers[number].len = len as u16;
+    }
+
+    /// Codes the order of the items; the decoder then puts them and the line pointers into
+    /// the page, whose special space begins at `special_at`.
+    pub fn code_places<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        streams: &mut PointerStreams,
+        page: &mut [u8],
+        hole_len: usize,
+        special_at: usize,
+    ) {
+        self.order.resize(self.stored.len(), 0);
+        streams.order.code(coder, &mut self.order);
+        if !C::ENCODING && (coder.failed() || !self.place(page, hole_len, special_at)) {
+            return coder.fail();
+        }
+        if self.mode & PADDING_IS_CODED != 0 {
+            let stream = streams.padding.open(coder, StreamKind::ItemPadding, 1);
+            for &number in &self.stored {
+                let (start, end) = self.pointers[usize::from(number)].padding(hole_len);
+                let padding = coder.part(page, start, end);
+                coder.bytes(stream, padding);
+            }
+        }
+    }
+
+    /// `false` where the items do not fill their space.
+    fn place(&mut self, page: &mut [u8], hole_len: usize, special_at: usize) -> bool {
+        let mut end = special_at;
+        for &place in &self.order {
+            let number = usize::from(self.stored[usize::from(place)]);
+            let pointer = &mut self.pointers[number];
+            let len = usize::from(pointer.len);
+            let Some(at) = end.checked_sub(max_align(len)) else {
+                return false;
+            };
+            pointer.offset = (at + hole_len) as u16;
+            let start = usize::from(self.starts[usize::from(place)]);
+            page[at..at + len].copy_from_slice(&self.arena[start..start + len]);
+            end = at;
+        }
+        let pointers_end = PAGE_HEADER_LEN + 4 * self.pointers.len();
+        if end != pointers_end {
+            return false;
+        }
+        let places = page[PAGE_HEADER_LEN..pointers_end].as_chunks_mut().0;
+        for (pointer, bytes) in self.pointers.iter().zip(places) {
+            *bytes = pointer.to_bits().to_le_bytes();
+        }
+        true
+    }
+}
