@@ -8,62 +8,13 @@
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
+use crate::rmgr_id as id;
 use crate::version::Version;
-
-/// The numbers of the resource managers that PostgreSQL brings along (`RM_…_ID`).
-pub mod id {
-    /// Checkpoints, page images and the log's own housekeeping.
-    pub const XLOG: u8 = 0;
-    /// Ends of transactions.
-    pub const TRANSACTION: u8 = 1;
-    /// Creation and truncation of relation files.
-    pub const STORAGE: u8 = 2;
-    /// Transaction status.
-    pub const CLOG: u8 = 3;
-    /// Databases.
-    pub const DATABASE: u8 = 4;
-    /// Tablespaces.
-    pub const TABLESPACE: u8 = 5;
-    /// Row locks held by several transactions.
-    pub const MULTIXACT: u8 = 6;
-    /// The file names of system catalogs.
-    pub const RELMAP: u8 = 7;
-    /// What standbys need: locks and running transactions.
-    pub const STANDBY: u8 = 8;
-    /// Tables: the operations that had no number left in `HEAP`.
-    pub const HEAP2: u8 = 9;
-    /// Tables.
-    pub const HEAP: u8 = 10;
-    /// B-tree indexes.
-    pub const BTREE: u8 = 11;
-    /// Hash indexes.
-    pub const HASH: u8 = 12;
-    /// GIN indexes.
-    pub const GIN: u8 = 13;
-    /// GiST indexes.
-    pub const GIST: u8 = 14;
-    /// Sequences.
-    pub const SEQUENCE: u8 = 15;
-    /// SP-GiST indexes.
-    pub const SPGIST: u8 = 16;
-    /// BRIN indexes.
-    pub const BRIN: u8 = 17;
-    /// Times of commits.
-    pub const COMMIT_TS: u8 = 18;
-    /// Progress of logical replication.
-    pub const REPLICATION_ORIGIN: u8 = 19;
-    /// Pages of extensions, as differences.
-    pub const GENERIC: u8 = 20;
-    /// Messages for logical decoding.
-    pub const LOGICAL_MESSAGE: u8 = 21;
-    /// The first number that an extension can have (from 15 on).
-    pub const CUSTOM_MIN: u8 = 128;
-}
 
 /// A resource manager: the part of PostgreSQL that can replay a record.
 #[derive(Debug)]
 pub struct Rmgr {
-    /// Its number, [`id`].
+    /// Its number, one of [`crate::rmgr_id`].
     pub id: u8,
     /// Its name.
     pub name: &'static str,
@@ -144,7 +95,7 @@ const fn since(major: u32, opcode: u8, name: &'static str) -> RecordType {
 
 const fn rmgr(id: u8, name: &'static str, types: &'static [RecordType]) -> Rmgr {
     let type_mask = match id {
-        id::TRANSACTION => TRANSACTION_TYPE_MASK,
+        id::XACT => TRANSACTION_TYPE_MASK,
         // Every record of `Generic` is of its one type.
         id::GENERIC => 0,
         _ => TYPE_MASK,
@@ -160,7 +111,7 @@ const fn rmgr(id: u8, name: &'static str, types: &'static [RecordType]) -> Rmgr 
 /// By number.
 static RMGRS: [Rmgr; 22] = [
     rmgr(id::XLOG, "XLOG", XLOG_TYPES),
-    rmgr(id::TRANSACTION, "Transaction", TRANSACTION_TYPES),
+    rmgr(id::XACT, "Transaction", TRANSACTION_TYPES),
     rmgr(
         id::STORAGE,
         "Storage",
@@ -411,12 +362,12 @@ mod tests {
         assert_eq!(name(15, id::DATABASE, 0x10), "CREATE_WAL_LOG");
         assert_eq!(name(16, id::XLOG, 0xE0), "UNKNOWN (e0)");
         assert_eq!(name(17, id::XLOG, 0xE0), "CHECKPOINT_REDO");
-        assert_eq!(name(13, id::TRANSACTION, 0x60), "UNKNOWN (60)");
+        assert_eq!(name(13, id::XACT, 0x60), "UNKNOWN (60)");
     }
 
     #[test]
     fn ignores_the_bits_that_do_not_tell_types_apart() {
-        assert_eq!(name(15, id::TRANSACTION, 0x80), "COMMIT");
+        assert_eq!(name(15, id::XACT, 0x80), "COMMIT");
         assert_eq!(name(15, id::HEAP, 0x83), "INSERT+INIT");
         assert_eq!(name(15, id::GENERIC, 0x30), "Generic");
     }
