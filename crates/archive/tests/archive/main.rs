@@ -1,0 +1,8 @@
+//! The archive as PostgreSQL meets it: without a server, over stores that fail, and with one.
+
+mod cluster;
+mod faults;
+mod get;
+mod point_in_time;
+mod push;
+mod wal;
