@@ -1,6 +1,6 @@
 //! A store on a local or mounted disk.
 //!
-//! Objects are plain files below one directory, the root: `wal/…/NAME.wz` is the file
+//! Objects are plain files below one directory, the root: `wal/.../NAME.wz` is the file
 //! of that name. object_store has such a store as well; docs/decisions/ says where it
 //! falls short of what an archive must promise.
 

@@ -4,6 +4,7 @@
 //! own tests; here real processes die on a real one.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -20,6 +21,9 @@ use crate::{new_repository, patterned};
 const KILLS: u64 = 300;
 /// How far the names of one round reach into those of the next.
 const NAMES_PER_ROUND: u64 = 3;
+/// This test, which starts itself again as the process to be killed.
+const TEST: &str = "kill::killed_puts_leave_whole_objects_or_none";
+/// Given to that process: where it puts objects.
 const ROOT_VARIABLE: &str = "WALZIP_REPO_TEST_ROOT";
 const ROUND_VARIABLE: &str = "WALZIP_REPO_TEST_ROUND";
 const BACKUP_OBJECTS: [&str; 2] = ["base/1.tar", "base/2.tar"];
@@ -33,10 +37,7 @@ fn object_of(name: &str) -> Bytes {
 /// The process that is killed: puts segments and backups, and says which puts were
 /// acknowledged. A round begins with names that the last one may have put already, as
 /// PostgreSQL does after a crash.
-#[tokio::test]
-#[ignore = "not a test: the process that killed_puts_leave_whole_objects_or_none kills"]
-async fn puts_until_it_is_killed() {
-    let root = std::env::var_os(ROOT_VARIABLE).expect("started by the test");
+async fn put_until_killed(root: OsString) {
     let round: u64 = std::env::var(ROUND_VARIABLE).unwrap().parse().unwrap();
     let repository = Repository::open(Arc::new(LocalStore::new(root)))
         .await
@@ -78,6 +79,9 @@ async fn back_up(repository: &Repository) -> BackupLabel {
 
 #[tokio::test]
 async fn killed_puts_leave_whole_objects_or_none() {
+    if let Some(root) = std::env::var_os(ROOT_VARIABLE) {
+        return put_until_killed(root).await;
+    }
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("repository");
     let repository = new_repository(Arc::new(LocalStore::new(&root))).await;
@@ -116,12 +120,7 @@ async fn killed_puts_leave_whole_objects_or_none() {
 /// Returns what it had acknowledged.
 fn put_and_kill(root: &Path, round: u64) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "kill::puts_until_it_is_killed",
-            "--ignored",
-            "--nocapture",
-        ])
+        .args(["--exact", TEST, "--nocapture"])
         .env(ROOT_VARIABLE, root)
         .env(ROUND_VARIABLE, round.to_string())
         .stdout(Stdio::piped())

@@ -2,11 +2,12 @@
 //!
 //! The disks are small file systems in memory, mounted in a namespace of their own, so
 //! that nothing is left when the process ends and no rights are needed where the
-//! kernel permits user namespaces. Each test runs a second one, marked `ignore`,
-//! inside. Where that is impossible the test says so, and fails when `CI` is `true`.
+//! kernel permits user namespaces. Each test starts itself again inside. Where that is
+//! impossible the test says so, and fails when `CI` is `true`.
 
 use std::error::Error;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -18,16 +19,20 @@ use crate::{CLUSTER, SEGMENT, new_repository, patterned};
 
 const ROOT_VARIABLE: &str = "WALZIP_REPO_TEST_ROOT";
 
-/// Runs the ignored test of this name in namespaces of its own, after a shell command.
-fn run_apart(unshare: &[&str], setup: &str, test: &str, root: &Path) {
+/// The repository's directory, when this process is the one inside.
+fn inside() -> Option<PathBuf> {
+    std::env::var_os(ROOT_VARIABLE).map(PathBuf::from)
+}
+
+/// Runs the test of this name in namespaces of its own, after a shell command.
+fn run_inside(unshare: &[&str], setup: &str, test: &str, root: &Path) {
     let probe = Command::new("unshare").args(unshare).arg("true").output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
+        let lack = format!("{test}: no namespaces here (unshare {unshare:?})");
         let in_ci = std::env::var("CI").is_ok_and(|value| value == "true");
-        assert!(
-            !in_ci,
-            "{test} cannot run: no namespaces here (unshare {unshare:?})"
-        );
-        eprintln!("NOT TESTED: {test}: no namespaces here (unshare {unshare:?})");
+        assert!(!in_ci, "{lack}");
+        // Not eprintln!, whose output the test harness keeps to itself.
+        writeln!(std::io::stderr(), "NOT TESTED: {lack}").expect("standard error is writable");
         return;
     }
     let script = format!("{setup} && exec \"$@\"");
@@ -35,22 +40,13 @@ fn run_apart(unshare: &[&str], setup: &str, test: &str, root: &Path) {
         .args(unshare)
         .args(["sh", "-c", &script, "sh"])
         .arg(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            &format!("limits::{test}"),
-            "--ignored",
-            "--nocapture",
-        ])
+        .args(["--exact", &format!("limits::{test}"), "--nocapture"])
         .env(ROOT_VARIABLE, root)
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("1 passed"), "{text}");
-}
-
-fn root() -> PathBuf {
-    PathBuf::from(std::env::var_os(ROOT_VARIABLE).expect("started by the test"))
 }
 
 /// An error and its causes, as a command line would show them.
@@ -68,18 +64,24 @@ fn temporary_files(root: &Path) -> usize {
     fs::read_dir(root.join(".incoming")).map_or(0, Iterator::count)
 }
 
-#[test]
-fn a_full_disk_is_an_error_and_leaves_no_part_of_an_object() {
-    let directory = tempfile::tempdir().unwrap();
-    let setup = "mount -t tmpfs -o size=1m tmpfs \"$WALZIP_REPO_TEST_ROOT\"";
-    run_apart(&["-rm"], setup, "on_a_full_disk", directory.path());
+#[tokio::test]
+async fn a_full_disk_is_an_error_and_leaves_no_part_of_an_object() {
+    match inside() {
+        Some(root) => fill_disk(&root).await,
+        None => {
+            let directory = tempfile::tempdir().unwrap();
+            run_inside(
+                &["-rm"],
+                "mount -t tmpfs -o size=1m tmpfs \"$WALZIP_REPO_TEST_ROOT\"",
+                "a_full_disk_is_an_error_and_leaves_no_part_of_an_object",
+                directory.path(),
+            );
+        }
+    }
 }
 
-#[tokio::test]
-#[ignore = "not a test: what a_full_disk_is_an_error_and_leaves_no_part_of_an_object runs"]
-async fn on_a_full_disk() {
-    let root = root();
-    let repository = new_repository(Arc::new(LocalStore::new(&root))).await;
+async fn fill_disk(root: &Path) {
+    let repository = new_repository(Arc::new(LocalStore::new(root))).await;
     let mut stored = Vec::new();
     let (refused, error) = loop {
         let name = format!("0000000100000000000000{:02X}", stored.len());
@@ -118,7 +120,7 @@ async fn on_a_full_disk() {
         let object = repository.get_wal(name).await.unwrap();
         assert!(object == Some(patterned(name, 150_000)), "{name}");
     }
-    assert_eq!(temporary_files(&root), 0);
+    assert_eq!(temporary_files(root), 0);
 
     let prefix = format!("wal/15-{}/0000000100000000", CLUSTER.system_id);
     fs::remove_file(root.join(prefix).join(format!("{}.wz", stored[0]))).unwrap();
@@ -128,28 +130,34 @@ async fn on_a_full_disk() {
     assert_eq!(outcome.unwrap(), PutOutcome::Created);
 }
 
-#[test]
-fn a_read_only_repository_can_be_read_and_refuses_puts() {
-    let directory = tempfile::tempdir().unwrap();
-    let setup = "mount -t tmpfs tmpfs \"$WALZIP_REPO_TEST_ROOT\"";
-    run_apart(&["-rm"], setup, "on_a_read_only_disk", directory.path());
+#[tokio::test]
+async fn a_read_only_repository_can_be_read_and_refuses_puts() {
+    match inside() {
+        Some(root) => make_disk_read_only(&root).await,
+        None => {
+            let directory = tempfile::tempdir().unwrap();
+            run_inside(
+                &["-rm"],
+                "mount -t tmpfs tmpfs \"$WALZIP_REPO_TEST_ROOT\"",
+                "a_read_only_repository_can_be_read_and_refuses_puts",
+                directory.path(),
+            );
+        }
+    }
 }
 
-#[tokio::test]
-#[ignore = "not a test: what a_read_only_repository_can_be_read_and_refuses_puts runs"]
-async fn on_a_read_only_disk() {
-    let root = root();
+async fn make_disk_read_only(root: &Path) {
     let object = patterned(SEGMENT, 10_000);
-    let repository = new_repository(Arc::new(LocalStore::new(&root))).await;
+    let repository = new_repository(Arc::new(LocalStore::new(root))).await;
     repository.put_wal(SEGMENT, object.clone()).await.unwrap();
     let remount = Command::new("mount")
         .args(["-o", "remount,ro"])
-        .arg(&root)
+        .arg(root)
         .status();
     assert!(remount.unwrap().success());
-    check_refusals(&root, "Read-only file system").await;
+    check_refusals(root, "Read-only file system").await;
     // A segment that is there already is acknowledged, as it can be synced.
-    let repository = Repository::open(Arc::new(LocalStore::new(&root)))
+    let repository = Repository::open(Arc::new(LocalStore::new(root)))
         .await
         .unwrap();
     let outcome = repository.put_wal(SEGMENT, object).await.unwrap();
@@ -158,32 +166,27 @@ async fn on_a_read_only_disk() {
 
 #[tokio::test]
 async fn a_repository_without_write_permission_refuses_puts() {
+    if let Some(root) = inside() {
+        return check_refusals(&root, "Permission denied").await;
+    }
     let directory = tempfile::tempdir().unwrap();
     let repository = new_repository(Arc::new(LocalStore::new(directory.path()))).await;
     let object = patterned(SEGMENT, 10_000);
     repository.put_wal(SEGMENT, object).await.unwrap();
     let set_mode = |mode: &str| {
-        let status = Command::new("chmod")
-            .args(["-R", mode])
-            .arg(directory.path())
-            .status();
+        let mut chmod = Command::new("chmod");
+        let status = chmod.args(["-R", mode]).arg(directory.path()).status();
         assert!(status.unwrap().success());
     };
     set_mode("a-w");
-    // A namespace of users takes away root's right to write everywhere.
-    run_apart(
+    run_inside(
+        // A namespace of users takes away root's right to write everywhere.
         &["--user"],
         "true",
-        "without_write_permission",
+        "a_repository_without_write_permission_refuses_puts",
         directory.path(),
     );
     set_mode("u+w");
-}
-
-#[tokio::test]
-#[ignore = "not a test: what a_repository_without_write_permission_refuses_puts runs"]
-async fn without_write_permission() {
-    check_refusals(&root(), "Permission denied").await;
 }
 
 /// Everything can be read, nothing can be put, and the error says why.
