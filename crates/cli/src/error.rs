@@ -31,13 +31,13 @@ impl CommandError {
         CommandError::new(kind, format_args!("{context}: {}", chain(cause)))
     }
 
-    /// A file or directory could not be read.
-    pub fn read(path: &Path, cause: &io::Error) -> CommandError {
+    /// A file whose name is shown by the caller could not be read.
+    pub fn cannot_read(cause: &io::Error) -> CommandError {
         let kind = match cause.kind() {
             io::ErrorKind::NotFound => Kind::FileMissing,
             _ => Kind::FileRead,
         };
-        CommandError::caused(kind, format_args!("cannot read {}", path.display()), cause)
+        CommandError::caused(kind, "cannot read", cause)
     }
 
     /// A file or directory could not be written.

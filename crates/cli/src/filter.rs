@@ -170,7 +170,7 @@ pub fn fill(input: &mut dyn Read, buffer: &mut Vec<u8>, len: usize) -> Result<()
     let missing = len.saturating_sub(buffer.len()) as u64;
     Read::take(input, missing)
         .read_to_end(buffer)
-        .map_err(|error| CommandError::caused(Kind::FileRead, "cannot read", &error))?;
+        .map_err(|error| CommandError::cannot_read(&error))?;
     Ok(())
 }
 
@@ -183,13 +183,7 @@ pub fn write(output: &mut dyn Write, bytes: &[u8]) -> Result<(), CommandError> {
 }
 
 fn open_input(path: &Path) -> Result<(File, Metadata), CommandError> {
-    let read = |error: io::Error| {
-        let kind = match error.kind() {
-            io::ErrorKind::NotFound => Kind::FileMissing,
-            _ => Kind::FileRead,
-        };
-        CommandError::caused(kind, "cannot read", &error)
-    };
+    let read = |error: io::Error| CommandError::cannot_read(&error);
     let file = File::open(path).map_err(read)?;
     let metadata = file.metadata().map_err(read)?;
     if metadata.is_dir() {
@@ -219,7 +213,7 @@ fn refuse_links(path: &Path, metadata: &Metadata) -> Result<(), CommandError> {
 
 /// A file that somebody writes to while it is read must not be replaced by its half.
 fn refuse_changed(path: &Path, before: &Metadata) -> Result<(), CommandError> {
-    let after = std::fs::metadata(path).map_err(|error| CommandError::read(path, &error))?;
+    let after = std::fs::metadata(path).map_err(|error| CommandError::cannot_read(&error))?;
     let identity = |metadata: &Metadata| {
         (metadata.dev(), metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec())
     };

@@ -12,6 +12,7 @@ mod connection_args;
 mod error;
 mod exit_code;
 mod filter;
+mod inspection;
 mod level_args;
 mod log;
 mod output_file;

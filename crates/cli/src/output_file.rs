@@ -106,11 +106,12 @@ impl Write for OutputFile {
     }
 }
 
-/// The user knows the output's name, not that of the temporary file.
+/// The user knows the output's name, not that of the temporary file, with which the message of
+/// the library ends.
 fn without_temporary_name(error: io::Error) -> io::Error {
-    let cause = error.get_ref().and_then(|error| error.source()).map(ToString::to_string);
-    match cause {
-        Some(cause) => io::Error::new(error.kind(), cause),
+    let text = error.to_string();
+    match text.split_once(" at path ") {
+        Some((cause, _)) => io::Error::new(error.kind(), cause),
         None => error,
     }
 }

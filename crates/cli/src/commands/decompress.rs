@@ -29,7 +29,7 @@ pub struct DecompressArgs {
 
 /// No encoder makes more of the longest member; memory is bounded by this for an input that
 /// claims otherwise, which then counts as truncated.
-const ENCODED_LEN_MAX: u64 = 2 * MEMBER_LEN_MAX as u64;
+pub const ENCODED_LEN_MAX: u64 = 2 * MEMBER_LEN_MAX as u64;
 
 struct Decompress;
 

@@ -8,6 +8,7 @@ mod check;
 mod compress;
 mod decompress;
 mod init;
+mod inspect;
 mod restore;
 
 use crate::error::CommandError;
@@ -17,6 +18,7 @@ use crate::error::CommandError;
 pub enum Command {
     Compress(compress::CompressArgs),
     Decompress(decompress::DecompressArgs),
+    Inspect(inspect::InspectArgs),
     Init(init::InitArgs),
     ArchivePush(archive_push::ArchivePushArgs),
     ArchiveGet(archive_get::ArchiveGetArgs),
@@ -31,6 +33,7 @@ pub fn run(command: Command) -> Result<(), CommandError> {
     match command {
         Command::Compress(args) => compress::run(args),
         Command::Decompress(args) => decompress::run(args),
+        Command::Inspect(args) => inspect::run(args),
         Command::Init(args) => init::run(args),
         Command::ArchivePush(args) => archive_push::run(args),
         Command::ArchiveGet(args) => archive_get::run(args),

@@ -1,9 +1,11 @@
 //! The command line, as a person or postgresql.conf meets it.
 
 mod archive;
+mod clusters;
 mod configuration;
 mod errors;
 mod files;
 mod help;
 mod members;
 mod sandbox;
+mod tidy;

@@ -79,7 +79,7 @@ fn a_server_whose_pushes_are_killed_archives_everything() {
     server.stop();
 
     let restored = Server::on(&site, "restored");
-    succeed(&mut restored.walzip(&["restore"]));
+    succeed(restored.walzip(&["restore", "-D"]).arg(restored.data()));
     restored.start(&["archive_mode=off"]);
     restored.wait_until("SELECT NOT pg_is_in_recovery()");
     assert_eq!(restored.fingerprint(), expected);

@@ -169,8 +169,10 @@ fn write_segments(primary: &Server, variant: &Variant, count: u32) {
 /// A new data directory in which the cluster will wake up at the target.
 fn restore<'a>(site: &'a Site, name: &'a str, target: &[String]) -> Server<'a> {
     let server = Server::on(site, name);
-    let mut command = server.walzip(&["restore", "--tablespace-mapping"]);
-    command.arg(format!("{}={}", tablespace(site, "primary").display(), tablespace(site, name).display()));
+    let mut command = server.walzip(&["restore", "-D"]);
+    command.arg(server.data()).arg("--tablespace-mapping");
+    let directories = (tablespace(site, "primary"), tablespace(site, name));
+    command.arg(format!("{}={}", directories.0.display(), directories.1.display()));
     succeed(command.args(target));
     server
 }

@@ -233,11 +233,6 @@ impl Drop for Server<'_> {
 pub struct Load(Child);
 
 impl Load {
-    /// Waits for its end, and fails when it failed.
-    pub fn finish(mut self) {
-        let status = self.0.wait().expect("pgbench ends");
-        assert!(status.success(), "pgbench failed: {status}");
-    }
 }
 
 impl Drop for Load {
