@@ -12,9 +12,7 @@ use jiff::Timestamp;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{BackupWriter, Repository};
 
-use crate::backup_record::{
-    ArchiveRecord, BackupRecord, Moment, RequiredWal, TablespaceRecord,
-};
+use crate::backup_record::{ArchiveRecord, BackupRecord, Moment, RequiredWal, TablespaceRecord};
 use crate::backup_stream::StreamWriter;
 use crate::error::ArchiveError;
 use crate::pg_manifest::{PgManifest, WalRange};
@@ -107,8 +105,11 @@ async fn copy(
     let mut base_backup = BaseBackup::start(&mut connection, &base_backup_options).await?;
     let tablespaces = base_backup.tablespaces.clone();
     refuse_in_place(&tablespaces)?;
-    let start =
-        Moment { lsn: base_backup.start, timeline: base_backup.timeline, time: start_time };
+    let start = Moment {
+        lsn: base_backup.start,
+        timeline: base_backup.timeline,
+        time: start_time,
+    };
 
     let (archives, manifest) = store_parts(writer, &mut base_backup, options).await?;
     let end = base_backup.finish().await?;
@@ -119,11 +120,23 @@ async fn copy(
         .wal_ranges;
     check_ranges(&wal_ranges, &start, &end)?;
     tracing::debug!(major = server.identity.major, start = %start.lsn, end = %end.lsn, "copied");
-    let mut stream =
-        StreamWriter::new(writer, "backup_manifest", None, options.zstd_level, u64::MAX)?;
+    let mut stream = StreamWriter::new(
+        writer,
+        "backup_manifest",
+        None,
+        options.zstd_level,
+        u64::MAX,
+    )?;
     stream.write(&manifest).await?;
     let manifest = stream.finish().await?;
-    Ok(Copied { start, end, tablespaces, archives, manifest, wal_ranges })
+    Ok(Copied {
+        start,
+        end,
+        tablespaces,
+        archives,
+        manifest,
+        wal_ranges,
+    })
 }
 
 /// Stores the archives and collects the manifest, which has to be read as well.
@@ -176,7 +189,10 @@ async fn finish_archive(
 /// `allow_in_place_tablespaces` is for PostgreSQL's own tests; such a tablespace has no place of
 /// its own to be restored to.
 fn refuse_in_place(tablespaces: &[BackupTablespace]) -> Result<(), ArchiveError> {
-    match tablespaces.iter().find(|tablespace| !tablespace.location.starts_with('/')) {
+    match tablespaces
+        .iter()
+        .find(|tablespace| !tablespace.location.starts_with('/'))
+    {
         None => Ok(()),
         Some(tablespace) => {
             let oid = tablespace.oid;
@@ -209,7 +225,10 @@ fn record(
     let tablespaces = copied
         .tablespaces
         .into_iter()
-        .map(|tablespace| TablespaceRecord { oid: tablespace.oid, location: tablespace.location })
+        .map(|tablespace| TablespaceRecord {
+            oid: tablespace.oid,
+            location: tablespace.location,
+        })
         .collect();
     Ok(BackupRecord {
         format: BackupRecord::FORMAT,
@@ -242,8 +261,7 @@ fn required_wal(
 ) -> Result<Vec<RequiredWal>, ArchiveError> {
     let mut required = Vec::new();
     for (index, range) in ranges.iter().enumerate() {
-        let segment =
-            |lsn| SegmentName::from_lsn(range.timeline, lsn, segment_size_bytes);
+        let segment = |lsn| SegmentName::from_lsn(range.timeline, lsn, segment_size_bytes);
         let first_segment = segment(range.start)?;
         let is_last_timeline = index + 1 == ranges.len();
         let end = if is_last_timeline {
@@ -257,7 +275,10 @@ fn required_wal(
             left_in - 1
         };
         let last_segment = segment(walzip_pgformat::Lsn(end))?;
-        required.push(RequiredWal { first_segment, last_segment });
+        required.push(RequiredWal {
+            first_segment,
+            last_segment,
+        });
     }
     Ok(required)
 }
@@ -277,14 +298,26 @@ mod tests {
             })
             .collect();
         let required = required_wal(&ranges, 16 << 20).expect("valid");
-        let names = required.iter().flat_map(|range| range.segments(16 << 20).expect("valid"));
-        names.map(|name| name.to_string()).collect()
+        let names = required.iter().flat_map(|range| {
+            let first = range.first_segment.number(16 << 20).expect("valid");
+            let last = range.last_segment.number(16 << 20).expect("valid");
+            (first..=last).map(|number| {
+                SegmentName::from_number(range.first_segment.timeline, number, 16 << 20)
+            })
+        });
+        names.map(|name| name.expect("valid").to_string()).collect()
     }
 
     #[test]
     fn needs_every_segment_from_the_start_to_the_byte_before_the_stop() {
-        assert_eq!(segments(&[(1, 0x200_0028, 0x200_0138)]), ["000000010000000000000002"]);
-        assert_eq!(segments(&[(1, 0x200_0028, 0x300_0000)]), ["000000010000000000000002"]);
+        assert_eq!(
+            segments(&[(1, 0x200_0028, 0x200_0138)]),
+            ["000000010000000000000002"]
+        );
+        assert_eq!(
+            segments(&[(1, 0x200_0028, 0x300_0000)]),
+            ["000000010000000000000002"]
+        );
         assert_eq!(
             segments(&[(1, 0x200_0028, 0x300_0001)]),
             ["000000010000000000000002", "000000010000000000000003"]

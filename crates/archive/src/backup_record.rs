@@ -14,6 +14,10 @@ use crate::text;
 /// The version of this description.
 const FORMAT: u32 = 1;
 
+/// More segments than any backup needs: 64 TiB of the default size. A description that asks for
+/// more is damaged.
+const REQUIRED_SEGMENTS_MAX: u64 = 1 << 22;
+
 /// A finished base backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupRecord {
@@ -111,17 +115,29 @@ impl ArchiveRecord {
 
 impl RequiredWal {
     /// The names of the segments.
-    pub fn segments(
-        &self,
-        segment_size_bytes: u32,
-    ) -> Result<Vec<SegmentName>, walzip_pgformat::wal_file_name::WalFileNameError> {
+    fn segments(&self, segment_size_bytes: u32) -> Result<Vec<SegmentName>, ArchiveError> {
         let first = self.first_segment.number(segment_size_bytes)?;
         let last = self.last_segment.number(segment_size_bytes)?;
-        (first..=last)
-            .map(|number| {
-                SegmentName::from_number(self.first_segment.timeline, number, segment_size_bytes)
-            })
-            .collect()
+        if last
+            .checked_sub(first)
+            .is_none_or(|more| more >= REQUIRED_SEGMENTS_MAX)
+        {
+            let (from, to) = (self.first_segment, self.last_segment);
+            let reason = format!("a backup cannot need the WAL from {from} to {to}");
+            return Err(ArchiveError::Damaged {
+                object: "backup.json".to_owned(),
+                reason,
+            });
+        }
+        let timeline = self.first_segment.timeline;
+        let name = |number| {
+            Ok(SegmentName::from_number(
+                timeline,
+                number,
+                segment_size_bytes,
+            )?)
+        };
+        (first..=last).map(name).collect()
     }
 }
 
@@ -131,7 +147,10 @@ impl BackupRecord {
 
     /// The size of the cluster, as tar archives.
     pub fn original_bytes(&self) -> u64 {
-        self.archives.iter().map(|archive| archive.original_bytes).sum()
+        self.archives
+            .iter()
+            .map(|archive| archive.original_bytes)
+            .sum()
     }
 
     /// The size in the repository, WAL not counted.
@@ -142,11 +161,9 @@ impl BackupRecord {
 
     /// The names of all segments that the backup needs.
     pub fn required_segments(&self) -> Result<Vec<SegmentName>, ArchiveError> {
-        let mut segments = Vec::new();
-        for range in &self.required_wal {
-            segments.extend(range.segments(self.segment_size_bytes)?);
-        }
-        Ok(segments)
+        let size = self.segment_size_bytes;
+        let ranges = self.required_wal.iter().map(|range| range.segments(size));
+        Ok(ranges.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
     /// Reads the description of a finished backup and checks that it is of this repository.

@@ -51,7 +51,11 @@ impl<'w> StreamWriter<'w> {
             object_bytes_max: object_bytes_max.max(1),
             encoder,
             object: None,
-            record: ArchiveRecord { tablespace_oid, original_bytes: 0, objects: Vec::new() },
+            record: ArchiveRecord {
+                tablespace_oid,
+                original_bytes: 0,
+                objects: Vec::new(),
+            },
         })
     }
 
@@ -98,7 +102,12 @@ impl<'w> StreamWriter<'w> {
     async fn open_object(&self) -> Result<OpenObject, ArchiveError> {
         let name = format!("{}.zst.{:04}", self.name, self.record.objects.len());
         let object = self.writer.create_object(&name).await?;
-        Ok(OpenObject { object, name, hasher: blake3::Hasher::new(), size_bytes: 0 })
+        Ok(OpenObject {
+            object,
+            name,
+            hasher: blake3::Hasher::new(),
+            size_bytes: 0,
+        })
     }
 
     async fn close_object(&mut self) -> Result<(), ArchiveError> {
@@ -148,7 +157,9 @@ pub(crate) async fn read_stored(
             return Err(damaged(reason));
         }
         if hasher.finalize().to_hex().as_str() != object.blake3 {
-            return Err(damaged("its BLAKE3 hash is not the recorded one".to_owned()));
+            return Err(damaged(
+                "its BLAKE3 hash is not the recorded one".to_owned(),
+            ));
         }
     }
     Ok(())
@@ -167,7 +178,10 @@ pub(crate) async fn read_decompressed<T: Send + 'static>(
     let (sender, receiver) = mpsc::channel::<Bytes>(PIECES_WAITING);
     let object = format!("backup {label}");
     let worker = tokio::task::spawn_blocking(move || {
-        let pieces = Pieces { receiver, current: Bytes::new() };
+        let pieces = Pieces {
+            receiver,
+            current: Bytes::new(),
+        };
         let damaged = |error: io::Error| ArchiveError::Damaged {
             object: object.clone(),
             reason: error.to_string(),

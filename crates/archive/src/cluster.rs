@@ -14,9 +14,7 @@ const READ_ATTEMPTS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Reads `global/pg_control` of a data directory, whose server may be running.
-pub(crate) async fn read_control_file(
-    data_directory: &Path,
-) -> Result<ControlFile, ArchiveError> {
+pub(crate) async fn read_control_file(data_directory: &Path) -> Result<ControlFile, ArchiveError> {
     let path = data_directory.join("global").join("pg_control");
     let mut attempt = 1;
     loop {
@@ -72,5 +70,9 @@ pub(crate) fn check(
     if found == repository.cluster() {
         return Ok(());
     }
-    Err(ArchiveError::Mismatch { what: what(), found, repository: repository.cluster() })
+    Err(ArchiveError::Mismatch {
+        what: what(),
+        found,
+        repository: repository.cluster(),
+    })
 }

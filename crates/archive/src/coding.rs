@@ -33,13 +33,19 @@ pub(crate) async fn encode(
     });
     match encoded.await {
         Ok(object) => Ok(object.into()),
-        Err(source) => Err(ArchiveError::Encode { name: name.to_owned(), source }),
+        Err(source) => Err(ArchiveError::Encode {
+            name: name.to_owned(),
+            source,
+        }),
     }
 }
 
 pub(crate) async fn decode(name: &str, object: Bytes) -> Result<Vec<u8>, ArchiveError> {
     match off_the_runtime(move || walzip_codec::decode(&object)).await {
         Ok(original) => Ok(original),
-        Err(source) => Err(ArchiveError::Undecodable { object: name.to_owned(), source }),
+        Err(source) => Err(ArchiveError::Undecodable {
+            object: name.to_owned(),
+            source,
+        }),
     }
 }

@@ -24,7 +24,10 @@ pub(crate) enum ContentError {
     #[error("the name says position {named}, the content starts at {found}")]
     Position { named: Lsn, found: Lsn },
     #[error("the name says timeline {named}, the content is of timeline {found}")]
-    Timeline { named: TimelineId, found: TimelineId },
+    Timeline {
+        named: TimelineId,
+        found: TimelineId,
+    },
     #[error("not a timeline history: {0}")]
     History(#[from] TimelineHistoryError),
     #[error("the file is empty")]
@@ -57,21 +60,33 @@ fn check_segment(
     cluster: ClusterIdentity,
 ) -> Result<(), ContentError> {
     let header = SegmentHeader::read(content)?;
-    let found = ClusterIdentity { system_id: header.system_id.0, major: header.version.major };
+    let found = ClusterIdentity {
+        system_id: header.system_id.0,
+        major: header.version.major,
+    };
     if found != cluster {
         return Err(ContentError::Cluster(found));
     }
     if content.len() != header.segment_size as usize {
-        return Err(ContentError::Size { len: content.len(), segment_size: header.segment_size });
+        return Err(ContentError::Size {
+            len: content.len(),
+            segment_size: header.segment_size,
+        });
     }
     let named = name.start(header.segment_size)?;
     if named != header.start {
-        return Err(ContentError::Position { named, found: header.start });
+        return Err(ContentError::Position {
+            named,
+            found: header.start,
+        });
     }
     // A timeline's first segment begins with a copy of what its parent wrote, so the first page
     // may be of an older timeline, never of a newer one.
     if header.timeline > name.timeline {
-        return Err(ContentError::Timeline { named: name.timeline, found: header.timeline });
+        return Err(ContentError::Timeline {
+            named: name.timeline,
+            found: header.timeline,
+        });
     }
     Ok(())
 }

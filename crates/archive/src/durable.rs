@@ -31,7 +31,8 @@ fn write_and_rename(temporary: &Path, path: &Path, content: &[u8]) -> Result<(),
         .mode(0o600)
         .open(temporary)
         .map_err(failed("create", temporary))?;
-    file.write_all(content).map_err(failed("write", temporary))?;
+    file.write_all(content)
+        .map_err(failed("write", temporary))?;
     file.sync_all().map_err(failed("sync", temporary))?;
     fs::rename(temporary, path).map_err(failed("rename to", path))?;
     sync_directory(&parent(path))
@@ -46,7 +47,10 @@ pub(crate) fn sync_directory(directory: &Path) -> Result<(), ArchiveError> {
 
 fn temporary_name(path: &Path) -> Result<PathBuf, ArchiveError> {
     let Some(name) = path.file_name() else {
-        return Err(ArchiveError::Request(format!("{} names no file", path.display())));
+        return Err(ArchiveError::Request(format!(
+            "{} names no file",
+            path.display()
+        )));
     };
     let name = name.to_string_lossy();
     Ok(parent(path).join(format!(".{name}.walzip.{}.tmp", process::id())))

@@ -134,7 +134,11 @@ pub enum ArchiveError {
 
 impl ArchiveError {
     pub(crate) fn file(action: &'static str, path: &Path, source: io::Error) -> ArchiveError {
-        ArchiveError::File { action, path: path.to_owned(), source }
+        ArchiveError::File {
+            action,
+            path: path.to_owned(),
+            source,
+        }
     }
 
     /// What a damaged local file is, as opposed to a damaged stored object.
@@ -144,10 +148,15 @@ impl ArchiveError {
         repository: ClusterIdentity,
     ) -> ArchiveError {
         match error {
-            ContentError::Cluster(found) => {
-                ArchiveError::Mismatch { what: path.display().to_string(), found, repository }
-            }
-            other => ArchiveError::Invalid { path: path.to_owned(), reason: other.to_string() },
+            ContentError::Cluster(found) => ArchiveError::Mismatch {
+                what: path.display().to_string(),
+                found,
+                repository,
+            },
+            other => ArchiveError::Invalid {
+                path: path.to_owned(),
+                reason: other.to_string(),
+            },
         }
     }
 
@@ -158,10 +167,15 @@ impl ArchiveError {
         repository: ClusterIdentity,
     ) -> ArchiveError {
         match error {
-            ContentError::Cluster(found) => {
-                ArchiveError::Mismatch { what: name.to_owned(), found, repository }
-            }
-            other => ArchiveError::Damaged { object: name.to_owned(), reason: other.to_string() },
+            ContentError::Cluster(found) => ArchiveError::Mismatch {
+                what: name.to_owned(),
+                found,
+                repository,
+            },
+            other => ArchiveError::Damaged {
+                object: name.to_owned(),
+                reason: other.to_string(),
+            },
         }
     }
 }
@@ -170,19 +184,26 @@ impl From<RepoError> for ArchiveError {
     /// One variant for one fact: who finds a mismatch does not matter to the caller.
     fn from(error: RepoError) -> ArchiveError {
         match error {
-            RepoError::Mismatch { repository, cluster } => ArchiveError::Mismatch {
+            RepoError::Mismatch {
+                repository,
+                cluster,
+            } => ArchiveError::Mismatch {
                 what: "the cluster".to_owned(),
                 found: cluster,
                 repository,
             },
-            RepoError::Corrupt { key, detail } => {
-                ArchiveError::Damaged { object: key, reason: detail }
-            }
+            RepoError::Corrupt { key, detail } => ArchiveError::Damaged {
+                object: key,
+                reason: detail,
+            },
             other => ArchiveError::Repository(other),
         }
     }
 }
 
 fn because(failure: &Option<String>) -> String {
-    failure.as_ref().map(|failure| format!("; {failure}")).unwrap_or_default()
+    failure
+        .as_ref()
+        .map(|failure| format!("; {failure}"))
+        .unwrap_or_default()
 }

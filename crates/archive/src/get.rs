@@ -57,5 +57,8 @@ pub async fn get(
     let original_bytes = original.len() as u64;
     let destination = destination.to_owned();
     coding::off_the_runtime(move || durable::write_file(&destination, &original)).await?;
-    Ok(Got::Found { original_bytes, stored_bytes })
+    Ok(Got::Found {
+        original_bytes,
+        stored_bytes,
+    })
 }

@@ -50,5 +50,8 @@ async fn of_server(settings: &ConnectionSettings) -> Result<ClusterIdentity, Arc
     let system = connection.identify_system().await?;
     let major = connection.major()?;
     connection.close().await;
-    Ok(ClusterIdentity { system_id: system.system_id.0, major })
+    Ok(ClusterIdentity {
+        system_id: system.system_id.0,
+        major,
+    })
 }

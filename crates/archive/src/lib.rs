@@ -14,6 +14,7 @@ mod content;
 mod durable;
 mod error;
 pub mod get;
+pub mod info;
 pub mod init;
 mod pg_manifest;
 pub mod push;
@@ -22,9 +23,12 @@ pub mod restore;
 mod server;
 mod text;
 mod timelines;
+pub mod verify;
+mod wal_index;
 mod wal_wait;
 
 pub use backup_record::{
     ArchiveRecord, BackupRecord, Moment, ObjectRecord, RequiredWal, TablespaceRecord,
 };
 pub use error::ArchiveError;
+pub use wal_index::{SegmentRange, TimelineWal};

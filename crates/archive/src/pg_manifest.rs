@@ -138,13 +138,19 @@ impl PgManifest {
 /// The checksum is of everything before the last line, which holds it.
 fn check_own_checksum(content: &[u8], stored: &str) -> Result<(), ManifestError> {
     let body = content.strip_suffix(b"\n").unwrap_or(content);
-    let lines = body.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    let lines = body
+        .iter()
+        .rposition(|&byte| byte == b'\n')
+        .map_or(0, |at| at + 1);
     let (covered, _) = content.split_at(lines);
     let computed = hex(&Sha256::digest(covered));
     if computed == stored {
         return Ok(());
     }
-    Err(ManifestError::Checksum { stored: stored.to_owned(), computed })
+    Err(ManifestError::Checksum {
+        stored: stored.to_owned(),
+        computed,
+    })
 }
 
 fn read_file(file: JsonFile) -> Result<(Vec<u8>, ManifestFile), ManifestError> {
@@ -166,7 +172,13 @@ fn read_file(file: JsonFile) -> Result<(Vec<u8>, ManifestFile), ManifestError> {
         }
         _ => return Err(entry("half a checksum".to_owned())),
     };
-    Ok((path, ManifestFile { size_bytes: file.size_bytes, checksum }))
+    Ok((
+        path,
+        ManifestFile {
+            size_bytes: file.size_bytes,
+            checksum,
+        },
+    ))
 }
 
 impl Algorithm {
@@ -237,11 +249,13 @@ fn hex(bytes: &[u8]) -> String {
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
-    if digits.len() % 2 != 0 || !digits.iter().all(u8::is_ascii_hexdigit) {
+    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }
     let pairs = digits.chunks_exact(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+    pairs
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect()
 }
 
 #[cfg(test)]

@@ -29,7 +29,10 @@ pub struct PushOptions {
 
 impl Default for PushOptions {
     fn default() -> Self {
-        PushOptions { level: Level::default(), verify: true }
+        PushOptions {
+            level: Level::default(),
+            verify: true,
+        }
     }
 }
 
@@ -92,12 +95,17 @@ async fn compare(
     let Some(object) = repository.get_wal(name).await? else {
         // The next attempt will find the name free, or taken for good.
         let reason = "it disappeared while it was compared".to_owned();
-        return Err(ArchiveError::Damaged { object: name.to_owned(), reason });
+        return Err(ArchiveError::Damaged {
+            object: name.to_owned(),
+            reason,
+        });
     };
     let stored_bytes = object.len();
     let stored = coding::decode(name, object).await?;
     if stored != *original {
-        return Err(ArchiveError::Duplicate { name: name.to_owned() });
+        return Err(ArchiveError::Duplicate {
+            name: name.to_owned(),
+        });
     }
     Ok(stored_bytes)
 }
@@ -112,18 +120,27 @@ async fn read_stable(path: &Path) -> Result<Bytes, ArchiveError> {
     let owned = path.to_owned();
     let read = move || -> Result<Bytes, ArchiveError> {
         let failed = |error: io::Error| ArchiveError::file("read", &owned, error);
-        let invalid = |reason: String| ArchiveError::Invalid { path: owned.clone(), reason };
+        let invalid = |reason: String| ArchiveError::Invalid {
+            path: owned.clone(),
+            reason,
+        };
         let mut file = File::open(&owned).map_err(failed)?;
         let before = file.metadata().map_err(failed)?;
         if !before.is_file() {
             return Err(invalid("it is not a file".to_owned()));
         }
         if before.len() > u64::from(SEGMENT_SIZE_BYTES_MAX) {
-            return Err(invalid(format!("{} bytes are more than a segment has", before.len())));
+            return Err(invalid(format!(
+                "{} bytes are more than a segment has",
+                before.len()
+            )));
         }
         let mut content = Vec::with_capacity(before.len() as usize + 1);
         let limit = before.len() + 1;
-        file.by_ref().take(limit).read_to_end(&mut content).map_err(failed)?;
+        file.by_ref()
+            .take(limit)
+            .read_to_end(&mut content)
+            .map_err(failed)?;
         let after = file.metadata().map_err(failed)?;
         let unchanged = content.len() as u64 == before.len()
             && after.len() == before.len()

@@ -72,8 +72,7 @@ pub async fn restore(
         }
     }
     let settings = recovery_settings(options)?;
-    let record =
-        select::select(repository, options.backup.as_ref(), &options.recovery).await?;
+    let record = select::select(repository, options.backup.as_ref(), &options.recovery).await?;
     let directories =
         Directories::plan(data_directory, &record.tablespaces, &options.tablespace_map)?;
     let prepared = directories.clone();
@@ -95,8 +94,14 @@ pub async fn restore(
 fn recovery_settings(options: &RestoreOptions) -> Result<String, ArchiveError> {
     let settings = options.recovery.settings(&options.restore_command)?;
     let now = Timestamp::now();
-    let archive_mode = if options.archive_mode_off { "archive_mode = 'off'\n" } else { "" };
-    Ok(format!("# Written by walzip restore at {now:.0}.\n{settings}{archive_mode}"))
+    let archive_mode = if options.archive_mode_off {
+        "archive_mode = 'off'\n"
+    } else {
+        ""
+    };
+    Ok(format!(
+        "# Written by walzip restore at {now:.0}.\n{settings}{archive_mode}"
+    ))
 }
 
 async fn unpack_all(
@@ -178,12 +183,13 @@ fn check_backup_label(data: &Path, record: &BackupRecord) -> Result<(), ArchiveE
         object: format!("backup {}", record.label),
         reason,
     };
-    let label =
-        BackupLabelFile::read(&content).map_err(|error| damaged(error.to_string()))?;
+    let label = BackupLabelFile::read(&content).map_err(|error| damaged(error.to_string()))?;
     if (label.start, label.start_timeline) != (record.start.lsn, record.start.timeline) {
         let start = record.start.lsn;
         let found = label.start;
-        return Err(damaged(format!("it starts at {start}, its backup_label says {found}")));
+        return Err(damaged(format!(
+            "it starts at {start}, its backup_label says {found}"
+        )));
     }
     Ok(())
 }
@@ -195,15 +201,19 @@ fn check_control_file(
 ) -> Result<(), ArchiveError> {
     let path = data.join(CONTROL_FILE_UNFINISHED);
     let content = fs::read(&path).map_err(|error| ArchiveError::file("read", &path, error))?;
-    let control_file = ControlFile::read(&content)
-        .map_err(|source| ArchiveError::ControlFile { path, source })?;
+    let control_file =
+        ControlFile::read(&content).map_err(|source| ArchiveError::ControlFile { path, source })?;
     let found = ClusterIdentity {
         system_id: control_file.system_id.0,
         major: control_file.version.major,
     };
     if found != cluster {
         let what = format!("backup {}", record.label);
-        return Err(ArchiveError::Mismatch { what, found, repository: cluster });
+        return Err(ArchiveError::Mismatch {
+            what,
+            found,
+            repository: cluster,
+        });
     }
     Ok(())
 }

@@ -35,7 +35,10 @@ pub(crate) async fn inspect(
     let major = replication.major()?;
     let version = replication.version().to_owned();
     replication.close().await;
-    let identity = ClusterIdentity { system_id: system.system_id.0, major };
+    let identity = ClusterIdentity {
+        system_id: system.system_id.0,
+        major,
+    };
     cluster::check(repository, identity, || "the server".to_owned())?;
 
     let mut sql = Connection::open(settings, Mode::Sql).await?;
@@ -52,11 +55,17 @@ pub(crate) async fn inspect(
                       would never be archived";
         return Err(ArchiveError::Request(reason.to_owned()));
     }
-    let segment_size_bytes = segment_size.parse().map_err(|_| {
-        ServerError::Protocol(format!("wal_segment_size is \"{segment_size}\""))
-    })?;
+    let segment_size_bytes = segment_size
+        .parse()
+        .map_err(|_| ServerError::Protocol(format!("wal_segment_size is \"{segment_size}\"")))?;
     let timeline = system.timeline;
-    Ok(Server { identity, version, timeline, in_recovery, segment_size_bytes })
+    Ok(Server {
+        identity,
+        version,
+        timeline,
+        in_recovery,
+        segment_size_bytes,
+    })
 }
 
 /// The server's clock.
@@ -65,7 +74,10 @@ pub(crate) async fn clock(settings: &ConnectionSettings) -> Result<Timestamp, Ar
     let mut sql = Connection::open(settings, Mode::Sql).await?;
     let text = sql.query_value(query).await?;
     sql.close().await;
-    let time = text.parse().ok().and_then(|micros| Timestamp::from_microsecond(micros).ok());
+    let time = text
+        .parse()
+        .ok()
+        .and_then(|micros| Timestamp::from_microsecond(micros).ok());
     time.ok_or_else(|| ServerError::Protocol(format!("the server's time is \"{text}\"")).into())
 }
 
@@ -101,8 +113,10 @@ pub(crate) async fn check_archiving(
 async fn switch_wal(settings: &ConnectionSettings) -> Result<Lsn, ServerError> {
     let mut sql = Connection::open(settings, Mode::Sql).await?;
     // A switch does nothing in a segment without records: this writes one.
-    sql.query("SELECT pg_create_restore_point('walzip check')").await?;
+    sql.query("SELECT pg_create_restore_point('walzip check')")
+        .await?;
     let text = sql.query_value("SELECT pg_switch_wal()").await?;
     sql.close().await;
-    text.parse().map_err(|_| ServerError::Protocol(format!("pg_switch_wal returned {text}")))
+    text.parse()
+        .map_err(|_| ServerError::Protocol(format!("pg_switch_wal returned {text}")))
 }

@@ -24,11 +24,18 @@ impl Timelines {
     ) -> Result<Timelines, ArchiveError> {
         let mut histories = BTreeMap::new();
         for entry in listing {
-            let Ok(WalFileName::History(timeline)) = entry.name.parse() else { continue };
-            let Some(object) = repository.get_wal(&entry.name).await? else { continue };
+            let Ok(WalFileName::History(timeline)) = entry.name.parse() else {
+                continue;
+            };
+            let Some(object) = repository.get_wal(&entry.name).await? else {
+                continue;
+            };
             let content = coding::decode(&entry.name, object).await?;
             let history = TimelineHistory::read(timeline, &content).map_err(|error| {
-                ArchiveError::Damaged { object: entry.name.clone(), reason: error.to_string() }
+                ArchiveError::Damaged {
+                    object: entry.name.clone(),
+                    reason: error.to_string(),
+                }
             })?;
             histories.insert(timeline, history);
         }
@@ -39,7 +46,10 @@ impl Timelines {
     /// history of each following number until there is none (`findNewestTimeLine`).
     pub(crate) fn newest_from(&self, start: TimelineId) -> TimelineId {
         let following = (start.0..u32::MAX).map(|id| TimelineId(id + 1));
-        following.take_while(|id| self.histories.contains_key(id)).last().unwrap_or(start)
+        following
+            .take_while(|id| self.histories.contains_key(id))
+            .last()
+            .unwrap_or(start)
     }
 
     /// Whether a history on `timeline` passes the position on `ancestor`, or is still on it.
@@ -48,7 +58,20 @@ impl Timelines {
             return true;
         }
         let history = self.histories.get(&timeline);
-        history.and_then(|history| history.switch_of(ancestor)).is_some_and(|switch| at <= switch)
+        history
+            .and_then(|history| history.switch_of(ancestor))
+            .is_some_and(|switch| at <= switch)
+    }
+
+    /// The timelines that pass this position on `ancestor`, and `ancestor` itself.
+    pub(crate) fn descendants(&self, ancestor: TimelineId, at: Lsn) -> Vec<TimelineId> {
+        let known = self
+            .histories
+            .keys()
+            .copied()
+            .filter(|&timeline| timeline != ancestor);
+        let passing = known.filter(|&timeline| self.passes(timeline, ancestor, at));
+        std::iter::once(ancestor).chain(passing).collect()
     }
 
     pub(crate) fn history(&self, timeline: TimelineId) -> Option<&TimelineHistory> {

@@ -80,9 +80,15 @@ pub struct BaseBackup<'c> {
 }
 
 enum StreamState {
-    Tagged { open: bool },
+    Tagged {
+        open: bool,
+    },
     /// What the next COPY will hold: `Some(None)` stands for the data directory.
-    Untagged { archives: VecDeque<Option<BackupTablespace>>, in_copy: bool, manifest: bool },
+    Untagged {
+        archives: VecDeque<Option<BackupTablespace>>,
+        in_copy: bool,
+        manifest: bool,
+    },
 }
 
 impl<'c> BaseBackup<'c> {
@@ -98,7 +104,10 @@ impl<'c> BaseBackup<'c> {
         connection.send_query(&command(options, tagged)).await?;
         let start = read_end(&result_set(connection).await?)?;
         let rows = result_set(connection).await?;
-        let archives = rows.iter().map(read_tablespace).collect::<Result<VecDeque<_>, _>>()?;
+        let archives = rows
+            .iter()
+            .map(read_tablespace)
+            .collect::<Result<VecDeque<_>, _>>()?;
         let tablespaces = archives.iter().flatten().cloned().collect();
         let stream = if tagged {
             match connection.receive().await? {
@@ -106,7 +115,11 @@ impl<'c> BaseBackup<'c> {
                 other => return Err(unexpected("BASE_BACKUP", &other)),
             }
         } else {
-            StreamState::Untagged { archives, in_copy: false, manifest: false }
+            StreamState::Untagged {
+                archives,
+                in_copy: false,
+                manifest: false,
+            }
         };
         Ok(BaseBackup {
             connection,
@@ -138,7 +151,9 @@ impl<'c> BaseBackup<'c> {
     }
 
     async fn next_tagged(&mut self) -> Result<Option<BackupPart>, ServerError> {
-        let StreamState::Tagged { open } = &mut self.stream else { return Ok(None) };
+        let StreamState::Tagged { open } = &mut self.stream else {
+            return Ok(None);
+        };
         while *open {
             let mut data = match self.connection.receive().await? {
                 Message::CopyData(body) => body.into_bytes(),
@@ -149,7 +164,9 @@ impl<'c> BaseBackup<'c> {
                 other => return Err(unexpected("BASE_BACKUP's data", &other)),
             };
             if !data.has_remaining() {
-                return Err(protocol("an empty message in BASE_BACKUP's data".to_owned()));
+                return Err(protocol(
+                    "an empty message in BASE_BACKUP's data".to_owned(),
+                ));
             }
             match data.get_u8() {
                 b'd' => return Ok(Some(BackupPart::Data(data))),
@@ -169,16 +186,25 @@ impl<'c> BaseBackup<'c> {
             return Ok(BackupPart::Archive(None));
         }
         let name = String::from_utf8_lossy(name);
-        let oid = name.strip_suffix(".tar").and_then(|oid| oid.parse::<u32>().ok());
+        let oid = name
+            .strip_suffix(".tar")
+            .and_then(|oid| oid.parse::<u32>().ok());
         let tablespace = self.tablespaces.iter().find(|known| Some(known.oid) == oid);
         match tablespace {
             Some(tablespace) => Ok(BackupPart::Archive(Some(tablespace.clone()))),
-            None => Err(protocol(format!("the archive \"{name}\" was not announced"))),
+            None => Err(protocol(format!(
+                "the archive \"{name}\" was not announced"
+            ))),
         }
     }
 
     async fn next_untagged(&mut self) -> Result<Option<BackupPart>, ServerError> {
-        let StreamState::Untagged { archives, in_copy, manifest } = &mut self.stream else {
+        let StreamState::Untagged {
+            archives,
+            in_copy,
+            manifest,
+        } = &mut self.stream
+        else {
             return Ok(None);
         };
         loop {
@@ -214,7 +240,11 @@ fn command(options: &BaseBackupOptions, tagged: bool) -> String {
         ManifestChecksums::Sha256 => "SHA256",
     };
     if tagged {
-        let checkpoint = if options.fast_checkpoint { "fast" } else { "spread" };
+        let checkpoint = if options.fast_checkpoint {
+            "fast"
+        } else {
+            "spread"
+        };
         format!(
             "BASE_BACKUP (LABEL '{label}', CHECKPOINT '{checkpoint}', WAIT false, \
              MANIFEST 'yes', MANIFEST_CHECKSUMS '{checksums}')"
@@ -258,12 +288,17 @@ fn read_end(rows: &[Row]) -> Result<BackupEnd, ServerError> {
 /// A row of `spcoid, spclocation, size`; the data directory's has neither OID nor location.
 fn read_tablespace(row: &Row) -> Result<Option<BackupTablespace>, ServerError> {
     let column = |at: usize| row.get(at).and_then(Option::as_deref);
-    let Some(oid) = column(0) else { return Ok(None) };
+    let Some(oid) = column(0) else {
+        return Ok(None);
+    };
     match (oid.parse(), column(1)) {
-        (Ok(oid), Some(location)) if !location.is_empty() => {
-            Ok(Some(BackupTablespace { oid, location: location.to_owned() }))
-        }
-        _ => Err(protocol(format!("BASE_BACKUP announced the tablespace {row:?}"))),
+        (Ok(oid), Some(location)) if !location.is_empty() => Ok(Some(BackupTablespace {
+            oid,
+            location: location.to_owned(),
+        })),
+        _ => Err(protocol(format!(
+            "BASE_BACKUP announced the tablespace {row:?}"
+        ))),
     }
 }
 
@@ -278,7 +313,9 @@ mod tests {
             fast_checkpoint: true,
             checksums: ManifestChecksums::Crc32c,
         };
-        assert!(command(&options, true).starts_with("BASE_BACKUP (LABEL 'it''s', CHECKPOINT 'fast'"));
+        assert!(
+            command(&options, true).starts_with("BASE_BACKUP (LABEL 'it''s', CHECKPOINT 'fast'")
+        );
         assert!(command(&options, false).starts_with("BASE_BACKUP LABEL 'it''s' FAST NOWAIT"));
     }
 
@@ -289,7 +326,13 @@ mod tests {
         };
         assert_eq!(read_tablespace(&row(None, None)).unwrap(), None);
         let tablespace = read_tablespace(&row(Some("16384"), Some("/ts"))).unwrap();
-        assert_eq!(tablespace, Some(BackupTablespace { oid: 16384, location: "/ts".to_owned() }));
+        assert_eq!(
+            tablespace,
+            Some(BackupTablespace {
+                oid: 16384,
+                location: "/ts".to_owned()
+            })
+        );
         assert!(read_tablespace(&row(Some("x"), Some("/ts"))).is_err());
         assert!(read_tablespace(&row(Some("1"), None)).is_err());
     }

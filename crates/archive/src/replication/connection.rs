@@ -75,14 +75,20 @@ impl Connection {
             parameters: HashMap::new(),
         };
         connection.start(settings, mode, &user).await?;
-        connection.authenticate(&user, settings.password.as_deref()).await?;
+        connection
+            .authenticate(&user, settings.password.as_deref())
+            .await?;
         connection.until_ready().await?;
         Ok(connection)
     }
 
     /// The server's major version, from what it announced when the connection started.
     pub fn major(&self) -> Result<u32, ServerError> {
-        let version = self.parameters.get("server_version").map(String::as_str).unwrap_or_default();
+        let version = self
+            .parameters
+            .get("server_version")
+            .map(String::as_str)
+            .unwrap_or_default();
         version
             .split(|character: char| !character.is_ascii_digit())
             .next()
@@ -92,7 +98,10 @@ impl Connection {
 
     /// The server's version as it announces it, for example `15.13 (Debian 15.13-0+deb12u1)`.
     pub fn version(&self) -> &str {
-        self.parameters.get("server_version").map(String::as_str).unwrap_or_default()
+        self.parameters
+            .get("server_version")
+            .map(String::as_str)
+            .unwrap_or_default()
     }
 
     /// Runs a query or a replication command and returns its rows.
@@ -212,7 +221,10 @@ impl Connection {
     }
 
     fn lost(&self, source: io::Error) -> ServerError {
-        ServerError::Lost { address: self.address.clone(), source }
+        ServerError::Lost {
+            address: self.address.clone(),
+            source,
+        }
     }
 
     async fn start(
@@ -240,7 +252,11 @@ impl Connection {
         self.send(&buffer).await
     }
 
-    async fn authenticate(&mut self, user: &str, password: Option<&str>) -> Result<(), ServerError> {
+    async fn authenticate(
+        &mut self,
+        user: &str,
+        password: Option<&str>,
+    ) -> Result<(), ServerError> {
         match self.receive().await? {
             Message::AuthenticationOk => return Ok(()),
             Message::AuthenticationCleartextPassword => {
@@ -270,7 +286,9 @@ impl Connection {
         password: &str,
     ) -> Result<(), ServerError> {
         let mut mechanisms = body.mechanisms();
-        let offered = mechanisms.any(|name| Ok(name == sasl::SCRAM_SHA_256)).map_err(malformed)?;
+        let offered = mechanisms
+            .any(|name| Ok(name == sasl::SCRAM_SHA_256))
+            .map_err(malformed)?;
         if !offered {
             return Err(self.unauthenticated("the server does not offer SCRAM-SHA-256"));
         }
@@ -284,7 +302,9 @@ impl Connection {
         self.send(&buffer).await?;
         match self.receive().await? {
             Message::AuthenticationSaslContinue(body) => {
-                scram.update(body.data()).map_err(|error| refused(error, self))?;
+                scram
+                    .update(body.data())
+                    .map_err(|error| refused(error, self))?;
             }
             other => return Err(unexpected("SCRAM", &other)),
         }
@@ -294,9 +314,9 @@ impl Connection {
         self.send(&buffer).await?;
         match self.receive().await? {
             // This proves that the server knows the password too.
-            Message::AuthenticationSaslFinal(body) => {
-                scram.finish(body.data()).map_err(|error| refused(error, self))
-            }
+            Message::AuthenticationSaslFinal(body) => scram
+                .finish(body.data())
+                .map_err(|error| refused(error, self)),
             other => Err(unexpected("SCRAM", &other)),
         }
     }
@@ -308,11 +328,15 @@ impl Connection {
     }
 
     fn needed<'a>(&self, password: Option<&'a str>) -> Result<&'a str, ServerError> {
-        password.ok_or_else(|| self.unauthenticated("the server asks for a password, none is given"))
+        password
+            .ok_or_else(|| self.unauthenticated("the server asks for a password, none is given"))
     }
 
     fn unauthenticated(&self, reason: &str) -> ServerError {
-        ServerError::Authentication { address: self.address.clone(), reason: reason.to_owned() }
+        ServerError::Authentication {
+            address: self.address.clone(),
+            reason: reason.to_owned(),
+        }
     }
 
     async fn until_ready(&mut self) -> Result<(), ServerError> {
@@ -326,9 +350,7 @@ impl Connection {
     }
 }
 
-async fn connect(
-    settings: &ConnectionSettings,
-) -> Result<(Box<dyn Stream>, String), ServerError> {
+async fn connect(settings: &ConnectionSettings) -> Result<(Box<dyn Stream>, String), ServerError> {
     let host = settings.host_or_default();
     let port = settings.port_or_default();
     let address = match &host {
@@ -347,7 +369,9 @@ async fn connect(
             }
         })
     };
-    let seconds = settings.connect_timeout_seconds.filter(|&seconds| seconds > 0);
+    let seconds = settings
+        .connect_timeout_seconds
+        .filter(|&seconds| seconds > 0);
     let limit = Duration::from_secs(seconds.unwrap_or(CONNECT_TIMEOUT_SECONDS));
     let connected: io::Result<_> = match tokio::time::timeout(limit, attempt).await {
         Ok(connected) => connected,

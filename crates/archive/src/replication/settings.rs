@@ -148,7 +148,9 @@ impl ConnectionSettings {
         let user = nix::unistd::User::from_uid(nix::unistd::geteuid());
         match user {
             Ok(Some(user)) => Ok(user.name),
-            _ => Err(invalid("no user is given, and the system's user has no name".to_owned())),
+            _ => Err(invalid(
+                "no user is given, and the system's user has no name".to_owned(),
+            )),
         }
     }
 
@@ -171,7 +173,12 @@ impl ConnectionSettings {
             self.set("dbname", &percent_decode(dbname)?)?;
         }
         // Not query_pairs(): that reads '+' as a space, libpq does not.
-        for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        for pair in uri
+            .query()
+            .unwrap_or_default()
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+        {
             let (key, value) = pair
                 .split_once('=')
                 .ok_or_else(|| invalid(format!("\"{pair}\" in the URI has no value")))?;
@@ -186,12 +193,17 @@ fn invalid(reason: String) -> ServerError {
 }
 
 fn number<N: std::str::FromStr>(key: &str, value: &str) -> Result<N, ServerError> {
-    value.trim().parse().map_err(|_| invalid(format!("{key} \"{value}\" is not a valid number")))
+    value
+        .trim()
+        .parse()
+        .map_err(|_| invalid(format!("{key} \"{value}\" is not a valid number")))
 }
 
 fn host(value: &str) -> Result<Option<Host>, ServerError> {
     if value.contains(',') {
-        return Err(invalid(format!("\"{value}\" names several hosts, which is not supported")));
+        return Err(invalid(format!(
+            "\"{value}\" names several hosts, which is not supported"
+        )));
     }
     Ok(match value.as_bytes().first() {
         None => None,
@@ -283,9 +295,18 @@ mod tests {
         assert_eq!(settings.password.as_deref(), Some("p/w"));
         assert_eq!(settings.dbname.as_deref(), Some("base"));
         assert_eq!(settings.sslmode, Some(SslMode::NotRequired));
-        assert_eq!(parsed("postgres://%2Frun%2Fpg/b").host, Some(Host::Unix("/run/pg".into())));
-        assert_eq!(parsed("postgresql:///b?host=/tmp").host, Some(Host::Unix("/tmp".into())));
-        assert_eq!(parsed("postgresql://[::1]:1/b").host, Some(Host::Tcp("::1".into())));
+        assert_eq!(
+            parsed("postgres://%2Frun%2Fpg/b").host,
+            Some(Host::Unix("/run/pg".into()))
+        );
+        assert_eq!(
+            parsed("postgresql:///b?host=/tmp").host,
+            Some(Host::Unix("/tmp".into()))
+        );
+        assert_eq!(
+            parsed("postgresql://[::1]:1/b").host,
+            Some(Host::Tcp("::1".into()))
+        );
     }
 
     #[test]

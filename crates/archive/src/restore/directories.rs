@@ -47,7 +47,9 @@ impl Directories {
             }
             if placed.values().any(|other| *other == path) {
                 let path = path.display();
-                return Err(ArchiveError::Request(format!("two tablespaces would go to {path}")));
+                return Err(ArchiveError::Request(format!(
+                    "two tablespaces would go to {path}"
+                )));
             }
             placed.insert(tablespace.oid, path);
         }
@@ -57,9 +59,14 @@ impl Directories {
             })
         };
         if let Some(unknown) = map.keys().find(|name| !known(name)) {
-            return Err(ArchiveError::Request(format!("the backup has no tablespace {unknown}")));
+            return Err(ArchiveError::Request(format!(
+                "the backup has no tablespace {unknown}"
+            )));
         }
-        Ok(Directories { data, tablespaces: placed })
+        Ok(Directories {
+            data,
+            tablespaces: placed,
+        })
     }
 
     /// Creates what is missing, and refuses what is not empty before anything is written.
@@ -84,7 +91,9 @@ fn refuse_content(directory: &Path) -> Result<(), ArchiveError> {
     match fs::read_dir(directory) {
         Ok(mut entries) => match entries.next() {
             None => Ok(()),
-            Some(_) => Err(ArchiveError::NotEmpty { path: directory.to_owned() }),
+            Some(_) => Err(ArchiveError::NotEmpty {
+                path: directory.to_owned(),
+            }),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(ArchiveError::file("read", directory, error)),

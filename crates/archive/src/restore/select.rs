@@ -44,10 +44,16 @@ fn obstacle(record: &BackupRecord, recovery: &Recovery, timelines: &Timelines) -
     let stop = record.stop;
     match &recovery.target {
         RecoveryTarget::Time(time) if stop.time > *time => {
-            return Some(format!("ended at {}, after the target time {time}", stop.time));
+            return Some(format!(
+                "ended at {}, after the target time {time}",
+                stop.time
+            ));
         }
         RecoveryTarget::Lsn(lsn) if stop.lsn > *lsn => {
-            return Some(format!("ended at {}, after the target position {lsn}", stop.lsn));
+            return Some(format!(
+                "ended at {}, after the target position {lsn}",
+                stop.lsn
+            ));
         }
         _ => {}
     }

@@ -95,11 +95,13 @@ impl RecoveryTarget {
     /// the choice of the backup would have to guess which that is.
     pub fn time(text: &str) -> Result<RecoveryTarget, ArchiveError> {
         let text = text.trim();
-        Timestamp::from_str(text).map(RecoveryTarget::Time).map_err(|_| {
-            ArchiveError::Request(format!(
-                "\"{text}\" is not a time with an offset, such as 2026-11-21 22:01:30+00"
-            ))
-        })
+        Timestamp::from_str(text)
+            .map(RecoveryTarget::Time)
+            .map_err(|_| {
+                ArchiveError::Request(format!(
+                    "\"{text}\" is not a time with an offset, such as 2026-11-21 22:01:30+00"
+                ))
+            })
     }
 }
 
@@ -185,13 +187,19 @@ pub(super) fn without_recovery_settings(content: &[u8]) -> Vec<u8> {
 /// Whether a line of a configuration file sets this parameter.
 fn sets(line: &[u8], name: &str) -> bool {
     let line = line.trim_ascii_start();
-    let Some((start, rest)) = line.split_at_checked(name.len()) else { return false };
-    let ends = rest.first().is_none_or(|&byte| byte.is_ascii_whitespace() || byte == b'=');
+    let Some((start, rest)) = line.split_at_checked(name.len()) else {
+        return false;
+    };
+    let ends = rest
+        .first()
+        .is_none_or(|&byte| byte.is_ascii_whitespace() || byte == b'=');
     start.eq_ignore_ascii_case(name.as_bytes()) && ends
 }
 
 fn postgres_time(time: Timestamp) -> String {
-    let time = time.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d %H:%M:%S%.6f");
+    let time = time
+        .to_zoned(TimeZone::UTC)
+        .strftime("%Y-%m-%d %H:%M:%S%.6f");
     format!("{time}+00")
 }
 
@@ -234,7 +242,9 @@ mod tests {
             timeline: TargetTimeline::Id(TimelineId(2)),
             action: TargetAction::Pause,
         };
-        let settings = recovery.settings(r"walzip --repo '/a\b' archive-get %f %p").expect("valid");
+        let settings = recovery
+            .settings(r"walzip --repo '/a\b' archive-get %f %p")
+            .expect("valid");
         assert_eq!(
             settings,
             "restore_command = 'walzip --repo ''/a\\\\b'' archive-get %f %p'\n\
@@ -272,8 +282,14 @@ mod tests {
 
     #[test]
     fn reads_timelines_as_postgresql_does() {
-        assert_eq!("0x1F".parse::<TargetTimeline>().unwrap(), TargetTimeline::Id(TimelineId(31)));
-        assert_eq!("7".parse::<TargetTimeline>().unwrap(), TargetTimeline::Id(TimelineId(7)));
+        assert_eq!(
+            "0x1F".parse::<TargetTimeline>().unwrap(),
+            TargetTimeline::Id(TimelineId(31))
+        );
+        assert_eq!(
+            "7".parse::<TargetTimeline>().unwrap(),
+            TargetTimeline::Id(TimelineId(7))
+        );
         for text in ["", "0", "newest", "-1"] {
             assert!(text.parse::<TargetTimeline>().is_err(), "{text}");
         }

@@ -69,7 +69,9 @@ impl Unpacker {
                 None => return Err(self.damaged(format!("tablespace {oid} was not announced"))),
             },
         };
-        let prefix = tablespace.map(|oid| format!("pg_tblspc/{oid}/")).unwrap_or_default();
+        let prefix = tablespace
+            .map(|oid| format!("pg_tblspc/{oid}/"))
+            .unwrap_or_default();
         let mut archive = Archive::new(archive);
         let entries = archive.entries().map_err(|error| self.unreadable(&error))?;
         for entry in entries {
@@ -95,7 +97,11 @@ impl Unpacker {
 
     /// Makes sure that nothing is missing, and makes the tablespaces' links.
     pub(super) fn finish(self) -> Result<Counts, ArchiveError> {
-        let missing = self.manifest.files.keys().find(|name| !self.seen.contains(*name));
+        let missing = self
+            .manifest
+            .files
+            .keys()
+            .find(|name| !self.seen.contains(*name));
         if let Some(name) = missing {
             let name = String::from_utf8_lossy(name).into_owned();
             return Err(self.damaged(format!("{name} is in the manifest and in no archive")));
@@ -123,8 +129,10 @@ impl Unpacker {
         };
         if entry.size() != listed.size_bytes {
             let (found, size) = (entry.size(), listed.size_bytes);
-            let reason =
-                format!("{} has {found} bytes, {size} in the manifest", path.display());
+            let reason = format!(
+                "{} has {found} bytes, {size} in the manifest",
+                path.display()
+            );
             return Err(self.damaged(reason));
         }
         let is_control_file = listed_as == CONTROL_FILE.as_bytes();
@@ -137,7 +145,11 @@ impl Unpacker {
         }
         // The owner's and the group's rights; PostgreSQL gives the world none.
         let mode = entry.header().mode().unwrap_or(0) & 0o640 | 0o600;
-        let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&path);
         let file = file.map_err(|error| ArchiveError::file("create", &path, error))?;
         self.copy(entry, file, &path, &listed)?;
         self.counts.files += 1;
@@ -165,7 +177,8 @@ impl Unpacker {
             };
             let content = self.chunk.get(..length).unwrap_or_default();
             hasher.update(content);
-            file.write_all(content).map_err(|error| ArchiveError::file("write", path, error))?;
+            file.write_all(content)
+                .map_err(|error| ArchiveError::file("write", path, error))?;
             left = left.saturating_sub(length as u64);
         }
         if left != 0 {
@@ -209,7 +222,10 @@ impl Unpacker {
     }
 
     fn damaged(&self, reason: String) -> ArchiveError {
-        ArchiveError::Damaged { object: self.backup.clone(), reason }
+        ArchiveError::Damaged {
+            object: self.backup.clone(),
+            reason,
+        }
     }
 }
 

@@ -48,7 +48,9 @@ impl Site {
         let mut candidates = cached.into_iter().chain([PathBuf::from(DEBIAN_PROGRAMS)]);
         let programs = candidates
             .find(|programs| programs.join("initdb").exists())
-            .ok_or(format!("no PostgreSQL 15 in {DEBIAN_PROGRAMS} or WALZIP_PG_CACHE"))?;
+            .ok_or(format!(
+                "no PostgreSQL 15 in {DEBIAN_PROGRAMS} or WALZIP_PG_CACHE"
+            ))?;
         let user = if Uid::effective().is_root() {
             let user = User::from_name("postgres").ok().flatten();
             let user = user.ok_or("running as root, and there is no user postgres")?;
@@ -59,7 +61,11 @@ impl Site {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         fs::set_permissions(directory.path(), Permissions::from_mode(0o755))
             .map_err(|error| error.to_string())?;
-        let site = Site { directory, programs, user };
+        let site = Site {
+            directory,
+            programs,
+            user,
+        };
         site.give(site.directory.path());
         Ok(site)
     }
@@ -99,9 +105,20 @@ impl Site {
     pub fn cluster(&self, name: &str, archive_command: &str) -> Cluster<'_> {
         let data = self.directory.path().join(name);
         // 1 MiB segments: the tests switch often.
-        let arguments = ["-U", "postgres", "-A", "trust", "--wal-segsize=1", "-N", "-D"];
-        let arguments: Vec<&OsStr> =
-            arguments.iter().map(OsStr::new).chain([data.as_os_str()]).collect();
+        let arguments = [
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "--wal-segsize=1",
+            "-N",
+            "-D",
+        ];
+        let arguments: Vec<&OsStr> = arguments
+            .iter()
+            .map(OsStr::new)
+            .chain([data.as_os_str()])
+            .collect();
         self.run("initdb", &arguments);
         let settings = format!(
             "archive_mode = on\narchive_command = '{archive_command}'\nfsync = off\n\
@@ -134,7 +151,11 @@ impl Site {
                 options.as_ref(),
             ],
         );
-        Cluster { site: self, data, sockets }
+        Cluster {
+            site: self,
+            data,
+            sockets,
+        }
     }
 }
 
@@ -153,10 +174,19 @@ impl Cluster<'_> {
 
     pub async fn sql(&self, query: &str) -> String {
         let settings = self.settings();
-        let mut connection = Connection::open(&settings, Mode::Sql).await.expect("connected");
-        let rows = connection.query(query).await.unwrap_or_else(|error| panic!("{query}: {error}"));
+        let mut connection = Connection::open(&settings, Mode::Sql)
+            .await
+            .expect("connected");
+        let rows = connection
+            .query(query)
+            .await
+            .unwrap_or_else(|error| panic!("{query}: {error}"));
         connection.close().await;
-        rows.into_iter().flatten().flatten().collect::<Vec<_>>().join(",")
+        rows.into_iter()
+            .flatten()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(",")
     }
 
     /// Waits until recovery has ended in a promotion.
@@ -173,10 +203,17 @@ impl Cluster<'_> {
 
 impl Drop for Cluster<'_> {
     fn drop(&mut self) {
-        let arguments =
-            ["stop".as_ref(), "-s".as_ref(), "-m".as_ref(), "fast".as_ref(), "-D".as_ref()];
-        let arguments: Vec<&OsStr> =
-            arguments.into_iter().chain([self.data.as_os_str()]).collect();
+        let arguments = [
+            "stop".as_ref(),
+            "-s".as_ref(),
+            "-m".as_ref(),
+            "fast".as_ref(),
+            "-D".as_ref(),
+        ];
+        let arguments: Vec<&OsStr> = arguments
+            .into_iter()
+            .chain([self.data.as_os_str()])
+            .collect();
         self.site.run("pg_ctl", &arguments);
     }
 }
@@ -200,7 +237,9 @@ impl Shipper {
                     if name.starts_with('.') {
                         continue;
                     }
-                    push(&repository, &path, &PushOptions::default()).await.expect("pushed");
+                    push(&repository, &path, &PushOptions::default())
+                        .await
+                        .expect("pushed");
                     fs::remove_file(&path).expect("removed");
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;

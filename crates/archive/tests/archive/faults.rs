@@ -20,12 +20,20 @@ async fn a_push_over_a_failing_store_succeeds_only_with_the_object_complete() {
                 let healthy = repository_on(Arc::clone(&store)).await;
                 let content = valid_segment(5, 1);
                 if taken {
-                    push_content(&healthy, &segment_name(5), &content).await.expect("first push");
+                    push_content(&healthy, &segment_name(5), &content)
+                        .await
+                        .expect("first push");
                 }
                 let faults = if lose_answer {
-                    Faults { lose_answer_of_call: Some(call + 1), ..Faults::default() }
+                    Faults {
+                        lose_answer_of_call: Some(call + 1),
+                        ..Faults::default()
+                    }
                 } else {
-                    Faults { fail_call: Some(call + 1), ..Faults::default() }
+                    Faults {
+                        fail_call: Some(call + 1),
+                        ..Faults::default()
+                    }
                 };
                 // The first call reads repository.json.
                 let faulty = Arc::new(FaultyStore::new(store, faults));
@@ -38,7 +46,10 @@ async fn a_push_over_a_failing_store_succeeds_only_with_the_object_complete() {
                 }
                 // PostgreSQL retries, and when there are no more faults it is there. The one
                 // fault may have been left for the first retry.
-                if push_content(&repository, &segment_name(5), &content).await.is_err() {
+                if push_content(&repository, &segment_name(5), &content)
+                    .await
+                    .is_err()
+                {
                     let retried = push_content(&repository, &segment_name(5), &content).await;
                     retried.expect("the fault is over");
                 }
@@ -68,7 +79,10 @@ async fn pushes_over_a_store_that_fails_now_and_then_lose_nothing() {
         };
         for number in 1..=4 {
             let content = valid_segment(number, seed as u8);
-            while push_content(&repository, &segment_name(number), &content).await.is_err() {}
+            while push_content(&repository, &segment_name(number), &content)
+                .await
+                .is_err()
+            {}
             assert_holds(&healthy, number, &content).await;
         }
         assert!(faulty.calls() >= 5, "the store was used");
@@ -80,15 +94,30 @@ async fn gets_over_a_store_that_breaks_off_deliver_all_or_nothing() {
     let store = memory_store();
     let healthy = repository_on(Arc::clone(&store)).await;
     let content = valid_segment(5, 1);
-    push_content(&healthy, &segment_name(5), &content).await.expect("pushed");
+    push_content(&healthy, &segment_name(5), &content)
+        .await
+        .expect("pushed");
     let (mut delivered, mut failed) = (0, 0);
     for seed in 0..50 {
-        let faults = Faults { seed, broken_reads_per_1000: 400, ..Faults::default() };
+        let faults = Faults {
+            seed,
+            broken_reads_per_1000: 400,
+            ..Faults::default()
+        };
         let faulty = Arc::new(FaultyStore::new(Arc::clone(&store), faults));
-        let Ok(repository) = Repository::open(faulty).await else { continue };
+        let Ok(repository) = Repository::open(faulty).await else {
+            continue;
+        };
         let pg_wal = PgWal::new();
         let destination = pg_wal.path().join("RECOVERYXLOG");
-        match get(&repository, &segment_name(5), &destination, &GetOptions::default()).await {
+        match get(
+            &repository,
+            &segment_name(5),
+            &destination,
+            &GetOptions::default(),
+        )
+        .await
+        {
             Ok(Got::Found { .. }) => {
                 assert!(std::fs::read(&destination).expect("written") == content);
                 delivered += 1;
@@ -100,17 +129,28 @@ async fn gets_over_a_store_that_breaks_off_deliver_all_or_nothing() {
             }
         }
     }
-    assert!(delivered > 0 && failed > 0, "{delivered} delivered, {failed} failed");
+    assert!(
+        delivered > 0 && failed > 0,
+        "{delivered} delivered, {failed} failed"
+    );
 }
 
 async fn assert_holds(repository: &Repository, number: u64, content: &[u8]) {
-    let object = repository.get_wal(&segment_name(number)).await.expect("readable");
+    let object = repository
+        .get_wal(&segment_name(number))
+        .await
+        .expect("readable");
     let object = object.expect("in the repository");
     assert!(walzip_codec::decode(&object).expect("decodable") == content);
 }
 
 async fn assert_holds_or_lacks(repository: &Repository, number: u64, content: &[u8]) {
-    if repository.get_wal(&segment_name(number)).await.expect("readable").is_some() {
+    if repository
+        .get_wal(&segment_name(number))
+        .await
+        .expect("readable")
+        .is_some()
+    {
         assert_holds(repository, number, content).await;
     }
 }

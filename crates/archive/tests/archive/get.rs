@@ -13,11 +13,21 @@ use crate::wal::{
 async fn gets_exactly_what_was_pushed() {
     let repository = repository().await;
     let content = valid_segment(5, 1);
-    push_content(&repository, &segment_name(5), &content).await.expect("pushed");
+    push_content(&repository, &segment_name(5), &content)
+        .await
+        .expect("pushed");
     let pg_wal = PgWal::new();
     let destination = pg_wal.path().join("RECOVERYXLOG");
-    let got = get(&repository, &segment_name(5), &destination, &GetOptions::default()).await;
-    let Ok(Got::Found { original_bytes, .. }) = got else { panic!("{got:?}") };
+    let got = get(
+        &repository,
+        &segment_name(5),
+        &destination,
+        &GetOptions::default(),
+    )
+    .await;
+    let Ok(Got::Found { original_bytes, .. }) = got else {
+        panic!("{got:?}")
+    };
     assert_eq!(original_bytes, SEGMENT_SIZE as u64);
     assert!(std::fs::read(&destination).expect("written") == content);
     assert_eq!(pg_wal.files(), ["RECOVERYXLOG"]);
@@ -42,28 +52,54 @@ async fn delivers_nothing_from_a_damaged_object() {
     let mut object = object.expect("encoded");
     let middle = object.len() / 2;
     object[middle] ^= 1;
-    repository.put_wal(&segment_name(5), object.into()).await.expect("put");
+    repository
+        .put_wal(&segment_name(5), object.into())
+        .await
+        .expect("put");
     let pg_wal = PgWal::new();
     let destination = pg_wal.path().join("RECOVERYXLOG");
-    let got = get(&repository, &segment_name(5), &destination, &GetOptions::default()).await;
-    assert!(matches!(got, Err(ArchiveError::Undecodable { .. })), "{got:?}");
+    let got = get(
+        &repository,
+        &segment_name(5),
+        &destination,
+        &GetOptions::default(),
+    )
+    .await;
+    assert!(
+        matches!(got, Err(ArchiveError::Undecodable { .. })),
+        "{got:?}"
+    );
     assert!(pg_wal.files().is_empty());
 }
 
 #[tokio::test]
 async fn delivers_nothing_that_belongs_under_another_name_or_to_another_cluster() {
     let repository = repository().await;
-    let other = walzip_repo::ClusterIdentity { system_id: 4711, ..CLUSTER };
+    let other = walzip_repo::ClusterIdentity {
+        system_id: 4711,
+        ..CLUSTER
+    };
     let foreign = segment(other, 0xD110, 1, 6 * SEGMENT_SIZE as u64, 1);
     for (number, content) in [(5, valid_segment(7, 1)), (6, foreign)] {
         let object = walzip_codec::encode(&content, PushOptions::default().level).expect("encoded");
-        repository.put_wal(&segment_name(number), object.into()).await.expect("put");
+        repository
+            .put_wal(&segment_name(number), object.into())
+            .await
+            .expect("put");
         let pg_wal = PgWal::new();
         let destination = pg_wal.path().join("RECOVERYXLOG");
-        let got = get(&repository, &segment_name(number), &destination, &GetOptions::default()).await;
+        let got = get(
+            &repository,
+            &segment_name(number),
+            &destination,
+            &GetOptions::default(),
+        )
+        .await;
         let error = got.expect_err("not what the name says");
-        let is_expected =
-            matches!(error, ArchiveError::Damaged { .. } | ArchiveError::Mismatch { .. });
+        let is_expected = matches!(
+            error,
+            ArchiveError::Damaged { .. } | ArchiveError::Mismatch { .. }
+        );
         assert!(is_expected, "{error}");
         assert!(pg_wal.files().is_empty());
     }
@@ -73,7 +109,9 @@ async fn delivers_nothing_that_belongs_under_another_name_or_to_another_cluster(
 async fn ignores_a_data_directory_without_a_control_file_and_refuses_a_damaged_one() {
     let repository = repository().await;
     let data = PgWal::new();
-    let options = GetOptions { data_directory: Some(data.path().to_owned()) };
+    let options = GetOptions {
+        data_directory: Some(data.path().to_owned()),
+    };
     let destination = data.path().join("RECOVERYXLOG");
     let got = get(&repository, &segment_name(5), &destination, &options).await;
     assert_eq!(got.expect("an answer"), Got::NotFound);
@@ -81,16 +119,30 @@ async fn ignores_a_data_directory_without_a_control_file_and_refuses_a_damaged_o
     std::fs::create_dir(data.path().join("global")).expect("created");
     data.write("global/pg_control", &[0; 8192]);
     let got = get(&repository, &segment_name(5), &destination, &options).await;
-    assert!(matches!(got, Err(ArchiveError::ControlFile { .. })), "{got:?}");
+    assert!(
+        matches!(got, Err(ArchiveError::ControlFile { .. })),
+        "{got:?}"
+    );
 }
 
 #[tokio::test]
 async fn pushes_again_what_it_got() {
     let repository = repository().await;
     let content = valid_segment(5, 1);
-    push_content(&repository, &segment_name(5), &content).await.expect("pushed");
+    push_content(&repository, &segment_name(5), &content)
+        .await
+        .expect("pushed");
     let pg_wal = PgWal::new();
     let destination = pg_wal.path().join(segment_name(5));
-    get(&repository, &segment_name(5), &destination, &GetOptions::default()).await.expect("got");
-    push(&repository, &destination, &PushOptions::default()).await.expect("identical");
+    get(
+        &repository,
+        &segment_name(5),
+        &destination,
+        &GetOptions::default(),
+    )
+    .await
+    .expect("got");
+    push(&repository, &destination, &PushOptions::default())
+        .await
+        .expect("identical");
 }

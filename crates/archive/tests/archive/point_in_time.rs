@@ -30,7 +30,10 @@ async fn repository_of(cluster: &Cluster<'_>) -> Repository {
 fn options(target: RecoveryTarget, restore_command: &str) -> RestoreOptions {
     RestoreOptions {
         backup: None,
-        recovery: Recovery { target, ..Recovery::default() },
+        recovery: Recovery {
+            target,
+            ..Recovery::default()
+        },
         restore_command: restore_command.to_owned(),
         tablespace_map: BTreeMap::new(),
         archive_mode_off: true,
@@ -48,7 +51,9 @@ async fn rows_after_restore(
     let data = site.directory(name);
     let old = repository_tablespace(repository).await;
     options.tablespace_map = BTreeMap::from([(old, tablespace.clone())]);
-    let restored = restore(repository, &data, &options).await.expect("restored");
+    let restored = restore(repository, &data, &options)
+        .await
+        .expect("restored");
     assert_eq!(restored.files_without_checksum, 0);
     site.give(&data);
     site.give(&tablespace);
@@ -59,7 +64,9 @@ async fn rows_after_restore(
 
 async fn repository_tablespace(repository: &Repository) -> String {
     let labels = repository.list_backups().await.expect("readable");
-    let record = walzip_archive::BackupRecord::read(repository, &labels[0]).await.expect("read");
+    let record = walzip_archive::BackupRecord::read(repository, &labels[0])
+        .await
+        .expect("read");
     record.tablespaces[0].oid.to_string()
 }
 
@@ -72,34 +79,58 @@ async fn restores_to_the_moment_before_a_mistake_and_to_the_end() {
     let _shipper = Shipper::start(repository.clone(), out);
 
     let tablespace = site.directory("tablespace");
-    primary.sql(&format!("CREATE TABLESPACE s LOCATION '{}'", tablespace.display())).await;
-    primary.sql("CREATE TABLE t (a int, b text) TABLESPACE s").await;
-    primary.sql("INSERT INTO t SELECT i, md5(i::text) FROM generate_series(1, 5000) i").await;
+    primary
+        .sql(&format!(
+            "CREATE TABLESPACE s LOCATION '{}'",
+            tablespace.display()
+        ))
+        .await;
+    primary
+        .sql("CREATE TABLE t (a int, b text) TABLESPACE s")
+        .await;
+    primary
+        .sql("INSERT INTO t SELECT i, md5(i::text) FROM generate_series(1, 5000) i")
+        .await;
     let settings = primary.settings();
     // Small objects, so that an archive is cut into several.
-    let small =
-        BackupOptions { object_bytes_max: 300_000, archive_timeout: TIMEOUT, ..Default::default() };
-    let record = backup(&repository, &settings, &small).await.expect("backed up");
+    let small = BackupOptions {
+        object_bytes_max: 300_000,
+        archive_timeout: TIMEOUT,
+        ..Default::default()
+    };
+    let record = backup(&repository, &settings, &small)
+        .await
+        .expect("backed up");
     assert_eq!(record.archives.len(), 2);
     assert!(record.archives[1].objects.len() > 1);
 
-    primary.sql("INSERT INTO t SELECT i, md5(i::text) FROM generate_series(5001, 9000) i").await;
+    primary
+        .sql("INSERT INTO t SELECT i, md5(i::text) FROM generate_series(5001, 9000) i")
+        .await;
     let before = primary.sql(ROWS).await;
     assert!(before.starts_with("9000,"), "{before}");
-    primary.sql("SELECT pg_create_restore_point('before the mistake')").await;
-    let time = primary.sql("SELECT clock_timestamp() AT TIME ZONE 'UTC' || '+00'").await;
+    primary
+        .sql("SELECT pg_create_restore_point('before the mistake')")
+        .await;
+    let time = primary
+        .sql("SELECT clock_timestamp() AT TIME ZONE 'UTC' || '+00'")
+        .await;
     primary.sql("DELETE FROM t").await;
     primary.sql("INSERT INTO t VALUES (1, 'after')").await;
     let after = primary.sql(ROWS).await;
-    let arrived = check(&repository, &settings, TIMEOUT).await.expect("archived");
+    let arrived = check(&repository, &settings, TIMEOUT)
+        .await
+        .expect("archived");
     assert!(arrived.is_some());
 
     let command = restore_command(&site, &repository, "in").await;
     let time = RecoveryTarget::time(&time).expect("a time of the server");
     let name = RecoveryTarget::Name("before the mistake".to_owned());
-    for (directory, target, expected) in
-        [("to-time", time, &before), ("to-name", name, &before), ("to-end", RecoveryTarget::Latest, &after)]
-    {
+    for (directory, target, expected) in [
+        ("to-time", time, &before),
+        ("to-name", name, &before),
+        ("to-end", RecoveryTarget::Latest, &after),
+    ] {
         let place = site.directory(&format!("{directory}-tablespace"));
         let options = options(target, &command);
         let rows = rows_after_restore(&site, &repository, directory, options, place).await;
@@ -112,10 +143,16 @@ async fn lists_no_backup_whose_wal_does_not_arrive() {
     let Some(site) = Site::new() else { return };
     let primary = site.cluster("primary", "false");
     let repository = repository_of(&primary).await;
-    let options =
-        BackupOptions { archive_timeout: Duration::from_secs(2), ..BackupOptions::default() };
-    let error = backup(&repository, &primary.settings(), &options).await.expect_err("no archiving");
-    let ArchiveError::NotArchived { failure, .. } = &error else { panic!("{error}") };
+    let options = BackupOptions {
+        archive_timeout: Duration::from_secs(2),
+        ..BackupOptions::default()
+    };
+    let error = backup(&repository, &primary.settings(), &options)
+        .await
+        .expect_err("no archiving");
+    let ArchiveError::NotArchived { failure, .. } = &error else {
+        panic!("{error}")
+    };
     assert!(failure.is_some(), "{error}");
     assert_eq!(repository.list_backups().await.expect("readable"), []);
 }
@@ -125,9 +162,14 @@ async fn refuses_to_back_up_another_cluster_or_one_that_does_not_archive() {
     let Some(site) = Site::new() else { return };
     let primary = site.cluster("primary", "false");
     let settings = primary.settings();
-    let other = ClusterIdentity { system_id: 4711, ..CLUSTER };
+    let other = ClusterIdentity {
+        system_id: 4711,
+        ..CLUSTER
+    };
     let (foreign, _) = Repository::init(memory_store(), other).await.expect("made");
-    let error = backup(&foreign, &settings, &BackupOptions::default()).await.expect_err("foreign");
+    let error = backup(&foreign, &settings, &BackupOptions::default())
+        .await
+        .expect_err("foreign");
     assert!(matches!(error, ArchiveError::Mismatch { .. }), "{error}");
 
     let repository = repository_of(&primary).await;

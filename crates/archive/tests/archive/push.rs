@@ -12,11 +12,15 @@ use crate::wal::{
 async fn pushes_an_identical_segment_twice_and_succeeds() {
     let repository = repository().await;
     let content = valid_segment(5, 1);
-    let first = push_content(&repository, &segment_name(5), &content).await.expect("new");
+    let first = push_content(&repository, &segment_name(5), &content)
+        .await
+        .expect("new");
     assert_eq!(first.outcome, PushOutcome::Stored);
     assert_eq!(first.original_bytes, SEGMENT_SIZE as u64);
     assert!(first.stored_bytes < first.original_bytes);
-    let second = push_content(&repository, &segment_name(5), &content).await.expect("identical");
+    let second = push_content(&repository, &segment_name(5), &content)
+        .await
+        .expect("identical");
     assert_eq!(second.outcome, PushOutcome::AlreadyStored);
     assert_eq!(second.stored_bytes, first.stored_bytes);
 }
@@ -25,9 +29,13 @@ async fn pushes_an_identical_segment_twice_and_succeeds() {
 async fn refuses_different_content_under_a_name_that_is_taken_and_keeps_the_first() {
     let repository = repository().await;
     let name = segment_name(5);
-    push_content(&repository, &name, &valid_segment(5, 1)).await.expect("new");
+    push_content(&repository, &name, &valid_segment(5, 1))
+        .await
+        .expect("new");
     let stored = repository.get_wal(&name).await.expect("readable");
-    let error = push_content(&repository, &name, &valid_segment(5, 2)).await.expect_err("other");
+    let error = push_content(&repository, &name, &valid_segment(5, 2))
+        .await
+        .expect_err("other");
     assert!(matches!(error, ArchiveError::Duplicate { .. }), "{error}");
     assert_eq!(repository.get_wal(&name).await.expect("readable"), stored);
 }
@@ -36,29 +44,53 @@ async fn refuses_different_content_under_a_name_that_is_taken_and_keeps_the_firs
 async fn tells_a_damaged_object_from_a_different_one() {
     let repository = repository().await;
     let name = segment_name(5);
-    repository.put_wal(&name, "no walzip file".into()).await.expect("put");
-    let error = push_content(&repository, &name, &valid_segment(5, 1)).await.expect_err("damaged");
+    repository
+        .put_wal(&name, "no walzip file".into())
+        .await
+        .expect("put");
+    let error = push_content(&repository, &name, &valid_segment(5, 1))
+        .await
+        .expect_err("damaged");
     assert!(matches!(error, ArchiveError::Undecodable { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn refuses_the_segment_of_another_cluster_and_says_both_sides() {
     let repository = repository().await;
-    let other = ClusterIdentity { system_id: 4711, ..CLUSTER };
+    let other = ClusterIdentity {
+        system_id: 4711,
+        ..CLUSTER
+    };
     let content = segment(other, 0xD110, 1, 5 * SEGMENT_SIZE as u64, 1);
-    let error = push_content(&repository, &segment_name(5), &content).await.expect_err("foreign");
-    let ArchiveError::Mismatch { found, repository: ours, .. } = &error else { panic!("{error}") };
+    let error = push_content(&repository, &segment_name(5), &content)
+        .await
+        .expect_err("foreign");
+    let ArchiveError::Mismatch {
+        found,
+        repository: ours,
+        ..
+    } = &error
+    else {
+        panic!("{error}")
+    };
     assert_eq!((*found, *ours), (other, CLUSTER));
     let message = error.to_string();
-    assert!(message.contains("4711") && message.contains("7710755210953377699"), "{message}");
+    assert!(
+        message.contains("4711") && message.contains("7710755210953377699"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
 async fn refuses_the_segment_of_another_major() {
     let repository = repository().await;
     let content = segment(CLUSTER, 0xD113, 1, 5 * SEGMENT_SIZE as u64, 1);
-    let error = push_content(&repository, &segment_name(5), &content).await.expect_err("16");
-    let ArchiveError::Mismatch { found, .. } = &error else { panic!("{error}") };
+    let error = push_content(&repository, &segment_name(5), &content)
+        .await
+        .expect_err("16");
+    let ArchiveError::Mismatch { found, .. } = &error else {
+        panic!("{error}")
+    };
     assert_eq!(found.major, 16);
 }
 
@@ -73,11 +105,20 @@ async fn refuses_what_is_not_the_segment_that_the_name_says() {
         ("never written", segment_name(5), &[0; SEGMENT_SIZE]),
         ("empty", segment_name(5), &[]),
         ("of a newer timeline", segment_name(5), &newer_timeline),
-        ("recycled and partial", format!("{}.partial", segment_name(6)), &whole),
+        (
+            "recycled and partial",
+            format!("{}.partial", segment_name(6)),
+            &whole,
+        ),
     ];
     for (what, name, content) in cases {
-        let error = push_content(&repository, &name, content).await.expect_err(what);
-        assert!(matches!(error, ArchiveError::Invalid { .. }), "{what}: {error}");
+        let error = push_content(&repository, &name, content)
+            .await
+            .expect_err(what);
+        assert!(
+            matches!(error, ArchiveError::Invalid { .. }),
+            "{what}: {error}"
+        );
     }
     assert_eq!(repository.list_wal().await.expect("readable"), []);
 }
@@ -86,7 +127,9 @@ async fn refuses_what_is_not_the_segment_that_the_name_says() {
 async fn accepts_the_first_segment_of_a_timeline_which_begins_with_its_parents_pages() {
     let repository = repository().await;
     let name = segment_name(5).replacen('1', "2", 1);
-    push_content(&repository, &name, &valid_segment(5, 1)).await.expect("the parent's first page");
+    push_content(&repository, &name, &valid_segment(5, 1))
+        .await
+        .expect("the parent's first page");
 }
 
 #[tokio::test]
@@ -94,14 +137,25 @@ async fn pushes_partial_segments_histories_and_backup_histories() {
     let repository = repository().await;
     let partial = format!("{}.partial", segment_name(5));
     let backup = format!("{}.00000028.backup", segment_name(5));
-    push_content(&repository, &partial, &valid_segment(5, 1)).await.expect("partial");
-    push_content(&repository, &backup, b"START WAL LOCATION: 0/500028\n").await.expect("backup");
+    push_content(&repository, &partial, &valid_segment(5, 1))
+        .await
+        .expect("partial");
+    push_content(&repository, &backup, b"START WAL LOCATION: 0/500028\n")
+        .await
+        .expect("backup");
     let history = b"1\t0/5000000\tno recovery target specified\n";
-    push_content(&repository, "00000002.history", history).await.expect("history");
+    push_content(&repository, "00000002.history", history)
+        .await
+        .expect("history");
     let error = push_content(&repository, "00000002.history", b"1\t0/6000000\tother\n").await;
     assert!(matches!(error, Err(ArchiveError::Duplicate { .. })));
-    let names: Vec<String> =
-        repository.list_wal().await.expect("readable").into_iter().map(|entry| entry.name).collect();
+    let names: Vec<String> = repository
+        .list_wal()
+        .await
+        .expect("readable")
+        .into_iter()
+        .map(|entry| entry.name)
+        .collect();
     assert_eq!(names, [backup, partial, "00000002.history".to_owned()]);
 }
 
@@ -109,14 +163,20 @@ async fn pushes_partial_segments_histories_and_backup_histories() {
 async fn refuses_a_history_that_is_none() {
     let repository = repository().await;
     let content = b"9\t0/5000000\tfrom the future\n";
-    let error = push_content(&repository, "00000002.history", content).await.expect_err("9 > 2");
+    let error = push_content(&repository, "00000002.history", content)
+        .await
+        .expect_err("9 > 2");
     assert!(matches!(error, ArchiveError::Invalid { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn refuses_names_that_postgresql_does_not_archive() {
     let repository = repository().await;
-    for name in ["pg_control", "00000001000000000000000G", "000000010000000000000005.gz"] {
+    for name in [
+        "pg_control",
+        "00000001000000000000000G",
+        "000000010000000000000005.gz",
+    ] {
         let error = push_content(&repository, name, b"x").await.expect_err(name);
         assert!(matches!(error, ArchiveError::Name(_)), "{error}");
     }
@@ -127,6 +187,11 @@ async fn says_which_file_it_cannot_read() {
     let repository = repository().await;
     let pg_wal = PgWal::new();
     let path = pg_wal.path().join(segment_name(5));
-    let error = push(&repository, &path, &PushOptions::default()).await.expect_err("missing");
-    assert!(matches!(&error, ArchiveError::File { path: place, .. } if *place == path), "{error}");
+    let error = push(&repository, &path, &PushOptions::default())
+        .await
+        .expect_err("missing");
+    assert!(
+        matches!(&error, ArchiveError::File { path: place, .. } if *place == path),
+        "{error}"
+    );
 }

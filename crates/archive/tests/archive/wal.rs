@@ -5,20 +5,28 @@ use std::sync::Arc;
 
 use object_store::ObjectStore;
 use tempfile::TempDir;
-use walzip_archive::push::{PushOptions, Pushed, push};
 use walzip_archive::ArchiveError;
+use walzip_archive::push::{PushOptions, Pushed, push};
 use walzip_repo::testing::memory_store;
 use walzip_repo::{ClusterIdentity, Repository};
 
 pub const SEGMENT_SIZE: usize = 1 << 20;
-pub const CLUSTER: ClusterIdentity =
-    ClusterIdentity { system_id: 7_710_755_210_953_377_699, major: 15 };
+pub const CLUSTER: ClusterIdentity = ClusterIdentity {
+    system_id: 7_710_755_210_953_377_699,
+    major: 15,
+};
 const PAGE_MAGIC_15: u16 = 0xD110;
 const LONG_HEADER: u16 = 2;
 
 /// A segment of 1 MiB: a first page that says where it belongs, then bytes that follow from the
 /// seed.
-pub fn segment(cluster: ClusterIdentity, magic: u16, timeline: u32, start: u64, seed: u8) -> Vec<u8> {
+pub fn segment(
+    cluster: ClusterIdentity,
+    magic: u16,
+    timeline: u32,
+    start: u64,
+    seed: u8,
+) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(SEGMENT_SIZE);
     bytes.extend_from_slice(&magic.to_le_bytes());
     bytes.extend_from_slice(&LONG_HEADER.to_le_bytes());
@@ -37,7 +45,13 @@ pub fn segment(cluster: ClusterIdentity, magic: u16, timeline: u32, start: u64, 
 
 /// The segment with this number on timeline 1 of the tests' cluster.
 pub fn valid_segment(number: u64, seed: u8) -> Vec<u8> {
-    segment(CLUSTER, PAGE_MAGIC_15, 1, number * SEGMENT_SIZE as u64, seed)
+    segment(
+        CLUSTER,
+        PAGE_MAGIC_15,
+        1,
+        number * SEGMENT_SIZE as u64,
+        seed,
+    )
 }
 
 pub fn segment_name(number: u64) -> String {
@@ -65,7 +79,11 @@ impl PgWal {
     pub fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path()).expect("a readable directory");
         let name = |entry: std::io::Result<std::fs::DirEntry>| {
-            entry.expect("an entry").file_name().to_string_lossy().into_owned()
+            entry
+                .expect("an entry")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
         };
         let mut names: Vec<String> = entries.map(name).collect();
         names.sort();
@@ -78,7 +96,10 @@ pub async fn repository() -> Repository {
 }
 
 pub async fn repository_on(store: Arc<dyn ObjectStore>) -> Repository {
-    Repository::init(store, CLUSTER).await.expect("a new repository").0
+    Repository::init(store, CLUSTER)
+        .await
+        .expect("a new repository")
+        .0
 }
 
 /// Pushes content under a name.
@@ -88,5 +109,10 @@ pub async fn push_content(
     content: &[u8],
 ) -> Result<Pushed, ArchiveError> {
     let pg_wal = PgWal::new();
-    push(repository, &pg_wal.write(name, content), &PushOptions::default()).await
+    push(
+        repository,
+        &pg_wal.write(name, content),
+        &PushOptions::default(),
+    )
+    .await
 }

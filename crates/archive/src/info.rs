@@ -1,0 +1,122 @@
+//! `info`: what is in the repository.
+//!
+//! The field names are what scripts read: they are added to, never renamed.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use walzip_repo::Repository;
+
+use crate::backup_record::{BackupRecord, Moment, TablespaceRecord};
+use crate::error::ArchiveError;
+use crate::wal_index::{self, TimelineWal};
+
+/// PostgreSQL's default segment size, for a repository without a segment to tell.
+const DEFAULT_SEGMENT_SIZE: u32 = 16 << 20;
+
+/// The content of a repository.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Info {
+    /// The version of this description, 1.
+    pub format: u32,
+    /// Whose archive it is.
+    pub cluster: ClusterInfo,
+    /// When the repository was made.
+    pub created: Timestamp,
+    /// The size of the cluster's WAL segments, when a segment or a backup is there to tell.
+    pub segment_size_bytes: Option<u32>,
+    /// The finished backups, oldest first.
+    pub backups: Vec<BackupInfo>,
+    /// Labels of backups that run at the moment, or were given up.
+    pub unfinished_backups: Vec<String>,
+    /// The archived WAL by timeline, gaps included.
+    pub wal: Vec<TimelineWal>,
+}
+
+/// A cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClusterInfo {
+    /// Its system identifier, as text: JSON readers lose digits of large numbers.
+    pub system_identifier: String,
+    /// Its major version.
+    pub major: u32,
+}
+
+/// A finished backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BackupInfo {
+    /// Its label.
+    pub label: String,
+    /// The server's version.
+    pub server_version: String,
+    /// Whether the server was a standby.
+    pub from_standby: bool,
+    /// Where recovery starts.
+    pub start: Moment,
+    /// The earliest moment to which it can be restored.
+    pub stop: Moment,
+    /// The first segment that it needs.
+    pub first_segment: Option<String>,
+    /// The last segment that it needs.
+    pub last_segment: Option<String>,
+    /// The size of the cluster.
+    pub original_bytes: u64,
+    /// The size in the repository, WAL not counted.
+    pub stored_bytes: u64,
+    /// The tablespaces other than the data directory.
+    pub tablespaces: Vec<TablespaceRecord>,
+    /// Required segments that are not in the repository any more. A backup with any cannot be
+    /// restored.
+    pub missing_segments: Vec<String>,
+}
+
+/// Describes a repository.
+pub async fn info(repository: &Repository) -> Result<Info, ArchiveError> {
+    let listing = repository.list_wal().await?;
+    let mut backups = Vec::new();
+    let mut segment_size_bytes = None;
+    for label in repository.list_backups().await? {
+        let record = BackupRecord::read(repository, &label).await?;
+        segment_size_bytes = Some(record.segment_size_bytes);
+        let is_archived = |name: &String| {
+            listing
+                .binary_search_by(|entry| entry.name.as_str().cmp(name))
+                .is_ok()
+        };
+        let required = record.required_segments()?;
+        let names: Vec<String> = required.iter().map(ToString::to_string).collect();
+        backups.push(BackupInfo {
+            original_bytes: record.original_bytes(),
+            stored_bytes: record.stored_bytes(),
+            label: record.label,
+            server_version: record.server_version,
+            from_standby: record.from_standby,
+            start: record.start,
+            stop: record.stop,
+            first_segment: names.first().cloned(),
+            last_segment: names.last().cloned(),
+            tablespaces: record.tablespaces,
+            missing_segments: names
+                .into_iter()
+                .filter(|name| !is_archived(name))
+                .collect(),
+        });
+    }
+    if segment_size_bytes.is_none() {
+        segment_size_bytes = wal_index::segment_size(repository, &listing).await?;
+    }
+    let cluster = repository.cluster();
+    let unfinished = repository.list_unfinished_backups().await?;
+    let segment_size = segment_size_bytes.unwrap_or(DEFAULT_SEGMENT_SIZE);
+    Ok(Info {
+        format: 1,
+        cluster: ClusterInfo {
+            system_identifier: cluster.system_id.to_string(),
+            major: cluster.major,
+        },
+        created: repository.created(),
+        segment_size_bytes,
+        backups,
+        unfinished_backups: unfinished.iter().map(ToString::to_string).collect(),
+        wal: wal_index::index(&listing, segment_size)?,
+    })
+}

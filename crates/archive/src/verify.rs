@@ -1,0 +1,294 @@
+//! `verify`: can everything in the repository be used?
+//!
+//! Every object is read and proven: WAL by decoding it, which checks its hash, and by comparing
+//! its content with its name and cluster; backups by the sizes and hashes of their objects. Then
+//! the WAL is followed from each backup onwards. What is wrong is a finding; an error is only
+//! what keeps us from looking.
+
+use std::collections::BTreeSet;
+
+use futures::StreamExt;
+use serde::Serialize;
+use walzip_pgformat::TimelineId;
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_repo::{BackupLabel, RepoError, Repository, WalEntry};
+
+use crate::backup_record::BackupRecord;
+use crate::backup_stream;
+use crate::error::ArchiveError;
+use crate::timelines::Timelines;
+use crate::{coding, content};
+
+/// How to verify.
+#[derive(Clone, Copy, Debug)]
+pub struct VerifyOptions {
+    /// How many WAL objects are decoded at the same time, each in the memory of a segment.
+    pub parallel: usize,
+}
+
+impl Default for VerifyOptions {
+    fn default() -> Self {
+        VerifyOptions { parallel: 2 }
+    }
+}
+
+/// What was looked at, and what is wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Verification {
+    /// WAL objects that were read.
+    pub wal_objects: u64,
+    /// Their size before encoding.
+    pub wal_original_bytes: u64,
+    /// Their size in the repository.
+    pub wal_stored_bytes: u64,
+    /// Finished backups that were read.
+    pub backups: u64,
+    /// Their size in the repository.
+    pub backup_stored_bytes: u64,
+    /// What is wrong, empty when all is well.
+    pub findings: Vec<Finding>,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Finding {
+    /// What kind of thing.
+    pub kind: FindingKind,
+    /// The WAL file's name, or the backup's label.
+    pub object: String,
+    /// What exactly.
+    pub detail: String,
+}
+
+/// The kinds of findings, by what they cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FindingKind {
+    /// A backup object is missing or damaged: the backup cannot be restored.
+    BackupDamaged,
+    /// A segment that a backup needs is missing: the backup cannot be restored.
+    BackupWalMissing,
+    /// A WAL object is damaged, or is not what its name says: no recovery gets past it.
+    WalDamaged,
+    /// Segments are missing after a backup: recovery from it gets no further.
+    WalGap,
+}
+
+/// Reads and proves everything in the repository.
+pub async fn verify(
+    repository: &Repository,
+    options: &VerifyOptions,
+) -> Result<Verification, ArchiveError> {
+    let listing = repository.list_wal().await?;
+    let mut verification = Verification::default();
+    verify_wal(repository, &listing, options, &mut verification).await?;
+    let names: BTreeSet<String> = listing.iter().map(|entry| entry.name.clone()).collect();
+    let timelines = readable_timelines(repository, &listing).await?;
+    for label in repository.list_backups().await? {
+        let finding = |kind, detail: String| Finding {
+            kind,
+            object: label.to_string(),
+            detail,
+        };
+        let record = match BackupRecord::read(repository, &label).await {
+            Ok(record) => record,
+            Err(error) => {
+                let detail = detail_of(error)?;
+                verification
+                    .findings
+                    .push(finding(FindingKind::BackupDamaged, detail));
+                continue;
+            }
+        };
+        verification.backups += 1;
+        verification.backup_stored_bytes += record.stored_bytes();
+        for error in verify_backup(repository, &label, &record).await? {
+            verification
+                .findings
+                .push(finding(FindingKind::BackupDamaged, error));
+        }
+        for name in missing(&record, &names)? {
+            let detail = format!("{name} is missing");
+            verification
+                .findings
+                .push(finding(FindingKind::BackupWalMissing, detail));
+        }
+        for name in gaps(&record, &names, &timelines)? {
+            let detail = format!("{name} is missing, and later WAL is there");
+            verification
+                .findings
+                .push(finding(FindingKind::WalGap, detail));
+        }
+    }
+    verification.findings.sort();
+    Ok(verification)
+}
+
+async fn verify_wal(
+    repository: &Repository,
+    listing: &[WalEntry],
+    options: &VerifyOptions,
+    verification: &mut Verification,
+) -> Result<(), ArchiveError> {
+    let checks = listing
+        .iter()
+        .map(|entry| verify_wal_object(repository, &entry.name));
+    let mut checks = futures::stream::iter(checks).buffered(options.parallel.max(1));
+    let mut entries = listing.iter();
+    while let (Some(checked), Some(entry)) = (checks.next().await, entries.next()) {
+        verification.wal_objects += 1;
+        verification.wal_stored_bytes += entry.size_bytes;
+        match checked {
+            Ok(original_bytes) => verification.wal_original_bytes += original_bytes,
+            Err(error) => {
+                let (kind, object) = (FindingKind::WalDamaged, entry.name.clone());
+                let detail = detail_of(error)?;
+                verification.findings.push(Finding {
+                    kind,
+                    object,
+                    detail,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Proves one object; returns the size of its content.
+async fn verify_wal_object(repository: &Repository, name: &str) -> Result<u64, ArchiveError> {
+    let file_name: WalFileName = name.parse()?;
+    let Some(object) = repository.get_wal(name).await? else {
+        let reason = "it disappeared during the verification".to_owned();
+        return Err(ArchiveError::Damaged {
+            object: name.to_owned(),
+            reason,
+        });
+    };
+    let original = coding::decode(name, object).await?;
+    content::check(&file_name, &original, repository.cluster())
+        .map_err(|error| ArchiveError::invalid_object(name, error, repository.cluster()))?;
+    Ok(original.len() as u64)
+}
+
+/// What is wrong with the objects of a backup.
+async fn verify_backup(
+    repository: &Repository,
+    label: &BackupLabel,
+    record: &BackupRecord,
+) -> Result<Vec<String>, ArchiveError> {
+    let mut wrong = Vec::new();
+    for archive in record.archives.iter().chain([&record.manifest]) {
+        let read = backup_stream::read_stored(repository, label, archive, async |_| Ok(()));
+        if let Err(error) = read.await {
+            wrong.push(detail_of(error)?);
+        }
+    }
+    Ok(wrong)
+}
+
+/// The required segments that are not archived.
+fn missing(record: &BackupRecord, names: &BTreeSet<String>) -> Result<Vec<String>, ArchiveError> {
+    let required = record
+        .required_segments()?
+        .into_iter()
+        .map(|name| name.to_string());
+    Ok(required.filter(|name| !names.contains(name)).collect())
+}
+
+/// The first missing segment after a backup, on each timeline that passes through its end.
+///
+/// The WAL is followed up to the newest segment: what comes after that is not archived yet.
+fn gaps(
+    record: &BackupRecord,
+    names: &BTreeSet<String>,
+    timelines: &Timelines,
+) -> Result<BTreeSet<String>, ArchiveError> {
+    let size = record.segment_size_bytes;
+    let stop = record.stop;
+    // The first segment that is not among those required.
+    let first = stop.lsn.0.saturating_sub(1) / u64::from(size) + 1;
+    let mut gaps = BTreeSet::new();
+    for goal in timelines.descendants(stop.timeline, stop.lsn) {
+        let Some(last) = last_number(names, timelines, goal, size)? else {
+            continue;
+        };
+        for number in first..=last {
+            let name = segment_on(timelines, goal, number, size)?.to_string();
+            if !names.contains(&name) {
+                gaps.insert(name);
+                break;
+            }
+        }
+    }
+    Ok(gaps)
+}
+
+/// The segment with this number on the way to a timeline: its last byte decides, since a child
+/// has its own copy of the segment in which it left its parent.
+fn segment_on(
+    timelines: &Timelines,
+    goal: TimelineId,
+    number: u64,
+    segment_size_bytes: u32,
+) -> Result<SegmentName, ArchiveError> {
+    let first = SegmentName::from_number(goal, number, segment_size_bytes)?;
+    let timeline = match timelines.history(goal) {
+        None => goal,
+        Some(history) => {
+            let range = first.range(segment_size_bytes)?;
+            history.timeline_at(walzip_pgformat::Lsn(range.end.0 - 1))
+        }
+    };
+    Ok(SegmentName { timeline, ..first })
+}
+
+/// The number of the newest segment that is archived on the way to a timeline.
+fn last_number(
+    names: &BTreeSet<String>,
+    timelines: &Timelines,
+    goal: TimelineId,
+    segment_size_bytes: u32,
+) -> Result<Option<u64>, ArchiveError> {
+    let mut last = None;
+    for name in names {
+        let Ok(WalFileName::Segment(segment)) = name.parse() else {
+            continue;
+        };
+        let number = segment.number(segment_size_bytes)?;
+        if segment_on(timelines, goal, number, segment_size_bytes)? == segment {
+            last = last.max(Some(number));
+        }
+    }
+    Ok(last)
+}
+
+/// The histories; damaged ones were found when the WAL was read, and are left out.
+async fn readable_timelines(
+    repository: &Repository,
+    listing: &[WalEntry],
+) -> Result<Timelines, ArchiveError> {
+    let mut readable = Vec::new();
+    for entry in listing {
+        if !matches!(entry.name.parse(), Ok(WalFileName::History(_))) {
+            continue;
+        }
+        match verify_wal_object(repository, &entry.name).await {
+            Ok(_) => readable.push(entry.clone()),
+            Err(error) => {
+                detail_of(error)?;
+            }
+        }
+    }
+    Timelines::read(repository, &readable).await
+}
+
+/// What is wrong with an object, or the error that kept us from knowing.
+fn detail_of(error: ArchiveError) -> Result<String, ArchiveError> {
+    match error {
+        ArchiveError::Damaged { reason, .. } => Ok(reason),
+        ArchiveError::Undecodable { source, .. } => Ok(source.to_string()),
+        ArchiveError::Mismatch { .. } | ArchiveError::Name(_) => Ok(error.to_string()),
+        ArchiveError::Repository(RepoError::NotFound { key }) => Ok(format!("{key} is missing")),
+        other => Err(other),
+    }
+}

@@ -1,0 +1,204 @@
+//! The archived WAL, ordered by timeline, with its gaps.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use walzip_pgformat::TimelineId;
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName, WalFileNameError};
+use walzip_repo::{Repository, WalEntry};
+
+use crate::error::ArchiveError;
+
+/// How many segments are tried for one whose header tells the segment size.
+const HEADERS_TRIED: usize = 5;
+
+/// The WAL of one timeline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TimelineWal {
+    /// The timeline's number.
+    pub timeline: u32,
+    /// Whether its history is archived. Timeline 1 has none.
+    pub has_history: bool,
+    /// How many whole segments there are.
+    pub segments: u64,
+    /// The size of everything of this timeline in the repository.
+    pub stored_bytes: u64,
+    /// Segments without a gap between them, in order.
+    pub ranges: Vec<SegmentRange>,
+    /// What is missing between the ranges.
+    pub gaps: Vec<SegmentRange>,
+    /// Partial segments: where a timeline was left.
+    pub partial: Vec<String>,
+}
+
+/// Consecutive segments of a timeline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SegmentRange {
+    /// The name of the first.
+    pub first: String,
+    /// The name of the last.
+    pub last: String,
+    /// How many they are.
+    pub segments: u64,
+}
+
+#[derive(Default)]
+struct Collected {
+    has_history: bool,
+    stored_bytes: u64,
+    segments: Vec<SegmentName>,
+    partial: Vec<String>,
+}
+
+/// Sorts a listing by timeline. The listing is in the order of names, which is the order of
+/// positions within a timeline.
+pub(crate) fn index(
+    listing: &[WalEntry],
+    segment_size_bytes: u32,
+) -> Result<Vec<TimelineWal>, ArchiveError> {
+    let mut timelines: BTreeMap<TimelineId, Collected> = BTreeMap::new();
+    for entry in listing {
+        // What PostgreSQL would not have named so is none of its WAL.
+        let Ok(name) = entry.name.parse::<WalFileName>() else {
+            continue;
+        };
+        let collected = timelines.entry(name.timeline()).or_default();
+        collected.stored_bytes += entry.size_bytes;
+        match name {
+            WalFileName::Segment(segment) => collected.segments.push(segment),
+            WalFileName::Partial(_) => collected.partial.push(entry.name.clone()),
+            WalFileName::History(_) => collected.has_history = true,
+            WalFileName::BackupHistory { .. } => {}
+        }
+    }
+    let timeline = |(timeline, collected): (TimelineId, Collected)| {
+        let (ranges, gaps) = ranges_and_gaps(&collected.segments, segment_size_bytes)?;
+        Ok(TimelineWal {
+            timeline: timeline.0,
+            has_history: collected.has_history,
+            segments: collected.segments.len() as u64,
+            stored_bytes: collected.stored_bytes,
+            ranges,
+            gaps,
+            partial: collected.partial,
+        })
+    };
+    timelines.into_iter().map(timeline).collect()
+}
+
+fn ranges_and_gaps(
+    segments: &[SegmentName],
+    segment_size_bytes: u32,
+) -> Result<(Vec<SegmentRange>, Vec<SegmentRange>), WalFileNameError> {
+    let mut ranges: Vec<(SegmentName, u64, u64)> = Vec::new();
+    for &segment in segments {
+        let number = segment.number(segment_size_bytes)?;
+        match ranges.last_mut() {
+            Some((_, _, last)) if *last + 1 == number => *last = number,
+            _ => ranges.push((segment, number, number)),
+        }
+    }
+    let range = |timeline, first: u64, last: u64| {
+        let name = |number| SegmentName::from_number(timeline, number, segment_size_bytes);
+        let (first_name, last_name) = (name(first)?, name(last)?);
+        let (first_name, last_name) = (first_name.to_string(), last_name.to_string());
+        let segments = last - first + 1;
+        Ok::<_, WalFileNameError>(SegmentRange {
+            first: first_name,
+            last: last_name,
+            segments,
+        })
+    };
+    let whole = ranges
+        .iter()
+        .map(|&(name, first, last)| range(name.timeline, first, last));
+    let between = ranges.iter().zip(ranges.iter().skip(1));
+    let gaps = between
+        .filter(|((_, _, before), (_, after, _))| before < after)
+        .map(|((name, _, before), (_, after, _))| range(name.timeline, before + 1, after - 1));
+    Ok((
+        whole.collect::<Result<_, _>>()?,
+        gaps.collect::<Result<_, _>>()?,
+    ))
+}
+
+/// The segment size of the archived WAL, from the header of one of its objects. `None` when no
+/// segment is archived, or none of the first few can be read.
+pub(crate) async fn segment_size(
+    repository: &Repository,
+    listing: &[WalEntry],
+) -> Result<Option<u32>, ArchiveError> {
+    let segments = listing.iter().filter(|entry| {
+        matches!(
+            entry.name.parse(),
+            Ok(WalFileName::Segment(_) | WalFileName::Partial(_))
+        )
+    });
+    for entry in segments.take(HEADERS_TRIED) {
+        let Some(object) = repository.get_wal(&entry.name).await? else {
+            continue;
+        };
+        let header = walzip_codec::Header::read(&object).ok();
+        if let Some(identity) = header.and_then(|header| header.identity) {
+            return Ok(Some(identity.segment_size));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
+
+    fn listing(names: &[&str]) -> Vec<WalEntry> {
+        let entry = |name: &&str| WalEntry {
+            name: (*name).to_owned(),
+            size_bytes: 10,
+            modified: SystemTime::UNIX_EPOCH,
+        };
+        names.iter().map(entry).collect()
+    }
+
+    #[test]
+    fn shows_the_ranges_of_each_timeline_and_the_gaps_between_them() {
+        let listing = listing(&[
+            "0000000100000000000000FE",
+            "0000000100000000000000FF",
+            "000000010000000100000000",
+            "000000010000000100000000.00000028.backup",
+            "000000010000000100000003",
+            "000000010000000100000004.partial",
+            "000000020000000100000004",
+            "00000002.history",
+            "not-wal",
+        ]);
+        let timelines = index(&listing, 16 << 20).expect("valid names");
+        let range = |first: &str, last: &str, segments| SegmentRange {
+            first: first.to_owned(),
+            last: last.to_owned(),
+            segments,
+        };
+        assert_eq!(timelines.len(), 2);
+        let one = &timelines[0];
+        assert_eq!((one.timeline, one.segments, one.stored_bytes), (1, 4, 60));
+        assert_eq!(
+            one.ranges,
+            [
+                range("0000000100000000000000FE", "000000010000000100000000", 3),
+                range("000000010000000100000003", "000000010000000100000003", 1),
+            ]
+        );
+        assert_eq!(
+            one.gaps,
+            [range(
+                "000000010000000100000001",
+                "000000010000000100000002",
+                2
+            )]
+        );
+        assert_eq!(one.partial, ["000000010000000100000004.partial"]);
+        let two = &timelines[1];
+        assert!(two.has_history && two.gaps.is_empty());
+    }
+}
