@@ -151,7 +151,7 @@ async fn make_disk_read_only(root: &Path) {
     let repository = new_repository(Arc::new(LocalStore::new(root))).await;
     repository.put_wal(SEGMENT, object.clone()).await.unwrap();
     let remount = Command::new("mount")
-        .args(["-o", "remount,ro"])
+        .args(["-o", "remount,bind,ro"])
         .arg(root)
         .status();
     assert!(remount.unwrap().success());
