@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The first two pages of segments of every major, for tests that need no samples.
+/// The first two pages of segments of every major (19: release
+/// candidate 1), for tests that need no samples.
 pub const BEGINNINGS: &[(&str, &[u8])] = &[
     ("pg13-oltp", include_bytes!("../data/wal/pg13-oltp")),
     ("pg14-oltp-on", include_bytes!("../data/wal/pg14-oltp-on")),
@@ -21,6 +22,7 @@ pub const BEGINNINGS: &[(&str, &[u8])] = &[
         "pg18-oltp-pglz",
         include_bytes!("../data/wal/pg18-oltp-pglz"),
     ),
+    ("pg19-pgbench", include_bytes!("../data/wal/pg19-pgbench")),
 ];
 
 /// A segment, unpacked.
