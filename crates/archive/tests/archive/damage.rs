@@ -1,0 +1,208 @@
+//! A real backup in a repository that loses or changes bytes: it is found, and never restored
+//! into something that starts.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::path::Path as Key;
+use object_store::{ObjectStore, ObjectStoreExt};
+use walzip_archive::backup::{BackupOptions, backup};
+use walzip_archive::check::check;
+use walzip_archive::info::info;
+use walzip_archive::init::{Source, init};
+use walzip_archive::restore::{Recovery, RecoveryTarget, RestoreOptions, restore};
+use walzip_archive::verify::{FindingKind, VerifyOptions, verify};
+use walzip_archive::{ArchiveError, BackupRecord};
+use walzip_repo::Repository;
+use walzip_repo::testing::{Faults, FaultyStore, memory_store};
+
+use crate::cluster::{Cluster, Shipper, Site, copy_to};
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+fn options(target: RecoveryTarget) -> RestoreOptions {
+    RestoreOptions {
+        backup: None,
+        recovery: Recovery {
+            target,
+            ..Recovery::default()
+        },
+        restore_command: "walzip archive-get %f %p".to_owned(),
+        tablespace_map: BTreeMap::new(),
+        archive_mode_off: false,
+    }
+}
+
+async fn repository_of(cluster: &Cluster<'_>) -> (Arc<dyn ObjectStore>, Repository) {
+    let store = memory_store();
+    let source = Source::DataDirectory(cluster.data.clone());
+    init(store.clone(), &source).await.expect("made");
+    let repository = Repository::open(store.clone()).await.expect("opened");
+    (store, repository)
+}
+
+async fn findings(repository: &Repository) -> Vec<(FindingKind, String)> {
+    let verification = verify(repository, &VerifyOptions::default()).await;
+    let findings = verification.expect("looked at").findings;
+    findings
+        .into_iter()
+        .map(|finding| (finding.kind, finding.object))
+        .collect()
+}
+
+/// The object whose key ends so, taken out of the store.
+async fn take(store: &Arc<dyn ObjectStore>, end: &str) -> (Key, Vec<u8>) {
+    use futures::TryStreamExt;
+    let listing: Vec<_> = store.list(None).try_collect().await.expect("listed");
+    let keys = listing.into_iter().map(|meta| meta.location);
+    let key = keys
+        .into_iter()
+        .find(|key| key.as_ref().ends_with(end))
+        .expect(end);
+    let content = store
+        .get(&key)
+        .await
+        .expect("there")
+        .bytes()
+        .await
+        .expect("readable");
+    store.delete(&key).await.expect("deleted");
+    (key, content.to_vec())
+}
+
+async fn put(store: &Arc<dyn ObjectStore>, key: &Key, content: &[u8]) {
+    store.put(key, content.to_vec().into()).await.expect("put");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finds_damage_and_restores_nothing_from_it_that_starts() {
+    let Some(site) = Site::new() else { return };
+    let out = site.directory("out");
+    let primary = site.cluster("primary", &copy_to(&out));
+    let (store, repository) = repository_of(&primary).await;
+    let _shipper = Shipper::start(repository.clone(), out);
+    let settings = primary.settings();
+    let before = RecoveryTarget::Time(jiff::Timestamp::now());
+    let record = backup(&repository, &settings, &BackupOptions::default())
+        .await
+        .expect("backup");
+    let label = record.label.clone();
+    let mut later = Vec::new();
+    for _ in 0..3 {
+        let segment = check(&repository, &settings, TIMEOUT)
+            .await
+            .expect("archived");
+        later.push(segment.expect("a primary").to_string());
+    }
+
+    let told = info(&repository).await.expect("readable");
+    assert_eq!(told.backups.len(), 1);
+    assert_eq!(told.segment_size_bytes, Some(1 << 20));
+    assert!(told.backups[0].missing_segments.is_empty());
+    assert!(
+        told.wal.len() == 1 && told.wal[0].gaps.is_empty(),
+        "{told:?}"
+    );
+    assert_eq!(findings(&repository).await, []);
+
+    // A byte of the data directory's archive.
+    let (key, content) = take(&store, "base.tar.zst.0000").await;
+    assert_eq!(
+        findings(&repository).await,
+        [(FindingKind::BackupDamaged, label.clone())]
+    );
+    let mut changed = content.clone();
+    let middle = changed.len() / 2;
+    changed[middle] ^= 1;
+    put(&store, &key, &changed).await;
+    assert_eq!(
+        findings(&repository).await,
+        [(FindingKind::BackupDamaged, label.clone())]
+    );
+    let data = site.directory("restored");
+    let error = restore(&repository, &data, &options(RecoveryTarget::Latest)).await;
+    assert!(
+        matches!(error, Err(ArchiveError::Damaged { .. })),
+        "{error:?}"
+    );
+    assert_unstartable(&data);
+    put(&store, &key, &content).await;
+
+    // What a restore left behind is in the way of the next one.
+    let again = restore(&repository, &data, &options(RecoveryTarget::Latest)).await;
+    assert!(
+        matches!(again, Err(ArchiveError::NotEmpty { .. })),
+        "{again:?}"
+    );
+    let too_early = restore(&repository, &site.directory("early"), &options(before)).await;
+    assert!(
+        matches!(too_early, Err(ArchiveError::NoBackup(_))),
+        "{too_early:?}"
+    );
+
+    // A segment that the backup needs, and one that later moments need.
+    let needed = record.required_segments().expect("valid")[0].to_string();
+    let (key, content) = take(&store, &format!("{needed}.wz")).await;
+    assert_eq!(
+        findings(&repository).await,
+        [(FindingKind::BackupWalMissing, label.clone())]
+    );
+    let told = info(&repository).await.expect("readable");
+    assert_eq!(told.backups[0].missing_segments, [needed]);
+    put(&store, &key, &content).await;
+
+    let (key, content) = take(&store, &format!("{}.wz", later[1])).await;
+    assert_eq!(findings(&repository).await, [(FindingKind::WalGap, label)]);
+    let told = info(&repository).await.expect("readable");
+    assert_eq!(told.wal[0].gaps[0].first, later[1]);
+    put(&store, &key, &content[..content.len() - 1]).await;
+    assert_eq!(
+        findings(&repository).await,
+        [(FindingKind::WalDamaged, later[1].clone())]
+    );
+}
+
+fn assert_unstartable(data: &Path) {
+    assert!(!data.join("global/pg_control").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_over_a_failing_store_is_complete_or_not_listed() {
+    let Some(site) = Site::new() else { return };
+    let out = site.directory("out");
+    let primary = site.cluster("primary", &copy_to(&out));
+    let (store, healthy) = repository_of(&primary).await;
+    let _shipper = Shipper::start(healthy.clone(), out);
+    let settings = primary.settings();
+    let (mut done, mut failed) = (0, 0);
+    for call in [2, 4, 6, 8, 9, 10, 12, 14, 1000] {
+        for lose_answer in [false, true] {
+            let faults = Faults {
+                fail_call: (!lose_answer).then_some(call),
+                lose_answer_of_call: lose_answer.then_some(call),
+                ..Faults::default()
+            };
+            let faulty = Arc::new(FaultyStore::new(store.clone(), faults));
+            let repository = Repository::open(faulty).await.expect("opened");
+            let listed = healthy.list_backups().await.expect("readable").len();
+            match backup(&repository, &settings, &BackupOptions::default()).await {
+                Ok(record) => {
+                    let label = record.label.parse().expect("a label");
+                    let stored = BackupRecord::read(&healthy, &label).await.expect("listed");
+                    assert_eq!(stored, record);
+                    done += 1;
+                }
+                Err(_) => {
+                    let now = healthy.list_backups().await.expect("readable").len();
+                    // The answer to the very last put may be what was lost.
+                    assert!(now == listed || (lose_answer && now == listed + 1));
+                    failed += 1;
+                }
+            }
+        }
+    }
+    assert!(done > 0 && failed > 0, "{done} done, {failed} failed");
+    assert_eq!(findings(&healthy).await, []);
+}
