@@ -227,7 +227,7 @@ impl BackupWriter {
             .store()
             .put_multipart(&Path::from(key.as_str()))
             .await
-            .map_err(|error| RepoError::from_store(&key, error))?;
+            .map_err(|error| RepoError::from_put(&key, error))?;
         Ok(BackupObject {
             key,
             name: name.to_owned(),
@@ -355,7 +355,7 @@ impl BackupObject {
         self.wait_for_parts(0).await?;
         match self.upload.complete().await {
             Ok(_) => Ok(()),
-            Err(error) => Err(RepoError::from_store(&self.key, error)),
+            Err(error) => Err(RepoError::from_put(&self.key, error)),
         }
     }
 
@@ -373,7 +373,7 @@ impl BackupObject {
                 Some(Err(error)) => Err(error.into()),
                 None => break,
             };
-            part.map_err(|error| RepoError::from_store(&self.key, error))?;
+            part.map_err(|error| RepoError::from_put(&self.key, error))?;
         }
         Ok(())
     }

@@ -143,33 +143,53 @@ impl RepoError {
     /// Sorts a store's error by what the caller can do about it.
     pub(crate) fn from_store(key: &str, error: object_store::Error) -> Self {
         use object_store::Error as Store;
+        let kind = io_kind(&error);
         let key = key.to_owned();
-        match error {
-            Store::NotFound { .. } => Self::NotFound { key },
-            Store::AlreadyExists { .. } => Self::AlreadyExists { key },
-            Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => Self::Permission {
+        match (error, kind) {
+            (Store::NotFound { .. }, _) => Self::NotFound { key },
+            (Store::AlreadyExists { .. }, _) => Self::AlreadyExists { key },
+            (Store::PermissionDenied { source, .. } | Store::Unauthenticated { source, .. }, _) => {
+                Self::Permission { key, source }
+            }
+            (
+                error,
+                Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge),
+            ) => Self::NoSpace {
                 key,
-                source: Box::new(error),
+                source: cause(error),
             },
-            other => match io_kind(&other) {
-                Some(
-                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge,
-                ) => Self::NoSpace {
+            (error, Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)) => {
+                Self::Permission {
                     key,
-                    source: Box::new(other),
-                },
-                Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
-                    Self::Permission {
-                        key,
-                        source: Box::new(other),
-                    }
+                    source: cause(error),
                 }
-                _ => Self::Unavailable {
-                    key,
-                    source: Box::new(other),
-                },
+            }
+            (error, _) => Self::Unavailable {
+                key,
+                source: cause(error),
             },
         }
+    }
+
+    /// The same for a put, to which a missing place is a failure of the store: the
+    /// object itself is not expected to be there.
+    pub(crate) fn from_put(key: &str, error: object_store::Error) -> Self {
+        match error {
+            object_store::Error::NotFound { source, .. } => Self::Unavailable {
+                key: key.to_owned(),
+                source,
+            },
+            other => Self::from_store(key, other),
+        }
+    }
+}
+
+/// What is below a store's own wrapping, whose message repeats it.
+fn cause(error: object_store::Error) -> Source {
+    match error {
+        object_store::Error::Generic { source, .. }
+        | object_store::Error::NotSupported { source } => source,
+        other => Box::new(other),
     }
 }
 

@@ -161,7 +161,7 @@ impl Repository {
             .await
         {
             Ok(_) => Ok(()),
-            Err(error) => Err(RepoError::from_store(key, error)),
+            Err(error) => Err(RepoError::from_put(key, error)),
         }
     }
 

@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags};
+use rustix::io::Errno;
 
 /// Readable by the owner and the group: the files hold the database's content.
 const FILE_MODE: u32 = 0o640;
@@ -70,7 +71,12 @@ impl Disk for RealDisk {
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        match File::open(path)?.sync_all() {
+            // Some network file systems do not know how to sync a directory. PostgreSQL
+            // itself passes over these two.
+            Err(error) if is_unsupported(&error) => Ok(()),
+            other => other,
+        }
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
@@ -106,6 +112,11 @@ impl Disk for RealDisk {
             Err(error) => Err(error),
         }
     }
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(code, Some(Errno::INVAL | Errno::BADF))
 }
 
 /// Whether some process still has the temporary file open. Unknown counts as yes.

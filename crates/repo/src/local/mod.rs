@@ -57,6 +57,9 @@ impl LocalStore {
     /// A store below this directory, which is created by the first put.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let path: PathBuf = root.into();
+        // Without a current directory there is nothing that a relative path could mean;
+        // the first put says so.
+        let path = std::path::absolute(&path).unwrap_or(path);
         Self {
             root: Arc::new(Root {
                 writer: Arc::new(Writer::new(RealDisk, path.clone())),
@@ -110,12 +113,21 @@ impl Root {
         let Some(directory) = path.parent().filter(|directory| *directory != self.path) else {
             return Ok(());
         };
-        match (self.path.canonicalize(), directory.canonicalize()) {
-            (Ok(root), Ok(directory)) if directory.starts_with(&root) => Ok(()),
-            (Ok(_), Ok(_)) => refuse(directory, "the link leads out of the repository"),
-            (Err(error), _) | (_, Err(error)) if is_missing(&error) => Ok(()),
-            (Err(error), _) | (_, Err(error)) => Err(DiskError::at("look at", directory)(error)),
+        let root = match self.path.canonicalize() {
+            Ok(root) => root,
+            Err(error) if is_missing(&error) => return Ok(()),
+            Err(error) => return Err(DiskError::at("look at", &self.path)(error)),
+        };
+        // What is missing would be created below the innermost directory that exists.
+        for existing in directory.ancestors() {
+            return match existing.canonicalize() {
+                Ok(real) if real.starts_with(&root) => Ok(()),
+                Ok(_) => refuse(existing, "the link leads out of the repository"),
+                Err(error) if is_missing(&error) => continue,
+                Err(error) => Err(DiskError::at("look at", existing)(error)),
+            };
         }
+        Ok(())
     }
 
     /// Removes what processes that were killed left behind, once in each process that

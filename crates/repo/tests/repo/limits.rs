@@ -96,6 +96,7 @@ async fn fill_disk(root: &Path) {
     assert!(is_no_space, "{error:?}");
     let text = with_causes(&error);
     assert!(text.contains("No space left on device"), "{text}");
+    assert_eq!(text.matches(".incoming").count(), 1, "{text}");
 
     let writer = repository.start_backup().await;
     if let Ok(writer) = writer {

@@ -54,6 +54,28 @@ async fn links_do_not_lead_out_of_the_repository() {
 }
 
 #[tokio::test]
+async fn nothing_is_created_behind_a_link_out_of_the_repository() {
+    let directory = tempfile::tempdir().unwrap();
+    let (root, outside) = (
+        directory.path().join("root"),
+        directory.path().join("outside"),
+    );
+    let repository = local_repository(&root).await;
+    fs::create_dir(&outside).unwrap();
+    symlink(&outside, root.join("wal")).unwrap();
+    symlink(directory.path().join("nowhere"), root.join("backup")).unwrap();
+    let put = repository.put_wal(SEGMENT, "x".into()).await;
+    assert!(matches!(put, Err(RepoError::Permission { .. })), "{put:?}");
+    let backup = repository.start_backup().await.map(|_| ());
+    assert!(
+        matches!(backup, Err(RepoError::Unavailable { .. })),
+        "{backup:?}"
+    );
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+}
+
+#[tokio::test]
 async fn the_root_may_be_reached_through_a_link() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("root");
