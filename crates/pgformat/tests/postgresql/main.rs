@@ -2,6 +2,7 @@
 
 mod control_file;
 mod corruption;
+mod edge_cases;
 mod page_images;
 mod pg_waldump;
 mod rewrite;

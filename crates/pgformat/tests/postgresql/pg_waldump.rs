@@ -12,13 +12,13 @@ use walzip_pgformat::wal::{
 };
 use walzip_pgformat::{Lsn, PAGE_SIZE, Version};
 
-use crate::samples::{self, Sample};
+use crate::samples;
 
 /// Majors for which no program is to be had where `scripts/fetch-postgres` fetches from.
 const WITHOUT_PROGRAM: &[u32] = &[14];
 
 /// `pg_waldump` of a major: from the cache of `scripts/fetch-postgres`, or installed.
-fn program(major: u32) -> Option<PathBuf> {
+pub fn program(major: u32) -> Option<PathBuf> {
     let cached = |cache: PathBuf| cache.join(format!("postgres/{major}/bin/pg_waldump"));
     let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache/walzip"));
     let caches = match std::env::var_os("WALZIP_PG_CACHE") {
@@ -143,12 +143,12 @@ fn write_image(line: &mut String, version: &Version, image: &Image) {
 }
 
 /// Compares a segment's records with `pg_waldump`'s; the result is how many they are.
-fn compare(sample: &Sample, program: &Path, segment: &[u8]) -> usize {
+pub fn compare(path: &Path, program: &Path, segment: &[u8]) -> usize {
     let mut reader = SegmentReader::new(segment).expect("a segment");
     let version = reader.header().version;
-    let mut dump = Dump::start(program, &sample.path);
+    let mut dump = Dump::start(program, path);
     let (mut layout, mut expected, mut count) = (RecordLayout::default(), String::new(), 0);
-    let place = || sample.path.display();
+    let place = || path.display();
     while let Some(event) = reader.next_event(&mut layout) {
         let Event::Record { lsn } = event else {
             continue;
@@ -187,7 +187,7 @@ fn reads_every_record_as_pg_waldump_does() {
         let major = header.version.major;
         match program(major) {
             Some(program) => {
-                let count = compare(sample, &program, &segment);
+                let count = compare(&sample.path, &program, &segment);
                 assert!(count > 0, "{} has no records", sample.path.display());
             }
             None if !untested.contains(&major) => untested.push(major),

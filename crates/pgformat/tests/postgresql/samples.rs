@@ -106,12 +106,17 @@ fn unpack(packed: PathBuf) -> Sample {
     let path = folder.join(packed.file_stem().expect("a file name"));
     if !path.exists() {
         fs::create_dir_all(&folder).expect("the target directory is writable");
-        let output = Command::new("xz").arg("-dc").arg(&packed).output();
-        let output = output.expect("xz (of the package xz-utils) runs");
-        assert!(output.status.success(), "xz -dc {}", packed.display());
         let temporary = path.with_extension(format!("tmp-{}", std::process::id()));
-        fs::write(&temporary, output.stdout).expect("the target directory is writable");
+        fs::write(&temporary, unpacked(&packed)).expect("the target directory is writable");
         fs::rename(&temporary, &path).expect("the target directory is writable");
     }
     Sample { workload, path }
+}
+
+/// The content of an xz-compressed file.
+pub fn unpacked(packed: &Path) -> Vec<u8> {
+    let output = Command::new("xz").arg("-dc").arg(packed).output();
+    let output = output.expect("xz (of the package xz-utils) runs");
+    assert!(output.status.success(), "xz -dc {}", packed.display());
+    output.stdout
 }
