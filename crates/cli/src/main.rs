@@ -20,6 +20,7 @@ mod panic;
 mod repo_args;
 mod root;
 mod runtime;
+mod table;
 
 use std::process::ExitCode;
 

@@ -25,7 +25,7 @@ Examples:
   walzip inspect 000000010000000000000001
   walzip inspect --json *.wz | jq .record_types")]
 pub struct InspectArgs {
-    /// The segments, raw or .wz; \"-\" is standard input
+    /// The segments, raw or .wz; "-" is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 
@@ -44,15 +44,10 @@ pub fn run(args: InspectArgs) -> Result<(), CommandError> {
     for path in &args.files {
         inspect(&mut inspection, path, level).map_err(|error| error.at(path.display()))?;
     }
-    let mut out = std::io::stdout().lock();
     if args.json {
-        let json = serde_json::to_string_pretty(&inspection).map_err(|error| {
-            CommandError::caused(Kind::Internal, "cannot write JSON", &error)
-        })?;
-        writeln!(out, "{json}").map_err(CommandError::stdout)
-    } else {
-        write!(out, "{inspection}").map_err(CommandError::stdout)
+        return super::print_json(&inspection);
     }
+    write!(std::io::stdout(), "{inspection}").map_err(CommandError::stdout)
 }
 
 fn inspect(inspection: &mut Inspection, path: &Path, level: Level) -> Result<(), CommandError> {

@@ -7,11 +7,18 @@ mod bench;
 mod check;
 mod compress;
 mod decompress;
+mod info;
 mod init;
 mod inspect;
 mod restore;
+mod verify;
+
+use std::io::Write;
+
+use serde::Serialize;
 
 use crate::error::CommandError;
+use crate::exit_code::Kind;
 
 /// What to do.
 #[derive(Debug, clap::Subcommand)]
@@ -25,6 +32,8 @@ pub enum Command {
     Check(check::CheckArgs),
     Backup(backup::BackupArgs),
     Restore(restore::RestoreArgs),
+    Info(info::InfoArgs),
+    Verify(verify::VerifyArgs),
     Bench(bench::BenchArgs),
 }
 
@@ -40,6 +49,14 @@ pub fn run(command: Command) -> Result<(), CommandError> {
         Command::Check(args) => check::run(args),
         Command::Backup(args) => backup::run(args),
         Command::Restore(args) => restore::run(args),
+        Command::Info(args) => info::run(args),
+        Command::Verify(args) => verify::run(args),
         Command::Bench(args) => bench::run(args),
     }
+}
+
+fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
+    let json = serde_json::to_string_pretty(value)
+        .map_err(|error| CommandError::caused(Kind::Internal, "cannot write JSON", &error))?;
+    writeln!(std::io::stdout(), "{json}").map_err(CommandError::stdout)
 }

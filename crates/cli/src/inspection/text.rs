@@ -5,11 +5,10 @@ use std::fmt;
 
 use super::contents::{Counts, ImageCounts, ImageKind, RecordType, Relation};
 use super::{Inspection, Member};
+use crate::table::{Row, write_table};
 
 /// Rows beyond these are left to `--json`.
 const ROWS_MAX: usize = 20;
-
-type Row = Vec<String>;
 
 impl fmt::Display for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -147,26 +146,4 @@ fn share(part: u64, whole: u64) -> String {
         0 => "-".to_owned(),
         _ => format!("{:.1} %", part as f64 * 100.0 / whole as f64),
     }
-}
-
-/// Aligned columns, the first to the left; nothing when there are no rows.
-fn write_table(f: &mut fmt::Formatter<'_>, heads: &[&str], rows: Vec<Row>) -> fmt::Result {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let heads: Row = heads.iter().map(ToString::to_string).collect();
-    let width = |column: usize| {
-        let cells = std::iter::once(&heads).chain(&rows).map(|row| row[column].chars().count());
-        cells.max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
-    writeln!(f)?;
-    for row in std::iter::once(&heads).chain(&rows) {
-        write!(f, "{:<width$}", row[0], width = widths[0])?;
-        for (cell, width) in row.iter().zip(&widths).skip(1) {
-            write!(f, "  {cell:>width$}")?;
-        }
-        writeln!(f)?;
-    }
-    Ok(())
 }

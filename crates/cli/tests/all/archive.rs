@@ -95,13 +95,7 @@ fn a_file_that_the_archive_does_not_have_is_exit_code_1_without_a_word() {
 fn a_damaged_object_is_not_got() {
     let sandbox = initialised();
     sandbox.ok(&push(&path(FIRST)));
-    let object = find(&sandbox.path("repo/wal"));
-    let mut bytes = std::fs::read(&object).expect("readable");
-    let last = bytes.len() - 1;
-    bytes[last] ^= 0x40;
-    // Objects are written once, and are not writable afterwards.
-    std::fs::remove_file(&object).expect("removable");
-    std::fs::write(&object, &bytes).expect("writable");
+    damage(&sandbox);
     sandbox.write("got", b"an earlier attempt");
     insta::assert_snapshot!(sandbox.fails(26, &["archive-get", "--repo", "repo", FIRST, "got"]));
     assert_eq!(sandbox.read("got"), b"an earlier attempt");
@@ -114,6 +108,88 @@ fn the_level_comes_from_the_file_unless_a_flag_says_otherwise() {
     let file = ["archive-push", "--config", "walzip.toml"];
     sandbox.fails(27, &[&file[..], &[&path(FIRST)]].concat());
     sandbox.ok(&[&file[..], &["-2", &path(FIRST)]].concat());
+}
+
+#[test]
+fn info_shows_ranges_and_gaps() {
+    let sandbox = initialised();
+    for number in [1, 2, 3, 6] {
+        let name = path(&format!("00000001000000000000000{number}"));
+        sandbox.write(&name, &segment(number));
+        sandbox.ok(&push(&name));
+    }
+    let shown = String::from_utf8(sandbox.ok(&["info", "--repo", "repo"])).expect("UTF-8");
+    let wal = shown.split_once("Timeline").expect("a table of the WAL").1;
+    insta::assert_snapshot!(wal);
+    let json = sandbox.ok(&["info", "--repo", "repo", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+    assert_eq!(json["cluster"]["system_identifier"], SYSTEM_ID.to_string());
+    assert_eq!(json["wal"][0]["gaps"][0]["first"], "000000010000000000000004");
+}
+
+#[test]
+fn verify_lists_what_is_damaged_and_exits_with_104() {
+    let sandbox = initialised();
+    sandbox.ok(&push(&path(FIRST)));
+    let fine = String::from_utf8(sandbox.ok(&["verify", "--repo", "repo"])).expect("UTF-8");
+    assert!(fine.starts_with("verified 1 WAL files (1048576 bytes stored in "), "{fine}");
+    damage(&sandbox);
+    let output = sandbox.run(&["verify", "--repo", "repo"]);
+    assert_eq!(output.status.code(), Some(104));
+    let found = String::from_utf8(output.stdout).expect("UTF-8");
+    insta::assert_snapshot!(found.lines().next().expect("a finding"));
+    insta::assert_snapshot!(String::from_utf8(output.stderr).expect("UTF-8"));
+    let output = sandbox.run(&["verify", "--repo", "repo", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(json["findings"][0]["kind"], "wal-damaged");
+}
+
+#[test]
+fn restore_needs_a_backup_and_refuses_contradictions() {
+    let sandbox = initialised();
+    let restore = ["restore", "--repo", "repo", "restored"];
+    let with = |flags: &[&'static str]| [&restore[..], flags].concat();
+    sandbox.fails(2, &["restore", "--repo", "repo"]);
+    sandbox.fails(2, &with(&["--target-immediate", "--target-xid", "5"]));
+    sandbox.fails(2, &with(&["--target-action", "pause"]));
+    sandbox.fails(2, &with(&["--target-lsn", "x"]));
+    if nix::unistd::geteuid().is_root() {
+        insta::assert_snapshot!(sandbox.fails(88, &restore));
+        return;
+    }
+    let complaint = sandbox.fails(75, &restore);
+    assert!(complaint.contains("no backup to restore: "), "{complaint}");
+    sandbox.fails(31, &with(&["--target-time", "2026-11-21 22:01:30"]));
+}
+
+#[test]
+fn root_does_not_write_into_another_users_repository() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let sandbox = initialised();
+    std::os::unix::fs::chown(sandbox.path("repo"), Some(65534), None).expect("root may");
+    let complaint = sandbox.fails(88, &push(&path(FIRST)));
+    assert!(complaint.contains("SANDBOX/repo belongs to "), "{complaint}");
+    std::os::unix::fs::chown(sandbox.path("data"), Some(65534), None).expect("root may");
+    sandbox.fails(88, &["archive-get", "--repo", "repo", FIRST, "data/got"]);
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_an_error_with_a_hint() {
+    let sandbox = initialised();
+    let complaint = sandbox.fails(56, &["backup", "--repo", "repo", "-h", "/nowhere"]);
+    insta::assert_snapshot!(complaint);
+}
+
+/// Changes one bit of the only object.
+fn damage(sandbox: &Sandbox) {
+    let object = find(&sandbox.path("repo/wal"));
+    let mut bytes = std::fs::read(&object).expect("readable");
+    *bytes.last_mut().expect("not empty") ^= 0x40;
+    // Objects are written once, and are not writable afterwards.
+    std::fs::remove_file(&object).expect("removable");
+    std::fs::write(&object, &bytes).expect("writable");
 }
 
 /// The only file below a directory.

@@ -6,6 +6,7 @@ mod configuration;
 mod errors;
 mod files;
 mod help;
+mod inspect;
 mod members;
 mod sandbox;
 mod tidy;

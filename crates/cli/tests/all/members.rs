@@ -94,7 +94,7 @@ fn what_is_not_walzip_is_told_apart_from_damage() {
 }
 
 /// The first segment of a sample. Where there are no samples this says so, and fails in CI.
-fn real_segment() -> Option<Vec<u8>> {
+pub fn real_segment() -> Option<Vec<u8>> {
     let default = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/wal-samples");
     let folder = std::env::var("WALZIP_SAMPLES").unwrap_or_else(|_| default.to_owned());
     let folder = std::path::Path::new(&folder).join("oltp-steady");

@@ -1,0 +1,134 @@
+//! `walzip info`: what is in the repository.
+
+use std::fmt;
+use std::io::Write;
+
+use walzip_archive::TimelineWal;
+use walzip_archive::info::{BackupInfo, Info, info};
+use walzip_repo::Location;
+
+use crate::error::CommandError;
+use crate::repo_args::{self, RepoArgs};
+use crate::runtime;
+use crate::table::write_table;
+
+/// Show the backups and the WAL in the repository
+///
+/// Gaps in the WAL are shown, and backups that cannot be restored because WAL is missing. Only
+/// names and sizes are looked at: "walzip verify" reads the content.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  walzip info --repo /var/lib/walzip --json | jq '.backups[-1].label'")]
+pub struct InfoArgs {
+    #[command(flatten)]
+    repo: RepoArgs,
+
+    /// Print JSON, whose fields are stable
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: InfoArgs) -> Result<(), CommandError> {
+    let config = args.repo.config()?;
+    let location = args.repo.location(&config)?;
+    let info = runtime::block_on(async {
+        let repository = repo_args::open(&location).await?;
+        Ok(info(&repository).await?)
+    })?;
+    if args.json {
+        return super::print_json(&info);
+    }
+    write!(std::io::stdout(), "{}", Text { location: &location, info: &info })
+        .map_err(CommandError::stdout)
+}
+
+/// The same for a person.
+struct Text<'a> {
+    location: &'a Location,
+    info: &'a Info,
+}
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let info = self.info;
+        let cluster = &info.cluster;
+        writeln!(f, "repository  {}", self.location)?;
+        writeln!(
+            f,
+            "cluster     PostgreSQL {}, system identifier {}",
+            cluster.major, cluster.system_identifier
+        )?;
+        writeln!(f, "made        {:.0}", info.created)?;
+        if info.backups.is_empty() {
+            writeln!(f, "\nno finished backup")?;
+        }
+        let rows = info.backups.iter().map(|backup| {
+            vec![
+                backup.label.clone(),
+                format!("{:.0}", backup.stop.time),
+                backup.stop.lsn.to_string(),
+                backup.first_segment.clone().unwrap_or_default(),
+                megabytes(backup.original_bytes),
+                megabytes(backup.stored_bytes),
+            ]
+        });
+        let heads =
+            ["Backup", "restores from", "position", "needs WAL from", "MB", "stored MB"];
+        write_table(f, &heads, rows.collect())?;
+        for backup in &info.backups {
+            write_missing(f, backup)?;
+        }
+        for label in &info.unfinished_backups {
+            writeln!(f, "{label}: unfinished: it still runs, or was given up")?;
+        }
+        if info.wal.is_empty() {
+            writeln!(f, "\nno WAL")?;
+        }
+        let rows = info.wal.iter().flat_map(wal_rows).collect();
+        write_table(f, &["Timeline", "WAL from", "to", "segments", "stored MB"], rows)
+    }
+}
+
+fn write_missing(f: &mut fmt::Formatter<'_>, backup: &BackupInfo) -> fmt::Result {
+    let Some(first) = backup.missing_segments.first() else { return Ok(()) };
+    let more = match backup.missing_segments.len() {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    writeln!(f, "{}: CANNOT BE RESTORED: {first}{more} missing from the WAL", backup.label)
+}
+
+/// The ranges with the gaps between them, in their order.
+fn wal_rows(wal: &TimelineWal) -> Vec<Vec<String>> {
+    let ranges = wal.ranges.iter().map(|range| (range, false));
+    let gaps = wal.gaps.iter().map(|gap| (gap, true));
+    let mut parts: Vec<_> = ranges.chain(gaps).collect();
+    parts.sort_by(|a, b| a.0.first.cmp(&b.0.first));
+    let mut rows: Vec<Vec<String>> = parts
+        .into_iter()
+        .map(|(range, is_gap)| {
+            let segments = range.segments.to_string();
+            let count = if is_gap { format!("MISSING {segments}") } else { segments };
+            let timeline = wal.timeline.to_string();
+            vec![timeline, range.first.clone(), range.last.clone(), count, String::new()]
+        })
+        .collect();
+    for partial in &wal.partial {
+        let timeline = wal.timeline.to_string();
+        rows.push(vec![timeline, partial.clone(), String::new(), String::new(), String::new()]);
+    }
+    if rows.is_empty() {
+        let history = "(a history only)".to_owned();
+        rows.push(vec![wal.timeline.to_string(), history, String::new(), String::new(), String::new()]);
+    }
+    if let Some(stored) = rows.last_mut().and_then(|row| row.last_mut()) {
+        *stored = megabytes(wal.stored_bytes);
+    }
+    rows
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / 1e6)
+}

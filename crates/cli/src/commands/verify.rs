@@ -1,0 +1,76 @@
+//! `walzip verify`: can everything in the repository be used?
+
+use std::io::Write;
+
+use walzip_archive::verify::{FindingKind, Verification, VerifyOptions, verify};
+
+use crate::error::CommandError;
+use crate::exit_code::Kind;
+use crate::repo_args::{self, RepoArgs};
+use crate::runtime;
+
+/// Check that everything in the repository can be used
+///
+/// Reads every object: WAL is decoded and compared with its hash, its name and its cluster,
+/// backups with their hashes; then the WAL that each backup needs is followed. Problems are
+/// listed on standard output, and the exit code is then 104.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  walzip verify --repo /var/lib/walzip")]
+pub struct VerifyArgs {
+    #[command(flatten)]
+    repo: RepoArgs,
+
+    /// Print JSON, whose fields are stable
+    #[arg(long)]
+    json: bool,
+
+    /// How many WAL objects are decoded at the same time
+    #[arg(long, value_name = "N", default_value_t = VerifyOptions::default().parallel as u16)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    parallel: u16,
+}
+
+/// Runs the command.
+pub fn run(args: VerifyArgs) -> Result<(), CommandError> {
+    let config = args.repo.config()?;
+    let location = args.repo.location(&config)?;
+    let options = VerifyOptions { parallel: usize::from(args.parallel) };
+    let verification = runtime::block_on(async {
+        let repository = repo_args::open(&location).await?;
+        Ok(verify(&repository, &options).await?)
+    })?;
+    if args.json {
+        super::print_json(&verification)?;
+    } else {
+        print(&verification).map_err(CommandError::stdout)?;
+    }
+    match verification.findings.len() {
+        0 => Ok(()),
+        1 => Err(CommandError::new(Kind::Problems, "1 problem was found")),
+        count => Err(CommandError::new(Kind::Problems, format_args!("{count} problems were found"))),
+    }
+}
+
+fn print(verification: &Verification) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for finding in &verification.findings {
+        let what = match finding.kind {
+            FindingKind::BackupDamaged => "backup damaged",
+            FindingKind::BackupWalMissing => "backup without its WAL",
+            FindingKind::WalDamaged => "WAL damaged",
+            FindingKind::WalGap => "gap in the WAL",
+        };
+        writeln!(out, "{what}: {}: {}", finding.object, finding.detail)?;
+    }
+    writeln!(
+        out,
+        "verified {} WAL files ({} bytes stored in {}) and {} backups ({} bytes stored)",
+        verification.wal_objects,
+        verification.wal_original_bytes,
+        verification.wal_stored_bytes,
+        verification.backups,
+        verification.backup_stored_bytes
+    )
+}
