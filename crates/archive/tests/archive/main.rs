@@ -6,4 +6,5 @@ mod faults;
 mod get;
 mod point_in_time;
 mod push;
+mod timelines;
 mod wal;
