@@ -63,6 +63,12 @@ impl Provenance {
         self.load_average_after = load_average();
     }
 
+    /// The load before anything was measured, when it leaves less than one processor idle.
+    pub fn load_of_others(&self) -> Option<f64> {
+        self.load_average_before
+            .filter(|load| *load > self.cpus as f64 - 1.0)
+    }
+
     /// A line for a person.
     pub fn machine(&self) -> String {
         let gigabytes = self.memory_bytes as f64 / 1e9;
@@ -160,4 +166,21 @@ fn version_line(path: &Path, arguments: &[&str], surroundings: Surroundings<'_>)
         line.trim_matches(|c: char| c == '*' || c.is_whitespace())
             .to_owned(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_with_less_than_one_processor_idle_is_busy() {
+        let mut provenance = Provenance {
+            cpus: 2,
+            ..Provenance::gather(None)
+        };
+        provenance.load_average_before = Some(0.9);
+        assert_eq!(provenance.load_of_others(), None);
+        provenance.load_average_before = Some(1.1);
+        assert_eq!(provenance.load_of_others(), Some(1.1));
+    }
 }

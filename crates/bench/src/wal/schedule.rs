@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Failed, Measurement, Results, Row, Runnable, check_space, round_trip};
 use crate::contender::Contender;
 use crate::process::{Failure, Surroundings};
-use crate::{Progress, Step};
+use crate::{Error, Input, Progress, Step};
 
 /// Everything that a measurement needs or changes.
 pub(super) struct Schedule<'a, P> {
@@ -64,8 +64,7 @@ impl<P: Progress> Schedule<'_, P> {
         let segment = &self.results.inputs[input];
         let title = format!("{label}: {}/{}", segment.folder, segment.name);
         self.progress.step(&clock.step(&title));
-        check_space(self.surroundings.temp_dir, segment.bytes)
-            .map_err(|error| error.to_string())?;
+        check_space(self.surroundings.temp_dir, segment.bytes).map_err(without_path)?;
         let contender =
             Contender::named(contender).ok_or_else(|| format!("no contender {contender}"))?;
         let start = Instant::now();
@@ -87,7 +86,7 @@ impl<P: Progress> Schedule<'_, P> {
             }
             Err(Failure::Cancelled) => return Err("interrupted".to_owned()),
             Err(failure) => {
-                let reason = failure.to_string();
+                let reason = self.without_paths(&failure.to_string(), segment);
                 let said = format!("{title}: {reason}");
                 if is_no_space(&failure) {
                     return Err(said);
@@ -102,6 +101,35 @@ impl<P: Progress> Schedule<'_, P> {
             }
         }
         Ok(())
+    }
+
+    /// What a program said, with the names of files but not of directories.
+    fn without_paths(&self, said: &str, segment: &Input) -> String {
+        let directories = [segment.path.parent(), Some(self.surroundings.temp_dir)];
+        let mut said = said.to_owned();
+        for directory in directories
+            .into_iter()
+            .flatten()
+            .filter(|path| path.is_absolute())
+        {
+            said = said.replace(&format!("{}/", directory.display()), "");
+        }
+        said
+    }
+}
+
+/// Results are published: they name no path.
+fn without_path(error: Error) -> String {
+    match error {
+        Error::NoSpace {
+            available_bytes,
+            needed_bytes,
+            ..
+        } => format!(
+            "too little space in the temporary directory: {available_bytes} bytes are free, \
+             {needed_bytes} are needed"
+        ),
+        other => other.to_string(),
     }
 }
 

@@ -191,6 +191,14 @@ impl Results {
         if !self.rows.iter().any(|row| row.label == baseline()) {
             writeln!(f, "\nNo relative sizes: they need {}.", baseline())?;
         }
+        if let Some(load) = self.provenance.load_of_others() {
+            let cpus = self.provenance.cpus;
+            writeln!(
+                f,
+                "\nThe machine was busy before this began (load {load:.1} on {cpus} processors): \
+                 trust the sizes and the cpu seconds, not the wall times."
+            )?;
+        }
         match &self.stopped {
             Some(reason) => writeln!(
                 f,

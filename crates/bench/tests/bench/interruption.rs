@@ -102,13 +102,17 @@ fn a_full_disk_stops_the_experiment_and_keeps_what_was_measured() {
     let mut bench = Bench::new();
     bench.program(
         "zstd",
-        "echo 'zstd: error 70 : Write error : No space left on device' >&2; exit 70",
+        "for last; do :; done\necho \"zstd: $last: No space left on device\" >&2; exit 70",
     );
     bench.segment("oltp", SEGMENT, b"123456789");
     bench.options.runs = Some(5);
     let results = bench.run().unwrap();
     let reason = results.stopped.as_deref().unwrap();
-    assert!(reason.contains("No space left on device"), "{reason}");
+    let said = format!("zstd: {SEGMENT}: No space left on device");
+    assert!(
+        reason.contains(&said),
+        "a published file names no directory: {reason}"
+    );
     assert!(results.measurements.len() <= 1 && results.failed.is_empty());
     assert!(bench.progress.notes.iter().any(|note| note == reason));
 }
