@@ -13,9 +13,11 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, ErrorKind};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::disk::Disk;
@@ -152,8 +154,7 @@ impl<D: Disk> Writer<D> {
             .sync_path(object)
             .map_err(DiskError::at("sync", object))?;
         let directory = self.parent(object);
-        self.make_entries_durable(directory)?;
-        self.sync_directory(directory)?;
+        self.make_entries_durable(directory, || self.sync_directory(directory))?;
         Ok(true)
     }
 
@@ -187,18 +188,49 @@ impl<D: Disk> Writer<D> {
     ///
     /// The way to the root itself is synced with the objects that lie in it, which are
     /// put when the repository is made. Directories above it may be another owner's.
-    fn make_entries_durable(&self, directory: &Path) -> Result<(), DiskError> {
-        for level in parents_outermost_first(directory) {
-            let leads_to_root = self.root.starts_with(level);
-            if self.knows_durable(level) || (leads_to_root && directory != self.root) {
-                continue;
+    ///
+    /// Other work is done meanwhile, and the syncs run at the same time: a disk answers
+    /// them together, where each of them in turn would wait for a flush of its own.
+    fn make_entries_durable(
+        &self,
+        directory: &Path,
+        meanwhile: impl FnOnce() -> Result<(), DiskError>,
+    ) -> Result<(), DiskError> {
+        let in_root = directory == self.root;
+        let unknown: Vec<&Path> = parents_outermost_first(directory)
+            .into_iter()
+            .filter(|level| in_root || !self.root.starts_with(level))
+            .filter(|level| !self.knows_durable(level))
+            .collect();
+        thread::scope(|scope| {
+            let mut running = Vec::new();
+            let mut outcomes = Vec::new();
+            for level in unknown {
+                let sync = move || self.make_known_entry_durable(level);
+                match thread::Builder::new().spawn_scoped(scope, sync) {
+                    Ok(thread) => running.push(thread),
+                    // No more threads to be had: one after the other, then.
+                    Err(_) => outcomes.push(self.make_known_entry_durable(level)),
+                }
             }
-            match self.make_entry_durable(level) {
-                Err(error) if leads_to_root && is_refused(&error) => {}
-                other => other?,
+            outcomes.push(meanwhile());
+            for thread in running {
+                outcomes.push(match thread.join() {
+                    Ok(outcome) => outcome,
+                    Err(panic) => resume_unwind(panic),
+                });
             }
+            outcomes.into_iter().collect()
+        })
+    }
+
+    /// Syncs the entry of a directory that was there already. Above the root that may
+    /// be refused.
+    fn make_known_entry_durable(&self, directory: &Path) -> Result<(), DiskError> {
+        match self.make_entry_durable(directory) {
+            Err(error) if self.root.starts_with(directory) && is_refused(&error) => Ok(()),
+            other => other,
         }
-        Ok(())
     }
 
     fn make_entry_durable(&self, directory: &Path) -> Result<(), DiskError> {
@@ -280,10 +312,8 @@ impl<D: Disk> Staged<D> {
 
     /// Gives the object its final name unless that is taken.
     pub(crate) fn publish_new(self, object: &Path) -> Result<Published, DiskError> {
-        self.sync()?;
         let directory = self.writer.parent(object);
-        self.writer.create_missing(directory)?;
-        self.writer.make_entries_durable(directory)?;
+        self.sync_with_way_to(directory)?;
         let disk = &self.writer.disk;
         let named = match disk.link(&self.path, object) {
             // What Linux says where a file system has no hard links (FAT, some network
@@ -313,15 +343,20 @@ impl<D: Disk> Staged<D> {
 
     /// Gives the object its final name, in place of what has it.
     pub(crate) fn publish_over(self, object: &Path) -> Result<(), DiskError> {
-        self.sync()?;
         let directory = self.writer.parent(object);
-        self.writer.create_missing(directory)?;
-        self.writer.make_entries_durable(directory)?;
+        self.sync_with_way_to(directory)?;
         self.writer
             .disk
             .rename(&self.path, object)
             .map_err(DiskError::at("name", object))?;
         self.writer.sync_directory(directory)
+    }
+
+    /// Syncs the content and the directories that lead to the final name, which are
+    /// created where they are missing.
+    fn sync_with_way_to(&self, directory: &Path) -> Result<(), DiskError> {
+        self.writer.create_missing(directory)?;
+        self.writer.make_entries_durable(directory, || self.sync())
     }
 
     fn sync(&self) -> Result<(), DiskError> {
