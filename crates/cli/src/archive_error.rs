@@ -61,9 +61,10 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Kind::FileInvalid,
             Some("Nothing was archived; is this file from PostgreSQL's pg_wal?"),
         ),
-        ArchiveError::ControlFile { .. } => {
-            (Kind::FileInvalid, Some("Is --pgdata a data directory of PostgreSQL 13 to 19?"))
-        }
+        ArchiveError::ControlFile { .. } => (
+            Kind::FileInvalid,
+            Some("Is --pgdata a data directory of PostgreSQL 13 to 19?"),
+        ),
         ArchiveError::Mismatch { .. } => (
             Kind::ArchiveMismatch,
             Some(
@@ -80,22 +81,26 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         ),
         ArchiveError::Undecodable { source, .. } => (decoding(source), None),
         ArchiveError::Damaged { .. } => (Kind::Damaged, None),
-        ArchiveError::Encode { .. } => {
-            (Kind::Internal, Some("Nothing was archived. Please report this."))
-        }
-        ArchiveError::Internal(_) => {
-            (Kind::Internal, Some("This is a fault in walzip. Please report it."))
-        }
+        ArchiveError::Encode { .. } => (
+            Kind::Internal,
+            Some("Nothing was archived. Please report this."),
+        ),
+        ArchiveError::Internal(_) => (
+            Kind::Internal,
+            Some("This is a fault in walzip. Please report it."),
+        ),
         ArchiveError::NotArchived { .. } => (
             Kind::ArchiveTimeout,
             Some("Check archive_mode, archive_command and the server's log."),
         ),
-        ArchiveError::NoBackup(_) => {
-            (Kind::BackupSetInvalid, Some("\"walzip info\" lists the backups."))
-        }
-        ArchiveError::NotEmpty { .. } => {
-            (Kind::PathNotEmpty, Some("Name an empty or a new directory."))
-        }
+        ArchiveError::NoBackup(_) => (
+            Kind::BackupSetInvalid,
+            Some("\"walzip info\" lists the backups."),
+        ),
+        ArchiveError::NotEmpty { .. } => (
+            Kind::PathNotEmpty,
+            Some("Name an empty or a new directory."),
+        ),
         _ => (Kind::Internal, None),
     }
 }
@@ -108,25 +113,29 @@ fn repository(error: &RepoError) -> KindAndHint {
             Kind::RepoInvalid,
             Some("Is it mounted? \"walzip init\" makes a new repository."),
         ),
-        RepoError::NewerFormat { .. } => {
-            (Kind::Format, Some("Use a walzip that is at least as new as the repository's."))
-        }
+        RepoError::NewerFormat { .. } => (
+            Kind::Format,
+            Some("Use a walzip that is at least as new as the repository's."),
+        ),
         RepoError::Mismatch { .. } => (Kind::ArchiveMismatch, None),
-        RepoError::NoSpace { .. } => {
-            (Kind::FileWrite, Some("Make room; PostgreSQL keeps the WAL and tries again."))
-        }
-        RepoError::Permission { .. } => {
-            (Kind::Access, Some("walzip has to run as a user that may write to the repository."))
-        }
+        RepoError::NoSpace { .. } => (
+            Kind::FileWrite,
+            Some("Make room; PostgreSQL keeps the WAL and tries again."),
+        ),
+        RepoError::Permission { .. } => (
+            Kind::Access,
+            Some("walzip has to run as a user that may write to the repository."),
+        ),
         RepoError::Unavailable { .. } => (Kind::Service, None),
         RepoError::Corrupt { .. } => (Kind::Damaged, None),
         RepoError::InvalidName { .. } => (Kind::ParamInvalid, None),
         RepoError::ObjectTooLarge { .. } => (Kind::FeatureNotSupported, None),
         RepoError::IncompleteBackup { .. } => (Kind::BackupSetInvalid, None),
         RepoError::InvalidLocation { .. } => (Kind::OptionInvalid, None),
-        RepoError::UnsupportedScheme { .. } => {
-            (Kind::FeatureNotSupported, Some("Name a path, or a file:// URL."))
-        }
+        RepoError::UnsupportedScheme { .. } => (
+            Kind::FeatureNotSupported,
+            Some("Name a path, or a file:// URL."),
+        ),
         _ => (Kind::Internal, None),
     }
 }
@@ -134,9 +143,10 @@ fn repository(error: &RepoError) -> KindAndHint {
 fn server(error: &ServerError) -> KindAndHint {
     match error {
         ServerError::Settings(_) => (Kind::OptionInvalid, None),
-        ServerError::TlsUnsupported(_) => {
-            (Kind::FeatureNotSupported, Some("Connect through a Unix socket or a tunnel."))
-        }
+        ServerError::TlsUnsupported(_) => (
+            Kind::FeatureNotSupported,
+            Some("Connect through a Unix socket or a tunnel."),
+        ),
         ServerError::Connect { .. } => (
             Kind::DbConnect,
             Some("Is the server running, and do --host and --port (or PGHOST, PGPORT) name it?"),
@@ -144,7 +154,7 @@ fn server(error: &ServerError) -> KindAndHint {
         ServerError::Lost { .. } => (Kind::DbConnect, None),
         ServerError::Authentication { .. } => (
             Kind::Access,
-            Some("A password is taken from PGPASSWORD or the connection string."),
+            Some("A password is taken from the connection string, PGPASSWORD or ~/.pgpass."),
         ),
         ServerError::Protocol(_) => (Kind::Protocol, None),
         ServerError::Sql(_) => (Kind::DbQuery, None),

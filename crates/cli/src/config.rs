@@ -95,8 +95,11 @@ fn unknown_key(key: &str) -> CommandError {
 /// A misspelt variable would be ignored without a word. Other variables with the prefix may
 /// belong to somebody else's script, so that only near misses are worth a warning.
 fn warn_of_unknown_variables() {
-    let known: Vec<String> =
-        SETTINGS.iter().map(|name| variable(name)).chain([PATH_VARIABLE.to_owned()]).collect();
+    let known: Vec<String> = SETTINGS
+        .iter()
+        .map(|name| variable(name))
+        .chain([PATH_VARIABLE.to_owned()])
+        .collect();
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     for (name, _) in std::env::vars_os() {
         let Some(name) = name.to_str().filter(|name| name.starts_with("WALZIP_")) else {

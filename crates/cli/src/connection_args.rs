@@ -2,10 +2,12 @@
 //! unset libpq's variables.
 
 use clap::ArgAction;
+use nix::unistd::{User, geteuid};
 use walzip_archive::replication::ConnectionSettings;
 
 use crate::config::Config;
 use crate::error::CommandError;
+use crate::passfile;
 
 /// libpq's variables, and its names of the settings.
 const LIBPQ: [(&str, &str); 8] = [
@@ -57,7 +59,24 @@ impl ConnectionArgs {
     pub fn settings(&self, config: &Config) -> Result<ConnectionSettings, CommandError> {
         let flags = layer(&self.host, self.port, &self.user, &self.dbname)?;
         let file = layer(&config.host, config.port, &config.user, &config.dbname)?;
-        Ok(flags.or(file).or(libpq(|variable| std::env::var(variable).ok())?))
+        let mut settings = flags
+            .or(file)
+            .or(libpq(|variable| std::env::var(variable).ok())?);
+        if let (None, Some(path)) = (&settings.password, passfile::path()) {
+            let system_user = || {
+                User::from_uid(geteuid())
+                    .ok()
+                    .flatten()
+                    .map(|user| user.name)
+            };
+            let user = settings
+                .user
+                .clone()
+                .or_else(system_user)
+                .unwrap_or_default();
+            settings.password = passfile::password(&path, &settings, &user);
+        }
+        Ok(settings)
     }
 }
 
@@ -68,7 +87,11 @@ fn layer(
     user: &Option<String>,
     dbname: &Option<String>,
 ) -> Result<ConnectionSettings, CommandError> {
-    let mut settings = ConnectionSettings { port, user: user.clone(), ..Default::default() };
+    let mut settings = ConnectionSettings {
+        port,
+        user: user.clone(),
+        ..Default::default()
+    };
     if let Some(host) = host {
         settings.set("host", host)?;
     }
@@ -76,17 +99,20 @@ fn layer(
         Some(text) if text.contains('=') || text.contains("://") => {
             Ok(ConnectionSettings::parse(text)?.or(settings))
         }
-        _ => Ok(ConnectionSettings { dbname: dbname.clone(), ..settings }),
+        _ => Ok(ConnectionSettings {
+            dbname: dbname.clone(),
+            ..settings
+        }),
     }
 }
 
-fn libpq(
-    variable: impl Fn(&str) -> Option<String>,
-) -> Result<ConnectionSettings, CommandError> {
+fn libpq(variable: impl Fn(&str) -> Option<String>) -> Result<ConnectionSettings, CommandError> {
     let mut settings = ConnectionSettings::default();
     for (name, key) in LIBPQ {
         if let Some(value) = variable(name).filter(|value| !value.is_empty()) {
-            settings.set(key, &value).map_err(|error| CommandError::from(error).at(name))?;
+            settings
+                .set(key, &value)
+                .map_err(|error| CommandError::from(error).at(name))?;
         }
     }
     Ok(settings)

@@ -18,12 +18,20 @@ pub struct CommandError {
 impl CommandError {
     /// A failure with a message that starts in lower case and has no full stop.
     pub fn new(kind: Kind, message: impl fmt::Display) -> CommandError {
-        CommandError { kind, message: Some(message.to_string()), hint: None }
+        CommandError {
+            kind,
+            message: Some(message.to_string()),
+            hint: None,
+        }
     }
 
     /// A failure with nothing (more) to say: only the exit code is left to be set.
     pub fn silent(kind: Kind) -> CommandError {
-        CommandError { kind, message: None, hint: None }
+        CommandError {
+            kind,
+            message: None,
+            hint: None,
+        }
     }
 
     /// A failure caused by another error, whose whole chain is shown.

@@ -72,17 +72,25 @@ mod tests {
         let rows = text.lines().filter_map(|line| {
             let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
             let code = cells.first()?.parse().ok()?;
-            Some((code, cells[1].trim_matches('`').to_owned(), cells[2].to_owned()))
+            Some((
+                code,
+                cells[1].trim_matches('`').to_owned(),
+                cells[2].to_owned(),
+            ))
         });
         rows.collect()
     }
 
     #[test]
     fn the_manual_lists_exactly_these_codes() {
-        let table = ALL.iter().map(|(kind, meaning)| {
-            (kind.code(), kind.name().to_owned(), (*meaning).to_owned())
-        });
-        let success = (0, "success".to_owned(), "the command did what it was asked".to_owned());
+        let table = ALL
+            .iter()
+            .map(|(kind, meaning)| (kind.code(), kind.name().to_owned(), (*meaning).to_owned()));
+        let success = (
+            0,
+            "success".to_owned(),
+            "the command did what it was asked".to_owned(),
+        );
         let expected: Vec<_> = std::iter::once(success).chain(table).collect();
         assert_eq!(documented(), expected);
     }
@@ -90,7 +98,10 @@ mod tests {
     #[test]
     fn every_code_is_unique_and_harmless_to_postgresql() {
         let codes: Vec<u8> = ALL.iter().map(|(kind, _)| kind.code()).collect();
-        assert!(codes.windows(2).all(|pair| pair[0] < pair[1]), "sorted and unique: {codes:?}");
+        assert!(
+            codes.windows(2).all(|pair| pair[0] < pair[1]),
+            "sorted and unique: {codes:?}"
+        );
         assert!(codes.iter().all(|code| (1..=125).contains(code)));
     }
 }

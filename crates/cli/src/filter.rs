@@ -72,7 +72,11 @@ impl FilterArgs {
     /// Runs the filter over every input.
     pub fn for_each_file(&self, filter: &impl Filter) -> Result<(), CommandError> {
         let stdin = [PathBuf::from("-")];
-        let files = if self.files.is_empty() { &stdin[..] } else { &self.files[..] };
+        let files = if self.files.is_empty() {
+            &stdin[..]
+        } else {
+            &self.files[..]
+        };
         if self.output.is_some() && files.len() > 1 {
             let message = format!("--output takes one input, not {}", files.len());
             return Err(CommandError::new(Kind::Usage, message));
@@ -91,9 +95,7 @@ impl FilterArgs {
         if path.as_os_str() == "-" {
             let mut input = io::stdin().lock();
             return match self.destination() {
-                Destination::File(output) => {
-                    self.to_file(filter, &mut input, &output, None)
-                }
+                Destination::File(output) => self.to_file(filter, &mut input, &output, None),
                 Destination::Stdout | Destination::BesideInput => {
                     self.to_stdout(filter, &mut input)
                 }
@@ -138,7 +140,10 @@ impl FilterArgs {
             return Err(CommandError::new(Kind::Usage, message).hint(hint));
         }
         // Unbuffered: the standard library's buffer would search every byte for a line's end.
-        let handle = stdout.as_fd().try_clone_to_owned().map_err(CommandError::stdout)?;
+        let handle = stdout
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(CommandError::stdout)?;
         let mut output = File::from(handle);
         filter.run(input, &mut output)?;
         // `archive_command = 'walzip compress -c %p > FILE'` reports that FILE is safe.
@@ -215,10 +220,19 @@ fn refuse_links(path: &Path, metadata: &Metadata) -> Result<(), CommandError> {
 fn refuse_changed(path: &Path, before: &Metadata) -> Result<(), CommandError> {
     let after = std::fs::metadata(path).map_err(|error| CommandError::cannot_read(&error))?;
     let identity = |metadata: &Metadata| {
-        (metadata.dev(), metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec())
+        (
+            metadata.dev(),
+            metadata.ino(),
+            metadata.len(),
+            metadata.mtime(),
+            metadata.mtime_nsec(),
+        )
     };
     if !before.is_file() || identity(before) == identity(&after) {
         return Ok(());
     }
-    Err(CommandError::new(Kind::FileRead, "the file changed while it was read"))
+    Err(CommandError::new(
+        Kind::FileRead,
+        "the file changed while it was read",
+    ))
 }

@@ -84,7 +84,10 @@ impl Inspection {
     /// Begins a file; what is added belongs to it.
     pub fn begin_file(&mut self, path: &Path) {
         let path = path.display().to_string();
-        self.files.push(FileInspection { path, members: Vec::new() });
+        self.files.push(FileInspection {
+            path,
+            members: Vec::new(),
+        });
     }
 
     /// Adds a member; its header tells the size of one that was encoded already.
@@ -113,7 +116,11 @@ impl Inspection {
         self.original_bytes += original_bytes;
         self.encoded_bytes += encoded_bytes;
         if let Some(file) = self.files.last_mut() {
-            file.members.push(Member { original_bytes, encoded_bytes, segment });
+            file.members.push(Member {
+                original_bytes,
+                encoded_bytes,
+                segment,
+            });
         }
         Ok(())
     }
@@ -123,7 +130,11 @@ impl Inspection {
         let place = self.after.iter().position(|after| after.kind == kind);
         let place = place.unwrap_or_else(|| {
             let category = format!("{:?}", account.category);
-            self.after.push(StreamBytes { category, kind, ..StreamBytes::default() });
+            self.after.push(StreamBytes {
+                category,
+                kind,
+                ..StreamBytes::default()
+            });
             self.after.len() - 1
         });
         let after = &mut self.after[place];

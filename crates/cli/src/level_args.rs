@@ -23,10 +23,19 @@ fn parse(text: &str) -> Result<Level, String> {
 
 fn digit_flag(index: usize, name: &'static str) -> Arg {
     let digit = char::from(b"123456789"[index]);
-    let flag = Arg::new(name).short(digit).action(ArgAction::SetTrue).help_heading("Level");
+    let flag = Arg::new(name)
+        .short(digit)
+        .action(ArgAction::SetTrue)
+        .help_heading("Level");
     match digit {
-        '1' => flag.visible_alias("fast").long("fastest").help("The fastest"),
-        '9' => flag.visible_alias("best").long("smallest").help("The smallest"),
+        '1' => flag
+            .visible_alias("fast")
+            .long("fastest")
+            .help("The fastest"),
+        '9' => flag
+            .visible_alias("best")
+            .long("smallest")
+            .help("The smallest"),
         _ => flag.hide(true),
     }
 }
@@ -41,9 +50,10 @@ impl Args for LevelArgs {
             .value_parser(parse)
             .help_heading("Level")
             .help("How hard to try, from 1 to 9 (also -1 to -9) [default: 3]");
-        let digits = NAMES.iter().enumerate().map(|(index, name)| {
-            digit_flag(index, name).overrides_with_all(NAMES)
-        });
+        let digits = NAMES
+            .iter()
+            .enumerate()
+            .map(|(index, name)| digit_flag(index, name).overrides_with_all(NAMES));
         command.arg(level).args(digits)
     }
 
@@ -56,7 +66,9 @@ impl FromArgMatches for LevelArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let digit = NAMES.iter().position(|name| matches.get_flag(name));
         let digit = digit.and_then(|index| Level::new(index as u8 + 1));
-        Ok(LevelArgs { level: digit.or(matches.get_one(LEVEL).copied()) })
+        Ok(LevelArgs {
+            level: digit.or(matches.get_one(LEVEL).copied()),
+        })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

@@ -42,7 +42,9 @@ where
             Level::DEBUG | Level::TRACE => "debug",
         };
         write!(writer, "walzip: {level}: ")?;
-        context.field_format().format_fields(writer.by_ref(), event)?;
+        context
+            .field_format()
+            .format_fields(writer.by_ref(), event)?;
         writeln!(writer)
     }
 }

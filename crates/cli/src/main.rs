@@ -17,6 +17,7 @@ mod level_args;
 mod log;
 mod output_file;
 mod panic;
+mod passfile;
 mod repo_args;
 mod root;
 mod runtime;

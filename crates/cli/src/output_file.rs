@@ -4,7 +4,10 @@ use std::fs::{File, FileTimes, Metadata, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use tempfile::NamedTempFile;
 
 use crate::error::CommandError;
@@ -27,11 +30,7 @@ enum Target {
 impl OutputFile {
     /// Begins an output; refuses early when the name is taken. A private one is nobody
     /// else's to read until it has been given the attributes of its input.
-    pub fn create(
-        path: &Path,
-        overwrite: bool,
-        private: bool,
-    ) -> Result<OutputFile, CommandError> {
+    pub fn create(path: &Path, overwrite: bool, private: bool) -> Result<OutputFile, CommandError> {
         let write = |error: io::Error| CommandError::write(path, &error);
         let existing = std::fs::metadata(path).ok();
         let target = match existing {
@@ -43,21 +42,31 @@ impl OutputFile {
                 Target::Special(File::options().write(true).open(path).map_err(write)?)
             }
             Some(_) if !overwrite => return Err(exists(path)),
-            _ => Target::Temporary(
-                tempfile::Builder::new()
-                    .permissions(Permissions::from_mode(if private { 0o600 } else { 0o666 }))
+            _ => {
+                remove_on_signals();
+                let mode = if private { 0o600 } else { 0o666 };
+                let temporary = tempfile::Builder::new()
+                    .permissions(Permissions::from_mode(mode))
                     .prefix(".walzip-")
                     .suffix(".tmp")
                     .tempfile_in(directory(path))
-                    .map_err(|error| write(without_temporary_name(error)))?,
-            ),
+                    .map_err(|error| write(without_temporary_name(error)))?;
+                *unfinished() = Some(temporary.path().to_owned());
+                Target::Temporary(temporary)
+            }
         };
-        Ok(OutputFile { path: path.to_owned(), overwrite, target })
+        Ok(OutputFile {
+            path: path.to_owned(),
+            overwrite,
+            target,
+        })
     }
 
     /// Gives the output the input's owner (where permitted), mode and time of modification.
     pub fn copy_attributes(&self, input: &Metadata) -> Result<(), CommandError> {
-        let Target::Temporary(temporary) = &self.target else { return Ok(()) };
+        let Target::Temporary(temporary) = &self.target else {
+            return Ok(());
+        };
         let file = temporary.as_file();
         let copy = || {
             let mut permissions = input.permissions();
@@ -76,7 +85,9 @@ impl OutputFile {
     pub fn publish(self) -> Result<(), CommandError> {
         let path = &self.path;
         let write = |error: io::Error| CommandError::write(path, &error);
-        let Target::Temporary(temporary) = self.target else { return Ok(()) };
+        let Target::Temporary(temporary) = self.target else {
+            return Ok(());
+        };
         temporary.as_file().sync_all().map_err(write)?;
         let persisted = match self.overwrite {
             true => temporary.persist(path),
@@ -86,7 +97,9 @@ impl OutputFile {
             io::ErrorKind::AlreadyExists => exists(path),
             _ => write(error.error),
         })?;
-        File::open(directory(path)).and_then(|directory| directory.sync_all()).map_err(write)
+        File::open(directory(path))
+            .and_then(|directory| directory.sync_all())
+            .map_err(write)
     }
 }
 
@@ -106,6 +119,44 @@ impl Write for OutputFile {
     }
 }
 
+/// The temporary file that a signal has to remove. Once it has its final name or is gone, the
+/// name is nobody's, and removing it does nothing.
+static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+fn unfinished() -> MutexGuard<'static, Option<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Signals end the program as ever, but do not leave half an output behind.
+fn remove_on_signals() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        // Where handlers cannot be had, an interrupted run leaves its temporary file.
+        let heeded = [SIGHUP, SIGINT, SIGTERM]
+            .into_iter()
+            .filter(|signal| !is_ignored(*signal));
+        let Ok(mut signals) = Signals::new(heeded) else {
+            return;
+        };
+        std::thread::spawn(move || {
+            for signal in signals.forever() {
+                if let Some(path) = unfinished().take() {
+                    let _ = std::fs::remove_file(path);
+                }
+                let _ = signal_hook::low_level::emulate_default_handler(signal);
+            }
+        });
+    });
+}
+
+/// Whether the program was started with this signal ignored, as nohup does.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.unwrap_or_default() >> (signal - 1) & 1 == 1
+}
+
 /// The user knows the output's name, not that of the temporary file, with which the message of
 /// the library ends.
 fn without_temporary_name(error: io::Error) -> io::Error {
@@ -117,8 +168,11 @@ fn without_temporary_name(error: io::Error) -> io::Error {
 }
 
 fn exists(path: &Path) -> CommandError {
-    CommandError::new(Kind::FileExists, format_args!("{} already exists", path.display()))
-        .hint("Use -f to overwrite it.")
+    CommandError::new(
+        Kind::FileExists,
+        format_args!("{} already exists", path.display()),
+    )
+    .hint("Use -f to overwrite it.")
 }
 
 fn directory(path: &Path) -> &Path {

@@ -16,8 +16,13 @@ pub fn exit_code_of(program: impl FnOnce() -> ExitCode) -> ExitCode {
 fn failure(info: &PanicHookInfo<'_>) -> CommandError {
     let payload = info.payload();
     let text = payload.downcast_ref::<&str>().copied();
-    let payload = text.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("panic");
-    let place = info.location().map(|place| format!(" at {place}")).unwrap_or_default();
+    let payload = text
+        .or(payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("panic");
+    let place = info
+        .location()
+        .map(|place| format!(" at {place}"))
+        .unwrap_or_default();
     CommandError::new(Kind::Internal, format_args!("{payload}{place}"))
         .hint("This is a fault in walzip; nothing was acknowledged. Please report it.")
 }

@@ -12,12 +12,22 @@ use crate::exit_code::Kind;
 #[derive(Debug, clap::Args)]
 pub struct RepoArgs {
     /// The repository: a path, or a URL [config: repo]
-    #[arg(long, value_name = "PATH|URL", env = "WALZIP_REPO", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "PATH|URL",
+        env = "WALZIP_REPO",
+        hide_env_values = true
+    )]
     #[arg(help_heading = "Repository")]
     repo: Option<String>,
 
     /// The configuration file [default: /etc/walzip.toml, if there is one]
-    #[arg(long, value_name = "FILE", env = "WALZIP_CONFIG", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "WALZIP_CONFIG",
+        hide_env_values = true
+    )]
     #[arg(help_heading = "Repository")]
     config: Option<PathBuf>,
 }
@@ -31,9 +41,11 @@ impl RepoArgs {
     /// Where the repository is.
     pub fn location(&self, config: &Config) -> Result<Location, CommandError> {
         let Some(place) = self.repo.as_ref().or(config.repo.as_ref()) else {
-            return Err(CommandError::new(Kind::OptionRequired, "no repository is named").hint(
-                "Use --repo, WALZIP_REPO, or the key \"repo\" of the configuration file.",
-            ));
+            return Err(
+                CommandError::new(Kind::OptionRequired, "no repository is named").hint(
+                    "Use --repo, WALZIP_REPO, or the key \"repo\" of the configuration file.",
+                ),
+            );
         };
         Ok(Location::parse(place)?)
     }

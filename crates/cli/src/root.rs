@@ -20,7 +20,9 @@ pub fn refuse_foreign_repository(location: &Location) -> Result<(), CommandError
 
 /// As root, refuses to write into a directory that belongs to another user.
 pub fn refuse_foreign_directory(directory: &Path) -> Result<(), CommandError> {
-    let Ok(metadata) = std::fs::metadata(directory) else { return Ok(()) };
+    let Ok(metadata) = std::fs::metadata(directory) else {
+        return Ok(());
+    };
     let owner = Uid::from_raw(metadata.uid());
     if !geteuid().is_root() || owner.is_root() {
         return Ok(());

@@ -13,7 +13,9 @@ pub fn write_table(f: &mut impl fmt::Write, heads: &[&str], rows: Vec<Row>) -> f
     }
     let heads: Row = heads.iter().map(ToString::to_string).collect();
     let width = |column: usize| {
-        let cells = std::iter::once(&heads).chain(&rows).map(|row| row[column].chars().count());
+        let cells = std::iter::once(&heads)
+            .chain(&rows)
+            .map(|row| row[column].chars().count());
         cells.max().unwrap_or_default()
     };
     let widths: Vec<usize> = (0..heads.len()).map(width).collect();

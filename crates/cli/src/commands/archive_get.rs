@@ -34,7 +34,10 @@ pub struct ArchiveGetArgs {
 pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
     let location = args.repo.location(&config)?;
-    let directory = args.destination.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = args
+        .destination
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
     root::refuse_foreign_directory(directory.unwrap_or(Path::new(".")))?;
     // PostgreSQL runs restore_command in the data directory, and %p is relative to it. With
     // an absolute path, the current directory says nothing about who asks.
@@ -45,8 +48,14 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
         Ok(get(&repository, &args.name, &args.destination, &options).await?)
     })?;
     match got {
-        Got::Found { original_bytes, stored_bytes } => {
-            tracing::info!("got {}: {original_bytes} bytes of {stored_bytes}", args.name);
+        Got::Found {
+            original_bytes,
+            stored_bytes,
+        } => {
+            tracing::info!(
+                "got {}: {original_bytes} bytes of {stored_bytes}",
+                args.name
+            );
             Ok(())
         }
         Got::NotFound => {

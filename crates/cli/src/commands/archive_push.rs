@@ -52,7 +52,10 @@ pub fn run(args: ArchivePushArgs) -> Result<(), CommandError> {
         })?,
         (None, None) => Level::default(),
     };
-    let options = PushOptions { level, verify: !args.no_verify };
+    let options = PushOptions {
+        level,
+        verify: !args.no_verify,
+    };
     let pushed = runtime::block_on(async {
         let repository = repo_args::open(&location).await?;
         Ok(push(&repository, &args.path, &options).await?)

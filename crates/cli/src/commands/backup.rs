@@ -18,9 +18,12 @@ use crate::{root, runtime};
 /// be restored, only once all WAL that it needs is in the repository. The user needs the
 /// REPLICATION attribute, and pg_hba.conf has to let it in.
 #[derive(Debug, clap::Args)]
-#[command(disable_help_flag = true, after_help = "\
+#[command(
+    disable_help_flag = true,
+    after_help = "\
 Example:
-  walzip backup --repo /var/lib/walzip -h /var/run/postgresql -U backup")]
+  walzip backup --repo /var/lib/walzip -h /var/run/postgresql -U backup"
+)]
 pub struct BackupArgs {
     #[command(flatten)]
     repo: RepoArgs,

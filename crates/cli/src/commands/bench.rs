@@ -90,14 +90,17 @@ pub fn run(args: BenchArgs) -> Result<(), CommandError> {
         cancel: Cancel::on_signals().map_err(internal)?,
         ..Options::new(walzip, search_path, std::env::temp_dir())
     };
-    let mut progress = StandardError { rewrite: std::io::stderr().is_terminal() };
+    let mut progress = StandardError {
+        rewrite: std::io::stderr().is_terminal(),
+    };
     let results = wal::run(&options, &mut progress)?;
     progress.finish();
     write!(std::io::stdout(), "{results}").map_err(CommandError::stdout)?;
     match (results.stopped, results.failed.len()) {
-        (Some(reason), _) => {
-            Err(CommandError::new(Kind::Problems, format_args!("stopped early: {reason}")))
-        }
+        (Some(reason), _) => Err(CommandError::new(
+            Kind::Problems,
+            format_args!("stopped early: {reason}"),
+        )),
         (None, 0) => Ok(()),
         (None, failed) => Err(CommandError::new(
             Kind::Problems,
@@ -152,7 +155,12 @@ impl Progress for StandardError {
             Some(time) => format!(", about {} s left", time.as_secs()),
             None => String::new(),
         };
-        let line = format!("[{}/{}{remaining}] {}", step.done + 1, step.total, step.label);
+        let line = format!(
+            "[{}/{}{remaining}] {}",
+            step.done + 1,
+            step.total,
+            step.label
+        );
         match self.rewrite {
             true => self.show(&format!("\r\x1b[K{line}")),
             false => self.show(&format!("{line}\n")),

@@ -13,9 +13,12 @@ use crate::runtime;
 /// Asks the server which cluster it is, forces a WAL switch and waits until the segment is in
 /// the repository. On a standby, where no switch can be forced, only the first is done.
 #[derive(Debug, clap::Args)]
-#[command(disable_help_flag = true, after_help = "\
+#[command(
+    disable_help_flag = true,
+    after_help = "\
 Example:
-  walzip check --repo /var/lib/walzip -h /var/run/postgresql")]
+  walzip check --repo /var/lib/walzip -h /var/run/postgresql"
+)]
 pub struct CheckArgs {
     #[command(flatten)]
     repo: RepoArgs,
@@ -41,7 +44,10 @@ pub fn run(args: CheckArgs) -> Result<(), CommandError> {
     let mut out = std::io::stdout();
     match arrived {
         Some(segment) => writeln!(out, "{segment} was archived and is in {location}"),
-        None => writeln!(out, "the server is the repository's cluster; no segment was forced"),
+        None => writeln!(
+            out,
+            "the server is the repository's cluster; no segment was forced"
+        ),
     }
     .map_err(CommandError::stdout)
 }

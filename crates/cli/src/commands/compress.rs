@@ -45,7 +45,11 @@ struct Compress {
 
 /// Runs the command.
 pub fn run(args: CompressArgs) -> Result<(), CommandError> {
-    let encode = if args.no_verify { walzip_codec::encode } else { walzip_codec::encode_verified };
+    let encode = if args.no_verify {
+        walzip_codec::encode
+    } else {
+        walzip_codec::encode_verified
+    };
     let level = args.level.level.unwrap_or_default();
     args.filter.for_each_file(&Compress { encode, level })
 }
@@ -54,7 +58,10 @@ impl Filter for Compress {
     const COMMAND: &'static str = "compress";
 
     fn output_path(&self, input: &Path) -> Result<PathBuf, CommandError> {
-        if input.extension().is_some_and(|extension| extension == walzip_codec::SUFFIX) {
+        if input
+            .extension()
+            .is_some_and(|extension| extension == walzip_codec::SUFFIX)
+        {
             let message = format!("already has the suffix .{}", walzip_codec::SUFFIX);
             return Err(CommandError::new(Kind::FileInvalid, message)
                 .hint("Use -o to name the output, or -c for standard output."));

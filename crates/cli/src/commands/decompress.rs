@@ -65,7 +65,10 @@ impl Filter for Decompress {
             let member_len = member_len.min(ENCODED_LEN_MAX) as usize;
             fill(input, &mut buffer, member_len)?;
             let member = member_len.min(buffer.len());
-            write(output, &walzip_codec::decode(&buffer[..member]).map_err(failed)?)?;
+            write(
+                output,
+                &walzip_codec::decode(&buffer[..member]).map_err(failed)?,
+            )?;
             buffer.drain(..member);
             position += member as u64;
         }

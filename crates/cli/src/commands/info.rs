@@ -40,8 +40,15 @@ pub fn run(args: InfoArgs) -> Result<(), CommandError> {
     if args.json {
         return super::print_json(&info);
     }
-    write!(std::io::stdout(), "{}", Text { location: &location, info: &info })
-        .map_err(CommandError::stdout)
+    write!(
+        std::io::stdout(),
+        "{}",
+        Text {
+            location: &location,
+            info: &info
+        }
+    )
+    .map_err(CommandError::stdout)
 }
 
 /// The same for a person.
@@ -74,8 +81,14 @@ impl fmt::Display for Text<'_> {
                 megabytes(backup.stored_bytes),
             ]
         });
-        let heads =
-            ["Backup", "restores from", "position", "needs WAL from", "MB", "stored MB"];
+        let heads = [
+            "Backup",
+            "restores from",
+            "position",
+            "needs WAL from",
+            "MB",
+            "stored MB",
+        ];
         write_table(f, &heads, rows.collect())?;
         for backup in &info.backups {
             write_missing(f, backup)?;
@@ -87,17 +100,27 @@ impl fmt::Display for Text<'_> {
             writeln!(f, "\nno WAL")?;
         }
         let rows = info.wal.iter().flat_map(wal_rows).collect();
-        write_table(f, &["Timeline", "WAL from", "to", "segments", "stored MB"], rows)
+        write_table(
+            f,
+            &["Timeline", "WAL from", "to", "segments", "stored MB"],
+            rows,
+        )
     }
 }
 
 fn write_missing(f: &mut fmt::Formatter<'_>, backup: &BackupInfo) -> fmt::Result {
-    let Some(first) = backup.missing_segments.first() else { return Ok(()) };
+    let Some(first) = backup.missing_segments.first() else {
+        return Ok(());
+    };
     let more = match backup.missing_segments.len() {
         1 => String::new(),
         count => format!(" and {} more", count - 1),
     };
-    writeln!(f, "{}: CANNOT BE RESTORED: {first}{more} missing from the WAL", backup.label)
+    writeln!(
+        f,
+        "{}: CANNOT BE RESTORED: {first}{more} missing from the WAL",
+        backup.label
+    )
 }
 
 /// The ranges with the gaps between them, in their order.
@@ -110,18 +133,40 @@ fn wal_rows(wal: &TimelineWal) -> Vec<Vec<String>> {
         .into_iter()
         .map(|(range, is_gap)| {
             let segments = range.segments.to_string();
-            let count = if is_gap { format!("MISSING {segments}") } else { segments };
+            let count = if is_gap {
+                format!("MISSING {segments}")
+            } else {
+                segments
+            };
             let timeline = wal.timeline.to_string();
-            vec![timeline, range.first.clone(), range.last.clone(), count, String::new()]
+            vec![
+                timeline,
+                range.first.clone(),
+                range.last.clone(),
+                count,
+                String::new(),
+            ]
         })
         .collect();
     for partial in &wal.partial {
         let timeline = wal.timeline.to_string();
-        rows.push(vec![timeline, partial.clone(), String::new(), String::new(), String::new()]);
+        rows.push(vec![
+            timeline,
+            partial.clone(),
+            String::new(),
+            String::new(),
+            String::new(),
+        ]);
     }
     if rows.is_empty() {
         let history = "(a history only)".to_owned();
-        rows.push(vec![wal.timeline.to_string(), history, String::new(), String::new(), String::new()]);
+        rows.push(vec![
+            wal.timeline.to_string(),
+            history,
+            String::new(),
+            String::new(),
+            String::new(),
+        ]);
     }
     if let Some(stored) = rows.last_mut().and_then(|row| row.last_mut()) {
         *stored = megabytes(wal.stored_bytes);

@@ -17,20 +17,29 @@ use crate::{root, runtime};
 /// from its data directory, or asked of the running server when a connection flag is given or no
 /// data directory is known. Doing it twice for the same cluster is harmless.
 #[derive(Debug, clap::Args)]
-#[command(disable_help_flag = true, after_help = "\
+#[command(
+    disable_help_flag = true,
+    after_help = "\
 Examples:
   walzip init --repo /var/lib/walzip --pgdata /var/lib/postgresql/15/main
   walzip init --repo /var/lib/walzip -h db1 -U backup
 
 Then set in postgresql.conf:
   archive_mode = on
-  archive_command = 'walzip archive-push --repo /var/lib/walzip %p'")]
+  archive_command = 'walzip archive-push --repo /var/lib/walzip %p'"
+)]
 pub struct InitArgs {
     #[command(flatten)]
     repo: RepoArgs,
 
     /// The cluster's data directory [config: pgdata; also PGDATA]
-    #[arg(short = 'D', long, value_name = "DIR", env = "WALZIP_PGDATA", hide_env_values = true)]
+    #[arg(
+        short = 'D',
+        long,
+        value_name = "DIR",
+        env = "WALZIP_PGDATA",
+        hide_env_values = true
+    )]
     pgdata: Option<PathBuf>,
 
     #[command(flatten)]
@@ -58,7 +67,15 @@ pub fn run(args: InitArgs) -> Result<(), CommandError> {
     if done.created {
         root::warn_of_own_repository(&location);
     }
-    let what = if done.created { "created" } else { "exists already" };
-    writeln!(std::io::stdout(), "repository {location} for {}: {what}", done.cluster)
-        .map_err(CommandError::stdout)
+    let what = if done.created {
+        "created"
+    } else {
+        "exists already"
+    };
+    writeln!(
+        std::io::stdout(),
+        "repository {location} for {}: {what}",
+        done.cluster
+    )
+    .map_err(CommandError::stdout)
 }

@@ -68,7 +68,9 @@ fn inspect(inspection: &mut Inspection, path: &Path, level: Level) -> Result<(),
             let member_len = walzip_codec::member_len(&buffer);
             fill(&mut input, &mut buffer, member_len)?;
             let member = member_len.min(buffer.len());
-            inspection.add(&buffer[..member], None, level).map_err(encode_error)?;
+            inspection
+                .add(&buffer[..member], None, level)
+                .map_err(encode_error)?;
             member
         };
         buffer.drain(..member);
@@ -84,9 +86,15 @@ fn encoded_member(
 ) -> Result<usize, CommandError> {
     let failed = |error| CommandError::new(decoding(&error), chain(&error));
     let header = Header::read(buffer).map_err(failed)?;
-    fill(input, buffer, header.member_len.min(super::decompress::ENCODED_LEN_MAX) as usize)?;
+    fill(
+        input,
+        buffer,
+        header.member_len.min(super::decompress::ENCODED_LEN_MAX) as usize,
+    )?;
     let (original, member) = walzip_codec::decode_member(buffer).map_err(failed)?;
-    inspection.add(&original, Some(&header), level).map_err(encode_error)?;
+    inspection
+        .add(&original, Some(&header), level)
+        .map_err(encode_error)?;
     Ok(member)
 }
 

@@ -146,7 +146,10 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
         Ok(restore(&repository, &directory, &options).await?)
     })?;
     if restored.files_without_checksum > 0 {
-        tracing::info!("{} files have no checksum to check", restored.files_without_checksum);
+        tracing::info!(
+            "{} files have no checksum to check",
+            restored.files_without_checksum
+        );
     }
     writeln!(
         std::io::stdout(),
@@ -201,7 +204,10 @@ mod tests {
 
     #[test]
     fn a_tablespace_mapping_has_two_sides() {
-        assert_eq!(tablespace("16400=/new"), Ok(("16400".to_owned(), PathBuf::from("/new"))));
+        assert_eq!(
+            tablespace("16400=/new"),
+            Ok(("16400".to_owned(), PathBuf::from("/new")))
+        );
         for wrong in ["16400", "=/new", "/old=new"] {
             assert!(tablespace(wrong).is_err(), "{wrong}");
         }

@@ -36,7 +36,9 @@ pub struct VerifyArgs {
 pub fn run(args: VerifyArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
     let location = args.repo.location(&config)?;
-    let options = VerifyOptions { parallel: usize::from(args.parallel) };
+    let options = VerifyOptions {
+        parallel: usize::from(args.parallel),
+    };
     let verification = runtime::block_on(async {
         let repository = repo_args::open(&location).await?;
         Ok(verify(&repository, &options).await?)
@@ -49,7 +51,10 @@ pub fn run(args: VerifyArgs) -> Result<(), CommandError> {
     match verification.findings.len() {
         0 => Ok(()),
         1 => Err(CommandError::new(Kind::Problems, "1 problem was found")),
-        count => Err(CommandError::new(Kind::Problems, format_args!("{count} problems were found"))),
+        count => Err(CommandError::new(
+            Kind::Problems,
+            format_args!("{count} problems were found"),
+        )),
     }
 }
 

@@ -125,7 +125,10 @@ impl Contents {
                 Event::Record { .. } => {
                     let header = layout.header;
                     let counts = self.record(&layout);
-                    by_number.entry((header.rmid, header.info)).or_default().add(&counts);
+                    by_number
+                        .entry((header.rmid, header.info))
+                        .or_default()
+                        .add(&counts);
                     self.aligned(header.total_len as usize)
                 }
                 Event::Lead { whole } => {
@@ -154,7 +157,11 @@ impl Contents {
 
     /// Counts a record's parts.
     fn record(&mut self, layout: &RecordLayout) -> Counts {
-        let mut counts = Counts { count: 1, data_bytes: layout.main_len as u64, ..Counts::default() };
+        let mut counts = Counts {
+            count: 1,
+            data_bytes: layout.main_len as u64,
+            ..Counts::default()
+        };
         for block in &layout.blocks {
             let data_bytes = u64::from(block.data_len);
             let image_bytes = block.image.map_or(0, |image| u64::from(image.len));
@@ -162,9 +169,23 @@ impl Contents {
             counts.data_bytes += data_bytes;
             counts.images += images;
             counts.image_bytes += image_bytes;
-            let RelFileLocator { tablespace, database, relation } = block.locator;
-            let relation = Relation { tablespace, database, relation };
-            let reference = Counts { count: 1, header_bytes: 0, data_bytes, images, image_bytes };
+            let RelFileLocator {
+                tablespace,
+                database,
+                relation,
+            } = block.locator;
+            let relation = Relation {
+                tablespace,
+                database,
+                relation,
+            };
+            let reference = Counts {
+                count: 1,
+                header_bytes: 0,
+                data_bytes,
+                images,
+                image_bytes,
+            };
             self.relations.entry(relation).or_default().add(&reference);
             if let Some(image) = &block.image {
                 self.image(image);

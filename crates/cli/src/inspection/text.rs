@@ -18,7 +18,11 @@ impl fmt::Display for Inspection {
             }
         }
         let sizes = size_line(self.original_bytes, self.encoded_bytes);
-        writeln!(f, "\nTotal: {sizes}, at level {} where it was not encoded yet", self.level)?;
+        writeln!(
+            f,
+            "\nTotal: {sizes}, at level {} where it was not encoded yet",
+            self.level
+        )?;
         self.write_before(f)?;
         write_record_types(f, &self.contents.record_types)?;
         write_relations(f, &self.contents.relations)?;
@@ -42,7 +46,10 @@ impl fmt::Display for Member {
 }
 
 fn size_line(original: u64, encoded: u64) -> String {
-    format!("{original} bytes, encoded {encoded} ({})", share(encoded, original))
+    format!(
+        "{original} bytes, encoded {encoded} ({})",
+        share(encoded, original)
+    )
 }
 
 impl Inspection {
@@ -58,9 +65,16 @@ impl Inspection {
             ("zeros behind the end", before.zero_bytes),
             ("other bytes", before.other_bytes),
         ];
-        let rows = parts.into_iter().filter(|(_, bytes)| *bytes > 0).map(|(name, bytes)| {
-            vec![name.to_owned(), bytes.to_string(), share(bytes, self.original_bytes)]
-        });
+        let rows = parts
+            .into_iter()
+            .filter(|(_, bytes)| *bytes > 0)
+            .map(|(name, bytes)| {
+                vec![
+                    name.to_owned(),
+                    bytes.to_string(),
+                    share(bytes, self.original_bytes),
+                ]
+            });
         write_table(f, &["Before", "bytes", "share"], rows.collect())
     }
 
@@ -76,7 +90,11 @@ impl Inspection {
                 share(stream.encoded_bytes as u64, total as u64),
             ]
         });
-        write_table(f, &["After", "in streams", "encoded", "share"], rows.collect())
+        write_table(
+            f,
+            &["After", "in streams", "encoded", "share"],
+            rows.collect(),
+        )
     }
 }
 
@@ -85,18 +103,40 @@ fn write_record_types(
     types: &HashMap<RecordType, Counts>,
 ) -> fmt::Result {
     let name = |key: &RecordType| format!("{}/{}", key.resource_manager, key.record_type);
-    let heads =
-        ["Record type", "records", "headers", "data", "images", "image bytes", "bytes", "share"];
+    let heads = [
+        "Record type",
+        "records",
+        "headers",
+        "data",
+        "images",
+        "image bytes",
+        "bytes",
+        "share",
+    ];
     write_table(f, &heads, counts_rows(types, name, true))
 }
 
-fn write_relations(f: &mut fmt::Formatter<'_>, relations: &HashMap<Relation, Counts>) -> fmt::Result {
+fn write_relations(
+    f: &mut fmt::Formatter<'_>,
+    relations: &HashMap<Relation, Counts>,
+) -> fmt::Result {
     let name = |key: &Relation| format!("{}/{}/{}", key.tablespace, key.database, key.relation);
-    let heads = ["Relation", "references", "data", "images", "image bytes", "bytes", "share"];
+    let heads = [
+        "Relation",
+        "references",
+        "data",
+        "images",
+        "image bytes",
+        "bytes",
+        "share",
+    ];
     write_table(f, &heads, counts_rows(relations, name, false))
 }
 
-fn write_images(f: &mut fmt::Formatter<'_>, images: &HashMap<ImageKind, ImageCounts>) -> fmt::Result {
+fn write_images(
+    f: &mut fmt::Formatter<'_>,
+    images: &HashMap<ImageKind, ImageCounts>,
+) -> fmt::Result {
     let mut sorted: Vec<_> = images.iter().collect();
     sorted.sort_by_key(|(kind, _)| *kind);
     let rows = sorted.into_iter().map(|(kind, counts)| {
@@ -107,7 +147,11 @@ fn write_images(f: &mut fmt::Formatter<'_>, images: &HashMap<ImageKind, ImageCou
             counts.image_bytes.to_string(),
         ]
     });
-    write_table(f, &["Image compression", "images", "page bytes", "image bytes"], rows.collect())
+    write_table(
+        f,
+        &["Image compression", "images", "page bytes", "image bytes"],
+        rows.collect(),
+    )
 }
 
 /// The largest first; those that do not fit are summed in a last row.
@@ -124,13 +168,21 @@ fn counts_rows<K: Ord>(
         if with_headers {
             row.push(counts.header_bytes.to_string());
         }
-        let rest = [counts.data_bytes, counts.images, counts.image_bytes, counts.bytes()];
+        let rest = [
+            counts.data_bytes,
+            counts.images,
+            counts.image_bytes,
+            counts.bytes(),
+        ];
         row.extend(rest.map(|number| number.to_string()));
         row.push(share(counts.bytes(), total));
         row
     };
     let (shown, rest) = sorted.split_at(sorted.len().min(ROWS_MAX));
-    let mut rows: Vec<Row> = shown.iter().map(|(key, counts)| row(name(key), counts)).collect();
+    let mut rows: Vec<Row> = shown
+        .iter()
+        .map(|(key, counts)| row(name(key), counts))
+        .collect();
     if !rest.is_empty() {
         let sum = rest.iter().fold(Counts::default(), |mut sum, (_, counts)| {
             sum.add(counts);

@@ -10,7 +10,11 @@ fn initialised() -> Sandbox {
     sandbox.write("data/global/pg_control", &control_file(SYSTEM_ID));
     sandbox.write(&format!("data/pg_wal/{FIRST}"), &segment(1));
     let output = sandbox.run(&["init", "--repo", "repo", "--pgdata", "data"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     sandbox
 }
 
@@ -41,7 +45,11 @@ fn init_says_whose_repository_it_made_and_may_be_repeated() {
 fn pushes_in_silence_and_gets_the_same_bytes() {
     let sandbox = initialised();
     assert!(sandbox.ok(&push(&path(FIRST))).is_empty());
-    assert!(sandbox.ok(&["archive-get", "--repo", "repo", FIRST, "got"]).is_empty());
+    assert!(
+        sandbox
+            .ok(&["archive-get", "--repo", "repo", FIRST, "got"])
+            .is_empty()
+    );
     assert!(sandbox.read("got") == segment(1));
 }
 
@@ -52,7 +60,10 @@ fn pushes_an_identical_segment_twice_and_succeeds() {
     let output = sandbox.run(&["-v", "archive-push", "--repo", "repo", &path(FIRST)]);
     assert!(output.status.success());
     let said = String::from_utf8(output.stderr).expect("UTF-8");
-    assert!(said.contains("was archived before, and is identical"), "{said}");
+    assert!(
+        said.contains("was archived before, and is identical"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -124,7 +135,10 @@ fn info_shows_ranges_and_gaps() {
     let json = sandbox.ok(&["info", "--repo", "repo", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
     assert_eq!(json["cluster"]["system_identifier"], SYSTEM_ID.to_string());
-    assert_eq!(json["wal"][0]["gaps"][0]["first"], "000000010000000000000004");
+    assert_eq!(
+        json["wal"][0]["gaps"][0]["first"],
+        "000000010000000000000004"
+    );
 }
 
 #[test]
@@ -132,7 +146,10 @@ fn verify_lists_what_is_damaged_and_exits_with_104() {
     let sandbox = initialised();
     sandbox.ok(&push(&path(FIRST)));
     let fine = String::from_utf8(sandbox.ok(&["verify", "--repo", "repo"])).expect("UTF-8");
-    assert!(fine.starts_with("verified 1 WAL files (1048576 bytes stored in "), "{fine}");
+    assert!(
+        fine.starts_with("verified 1 WAL files (1048576 bytes stored in "),
+        "{fine}"
+    );
     damage(&sandbox);
     let output = sandbox.run(&["verify", "--repo", "repo"]);
     assert_eq!(output.status.code(), Some(104));
@@ -170,7 +187,10 @@ fn root_does_not_write_into_another_users_repository() {
     let sandbox = initialised();
     std::os::unix::fs::chown(sandbox.path("repo"), Some(65534), None).expect("root may");
     let complaint = sandbox.fails(88, &push(&path(FIRST)));
-    assert!(complaint.contains("SANDBOX/repo belongs to "), "{complaint}");
+    assert!(
+        complaint.contains("SANDBOX/repo belongs to "),
+        "{complaint}"
+    );
     std::os::unix::fs::chown(sandbox.path("data"), Some(65534), None).expect("root may");
     sandbox.fails(88, &["archive-get", "--repo", "repo", FIRST, "data/got"]);
 }

@@ -10,8 +10,13 @@ fn repository(sandbox: &Sandbox, variable: Option<&str>, flags: &[&str]) -> Stri
     }
     let output = command.args(["archive-get", "x", "y"]).args(flags).output();
     let complaint = String::from_utf8(output.expect("walzip starts").stderr).expect("UTF-8");
-    let name = complaint.strip_prefix("walzip: error: /").unwrap_or(&complaint);
-    name.split(' ').next().expect("one word at least").to_owned()
+    let name = complaint
+        .strip_prefix("walzip: error: /")
+        .unwrap_or(&complaint);
+    name.split(' ')
+        .next()
+        .expect("one word at least")
+        .to_owned()
 }
 
 #[test]
@@ -20,9 +25,15 @@ fn a_flag_is_stronger_than_a_variable_and_that_than_the_file() {
     sandbox.write("walzip.toml", b"repo = \"/from-file\"\n");
     let file = ["--config", "walzip.toml"];
     assert_eq!(repository(&sandbox, None, &file), "from-file");
-    assert_eq!(repository(&sandbox, Some("/from-variable"), &file), "from-variable");
+    assert_eq!(
+        repository(&sandbox, Some("/from-variable"), &file),
+        "from-variable"
+    );
     let flags = ["--config", "walzip.toml", "--repo", "/from-flag"];
-    assert_eq!(repository(&sandbox, Some("/from-variable"), &flags), "from-flag");
+    assert_eq!(
+        repository(&sandbox, Some("/from-variable"), &flags),
+        "from-flag"
+    );
 }
 
 #[test]

@@ -37,3 +37,44 @@ fn a_reader_that_goes_away_is_no_reason_to_complain() {
     assert_eq!(output.status.code(), Some(64));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
+
+#[test]
+fn a_signal_ends_the_program_as_a_signal_and_leaves_nothing_behind() {
+    use std::os::unix::process::ExitStatusExt;
+    let sandbox = Sandbox::new();
+    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("walzip"))
+        .args(["compress", "-o", "out"])
+        .current_dir(sandbox.path("."))
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .expect("walzip starts");
+    while sandbox.names().is_empty() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let id = child.id().to_string();
+    let kill = std::process::Command::new("kill")
+        .args(["-TERM", &id])
+        .status();
+    assert!(kill.expect("kill starts").success());
+    assert_eq!(child.wait().expect("walzip ends").signal(), Some(15));
+    assert!(sandbox.names().is_empty());
+}
+
+#[test]
+fn a_signal_that_is_ignored_stays_ignored() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a", &text(10));
+    let program = assert_cmd::cargo::cargo_bin!("walzip").display();
+    // The shell sends SIGHUP while walzip waits for its input.
+    let script = format!(
+        "trap '' HUP; (sleep 0.5; cat a) | {program} compress -o out & \
+         while [ -z \"$(ls -A | grep walzip-)\" ]; do sleep 0.05; done; \
+         kill -HUP $!; wait $!"
+    );
+    let status = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(sandbox.path("."))
+        .status();
+    assert!(status.expect("sh starts").success());
+    assert_eq!(sandbox.names(), ["a", "out"]);
+}

@@ -23,7 +23,11 @@ fn every_level_round_trips_and_the_last_flag_wins() {
     sandbox.write("a", &text(50_000));
     for level in 1..=9 {
         sandbox.ok(&["compress", "-k", "-f", &format!("-{level}"), "a"]);
-        assert_eq!(sandbox.ok(&["decompress", "-c", "a.wz"]), text(50_000), "level {level}");
+        assert_eq!(
+            sandbox.ok(&["decompress", "-c", "a.wz"]),
+            text(50_000),
+            "level {level}"
+        );
     }
     let nine = sandbox.ok(&["compress", "-c", "-9", "a"]);
     assert_eq!(sandbox.ok(&["compress", "-c", "-1", "-9", "a"]), nine);
@@ -32,20 +36,36 @@ fn every_level_round_trips_and_the_last_flag_wins() {
     let one = sandbox.ok(&["compress", "-c", "-1", "a"]);
     assert_ne!(one, nine);
     let variable = |args: &[&str]| {
-        let output = sandbox.command().env("WALZIP_LEVEL", "9").args(args).output();
+        let output = sandbox
+            .command()
+            .env("WALZIP_LEVEL", "9")
+            .args(args)
+            .output();
         output.expect("walzip starts").stdout
     };
     assert_eq!(variable(&["compress", "-c", "a"]), nine);
-    assert_eq!(variable(&["compress", "-c", "-1", "a"]), one, "a flag is stronger");
+    assert_eq!(
+        variable(&["compress", "-c", "-1", "a"]),
+        one,
+        "a flag is stronger"
+    );
 }
 
 #[test]
 fn standard_input_goes_to_standard_output() {
     let sandbox = Sandbox::new();
     for name in [&["compress"][..], &["compress", "-"], &["compress", "-c"]] {
-        let output = sandbox.command().args(name).write_stdin(text(5000)).output();
+        let output = sandbox
+            .command()
+            .args(name)
+            .write_stdin(text(5000))
+            .output();
         let compressed = output.expect("walzip starts").stdout;
-        let output = sandbox.command().args(["decompress", "-"]).write_stdin(compressed).output();
+        let output = sandbox
+            .command()
+            .args(["decompress", "-"])
+            .write_stdin(compressed)
+            .output();
         assert_eq!(output.expect("walzip starts").stdout, text(5000));
     }
     assert!(sandbox.names().is_empty());
@@ -59,7 +79,11 @@ fn output_names_a_file_and_keeps_the_input() {
     sandbox.ok(&["decompress", "-o", "c", "b"]);
     assert_eq!(sandbox.names(), ["a", "b", "c"]);
     assert_eq!(sandbox.read("c"), text(5000));
-    let stdin = sandbox.command().args(["compress", "-o", "d"]).write_stdin(text(10)).output();
+    let stdin = sandbox
+        .command()
+        .args(["compress", "-o", "d"])
+        .write_stdin(text(10))
+        .output();
     assert!(stdin.expect("walzip starts").status.success());
     assert_eq!(sandbox.ok(&["decompress", "-c", "d"]), text(10));
     assert_eq!(sandbox.ok(&["decompress", "-o", "-", "b"]), text(5000));
@@ -82,7 +106,10 @@ fn stdout_of_several_files_is_their_concatenation() {
     sandbox.write("b", b"second");
     let both = sandbox.ok(&["compress", "-c", "a", "b"]);
     sandbox.write("both.wz", &both);
-    assert_eq!(sandbox.ok(&["decompress", "-c", "both.wz"]), [&text(5000), &b"second"[..]].concat());
+    assert_eq!(
+        sandbox.ok(&["decompress", "-c", "both.wz"]),
+        [&text(5000), &b"second"[..]].concat()
+    );
     assert_eq!(sandbox.names(), ["a", "b", "both.wz"]);
 }
 
@@ -108,9 +135,13 @@ fn mode_and_time_are_kept() {
     let sandbox = Sandbox::new();
     let path = sandbox.write("a", &text(5000));
     let time = SystemTime::UNIX_EPOCH + Duration::new(1_600_000_000, 123_456_789);
-    let file = std::fs::File::options().write(true).open(&path).expect("writable");
+    let file = std::fs::File::options()
+        .write(true)
+        .open(&path)
+        .expect("writable");
     file.set_modified(time).expect("settable");
-    file.set_permissions(std::fs::Permissions::from_mode(0o640)).expect("settable");
+    file.set_permissions(std::fs::Permissions::from_mode(0o640))
+        .expect("settable");
     for args in [["compress", "a"], ["decompress", "a.wz"]] {
         sandbox.ok(&args);
         let name = &sandbox.names()[0];
@@ -169,7 +200,10 @@ fn a_directory_that_cannot_be_written_is_an_error() {
 fn a_full_device_is_an_error() {
     let sandbox = Sandbox::new();
     sandbox.write("a", &text(10));
-    let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .expect("Linux has it");
     let status = std::process::Command::new(assert_cmd::cargo::cargo_bin!("walzip"))
         .args(["compress", "-c"])
         .arg(sandbox.path("a"))

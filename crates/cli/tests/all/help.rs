@@ -16,10 +16,16 @@ fn the_overview_lists_every_command() {
 #[test]
 fn every_command_has_help() {
     let overview = help(&[]);
-    let commands = overview.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands = overview
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1);
     let mut count = 0;
     for line in commands.take_while(|line| !line.is_empty()) {
-        let name = line.split_whitespace().next().expect("a line of the list has a name");
+        let name = line
+            .split_whitespace()
+            .next()
+            .expect("a line of the list has a name");
         if name != "help" {
             insta::assert_snapshot!(format!("help_{name}"), help(&[name]));
             count += 1;

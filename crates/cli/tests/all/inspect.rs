@@ -12,7 +12,9 @@ fn json(sandbox: &Sandbox, files: &[&str]) -> Value {
 
 fn sum(rows: &Value, field: &str) -> u64 {
     let rows = rows.as_array().expect("an array");
-    rows.iter().map(|row| row[field].as_u64().expect("a number")).sum()
+    rows.iter()
+        .map(|row| row[field].as_u64().expect("a number"))
+        .sum()
 }
 
 #[test]
@@ -24,20 +26,30 @@ fn shows_a_segment_and_what_is_none() {
     let shown = String::from_utf8(output).expect("UTF-8");
     let segment = "PostgreSQL 15, system 7600000000000000001, timeline 1, from 0/100000, 1048576";
     assert!(shown.contains(segment), "{shown}");
-    assert!(shown.contains("notes: no WAL segment, 1000 bytes"), "{shown}");
+    assert!(
+        shown.contains("notes: no WAL segment, 1000 bytes"),
+        "{shown}"
+    );
     // What follows is the codec's, and changes with it.
-    let before = shown.split("\n\n").find(|table| table.starts_with("Before"));
+    let before = shown
+        .split("\n\n")
+        .find(|table| table.starts_with("Before"));
     insta::assert_snapshot!(before.expect("a table of the bytes before"));
 }
 
 #[test]
 fn every_byte_is_counted_once() {
     let sandbox = Sandbox::new();
-    let Some(original) = real_segment() else { return };
+    let Some(original) = real_segment() else {
+        return;
+    };
     sandbox.write("a", &original);
     let found = json(&sandbox, &["a"]);
     let before = found["before"].as_object().expect("an object");
-    let total: u64 = before.values().map(|bytes| bytes.as_u64().expect("a number")).sum();
+    let total: u64 = before
+        .values()
+        .map(|bytes| bytes.as_u64().expect("a number"))
+        .sum();
     assert_eq!(total, original.len() as u64);
     assert_eq!(found["original_bytes"].as_u64(), Some(total));
     let types = &found["record_types"];
@@ -48,10 +60,16 @@ fn every_byte_is_counted_once() {
     ] {
         assert_eq!(before[part].as_u64(), Some(sum(types, field)), "{part}");
     }
-    assert_eq!(sum(&found["relations"], "image_bytes"), sum(&found["images"], "image_bytes"));
+    assert_eq!(
+        sum(&found["relations"], "image_bytes"),
+        sum(&found["images"], "image_bytes")
+    );
     let encoded = found["encoded_bytes"].as_u64().expect("a number") as f64;
     let streams = sum(&found["after"], "encoded_bytes") as f64;
-    assert!((streams / encoded - 1.0).abs() < 0.05, "{streams} of {encoded}");
+    assert!(
+        (streams / encoded - 1.0).abs() < 0.05,
+        "{streams} of {encoded}"
+    );
 }
 
 #[test]
@@ -62,10 +80,16 @@ fn a_compressed_segment_has_the_same_content() {
     sandbox.ok(&["compress", "a"]);
     let compressed = json(&sandbox, &["a.wz"]);
     assert_eq!(compressed["before"], raw["before"]);
-    assert_eq!(compressed["files"][0]["members"], raw["files"][0]["members"]);
+    assert_eq!(
+        compressed["files"][0]["members"],
+        raw["files"][0]["members"]
+    );
     let size = sandbox.read("a.wz").len() as u64;
     assert_eq!(compressed["encoded_bytes"].as_u64(), Some(size));
-    assert_eq!(raw["files"][0]["members"][1]["segment"]["start"], "0/200000");
+    assert_eq!(
+        raw["files"][0]["members"][1]["segment"]["start"],
+        "0/200000"
+    );
 }
 
 #[test]

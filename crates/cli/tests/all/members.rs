@@ -22,7 +22,15 @@ fn anything_round_trips() {
     let sandbox = Sandbox::new();
     let cut = &segment(1)[..SEGMENT_SIZE / 2];
     let tail = [&segment(1)[..], b"and more"].concat();
-    for content in [b"", &b"x"[..], &text(8192), &text(8193), &text(3 << 20), cut, &tail] {
+    for content in [
+        b"",
+        &b"x"[..],
+        &text(8192),
+        &text(8193),
+        &text(3 << 20),
+        cut,
+        &tail,
+    ] {
         sandbox.write("a", content);
         sandbox.ok(&["compress", "a"]);
         sandbox.ok(&["decompress", "a.wz"]);
@@ -33,12 +41,20 @@ fn anything_round_trips() {
 #[test]
 fn a_real_segment_round_trips_with_and_without_proof() {
     let sandbox = Sandbox::new();
-    let Some(original) = real_segment() else { return };
+    let Some(original) = real_segment() else {
+        return;
+    };
     sandbox.write("a", &original);
-    for flags in [&["compress", "-k", "-f"][..], &["compress", "-k", "-f", "--no-verify"]] {
+    for flags in [
+        &["compress", "-k", "-f"][..],
+        &["compress", "-k", "-f", "--no-verify"],
+    ] {
         sandbox.ok(&[flags, &["a"]].concat());
         assert!(sandbox.read("a.wz").len() < original.len() / 2);
-        assert!(sandbox.ok(&["decompress", "-c", "a.wz"]) == original, "{flags:?}");
+        assert!(
+            sandbox.ok(&["decompress", "-c", "a.wz"]) == original,
+            "{flags:?}"
+        );
     }
 }
 
@@ -99,13 +115,30 @@ pub fn real_segment() -> Option<Vec<u8>> {
     let folder = std::env::var("WALZIP_SAMPLES").unwrap_or_else(|_| default.to_owned());
     let folder = std::path::Path::new(&folder).join("oltp-steady");
     let Ok(entries) = std::fs::read_dir(&folder) else {
-        assert!(std::env::var_os("CI").is_none(), "no WAL samples in {}", folder.display());
-        eprintln!("NOT TESTED: no WAL samples in {}; set WALZIP_SAMPLES", folder.display());
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "no WAL samples in {}",
+            folder.display()
+        );
+        eprintln!(
+            "NOT TESTED: no WAL samples in {}; set WALZIP_SAMPLES",
+            folder.display()
+        );
         return None;
     };
-    let path = entries.map(|entry| entry.expect("readable").path()).min().expect("not empty");
-    let output = std::process::Command::new("xz").arg("-dc").arg(&path).output();
+    let path = entries
+        .map(|entry| entry.expect("readable").path())
+        .min()
+        .expect("not empty");
+    let output = std::process::Command::new("xz")
+        .arg("-dc")
+        .arg(&path)
+        .output();
     let output = output.expect("xz is installed");
-    assert!(output.status.success(), "xz cannot unpack {}", path.display());
+    assert!(
+        output.status.success(),
+        "xz cannot unpack {}",
+        path.display()
+    );
     Some(output.stdout)
 }

@@ -18,7 +18,9 @@ pub struct Sandbox {
 
 impl Sandbox {
     pub fn new() -> Sandbox {
-        Sandbox { directory: TempDir::new().expect("a temporary directory can be made") }
+        Sandbox {
+            directory: TempDir::new().expect("a temporary directory can be made"),
+        }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -40,7 +42,11 @@ impl Sandbox {
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.directory.path()).expect("readable");
         let name = |entry: std::io::Result<std::fs::DirEntry>| {
-            entry.expect("readable").file_name().into_string().expect("UTF-8")
+            entry
+                .expect("readable")
+                .file_name()
+                .into_string()
+                .expect("UTF-8")
         };
         let mut names: Vec<String> = entries.map(name).collect();
         names.sort();
@@ -70,7 +76,11 @@ impl Sandbox {
     pub fn ok(&self, args: &[&str]) -> Vec<u8> {
         let output = self.run(args);
         let complaint = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{args:?}: {} {complaint}", output.status);
+        assert!(
+            output.status.success(),
+            "{args:?}: {} {complaint}",
+            output.status
+        );
         assert_eq!(complaint, "", "{args:?}");
         output.stdout
     }
