@@ -1,27 +1,25 @@
 //! Which layout a stream gets: the one whose sample zstd packs best.
 
 use crate::transform::Layout;
-use zstd_safe::CCtx;
+use crate::trial::Trial;
 
 /// Bytes of a sample.
 const SAMPLE_LEN: usize = 8192;
 /// Below this a choice cannot pay.
 const CHOICE_MIN: usize = 96;
 
-/// Tries layouts on samples, with memory that it keeps from stream to stream.
+/// Tries layouts on samples.
 pub struct Chooser {
-    context: CCtx<'static>,
+    trial: Trial,
     laid: Vec<u8>,
-    packed: Vec<u8>,
 }
 
 impl Chooser {
     /// Without memory of any stream.
     pub fn new() -> Chooser {
         Chooser {
-            context: CCtx::create(),
+            trial: Trial::new(),
             laid: Vec::with_capacity(SAMPLE_LEN),
-            packed: vec![0; zstd_safe::compress_bound(SAMPLE_LEN)],
         }
     }
 
@@ -34,23 +32,21 @@ impl Chooser {
         // From the middle: the beginning of a stream is often unlike the rest.
         let start = (rows.len() - sample_len) / 2 / width * width;
         let sample = &rows[start..start + sample_len];
-        let candidates = [
+        [
             Layout::Planes,
             Layout::Rows,
             Layout::DeltaPlanes,
             Layout::ByteDeltaPlanes,
-        ];
-        let fitting = candidates.into_iter().filter(|layout| layout.fits(width));
-        fitting
-            .min_by_key(|layout| self.cost(*layout, sample, width))
-            .unwrap_or(Layout::Rows)
+        ]
+        .into_iter()
+        .filter(|layout| layout.fits(width))
+        .min_by_key(|layout| self.cost(*layout, sample, width))
+        .unwrap_or(Layout::Rows)
     }
 
     fn cost(&mut self, layout: Layout, sample: &[u8], width: usize) -> usize {
         self.laid.clear();
         layout.apply(sample, width, &mut self.laid);
-        self.context
-            .compress(&mut self.packed[..], &self.laid, 1)
-            .unwrap_or(usize::MAX)
+        self.trial.cost(&self.laid)
     }
 }

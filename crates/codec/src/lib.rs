@@ -21,6 +21,7 @@ mod segment;
 mod stream_kind;
 mod streams;
 mod transform;
+mod trial;
 mod varint;
 mod zstd_frame;
 

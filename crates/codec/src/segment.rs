@@ -136,6 +136,7 @@ pub fn encode(segment: &[u8]) -> Option<(SegmentHeader, StreamWriter)> {
         }
     }
     coder.u8(spans, END);
+    model.finish(&mut coder);
     (!coder.failed()).then_some((header, coder))
 }
 

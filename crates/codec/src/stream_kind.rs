@@ -85,6 +85,14 @@ kinds! {
     Other = 36, Verbatim, "bytes that are no records";
     PostingOffset = 37, IndexTuples, "posting lists, offsets";
     Offsets = 38, RecordData, "line pointer numbers";
+    HeapSchema = 39, HeapTuples, "attributes and how they are coded";
+    NullBitmap = 40, HeapTuples, "null bitmaps";
+    Value = 41, HeapTuples, "values";
+    ValueHeader = 42, HeapTuples, "lengths of values";
+    Text = 43, HeapTuples, "texts";
+    DictionaryValue = 44, HeapTuples, "different values";
+    ValueNumber = 45, HeapTuples, "numbers of values";
+    HeapModelFlag = 46, HeapTuples, "tuples that the attributes do not fit";
 }
 
 impl StreamKind {

@@ -5,6 +5,7 @@
 //! 18 t_infomask2 u16   20 t_infomask u16   22 t_hoff u8   23 null bitmap, padding, data
 //! ```
 
+use super::heap_body::{Bodies, Infomask};
 use super::rows_by_len::RowsByLen;
 use crate::coder::{Coder, Slot, get, get_u16, get_u32};
 use crate::stream_kind::StreamKind;
@@ -29,9 +30,10 @@ pub struct HeapStreams {
     ctid: Slot,
     infomask: [Slot; 3],
     record_infomask: [Slot; 3],
-    bodies: RowsByLen,
+    bodies: Bodies,
     parts: RowsByLen,
     last_xmin: u32,
+    has_new_bodies: bool,
 }
 
 impl HeapStreams {
@@ -75,19 +77,34 @@ impl HeapStreams {
         } else {
             coder.put(tuple, 12, own_ctid);
         }
-        code_infomask(coder, &mut self.infomask, tuple, 18);
+        let header = code_infomask(coder, &mut self.infomask, tuple, 18);
         let end = tuple.len();
         let body = coder.part(tuple, TUPLE_HEADER_LEN, end);
-        self.bodies.code(coder, StreamKind::HeapBody, body);
+        self.add_body(coder, header, body);
         end
     }
 
     /// Codes what a record keeps of a whole tuple: `xl_heap_header`, then from the bitmap on.
     pub fn record_tuple<C: Coder>(&mut self, coder: &mut C, data: &mut [u8]) {
-        code_infomask(coder, &mut self.record_infomask, data, 0);
+        let header = code_infomask(coder, &mut self.record_infomask, data, 0);
         let end = data.len();
         let body = coder.part(data, RECORD_TUPLE_HEADER_LEN, end);
-        self.bodies.code(coder, StreamKind::HeapBody, body);
+        self.add_body(coder, header, body);
+    }
+
+    fn add_body<C: Coder>(&mut self, coder: &mut C, header: Infomask, body: &mut [u8]) {
+        let is_first = self.bodies.add(coder, header, body);
+        self.has_new_bodies |= is_first;
+    }
+
+    /// The relation has got its first body since this was asked last; for the encoder.
+    pub fn take_has_new_bodies(&mut self) -> bool {
+        std::mem::take(&mut self.has_new_bodies)
+    }
+
+    /// Codes the bodies that the encoder has collected.
+    pub fn finish<C: Coder>(&mut self, coder: &mut C) {
+        self.bodies.finish(coder);
     }
 
     /// Codes a tuple of which the beginning or the end is that of its predecessor.
@@ -100,14 +117,21 @@ impl HeapStreams {
 }
 
 /// Codes t_infomask2, t_infomask and t_hoff.
-fn code_infomask<C: Coder>(coder: &mut C, slots: &mut [Slot; 3], bytes: &mut [u8], at: usize) {
+fn code_infomask<C: Coder>(
+    coder: &mut C,
+    slots: &mut [Slot; 3],
+    bytes: &mut [u8],
+    at: usize,
+) -> Infomask {
     let [infomask2, infomask, hoff] = slots;
-    let stream = infomask2.open(coder, StreamKind::HeapHeader, 2);
-    coder.u16_at(stream, bytes, at);
-    let stream = infomask.open(coder, StreamKind::HeapHeader, 2);
-    coder.u16_at(stream, bytes, at + 2);
-    let stream = hoff.open(coder, StreamKind::HeapHeader, 1);
-    coder.u8_at(stream, bytes, at + 4);
+    let infomask2 = infomask2.open(coder, StreamKind::HeapHeader, 2);
+    let infomask = infomask.open(coder, StreamKind::HeapHeader, 2);
+    let hoff = hoff.open(coder, StreamKind::HeapHeader, 1);
+    Infomask {
+        infomask2: coder.u16_at(infomask2, bytes, at),
+        infomask: coder.u16_at(infomask, bytes, at + 2),
+        hoff: coder.u8_at(hoff, bytes, at + 4),
+    }
 }
 
 /// An `ItemPointerData`: the block's high half, its low half, the line pointer.

@@ -3,8 +3,12 @@
 //!
 //! One state serves both directions and is changed only by what both know.
 
+mod attribute;
+mod attribute_inference;
 mod block_data;
+mod column;
 mod gin;
+mod heap_body;
 mod heap_tuple;
 mod image;
 mod index_tuple;

@@ -22,6 +22,8 @@ pub struct Model {
     origin: Slot,
     toplevel_xid: Slot,
     main: Vec<u8>,
+    /// Relations whose heap tuples are collected, in the order of their first one.
+    with_bodies: Vec<u32>,
     len_max: usize,
 }
 
@@ -39,6 +41,7 @@ impl Model {
             origin: Slot::default(),
             toplevel_xid: Slot::default(),
             main: Vec::new(),
+            with_bodies: Vec::new(),
             len_max: segment_len,
         }
     }
@@ -56,6 +59,15 @@ impl Model {
             coder.fail();
         }
         self.prev = lsn.0;
+    }
+
+    /// Codes what was collected from the records; the encoder calls it behind the last one.
+    pub fn finish<C: Coder>(&mut self, coder: &mut C) {
+        for number in std::mem::take(&mut self.with_bodies) {
+            if let Some(relation) = self.relations.get_mut(number) {
+                relation.heap.finish(coder);
+            }
+        }
     }
 
     fn try_code<C: Coder>(
@@ -164,9 +176,8 @@ impl Model {
             record.resize(layout.headers_len(), 0);
         }
         for (place, block) in layout.blocks.iter_mut().enumerate() {
-            let relation = self
-                .relations
-                .get_mut(kind.shape.blocks.get(place)?.relation)?;
+            let shape_block = kind.shape.blocks.get(place)?;
+            let relation = self.relations.get_mut(shape_block.relation)?;
             if let Some(image) = &mut block.image {
                 self.images
                     .code(coder, relation, block.number, image, record);
@@ -181,6 +192,9 @@ impl Model {
                 let model = *kind.block_models.get(place)?;
                 let streams = kind.block_streams.get_mut(place)?;
                 model.code(coder, streams, relation, &self.main, data);
+            }
+            if C::ENCODING && relation.heap.take_has_new_bodies() {
+                self.with_bodies.push(shape_block.relation);
             }
             if coder.failed() {
                 return None;

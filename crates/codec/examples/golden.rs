@@ -1,0 +1,249 @@
+//! Makes the golden files of this version of the format:
+//!
+//! ```text
+//! cargo run --release -p walzip-codec --example golden -- crates/codec/tests/golden
+//! ```
+//!
+//! Each shows one feature, and is small: a sample segment is cut down to the header of its
+//! first page and the few pages that have the feature, with zeros between and behind them, so
+//! that every record keeps its place. `hashes.txt` gets the BLAKE3 hash of each original. The samples are
+//! in the folder that `WALZIP_SAMPLES` names, else in `../shared/wal-samples`.
+//!
+//! Files of released versions are for ever: this is for features that were not released yet.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use walzip_codec::{Level, encode_verified};
+use walzip_pgformat::PAGE_SIZE;
+use walzip_pgformat::rmgr_id::{BTREE, GIN, HEAP, HEAP2, XACT, XLOG};
+use walzip_pgformat::wal::{Compression, Event, Image, PageHeader, RecordLayout, SegmentReader};
+
+type Error = Box<dyn std::error::Error>;
+
+/// What a file shows, and which record of a sample has it.
+struct Feature {
+    name: &'static str,
+    workload: &'static str,
+    /// Looks at a record and its bytes.
+    has: fn(&RecordLayout, &[u8]) -> bool,
+}
+
+const fn feature(
+    name: &'static str,
+    workload: &'static str,
+    has: fn(&RecordLayout, &[u8]) -> bool,
+) -> Feature {
+    Feature {
+        name,
+        workload,
+        has,
+    }
+}
+
+const FEATURES: &[Feature] = &[
+    feature("heap_and_btree", "oltp-steady", |r, _| {
+        is(r, BTREE, 0x00) && !has_image(r)
+    }),
+    feature("heap_update", "oltp-steady", |r, _| {
+        is(r, HEAP, 0x20) && !has_image(r)
+    }),
+    feature("heap_delete", "oltp-mixed", |r, _| {
+        is(r, HEAP, 0x10) && !has_image(r)
+    }),
+    feature("heap_multi_insert", "bulk-copy", |r, _| is(r, HEAP2, 0x50)),
+    feature("heap_prune", "oltp-mixed", |r, _| {
+        is(r, HEAP2, 0x10) && !has_image(r)
+    }),
+    feature("heap_page", "pg16-oltp", |r, _| {
+        is(r, HEAP, 0x40) && plain_image(r)
+    }),
+    feature("btree_split", "oltp-steady", |r, _| {
+        is(r, BTREE, 0x30) || is(r, BTREE, 0x40)
+    }),
+    feature("btree_dedup", "oltp-mixed", |r, _| is(r, BTREE, 0x60)),
+    feature("btree_page", "oltp-mixed", |r, _| {
+        is(r, BTREE, 0x00) && plain_image(r)
+    }),
+    feature("btree_build", "create-index", |r, _| {
+        is(r, XLOG, 0xB0) && plain_image(r)
+    }),
+    feature("gin_insert", "oltp-steady", |r, _| {
+        is(r, GIN, 0x20) && !has_image(r)
+    }),
+    feature("gin_list_page", "oltp-mixed", |r, _| is(r, GIN, 0x70)),
+    feature("gin_meta_page", "oltp-steady", |r, _| is(r, GIN, 0x60)),
+    feature("gin_entry_page", "oltp-mixed", |r, bytes| {
+        gin_page(r, bytes, 2)
+    }),
+    feature("gin_posting_page", "oltp-mixed", |r, bytes| {
+        gin_page(r, bytes, 0x83)
+    }),
+    feature("gin_split", "oltp-mixed", |r, _| is(r, GIN, 0x30)),
+    feature("commit", "pgbench-off", |r, _| is(r, XACT, 0x00)),
+    feature("toplevel_xid", "oltp-logical", |r, _| {
+        r.toplevel_xid.is_some()
+    }),
+    feature("image_pglz", "pgbench-pglz", |r, _| {
+        image_by(r, Compression::Pglz)
+    }),
+    feature("image_pglz_14", "pg14-oltp-on", |r, _| {
+        image_by(r, Compression::Pglz)
+    }),
+    feature("image_lz4", "pgbench-lz4", |r, _| {
+        image_by(r, Compression::Lz4)
+    }),
+    feature("image_zstd", "pgbench-zstd", |r, _| {
+        image_by(r, Compression::Zstd)
+    }),
+    feature("postgresql_13", "pg13-oltp", |_, _| true),
+    feature("postgresql_14", "pg14-oltp", |_, _| true),
+    feature("postgresql_17", "pg17-oltp", |_, _| true),
+    feature("postgresql_18", "pg18-oltp", |_, _| true),
+    feature("idle", "idle", |_, _| true),
+    feature("segment_of_64_mb", "seg64", |_, _| true),
+];
+
+/// Pages that a file shows from the record with the feature on.
+const PAGES: usize = 2;
+
+fn is(record: &RecordLayout, rmid: u8, info: u8) -> bool {
+    let mask = if matches!(rmid, HEAP | HEAP2 | XACT) {
+        0x70
+    } else {
+        0xF0
+    };
+    record.header.rmid == rmid && record.header.info & mask == info
+}
+
+fn images(record: &RecordLayout) -> impl Iterator<Item = &Image> {
+    record
+        .blocks
+        .iter()
+        .filter_map(|block| block.image.as_ref())
+}
+
+fn has_image(record: &RecordLayout) -> bool {
+    images(record).next().is_some()
+}
+
+fn plain_image(record: &RecordLayout) -> bool {
+    images(record).any(|image| image.compression == Compression::None && image.len > 4000)
+}
+
+fn image_by(record: &RecordLayout, compression: Compression) -> bool {
+    images(record).any(|image| image.compression == compression)
+}
+
+/// A GIN page whose flags, in its last two bytes, are these.
+fn gin_page(record: &RecordLayout, bytes: &[u8], flags: u16) -> bool {
+    let is_page = |image: &Image| {
+        let end = image.start + usize::from(image.len);
+        image.len > 4000 && bytes[end - 2..end] == flags.to_le_bytes()
+    };
+    record.header.rmid == GIN && plain_image(record) && images(record).any(is_page)
+}
+
+fn main() -> ExitCode {
+    let Some(folder) = std::env::args_os().nth(1) else {
+        eprintln!("usage: golden FOLDER");
+        return ExitCode::from(2);
+    };
+    match make(Path::new(&folder)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("golden: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn make(folder: &Path) -> Result<(), Error> {
+    let mut hashes = Vec::new();
+    let mut originals = foreign();
+    for feature in FEATURES {
+        let segment = read_sample(feature.workload)?;
+        let original = cut_down(&segment, feature)
+            .ok_or_else(|| format!("no record in {} shows {}", feature.workload, feature.name))?;
+        originals.push((feature.name, vec![original]));
+    }
+    for (name, members) in originals {
+        let mut file = Vec::new();
+        for member in &members {
+            file.extend(encode_verified(member, Level::default())?);
+        }
+        let name = format!("v1_{name}.wz");
+        println!("{:6} {name}", file.len());
+        fs::write(folder.join(&name), file)?;
+        hashes.push((name, blake3::hash(&members.concat()).to_hex()));
+    }
+    hashes.sort();
+    let mut list = String::new();
+    for (name, hash) in hashes {
+        writeln!(list, "{hash}  {name}")?;
+    }
+    fs::write(folder.join("hashes.txt"), list)?;
+    Ok(())
+}
+
+/// What is no WAL, by name; as one or more members.
+fn foreign() -> Vec<(&'static str, Vec<Vec<u8>>)> {
+    let text = b"START WAL LOCATION: 0/2000028 (file 000000010000000000000002)\n".repeat(9);
+    let mut state = 1u32;
+    let noise = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    });
+    vec![
+        ("nothing", vec![Vec::new()]),
+        ("foreign", vec![text.clone()]),
+        ("foreign_stored", vec![noise.take(300).collect()]),
+        ("two_members", vec![text, b"and another one".to_vec()]),
+    ]
+}
+
+/// The first page's header, and the pages from the first record with the feature on. What the
+/// first of them begins with is the rest of a record of before, the last ends within one.
+fn cut_down(segment: &[u8], feature: &Feature) -> Option<Vec<u8>> {
+    let mut reader = SegmentReader::new(segment).ok()?;
+    let start = reader.header().start.0;
+    let mut layout = RecordLayout::default();
+    loop {
+        let event = reader.next_event(&mut layout)?;
+        let Event::Record { lsn } = event else {
+            continue;
+        };
+        let at = usize::try_from(lsn.0 - start).ok()?;
+        // A record that ends behind the pages that are kept would not be one.
+        let first = at / PAGE_SIZE * PAGE_SIZE;
+        let end = (first + PAGES * PAGE_SIZE).min(segment.len());
+        if at + reader.bytes().len() + 64 < end && (feature.has)(&layout, reader.bytes()) {
+            let mut original = vec![0; segment.len()];
+            original[..PageHeader::LONG_LEN].copy_from_slice(&segment[..PageHeader::LONG_LEN]);
+            // No record of before goes on behind the header: its flag and its length.
+            original[2] &= !1;
+            original[16..20].fill(0);
+            original[first..end].copy_from_slice(&segment[first..end]);
+            return Some(original);
+        }
+    }
+}
+
+fn read_sample(workload: &str) -> Result<Vec<u8>, Error> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/wal-samples");
+    let root = std::env::var_os("WALZIP_SAMPLES").map_or(beside, PathBuf::from);
+    let folder = root.join(workload);
+    let mut files = fs::read_dir(&folder)
+        .map_err(|error| format!("{}: {error}", folder.display()))?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<Vec<_>, _>>()?;
+    files.sort();
+    let file = files.first().ok_or("an empty folder of samples")?;
+    let output = Command::new("xz").arg("-dc").arg(file).output()?;
+    if !output.status.success() {
+        return Err(format!("xz -dc {} failed", file.display()).into());
+    }
+    Ok(output.stdout)
+}

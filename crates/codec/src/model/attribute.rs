@@ -1,0 +1,115 @@
+//! Attributes of heap tuples: where the next value begins and ends
+//! (access/common/heaptuple.c, varatt.h).
+
+use crate::coder::get_u32;
+
+/// How values of an attribute are stored. The numbers are part of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Attribute {
+    /// Any length; the first byte tells how it is given.
+    Varlena = 0,
+    /// One byte.
+    Fixed1 = 1,
+    /// Two bytes at a multiple of 2.
+    Fixed2 = 2,
+    /// Four bytes at a multiple of 4.
+    Fixed4 = 3,
+    /// Eight bytes at a multiple of 8.
+    Fixed8 = 4,
+    /// Sixteen bytes anywhere: uuid.
+    Uuid = 5,
+    /// Sixteen bytes at a multiple of 8: interval, point.
+    Fixed16 = 6,
+    /// Sixty-four bytes anywhere: name.
+    Name = 7,
+}
+
+/// Bytes of a toast pointer with its header (`VARHDRSZ_EXTERNAL`, `VARTAG_ONDISK`).
+const TOAST_POINTER_LEN: usize = 18;
+/// The header byte of a toast pointer.
+const EXTERNAL: u8 = 0x01;
+
+impl Attribute {
+    /// All of them, by number.
+    pub const ALL: [Attribute; 8] = [
+        Attribute::Varlena,
+        Attribute::Fixed1,
+        Attribute::Fixed2,
+        Attribute::Fixed4,
+        Attribute::Fixed8,
+        Attribute::Uuid,
+        Attribute::Fixed16,
+        Attribute::Name,
+    ];
+
+    /// The length of its values, and what their place is a multiple of; `None` for varlena.
+    pub fn fixed(self) -> Option<(usize, usize)> {
+        match self {
+            Attribute::Varlena => None,
+            Attribute::Fixed1 => Some((1, 1)),
+            Attribute::Fixed2 => Some((2, 2)),
+            Attribute::Fixed4 => Some((4, 4)),
+            Attribute::Fixed8 => Some((8, 8)),
+            Attribute::Uuid => Some((16, 1)),
+            Attribute::Fixed16 => Some((16, 8)),
+            Attribute::Name => Some((64, 1)),
+        }
+    }
+
+    /// Where the value behind `at` begins and ends; `None` where there can be none, or where
+    /// the bytes up to its place are not zero.
+    pub fn find(self, data: &[u8], at: usize) -> Option<(usize, usize)> {
+        let (start, len) = match self.fixed() {
+            Some((len, align)) => (at.next_multiple_of(align), len),
+            None => {
+                let header = *data.get(at)?;
+                let start = varlena_start(header, at);
+                (start, varlena_len(data.get(start..)?)?)
+            }
+        };
+        let skipped = data.get(at..start)?;
+        let fits = start + len <= data.len() && skipped.iter().all(|&byte| byte == 0);
+        fits.then_some((start, start + len))
+    }
+}
+
+/// Where a varlena begins of which `header` is the first byte that is not padding.
+pub fn varlena_start(header: u8, at: usize) -> usize {
+    if header & 1 != 0 {
+        at
+    } else {
+        at.next_multiple_of(4)
+    }
+}
+
+/// The bytes of the varlena at the front, its header included.
+pub fn varlena_len(bytes: &[u8]) -> Option<usize> {
+    let header = *bytes.first()?;
+    match header {
+        EXTERNAL => (bytes.get(1) == Some(&(TOAST_POINTER_LEN as u8))).then_some(TOAST_POINTER_LEN),
+        short if short & 1 != 0 => Some(usize::from(short >> 1)),
+        _ if bytes.len() < 4 => None,
+        _ => {
+            let len = (get_u32(bytes, 0) >> 2) as usize;
+            (len >= 4).then_some(len)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_values_behind_padding() {
+        let data = [
+            7, 0, 0, 0, 1, 2, 3, 4, 0x07, b'a', b'b', 0, 0x1C, 0, 0, 0, 9, 9, 9,
+        ];
+        assert_eq!(Attribute::Fixed1.find(&data, 0), Some((0, 1)));
+        assert_eq!(Attribute::Fixed4.find(&data, 1), Some((4, 8)));
+        assert_eq!(Attribute::Varlena.find(&data, 8), Some((8, 11)));
+        assert_eq!(Attribute::Varlena.find(&data, 11), Some((12, 19)));
+        assert_eq!(Attribute::Fixed8.find(&data, 13), None);
+        assert_eq!(Attribute::Fixed4.find(&data, 9), None);
+    }
+}

@@ -1,0 +1,209 @@
+//! What the attributes of a relation are, found from some of its tuples.
+//!
+//! There is no catalog in the log. But each tuple says how many attributes it has and which of
+//! them are null, and the values must fill it to the last byte. A search over the kinds of
+//! attributes that fit all samples finds a way to read them. It need not be the declared one:
+//! a wrong guess costs bytes, never truth.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, Hash};
+
+use super::attribute::Attribute;
+use super::heap_body::Body;
+use crate::fast_hash::FastHash;
+
+/// Tuples looked at.
+const SAMPLES_MAX: usize = 24;
+/// Fewer samples tell too little.
+const SAMPLES_MIN: usize = 4;
+/// Steps of the search.
+const STEPS_MAX: usize = 6000;
+/// Attributes of a relation at most; PostgreSQL allows 1600.
+const ATTRIBUTES_MAX: usize = 250;
+
+/// The attributes that fit the samples, if a search finds any.
+pub fn infer(bodies: &[Body<'_>]) -> Option<Vec<Attribute>> {
+    let count = bodies.iter().map(|body| body.attributes).max()?;
+    if count == 0 || count > ATTRIBUTES_MAX {
+        return None;
+    }
+    let stride = bodies.len().div_ceil(SAMPLES_MAX).max(1);
+    let mut samples: Vec<Sample<'_>> = bodies
+        .iter()
+        .step_by(stride)
+        .filter_map(|body| {
+            let data = body.bytes.get(body.data_start()?..)?;
+            Some(Sample { body: *body, data })
+        })
+        .collect();
+    // The longest tuples first: they refute a wrong guess soonest.
+    samples.sort_by_key(|sample| std::cmp::Reverse(sample.data.len()));
+    if samples.len() < SAMPLES_MIN {
+        return None;
+    }
+    let mut search = Search {
+        samples,
+        found: Vec::with_capacity(count),
+        count,
+        failed: HashSet::default(),
+        steps: 0,
+    };
+    let places = vec![0; search.samples.len()];
+    search.go_on(&places).then_some(search.found)
+}
+
+struct Sample<'a> {
+    body: Body<'a>,
+    data: &'a [u8],
+}
+
+struct Search<'a> {
+    samples: Vec<Sample<'a>>,
+    found: Vec<Attribute>,
+    count: usize,
+    /// Hashes of states from which no way leads on.
+    failed: HashSet<u64, FastHash>,
+    steps: usize,
+}
+
+impl Search<'_> {
+    /// Finds the attributes behind those found, each sample being read up to its place.
+    fn go_on(&mut self, places: &[usize]) -> bool {
+        let number = self.found.len();
+        if number == self.count {
+            let mut samples = self.samples.iter().zip(places);
+            return samples.all(|(sample, &place)| place == sample.data.len());
+        }
+        let state = FastHash::default().hash_one(HashedPlaces(number, places));
+        if self.steps == STEPS_MAX || self.failed.contains(&state) {
+            return false;
+        }
+        self.steps += 1;
+        for attribute in self.candidates(number, places) {
+            if let Some(next) = self.places_behind(attribute, number, places) {
+                self.found.push(attribute);
+                if self.go_on(&next) {
+                    return true;
+                }
+                self.found.pop();
+            }
+        }
+        self.failed.insert(state);
+        false
+    }
+
+    /// Where the samples go on behind an attribute; `None` if one has no such value.
+    fn places_behind(
+        &self,
+        attribute: Attribute,
+        number: usize,
+        places: &[usize],
+    ) -> Option<Vec<usize>> {
+        let mut next = Vec::with_capacity(places.len());
+        for (sample, &place) in self.samples.iter().zip(places) {
+            next.push(if sample.body.has(number) {
+                attribute.find(sample.data, place)?.1
+            } else {
+                place
+            });
+        }
+        Some(next)
+    }
+
+    /// Attributes, the likeliest first.
+    fn candidates(&self, number: usize, places: &[usize]) -> Vec<Attribute> {
+        let mut evidence = Evidence::default();
+        for (sample, &place) in self.samples.iter().zip(places) {
+            if sample.body.has(number) {
+                evidence.see(sample.data, place);
+            }
+        }
+        let mut candidates = Attribute::ALL;
+        candidates.sort_by_key(|attribute| std::cmp::Reverse(evidence.score(*attribute)));
+        candidates.to_vec()
+    }
+}
+
+struct HashedPlaces<'a>(usize, &'a [usize]);
+
+impl Hash for HashedPlaces<'_> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        state.write_usize(self.0);
+        for place in self.1 {
+            state.write_usize(*place);
+        }
+    }
+}
+
+/// What the bytes at the places of the samples look like.
+#[derive(Default)]
+struct Evidence {
+    seen: u32,
+    small4: u32,
+    small8: u32,
+    small2: u32,
+    boolean: u32,
+    varlena: u32,
+    high_bytes: HashSet<[u8; 2], FastHash>,
+    fourth_bytes: HashSet<u8, FastHash>,
+    aligned_bytes: HashSet<u8, FastHash>,
+}
+
+impl Evidence {
+    fn see(&mut self, data: &[u8], place: usize) {
+        let at = |align: usize| {
+            data.get(place.next_multiple_of(align)..)
+                .unwrap_or_default()
+        };
+        let extends = |bytes: &[u8]| {
+            let sign = if bytes.first().is_some_and(|byte| byte & 0x80 != 0) {
+                0xFF
+            } else {
+                0
+            };
+            bytes.iter().skip(1).all(|&byte| byte == sign)
+        };
+        self.seen += 1;
+        if let Some([_, b1, b2, b3]) = at(4).first_chunk::<4>().copied() {
+            self.small4 += u32::from(extends(&[b1, b2, b3]) || (b2, b3) == (0, 0));
+            self.fourth_bytes.insert(b3);
+        }
+        if let Some(bytes) = at(8).first_chunk::<8>() {
+            self.small8 += u32::from(extends(&bytes[3..8]));
+            self.high_bytes.insert([bytes[6], bytes[7]]);
+        }
+        if let Some([_, b1]) = at(2).first_chunk::<2>() {
+            self.small2 += u32::from(*b1 == 0);
+        }
+        if let Some(byte) = at(1).first() {
+            self.boolean += u32::from(*byte <= 1);
+            self.aligned_bytes.insert(*byte);
+        }
+        let varlena = Attribute::Varlena.find(data, place);
+        self.varlena += u32::from(varlena.is_some_and(|(start, end)| end - start > 1));
+    }
+
+    fn score(&self, attribute: Attribute) -> u32 {
+        let share = |count: u32| count * 100 / self.seen.max(1);
+        // A number of eight bytes, such as a time, has high bytes alike and low ones not.
+        let looks_long = self.high_bytes.len() * 4 <= self.seen as usize + 3
+            && self.fourth_bytes.len() * 2 > self.seen as usize;
+        match attribute {
+            Attribute::Fixed8 => 10 + share(self.small8).max(if looks_long { 96 } else { 0 }),
+            Attribute::Fixed4 => 5 + share(self.small4).max(60),
+            Attribute::Varlena => share(self.varlena) * 92 / 100,
+            Attribute::Fixed2 => share(self.small2) / 2,
+            Attribute::Fixed1 => {
+                let few = self.aligned_bytes.len() <= 2 && self.seen >= SAMPLES_MIN as u32;
+                if few {
+                    share(self.boolean) * 7 / 10
+                } else {
+                    20
+                }
+            }
+            Attribute::Uuid => 15,
+            Attribute::Fixed16 => 10,
+            Attribute::Name => 5,
+        }
+    }
+}

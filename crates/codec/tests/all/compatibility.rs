@@ -1,0 +1,58 @@
+//! Golden files: one for each feature of the format, named by the version that introduced it.
+//! Every later version reads them. `cargo run -p walzip-codec --example golden -- FOLDER`
+//! makes them; once a version is released its files never change again.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use walzip_codec::decode;
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
+
+/// The golden files by name.
+pub fn golden_files() -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<(String, Vec<u8>)> = fs::read_dir(FOLDER)
+        .expect("the folder of golden files")
+        .map(|entry| entry.expect("a readable folder").path())
+        .filter(|path| path.extension().is_some_and(|suffix| suffix == "wz"))
+        .map(|path| {
+            let name = path.file_name().expect("a file name").to_string_lossy();
+            (name.into_owned(), fs::read(&path).expect("a golden file"))
+        })
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "no golden files in {FOLDER}");
+    files
+}
+
+/// The BLAKE3 hash of each original, by the name of its file.
+fn hashes() -> BTreeMap<String, String> {
+    let list = fs::read_to_string(Path::new(FOLDER).join("hashes.txt")).expect("hashes.txt");
+    list.lines()
+        .map(|line| {
+            let (hash, name) = line.split_once("  ").expect("a hash and a name");
+            (name.to_owned(), hash.to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn golden_files_decode_to_what_they_did_when_they_were_made() {
+    let found: BTreeMap<String, String> = golden_files()
+        .into_iter()
+        .map(|(name, file)| {
+            let original = decode(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
+            (name, blake3::hash(&original).to_hex().to_string())
+        })
+        .collect();
+    assert_eq!(found, hashes());
+}
+
+#[test]
+fn golden_files_are_small_and_named_by_version() {
+    for (name, file) in golden_files() {
+        assert!(name.starts_with("v1_"), "{name}");
+        assert!(file.len() <= 24 << 10, "{name}: {} bytes", file.len());
+    }
+}

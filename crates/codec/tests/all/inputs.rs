@@ -1,0 +1,76 @@
+//! Inputs that are made here, out of the first pages of segments of every major.
+
+/// Bytes of a WAL page.
+pub const PAGE: usize = 8192;
+/// Bytes of the smallest segments.
+pub const SMALL_SEGMENT: usize = 1 << 20;
+
+/// The first two pages of segments of each major.
+pub const BEGINNINGS: &[(&str, &[u8])] = &[
+    (
+        "13",
+        include_bytes!("../../../pgformat/tests/data/wal/pg13-oltp"),
+    ),
+    (
+        "14",
+        include_bytes!("../../../pgformat/tests/data/wal/pg14-oltp-on"),
+    ),
+    (
+        "15",
+        include_bytes!("../../../pgformat/tests/data/wal/pgbench-lz4"),
+    ),
+    (
+        "16",
+        include_bytes!("../../../pgformat/tests/data/wal/pg16-oltp"),
+    ),
+    (
+        "17",
+        include_bytes!("../../../pgformat/tests/data/wal/pg17-oltp"),
+    ),
+    (
+        "18",
+        include_bytes!("../../../pgformat/tests/data/wal/pg18-oltp-pglz"),
+    ),
+];
+
+/// A whole segment of 1 MiB: two pages of records, and zeros.
+pub fn small_segment(beginning: &[u8]) -> Vec<u8> {
+    let mut segment = beginning.to_vec();
+    segment[32..36].copy_from_slice(&(SMALL_SEGMENT as u32).to_le_bytes());
+    segment.resize(SMALL_SEGMENT, 0);
+    segment
+}
+
+/// Bytes without any order, the same for the same seed.
+pub fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(2) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut bytes: Vec<u8> = std::iter::repeat_with(|| next().to_le_bytes())
+        .take(len.div_ceil(8))
+        .flatten()
+        .collect();
+    bytes.truncate(len);
+    bytes
+}
+
+/// Something like a log file.
+pub fn text(lines: usize) -> Vec<u8> {
+    (0..lines)
+        .flat_map(|n| {
+            let line = format!(
+                "2026-11-21 22:{:02}:{:02} UTC [{}] LOG:  duration: {}.{:03} ms\n",
+                n / 60 % 60,
+                n % 60,
+                1000 + n % 7,
+                n % 13,
+                n * 7919 % 1000
+            );
+            line.into_bytes()
+        })
+        .collect()
+}

@@ -1,0 +1,16 @@
+//! What the codec promises, by property: any bytes come back, damage is found, memory is
+//! bounded, old files stay readable, and the specification says what the code does.
+
+mod compatibility;
+mod corruption;
+mod counting_allocator;
+mod inputs;
+mod member_file;
+mod memory;
+mod round_trip;
+mod samples;
+mod specification;
+mod truncation;
+
+#[global_allocator]
+static ALLOCATOR: counting_allocator::CountingAllocator = counting_allocator::CountingAllocator;

@@ -1,0 +1,106 @@
+//! A second reader of the container, written from docs/format/container.md alone. It opens a
+//! member, and seals other content into it, so that what lies behind the checksums can be
+//! damaged too.
+
+/// A member, taken apart.
+#[derive(Clone, Debug)]
+pub struct MemberFile {
+    version: u8,
+    kind: u8,
+    hash: [u8; 32],
+    identity: Vec<u8>,
+    original_len: u64,
+    /// The bytes that the blocks stand for.
+    pub content: Vec<u8>,
+}
+
+impl MemberFile {
+    pub fn open(file: &[u8]) -> MemberFile {
+        assert_eq!(&file[0..4], b"WALZ");
+        let (version, kind, references) = (file[4], file[5], file[6]);
+        assert_eq!(references, 0);
+        let hash = file[7..39].try_into().expect("32 bytes");
+        let identity_len = if kind == 1 { 26 } else { 0 };
+        let identity = file[39..39 + identity_len].to_vec();
+        let mut rest = &file[39 + identity_len..];
+        let original_len = number(&mut rest);
+        let body_len = number(&mut rest) as usize;
+        let header = &file[..file.len() - rest.len()];
+        assert_eq!(rest[..4], crc32c::crc32c(header).to_le_bytes());
+        let mut body = &rest[4..];
+        assert_eq!(body.len(), body_len, "one member");
+        let mut content = Vec::new();
+        while let [coding, behind @ ..] = body {
+            body = behind;
+            let raw_len = number(&mut body) as usize;
+            let data_len = number(&mut body) as usize;
+            let (data, behind) = body[4..].split_at(data_len);
+            assert_eq!(body[..4], crc32c::crc32c(data).to_le_bytes());
+            match coding {
+                0 => content.extend_from_slice(data),
+                1 => content.extend_from_slice(&unpack(data, raw_len)),
+                _ => panic!("unknown coding {coding}"),
+            }
+            body = behind;
+        }
+        MemberFile {
+            version,
+            kind,
+            hash,
+            identity,
+            original_len,
+            content,
+        }
+    }
+
+    /// The member with `content` in one stored block, all checksums right.
+    pub fn seal(&self, content: &[u8]) -> Vec<u8> {
+        let mut body = vec![0];
+        push_number(&mut body, content.len() as u64);
+        push_number(&mut body, content.len() as u64);
+        body.extend_from_slice(&crc32c::crc32c(content).to_le_bytes());
+        body.extend_from_slice(content);
+        let mut file = b"WALZ".to_vec();
+        file.extend_from_slice(&[self.version, self.kind, 0]);
+        file.extend_from_slice(&self.hash);
+        file.extend_from_slice(&self.identity);
+        push_number(&mut file, self.original_len);
+        push_number(&mut file, body.len() as u64);
+        file.extend_from_slice(&crc32c::crc32c(&file).to_le_bytes());
+        file.extend_from_slice(&body);
+        file
+    }
+
+    /// The same, but for an original of another length.
+    pub fn with_original_len(mut self, original_len: u64) -> MemberFile {
+        self.original_len = original_len;
+        self
+    }
+}
+
+fn unpack(frame: &[u8], raw_len: usize) -> Vec<u8> {
+    let mut context = zstd_safe::DCtx::create();
+    let format = zstd_safe::DParameter::Format(zstd_safe::FrameFormat::Magicless);
+    context.set_parameter(format).expect("libzstd knows it");
+    let mut raw = vec![0; raw_len];
+    let written = context.decompress(&mut raw[..], frame);
+    assert_eq!(written.map_err(zstd_safe::get_error_name), Ok(raw_len));
+    raw
+}
+
+/// Takes an unsigned integer of seven bits a byte, the low ones first.
+pub fn number(bytes: &mut &[u8]) -> u64 {
+    let len = bytes.iter().take_while(|&&byte| byte >= 0x80).count() + 1;
+    let (number, rest) = bytes.split_at(len);
+    *bytes = rest;
+    let low_to_high = number.iter().rev();
+    low_to_high.fold(0, |value, byte| value << 7 | u64::from(byte & 0x7F))
+}
+
+pub fn push_number(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}

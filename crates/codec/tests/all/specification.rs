@@ -1,0 +1,107 @@
+//! The specification in docs/format and the code say the same.
+
+use std::fs;
+
+use walzip_codec::{HEADER_LEN_MAX, MAGIC, StreamKind, VERSION, limits};
+
+fn page(name: &str) -> String {
+    let path = format!("{}/../../docs/format/{name}", env!("CARGO_MANIFEST_DIR"));
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The cells of the rows of the first table below a heading.
+fn table(page: &str, heading: &str) -> Vec<Vec<String>> {
+    let below = page
+        .lines()
+        .skip_while(|line| line.trim_start_matches('#').trim() != heading);
+    let rows: Vec<Vec<String>> = below
+        .skip(1)
+        .skip_while(|line| !line.starts_with('|'))
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| {
+            let cells = line.trim_matches('|').split('|');
+            cells.map(|cell| cell.trim().replace('`', "")).collect()
+        })
+        .collect();
+    assert!(rows.len() > 2, "no table below \"{heading}\"");
+    rows[2..].to_vec()
+}
+
+#[test]
+fn the_kinds_of_streams_are_those_of_the_table() {
+    let documented: Vec<(String, String, String)> = table(&page("streams.md"), "Kinds of streams")
+        .into_iter()
+        .map(|row| (row[0].clone(), row[1].clone(), row[2].clone()))
+        .collect();
+    let known: Vec<(String, String, String)> = StreamKind::ALL
+        .iter()
+        .map(|kind| {
+            (
+                (*kind as u8).to_string(),
+                format!("{kind:?}"),
+                kind.label().to_owned(),
+            )
+        })
+        .collect();
+    assert_eq!(documented, known);
+}
+
+#[test]
+fn the_limits_are_those_of_the_table() {
+    let documented: Vec<(String, String)> = table(&page("container.md"), "Limits")
+        .into_iter()
+        .map(|row| (row[0].clone(), row[1].replace(',', "")))
+        .collect();
+    let known = [
+        ("MEMBER_LEN_MAX", limits::MEMBER_LEN_MAX as u64),
+        ("CONTENT_EXPANSION_MAX", limits::CONTENT_EXPANSION_MAX),
+        ("CONTENT_LEN_BASE", limits::CONTENT_LEN_BASE),
+        ("STREAMS_MAX", limits::STREAMS_MAX as u64),
+        ("KINDS_MAX", limits::KINDS_MAX as u64),
+        ("KIND_BLOCKS_MAX", limits::KIND_BLOCKS_MAX as u64),
+        (
+            "KIND_BLOCKS_TOTAL_MAX",
+            limits::KIND_BLOCKS_TOTAL_MAX as u64,
+        ),
+        ("WINDOW_LOG_MAX", u64::from(limits::WINDOW_LOG_MAX)),
+        ("HEADER_LEN_MAX", HEADER_LEN_MAX as u64),
+    ];
+    let known: Vec<(String, String)> = known
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.to_string()))
+        .collect();
+    assert_eq!(documented, known);
+}
+
+#[test]
+fn the_header_is_as_in_the_table() {
+    let rows = table(&page("container.md"), "Header");
+    let magic: Vec<String> = MAGIC.iter().map(|byte| format!("{byte:02X}")).collect();
+    assert!(rows[0][3].contains(&magic.join(" ")), "{:?}", rows[0]);
+    assert!(rows[1][3].contains(&format!("{VERSION}")), "{:?}", rows[1]);
+    // Offsets of the fields that come before the first number of variable length.
+    let mut offset = 0;
+    for row in rows.iter().take_while(|row| row[1] != "number") {
+        assert_eq!(row[0], offset.to_string(), "{row:?}");
+        offset += row[1].parse::<usize>().expect("a length in bytes");
+    }
+    assert_eq!(offset, 39, "bytes before the identity");
+}
+
+#[test]
+fn the_majors_are_those_of_the_table() {
+    let documented: Vec<(String, String)> = table(&page("container.md"), "Majors")
+        .into_iter()
+        .map(|row| (row[0].clone(), row[1].clone()))
+        .collect();
+    let known: Vec<(String, String)> = walzip_pgformat::version::VERSIONS
+        .iter()
+        .map(|version| {
+            (
+                format!("{:04X}", version.page_magic),
+                version.major.to_string(),
+            )
+        })
+        .collect();
+    assert_eq!(documented, known);
+}
