@@ -236,3 +236,182 @@ fn create_directory(path: &Path) -> Result<(), ArchiveError> {
         .create(path)
         .map_err(|error| ArchiveError::file("create", path, error))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, HashMap};
+    use tar::{Builder, Header};
+    use tempfile::TempDir;
+
+    /// An unpacker for a data directory and one tablespace, 16384, of which the manifest lists
+    /// one file each, of three bytes and without a checksum.
+    fn unpacker(place: &TempDir) -> Unpacker {
+        let listed = || ManifestFile {
+            size_bytes: 3,
+            checksum: None,
+        };
+        let files = [
+            b"base/1/2".to_vec(),
+            b"pg_tblspc/16384/PG_15/5".to_vec(),
+            CONTROL_FILE.as_bytes().to_vec(),
+        ];
+        let manifest = PgManifest {
+            files: HashMap::from_iter(files.map(|name| (name, listed()))),
+            wal_ranges: Vec::new(),
+        };
+        let directories = Directories {
+            data: place.path().join("data"),
+            tablespaces: BTreeMap::from([(16384, place.path().join("tablespace"))]),
+        };
+        directories.prepare().expect("new directories");
+        Unpacker::new("test", directories, manifest)
+    }
+
+    /// An archive of one entry. The name is put in as it is: the crate's own setter refuses what
+    /// a forged archive would have.
+    fn archive(name: &[u8], kind: EntryType, content: &[u8]) -> Vec<u8> {
+        let mut header = Header::new_ustar();
+        header.as_old_mut().name[..name.len()].copy_from_slice(name);
+        header.set_entry_type(kind);
+        header.set_mode(0o600);
+        header.set_size(content.len() as u64);
+        if kind == EntryType::Symlink {
+            header.set_link_name("/etc").expect("a link name");
+        }
+        header.set_cksum();
+        let mut builder = Builder::new(Vec::new());
+        builder.append(&header, content).expect("appended");
+        builder.into_inner().expect("finished")
+    }
+
+    fn files_below(path: &Path) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(path).expect("readable") {
+            let path = entry.expect("an entry").path();
+            match path.symlink_metadata().expect("there").is_dir() {
+                true => found.extend(files_below(&path)),
+                false => found.push(path),
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn refuses_whatever_a_server_would_not_send() {
+        let cases: [(&str, Option<u32>, Vec<u8>); 10] = [
+            (
+                "upwards",
+                None,
+                archive(b"../x", EntryType::Regular, b"abc"),
+            ),
+            (
+                "inside, upwards",
+                None,
+                archive(b"base/../../x", EntryType::Regular, b"abc"),
+            ),
+            (
+                "absolute",
+                None,
+                archive(b"/tmp/x", EntryType::Regular, b"abc"),
+            ),
+            (
+                "unlisted",
+                None,
+                archive(b"base/1/3", EntryType::Regular, b"abc"),
+            ),
+            (
+                "too long",
+                None,
+                archive(b"base/1/2", EntryType::Regular, b"abcd"),
+            ),
+            (
+                "too short",
+                None,
+                archive(b"base/1/2", EntryType::Regular, b"ab"),
+            ),
+            (
+                "a link",
+                None,
+                archive(b"base/1/2", EntryType::Symlink, b""),
+            ),
+            (
+                "a hard link",
+                None,
+                archive(b"base/1/2", EntryType::Link, b""),
+            ),
+            (
+                "a link there",
+                Some(16384),
+                archive(b"PG_15", EntryType::Symlink, b""),
+            ),
+            (
+                "unannounced",
+                Some(1),
+                archive(b"base/1/2", EntryType::Regular, b"abc"),
+            ),
+        ];
+        for (what, tablespace, archive) in cases {
+            let place = tempfile::tempdir().expect("a temporary directory");
+            let unpacked = unpacker(&place).unpack(tablespace, &mut archive.as_slice());
+            assert!(
+                matches!(unpacked, Err(ArchiveError::Damaged { .. })),
+                "{what}: {unpacked:?}"
+            );
+            assert_eq!(files_below(place.path()), Vec::<PathBuf>::new(), "{what}");
+        }
+    }
+
+    #[test]
+    fn refuses_a_file_that_comes_twice() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let mut unpacker = unpacker(&place);
+        let archive = archive(b"base/1/2", EntryType::Regular, b"abc");
+        unpacker
+            .unpack(None, &mut archive.as_slice())
+            .expect("once");
+        assert!(unpacker.unpack(None, &mut archive.as_slice()).is_err());
+    }
+
+    #[test]
+    fn refuses_a_backup_with_a_file_missing_or_cut_short() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let mut unpacker = unpacker(&place);
+        let archive = archive(b"base/1/2", EntryType::Regular, b"abc");
+        let cut = &archive[..512 + 1];
+        assert!(unpacker.unpack(None, &mut &cut[..]).is_err());
+        assert!(matches!(
+            unpacker.finish(),
+            Err(ArchiveError::Damaged { .. })
+        ));
+    }
+
+    #[test]
+    fn puts_everything_in_its_place_but_the_control_file() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let mut unpacker = unpacker(&place);
+        let file = |name| archive(name, EntryType::Regular, b"abc");
+        let link = archive(b"pg_tblspc/16384", EntryType::Symlink, b"");
+        unpacker
+            .unpack(Some(16384), &mut file(b"PG_15/5").as_slice())
+            .expect("a tablespace");
+        for archive in [file(b"base/1/2"), file(CONTROL_FILE.as_bytes()), link] {
+            unpacker
+                .unpack(None, &mut archive.as_slice())
+                .expect("the data directory");
+        }
+        let counts = unpacker.finish().expect("complete");
+        assert_eq!(
+            (counts.files, counts.bytes, counts.files_without_checksum),
+            (3, 9, 3)
+        );
+        let data = place.path().join("data");
+        assert!(data.join("base/1/2").exists());
+        assert!(
+            data.join("pg_tblspc/16384/PG_15/5").exists(),
+            "through the new link"
+        );
+        assert!(!data.join(CONTROL_FILE).exists());
+        assert!(data.join(CONTROL_FILE_UNFINISHED).exists());
+    }
+}

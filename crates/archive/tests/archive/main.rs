@@ -1,6 +1,7 @@
 //! The archive as PostgreSQL meets it: without a server, over stores that fail, and with one.
 
 mod cluster;
+mod connections;
 mod damage;
 mod faults;
 mod get;
