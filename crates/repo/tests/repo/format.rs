@@ -76,6 +76,14 @@ fn example(heading: &str) -> &'static str {
     rest.split_once("```").expect(heading).0
 }
 
+#[test]
+fn every_example_of_the_specification_has_its_format() {
+    for heading in ["## repository.json", "## started", "## backup.json"] {
+        let fields: serde_json::Value = serde_json::from_str(example(heading)).expect(heading);
+        assert_eq!(fields["format"], layout::FORMAT, "{heading}");
+    }
+}
+
 async fn open_with(repository_json: &str) -> Result<Repository, RepoError> {
     let store = memory_store();
     let key = Path::from(layout::REPOSITORY_JSON);
