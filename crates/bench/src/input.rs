@@ -229,6 +229,12 @@ fn copy_from_server(
     }
     written.pop();
     let complete = written.len();
+    if complete == 0 {
+        return Err(Error::Usage(format!(
+            "{} has no complete segment yet: the one that is being written does not count",
+            directory.display()
+        )));
+    }
     written.drain(..complete.saturating_sub(most));
     progress.note(&format!(
         "{}: the newest {} of {complete} complete segments are measured on",

@@ -116,3 +116,14 @@ fn refuses_to_measure_on_nothing() {
     bench.options.inputs = vec![bench.path("absent")];
     assert!(matches!(bench.run(), Err(Error::File { .. })));
 }
+
+#[test]
+fn says_that_a_server_has_no_complete_segment_yet() {
+    let mut bench = Bench::new();
+    let pg_wal = bench.path("pg_wal");
+    fs::create_dir(&pg_wal).unwrap();
+    fs::write(pg_wal.join("000000010000000000000005"), segment_at(5 << 20)).unwrap();
+    bench.options.pg_wal = Some(pg_wal);
+    let error = bench.run().unwrap_err().to_string();
+    assert!(error.contains("has no complete segment yet"), "{error}");
+}

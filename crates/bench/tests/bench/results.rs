@@ -42,7 +42,7 @@ fn counts_processor_time_and_memory_of_the_program() {
     bench.segment("oltp", SEGMENT, b"123456789");
     let results = bench.run().unwrap();
     let walzip = results.summary[1].all.unwrap();
-    assert!(walzip.compress_cpu_s > 0.02, "{walzip:?}");
+    assert!(walzip.compress_cpu_s > 0.01, "{walzip:?}");
     assert!(walzip.compress_cpu_s > walzip.decompress_cpu_s);
     assert!(walzip.compress_peak_bytes > 32_000_000, "{walzip:?}");
     assert!(walzip.decompress_peak_bytes < walzip.compress_peak_bytes);
