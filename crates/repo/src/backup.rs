@@ -235,6 +235,7 @@ impl BackupWriter {
             part: BytesMut::new(),
             in_flight: JoinSet::new(),
             written_bytes: 0,
+            has_lost_a_part: false,
             objects: Arc::clone(&self.objects),
         })
     }
@@ -297,6 +298,8 @@ pub struct BackupObject {
     /// Tasks, so that parts are stored while the next ones are made.
     in_flight: JoinSet<object_store::Result<()>>,
     written_bytes: u64,
+    /// Set for good: what is stored after a failure has a hole.
+    has_lost_a_part: bool,
     objects: Objects,
 }
 
@@ -311,7 +314,7 @@ impl fmt::Debug for BackupObject {
 
 impl BackupObject {
     /// Appends bytes; returns when no more than a bounded number of parts is waiting
-    /// to be stored. After an error the object can only be dropped.
+    /// to be stored. After an error the object cannot be finished any more.
     pub async fn write(&mut self, mut bytes: &[u8]) -> Result<(), RepoError> {
         let end = self.written_bytes.saturating_add(bytes.len() as u64);
         if end > MAX_OBJECT_BYTES {
@@ -349,6 +352,12 @@ impl BackupObject {
     }
 
     async fn complete(&mut self) -> Result<(), RepoError> {
+        if self.has_lost_a_part {
+            return Err(RepoError::Unavailable {
+                key: self.key.clone(),
+                source: "a part of it could not be stored before".into(),
+            });
+        }
         if !self.part.is_empty() {
             self.send_part().await?;
         }
@@ -373,7 +382,10 @@ impl BackupObject {
                 Some(Err(error)) => Err(error.into()),
                 None => break,
             };
-            part.map_err(|error| RepoError::from_put(&self.key, error))?;
+            if let Err(error) = part {
+                self.has_lost_a_part = true;
+                return Err(RepoError::from_put(&self.key, error));
+            }
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::ObjectStore;
 use walzip_repo::testing::{Faults, FaultyStore, memory_store};
-use walzip_repo::{BackupLabel, PutOutcome, RepoError, Repository};
+use walzip_repo::{BackupLabel, PART_BYTES, PutOutcome, RepoError, Repository};
 
 use crate::{CLUSTER, new_repository, patterned};
 
@@ -215,6 +215,39 @@ async fn a_backup_object_that_breaks_off_is_an_error() {
         }
     }
     assert!(broken > 10, "{broken}");
+}
+
+#[tokio::test]
+async fn an_object_that_lost_a_part_cannot_be_finished() {
+    let store = memory_store();
+    new_repository(Arc::clone(&store)).await;
+    // One to open the repository, to claim the label and to begin the object, then the
+    // parts.
+    for call in 4..8 {
+        let faults = Faults {
+            fail_call: Some(call),
+            ..Faults::default()
+        };
+        let faulty = Arc::new(FaultyStore::new(Arc::clone(&store), faults));
+        let repository = Repository::open(faulty).await.unwrap();
+        let writer = repository.start_backup().await.unwrap();
+        let label = writer.label().clone();
+        let mut object = writer.create_object(OBJECT).await.unwrap();
+        let mut failures = 0;
+        for _ in 0..4 {
+            failures += u32::from(object.write(&vec![1; PART_BYTES]).await.is_err());
+        }
+        let error = object.finish().await.unwrap_err();
+        assert!(matches!(error, RepoError::Unavailable { .. }), "{error}");
+        assert!(failures <= 1, "{failures}");
+        let error = writer.finish(Bytes::from_static(b"{}")).await.unwrap_err();
+        assert!(
+            matches!(error, RepoError::IncompleteBackup { .. }),
+            "{error}"
+        );
+        let stored = repository.list_backup_objects(&label).await.unwrap();
+        assert!(stored.is_empty(), "{stored:?}");
+    }
 }
 
 #[tokio::test]
