@@ -15,7 +15,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{
+    BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
+};
 use walzip_codec::{Level, decode, encode};
 
 const SAMPLES: [&str; 5] = [
@@ -34,6 +36,7 @@ fn segments(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(name);
         group.throughput(Throughput::Bytes(segment.len() as u64));
         group.sample_size(10);
+        group.sampling_mode(SamplingMode::Flat);
         group.warm_up_time(Duration::from_millis(500));
         group.measurement_time(Duration::from_secs(3));
         zstd(&mut group, &segment);
