@@ -15,8 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut packed = Vec::new();
     let mut unpacked = vec![0; bytes.len()];
     for sign in [CharSign::Signed, CharSign::Unsigned] {
-        let smaller =
-            COMPRESSOR.with(|it| it.borrow_mut().compress(bytes, &mut packed, sign));
+        let smaller = COMPRESSOR.with(|it| it.borrow_mut().compress(bytes, &mut packed, sign));
         if smaller {
             assert!(packed.len() < bytes.len());
             decompress(&packed, &mut unpacked).expect("what was compressed");

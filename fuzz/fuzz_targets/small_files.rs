@@ -24,7 +24,10 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let _: Result<_, _> = BackupLabel::read(bytes);
     if let Ok(history) = BackupHistory::read(bytes) {
-        assert_eq!(history.label.start_timeline, history.label.start_file.timeline);
+        assert_eq!(
+            history.label.start_timeline,
+            history.label.start_file.timeline
+        );
     }
     if let Ok(history) = TimelineHistory::read(TimelineId(u32::MAX), bytes) {
         for ancestor in &history.ancestors {

@@ -14,7 +14,9 @@ use walzip_pgformat::wal::{
 use walzip_pgformat::{Lsn, SystemId, TimelineId};
 
 fuzz_target!(|input: &[u8]| {
-    let Some((&[version, flags], mut rest)) = input.split_first_chunk() else { return };
+    let Some((&[version, flags], mut rest)) = input.split_first_chunk() else {
+        return;
+    };
     let version = &VERSIONS[usize::from(version) % VERSIONS.len()];
     let header = SegmentHeader {
         version,
@@ -26,7 +28,15 @@ fuzz_target!(|input: &[u8]| {
         remaining_len: 0,
     };
     let mut writer = SegmentWriter::new(header, input.len());
-    writer.start_run(PageState { page: 0, flags: 0, timeline: 1 }, 0, Vec::new());
+    writer.start_run(
+        PageState {
+            page: 0,
+            flags: 0,
+            timeline: 1,
+        },
+        0,
+        Vec::new(),
+    );
     // Each record is a length of two bytes and that many bytes.
     while let Some((&len, behind)) = rest.split_first_chunk() {
         let len = usize::from(u16::from_le_bytes(len)).min(behind.len());
@@ -38,7 +48,10 @@ fuzz_target!(|input: &[u8]| {
     }
     let segment = writer.into_bytes();
     let written = rewrite::rewritten(&segment).map(|(written, _)| written);
-    assert!(written.is_some_and(|written| written == segment), "not written back identically");
+    assert!(
+        written.is_some_and(|written| written == segment),
+        "not written back identically"
+    );
 });
 
 /// The bytes with their length, zeros and checksum where a record has them.
