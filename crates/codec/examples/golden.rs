@@ -70,12 +70,9 @@ const FEATURES: &[Feature] = &[
     feature("btree_build", "create-index", |r, _| {
         is(r, XLOG, 0xB0) && plain_image(r)
     }),
-    feature("gin_insert", "oltp-steady", |r, _| {
-        is(r, GIN, 0x20) && !has_image(r)
-    }),
     feature("gin_list_page", "oltp-mixed", |r, _| is(r, GIN, 0x70)),
-    feature("gin_meta_page", "oltp-steady", |r, _| is(r, GIN, 0x60)),
-    feature("gin_entry_page", "oltp-mixed", |r, bytes| {
+    feature("gin_meta_page", "oltp-mixed", |r, _| is(r, GIN, 0x60)),
+    feature("gin_entries", "oltp-mixed", |r, bytes| {
         gin_page(r, bytes, 2)
     }),
     feature("gin_posting_page", "oltp-mixed", |r, bytes| {
