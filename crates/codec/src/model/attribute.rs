@@ -62,9 +62,13 @@ impl Attribute {
         let (start, len) = match self.fixed() {
             Some((len, align)) => (at.next_multiple_of(align), len),
             None => {
-                let header = *data.get(at)?;
-                let start = varlena_start(header, at);
-                (start, varlena_len(data.get(start..)?)?)
+                let start = varlena_start(*data.get(at)?, at);
+                let value = data.get(start..)?;
+                // Only values with a long header have padding before them.
+                if varlena_start(*value.first()?, at) != start {
+                    return None;
+                }
+                (start, varlena_len(value)?)
             }
         };
         let skipped = data.get(at..start)?;
@@ -111,5 +115,7 @@ mod tests {
         assert_eq!(Attribute::Varlena.find(&data, 11), Some((12, 19)));
         assert_eq!(Attribute::Fixed8.find(&data, 13), None);
         assert_eq!(Attribute::Fixed4.find(&data, 9), None);
+        // A short value behind padding.
+        assert_eq!(Attribute::Varlena.find(&[9, 0, 0, 0, 5, b'a'], 1), None);
     }
 }

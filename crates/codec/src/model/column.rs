@@ -52,7 +52,10 @@ struct VarlenaStreams {
 struct Dictionary {
     number: StreamId,
     is_wide: bool,
-    values: Vec<Vec<u8>>,
+    /// The values one behind the other: each of its own would take far more memory than it
+    /// has bytes in a file.
+    values: Vec<u8>,
+    ends: Vec<u32>,
     /// The encoder's way back.
     numbers: HashMap<Vec<u8>, u16, FastHash>,
 }
@@ -73,8 +76,12 @@ impl Column {
                 coder,
                 choices,
                 attribute,
-                choice.dictionary,
+                &choice.dictionary,
             )),
+            mode if mode > BY_LEN => {
+                coder.fail();
+                ColumnCoding::Fixed(coder.open(StreamKind::Value, 1))
+            }
             mode => match attribute.fixed() {
                 Some((len, _)) => ColumnCoding::Fixed(coder.open(StreamKind::Value, len)),
                 None => {
@@ -103,8 +110,7 @@ impl Column {
             }
             (ColumnCoding::Fixed(stream), Some((len, align))) => {
                 let start = at.next_multiple_of(align);
-                let value = coder.part(data, start, start + len);
-                coder.bytes(*stream, value);
+                coder.bytes_at(*stream, data, start, len);
                 start + len
             }
             (ColumnCoding::Varlena(streams), _) => streams.code(coder, data, at),
@@ -179,35 +185,50 @@ impl Dictionary {
         coder: &mut C,
         choices: StreamId,
         attribute: Attribute,
-        mut values: Vec<Vec<u8>>,
+        known: &[Vec<u8>],
     ) -> Dictionary {
-        let count = usize::from(coder.u16(choices, values.len().wrapping_sub(1) as u16)) + 1;
-        values.resize(count, Vec::new());
+        let count = usize::from(coder.u16(choices, known.len().wrapping_sub(1) as u16)) + 1;
         let width = attribute.fixed().map_or(1, |(len, _)| len);
         let stream = coder.open(StreamKind::DictionaryValue, width);
         let lengths = coder.open(StreamKind::ValueHeader, 1);
-        for value in &mut values {
+        let mut values = Vec::new();
+        let mut ends = Vec::new();
+        for number in 0..count {
+            let value = known.get(number).map(Vec::as_slice).unwrap_or_default();
             let len = match attribute.fixed() {
                 Some((len, _)) => len,
                 None => usize::from(coder.u8(lengths, value.len() as u8)),
             };
-            if coder.failed() {
+            if coder.failed() || len == 0 {
+                coder.fail();
                 break;
             }
-            value.resize(len, 0);
-            coder.bytes(stream, value);
+            let start = values.len();
+            values.extend_from_slice(value);
+            values.resize(start + len, 0);
+            coder.bytes(stream, &mut values[start..]);
+            ends.push(values.len() as u32);
         }
         let is_wide = count > 256;
         let mut numbers = HashMap::default();
         if C::ENCODING {
-            numbers.extend(values.iter().cloned().zip(0u16..=u16::MAX));
+            numbers.extend(known.iter().cloned().zip(0u16..=u16::MAX));
         }
         Dictionary {
             number: coder.open(StreamKind::ValueNumber, if is_wide { 2 } else { 1 }),
             is_wide,
             values,
+            ends,
             numbers,
         }
+    }
+
+    fn value(&self, number: usize) -> Option<&[u8]> {
+        let start = match number.checked_sub(1) {
+            Some(before) => *self.ends.get(before)? as usize,
+            None => 0,
+        };
+        self.values.get(start..*self.ends.get(number)? as usize)
     }
 
     fn code<C: Coder>(
@@ -232,7 +253,7 @@ impl Dictionary {
         } else {
             usize::from(coder.u8(self.number, number as u8))
         };
-        let Some(value) = self.values.get(number) else {
+        let Some(value) = self.value(number) else {
             coder.fail();
             return at;
         };
