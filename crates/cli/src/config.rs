@@ -153,4 +153,35 @@ mod tests {
         let message = message("repo = \"/r\"\nport = \"x\"\n");
         assert!(message.contains("line 2"), "{message}");
     }
+
+    #[test]
+    fn the_manual_lists_exactly_these_settings() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+        let text = std::fs::read_to_string(path).expect("docs/configuration.md is readable");
+        let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+        let documented: Vec<(&str, &str)> = rows
+            .filter_map(|row| row.split_once("` | `"))
+            .filter_map(|(key, rest)| Some((key, rest.split('`').next()?)))
+            .collect();
+        let variables: Vec<String> = SETTINGS.iter().map(|name| variable(name)).collect();
+        let expected: Vec<(&str, &str)> = SETTINGS
+            .iter()
+            .copied()
+            .zip(variables.iter().map(String::as_str))
+            .collect();
+        assert_eq!(documented, expected);
+    }
+
+    #[test]
+    fn every_variable_of_a_flag_is_a_settings() {
+        use clap::CommandFactory;
+        let command = crate::Cli::command();
+        let mut found = std::collections::BTreeSet::new();
+        for subcommand in command.get_subcommands() {
+            let variables = subcommand.get_arguments().filter_map(clap::Arg::get_env);
+            found.extend(variables.map(|name| name.to_string_lossy().into_owned()));
+        }
+        let known = SETTINGS.iter().map(|name| variable(name));
+        assert_eq!(found, known.chain([PATH_VARIABLE.to_owned()]).collect());
+    }
 }

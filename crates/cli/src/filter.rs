@@ -44,6 +44,16 @@ pub trait Filter {
     /// The command's name.
     const COMMAND: &'static str;
 
+    /// Whether the output is only checked, and goes nowhere.
+    fn only_checks(&self) -> bool {
+        false
+    }
+
+    /// The file that a name on the command line means.
+    fn input_path(&self, named: &Path) -> PathBuf {
+        named.to_owned()
+    }
+
     /// The name of the output for a named input.
     fn output_path(&self, input: &Path) -> Result<PathBuf, CommandError>;
 
@@ -56,12 +66,14 @@ enum Destination {
     Stdout,
     File(PathBuf),
     BesideInput,
+    Nowhere,
 }
 
 impl FilterArgs {
-    fn destination(&self) -> Destination {
+    fn destination(&self, filter: &impl Filter) -> Destination {
         let is_dash = |path: &PathBuf| path.as_os_str() == "-";
         match &self.output {
+            _ if filter.only_checks() => Destination::Nowhere,
             _ if self.stdout => Destination::Stdout,
             Some(path) if is_dash(path) => Destination::Stdout,
             Some(path) => Destination::File(path.clone()),
@@ -94,22 +106,25 @@ impl FilterArgs {
     fn one_file<F: Filter>(&self, filter: &F, path: &Path) -> Result<(), CommandError> {
         if path.as_os_str() == "-" {
             let mut input = io::stdin().lock();
-            return match self.destination() {
+            return match self.destination(filter) {
                 Destination::File(output) => self.to_file(filter, &mut input, &output, None),
                 Destination::Stdout | Destination::BesideInput => {
                     self.to_stdout(filter, &mut input)
                 }
+                Destination::Nowhere => filter.run(&mut input, &mut io::sink()),
             }
             .map_err(|error| error.at("standard input"));
         }
+        let path = &filter.input_path(path);
         let result = self.named_file(filter, path);
         result.map_err(|error| error.at(path.display()))
     }
 
     fn named_file<F: Filter>(&self, filter: &F, path: &Path) -> Result<(), CommandError> {
         let (mut input, before) = open_input(path)?;
-        match self.destination() {
+        match self.destination(filter) {
             Destination::Stdout => self.to_stdout(filter, &mut input),
+            Destination::Nowhere => filter.run(&mut input, &mut io::sink()),
             Destination::File(output) => {
                 self.to_file(filter, &mut input, &output, Some((path, &before)))
             }

@@ -130,14 +130,11 @@ mod tests {
 
     #[test]
     fn a_socket_is_localhost() {
-        assert_eq!(
-            find("host=/run/pg", "localhost:*:*:*:x").as_deref(),
-            Some("x")
-        );
-        assert_eq!(
-            find("port=1", "/run/pg:*:*:*:no\nlocalhost:1:*:*:x").as_deref(),
-            Some("x")
-        );
+        let line = |port: &str| ["localhost", port, "*", "*", "x"].join(":");
+        assert_eq!(find("host=/run/pg", &line("*")).as_deref(), Some("x"));
+        let text = format!("/run/pg:*:*:*:no\n{}", line("1"));
+        assert_eq!(find("port=1", &text).as_deref(), Some("x"));
+        assert_eq!(find("port=2", &text), None);
     }
 
     #[test]

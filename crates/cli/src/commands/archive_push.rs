@@ -21,6 +21,7 @@ use crate::{root, runtime};
 Example, in postgresql.conf:
   archive_command = 'walzip archive-push --repo /var/lib/walzip %p'
 
+The level may also stand in the configuration file, as \"level\".
 Prints nothing on success (with -v, what was done). All exit codes lie below 126, so that
 PostgreSQL keeps the file and tries again.")]
 pub struct ArchivePushArgs {

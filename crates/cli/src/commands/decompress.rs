@@ -25,21 +25,44 @@ Examples:
 pub struct DecompressArgs {
     #[command(flatten)]
     filter: FilterArgs,
+
+    /// Only check that the files can be decompressed, and write nothing
+    #[arg(short, long, conflicts_with_all = ["stdout", "output", "keep", "force"])]
+    test: bool,
 }
 
 /// No encoder makes more of the longest member; memory is bounded by this for an input that
 /// claims otherwise, which then counts as truncated.
 pub const ENCODED_LEN_MAX: u64 = 2 * MEMBER_LEN_MAX as u64;
 
-struct Decompress;
+struct Decompress {
+    only_checks: bool,
+}
 
 /// Runs the command.
 pub fn run(args: DecompressArgs) -> Result<(), CommandError> {
-    args.filter.for_each_file(&Decompress)
+    let only_checks = args.test;
+    args.filter.for_each_file(&Decompress { only_checks })
 }
 
 impl Filter for Decompress {
     const COMMAND: &'static str = "decompress";
+
+    fn only_checks(&self) -> bool {
+        self.only_checks
+    }
+
+    /// As gzip does, FILE stands for FILE.wz where there is only that.
+    fn input_path(&self, named: &Path) -> PathBuf {
+        let mut with_suffix = named.as_os_str().to_owned();
+        with_suffix.push(".");
+        with_suffix.push(walzip_codec::SUFFIX);
+        let with_suffix = PathBuf::from(with_suffix);
+        match !named.exists() && with_suffix.exists() {
+            true => with_suffix,
+            false => named.to_owned(),
+        }
+    }
 
     fn output_path(&self, input: &Path) -> Result<PathBuf, CommandError> {
         match input.extension() {

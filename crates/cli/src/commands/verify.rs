@@ -71,7 +71,7 @@ fn print(verification: &Verification) -> std::io::Result<()> {
     }
     writeln!(
         out,
-        "verified {} WAL files ({} bytes stored in {}) and {} backups ({} bytes stored)",
+        "verified: WAL files {} ({} bytes stored in {}), backups {} ({} bytes stored)",
         verification.wal_objects,
         verification.wal_original_bytes,
         verification.wal_stored_bytes,

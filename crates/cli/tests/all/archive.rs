@@ -147,7 +147,7 @@ fn verify_lists_what_is_damaged_and_exits_with_104() {
     sandbox.ok(&push(&path(FIRST)));
     let fine = String::from_utf8(sandbox.ok(&["verify", "--repo", "repo"])).expect("UTF-8");
     assert!(
-        fine.starts_with("verified 1 WAL files (1048576 bytes stored in "),
+        fine.starts_with("verified: WAL files 1 (1048576 bytes stored in "),
         "{fine}"
     );
     damage(&sandbox);

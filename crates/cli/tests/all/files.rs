@@ -212,3 +212,58 @@ fn a_full_device_is_an_error() {
         .status();
     assert_eq!(status.expect("walzip starts").code(), Some(64));
 }
+
+#[test]
+fn decompress_finds_the_file_by_its_original_name() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a", &text(5000));
+    sandbox.ok(&["compress", "a"]);
+    sandbox.ok(&["decompress", "a"]);
+    assert_eq!(sandbox.names(), ["a"]);
+    sandbox.fails(28, &["decompress", "a"]);
+}
+
+#[test]
+fn test_checks_and_writes_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a", &text(5000));
+    sandbox.ok(&["compress", "a"]);
+    assert!(sandbox.ok(&["decompress", "-t", "a.wz"]).is_empty());
+    let mut damaged = sandbox.read("a.wz");
+    *damaged.last_mut().expect("not empty") ^= 1;
+    sandbox.write("b.wz", &damaged);
+    sandbox.fails(26, &["decompress", "--test", "a.wz", "b.wz"]);
+    assert_eq!(sandbox.names(), ["a.wz", "b.wz"]);
+    sandbox.fails(2, &["decompress", "-t", "-c", "a.wz"]);
+}
+
+#[test]
+fn nothing_binary_is_written_to_a_terminal() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a", &text(500));
+    sandbox.ok(&["compress", "-k", "a"]);
+    for command in [["compress", "a"], ["decompress", "a.wz"]] {
+        let run = |force: &[&str]| {
+            let terminal = nix::pty::openpty(None, None).expect("a pseudo-terminal can be made");
+            std::process::Command::new(assert_cmd::cargo::cargo_bin!("walzip"))
+                .args([command[0], "-c"])
+                .args(force)
+                .arg(sandbox.path(command[1]))
+                .stdout(terminal.slave)
+                .output()
+                .map(|output| (output, terminal.master))
+                .expect("walzip starts")
+        };
+        let (refused, _) = run(&[]);
+        assert_eq!(refused.status.code(), Some(2));
+        let complaint = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            complaint.contains("standard output is a terminal"),
+            "{complaint}"
+        );
+        let mut reader = std::fs::File::from(run(&["-f"]).1);
+        let mut written = [0; 16];
+        let read = std::io::Read::read(&mut reader, &mut written).expect("something was written");
+        assert!(read > 0);
+    }
+}
