@@ -8,8 +8,12 @@ use std::path::{Path, PathBuf};
 /// How long a source file may be.
 const LINES_MAX: usize = 600;
 
-/// Where `unsafe` is: calls of C libraries. Elsewhere nothing is unsafe.
-const MAY_BE_UNSAFE: &[&str] = &["crates/codec/src/lz4_block.rs", "crates/codec/src/zstd_frame.rs"];
+/// Where `unsafe` is: where C is called, and where a test counts the memory that is taken.
+const MAY_BE_UNSAFE: &[&str] = &[
+    "crates/codec/src/lz4_block.rs",
+    "crates/codec/src/zstd_frame.rs",
+    "crates/codec/tests/all/counting_allocator.rs",
+];
 
 /// What a crate keeps out, so that it has one reason to change.
 struct Boundary {
@@ -90,7 +94,7 @@ fn no_crate_names_what_its_boundary_forbids() {
 }
 
 #[test]
-fn unsafe_is_only_where_c_is_called() {
+fn unsafe_is_only_where_nothing_else_will_do() {
     let mut faults = String::new();
     for path in files(&root().join("crates"), "rs") {
         let name = shown(&path);

@@ -232,9 +232,6 @@ impl Drop for Server<'_> {
 /// A pgbench in the background, ended when dropped.
 pub struct Load(Child);
 
-impl Load {
-}
-
 impl Drop for Load {
     fn drop(&mut self) {
         // It may have ended long ago.
