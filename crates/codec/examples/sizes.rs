@@ -394,7 +394,10 @@ fn is_realistic(folder: &str) -> bool {
 /// machine change it little.
 fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanos = stat.split_whitespace().next().and_then(|nanos| nanos.parse().ok());
+    let nanos = stat
+        .split_whitespace()
+        .next()
+        .and_then(|nanos| nanos.parse().ok());
     Duration::from_nanos(nanos.expect("Linux, which counts processor time in schedstat"))
 }
 

@@ -80,6 +80,34 @@ pub trait Coder {
         value
     }
 
+    /// Codes `len` bytes of the slice from `at` on: in one go where they are a number.
+    #[inline]
+    fn bytes_at(&mut self, stream: StreamId, bytes: &mut [u8], at: usize, len: usize) {
+        match len {
+            1 => {
+                self.u8_at(stream, bytes, at);
+            }
+            2 => {
+                self.u16_at(stream, bytes, at);
+            }
+            4 => {
+                self.u32_at(stream, bytes, at);
+            }
+            8 => {
+                let value = self.u64(stream, u64::from_le_bytes(get(bytes, at)));
+                self.put(bytes, at, value.to_le_bytes());
+            }
+            16 => {
+                self.bytes_at(stream, bytes, at, 8);
+                self.bytes_at(stream, bytes, at + 8, 8);
+            }
+            _ => {
+                let part = self.part(bytes, at, at + len);
+                self.bytes(stream, part);
+            }
+        }
+    }
+
     /// Puts bytes that follow from what was coded before; the encoder has them already.
     #[inline]
     fn put<const N: usize>(&mut self, bytes: &mut [u8], at: usize, value: [u8; N]) {

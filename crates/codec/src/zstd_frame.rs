@@ -106,10 +106,15 @@ pub fn decompress(data: &[u8], raw_len: usize, out: &mut Vec<u8>) -> Result<(), 
     context
         .set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX))
         .map_err(|_| BAD)?;
-    let start = out.len();
-    out.resize(start + raw_len, 0);
-    let written = context
-        .decompress(&mut out[start..], data)
-        .map_err(|_| BAD)?;
-    if written != raw_len { Err(BAD) } else { Ok(()) }
+    let mut block = Vec::with_capacity(raw_len);
+    let written = context.decompress(&mut block, data).map_err(|_| BAD)?;
+    if written != raw_len {
+        return Err(BAD);
+    }
+    if out.is_empty() {
+        *out = block;
+    } else {
+        out.extend_from_slice(&block);
+    }
+    Ok(())
 }

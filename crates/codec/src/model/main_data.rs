@@ -75,7 +75,7 @@ impl MainStreams {
                 break;
             }
             let stream = slot.open(coder, StreamKind::MainField, width);
-            coder.bytes(stream, &mut main[at..at + width]);
+            coder.bytes_at(stream, main, at, width);
             at += width;
         }
         self.rest.code(coder, StreamKind::MainRow, &mut main[at..]);

@@ -20,7 +20,7 @@ impl RowsByLen {
             return;
         }
         let stream = self.stream(coder, kind, bytes.len());
-        coder.bytes(stream, bytes);
+        coder.bytes_at(stream, bytes, 0, bytes.len());
     }
 
     fn stream<C: Coder>(&mut self, coder: &mut C, kind: StreamKind, len: usize) -> StreamId {
