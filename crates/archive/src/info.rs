@@ -120,3 +120,95 @@ pub async fn info(repository: &Repository) -> Result<Info, ArchiveError> {
         wal: wal_index::index(&listing, segment_size)?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wal_index::SegmentRange;
+    use walzip_pgformat::{Lsn, TimelineId};
+
+    fn example() -> Info {
+        let moment = Moment {
+            lsn: Lsn(0x200_0028),
+            timeline: TimelineId(1),
+            time: Timestamp::UNIX_EPOCH,
+        };
+        let range = |first: &str, last: &str, segments| SegmentRange {
+            first: first.to_owned(),
+            last: last.to_owned(),
+            segments,
+        };
+        Info {
+            format: 1,
+            cluster: ClusterInfo {
+                system_identifier: "7".to_owned(),
+                major: 15,
+            },
+            created: Timestamp::UNIX_EPOCH,
+            segment_size_bytes: Some(1 << 24),
+            backups: vec![BackupInfo {
+                label: "20261121-220130F".to_owned(),
+                server_version: "15.13".to_owned(),
+                from_standby: false,
+                start: moment,
+                stop: moment,
+                first_segment: Some("000000010000000000000002".to_owned()),
+                last_segment: None,
+                original_bytes: 2,
+                stored_bytes: 1,
+                tablespaces: vec![TablespaceRecord {
+                    oid: 16385,
+                    location: "/srv/fast".to_owned(),
+                }],
+                missing_segments: Vec::new(),
+            }],
+            unfinished_backups: vec!["20261121-220129F".to_owned()],
+            wal: vec![TimelineWal {
+                timeline: 1,
+                has_history: false,
+                segments: 2,
+                stored_bytes: 20,
+                ranges: vec![range("a", "b", 2)],
+                gaps: Vec::new(),
+                partial: Vec::new(),
+            }],
+        }
+    }
+
+    /// Scripts read these names: a change here is a change of the interface.
+    #[test]
+    fn has_the_field_names_that_scripts_read() {
+        let epoch = "1970-01-01T00:00:00Z";
+        let moment = serde_json::json!({ "lsn": "0/2000028", "timeline": 1, "time": epoch });
+        let expected = serde_json::json!({
+            "format": 1,
+            "cluster": { "system_identifier": "7", "major": 15 },
+            "created": epoch,
+            "segment_size_bytes": 16777216,
+            "backups": [{
+                "label": "20261121-220130F",
+                "server_version": "15.13",
+                "from_standby": false,
+                "start": moment,
+                "stop": moment,
+                "first_segment": "000000010000000000000002",
+                "last_segment": null,
+                "original_bytes": 2,
+                "stored_bytes": 1,
+                "tablespaces": [{ "oid": 16385, "location": "/srv/fast" }],
+                "missing_segments": [],
+            }],
+            "unfinished_backups": ["20261121-220129F"],
+            "wal": [{
+                "timeline": 1,
+                "has_history": false,
+                "segments": 2,
+                "stored_bytes": 20,
+                "ranges": [{ "first": "a", "last": "b", "segments": 2 }],
+                "gaps": [],
+                "partial": [],
+            }],
+        });
+        assert_eq!(serde_json::to_value(example()).expect("JSON"), expected);
+    }
+}

@@ -272,22 +272,63 @@ mod tests {
         format!("{body}\"Manifest-Checksum\": \"{checksum}\"}}\n")
     }
 
-    const ONE_FILE: &str = "{ \"Path\": \"PG_VERSION\", \"Size\": 3, \
-        \"Checksum-Algorithm\": \"CRC32C\", \"Checksum\": \"64440205\" }";
+    /// The checksum of `123456789`, CRC-32C's check value e3069283, as it lies in memory.
+    const ONE_FILE: &str = "{ \"Path\": \"PG_VERSION\", \"Size\": 9, \
+        \"Checksum-Algorithm\": \"CRC32C\", \"Checksum\": \"839206e3\" }";
 
     #[test]
     fn reads_files_and_ranges_and_proves_content() {
         let manifest = PgManifest::read(manifest(ONE_FILE).as_bytes()).expect("valid");
         let file = &manifest.files[b"PG_VERSION".as_slice()];
-        assert_eq!(file.size_bytes, 3);
+        assert_eq!(file.size_bytes, 9);
         let proof = |content: &[u8]| {
             let mut hasher = Hasher::of(file.checksum.as_ref());
             hasher.update(content);
             hasher.matches(file.checksum.as_ref())
         };
-        assert!(!proof(b"16\n"));
+        assert!(proof(b"123456789"));
+        assert!(!proof(b"123456780"));
         let range = manifest.wal_ranges[0];
         assert_eq!((range.start, range.end), (Lsn(0x200_0028), Lsn(0x200_0138)));
+    }
+
+    #[test]
+    fn proves_content_by_each_of_postgresqls_checksums() {
+        let abc = [
+            ("CRC32C", "b73f4b36"),
+            (
+                "SHA224",
+                "23097d223405d8228642a477bda255b32aadbce4bda0b3f7e36c9da7",
+            ),
+            (
+                "SHA256",
+                "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+            ),
+            (
+                "SHA384",
+                "cb00753f45a35e8bb5a03d699ac65007272c32ab0eded1631a8b605a43ff5bed\
+                 8086072ba1e7cc2358baeca134c825a7",
+            ),
+            (
+                "SHA512",
+                "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a\
+                 2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
+            ),
+        ];
+        for (algorithm, value) in abc {
+            let file = format!(
+                "{{ \"Path\": \"a\", \"Size\": 3, \"Checksum-Algorithm\": \"{algorithm}\", \
+                 \"Checksum\": \"{value}\" }}"
+            );
+            let manifest = PgManifest::read(manifest(&file).as_bytes()).expect(algorithm);
+            let checksum = manifest.files[b"a".as_slice()].checksum.clone();
+            let proof = |content: &[u8]| {
+                let mut hasher = Hasher::of(checksum.as_ref());
+                content.chunks(2).for_each(|piece| hasher.update(piece));
+                hasher.matches(checksum.as_ref())
+            };
+            assert!(proof(b"abc") && !proof(b"abd"), "{algorithm}");
+        }
     }
 
     #[test]
@@ -299,7 +340,7 @@ mod tests {
 
     #[test]
     fn refuses_a_manifest_that_was_changed() {
-        let changed = manifest(ONE_FILE).replace("\"Size\": 3", "\"Size\": 4");
+        let changed = manifest(ONE_FILE).replace("\"Size\": 9", "\"Size\": 4");
         let error = PgManifest::read(changed.as_bytes()).expect_err("changed");
         assert!(matches!(error, ManifestError::Checksum { .. }), "{error}");
     }
