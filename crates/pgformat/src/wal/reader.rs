@@ -179,11 +179,7 @@ impl<'a> SegmentReader<'a> {
 
     fn lead(&mut self, remaining_len: u32) -> Option<Event> {
         let whole = self.take(remaining_len as usize) && self.skip_padding();
-        self.step = if whole {
-            Step::Records
-        } else {
-            Step::EndRun
-        };
+        self.step = if whole { Step::Records } else { Step::EndRun };
         Some(Event::Lead { whole })
     }
 
