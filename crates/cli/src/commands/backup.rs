@@ -28,9 +28,6 @@ pub struct BackupArgs {
     #[command(flatten)]
     repo: RepoArgs,
 
-    #[command(flatten)]
-    connection: ConnectionArgs,
-
     /// Checkpoint at once, or spread over minutes to spare the server
     #[arg(short, long, value_enum, default_value_t = Checkpoint::Fast)]
     checkpoint: Checkpoint,
@@ -42,6 +39,9 @@ pub struct BackupArgs {
     /// How long to wait for WAL to be archived, before and after the copy
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     archive_timeout: u64,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

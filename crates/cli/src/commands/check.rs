@@ -23,12 +23,12 @@ pub struct CheckArgs {
     #[command(flatten)]
     repo: RepoArgs,
 
-    #[command(flatten)]
-    connection: ConnectionArgs,
-
     /// How long to wait for the segment
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     archive_timeout: u64,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
 }
 
 /// Runs the command.

@@ -42,9 +42,6 @@ pub struct RestoreArgs {
     #[command(flatten)]
     repo: RepoArgs,
 
-    #[command(flatten)]
-    target: TargetArgs,
-
     /// The backup to start from [default: the newest from which the target can be reached]
     #[arg(long, value_name = "LABEL")]
     backup: Option<BackupLabel>,
@@ -56,6 +53,9 @@ pub struct RestoreArgs {
     /// Switch archive_mode off in the restored cluster
     #[arg(long)]
     archive_mode_off: bool,
+
+    #[command(flatten)]
+    target: TargetArgs,
 }
 
 /// Where recovery ends.
