@@ -26,22 +26,63 @@ struct Boundary {
 
 /// Synchronous code over byte slices touches nothing outside itself.
 const PURE: &[&str] = &[
-    "std::fs", "std::net", "std::env", "std::process", "std::thread", "std::time", "async fn",
-    "tokio", "object_store", "println!", "eprintln!", "print!(", "eprint!(", "dbg!(",
+    "std::fs",
+    "std::net",
+    "std::env",
+    "std::process",
+    "std::thread",
+    "std::time",
+    "async fn",
+    "tokio",
+    "object_store",
+    "println!",
+    "eprintln!",
+    "print!(",
+    "eprint!(",
+    "dbg!(",
 ];
 
 /// A library leaves words, settings and the process to the command line.
 const LIBRARY: &[&str] = &[
-    "println!", "eprintln!", "print!(", "eprint!(", "dbg!(", "env::var", "env::args",
-    "env::current_dir", "env::temp_dir", "process::exit", "use clap",
+    "println!",
+    "eprintln!",
+    "print!(",
+    "eprint!(",
+    "dbg!(",
+    "env::var",
+    "env::args",
+    "env::current_dir",
+    "env::temp_dir",
+    "process::exit",
+    "use clap",
 ];
 
 const BOUNDARIES: &[Boundary] = &[
-    Boundary { folder: "pgformat", may_use: &[], must_not_name: PURE },
-    Boundary { folder: "codec", may_use: &["pgformat"], must_not_name: PURE },
-    Boundary { folder: "repo", may_use: &[], must_not_name: LIBRARY },
-    Boundary { folder: "archive", may_use: &["pgformat", "codec", "repo"], must_not_name: LIBRARY },
-    Boundary { folder: "bench", may_use: &["pgformat", "codec"], must_not_name: LIBRARY },
+    Boundary {
+        folder: "pgformat",
+        may_use: &[],
+        must_not_name: PURE,
+    },
+    Boundary {
+        folder: "codec",
+        may_use: &["pgformat"],
+        must_not_name: PURE,
+    },
+    Boundary {
+        folder: "repo",
+        may_use: &[],
+        must_not_name: LIBRARY,
+    },
+    Boundary {
+        folder: "archive",
+        may_use: &["pgformat", "codec", "repo"],
+        must_not_name: LIBRARY,
+    },
+    Boundary {
+        folder: "bench",
+        may_use: &["pgformat", "codec"],
+        must_not_name: LIBRARY,
+    },
     Boundary {
         folder: "cli",
         may_use: &["pgformat", "codec", "repo", "archive", "bench"],
@@ -53,12 +94,24 @@ const BOUNDARIES: &[Boundary] = &[
 fn dependencies_point_one_way() {
     let mut faults = String::new();
     for boundary in BOUNDARIES {
-        let manifest = read(&root().join("crates").join(boundary.folder).join("Cargo.toml"));
+        let manifest = read(
+            &root()
+                .join("crates")
+                .join(boundary.folder)
+                .join("Cargo.toml"),
+        );
         for line in manifest.lines() {
-            let Some(rest) = line.strip_prefix("walzip-") else { continue };
+            let Some(rest) = line.strip_prefix("walzip-") else {
+                continue;
+            };
             let used = rest.split(['.', ' ', '=']).next().expect("a name");
             if used != boundary.folder && !boundary.may_use.contains(&used) {
-                writeln!(faults, "crates/{} must not depend on {used}", boundary.folder).unwrap();
+                writeln!(
+                    faults,
+                    "crates/{} must not depend on {used}",
+                    boundary.folder
+                )
+                .unwrap();
             }
         }
     }
@@ -69,7 +122,13 @@ fn dependencies_point_one_way() {
 fn every_crate_has_a_boundary() {
     let mut folders: Vec<String> = fs::read_dir(root().join("crates"))
         .expect("the crates")
-        .map(|entry| entry.expect("a crate").file_name().into_string().expect("UTF-8"))
+        .map(|entry| {
+            entry
+                .expect("a crate")
+                .file_name()
+                .into_string()
+                .expect("UTF-8")
+        })
         .collect();
     let mut known: Vec<&str> = BOUNDARIES.iter().map(|boundary| boundary.folder).collect();
     folders.sort();
@@ -81,9 +140,15 @@ fn every_crate_has_a_boundary() {
 fn no_crate_names_what_its_boundary_forbids() {
     let mut faults = String::new();
     for boundary in BOUNDARIES {
-        for path in files(&root().join("crates").join(boundary.folder).join("src"), "rs") {
+        for path in files(
+            &root().join("crates").join(boundary.folder).join("src"),
+            "rs",
+        ) {
             for (number, line) in numbered_code(&read(&path)) {
-                let named = boundary.must_not_name.iter().find(|name| line.contains(*name));
+                let named = boundary
+                    .must_not_name
+                    .iter()
+                    .find(|name| line.contains(*name));
                 if let Some(name) = named {
                     writeln!(faults, "{}:{number} names {name}", shown(&path)).unwrap();
                 }
@@ -103,7 +168,10 @@ fn unsafe_is_only_where_nothing_else_will_do() {
             continue;
         }
         for (number, line) in numbered_code(&read(&path)) {
-            if ["unsafe {", "unsafe fn", "unsafe impl"].iter().any(|word| line.contains(word)) {
+            if ["unsafe {", "unsafe fn", "unsafe impl"]
+                .iter()
+                .any(|word| line.contains(word))
+            {
                 writeln!(faults, "{name}:{number} is unsafe").unwrap();
             }
         }
@@ -113,7 +181,14 @@ fn unsafe_is_only_where_nothing_else_will_do() {
 
 #[test]
 fn files_are_short_begin_with_their_purpose_and_keep_no_promises_for_later() {
-    let later = ["todo!(", "unimplemented!(", "#[ignore", "TODO", "FIXME", "XXX"];
+    let later = [
+        "todo!(",
+        "unimplemented!(",
+        "#[ignore",
+        "TODO",
+        "FIXME",
+        "XXX",
+    ];
     let mut faults = String::new();
     for path in files(&root().join("crates"), "rs") {
         let text = read(&path);
@@ -140,13 +215,24 @@ fn files_are_short_begin_with_their_purpose_and_keep_no_promises_for_later() {
 fn nothing_depends_on_one_machine() {
     // Written apart, so that this file passes its own test.
     let foreign = [
-        ["/wo", "rk/"], ["/home", "/"], ["anthro", "pic"], ["cla", "ude"], ["chat", "gpt"], ["deb.debian", ".org"], ["repo1.ma", "ven"],
-        ["repo.ma", "ven"], ["pypi", ".org"], ["registry.np", "mjs"], ["localhost", ":"],
+        ["/wo", "rk/"],
+        ["/home", "/"],
+        ["anthro", "pic"],
+        ["cla", "ude"],
+        ["chat", "gpt"],
+        ["deb.debian", ".org"],
+        ["repo1.ma", "ven"],
+        ["repo.ma", "ven"],
+        ["pypi", ".org"],
+        ["registry.np", "mjs"],
+        ["localhost", ":"],
     ]
     .map(|parts| parts.concat());
     let mut faults = String::new();
     for path in project_files() {
-        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let Ok(text) = fs::read_to_string(&path) else {
+            continue;
+        };
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.to_lowercase();
             if let Some(word) = foreign.iter().find(|word| line.contains(word.as_str())) {
@@ -189,7 +275,10 @@ fn every_link_leads_somewhere() {
 
 /// The targets of relative links: `](target)`, without what follows a `#`.
 fn markdown_links(text: &str) -> impl Iterator<Item = &str> {
-    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let targets = text
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next());
     let relative = targets.filter(|target| !target.contains("://") && !target.starts_with('#'));
     relative.filter_map(|target| target.split('#').next())
 }
@@ -204,17 +293,26 @@ fn documents_named(text: &str) -> impl Iterator<Item = &str> {
 /// The lines of code with their numbers: no comments, and nothing from the unit tests on,
 /// which end a file.
 fn numbered_code(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+    let code = text
+        .split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap_or(text);
     let numbered = (1..).zip(code.lines());
     numbered.filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the workspace")
 }
 
 fn shown(path: &Path) -> String {
-    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+    path.strip_prefix(root())
+        .unwrap_or(path)
+        .display()
+        .to_string()
 }
 
 fn read(path: &Path) -> String {
@@ -226,7 +324,10 @@ fn project_files() -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root()).expect("the workspace") {
         let path = entry.expect("an entry").path();
-        let name = path.file_name().and_then(|name| name.to_str()).expect("UTF-8");
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .expect("UTF-8");
         if path.is_file() && name != "Cargo.lock" {
             found.push(path);
         } else if ["crates", "docs", "scripts", ".ci", "fuzz"].contains(&name) {
@@ -238,7 +339,9 @@ fn project_files() -> Vec<PathBuf> {
 }
 
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
-    files_where(folder, &|path| path.extension().is_some_and(|found| found == extension))
+    files_where(folder, &|path| {
+        path.extension().is_some_and(|found| found == extension)
+    })
 }
 
 /// Files below a folder, without what builds and fuzzers leave behind.
@@ -246,7 +349,10 @@ fn files_where(folder: &Path, wanted: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder of the project") {
         let path = entry.expect("an entry").path();
-        let name = path.file_name().and_then(|name| name.to_str()).expect("UTF-8");
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .expect("UTF-8");
         if path.is_dir() && !["target", "corpus", "artifacts", "coverage"].contains(&name) {
             found.extend(files_where(&path, wanted));
         } else if path.is_file() && wanted(&path) {

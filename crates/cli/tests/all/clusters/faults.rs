@@ -22,7 +22,10 @@ fn a_full_disk_is_reported_and_recovered_from() {
     server.archive_with_walzip();
     server.start(&[]);
     let failed = push_into_the_fault(&site, &server);
-    assert!(failed.contains("No space left on device"), "unclear message: {failed}");
+    assert!(
+        failed.contains("No space left on device"),
+        "unclear message: {failed}"
+    );
     disk.grow();
     recovers(&site, &server);
 }
@@ -37,7 +40,10 @@ fn a_read_only_repository_is_reported_and_recovered_from() {
     server.archive_everything();
     set_mode(&site.repository(), 0o555);
     let failed = push_into_the_fault(&site, &server);
-    assert!(failed.contains("Permission denied"), "unclear message: {failed}");
+    assert!(
+        failed.contains("Permission denied"),
+        "unclear message: {failed}"
+    );
     set_mode(&site.repository(), 0o755);
     recovers(&site, &server);
 }
@@ -49,12 +55,19 @@ fn push_into_the_fault(site: &Site, server: &Server) -> String {
     }
     let waiting = server.sql("SELECT last_failed_wal FROM pg_stat_archiver");
     let segment = server.data().join("pg_wal").join(&waiting);
-    let output = site.walzip(&["archive-push"]).arg(segment).output().expect("walzip runs");
+    let output = site
+        .walzip(&["archive-push"])
+        .arg(segment)
+        .output()
+        .expect("walzip runs");
     let code = output.status.code().expect("an exit code, not a signal");
     assert!((1..=125).contains(&code), "PostgreSQL would stop at {code}");
     // What could be stored before is whole; this decodes it.
     let stored = archived_files(site);
-    assert!(stored.iter().all(|(name, _)| *name != waiting), "{waiting} was stored after all");
+    assert!(
+        stored.iter().all(|(name, _)| *name != waiting),
+        "{waiting} was stored after all"
+    );
     said(&output)
 }
 
@@ -92,13 +105,21 @@ struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     fn mount(site: &Site, directory: PathBuf) -> SmallDisk {
-        succeed(Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(&directory));
+        succeed(
+            Command::new("mount")
+                .args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
+                .arg(&directory),
+        );
         site.hand_over(&directory);
         SmallDisk(directory)
     }
 
     fn grow(&self) {
-        succeed(Command::new("mount").args(["-o", "remount,size=512m"]).arg(&self.0));
+        succeed(
+            Command::new("mount")
+                .args(["-o", "remount,size=512m"])
+                .arg(&self.0),
+        );
     }
 }
 

@@ -44,15 +44,30 @@ fn a_killed_push_leaves_a_whole_object_or_none() {
             }
         }
         for (name, original) in archived_files(&site) {
-            let expected = segments.iter().find(|path| path.ends_with(&name)).expect("a segment");
-            assert_eq!(original, fs::read(expected).expect("a segment"), "{name} differs");
+            let expected = segments
+                .iter()
+                .find(|path| path.ends_with(&name))
+                .expect("a segment");
+            assert_eq!(
+                original,
+                fs::read(expected).expect("a segment"),
+                "{name} differs"
+            );
         }
     }
     println!("{killed} pushes killed, {finished} finished before");
     for segment in &segments {
-        assert!(push(&site, segment).success(), "the retry of {} failed", segment.display());
+        assert!(
+            push(&site, segment).success(),
+            "the retry of {} failed",
+            segment.display()
+        );
     }
-    assert_eq!(archived_files(&site).len(), segments.len(), "the archive is complete");
+    assert_eq!(
+        archived_files(&site).len(),
+        segments.len(),
+        "the archive is complete"
+    );
     succeed(&mut site.walzip(&["verify"]));
 }
 
@@ -72,8 +87,14 @@ fn a_server_whose_pushes_are_killed_archives_everything() {
     drop(load);
     server.archive_everything();
     let expected = server.fingerprint();
-    let failures = server.log().matches("archive command failed with exit code 137").count()
-        + server.log().matches("archive command was terminated by signal 9").count();
+    let failures = server
+        .log()
+        .matches("archive command failed with exit code 137")
+        .count()
+        + server
+            .log()
+            .matches("archive command was terminated by signal 9")
+            .count();
     assert!(failures > 0, "the server saw no kill:\n{}", server.log());
     assert_no_gaps(&archived_files(&site));
     server.stop();
@@ -104,7 +125,9 @@ fn segments_of_a_stopped_server(site: &Site) -> Vec<PathBuf> {
 
 fn start_push(site: &Site, segment: &Path) -> Child {
     let mut push = site.walzip(&["archive-push"]);
-    push.arg(segment).stdout(Stdio::null()).stderr(Stdio::null());
+    push.arg(segment)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     push.spawn().expect("walzip starts")
 }
 
@@ -120,7 +143,10 @@ fn duration_of_a_push(site: &Site, segment: &Path) -> Duration {
 
 /// Removes the segment's object, so that the next push has its whole way to go.
 fn forget(site: &Site, segment: &Path) {
-    let name = segment.file_name().and_then(|name| name.to_str()).expect("a segment's name");
+    let name = segment
+        .file_name()
+        .and_then(|name| name.to_str())
+        .expect("a segment's name");
     if let Some(object) = crate::clusters::object_store::object_of(site, name) {
         fs::remove_file(object).expect("remove the object");
     }
@@ -130,10 +156,16 @@ fn forget(site: &Site, segment: &Path) {
 fn kill_some_push(site: &Site, server: &Server, random: &mut Random) {
     let begin = Instant::now();
     for look in 1_u32.. {
-        assert!(begin.elapsed() < Duration::from_secs(120), "no push was there to be killed");
+        assert!(
+            begin.elapsed() < Duration::from_secs(120),
+            "no push was there to be killed"
+        );
         if let Some(process) = running_push(&site.program_under_test()) {
             std::thread::sleep(Duration::from_millis(20).mul_f64(random.fraction()));
-            let kill = Command::new("kill").args(["-9", &process]).stderr(Stdio::null()).status();
+            let kill = Command::new("kill")
+                .args(["-9", &process])
+                .stderr(Stdio::null())
+                .status();
             if kill.expect("the kill command").success() {
                 return;
             }
@@ -162,7 +194,9 @@ struct Random(u64);
 
 impl Random {
     fn seeded() -> Random {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .expect("a time after 1970");
         let seed = now.as_nanos() as u64 | 1;
         println!("random seed: {seed}");
         Random(seed)

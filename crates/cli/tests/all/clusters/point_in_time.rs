@@ -77,18 +77,28 @@ struct Moment {
 }
 
 fn restores_to_every_kind_of_target(variant: Variant) {
-    let Some(site) = Site::new(variant.major) else { return };
+    let Some(site) = Site::new(variant.major) else {
+        return;
+    };
     let primary = archived_primary(&site, &variant);
     let moments = live_through_moments(&primary, &variant);
     let archived = primary.archived_count();
-    assert!(archived >= SEGMENTS_MIN, "only {archived} files were archived");
+    assert!(
+        archived >= SEGMENTS_MIN,
+        "only {archived} files were archived"
+    );
     primary.stop();
 
     for moment in &moments {
         let restored = restore(&site, "restored", &moment.target);
         restored.start(&["archive_mode=off"]);
         restored.wait_until("SELECT NOT pg_is_in_recovery()");
-        assert_eq!(restored.fingerprint(), moment.expected, "at {:?}", moment.target);
+        assert_eq!(
+            restored.fingerprint(),
+            moment.expected,
+            "at {:?}",
+            moment.target
+        );
         restored.check_structures();
         discard(&site, restored);
     }
@@ -138,7 +148,10 @@ fn live_through_moments(primary: &Server, variant: &Variant) -> Vec<Moment> {
     );
     moments.push(moment("xid", xid));
     write_segments(primary, variant, 8);
-    moments.push(moment("lsn", primary.sql("SELECT pg_current_wal_insert_lsn()")));
+    moments.push(moment(
+        "lsn",
+        primary.sql("SELECT pg_current_wal_insert_lsn()"),
+    ));
     write_segments(primary, variant, 8);
     primary.sql("SELECT pg_create_restore_point('before the mistake')");
     moments.push(moment("name", "before the mistake".to_owned()));
@@ -150,7 +163,10 @@ fn live_through_moments(primary: &Server, variant: &Variant) -> Vec<Moment> {
     moments.push(moment("time", time));
     write_segments(primary, variant, 2);
     primary.archive_everything();
-    moments.push(Moment { target: Vec::new(), expected: primary.fingerprint() });
+    moments.push(Moment {
+        target: Vec::new(),
+        expected: primary.fingerprint(),
+    });
     moments
 }
 
@@ -172,7 +188,11 @@ fn restore<'a>(site: &'a Site, name: &'a str, target: &[String]) -> Server<'a> {
     let mut command = server.walzip(&["restore", "-D"]);
     command.arg(server.data()).arg("--tablespace-mapping");
     let directories = (tablespace(site, "primary"), tablespace(site, name));
-    command.arg(format!("{}={}", directories.0.display(), directories.1.display()));
+    command.arg(format!(
+        "{}={}",
+        directories.0.display(),
+        directories.1.display()
+    ));
     succeed(command.args(target));
     server
 }
@@ -207,7 +227,9 @@ fn restores_the_end_of_the_backup(site: &Site) {
 
 /// A restored cluster goes on as a new timeline in the same archive; both ways stay open.
 fn follows_a_timeline_switch(site: &Site, moments: &[Moment]) {
-    let named = moments.iter().find(|moment| moment.target[0] == "--target-name");
+    let named = moments
+        .iter()
+        .find(|moment| moment.target[0] == "--target-name");
     let promoted = restore(site, "promoted", &named.expect("a named moment").target);
     promoted.start(&[]);
     promoted.wait_until("SELECT NOT pg_is_in_recovery()");
@@ -219,7 +241,11 @@ fn follows_a_timeline_switch(site: &Site, moments: &[Moment]) {
     assert_eq!(timeline, "2");
     discard(site, promoted);
 
-    let newest = restore(site, "newest", &["--target-timeline".into(), "latest".into()]);
+    let newest = restore(
+        site,
+        "newest",
+        &["--target-timeline".into(), "latest".into()],
+    );
     newest.start(&["archive_mode=off"]);
     newest.wait_until("SELECT NOT pg_is_in_recovery()");
     assert_eq!(newest.fingerprint(), expected, "along the second timeline");
@@ -230,6 +256,10 @@ fn follows_a_timeline_switch(site: &Site, moments: &[Moment]) {
     first.start(&["archive_mode=off"]);
     first.wait_until("SELECT NOT pg_is_in_recovery()");
     let end = moments.last().expect("the last moment");
-    assert_eq!(first.fingerprint(), end.expected, "along the first timeline");
+    assert_eq!(
+        first.fingerprint(),
+        end.expected,
+        "along the first timeline"
+    );
     discard(site, first);
 }

@@ -28,8 +28,20 @@ impl<'a> Server<'a> {
     pub fn create(site: &'a Site, name: &'a str, segment_megabytes: u32) -> Server<'a> {
         let server = Server { site, name };
         let mut initdb = site.command(site.program("initdb"));
-        initdb.arg("-D").arg(server.data()).arg(format!("--wal-segsize={segment_megabytes}"));
-        initdb.args(["-A", "trust", "-U", "tester", "-N", "-E", "UTF8", "--no-locale"]);
+        initdb
+            .arg("-D")
+            .arg(server.data())
+            .arg(format!("--wal-segsize={segment_megabytes}"));
+        initdb.args([
+            "-A",
+            "trust",
+            "-U",
+            "tester",
+            "-N",
+            "-E",
+            "UTF8",
+            "--no-locale",
+        ]);
         succeed(&mut initdb);
         server
     }
@@ -73,7 +85,8 @@ impl<'a> Server<'a> {
         use std::io::Write;
         let path = self.data().join("postgresql.conf");
         let file = fs::OpenOptions::new().append(true).open(path);
-        file.and_then(|mut file| writeln!(file, "{lines}")).expect("write postgresql.conf");
+        file.and_then(|mut file| writeln!(file, "{lines}"))
+            .expect("write postgresql.conf");
     }
 
     /// Starts the server with further settings, and waits until it takes connections.
@@ -84,23 +97,47 @@ impl<'a> Server<'a> {
         // Durability of the server itself is not what is tested, and fsync takes most of its
         // time. walzip always syncs.
         let socket = format!("unix_socket_directories={}", self.socket().display());
-        let own = [socket.as_str(), "listen_addresses=", "fsync=off", "port=5432"];
-        let options: Vec<String> =
-            own.iter().chain(settings).map(|setting| format!("-c '{setting}'")).collect();
+        let own = [
+            socket.as_str(),
+            "listen_addresses=",
+            "fsync=off",
+            "port=5432",
+        ];
+        let options: Vec<String> = own
+            .iter()
+            .chain(settings)
+            .map(|setting| format!("-c '{setting}'"))
+            .collect();
         let mut start = self.site.command(self.site.program("pg_ctl"));
-        start.args(["start", "-w", "-s", "-t", "180", "-D"]).arg(self.data());
-        start.arg("-l").arg(self.log_path()).arg("-o").arg(options.join(" "));
+        start
+            .args(["start", "-w", "-s", "-t", "180", "-D"])
+            .arg(self.data());
+        start
+            .arg("-l")
+            .arg(self.log_path())
+            .arg("-o")
+            .arg(options.join(" "));
         // The server inherits the standard streams: a pipe would never see its end.
         start.stdin(std::process::Stdio::null());
-        start.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        start
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null());
         let status = start.status().expect("pg_ctl");
-        assert!(status.success(), "{} did not start:\n{}", self.name, self.log());
+        assert!(
+            status.success(),
+            "{} did not start:\n{}",
+            self.name,
+            self.log()
+        );
     }
 
     /// Stops the server in an orderly way.
     pub fn stop(&self) {
         let mut stop = self.site.command(self.site.program("pg_ctl"));
-        succeed(stop.args(["stop", "-w", "-s", "-t", "180", "-m", "fast", "-D"]).arg(self.data()));
+        succeed(
+            stop.args(["stop", "-w", "-s", "-t", "180", "-m", "fast", "-D"])
+                .arg(self.data()),
+        );
     }
 
     /// What the server has logged.
@@ -116,19 +153,36 @@ impl<'a> Server<'a> {
     #[track_caller]
     pub fn sql(&self, sql: &str) -> String {
         let mut psql = self.client("psql");
-        psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-f", "-", "-d", DATABASE]);
+        psql.args([
+            "-X",
+            "-A",
+            "-t",
+            "-q",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-f",
+            "-",
+            "-d",
+            DATABASE,
+        ]);
         psql.stdin(std::process::Stdio::piped());
-        psql.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        psql.stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped());
         let mut child = psql.spawn().expect("psql");
         {
             use std::io::Write;
             let mut input = child.stdin.take().expect("a pipe");
-            input.write_all(sql.as_bytes()).expect("psql takes its input");
+            input
+                .write_all(sql.as_bytes())
+                .expect("psql takes its input");
         }
         let output = child.wait_with_output().expect("psql ends");
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{sql}\n{error}\n{}", self.log());
-        String::from_utf8(output.stdout).expect("text").trim_end().to_owned()
+        String::from_utf8(output.stdout)
+            .expect("text")
+            .trim_end()
+            .to_owned()
     }
 
     /// Waits until a query answers `t`.
@@ -136,7 +190,11 @@ impl<'a> Server<'a> {
     pub fn wait_until(&self, sql: &str) {
         let begin = Instant::now();
         while self.sql(sql) != "t" {
-            assert!(begin.elapsed() < PATIENCE, "gave up waiting for {sql}\n{}", self.log());
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "gave up waiting for {sql}\n{}",
+                self.log()
+            );
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -144,28 +202,42 @@ impl<'a> Server<'a> {
     /// A client program pointed at this server.
     pub fn client(&self, program: &str) -> std::process::Command {
         let mut command = self.site.command(self.site.program(program));
-        command.env("PGHOST", self.socket()).env("PGPORT", "5432").env("PGUSER", "tester");
+        command
+            .env("PGHOST", self.socket())
+            .env("PGPORT", "5432")
+            .env("PGUSER", "tester");
         command
     }
 
     /// A walzip command with this server's address and data directory.
     pub fn walzip(&self, arguments: &[&str]) -> std::process::Command {
         let mut command = self.site.walzip(arguments);
-        command.env("WALZIP_HOST", self.socket()).env("WALZIP_PORT", "5432");
-        command.env("WALZIP_USER", "tester").env("WALZIP_PGDATA", self.data());
+        command
+            .env("WALZIP_HOST", self.socket())
+            .env("WALZIP_PORT", "5432");
+        command
+            .env("WALZIP_USER", "tester")
+            .env("WALZIP_PGDATA", self.data());
         command
     }
 
     /// Runs pgbench to its end.
     pub fn pgbench(&self, arguments: &[&str]) {
-        succeed(self.client("pgbench").arg("-n").args(arguments).arg(DATABASE));
+        succeed(
+            self.client("pgbench")
+                .arg("-n")
+                .args(arguments)
+                .arg(DATABASE),
+        );
     }
 
     /// Starts pgbench beside what the test does next.
     pub fn start_pgbench(&self, arguments: &[&str]) -> Load {
         let mut pgbench = self.client("pgbench");
         pgbench.arg("-n").args(arguments).arg(DATABASE);
-        pgbench.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        pgbench
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null());
         Load(pgbench.spawn().expect("pgbench"))
     }
 
@@ -182,7 +254,9 @@ impl<'a> Server<'a> {
 
     /// How many files the server has archived.
     pub fn archived_count(&self) -> u64 {
-        self.sql("SELECT archived_count FROM pg_stat_archiver").parse().expect("a number")
+        self.sql("SELECT archived_count FROM pg_stat_archiver")
+            .parse()
+            .expect("a number")
     }
 
     /// Row count and checksum of every table.
@@ -222,7 +296,8 @@ impl Drop for Server<'_> {
     fn drop(&mut self) {
         if Path::new(&self.data()).join("postmaster.pid").exists() {
             let mut stop = self.site.command(self.site.program("pg_ctl"));
-            stop.args(["stop", "-w", "-s", "-t", "60", "-m", "immediate", "-D"]).arg(self.data());
+            stop.args(["stop", "-w", "-s", "-t", "60", "-m", "immediate", "-D"])
+                .arg(self.data());
             // A destructor during a failing test must not fail again.
             let _ = stop.output();
         }

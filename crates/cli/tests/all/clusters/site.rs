@@ -32,12 +32,22 @@ impl Site {
     /// A site for a major, or nothing (said loudly, an error in CI) when it is not here.
     pub fn new(major: u32) -> Option<Site> {
         let Some(programs) = programs_of(major) else {
-            not_run(&format!("PostgreSQL {major} is not here; run scripts/fetch-postgres"));
+            not_run(&format!(
+                "PostgreSQL {major} is not here; run scripts/fetch-postgres"
+            ));
             return None;
         };
-        let directory = tempfile::Builder::new().prefix("walzip-").tempdir().expect("a directory");
+        let directory = tempfile::Builder::new()
+            .prefix("walzip-")
+            .tempdir()
+            .expect("a directory");
         let account = is_root().then(unprivileged_account);
-        let site = Site { directory, programs, account, major };
+        let site = Site {
+            directory,
+            programs,
+            account,
+            major,
+        };
         site.hand_over(site.directory.path());
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(site.directory.path(), mode).expect("open the directory");
@@ -90,7 +100,10 @@ impl Site {
         let mut command = Command::new(program.as_ref());
         command.env_clear().current_dir(self.directory.path());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("HOME", self.directory.path()).env("LC_ALL", "C").env("TZ", "UTC");
+        command
+            .env("HOME", self.directory.path())
+            .env("LC_ALL", "C")
+            .env("TZ", "UTC");
         if let Some(Account { uid, gid }) = self.account {
             command.uid(uid).gid(gid);
         }
@@ -100,7 +113,9 @@ impl Site {
     /// A walzip command on the site's repository.
     pub fn walzip(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(self.program_under_test());
-        command.env("WALZIP_REPO", self.repository()).args(arguments);
+        command
+            .env("WALZIP_REPO", self.repository())
+            .args(arguments);
         command
     }
 }
@@ -108,15 +123,26 @@ impl Site {
 /// Runs a command that has to succeed, and returns its standard output.
 #[track_caller]
 pub fn succeed(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    assert!(output.status.success(), "{command:?} failed: {}", said(&output));
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?} failed: {}",
+        said(&output)
+    );
     String::from_utf8(output.stdout).expect("output is text")
 }
 
 /// Everything a finished command said, for messages.
 pub fn said(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    format!("{}\n{}{}", output.status, text(&output.stdout), text(&output.stderr))
+    format!(
+        "{}\n{}{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    )
 }
 
 /// A proof that cannot be given here. It must not look like success: it is an error in CI,
@@ -126,37 +152,59 @@ pub fn not_run(reason: &str) {
     use std::io::Write;
     assert!(std::env::var("CI").as_deref() != Ok("true"), "{reason}");
     let line = format!("NOT RUN: {reason}\n");
-    std::io::stderr().write_all(line.as_bytes()).expect("standard error");
+    std::io::stderr()
+        .write_all(line.as_bytes())
+        .expect("standard error");
     let list = Path::new(env!("CARGO_TARGET_TMPDIR")).join("not-run.txt");
     let file = fs::OpenOptions::new().create(true).append(true).open(list);
-    file.and_then(|mut file| file.write_all(line.as_bytes())).expect("note what was not run");
+    file.and_then(|mut file| file.write_all(line.as_bytes()))
+        .expect("note what was not run");
 }
 
 /// Whether this process runs as root.
 pub fn is_root() -> bool {
-    fs::metadata("/proc/self").expect("the proc file system").uid() == 0
+    fs::metadata("/proc/self")
+        .expect("the proc file system")
+        .uid()
+        == 0
 }
 
 fn unprivileged_account() -> Account {
     let passwd = fs::read_to_string("/etc/passwd").expect("the list of users");
     let find = |name: &str| {
-        let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
+        let line = passwd
+            .lines()
+            .find(|line| line.split(':').next() == Some(name))?;
         let mut fields = line.split(':').skip(2).map(|field| field.parse().ok());
-        Some(Account { uid: fields.next()??, gid: fields.next()?? })
+        Some(Account {
+            uid: fields.next()??,
+            gid: fields.next()??,
+        })
     };
-    find("postgres").or_else(|| find("nobody")).expect("a user called postgres or nobody")
+    find("postgres")
+        .or_else(|| find("nobody"))
+        .expect("a user called postgres or nobody")
 }
 
 /// The script that fetches the servers is the only one to know where they are.
 fn programs_of(major: u32) -> Option<PathBuf> {
     static FOUND: OnceLock<Vec<(u32, PathBuf)>> = OnceLock::new();
     let found = FOUND.get_or_init(|| (13..=18).filter_map(|m| Some((m, fetched(m)?))).collect());
-    found.iter().find(|(found, _)| *found == major).map(|(_, path)| path.clone())
+    found
+        .iter()
+        .find(|(found, _)| *found == major)
+        .map(|(_, path)| path.clone())
 }
 
 fn fetched(major: u32) -> Option<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/fetch-postgres");
-    let output = Command::new(script).args(["--path", &major.to_string()]).output().ok()?;
+    let output = Command::new(script)
+        .args(["--path", &major.to_string()])
+        .output()
+        .ok()?;
     let path = String::from_utf8(output.stdout).ok()?;
-    output.status.success().then(|| PathBuf::from(path.trim_end()))
+    output
+        .status
+        .success()
+        .then(|| PathBuf::from(path.trim_end()))
 }
