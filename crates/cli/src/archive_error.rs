@@ -157,6 +157,11 @@ fn server(error: &ServerError) -> KindAndHint {
             Some("A password is taken from the connection string, PGPASSWORD or ~/.pgpass."),
         ),
         ServerError::Protocol(_) => (Kind::Protocol, None),
+        // Class 28: invalid authorization.
+        ServerError::Sql(error) if error.sqlstate.starts_with("28") => (
+            Kind::Access,
+            Some("Check the user and the password, and pg_hba.conf."),
+        ),
         ServerError::Sql(_) => (Kind::DbQuery, None),
     }
 }
