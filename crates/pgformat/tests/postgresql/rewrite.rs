@@ -55,7 +55,7 @@ pub fn rewritten(segment: &[u8]) -> Option<(Vec<u8>, Counts)> {
                 writer.start_run(state, remaining_len, reader.changes().to_vec());
                 parts
                     .drain(..)
-                    .for_each(|part| write(&mut writer, part, remaining_len, offset));
+                    .for_each(|part| write(&mut writer, part, remaining_len));
                 assert_eq!(writer.len(), offset, "the run ends elsewhere");
             }
             Event::Other { start, end } => {
@@ -72,13 +72,12 @@ pub fn rewritten(segment: &[u8]) -> Option<(Vec<u8>, Counts)> {
     Some((writer.into_bytes(), counts))
 }
 
-fn write(writer: &mut SegmentWriter, part: Part, remaining_len: u32, end: usize) {
+fn write(writer: &mut SegmentWriter, part: Part, remaining_len: u32) {
     match part {
         Part::Record(bytes) => writer.record(&bytes),
         Part::Lead { bytes, whole } => {
             writer.fragment(&bytes, remaining_len as usize);
-            // Where no zeros follow, the run ends at once.
-            if whole && writer.len() < end {
+            if whole {
                 writer.padding();
             }
         }
