@@ -15,6 +15,11 @@ pub struct Effort {
     pub long: bool,
 }
 
+/// Above this level of zstd's, its tables take up to 640 MB for themselves.
+const TABLE_LEVEL_MAX: i32 = 19;
+/// The tables then have this many entries of four bytes, as a power of two.
+const TABLE_LOG_MAX: u32 = 24;
+
 /// zstd cannot make more of a byte than this: a block of 128 KiB needs four bytes.
 const EXPANSION_MAX: usize = 1 << 15;
 
@@ -35,6 +40,12 @@ pub fn compress(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Packed
     set(CParameter::CompressionLevel(effort.level))?;
     set(CParameter::Format(FrameFormat::Magicless))?;
     set(CParameter::ContentSizeFlag(false))?;
+    // The content is all there: zstd needs no window of its own beside it.
+    set(CParameter::StableInBuffer(true))?;
+    if effort.long && effort.level > TABLE_LEVEL_MAX {
+        set(CParameter::ChainLog(TABLE_LOG_MAX))?;
+        set(CParameter::HashLog(TABLE_LOG_MAX - 1))?;
+    }
     if effort.long {
         set(CParameter::EnableLongDistanceMatching(true))?;
         let window_log = content.len().max(1).ilog2() + 1;
