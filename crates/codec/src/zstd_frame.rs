@@ -117,7 +117,10 @@ pub fn decompress(data: &[u8], raw_len: usize, out: &mut Vec<u8>) -> Result<(), 
     context
         .set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX))
         .map_err(|_| BAD)?;
-    let mut block = Vec::with_capacity(raw_len);
+    let mut block = Vec::new();
+    block
+        .try_reserve_exact(raw_len)
+        .map_err(|_| DecodeError::Corrupt("more content than there is memory for"))?;
     let written = context.decompress(&mut block, data).map_err(|_| BAD)?;
     if written != raw_len {
         return Err(BAD);
