@@ -70,7 +70,7 @@ impl fmt::Debug for ConnectionSettings {
 }
 
 impl ConnectionSettings {
-    /// Reads `key=value …` or `postgresql://…`.
+    /// Reads `key=value ...` or `postgresql://…`.
     pub fn parse(text: &str) -> Result<ConnectionSettings, ServerError> {
         let mut settings = ConnectionSettings::default();
         if text.starts_with("postgresql://") || text.starts_with("postgres://") {
@@ -229,7 +229,7 @@ fn percent_decode(text: &str) -> Result<String, ServerError> {
         .map_err(|_| invalid(format!("\"{text}\" in the URI is not UTF-8")))
 }
 
-/// Splits `key = 'va\'lue' …` as libpq's conninfo_parse does.
+/// Splits `key = 'va\'lue' ...` as libpq's conninfo_parse does.
 fn key_values(text: &str) -> Result<Vec<(String, String)>, ServerError> {
     let mut pairs = Vec::new();
     let mut rest = text.trim_start();
