@@ -70,7 +70,7 @@ impl fmt::Debug for ConnectionSettings {
 }
 
 impl ConnectionSettings {
-    /// Reads `key=value ...` or `postgresql://…`.
+    /// Reads `key=value ...` or `postgresql://...`.
     pub fn parse(text: &str) -> Result<ConnectionSettings, ServerError> {
         let mut settings = ConnectionSettings::default();
         if text.starts_with("postgresql://") || text.starts_with("postgres://") {
