@@ -1,10 +1,28 @@
-//! A hash for small keys out of our own tables. Not for keys that an attacker may choose in
-//! number: the tables here are bounded by the input's length.
+//! A hash for small keys: one multiplication a word.
 
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 
-/// For `HashMap`.
+/// For keys out of tables of ours.
 pub type FastHash = BuildHasherDefault<FastHasher>;
+
+/// For keys that whoever writes to the database may choose: begins at random, so that they
+/// cannot be chosen to collide. Nothing that is written may depend on the order it gives.
+#[derive(Clone, Copy, Debug)]
+pub struct SeededHash(u64);
+
+impl Default for SeededHash {
+    fn default() -> Self {
+        SeededHash(RandomState::new().hash_one(0))
+    }
+}
+
+impl BuildHasher for SeededHash {
+    type Hasher = FastHasher;
+
+    fn build_hasher(&self) -> FastHasher {
+        FastHasher(self.0)
+    }
+}
 
 /// Multiplies and folds each word.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::attribute::{Attribute, varlena_len, varlena_start};
 use crate::coder::{Coder, StreamId};
-use crate::fast_hash::FastHash;
+use crate::fast_hash::SeededHash;
 use crate::stream_kind::StreamKind;
 use crate::trial::{Trial, entropy_bytes};
 
@@ -57,7 +57,7 @@ struct Dictionary {
     values: Vec<u8>,
     ends: Vec<u32>,
     /// The encoder's way back.
-    numbers: HashMap<Vec<u8>, u16, FastHash>,
+    numbers: HashMap<Vec<u8>, u16, SeededHash>,
 }
 
 impl Column {
@@ -413,7 +413,7 @@ fn varlena_costs(values: &[&[u8]]) -> (f64, f64, Vec<u8>) {
 
 /// The different values, the most frequent first, and what a column of their numbers takes.
 fn dictionary_of(values: &[&[u8]]) -> Option<(Vec<Vec<u8>>, f64)> {
-    let mut counts: HashMap<&[u8], u32, FastHash> = HashMap::default();
+    let mut counts: HashMap<&[u8], u32, SeededHash> = HashMap::default();
     for (seen, value) in values.iter().enumerate() {
         if value.len() > VALUE_LEN_MAX || counts.len() > VALUES_MAX - 1 {
             return None;
