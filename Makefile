@@ -6,10 +6,10 @@ WAL ?= ../shared/wal-samples/oltp-steady
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench fuzz lint servers
+.PHONY: help build demo test bench bench-tools fuzz lint servers
 
 help: ## List what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build the walzip program in release mode
 	cargo build --release --locked -p walzip
@@ -23,6 +23,9 @@ test: ## Fetch PostgreSQL 13 to 18 and run every test, real clusters included
 bench: build ## Measure speed and size: criterion, then `walzip bench wal` on WAL=...
 	cargo bench --locked --workspace --bench '*'
 	$${CARGO_TARGET_DIR:-target}/release/walzip bench wal $(WAL)
+
+bench-tools: ## Install the programs that `walzip bench` compares
+	@scripts/bench-tools
 
 fuzz: ## Fuzz every target for FUZZ_SECONDS each (nightly toolchain, cargo-fuzz)
 	@scripts/fuzz $(FUZZ_SECONDS)
