@@ -1,5 +1,6 @@
 //! The file around the streams: header, blocks, checksums. docs/format/container.md is the
 //! description; the constants here are checked against it by a test.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
 use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::{Lsn, SystemId, TimelineId, Version};
@@ -99,18 +100,17 @@ impl Header {
     /// Reads and checks the header of the member at the front of `bytes`.
     pub fn read(bytes: &[u8]) -> Result<Header, DecodeError> {
         const CUT: DecodeError = DecodeError::Truncated("header");
-        let prefix_len = bytes.len().min(MAGIC.len());
-        if bytes.is_empty() || bytes[..prefix_len] != MAGIC[..prefix_len] {
-            return Err(DecodeError::NotWalzip);
-        }
-        let mut rest = bytes.get(MAGIC.len()..).ok_or(CUT)?;
+        let mut rest = match bytes.strip_prefix(&MAGIC) {
+            Some(rest) => rest,
+            None if !bytes.is_empty() && MAGIC.starts_with(bytes) => return Err(CUT),
+            None => return Err(DecodeError::NotWalzip),
+        };
         let mut take = |len: usize| -> Result<&[u8], DecodeError> {
             let (part, behind) = rest.split_at_checked(len).ok_or(CUT)?;
             rest = behind;
             Ok(part)
         };
-        let fixed = take(3)?;
-        let (version, kind, references) = (fixed[0], fixed[1], fixed[2]);
+        let &[version, kind, references] = take(3)?.first_chunk().ok_or(CUT)?;
         if version != VERSION {
             return Err(DecodeError::UnsupportedVersion {
                 found: version,
@@ -156,21 +156,21 @@ impl Header {
     }
 
     fn write(&self, out: &mut Vec<u8>, body_len: usize) {
-        let start = out.len();
-        out.extend_from_slice(&MAGIC);
+        let mut header = MAGIC.to_vec();
         let kind = if self.identity.is_some() {
             KIND_WAL
         } else {
             KIND_FOREIGN
         };
-        out.extend_from_slice(&[VERSION, kind, 0]);
-        out.extend_from_slice(&self.original_hash);
+        header.extend_from_slice(&[VERSION, kind, 0]);
+        header.extend_from_slice(&self.original_hash);
         if let Some(identity) = self.identity {
-            out.extend_from_slice(&identity.to_bytes());
+            header.extend_from_slice(&identity.to_bytes());
         }
-        varint::write(out, self.original_len);
-        varint::write(out, body_len as u64);
-        let checksum = crc32c::crc32c(&out[start..]);
+        varint::write(&mut header, self.original_len);
+        varint::write(&mut header, body_len as u64);
+        let checksum = crc32c::crc32c(&header);
+        out.extend_from_slice(&header);
         out.extend_from_slice(&checksum.to_le_bytes());
     }
 }
@@ -207,7 +207,7 @@ pub fn write_member(
     let mut body = Vec::new();
     let packed = zstd_frame::compress(content, cuts, effort)?.bytes;
     let (coding, data) = if packed.len() < content.len() {
-        (BlockCoding::Zstd, &packed[..])
+        (BlockCoding::Zstd, packed.as_slice())
     } else {
         (BlockCoding::Stored, content)
     };

@@ -1,4 +1,5 @@
 //! Members: what one call encodes, and what a file is a sequence of.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
 use walzip_pgformat::Version;
 use walzip_pgformat::wal::SegmentHeader;
@@ -63,21 +64,29 @@ pub fn encode_verified(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeErro
 
 /// Decodes all members of a file.
 pub fn decode(file: &[u8]) -> Result<Vec<u8>, DecodeError> {
-    let (mut original, mut len) = decode_member(file)?;
-    while len < file.len() {
-        let (next, next_len) = decode_member(&file[len..])?;
+    let (mut original, mut rest) = split_member(file)?;
+    while !rest.is_empty() {
+        let (next, behind) = split_member(rest)?;
         original.extend_from_slice(&next);
-        len += next_len;
+        rest = behind;
     }
     Ok(original)
 }
 
 /// Decodes the member at the front of `bytes`; also returns the bytes that it has.
 pub fn decode_member(bytes: &[u8]) -> Result<(Vec<u8>, usize), DecodeError> {
+    let (original, rest) = split_member(bytes)?;
+    Ok((original, bytes.len() - rest.len()))
+}
+
+/// The original of the member at the front of `bytes`, and what is behind it.
+fn split_member(bytes: &[u8]) -> Result<(Vec<u8>, &[u8]), DecodeError> {
+    const CUT: DecodeError = DecodeError::Truncated("member");
     let header = Header::read(bytes)?;
-    let member_len = usize::try_from(header.member_len).ok();
-    let body = member_len.and_then(|len| bytes.get(header.header_len..len));
-    let content = container::read_content(&header, body.ok_or(DecodeError::Truncated("member"))?)?;
+    let member_len = usize::try_from(header.member_len).map_err(|_| CUT)?;
+    let (member, rest) = bytes.split_at_checked(member_len).ok_or(CUT)?;
+    let body = member.get(header.header_len..).ok_or(CUT)?;
+    let content = container::read_content(&header, body)?;
     let original = match header.identity {
         None => content,
         Some(identity) => segment::decode(&header, segment_header(&identity)?, &content)?,
@@ -87,7 +96,7 @@ pub fn decode_member(bytes: &[u8]) -> Result<(Vec<u8>, usize), DecodeError> {
     {
         return Err(DecodeError::HashMismatch);
     }
-    Ok((original, header.member_len as usize))
+    Ok((original, rest))
 }
 
 /// What the first page of the segment needs; the rest of it is in the streams.
@@ -107,8 +116,15 @@ fn segment_header(identity: &WalIdentity) -> Result<SegmentHeader, DecodeError> 
 
 /// What stands behind each level.
 pub fn effort(level: Level, streams: bool) -> Effort {
-    const LEVELS: [i32; 9] = [1, 2, 3, 6, 9, 12, 15, 18, 22];
-    let zstd_level = LEVELS[usize::from(level.get() - 1)];
+    let zstd_level = match level.get() {
+        level @ 0..=3 => i32::from(level),
+        4 => 6,
+        5 => 9,
+        6 => 12,
+        7 => 15,
+        8 => 18,
+        _ => 22,
+    };
     Effort {
         level: zstd_level,
         long: streams && level.get() >= 5,

@@ -2,6 +2,7 @@
 //!
 //! The stream `Spans` is a list of parts of the segment: 0 ends it; 1 is a run of pages with
 //! records (see [`Run`]); 2 is other bytes: their number and how many zeros follow, u32 each.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
 use walzip_pgformat::bytes::read_u32;
 use walzip_pgformat::wal::{
@@ -122,15 +123,16 @@ pub fn encode(segment: &[u8]) -> Option<(SegmentHeader, StreamWriter)> {
                 run.code(&mut coder, spans);
             }
             Event::Other { start, end } => {
-                let bytes = &segment[start..end];
-                let zeros = bytes.iter().rev().take_while(|&&byte| byte == 0).count();
-                let len = bytes.len() - zeros;
+                record.clear();
+                record.extend_from_slice(segment.get(start..end)?);
+                let zeros = record.iter().rev().take_while(|&&byte| byte == 0).count();
+                record.truncate(record.len() - zeros);
                 coder.u8(spans, OTHER);
-                coder.u32(spans, len as u32);
+                coder.u32(spans, record.len() as u32);
                 coder.u32(spans, zeros as u32);
-                if len > 0 {
+                if !record.is_empty() {
                     let stream = other.open(&mut coder, StreamKind::Other, 1);
-                    coder.bytes(stream, &mut bytes[..len].to_vec());
+                    coder.bytes(stream, &mut record);
                 }
             }
         }

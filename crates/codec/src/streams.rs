@@ -192,6 +192,7 @@ pub struct StreamReader {
     failed: bool,
 }
 
+#[deny(clippy::indexing_slicing)]
 impl StreamReader {
     /// Reads the directory and undoes the layouts.
     pub fn new(content: &[u8]) -> Result<StreamReader, DecodeError> {
@@ -226,7 +227,8 @@ impl StreamReader {
         for ((stream, &width), &layout) in streams.iter().zip(widths).zip(layouts) {
             let layout = Layout::from_id(layout).ok_or(BAD)?;
             let range = stream.at..stream.end;
-            layout.undo(&laid[range.clone()], usize::from(width), &mut bytes[range])?;
+            let (from, to) = (laid.get(range.clone()), bytes.get_mut(range));
+            layout.undo(from.ok_or(BAD)?, usize::from(width), to.ok_or(BAD)?)?;
         }
         Ok(StreamReader {
             bytes,
@@ -246,7 +248,7 @@ impl StreamReader {
         if let Some(stream) = self.streams.get_mut(stream.0 as usize) {
             let end = stream.at + N;
             if end <= stream.end
-                && let Some(value) = self.bytes[stream.at..].first_chunk()
+                && let Some(value) = self.bytes.get(stream.at..).and_then(<[u8]>::first_chunk)
             {
                 stream.at = end;
                 return *value;
@@ -260,6 +262,7 @@ impl StreamReader {
 type Kinds = (Vec<StreamKind>, Vec<usize>);
 
 /// The kind of each stream, and where the streams of each kind begin.
+#[deny(clippy::indexing_slicing)]
 fn read_kinds(directory: &mut &[u8]) -> Option<Kinds> {
     let mut kinds = Vec::new();
     let mut next = vec![usize::MAX; StreamKind::ALL.len()];
@@ -281,23 +284,21 @@ fn read_kinds(directory: &mut &[u8]) -> Option<Kinds> {
     }
 }
 
+#[deny(clippy::indexing_slicing)]
 impl Coder for StreamReader {
     const ENCODING: bool = false;
 
     fn open(&mut self, kind: StreamKind, _width: usize) -> StreamId {
-        let next = &mut self.next[kind as usize];
-        let stream = *next;
-        if self
-            .streams
-            .get(stream)
-            .is_some_and(|stream| stream.kind == kind)
+        if let Some(next) = self.next.get_mut(kind as usize)
+            && let Some(stream) = self.streams.get(*next)
+            && stream.kind == kind
         {
+            let stream = *next as u32;
             *next += 1;
-            StreamId(stream as u32)
-        } else {
-            self.failed = true;
-            StreamId(u32::MAX)
+            return StreamId(stream);
         }
+        self.failed = true;
+        StreamId(u32::MAX)
     }
 
     #[inline]
@@ -325,8 +326,10 @@ impl Coder for StreamReader {
     fn bytes(&mut self, stream: StreamId, bytes: &mut [u8]) {
         if let Some(stream) = self.streams.get_mut(stream.0 as usize) {
             let end = stream.at + bytes.len();
-            if end <= stream.end {
-                bytes.copy_from_slice(&self.bytes[stream.at..end]);
+            if end <= stream.end
+                && let Some(from) = self.bytes.get(stream.at..end)
+            {
+                bytes.copy_from_slice(from);
                 stream.at = end;
                 return;
             }

@@ -1,4 +1,5 @@
 //! Unsigned integers in as few bytes as they need: seven bits each, the low ones first.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
 /// Appends `value`.
 pub fn write(out: &mut Vec<u8>, mut value: u64) {

@@ -2,6 +2,7 @@
 //!
 //! A kind is defined where it first occurs. After that it is one of the few that came after
 //! the kind before in the same transaction, and costs one small number.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::HashMap;
 
@@ -151,9 +152,8 @@ impl Kinds {
             successors.insert(0, number);
             number
         } else {
-            successors.get(..=usize::from(rank))?;
-            successors[..=usize::from(rank)].rotate_right(1);
-            successors[0]
+            successors.get_mut(..=usize::from(rank))?.rotate_right(1);
+            *successors.first()?
         };
         if number as usize == self.list.len() {
             self.define(coder, relations)?;
