@@ -23,6 +23,7 @@ mod streams;
 mod transform;
 mod trial;
 mod varint;
+mod zstd_1_5_7;
 mod zstd_frame;
 
 pub use account::{KindAccount, account};

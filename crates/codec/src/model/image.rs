@@ -11,15 +11,17 @@ use super::relation::Relation;
 use crate::coder::{Coder, Slot};
 use crate::lz4_block;
 use crate::stream_kind::StreamKind;
+use crate::zstd_1_5_7;
 
 /// `ZSTD_CLEVEL_DEFAULT`, which PostgreSQL uses.
 const ZSTD_LEVEL: i32 = 3;
-/// The flag of an image that is carried as it is; others tell which compressor reproduces it.
+/// The flag of an image that is carried as it is.
 const OPAQUE: u8 = 0;
-/// The flag of an image that is reproduced.
-const REPRODUCED: u8 = 1;
-/// As above, by pglz with the unsigned `char` of other machines.
-const REPRODUCED_UNSIGNED: u8 = 2;
+/// The flag of an image that is reproduced by LZ4, libzstd 1.5.2 to 1.5.6, or pglz where
+/// `char` is signed.
+const FIRST: u8 = 1;
+/// The flag of an image that is reproduced by libzstd 1.5.7, or pglz where `char` is unsigned.
+const SECOND: u8 = 2;
 /// Pages seen through in one segment, as bytes for each byte of the segment.
 const EXPANSION_MAX: usize = 8;
 
@@ -34,8 +36,11 @@ pub struct ImageModel {
     scratch: Box<[u8; PAGE_SIZE]>,
     packed: Vec<u8>,
     zstd: CCtx<'static>,
+    zstd_1_5_7: zstd_1_5_7::Compressor,
     unzstd: DCtx<'static>,
     pglz: pglz::Compressor,
+    /// The flag that fitted last: one server wrote all images of a segment.
+    likely: u8,
     /// Bytes of pages that may still be seen through.
     budget: usize,
 }
@@ -53,8 +58,10 @@ impl ImageModel {
             scratch: Box::new([0; PAGE_SIZE]),
             packed: Vec::new(),
             zstd: CCtx::create(),
+            zstd_1_5_7: zstd_1_5_7::Compressor::new(),
             unzstd: DCtx::create(),
             pglz: pglz::Compressor::new(),
+            likely: FIRST,
             budget: segment_len.saturating_mul(EXPANSION_MAX),
         }
     }
@@ -151,12 +158,9 @@ impl ImageModel {
         if len != Some(page_len) {
             return OPAQUE;
         }
-        let flags: &[u8] = match image.compression {
-            Compression::Pglz => &[REPRODUCED, REPRODUCED_UNSIGNED],
-            _ => &[REPRODUCED],
-        };
-        for &flag in flags {
+        for flag in [self.likely, FIRST + SECOND - self.likely] {
             if self.compress(image, flag) && self.packed == packed {
+                self.likely = flag;
                 self.budget -= page_len;
                 return flag;
             }
@@ -169,20 +173,21 @@ impl ImageModel {
         let page = &self.scratch[..image.page_len()];
         self.packed.clear();
         match (image.compression, flag) {
-            (Compression::Zstd, REPRODUCED) => {
+            (Compression::Zstd, FIRST) => {
                 self.packed.reserve(zstd_safe::compress_bound(page.len()));
-                self.zstd
-                    .compress(&mut self.packed, page, ZSTD_LEVEL)
-                    .is_ok()
+                let packed = self.zstd.compress(&mut self.packed, page, ZSTD_LEVEL);
+                packed.is_ok()
             }
-            (Compression::Lz4, REPRODUCED) => lz4_block::compress(page, &mut self.packed),
-            (Compression::Pglz, REPRODUCED) => {
-                self.pglz
-                    .compress(page, &mut self.packed, pglz::CharSign::Signed)
+            (Compression::Zstd, SECOND) => {
+                self.zstd_1_5_7.compress(page, &mut self.packed, ZSTD_LEVEL)
             }
-            (Compression::Pglz, REPRODUCED_UNSIGNED) => {
-                self.pglz
-                    .compress(page, &mut self.packed, pglz::CharSign::Unsigned)
+            (Compression::Lz4, FIRST) => lz4_block::compress(page, &mut self.packed),
+            (Compression::Pglz, FIRST | SECOND) => {
+                let sign = match flag {
+                    FIRST => pglz::CharSign::Signed,
+                    _ => pglz::CharSign::Unsigned,
+                };
+                self.pglz.compress(page, &mut self.packed, sign)
             }
             _ => false,
         }
