@@ -103,6 +103,9 @@ const FEATURES: &[Feature] = &[
     feature("segment_of_64_mb", "seg64", |_, _| true),
 ];
 
+/// Features that no sample has, and the files in tests/inputs that do: cut down already.
+const KEPT: &[(&str, &str)] = &[("image_zstd_1_5_7", "pg18_zstd_1_5_7.xz")];
+
 /// Pages that a file shows from the record with the feature on.
 const PAGES: usize = 2;
 
@@ -165,6 +168,10 @@ fn make(folder: &Path) -> Result<(), Error> {
         let original = cut_down(&segment, feature)
             .ok_or_else(|| format!("no record in {} shows {}", feature.workload, feature.name))?;
         originals.push((feature.name, vec![original]));
+    }
+    let inputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/inputs");
+    for (name, input) in KEPT {
+        originals.push((name, vec![unpack(&inputs.join(input))?]));
     }
     for (name, members) in originals {
         let mut file = Vec::new();
@@ -237,7 +244,10 @@ fn read_sample(workload: &str) -> Result<Vec<u8>, Error> {
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<Vec<_>, _>>()?;
     files.sort();
-    let file = files.first().ok_or("an empty folder of samples")?;
+    unpack(files.first().ok_or("an empty folder of samples")?)
+}
+
+fn unpack(file: &Path) -> Result<Vec<u8>, Error> {
     let output = Command::new("xz").arg("-dc").arg(file).output()?;
     if !output.status.success() {
         return Err(format!("xz -dc {} failed", file.display()).into());
