@@ -26,6 +26,15 @@ const TRIAL_LEN: usize = 16384;
 /// Lengths that get a stream of their own.
 const LENGTHS_MAX: usize = 32;
 
+/// What the encoder looks at before it chooses.
+#[derive(Clone, Copy, Debug)]
+pub struct Values<'a> {
+    /// Values of the attribute, in their order.
+    pub values: &'a [&'a [u8]],
+    /// There are no others.
+    pub are_all: bool,
+}
+
 /// The values of one attribute.
 #[derive(Debug)]
 pub struct Column {
@@ -66,7 +75,7 @@ impl Column {
         coder: &mut C,
         choices: StreamId,
         attribute: Attribute,
-        values: Option<&[&[u8]]>,
+        values: Option<Values<'_>>,
     ) -> Column {
         let choice = values
             .map(|values| Choice::make(attribute, values))
@@ -292,7 +301,8 @@ struct Choice {
 }
 
 impl Choice {
-    fn make(attribute: Attribute, values: &[&[u8]]) -> Choice {
+    fn make(attribute: Attribute, values: Values<'_>) -> Choice {
+        let Values { values, are_all } = values;
         let plain = match attribute.fixed() {
             Some((len, _)) => fixed_cost(values, len),
             None => f64::MAX,
@@ -308,7 +318,8 @@ impl Choice {
             };
             headers = found;
         }
-        if attribute != Attribute::Fixed1
+        if are_all
+            && attribute != Attribute::Fixed1
             && let Some((dictionary, cost)) = dictionary_of(values)
             && cost < best
         {

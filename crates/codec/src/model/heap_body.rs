@@ -6,7 +6,7 @@
 
 use super::attribute::Attribute;
 use super::attribute_inference::infer;
-use super::column::Column;
+use super::column::{Column, Values};
 use crate::coder::{Coder, Slot, StreamId};
 use crate::stream_kind::StreamKind;
 use walzip_pgformat::wal::max_align;
@@ -17,6 +17,8 @@ use super::heap_tuple::TUPLE_HEADER_LEN;
 const HAS_NULL: u16 = 1;
 /// `HEAP_NATTS_MASK`.
 const NATTS_MASK: u16 = 0x07FF;
+/// Values of one relation that are looked at before their coding is chosen.
+const VALUES_MAX: usize = 1 << 22;
 /// Lengths that get a stream of their own where the attributes are not known.
 const LENGTHS_MAX: usize = 48;
 
@@ -151,7 +153,10 @@ impl Coding {
         if count == 0 {
             return Coding::open_rows(coder, choices, bodies.unwrap_or_default());
         }
-        let values = bodies.map(|bodies| values_of(&attributes, bodies));
+        // A place in memory for each value: for too many of them, only the first are looked at.
+        let looked_at = bodies.map(|bodies| &bodies[..bodies.len().min(VALUES_MAX / count)]);
+        let values = looked_at.map(|bodies| values_of(&attributes, bodies));
+        let are_all = looked_at.map(<[_]>::len) == bodies.map(<[_]>::len);
         let mut columns = Vec::with_capacity(count);
         for number in 0..count {
             let attribute = attributes
@@ -162,7 +167,10 @@ impl Coding {
                 coder.fail();
                 break;
             };
-            let values = values.as_ref().map(|values| &values[number][..]);
+            let values = values.as_ref().map(|values| Values {
+                values: &values[number],
+                are_all,
+            });
             columns.push(Column::open(coder, choices, *attribute, values));
         }
         Coding::Columns {
