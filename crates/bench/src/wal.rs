@@ -6,6 +6,11 @@
 //! another contender than the run before), so that a slow minute of the machine hits all alike.
 
 mod csv;
+mod dominance;
+mod dominance_text;
+#[cfg(test)]
+mod fixture;
+mod published;
 mod results;
 mod schedule;
 mod summary;
@@ -28,6 +33,8 @@ use crate::process::{self, Failure, Surroundings, memory_floor};
 use crate::provenance::Program;
 use crate::{Cancel, Error, Input, Progress, Provenance, Usage};
 
+pub use dominance::{Answer, Dominance, PublishedHere, Verdict, Winner};
+pub use published::{PUBLISHED, Published};
 pub use results::{
     Failed, Figures, FolderFigures, Measurement, Missing, Results, Row, Settings, Summary,
 };
@@ -48,6 +55,8 @@ pub struct Options {
     pub contenders: Vec<Request>,
     /// Every contender at every level.
     pub all: bool,
+    /// Also the programs and levels of the published comparison, and every level of walzip.
+    pub published: bool,
     /// The first segment of each folder, one run.
     pub quick: bool,
     /// How often each measurement is repeated.
@@ -76,6 +85,7 @@ impl Options {
             pg_wal: None,
             contenders: Vec::new(),
             all: false,
+            published: false,
             quick: false,
             runs: None,
             no_verify: false,
@@ -96,11 +106,15 @@ impl Options {
 
     /// What was asked for, in the table's order, zstd -1 included.
     fn selections(&self) -> Vec<Selection> {
-        let requested: Vec<Selection> = self
+        let mut requested: Vec<Selection> = self
             .contenders
             .iter()
             .flat_map(|request| request.0.iter().copied())
             .collect();
+        if self.published {
+            requested.extend(PUBLISHED.iter().map(Published::selection));
+            requested.extend(walzip_levels());
+        }
         let mut chosen = vec![BASELINE];
         for contender in CONTENDERS {
             let levels = if self.all {
@@ -141,6 +155,15 @@ impl Options {
         chosen.dedup();
         chosen
     }
+}
+
+/// walzip at each of its levels.
+fn walzip_levels() -> impl Iterator<Item = Selection> {
+    let levels = Contender::named(WALZIP).map_or(&[][..], |walzip| walzip.levels);
+    levels.iter().map(|&level| Selection {
+        name: WALZIP,
+        level,
+    })
 }
 
 /// Measures; what stops it after the first measurement is part of the results.
@@ -241,6 +264,7 @@ fn measure_all(
         failed: Vec::new(),
         stopped: None,
         summary: Vec::new(),
+        dominance: Dominance::default(),
     };
     schedule::Schedule {
         rows: &rows,
@@ -251,6 +275,7 @@ fn measure_all(
     .measure_all();
     results.provenance.finish();
     results.summary = summary::summarise(&results);
+    results.dominance = dominance::compare(&results);
     Ok(results)
 }
 
@@ -413,6 +438,20 @@ mod tests {
         assert_eq!(labels(&options), ["zstd -1", "walzip -3"]);
         options.contenders = vec!["zstd:1-2".parse().unwrap(), "zstd:1".parse().unwrap()];
         assert_eq!(labels(&options), ["zstd -1", "zstd -2"]);
+    }
+
+    #[test]
+    fn the_published_comparison_is_measured_with_every_level_of_walzip() {
+        let options = Options {
+            published: true,
+            ..options()
+        };
+        assert_eq!(
+            labels(&options).join(", "),
+            "gzip -1, gzip -6, pigz -1, bzip2 -9, lbzip2 -9, xz -2, xz -9, xz -2 -T0, 7za -mx=1, \
+             lrzip -l -L1, lrzip -z -L9, zstd -1, walzip -1, walzip -2, walzip -3, walzip -4, \
+             walzip -5, walzip -6, walzip -7, walzip -8, walzip -9"
+        );
     }
 
     #[test]

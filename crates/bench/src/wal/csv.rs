@@ -1,11 +1,18 @@
 //! Each measurement as a line of comma-separated values.
 //!
-//! Provenance comes first, in lines that begin with `#`.
+//! Provenance comes first, in lines that begin with `#`. Among them is the dominance table, as
+//! comma-separated values of its own: what follows `# dominance,`.
 
 use std::io::{self, Write};
 
 use super::Results;
+use super::dominance::{Answer, Winner};
 use crate::Usage;
+
+const DOMINANCE_HEADER: &str = "program,threads,\
+    beaten_by,bytes,compress_time,decompress_time,not_on_folders,folders,\
+    beaten_by_unverified,unverified_bytes,unverified_compress_time,unverified_decompress_time,\
+    published_s,published_mb";
 
 const HEADER: &str = "program,level,threads,folder,segment,original_bytes,run,status,output_bytes,\
     compress_wall_s,compress_user_s,compress_system_s,compress_peak_bytes,\
@@ -66,18 +73,55 @@ impl Results {
                 input.folder, input.name, input.blake3
             )?;
         }
+        self.write_dominance_lines(to)?;
         match &self.stopped {
             Some(reason) => writeln!(to, "# incomplete: {}", reason.replace('\n', " ")),
             None => Ok(()),
         }
     }
 
+    fn write_dominance_lines(&self, to: &mut dyn Write) -> io::Result<()> {
+        writeln!(to, "# dominance,{DOMINANCE_HEADER}")?;
+        for verdict in &self.dominance.verdicts {
+            let label = quoted(&self.rows[verdict.row].label);
+            write!(to, "# dominance,{label},{},", verdict.threads)?;
+            write!(to, "{},", self.winner(verdict.verified))?;
+            let not_on = quoted(&verdict.not_on.join(" "));
+            write!(to, "{not_on},{},", verdict.folders)?;
+            write!(to, "{},", self.winner(verdict.unverified))?;
+            let published = self.dominance.published.iter();
+            let pair = published
+                .filter(|pair| pair.row == Some(verdict.row))
+                .map(|pair| &pair.published)
+                .next();
+            match pair {
+                Some(pair) => writeln!(to, "{},{}", pair.compress_s, pair.output_mb)?,
+                None => writeln!(to, ",")?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Four values: `none` where nothing beats it, nothing where there is no answer.
+    fn winner(&self, answer: Answer) -> String {
+        let winner = match answer {
+            Answer::Beaten(winner) => winner,
+            Answer::Unbeaten => return "none,,,".to_owned(),
+            Answer::Unknown => return ",,,".to_owned(),
+        };
+        let label = quoted(&self.rows[winner.row].label);
+        let Winner {
+            bytes,
+            compress_time,
+            decompress_time,
+            ..
+        } = winner;
+        format!("{label},{bytes:.4},{compress_time:.4},{decompress_time:.4}")
+    }
+
     fn write_key(&self, to: &mut dyn Write, row: usize, input: usize) -> io::Result<()> {
         let (row, input) = (&self.rows[row], &self.inputs[input]);
-        let threads = match row.threads {
-            crate::contender::Threads::One => 1,
-            crate::contender::Threads::All => self.provenance.cpus,
-        };
+        let threads = self.threads(row);
         let (folder, name) = (quoted(&input.folder), quoted(&input.name));
         write!(
             to,

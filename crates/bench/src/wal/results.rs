@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::dominance::Dominance;
 use crate::contender::{Contender, Threads};
 use crate::{Input, Program, Provenance, Usage};
 
@@ -31,6 +32,8 @@ pub struct Results {
     pub stopped: Option<String>,
     /// What it comes to, a row each.
     pub summary: Vec<Summary>,
+    /// Whether some walzip level is both smaller and faster.
+    pub dominance: Dominance,
 }
 
 /// How it was measured.
@@ -184,6 +187,14 @@ pub struct FolderFigures {
 }
 
 impl Results {
+    /// With how many threads a row works on this machine.
+    pub fn threads(&self, row: &Row) -> usize {
+        match row.threads {
+            Threads::One => 1,
+            Threads::All => self.provenance.cpus,
+        }
+    }
+
     /// Writes everything as JSON.
     pub fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
         serde_json::to_writer_pretty(&mut *to, self)?;

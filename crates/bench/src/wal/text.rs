@@ -3,8 +3,8 @@
 use std::fmt::{self, Write};
 
 use super::summary::folders;
-use super::{Figures, Results, Row, Summary};
-use crate::contender::{BASELINE, Threads};
+use super::{Figures, Results, Summary};
+use crate::contender::BASELINE;
 
 /// More columns than this do not fit: the sizes by folder are then left to CSV and JSON.
 const COLUMNS_MAX: usize = 16;
@@ -14,6 +14,7 @@ impl fmt::Display for Results {
         self.write_head(f)?;
         self.write_figures(f)?;
         self.write_folders(f)?;
+        self.write_dominance(f)?;
         self.write_remarks(f)
     }
 }
@@ -85,7 +86,7 @@ impl Results {
 
     fn figures_line(&self, summary: &Summary, with_realistic: bool, width: usize) -> Vec<String> {
         let row = &self.rows[summary.row];
-        let mut line = vec![row.label.clone(), self.threads(row)];
+        let mut line = vec![row.label.clone(), self.threads(row).to_string()];
         let Some(figures) = &summary.all else {
             line.resize(width, "-".to_owned());
             return line;
@@ -114,13 +115,6 @@ impl Results {
         line.push(speed(mean_bytes, figures.decompress_s));
         line.push(self.peak(figures.decompress_peak_bytes));
         line
-    }
-
-    fn threads(&self, row: &Row) -> String {
-        match row.threads {
-            Threads::One => "1".to_owned(),
-            Threads::All => self.provenance.cpus.to_string(),
-        }
     }
 
     /// A peak, or that it is no more than the harness itself is charged.
@@ -214,7 +208,7 @@ fn baseline() -> String {
 }
 
 /// The first column to the left, all others to the right.
-fn write_table(f: &mut fmt::Formatter<'_>, table: &[Vec<String>]) -> fmt::Result {
+pub(super) fn write_table(f: &mut fmt::Formatter<'_>, table: &[Vec<String>]) -> fmt::Result {
     let columns = table.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {
         table
@@ -245,7 +239,7 @@ fn ratio(figures: &Figures) -> String {
         .map_or("-".to_owned(), |ratio| format!("{ratio:.3}"))
 }
 
-fn seconds(seconds: f64) -> String {
+pub(super) fn seconds(seconds: f64) -> String {
     format!("{seconds:.3}")
 }
 

@@ -71,8 +71,24 @@ fn writes_provenance_and_each_measurement_as_csv_and_json() {
     assert!(csv.contains(
         "# walzip -3: walzip compress -3 -c INPUT > OUTPUT; walzip decompress -c INPUT > OUTPUT"
     ));
+    // The programs of this test only copy, so neither is smaller.
+    assert!(
+        csv.contains("\n# dominance,zstd -1,1,none,,,,oltp,1,,,,,,\n"),
+        "{csv}"
+    );
+    let dominance: Vec<_> = csv
+        .lines()
+        .filter(|line| line.starts_with("# dominance,"))
+        .collect();
+    let columns = |line: &str| line.split(',').count();
+    assert_eq!(columns(dominance[0]), columns(dominance[1]));
     let json: serde_json::Value =
         serde_json::from_slice(&fs::read(bench.path("results.json")).unwrap()).unwrap();
+    assert_eq!(
+        json["dominance"]["verdicts"][0]["verified"]["answer"],
+        "unbeaten"
+    );
+    assert_eq!(json["dominance"]["published"][0]["output_mb"], 4.927);
     let hash = blake3::hash(b"123456789").to_string();
     assert_eq!(json["inputs"][0]["blake3"], hash);
     assert_eq!(json["rows"][1]["label"], "walzip -3");

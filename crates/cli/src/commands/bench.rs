@@ -50,6 +50,10 @@ struct WalArgs {
     #[arg(long, conflicts_with = "contender")]
     all: bool,
 
+    /// Compare the programs and levels of the comparison published in 2017 with every walzip level
+    #[arg(long, conflicts_with = "all")]
+    published: bool,
+
     /// Only the first segment of each folder, once
     #[arg(long)]
     quick: bool,
@@ -82,6 +86,7 @@ pub fn run(args: BenchArgs) -> Result<(), CommandError> {
         pg_wal: args.pg_wal,
         contenders: args.contender,
         all: args.all,
+        published: args.published,
         quick: args.quick,
         runs: args.runs,
         no_verify: args.no_verify,
