@@ -46,7 +46,8 @@ pub struct Relation {
 /// All relations of a segment, in the order in which they were first named.
 #[derive(Debug, Default)]
 pub struct Relations {
-    list: Vec<Relation>,
+    /// Boxed: a segment may name very many, and a longer list is not to move them.
+    list: Vec<Box<Relation>>,
     numbers: HashMap<RelationFork, u32, FastHash>,
     /// Relations whose names are coded: the encoder meets them a little earlier.
     defined: u32,
@@ -90,7 +91,7 @@ impl Relations {
 
     fn add(&mut self, name: RelationFork) {
         self.numbers.insert(name, self.list.len() as u32);
-        self.list.push(Relation {
+        self.list.push(Box::new(Relation {
             name,
             block_numbers: Slot::default(),
             heap: HeapStreams::default(),
@@ -100,11 +101,11 @@ impl Relations {
             item_len: Slot::default(),
             items: RowsByLen::default(),
             raw_pages: Slot::default(),
-        });
+        }));
     }
 
     /// The relation of a number that [`Relations::code`] returned.
     pub fn get_mut(&mut self, number: u32) -> Option<&mut Relation> {
-        self.list.get_mut(number as usize)
+        self.list.get_mut(number as usize).map(Box::as_mut)
     }
 }
