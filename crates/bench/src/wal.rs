@@ -11,6 +11,7 @@ mod dominance_text;
 #[cfg(test)]
 mod fixture;
 mod published;
+mod report;
 mod results;
 mod schedule;
 mod summary;
@@ -73,6 +74,8 @@ pub struct Options {
     pub csv: Option<PathBuf>,
     /// A file for everything.
     pub json: Option<PathBuf>,
+    /// A file for a page that shows everything.
+    pub report: Option<PathBuf>,
     /// Asked before each measurement; kills the one that is running.
     pub cancel: Cancel,
 }
@@ -94,6 +97,7 @@ impl Options {
             temp_dir,
             csv: None,
             json: None,
+            report: None,
             cancel: Cancel::default(),
         }
     }
@@ -170,9 +174,9 @@ fn walzip_levels() -> impl Iterator<Item = Selection> {
 ///
 /// The files that the options name are written in any case, under a temporary name first.
 pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, Error> {
-    let files = [&options.csv, &options.json].map(|path| path.as_deref().map(beside).transpose());
-    let [csv, json] = files;
-    let (csv, json) = (csv?, json?);
+    let files = [&options.csv, &options.json, &options.report];
+    let [csv, json, report] = files.map(|path| path.as_deref().map(beside).transpose());
+    let (csv, json, report) = (csv?, json?, report?);
     let temp_dir = tempfile::Builder::new()
         .prefix("walzip-bench-")
         .tempdir_in(&options.temp_dir)
@@ -183,6 +187,9 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
     }
     if let (Some(file), Some(path)) = (json, &options.json) {
         write_file(file, path, |to| results.write_json(to))?;
+    }
+    if let (Some(file), Some(path)) = (report, &options.report) {
+        write_file(file, path, |to| results.write_report(to))?;
     }
     let path = temp_dir.path().to_owned();
     temp_dir

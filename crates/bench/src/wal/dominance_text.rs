@@ -122,6 +122,9 @@ impl Results {
             (Answer::Unbeaten, 0) => Some(format!(
                 "{label}: on each folder another level, over all of them none{threads}"
             )),
+            (Answer::Unbeaten, _) if folders == verdict.folders => {
+                Some(format!("{label}: {of_folders}{threads}"))
+            }
             (Answer::Unbeaten, _) => Some(format!(
                 "{label}: not over all folders, {of_folders}{threads}"
             )),

@@ -129,6 +129,18 @@ fn prints_a_line_for_each_row_and_a_table_by_folder() {
 }
 
 #[test]
+fn writes_a_report_without_paths() {
+    let mut bench = Bench::new();
+    bench.segment("oltp", SEGMENT, b"123456789");
+    bench.options.report = Some(bench.path("report.html"));
+    bench.run().unwrap();
+    let page = fs::read_to_string(bench.path("report.html")).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+    assert!(page.contains("\"label\":\"walzip -3\""));
+    assert!(!page.contains(bench.path("").to_str().unwrap()));
+}
+
+#[test]
 fn a_results_file_that_cannot_be_written_is_noticed_before_measuring() {
     let mut bench = Bench::new();
     bench.segment("oltp", SEGMENT, b"123456789");

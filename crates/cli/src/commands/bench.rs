@@ -32,7 +32,8 @@ enum Experiment {
 #[command(after_help = "\
 Examples:
   walzip bench wal --pg-wal /var/lib/postgresql/15/main/pg_wal
-  walzip bench wal --contender walzip --contender zstd:1-9 --json results.json segments/")]
+  walzip bench wal --contender walzip --contender zstd:1-9 --json results.json segments/
+  walzip bench wal --published --report report.html segments/")]
 struct WalArgs {
     /// Segments, folders of segments, or folders of such folders; .xz files are unpacked
     #[arg(value_name = "PATH", required_unless_present = "pg_wal")]
@@ -50,7 +51,7 @@ struct WalArgs {
     #[arg(long, conflicts_with = "contender")]
     all: bool,
 
-    /// Compare the programs and levels of the comparison published in 2017 with every walzip level
+    /// Compare what was published in 2017 with every walzip level
     #[arg(long, conflicts_with = "all")]
     published: bool,
 
@@ -73,6 +74,10 @@ struct WalArgs {
     /// Write everything to FILE
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+
+    /// Write a page with charts to FILE (HTML, complete in itself)
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -92,6 +97,7 @@ pub fn run(args: BenchArgs) -> Result<(), CommandError> {
         no_verify: args.no_verify,
         csv: args.csv,
         json: args.json,
+        report: args.report,
         cancel: Cancel::on_signals().map_err(internal)?,
         ..Options::new(walzip, search_path, std::env::temp_dir())
     };

@@ -1,0 +1,124 @@
+//! The results as one HTML file that can be sent to a colleague.
+//!
+//! The file holds everything that it needs, data, style and script, and its own policy forbids
+//! the browser to fetch anything: it opens from a disk, without a network, for years.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::{Dominance, Failed, Missing, Results, Row, Settings, Summary};
+use crate::{Input, Provenance};
+
+const PAGE: &str = include_str!("report/page.html");
+const STYLE: &str = include_str!("report/style.css");
+const SCRIPT: &str = include_str!("report/script.js");
+
+/// What the page shows: everything but the single measurements.
+#[derive(Serialize)]
+struct Shown<'a> {
+    provenance: &'a Provenance,
+    machine: String,
+    busy: Option<f64>,
+    settings: Settings,
+    inputs: &'a [Input],
+    missing: &'a [Missing],
+    rows: &'a [Row],
+    failed: &'a [Failed],
+    stopped: &'a Option<String>,
+    summary: &'a [Summary],
+    dominance: &'a Dominance,
+}
+
+impl Results {
+    /// Writes the report.
+    pub fn write_report(&self, to: &mut dyn Write) -> io::Result<()> {
+        let shown = Shown {
+            provenance: &self.provenance,
+            machine: self.provenance.machine(),
+            busy: self.provenance.load_of_others(),
+            settings: self.settings,
+            inputs: &self.inputs,
+            missing: &self.missing,
+            rows: &self.rows,
+            failed: &self.failed,
+            stopped: &self.stopped,
+            summary: &self.summary,
+            dominance: &self.dominance,
+        };
+        // Within a script element only this character could end it.
+        let data = serde_json::to_string(&shown)?.replace('<', "\\u003c");
+        for piece in PAGE.split_inclusive("@@") {
+            let (text, name) = match piece.strip_suffix("@@") {
+                Some(text) => split_name(text),
+                None => (piece, ""),
+            };
+            to.write_all(text.as_bytes())?;
+            let filled = match name {
+                "STYLE" => STYLE,
+                "SCRIPT" => SCRIPT,
+                "DATA" => &data,
+                _ => "",
+            };
+            to.write_all(filled.as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// The text before a place's name, and the name: places are written `@@NAME@@`.
+fn split_name(text: &str) -> (&str, &str) {
+    let name_start = text
+        .rfind(|c: char| !c.is_ascii_uppercase())
+        .map_or(0, |last| last + 1);
+    text.split_at(name_start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wal::fixture::fixture;
+
+    fn report(results: &Results) -> String {
+        let mut page = Vec::new();
+        results.write_report(&mut page).unwrap();
+        String::from_utf8(page).unwrap()
+    }
+
+    fn data(page: &str) -> serde_json::Value {
+        let start = "<script type=\"application/json\" id=\"data\">";
+        let data = page.split(start).nth(1).unwrap();
+        serde_json::from_str(data.split("</script>").next().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn holds_style_script_and_data_and_refers_to_nothing_outside() {
+        let results = fixture(&[
+            ("zstd", 1, &[(100, 0.1), (50, 0.2)]),
+            ("walzip", 3, &[(40, 0.05), (20, 0.1)]),
+        ]);
+        let page = report(&results);
+        assert!(page.contains(STYLE) && page.contains(SCRIPT));
+        assert!(!page.contains("@@"));
+        for outside in [
+            "://", "src=", "href=", "url(", "@import", "fetch(", "import(",
+        ] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        assert!(page.contains("default-src 'none'"));
+        let data = data(&page);
+        assert_eq!(data["rows"][1]["label"], "walzip -3");
+        assert_eq!(data["summary"][1]["all"]["output_bytes"], 60);
+        assert_eq!(data["dominance"]["verdicts"][0]["verified"]["row"], 1);
+        assert_eq!(data["dominance"]["published"][10]["label"], "pxz -2");
+    }
+
+    #[test]
+    fn text_from_outside_cannot_end_the_script() {
+        let mut results = fixture(&[("zstd", 1, &[(100, 0.1)])]);
+        results.stopped = Some("</script><script>alert(1)</script>@@DATA@@".to_owned());
+        let page = report(&results);
+        assert!(!page.contains("<script>alert"));
+        assert_eq!(data(&page)["stopped"], results.stopped.unwrap());
+    }
+}

@@ -1,0 +1,311 @@
+"use strict";
+// Draws the page out of the results in the element "data". Everything that is shown is escaped.
+const data = JSON.parse(document.getElementById("data").textContent);
+const element = (id) => document.getElementById(id);
+const escaped = (text) => String(text).replace(/[&<>"']/g, (c) => "&#" + c.charCodeAt(0) + ";");
+const UNKNOWN = "\u2013";
+
+const ours = (row) => row.contender.startsWith("walzip");
+const threads = (row) => (row.threads === "one" ? 1 : data.provenance.cpus);
+const family = (row) => {
+  const known = ["walzip", "zstd", "xz", "gzip", "bzip2", "lz4", "brotli"];
+  const name = row.contender.replace("pigz", "gzip").replace("lbzip2", "bzip2");
+  return known.find((start) => name.startsWith(start)) || "other";
+};
+const folders = [...new Set(data.inputs.map((input) => input.folder))];
+const megabytes = (bytes) => bytes / 1e6;
+const seconds = (value) => value.toFixed(value < 10 ? 3 : 1);
+const percent = (value) => (value * 100).toFixed(0) + " %";
+
+// The figures of each row for a choice of the workload: a folder, or a mean.
+function figures(choice) {
+  return data.summary.flatMap((summary) => {
+    const found = choice === "all" || choice === "realistic" ? summary[choice]
+      : summary.folders.find((of) => "folder " + of.folder === choice);
+    return found ? [{ row: data.rows[summary.row], figures: found }] : [];
+  });
+}
+
+function table(id, heads, lines) {
+  const head = heads.map((text) => `<th${text.startsWith("|") ? ' class="upright"' : ""}>${escaped(text.replace("|", ""))}</th>`);
+  const body = lines.map((cells) => "<tr>" + cells.map((cell) => {
+    const { text, kind = "", style = "" } = typeof cell === "object" ? cell : { text: cell };
+    return `<td class="${kind}"${style ? ` style="${style}"` : ""}>${escaped(text)}</td>`;
+  }).join("") + "</tr>");
+  element(id).innerHTML = `<table><thead><tr>${head.join("")}</tr></thead><tbody>${body.join("")}</tbody></table>`;
+}
+
+const named = (row) => ({ text: row.label, kind: ours(row) ? "ours" : "" });
+
+// --- Size against time --------------------------------------------------------
+
+const WIDE = { width: 960, height: 480, left: 58, right: 90, top: 14, bottom: 44 };
+const NARROW = { width: 400, height: 420, left: 46, right: 56, top: 14, bottom: 44 };
+
+// Round values within a range: 1, 2, 5 by powers of ten when it is logarithmic.
+function ticks(low, high, logarithmic) {
+  const found = [];
+  if (logarithmic) {
+    for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++)
+      for (const digit of [1, 2, 5]) found.push(digit * 10 ** power);
+  } else {
+    const rough = (high - low) / 5, unit = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map((digit) => digit * unit).find((value) => value >= rough);
+    for (let at = 0; at <= high; at += step) found.push(at);
+  }
+  return found.filter((value) => value >= low * 0.999 && value <= high * 1.001);
+}
+
+function scale(values, from, to, logarithmic) {
+  let low = Math.min(...values), high = Math.max(...values);
+  if (logarithmic) { low /= 1.25; high *= 1.25; } else { low = 0; high *= 1.08; }
+  const of = logarithmic ? Math.log : (value) => value;
+  const place = (value) => from + (of(value) - of(low)) / (of(high) - of(low)) * (to - from);
+  return { place, ticks: ticks(low, high, logarithmic) };
+}
+
+// What nothing else is both smaller and faster than, from the fastest to the smallest.
+function frontier(points) {
+  let smallest = Infinity;
+  return [...points].sort((a, b) => a.x - b.x || a.y - b.y).filter((point) => {
+    const best = point.y < smallest;
+    if (best) smallest = point.y;
+    return best;
+  });
+}
+
+function mark(point, x, y, attributes) {
+  const color = `var(--${family(point.row)})`, several = threads(point.row) > 1;
+  const unproven = point.row.contender === "walzip-unverified";
+  const paint = unproven ? `style="fill:var(--page);stroke:${color};stroke-width:2"` : `style="fill:${color}"`;
+  const size = ours(point.row) ? 6 : 4.5;
+  return several
+    ? `<rect x="${x - size}" y="${y - size}" width="${2 * size}" height="${2 * size}" ${paint} ${attributes}/>`
+    : `<circle cx="${x}" cy="${y}" r="${size}" ${paint} ${attributes}/>`;
+}
+
+// Names of the best choices, and of the well-known levels, where they do not cover one another.
+function names(points, best, box) {
+  const taken = points.map((point) => ({ x0: point.px - 5, x1: point.px + 5, y0: point.py - 5, y1: point.py + 5 }));
+  const overlaps = (a) => taken.some((b) => a.x0 < b.x1 && b.x0 < a.x1 && a.y0 < b.y1 && b.y0 < a.y1);
+  const ordered = [...best, ...points.filter((point) => !best.includes(point))];
+  return ordered.map((point) => {
+    const width = point.row.label.length * 7.3, places = [
+      [point.px + 9, point.py + 4], [point.px - 9 - width, point.py + 4],
+      [point.px - width / 2, point.py - 10], [point.px - width / 2, point.py + 19]];
+    for (const [x, y] of places) {
+      const area = { x0: x - 2, x1: x + width + 2, y0: y - 11, y1: y + 3 };
+      if (area.x0 < box.left || area.x1 > box.width || area.y0 < 0 || area.y1 > box.height - box.bottom || overlaps(area)) continue;
+      taken.push(area);
+      const kind = best.includes(point) ? "name halo" : "halo";
+      return `<text class="${kind}" x="${x}" y="${y}">${escaped(point.row.label)}</text>`;
+    }
+    return "";
+  }).join("");
+}
+
+function drawChart() {
+  const direction = element("direction").value, choice = element("workload").value;
+  const chosen = [element("workload"), element("direction")].map((list) => list.selectedOptions[0].textContent);
+  document.querySelector(".controls").dataset.chosen = `Workload: ${chosen[0]}; time of ${chosen[1]}`;
+  const box = element("chart").clientWidth < 600 ? NARROW : WIDE;
+  const points = figures(choice).map(({ row, figures }) => ({
+    row, figures, x: Math.max(figures[direction], 1e-4), y: megabytes(figures.output_bytes / figures.segments) }));
+  if (!points.length) { element("chart").innerHTML = "<p>Nothing was measured wholly on this workload.</p>"; return; }
+  const sizes = points.map((point) => point.y);
+  const logarithmic = Math.max(...sizes) > 20 * Math.min(...sizes);
+  const across = scale(points.map((point) => point.x), box.left, box.width - box.right, true);
+  const up = scale(sizes, box.height - box.bottom, box.top, logarithmic);
+  for (const point of points) { point.px = across.place(point.x); point.py = up.place(point.y); }
+  const best = frontier(points), right = box.width - 8, bottom = box.height - box.bottom;
+  const parts = [];
+  let last = -Infinity;
+  for (const value of across.ticks) {
+    const x = across.place(value);
+    parts.push(`<line class="grid" x1="${x}" x2="${x}" y1="${box.top}" y2="${bottom}"/>`);
+    if (x - last < 34) continue;
+    last = x;
+    parts.push(`<text x="${x}" y="${bottom + 16}" text-anchor="middle">${Number(value.toPrecision(1))}</text>`);
+  }
+  for (const value of up.ticks) {
+    const y = up.place(value);
+    parts.push(`<line class="grid" x1="${box.left}" x2="${right}" y1="${y}" y2="${y}"/>`);
+    parts.push(`<text x="${box.left - 6}" y="${y + 4}" text-anchor="end">${Number(value.toPrecision(2))}</text>`);
+  }
+  parts.push(`<text x="${(box.left + right) / 2}" y="${box.height - 8}" text-anchor="middle">seconds a segment (logarithmic)</text>`);
+  parts.push(`<text transform="translate(14 ${(box.top + bottom) / 2}) rotate(-90)" text-anchor="middle">MB a segment${logarithmic ? " (logarithmic)" : ""}</text>`);
+  parts.push(`<polyline class="frontier" points="${best.map((point) => point.px + "," + point.py).join(" ")}"/>`);
+  points.forEach((point, index) => {
+    if (!ours(point.row)) parts.push(mark(point, point.px, point.py, attributes(index, point)));
+  });
+  points.forEach((point, index) => {
+    if (ours(point.row)) parts.push(mark(point, point.px, point.py, attributes(index, point)));
+  });
+  parts.push(names(points, best, box));
+  element("chart").innerHTML = `<svg viewBox="0 0 ${box.width} ${box.height}" role="img" aria-label="Size against time">${parts.join("")}</svg>`;
+  for (const shape of document.querySelectorAll("#chart .point")) {
+    const text = described(points[shape.dataset.index], best);
+    const show = () => showTip(text, shape.getBoundingClientRect());
+    for (const event of ["mouseenter", "focus", "click"]) shape.addEventListener(event, show);
+    for (const event of ["mouseleave", "blur"]) shape.addEventListener(event, hideTip);
+  }
+  function attributes(index, point) {
+    return `class="point" tabindex="0" data-index="${index}" aria-label="${escaped(point.row.label)}"`;
+  }
+}
+
+function described({ row, figures }, best) {
+  const original = figures.original_bytes / figures.segments, written = figures.output_bytes / figures.segments;
+  const spread = figures.compress_spread === null ? "" : `, spread ${percent(figures.compress_spread)}`;
+  const count = threads(row);
+  return [
+    `${row.label} (${count} thread${count > 1 ? "s" : ""})${best.some((point) => point.row === row) ? ", a best choice" : ""}`,
+    `${megabytes(written).toFixed(3)} MB of ${megabytes(original).toFixed(1)}, ${(original / written).toFixed(2)} : 1`,
+    figures.ratio_to_zstd_1 === null ? "" : `${figures.ratio_to_zstd_1.toFixed(3)} of zstd -1's bytes`,
+    `compressing ${seconds(figures.compress_s)} s (processor ${seconds(figures.compress_cpu_s)} s)${spread}`,
+    `decompressing ${seconds(figures.decompress_s)} s (processor ${seconds(figures.decompress_cpu_s)} s)`,
+  ].filter(Boolean).join("\n");
+}
+
+function showTip(text, at) {
+  const tip = element("tip");
+  tip.textContent = text;
+  tip.hidden = false;
+  const left = Math.min(at.right + 10, window.innerWidth - tip.offsetWidth - 8);
+  const below = at.bottom + 10, fits = below + tip.offsetHeight < window.innerHeight;
+  tip.style.left = Math.max(8, left) + "px";
+  tip.style.top = (fits ? below : at.top - tip.offsetHeight - 10) + "px";
+}
+
+function hideTip() { element("tip").hidden = true; }
+
+function drawLegend() {
+  const words = { other: "others", gzip: "gzip, pigz", bzip2: "bzip2, lbzip2" };
+  const found = [...new Set(data.rows.map(family))];
+  const swatch = (shape) => `<svg width="14" height="14" viewBox="-7 -7 14 14">${shape}</svg>`;
+  const entries = found.map((name) => `<span>${swatch(`<circle r="5" style="fill:var(--${name})"/>`)}${escaped(words[name] || name)}</span>`);
+  if (data.rows.some((row) => row.contender === "walzip-unverified"))
+    entries.push(`<span>${swatch('<circle r="5" style="fill:none;stroke:var(--walzip);stroke-width:2"/>')}walzip --no-verify</span>`);
+  if (data.rows.some((row) => threads(row) > 1))
+    entries.push(`<span>${swatch('<rect x="-5" y="-5" width="10" height="10" style="fill:var(--soft)"/>')}square: ${data.provenance.cpus} threads</span>`);
+  element("legend").innerHTML = entries.join("");
+}
+
+// --- Tables -------------------------------------------------------------------
+
+function answered(answer) {
+  if (answer.answer === "beaten") return { text: data.rows[answer.row].label, kind: "yes" };
+  return answer.answer === "unbeaten" ? { text: "none", kind: "no" } : UNKNOWN;
+}
+
+const shares = (answer) => answer.answer === "beaten"
+  ? [answer.bytes, answer.compress_time, answer.decompress_time].map(percent) : [UNKNOWN, UNKNOWN, UNKNOWN];
+
+function drawDominance() {
+  const verdicts = data.dominance.verdicts;
+  const unverified = data.rows.some((row) => row.contender === "walzip-unverified");
+  const heads = ["program", "threads", "beaten by", "its bytes", "its time", "its unpack time", "on folders"];
+  if (unverified) heads.push("without proof by");
+  table("dominance", heads, verdicts.map((verdict) => {
+    const cells = [named(data.rows[verdict.row]), verdict.threads, answered(verdict.verified), ...shares(verdict.verified),
+      verdict.folders ? `${verdict.folders - verdict.not_on.length} of ${verdict.folders}` : UNKNOWN];
+    return unverified ? [...cells, answered(verdict.unverified)] : cells;
+  }));
+  const exceptions = verdicts.filter((verdict) => verdict.verified.answer === "unbeaten" || verdict.not_on.length);
+  const asked = verdicts.some((verdict) => verdict.folders);
+  const intro = `<p class="note">Over the same segments, by wall time; walzip has one thread and decodes what it wrote
+    before it reports success${unverified ? ", except in the last column" : ""}. Of the levels that are both smaller and
+    faster, the smallest is named; the shares are walzip's of the program's own.</p>`;
+  const list = exceptions.map((verdict) => {
+    const none = verdict.not_on.length === verdict.folders;
+    const all = verdict.verified.answer === "unbeaten" && !none ? "not over all segments" : "";
+    const where = none ? "on no folder" : verdict.not_on.length ? "not on " + verdict.not_on.join(", ") : "";
+    const more = verdict.threads > 1 ? ` (${verdict.threads} threads against one)` : "";
+    return `<li><strong>${escaped(data.rows[verdict.row].label)}</strong>: ${escaped([all, where].filter(Boolean).join("; ") + more)}</li>`;
+  });
+  element("exceptions").innerHTML = intro + (list.length ? `<p>Where no level is both smaller and faster:</p><ul>${list.join("")}</ul>`
+    : asked ? "<p>No exceptions, on any folder.</p>" : "");
+}
+
+function drawPublished() {
+  const heads = ["published", "seconds", "MB", "here", "threads", "seconds", "MB", "beaten here by"];
+  table("published", heads, data.dominance.published.map((pair) => {
+    const start = [pair.label, pair.compress_s.toFixed(3), pair.output_mb.toFixed(3)];
+    if (pair.row === null) return [...start, { text: "not measured" }, "", "", "", ""];
+    const row = data.rows[pair.row], of = data.summary[pair.row].all;
+    const verdict = data.dominance.verdicts.find((verdict) => verdict.row === pair.row);
+    const answer = verdict.verified.answer === "unknown" ? verdict.unverified : verdict.verified;
+    return [...start, row.label, threads(row), of ? seconds(of.compress_s) : UNKNOWN,
+      of ? megabytes(of.output_bytes / of.segments).toFixed(3) : UNKNOWN, answered(answer)];
+  }));
+  element("source").textContent = `Published: ${data.dominance.published_source}. Another machine and other segments: compare within each half of the table.`;
+}
+
+function drawWorkloads() {
+  const cell = (row, folder) => {
+    const of = data.summary[row].folders.find((figures) => figures.folder === folder);
+    if (!of || of.ratio_to_zstd_1 === null) return UNKNOWN;
+    const saved = Math.max(0, 1 - of.ratio_to_zstd_1);
+    return { text: of.ratio_to_zstd_1.toFixed(3), style: `background:rgba(var(--good),${(saved * 0.55).toFixed(2)})` };
+  };
+  const rows = data.rows.map((_, row) => row).sort((a, b) => ours(data.rows[b]) - ours(data.rows[a]) || a - b);
+  const heads = rows.map((row) => (rows.length > 9 ? "|" : "") + data.rows[row].label);
+  table("workloads", ["folder", ...heads], folders.map((folder) => [folder, ...rows.map((row) => cell(row, folder))]));
+}
+
+function drawFigures() {
+  const realistic = data.summary.some((summary) => summary.realistic);
+  const floor = data.provenance.memory_floor_bytes;
+  const peak = (bytes) => (floor !== null && bytes <= floor ? "<" + Math.ceil(megabytes(floor)) : megabytes(bytes).toFixed(0));
+  const ratio = (of) => (of && of.ratio_to_zstd_1 !== null ? of.ratio_to_zstd_1.toFixed(3) : UNKNOWN);
+  const heads = ["program", "threads", "size", ...(realistic ? ["realistic"] : []), "MB", "seconds", "cpu s", "spread", "peak MB",
+    "unpack s", "cpu s", "peak MB"];
+  table("figures", heads, data.summary.map((summary) => {
+    const row = data.rows[summary.row], of = summary.all;
+    const start = [named(row), threads(row)];
+    if (!of) return [...start, ...heads.slice(2).map(() => UNKNOWN)];
+    return [...start, ratio(of), ...(realistic ? [ratio(summary.realistic)] : []), megabytes(of.output_bytes / of.segments).toFixed(3),
+      seconds(of.compress_s), seconds(of.compress_cpu_s), of.compress_spread === null ? UNKNOWN : percent(of.compress_spread),
+      peak(of.compress_peak_bytes), seconds(of.decompress_s), seconds(of.decompress_cpu_s), peak(of.decompress_peak_bytes)];
+  }));
+}
+
+function drawProvenance() {
+  const { provenance, settings, inputs } = data;
+  const bytes = inputs.reduce((sum, input) => sum + input.bytes, 0);
+  const runs = settings.runs === 1 ? "one run" : `${settings.runs} runs, interleaved`;
+  element("subtitle").textContent = `${data.rows.length} programs and levels on ${inputs.length} segments in ${folders.length} folders, ` +
+    `${megabytes(bytes).toFixed(0)} MB; ${runs}; ${provenance.date.slice(0, 10)}. Every figure is a round trip that gave back every byte.`;
+  const load = [provenance.load_average_before, provenance.load_average_after].map((value) => (value === null ? UNKNOWN : value.toFixed(2)));
+  const lines = [["Machine", data.machine], ["Begun", provenance.date], ["Harness", provenance.harness],
+    ["Load", `${load[0]} before, ${load[1]} after`], ["Size", "bytes relative to zstd -1's, geometric mean over folders; realistic leaves out pgbench-*, idle and seg64"]];
+  element("provenance").innerHTML = lines.map(([name, text]) => `<dt>${escaped(name)}</dt><dd>${escaped(text)}</dd>`).join("");
+  const warnings = data.missing.map((missing) => `${missing.contender} is left out: ${missing.program} is not installed (package ${missing.package}).`);
+  for (const failed of data.failed)
+    warnings.push(`${data.rows[failed.row].label} failed on ${inputs[failed.input].folder}/${inputs[failed.input].name}: ${failed.reason}`);
+  if (data.busy !== null) warnings.push(`The machine was busy before this began (load ${data.busy.toFixed(1)} on ${provenance.cpus} processors): trust the sizes and the processor seconds, not the wall times.`);
+  if (data.stopped !== null) warnings.push(`Incomplete: ${data.stopped}.`);
+  element("warnings").innerHTML = warnings.map((text) => `<p class="warning">${escaped(text)}</p>`).join("");
+  table("commands", ["row", "version", "compress", "decompress"], data.rows.map((row) => [named(row),
+    ...[row.program.version, row.compress, row.decompress].map((text) => ({ text, kind: "left" }))]));
+  table("inputs", ["segment", "bytes", "BLAKE3"], inputs.map((input) => [`${input.folder}/${input.name}`, input.bytes, { text: input.blake3, kind: "left" }]));
+}
+
+function drawChoices() {
+  const options = [["all", folders.length > 1 ? "all folders" : folders[0]]];
+  if (data.summary.some((summary) => summary.realistic)) options.push(["realistic", "realistic folders"]);
+  if (folders.length > 1) options.push(...folders.map((folder) => ["folder " + folder, folder]));
+  element("workload").innerHTML = options.map(([value, text]) => `<option value="${escaped(value)}">${escaped(text)}</option>`).join("");
+  for (const id of ["workload", "direction"]) element(id).addEventListener("change", drawChart);
+  window.addEventListener("resize", drawChart);
+  window.addEventListener("scroll", hideTip, { passive: true });
+}
+
+drawChoices();
+drawLegend();
+drawProvenance();
+drawChart();
+drawDominance();
+drawPublished();
+drawWorkloads();
+drawFigures();
