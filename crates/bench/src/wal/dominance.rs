@@ -260,6 +260,9 @@ mod tests {
         let dominance = compare(&results);
         assert!(matches!(dominance.verdicts[0].verified, Answer::Unknown));
         assert_eq!(dominance.verdicts[0].folders, 0);
+        results.dominance = dominance;
+        let said = "  gzip -1: no answer, it or walzip was not measured on every segment\n";
+        assert!(results.to_string().contains(said));
     }
 
     #[test]

@@ -113,7 +113,9 @@ impl Results {
             format!("not on {}", verdict.not_on.join(", "))
         };
         match (verdict.verified, folders) {
-            (Answer::Unknown, _) => Some(format!("{label}: not measured on every segment")),
+            (Answer::Unknown, _) => Some(format!(
+                "{label}: no answer, it or walzip was not measured on every segment"
+            )),
             (Answer::Beaten(_), 0) => None,
             (Answer::Beaten(_), _) => Some(format!("{label}: {of_folders}{threads}")),
             (Answer::Unbeaten, _) if verdict.folders < 2 => Some(format!(
