@@ -15,6 +15,7 @@ const family = (row) => {
 const folders = [...new Set(data.inputs.map((input) => input.folder))];
 const megabytes = (bytes) => bytes / 1e6;
 const seconds = (value) => value.toFixed(value < 10 ? 3 : 1);
+const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const percent = (value) => (value * 100).toFixed(0) + " %";
 
 // The figures of each row for a choice of the workload: a folder, or a mean.
@@ -274,7 +275,7 @@ function drawProvenance() {
   const { provenance, settings, inputs } = data;
   const bytes = inputs.reduce((sum, input) => sum + input.bytes, 0);
   const runs = settings.runs === 1 ? "one run" : `${settings.runs} runs, interleaved`;
-  element("subtitle").textContent = `${data.rows.length} programs and levels on ${inputs.length} segments in ${folders.length} folders, ` +
+  element("subtitle").textContent = `${data.rows.length} programs and levels on ${counted(inputs.length, "segment")} in ${counted(folders.length, "folder")}, ` +
     `${megabytes(bytes).toFixed(0)} MB; ${runs}; ${provenance.date.slice(0, 10)}. Every figure is a round trip that gave back every byte.`;
   const load = [provenance.load_average_before, provenance.load_average_after].map((value) => (value === null ? UNKNOWN : value.toFixed(2)));
   const lines = [["Machine", data.machine], ["Begun", provenance.date], ["Harness", provenance.harness],
