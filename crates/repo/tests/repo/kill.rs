@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
+use jiff::Timestamp;
 use walzip_repo::{BackupLabel, LocalStore, PutOutcome, Repository};
 
 use crate::{new_repository, patterned};
@@ -56,7 +57,7 @@ async fn put_until_killed(root: OsString) {
             .unwrap();
         acknowledgements.flush().unwrap();
         if number % 4 == 0 {
-            let label = back_up(&repository).await;
+            let label = back_up(&repository, number).await;
             acknowledgements
                 .write_all(format!("ACK {label}\n").as_bytes())
                 .unwrap();
@@ -65,8 +66,12 @@ async fn put_until_killed(root: OsString) {
     }
 }
 
-async fn back_up(repository: &Repository) -> BackupLabel {
-    let writer = repository.start_backup().await.unwrap();
+/// A label has the second in it, and a fast machine makes more backups than there are seconds:
+/// each number has a time of its own.
+async fn back_up(repository: &Repository, number: u64) -> BackupLabel {
+    let seconds = 1_700_000_000 + 1_000 * i64::try_from(number).unwrap();
+    let started = Timestamp::from_second(seconds).unwrap();
+    let writer = repository.start_backup_at(started).await.unwrap();
     for name in BACKUP_OBJECTS {
         let mut object = writer.create_object(name).await.unwrap();
         for piece in object_of(name).chunks(100_000) {
