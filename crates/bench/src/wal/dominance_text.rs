@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::dominance::{Answer, PublishedHere, Verdict};
+use super::dominance::{Answer, Verdict};
+use super::published::Published;
 use super::text::{seconds, write_table};
 use super::{Figures, Results};
 use crate::contender::{WALZIP, WALZIP_UNVERIFIED};
@@ -150,26 +151,25 @@ impl Results {
             "beaten by",
         ];
         let mut table = vec![heads.map(str::to_owned).to_vec()];
-        table.extend(pairs.iter().map(|pair| self.published_line(pair)));
+        for pair in pairs {
+            if let Some(row) = pair.row {
+                table.push(self.published_line(&pair.published, row));
+            }
+        }
         write_table(f, &table)?;
         writeln!(f, "Published: {}.", self.dominance.published_source)?;
         if pairs.iter().any(|pair| pair.row.is_none()) {
-            writeln!(f, "--published measures all of them.")?;
+            writeln!(f, "--published measures all {} of them.", pairs.len())?;
         }
         Ok(())
     }
 
-    fn published_line(&self, pair: &PublishedHere) -> Vec<String> {
-        let published = &pair.published;
+    fn published_line(&self, published: &Published, row: usize) -> Vec<String> {
         let mut line = vec![
             published.label.to_owned(),
             seconds(published.compress_s),
             format!("{:.3}", published.output_mb),
         ];
-        let Some(row) = pair.row else {
-            line.push("not measured".to_owned());
-            return line;
-        };
         line.push(self.rows[row].label.clone());
         line.push(self.threads(&self.rows[row]).to_string());
         match &self.summary[row].all {
