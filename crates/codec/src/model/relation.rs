@@ -47,6 +47,7 @@ pub struct Relation {
 #[derive(Debug, Default)]
 pub struct Relations {
     /// Boxed: a segment may name very many, and a longer list is not to move them.
+    #[expect(clippy::vec_box)]
     list: Vec<Box<Relation>>,
     numbers: HashMap<RelationFork, u32, FastHash>,
     /// Relations whose names are coded: the encoder meets them a little earlier.
