@@ -1,27 +1,14 @@
-//! `walzip bench`: measured on the user's own data, against what else there is.
+//! `walzip bench wal`: which program and level is best for archived segments?
 
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use walzip_bench::contender::Request;
 use walzip_bench::wal::{self, Options};
-use walzip_bench::{Cancel, Error, Progress, Step};
 
-use crate::error::{CommandError, chain};
+use super::standard_error::StandardError;
+use super::{Surroundings, print};
+use crate::error::CommandError;
 use crate::exit_code::Kind;
-
-/// Measure compressors on your own WAL
-#[derive(Debug, clap::Args)]
-pub struct BenchArgs {
-    #[command(subcommand)]
-    experiment: Experiment,
-}
-
-/// What to measure.
-#[derive(Debug, clap::Subcommand)]
-enum Experiment {
-    Wal(WalArgs),
-}
 
 /// Compare programs and levels on WAL segments
 ///
@@ -34,7 +21,7 @@ Examples:
   walzip bench wal --pg-wal /var/lib/postgresql/15/main/pg_wal
   walzip bench wal --contender walzip --contender zstd:1-9 --json results.json segments/
   walzip bench wal --published --report report.html segments/")]
-struct WalArgs {
+pub struct WalArgs {
     /// Segments, folders of segments, or folders of such folders; .xz files are unpacked
     #[arg(value_name = "PATH", required_unless_present = "pg_wal")]
     inputs: Vec<PathBuf>,
@@ -81,11 +68,7 @@ struct WalArgs {
 }
 
 /// Runs the command.
-pub fn run(args: BenchArgs) -> Result<(), CommandError> {
-    let Experiment::Wal(args) = args.experiment;
-    let internal = |error| CommandError::caused(Kind::Internal, "cannot begin", &error);
-    let walzip = std::env::current_exe().map_err(internal)?;
-    let search_path = std::env::var_os("PATH").unwrap_or_default();
+pub fn run(args: WalArgs, surroundings: Surroundings) -> Result<(), CommandError> {
     let options = Options {
         inputs: args.inputs,
         pg_wal: args.pg_wal,
@@ -98,15 +81,17 @@ pub fn run(args: BenchArgs) -> Result<(), CommandError> {
         csv: args.csv,
         json: args.json,
         report: args.report,
-        cancel: Cancel::on_signals().map_err(internal)?,
-        ..Options::new(walzip, search_path, std::env::temp_dir())
+        cancel: surroundings.cancel,
+        ..Options::new(
+            surroundings.walzip,
+            surroundings.search_path,
+            surroundings.temp_dir,
+        )
     };
-    let mut progress = StandardError {
-        rewrite: std::io::stderr().is_terminal(),
-    };
+    let mut progress = StandardError::new();
     let results = wal::run(&options, &mut progress)?;
     progress.finish();
-    write!(std::io::stdout(), "{results}").map_err(CommandError::stdout)?;
+    print(&results)?;
     match (results.stopped, results.failed.len()) {
         (Some(reason), _) => Err(CommandError::new(
             Kind::Problems,
@@ -117,64 +102,5 @@ pub fn run(args: BenchArgs) -> Result<(), CommandError> {
             Kind::Problems,
             format_args!("{failed} round trips failed; the figures leave them out"),
         )),
-    }
-}
-
-impl From<Error> for CommandError {
-    fn from(error: Error) -> CommandError {
-        let kind = match &error {
-            Error::Usage(_) => Kind::Usage,
-            Error::Missing { .. } => Kind::FeatureNotSupported,
-            Error::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-                Kind::FileMissing
-            }
-            Error::File { .. } => Kind::FileRead,
-            Error::Unpack { .. } => Kind::FileInvalid,
-            Error::NoSpace { .. } => Kind::FileWrite,
-            Error::Interrupted => Kind::Problems,
-        };
-        CommandError::new(kind, chain(&error))
-    }
-}
-
-/// One line that is rewritten on a terminal, a line each otherwise.
-struct StandardError {
-    rewrite: bool,
-}
-
-impl StandardError {
-    /// Progress that cannot be shown is no reason to stop measuring.
-    fn show(&self, text: &str) {
-        let _ = std::io::stderr().write_all(text.as_bytes());
-    }
-
-    fn finish(&self) {
-        if self.rewrite {
-            self.show("\r\x1b[K");
-        }
-    }
-}
-
-impl Progress for StandardError {
-    fn note(&mut self, text: &str) {
-        self.finish();
-        self.show(&format!("{text}\n"));
-    }
-
-    fn step(&mut self, step: &Step) {
-        let remaining = match step.remaining {
-            Some(time) => format!(", about {} s left", time.as_secs()),
-            None => String::new(),
-        };
-        let line = format!(
-            "[{}/{}{remaining}] {}",
-            step.done + 1,
-            step.total,
-            step.label
-        );
-        match self.rewrite {
-            true => self.show(&format!("\r\x1b[K{line}")),
-            false => self.show(&format!("{line}\n")),
-        }
     }
 }
