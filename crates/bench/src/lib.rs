@@ -8,12 +8,16 @@
 //! [`wal::Results`] go out, and a [`Progress`] hears what happens in between.
 
 mod cancel;
+mod clock;
 pub mod contender;
 mod error;
 mod input;
+mod output;
 mod process;
 mod progress;
 mod provenance;
+pub mod report;
+mod text;
 pub mod wal;
 
 pub use cancel::Cancel;

@@ -8,10 +8,10 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::{Dominance, Failed, Missing, Results, Row, Settings, Summary};
+use crate::report;
 use crate::{Input, Provenance};
 
 const PAGE: &str = include_str!("report/page.html");
-const STYLE: &str = include_str!("report/style.css");
 const SCRIPT: &str = include_str!("report/script.js");
 
 /// What the page shows: everything but the single measurements.
@@ -48,30 +48,14 @@ impl Results {
         };
         // Within a script element only this character could end it.
         let data = serde_json::to_string(&shown)?.replace('<', "\\u003c");
-        for piece in PAGE.split_inclusive("@@") {
-            let (text, name) = match piece.strip_suffix("@@") {
-                Some(text) => split_name(text),
-                None => (piece, ""),
-            };
-            to.write_all(text.as_bytes())?;
-            let filled = match name {
-                "STYLE" => STYLE,
-                "SCRIPT" => SCRIPT,
-                "DATA" => &data,
-                _ => "",
-            };
-            to.write_all(filled.as_bytes())?;
-        }
-        Ok(())
+        let places = [
+            ("STYLE", report::STYLE.to_owned()),
+            ("COMMON", report::SCRIPT.to_owned()),
+            ("SCRIPT", SCRIPT.to_owned()),
+            ("DATA", data),
+        ];
+        to.write_all(report::fill(PAGE, &places).as_bytes())
     }
-}
-
-/// The text before a place's name, and the name: places are written `@@NAME@@`.
-fn split_name(text: &str) -> (&str, &str) {
-    let name_start = text
-        .rfind(|c: char| !c.is_ascii_uppercase())
-        .map_or(0, |last| last + 1);
-    text.split_at(name_start)
 }
 
 #[cfg(test)]
@@ -98,7 +82,7 @@ mod tests {
             ("walzip", 3, &[(40, 0.05), (20, 0.1)]),
         ]);
         let page = report(&results);
-        assert!(page.contains(STYLE) && page.contains(SCRIPT));
+        assert!(page.contains(report::STYLE) && page.contains(SCRIPT));
         assert!(!page.contains("@@"));
         for outside in [
             "://", "src=", "href=", "url(", "@import", "fetch(", "import(",

@@ -1,7 +1,5 @@
-"use strict";
 // Draws the page out of the results in the element "data". Everything that is shown is escaped.
 const data = JSON.parse(document.getElementById("data").textContent);
-const element = (id) => document.getElementById(id);
 const escaped = (text) => String(text).replace(/[&<>"']/g, (c) => "&#" + c.charCodeAt(0) + ";");
 const UNKNOWN = "\u2013";
 
@@ -12,6 +10,8 @@ const family = (row) => {
   const name = row.contender.replace("pigz", "gzip").replace("lbzip2", "bzip2");
   return known.find((start) => name.startsWith(start)) || "other";
 };
+// The families that the reader switched off.
+const hidden = new Set();
 const folders = [...new Set(data.inputs.map((input) => input.folder))];
 const megabytes = (bytes) => bytes / 1e6;
 const seconds = (value) => value.toFixed(value < 10 ? 3 : 1);
@@ -28,7 +28,7 @@ function figures(choice) {
 }
 
 function table(id, heads, lines) {
-  const head = heads.map((text) => `<th${text.startsWith("|") ? ' class="upright"' : ""}>${escaped(text.replace("|", ""))}</th>`);
+  const head = heads.map((text) => `<th${text.startsWith("|") ? ' class="upright"' : ""}><button type="button">${escaped(text.replace("|", ""))}</button></th>`);
   const body = lines.map((cells) => "<tr>" + cells.map((cell) => {
     const { text, kind = "", style = "" } = typeof cell === "object" ? cell : { text: cell };
     return `<td class="${kind}"${style ? ` style="${style}"` : ""}>${escaped(text)}</td>`;
@@ -110,9 +110,10 @@ function drawChart() {
   const chosen = [element("workload"), element("direction")].map((list) => list.selectedOptions[0].textContent);
   document.querySelector(".controls").dataset.chosen = `Workload: ${chosen[0]}; time of ${chosen[1]}`;
   const box = element("chart").clientWidth < 600 ? NARROW : WIDE;
-  const points = figures(choice).map(({ row, figures }) => ({
+  const shown = figures(choice).filter(({ row }) => !hidden.has(family(row)));
+  const points = shown.map(({ row, figures }) => ({
     row, figures, x: Math.max(figures[direction], 1e-4), y: megabytes(figures.output_bytes / figures.segments) }));
-  if (!points.length) { element("chart").innerHTML = "<p>Nothing was measured wholly on this workload.</p>"; return; }
+  if (!points.length) { element("chart").innerHTML = hidden.size ? "<p>Every series is switched off.</p>" : "<p>Nothing was measured wholly on this workload.</p>"; return; }
   const sizes = points.map((point) => point.y);
   const logarithmic = Math.max(...sizes) > 20 * Math.min(...sizes);
   const across = scale(points.map((point) => point.x), box.left, box.width - box.right, true);
@@ -145,10 +146,7 @@ function drawChart() {
   parts.push(names(points, best, box));
   element("chart").innerHTML = `<svg viewBox="0 0 ${box.width} ${box.height}" role="img" aria-label="Size against time">${parts.join("")}</svg>`;
   for (const shape of document.querySelectorAll("#chart .point")) {
-    const text = described(points[shape.dataset.index], best);
-    const show = () => showTip(text, shape.getBoundingClientRect());
-    for (const event of ["mouseenter", "focus", "click"]) shape.addEventListener(event, show);
-    for (const event of ["mouseleave", "blur"]) shape.addEventListener(event, hideTip);
+    tipOn(shape, described(points[shape.dataset.index], best));
   }
   function attributes(index, point) {
     return `class="point" tabindex="0" data-index="${index}" aria-label="${escaped(point.row.label)}"`;
@@ -168,28 +166,22 @@ function described({ row, figures }, best) {
   ].filter(Boolean).join("\n");
 }
 
-function showTip(text, at) {
-  const tip = element("tip");
-  tip.textContent = text;
-  tip.hidden = false;
-  const left = Math.min(at.right + 10, window.innerWidth - tip.offsetWidth - 8);
-  const below = at.bottom + 10, fits = below + tip.offsetHeight < window.innerHeight;
-  tip.style.left = Math.max(8, left) + "px";
-  tip.style.top = (fits ? below : at.top - tip.offsetHeight - 10) + "px";
-}
-
-function hideTip() { element("tip").hidden = true; }
-
 function drawLegend() {
   const words = { other: "others", gzip: "gzip, pigz", bzip2: "bzip2, lbzip2" };
   const found = [...new Set(data.rows.map(family))];
   const swatch = (shape) => `<svg width="14" height="14" viewBox="-7 -7 14 14">${shape}</svg>`;
-  const entries = found.map((name) => `<span>${swatch(`<circle r="5" style="fill:var(--${name})"/>`)}${escaped(words[name] || name)}</span>`);
+  const entries = found.map((name) => `<button type="button" data-family="${name}" aria-pressed="true">${swatch(`<circle r="5" style="fill:var(--${name})"/>`)}${escaped(words[name] || name)}</button>`);
   if (data.rows.some((row) => row.contender === "walzip-unverified"))
     entries.push(`<span>${swatch('<circle r="5" style="fill:none;stroke:var(--walzip);stroke-width:2"/>')}walzip --no-verify</span>`);
   if (data.rows.some((row) => threads(row) > 1))
     entries.push(`<span>${swatch('<rect x="-5" y="-5" width="10" height="10" style="fill:var(--soft)"/>')}square: ${data.provenance.cpus} threads</span>`);
   element("legend").innerHTML = entries.join("");
+  for (const button of document.querySelectorAll("#legend button")) button.addEventListener("click", () => {
+    const name = button.dataset.family;
+    if (!hidden.delete(name)) hidden.add(name);
+    button.setAttribute("aria-pressed", String(!hidden.has(name)));
+    drawChart();
+  });
 }
 
 // --- Tables -------------------------------------------------------------------
@@ -247,7 +239,7 @@ function drawWorkloads() {
     const of = data.summary[row].folders.find((figures) => figures.folder === folder);
     if (!of || of.ratio_to_zstd_1 === null) return UNKNOWN;
     const saved = Math.max(0, 1 - of.ratio_to_zstd_1);
-    return { text: of.ratio_to_zstd_1.toFixed(3), style: `background:rgba(var(--good),${(saved * 0.55).toFixed(2)})` };
+    return { text: of.ratio_to_zstd_1.toFixed(3), style: `background:color-mix(in srgb, var(--walzip) ${(saved * 55).toFixed(0)}%, transparent)` };
   };
   const rows = data.rows.map((_, row) => row).sort((a, b) => ours(data.rows[b]) - ours(data.rows[a]) || a - b);
   const heads = rows.map((row) => (rows.length > 9 ? "|" : "") + data.rows[row].label);
@@ -299,7 +291,6 @@ function drawChoices() {
   element("workload").innerHTML = options.map(([value, text]) => `<option value="${escaped(value)}">${escaped(text)}</option>`).join("");
   for (const id of ["workload", "direction"]) element(id).addEventListener("change", drawChart);
   window.addEventListener("resize", drawChart);
-  window.addEventListener("scroll", hideTip, { passive: true });
 }
 
 drawChoices();

@@ -1,0 +1,417 @@
+//! Results as one HTML file that can be sent to a colleague.
+//!
+//! A file holds everything that it needs, data, style and script, and its own policy forbids
+//! the browser to fetch anything: it opens from a disk, without a network, for years. Tables
+//! and bars are drawn here and can be read where scripts are switched off; the script adds the
+//! theme's switch, sorting, and values under the pointer.
+//!
+//! [`page`] is for experiments whose results are tables and bars. The comparison of programs has
+//! a page of its own (`wal/report.rs`), made of the same style and the same script.
+
+use std::fmt::Write;
+
+use crate::Provenance;
+
+pub(crate) const STYLE: &str = include_str!("report/style.css");
+pub(crate) const SCRIPT: &str = include_str!("report/common.js");
+const PAGE: &str = include_str!("report/page.html");
+
+/// Values further apart than this are drawn on a logarithmic scale.
+const LINEAR_RANGE_MAX: f64 = 50.0;
+
+/// A part of a page, with a title.
+#[derive(Clone, Debug, Default)]
+pub struct Section {
+    title: String,
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    Paragraph(String),
+    Note(String),
+    Warning(String),
+    Table(Table),
+    Bars(Bars),
+}
+
+impl Section {
+    /// A section with nothing in it yet.
+    pub fn new(title: impl Into<String>) -> Section {
+        Section {
+            title: title.into(),
+            parts: Vec::new(),
+        }
+    }
+
+    /// Adds a paragraph.
+    pub fn paragraph(mut self, text: impl Into<String>) -> Section {
+        self.parts.push(Part::Paragraph(text.into()));
+        self
+    }
+
+    /// Adds a paragraph in small print: what a table's columns mean, where figures come from.
+    pub fn note(mut self, text: impl Into<String>) -> Section {
+        self.parts.push(Part::Note(text.into()));
+        self
+    }
+
+    /// Adds what the reader must not miss: a failure, a figure that is not to be trusted.
+    pub fn warning(mut self, text: impl Into<String>) -> Section {
+        self.parts.push(Part::Warning(text.into()));
+        self
+    }
+
+    /// Adds a table.
+    pub fn table(mut self, table: Table) -> Section {
+        self.parts.push(Part::Table(table));
+        self
+    }
+
+    /// Adds bars.
+    pub fn bars(mut self, bars: Bars) -> Section {
+        self.parts.push(Part::Bars(bars));
+        self
+    }
+}
+
+/// Rows under heads; a click on a head sorts.
+#[derive(Clone, Debug)]
+pub struct Table {
+    heads: Vec<String>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// A table without rows yet.
+    pub fn new<H: Into<String>>(heads: impl IntoIterator<Item = H>) -> Table {
+        Table {
+            heads: heads.into_iter().map(Into::into).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row.
+    pub fn row<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+}
+
+/// A cell of a table: what is shown and what it is sorted by.
+#[derive(Clone, Debug, Default)]
+pub struct Cell {
+    text: String,
+    value: Option<f64>,
+    kind: &'static str,
+}
+
+impl Cell {
+    /// A number, with so many decimals.
+    pub fn number(value: f64, decimals: usize) -> Cell {
+        Cell {
+            text: format!("{value:.decimals$}"),
+            value: Some(value),
+            kind: "",
+        }
+    }
+
+    /// A number where there is one.
+    pub fn number_or_none(value: Option<f64>, decimals: usize) -> Cell {
+        value.map_or_else(Cell::none, |value| Cell::number(value, decimals))
+    }
+
+    /// Nothing is known.
+    pub fn none() -> Cell {
+        Cell::from("\u{2013}")
+    }
+
+    /// Marks what is walzip's.
+    pub fn ours(mut self) -> Cell {
+        self.kind = "ours";
+        self
+    }
+
+    /// Text that is longer than a figure: set to the left.
+    pub fn left(mut self) -> Cell {
+        self.kind = "left";
+        self
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Cell {
+        Cell {
+            text: text.into(),
+            ..Cell::default()
+        }
+    }
+}
+
+/// Bars of one unit, each with what was published beside it where there is such a figure.
+#[derive(Clone, Debug)]
+pub struct Bars {
+    unit: String,
+    decimals: usize,
+    bars: Vec<Bar>,
+}
+
+#[derive(Clone, Debug)]
+struct Bar {
+    label: String,
+    value: Option<f64>,
+    published: Option<f64>,
+    ours: bool,
+}
+
+impl Bars {
+    /// No bars yet; values are shown with so many decimals and this unit.
+    pub fn new(unit: impl Into<String>, decimals: usize) -> Bars {
+        Bars {
+            unit: unit.into(),
+            decimals,
+            bars: Vec::new(),
+        }
+    }
+
+    /// Adds a bar; without a value it says that nothing was measured.
+    pub fn bar(&mut self, label: impl Into<String>, value: Option<f64>, published: Option<f64>) {
+        self.bars.push(Bar {
+            label: label.into(),
+            value,
+            published,
+            ours: false,
+        });
+    }
+
+    /// Adds a bar of walzip's.
+    pub fn ours(&mut self, label: impl Into<String>, value: Option<f64>) {
+        self.bar(label, value, None);
+        if let Some(bar) = self.bars.last_mut() {
+            bar.ours = true;
+        }
+    }
+
+    fn write(&self, html: &mut String) {
+        let values = || {
+            let all = self.bars.iter().flat_map(|bar| [bar.value, bar.published]);
+            all.flatten().filter(|value| *value > 0.0)
+        };
+        let high = values().fold(0.0, f64::max);
+        let low = values().fold(f64::INFINITY, f64::min);
+        let logarithmic = high > low * LINEAR_RANGE_MAX;
+        let width = |value: f64| match logarithmic {
+            _ if value <= 0.0 || high <= 0.0 => 0.0,
+            // The smallest still has a tenth of the width.
+            true => 10.0 + 90.0 * (value / low).ln() / (high / low).ln(),
+            false => 100.0 * value / high,
+        };
+        let shown = |value: f64| format!("{value:.*} {}", self.decimals, self.unit);
+        html.push_str("<div class=\"bars\">");
+        for bar in &self.bars {
+            let kind = if bar.ours { " ours" } else { "" };
+            let mut words = Vec::new();
+            write_html(html, "<span class=\"label\">", &bar.label, "</span>");
+            html.push_str("<span class=\"pair\">");
+            if let Some(value) = bar.value {
+                words.push(shown(value));
+                bar_shape(html, &bar.label, kind, width(value), &shown(value));
+            }
+            if let Some(value) = bar.published {
+                let text = format!("{} published", shown(value));
+                bar_shape(html, &bar.label, " published", width(value), &text);
+                words.push(text);
+            }
+            if bar.value.is_none() {
+                words.insert(0, "not measured".to_owned());
+            }
+            html.push_str("</span>");
+            write_html(html, "<span class=\"value\">", &words.join("; "), "</span>");
+        }
+        html.push_str("</div>");
+        let mut notes = Vec::new();
+        if logarithmic {
+            notes.push("The scale is logarithmic.");
+        }
+        if self.bars.iter().any(|bar| bar.published.is_some()) {
+            notes.push("Thin bars were published: on another machine, years ago.");
+        }
+        if !notes.is_empty() {
+            write_html(html, "<p class=\"note\">", &notes.join(" "), "</p>");
+        }
+    }
+}
+
+fn bar_shape(html: &mut String, label: &str, kind: &str, width: f64, text: &str) {
+    let tip = escaped(&format!("{label}: {text}"));
+    let _infallible = write!(
+        html,
+        "<span class=\"bar{kind}\" tabindex=\"0\" style=\"width:{width:.2}%\" data-tip=\"{tip}\" \
+         aria-label=\"{tip}\"></span>"
+    );
+}
+
+/// A whole page; everything in it is escaped.
+pub fn page(title: &str, sections: &[Section], provenance: &Provenance) -> String {
+    let mut body = String::new();
+    for section in sections {
+        section.write(&mut body);
+    }
+    how_it_was_measured(provenance).write(&mut body);
+    let day = provenance.date.split('T').next().unwrap_or_default();
+    let subtitle = format!("{day}, {}", provenance.machine());
+    let places = [
+        ("TITLE", escaped(title)),
+        ("SUBTITLE", escaped(&subtitle)),
+        ("STYLE", STYLE.to_owned()),
+        ("BODY", body),
+        ("SCRIPT", SCRIPT.to_owned()),
+    ];
+    fill(PAGE, &places)
+}
+
+fn how_it_was_measured(provenance: &Provenance) -> Section {
+    let load = |load: Option<f64>| load.map_or_else(Cell::none, |load| Cell::number(load, 2));
+    let mut table = Table::new(["how it was measured", ""]);
+    let mut row = |name: &str, value: Cell| table.row([Cell::from(name), value.left()]);
+    row("machine", provenance.machine().into());
+    row("begun", provenance.date.as_str().into());
+    row("harness", provenance.harness.as_str().into());
+    row("load before", load(provenance.load_average_before));
+    row("load after", load(provenance.load_average_after));
+    let section = Section::new("How it was measured");
+    match provenance.load_of_others() {
+        Some(load) => section.warning(format!(
+            "The machine was busy before this began (load {load:.1} on {} processors): trust \
+             sizes and processor seconds, not wall times.",
+            provenance.cpus
+        )),
+        None => section,
+    }
+    .table(table)
+}
+
+impl Section {
+    fn write(&self, html: &mut String) {
+        html.push_str("<section>\n");
+        write_html(html, "<h2>", &self.title, "</h2>\n");
+        for part in &self.parts {
+            match part {
+                Part::Paragraph(text) => write_html(html, "<p>", text, "</p>\n"),
+                Part::Note(text) => write_html(html, "<p class=\"note\">", text, "</p>\n"),
+                Part::Warning(text) => write_html(html, "<p class=\"warning\">", text, "</p>\n"),
+                Part::Table(table) => table.write(html),
+                Part::Bars(bars) => bars.write(html),
+            }
+        }
+        html.push_str("</section>\n");
+    }
+}
+
+impl Table {
+    fn write(&self, html: &mut String) {
+        html.push_str("<div class=\"scroll\"><table><thead><tr>");
+        for head in &self.heads {
+            write_html(html, "<th><button type=\"button\">", head, "</button></th>");
+        }
+        html.push_str("</tr></thead><tbody>");
+        for row in &self.rows {
+            html.push_str("<tr>");
+            for cell in row {
+                let _infallible = write!(html, "<td class=\"{}\"", cell.kind);
+                if let Some(value) = cell.value {
+                    let _infallible = write!(html, " data-value=\"{value}\"");
+                }
+                write_html(html, ">", &cell.text, "</td>");
+            }
+            html.push_str("</tr>\n");
+        }
+        html.push_str("</tbody></table></div>\n");
+    }
+}
+
+fn write_html(html: &mut String, before: &str, text: &str, after: &str) {
+    html.push_str(before);
+    html.push_str(&escaped(text));
+    html.push_str(after);
+}
+
+/// Text that cannot be taken for anything else, between tags and within attributes.
+fn escaped(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            other => html.push(other),
+        }
+    }
+    html
+}
+
+/// Fills the places of a template, which are written `@@NAME@@`. What is filled in is not
+/// looked at again.
+pub(crate) fn fill(template: &str, places: &[(&str, String)]) -> String {
+    let mut filled = String::new();
+    let mut pieces = template.split("@@");
+    filled.push_str(pieces.next().unwrap_or_default());
+    while let (Some(name), Some(text)) = (pieces.next(), pieces.next()) {
+        let place = places.iter().find(|(place, _)| *place == name);
+        filled.push_str(place.map_or("", |(_, value)| value));
+        filled.push_str(text);
+    }
+    filled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> String {
+        let mut table = Table::new(["setting", "MB", "published MB"]);
+        table.row([
+            Cell::from("<off>"),
+            Cell::number(208.14, 1).ours(),
+            Cell::none(),
+        ]);
+        let mut bars = Bars::new("s", 1);
+        bars.bar("cp & sync", Some(5.0), Some(17.4));
+        bars.bar("scp", None, None);
+        bars.ours("walzip", Some(1000.0));
+        let section = Section::new("Sizes")
+            .paragraph("one")
+            .note("two")
+            .warning("three @@BODY@@")
+            .table(table)
+            .bars(bars);
+        page("A \"title\"", &[section], &Provenance::gather(None))
+    }
+
+    #[test]
+    fn a_page_is_complete_in_itself_and_refers_to_nothing_outside() {
+        let page = example();
+        assert!(page.contains(STYLE) && page.contains(SCRIPT));
+        for outside in ["://", "src=", "href=", "url(", "@import", "fetch("] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        assert!(page.contains("default-src 'none'"));
+    }
+
+    #[test]
+    fn what_is_shown_is_escaped_and_not_taken_for_a_place() {
+        let page = example();
+        assert!(page.contains("&lt;off&gt;") && !page.contains("<off>"));
+        assert!(page.contains("cp &amp; sync") && page.contains("A &quot;title&quot;"));
+        assert!(page.contains("three @@BODY@@"));
+    }
+
+    #[test]
+    fn numbers_sort_by_their_value_and_bars_far_apart_are_logarithmic() {
+        let page = example();
+        assert!(page.contains("data-value=\"208.14\">208.1</td>"));
+        assert!(page.contains("The scale is logarithmic.") && page.contains("width:10.00%"));
+        assert!(page.contains("not measured") && page.contains("17.4 s published"));
+    }
+}
