@@ -10,6 +10,7 @@
 mod cancel;
 mod clock;
 pub mod contender;
+pub mod contents;
 mod error;
 mod input;
 mod output;
@@ -17,6 +18,7 @@ mod process;
 mod progress;
 mod provenance;
 pub mod report;
+pub mod server;
 mod text;
 pub mod wal;
 

@@ -4,16 +4,15 @@
 //! The names of the fields are those of `walzip inspect --json`: they are added to, never
 //! renamed. Every byte of a segment is counted once under `before`.
 
-mod contents;
 mod text;
 
 use std::path::Path;
 
 use serde::Serialize;
+use walzip_bench::contents::Contents;
 use walzip_codec::{EncodeError, Header, KindAccount, Level};
 use walzip_pgformat::wal::SegmentHeader;
 
-pub use contents::Contents;
 
 /// The version of the JSON form.
 const FORMAT: u32 = 1;

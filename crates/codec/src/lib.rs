@@ -17,6 +17,7 @@ pub mod limits;
 mod lz4_block;
 mod member;
 mod model;
+mod page_image;
 mod segment;
 mod stream_kind;
 mod streams;
@@ -31,6 +32,7 @@ pub use container::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity};
 pub use error::{DecodeError, EncodeError};
 pub use level::Level;
 pub use limits::MEMBER_LEN_MAX;
+pub use page_image::PageImages;
 pub use member::{decode, decode_member, encode, encode_verified, member_len};
 pub use stream_kind::{Category, StreamKind};
 

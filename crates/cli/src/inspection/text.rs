@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::contents::{Counts, ImageCounts, ImageKind, RecordType, Relation};
+use walzip_bench::contents::{Counts, ImageCounts, ImageKind, RecordType, Relation};
+
 use super::{Inspection, Member};
 use crate::table::{Row, write_table};
 

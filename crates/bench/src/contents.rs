@@ -1,4 +1,4 @@
-//! The bytes of segments as PostgreSQL wrote them.
+//! The bytes of segments as PostgreSQL wrote them: by record type, relation and image.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -49,21 +49,27 @@ pub struct Before {
 /// The name of a record type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct RecordType {
+    /// The resource manager's name.
     pub resource_manager: Cow<'static, str>,
+    /// The name that the resource manager gives it.
     pub record_type: Cow<'static, str>,
 }
 
 /// A relation's file, by the numbers that name it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Relation {
+    /// The tablespace's OID.
     pub tablespace: u32,
+    /// The database's OID, 0 for a shared relation.
     pub database: u32,
+    /// The relation's file number.
     pub relation: u32,
 }
 
 /// How an image is compressed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ImageKind {
+    /// The method, or `none`.
     pub compression: &'static str,
 }
 
