@@ -19,17 +19,18 @@ mod text;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use tempfile::{NamedTempFile, TempDir};
+use tempfile::TempDir;
 
 use crate::contender::{
     self, BASELINE, CONTENDERS, Contender, Request, Selection, WALZIP, WALZIP_UNVERIFIED,
     find_program,
 };
 use crate::input;
+use crate::output::{OutputFile, check_space};
 use crate::process::{self, Failure, Surroundings, memory_floor};
 use crate::provenance::Program;
 use crate::{Cancel, Error, Input, Progress, Provenance, Usage};
@@ -42,8 +43,6 @@ pub use results::{
 
 /// How often each measurement is repeated unless the caller says otherwise.
 const RUNS: u32 = 3;
-/// What must remain free in the temporary directory beside the files of a measurement.
-const RESERVE_BYTES: u64 = 16 << 20;
 
 /// What to measure, and where.
 #[derive(Clone, Debug)]
@@ -174,61 +173,22 @@ fn walzip_levels() -> impl Iterator<Item = Selection> {
 ///
 /// The files that the options name are written in any case, under a temporary name first.
 pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, Error> {
-    let files = [&options.csv, &options.json, &options.report];
-    let [csv, json, report] = files.map(|path| path.as_deref().map(beside).transpose());
-    let (csv, json, report) = (csv?, json?, report?);
+    let csv = OutputFile::create(options.csv.as_deref())?;
+    let json = OutputFile::create(options.json.as_deref())?;
+    let report = OutputFile::create(options.report.as_deref())?;
     let temp_dir = tempfile::Builder::new()
         .prefix("walzip-bench-")
         .tempdir_in(&options.temp_dir)
         .map_err(|source| Error::file(&options.temp_dir, source))?;
     let results = measure_all(options, &temp_dir, progress)?;
-    if let (Some(file), Some(path)) = (csv, &options.csv) {
-        write_file(file, path, |to| results.write_csv(to))?;
-    }
-    if let (Some(file), Some(path)) = (json, &options.json) {
-        write_file(file, path, |to| results.write_json(to))?;
-    }
-    if let (Some(file), Some(path)) = (report, &options.report) {
-        write_file(file, path, |to| results.write_report(to))?;
-    }
+    csv.write(|to| results.write_csv(to))?;
+    json.write(|to| results.write_json(to))?;
+    report.write(|to| results.write_report(to))?;
     let path = temp_dir.path().to_owned();
     temp_dir
         .close()
         .map_err(|source| Error::file(&path, source))?;
     Ok(results)
-}
-
-/// A temporary file beside a path: a directory that cannot be written is noticed at once.
-fn beside(path: &Path) -> Result<NamedTempFile, Error> {
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    let builder = tempfile::Builder::new()
-        .permissions(permissions())
-        .to_owned();
-    builder
-        .tempfile_in(directory.unwrap_or(Path::new(".")))
-        .map_err(|source| Error::file(path, source))
-}
-
-/// As any new file's: what a temporary file has by default, only its owner can read.
-fn permissions() -> fs::Permissions {
-    std::os::unix::fs::PermissionsExt::from_mode(0o666)
-}
-
-fn write_file(
-    file: NamedTempFile,
-    path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), Error> {
-    let mut to = io::BufWriter::new(file.as_file());
-    write(&mut to)
-        .and_then(|()| to.flush())
-        .map_err(|source| Error::file(path, source))?;
-    drop(to);
-    file.persist(path)
-        .map_err(|error| Error::file(path, error.error))?;
-    Ok(())
 }
 
 fn measure_all(
@@ -255,7 +215,7 @@ fn measure_all(
         .map(|input| input.bytes)
         .max()
         .unwrap_or_default();
-    check_space(temp_dir.path(), largest)?;
+    check_space(temp_dir.path(), largest.saturating_mul(2))?;
     let settings = Settings {
         runs: options.runs(),
         quick: options.quick,
@@ -341,22 +301,6 @@ fn program_of(contender: &Contender, options: &Options) -> Option<PathBuf> {
         .programs
         .iter()
         .find_map(|program| find_program(program, &options.search_path))
-}
-
-/// A measurement needs room for a compressed and a decompressed copy.
-fn check_space(directory: &Path, input_bytes: u64) -> Result<(), Error> {
-    let free =
-        rustix::fs::statvfs(directory).map_err(|errno| Error::file(directory, errno.into()))?;
-    let available_bytes = free.f_bavail.saturating_mul(free.f_frsize);
-    let needed_bytes = input_bytes.saturating_mul(2).saturating_add(RESERVE_BYTES);
-    if available_bytes >= needed_bytes {
-        return Ok(());
-    }
-    Err(Error::NoSpace {
-        directory: directory.to_owned(),
-        available_bytes,
-        needed_bytes,
-    })
 }
 
 /// What one round trip took, and how many bytes the compressed file has.
@@ -482,18 +426,5 @@ mod tests {
         };
         assert!(labels(&options).contains(&"walzip -3 --no-verify".to_owned()));
         assert!(!labels(&options).contains(&"walzip -3".to_owned()));
-    }
-
-    #[test]
-    fn too_little_space_is_said_in_numbers() {
-        let directory = TempDir::new().unwrap();
-        check_space(directory.path(), 0).unwrap();
-        let error = check_space(directory.path(), u64::MAX)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("bytes are free") && error.contains("are needed"),
-            "{error}"
-        );
     }
 }

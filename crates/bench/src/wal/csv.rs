@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use super::Results;
 use super::dominance::{Answer, Winner};
 use crate::Usage;
+use crate::text::quoted;
 
 const DOMINANCE_HEADER: &str = "program,threads,\
     beaten_by,bytes,compress_time,decompress_time,not_on_folders,folders,\
@@ -140,24 +141,4 @@ fn write_usage(to: &mut dyn Write, usage: &Usage) -> io::Result<()> {
     } = usage;
     let [wall, user, system] = [wall, user, system].map(|time| time.as_secs_f64());
     write!(to, ",{wall:.6},{user:.6},{system:.6},{peak_memory_bytes}")
-}
-
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_with_a_comma_or_a_quote_is_quoted() {
-        assert_eq!(quoted("oltp-mixed"), "oltp-mixed");
-        assert_eq!(quoted("a,b"), "\"a,b\"");
-        assert_eq!(quoted("say \"no\""), "\"say \"\"no\"\"\"");
-    }
 }

@@ -4,8 +4,9 @@ use std::fmt;
 
 use super::dominance::{Answer, Verdict};
 use super::published::Published;
-use super::text::{seconds, write_table};
+use super::text::seconds;
 use super::{Figures, Results};
+use crate::text::write_table;
 use crate::contender::{WALZIP, WALZIP_UNVERIFIED};
 
 /// What a table says where there is no answer.

@@ -1,13 +1,14 @@
 //! The order of the measurements, and what to do when one fails.
 
-use std::collections::HashMap;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::{Failed, Measurement, Results, Row, Runnable, check_space, round_trip};
+use super::{Failed, Measurement, Results, Row, Runnable, round_trip};
+use crate::clock::Clock;
 use crate::contender::Contender;
+use crate::output::check_space;
 use crate::process::{Failure, Surroundings};
-use crate::{Error, Input, Progress, Step};
+use crate::{Error, Input, Progress};
 
 /// Everything that a measurement needs or changes.
 pub(super) struct Schedule<'a, P> {
@@ -64,7 +65,7 @@ impl<P: Progress> Schedule<'_, P> {
         let segment = &self.results.inputs[input];
         let title = format!("{label}: {}/{}", segment.folder, segment.name);
         self.progress.step(&clock.step(&title));
-        check_space(self.surroundings.temp_dir, segment.bytes).map_err(without_path)?;
+        check_space(self.surroundings.temp_dir, segment.bytes.saturating_mul(2)).map_err(without_path)?;
         let contender =
             Contender::named(contender).ok_or_else(|| format!("no contender {contender}"))?;
         let start = Instant::now();
@@ -159,63 +160,6 @@ fn is_no_space(failure: &Failure) -> bool {
     }
 }
 
-/// How far along, and how long still.
-struct Clock {
-    start: Instant,
-    done: usize,
-    total: usize,
-    rows: usize,
-    /// Time and number of the measurements of each row.
-    spent: HashMap<usize, (Duration, u32)>,
-}
-
-impl Clock {
-    fn new(total: usize, rows: usize) -> Clock {
-        Clock {
-            start: Instant::now(),
-            done: 0,
-            total,
-            rows,
-            spent: HashMap::new(),
-        }
-    }
-
-    fn skip(&mut self) {
-        self.done += 1;
-    }
-
-    fn finish(&mut self, row: usize, time: Duration) {
-        self.done += 1;
-        let (spent, times) = self.spent.entry(row).or_default();
-        *spent += time;
-        *times += 1;
-    }
-
-    fn step(&self, label: &str) -> Step {
-        Step {
-            done: self.done,
-            total: self.total,
-            label: label.to_owned(),
-            elapsed: self.start.elapsed(),
-            remaining: self.remaining(),
-        }
-    }
-
-    /// Rows take turns, so what remains is the mean of their means for each measurement left.
-    fn remaining(&self) -> Option<Duration> {
-        if self.spent.len() < self.rows {
-            return None;
-        }
-        let round: Duration = self
-            .spent
-            .values()
-            .map(|(spent, times)| *spent / *times)
-            .sum();
-        let left = self.total.saturating_sub(self.done);
-        Some(round.mul_f64(left as f64 / self.rows.max(1) as f64))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,15 +179,6 @@ mod tests {
         first.sort_unstable();
         first.dedup();
         assert_eq!(first, [0, 1, 2]);
-    }
-
-    #[test]
-    fn the_time_left_is_told_once_each_row_was_seen() {
-        let mut clock = Clock::new(10, 2);
-        clock.finish(0, Duration::from_secs(1));
-        assert_eq!(clock.remaining(), None);
-        clock.finish(1, Duration::from_secs(3));
-        assert_eq!(clock.remaining(), Some(Duration::from_secs(16)));
     }
 
     #[test]

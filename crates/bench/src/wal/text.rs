@@ -1,10 +1,11 @@
 //! The results as a person reads them on a terminal.
 
-use std::fmt::{self, Write};
+use std::fmt;
 
 use super::summary::folders;
 use super::{Figures, Results, Summary};
 use crate::contender::BASELINE;
+use crate::text::{counted, megabytes, write_table};
 
 /// More columns than this do not fit: the sizes by folder are then left to CSV and JSON.
 const COLUMNS_MAX: usize = 16;
@@ -207,32 +208,6 @@ fn baseline() -> String {
     format!("{} -{}", BASELINE.name, BASELINE.level)
 }
 
-/// The first column to the left, all others to the right.
-pub(super) fn write_table(f: &mut fmt::Formatter<'_>, table: &[Vec<String>]) -> fmt::Result {
-    let columns = table.iter().map(Vec::len).max().unwrap_or_default();
-    let width = |column: usize| {
-        table
-            .iter()
-            .filter_map(|line| line.get(column))
-            .map(String::len)
-            .max()
-    };
-    let widths: Vec<usize> = (0..columns)
-        .map(|column| width(column).unwrap_or_default())
-        .collect();
-    for line in table {
-        let mut text = String::new();
-        for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
-            match column {
-                0 => write!(text, "{cell:width$}")?,
-                _ => write!(text, "  {cell:>width$}")?,
-            }
-        }
-        writeln!(f, "{}", text.trim_end())?;
-    }
-    Ok(())
-}
-
 fn ratio(figures: &Figures) -> String {
     figures
         .ratio_to_zstd_1
@@ -245,16 +220,4 @@ pub(super) fn seconds(seconds: f64) -> String {
 
 fn speed(bytes: f64, seconds: f64) -> String {
     format!("{:.0}", bytes / 1e6 / seconds.max(1e-9))
-}
-
-fn megabytes(bytes: u64) -> f64 {
-    bytes as f64 / 1e6
-}
-
-fn counted(number: usize, noun: &str) -> String {
-    if number == 1 {
-        format!("1 {noun}")
-    } else {
-        format!("{number} {noun}s")
-    }
 }

@@ -1,0 +1,64 @@
+//! How results are written as text: tables for a terminal, values for CSV.
+
+use std::fmt::{self, Write};
+
+/// The first column to the left, all others to the right.
+pub(crate) fn write_table(f: &mut fmt::Formatter<'_>, table: &[Vec<String>]) -> fmt::Result {
+    let columns = table.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |column: usize| {
+        table
+            .iter()
+            .filter_map(|line| line.get(column))
+            .map(String::len)
+            .max()
+    };
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| width(column).unwrap_or_default())
+        .collect();
+    for line in table {
+        let mut text = String::new();
+        for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
+            match column {
+                0 => write!(text, "{cell:width$}")?,
+                _ => write!(text, "  {cell:>width$}")?,
+            }
+        }
+        writeln!(f, "{}", text.trim_end())?;
+    }
+    Ok(())
+}
+
+/// Bytes as the megabytes of disks, a million bytes each.
+pub(crate) fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+/// A number with its noun.
+pub(crate) fn counted(number: usize, noun: &str) -> String {
+    if number == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{number} {noun}s")
+    }
+}
+
+/// A value of a CSV line.
+pub(crate) fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_with_a_comma_or_a_quote_is_quoted() {
+        assert_eq!(quoted("oltp-mixed"), "oltp-mixed");
+        assert_eq!(quoted("a,b"), "\"a,b\"");
+        assert_eq!(quoted("say \"no\""), "\"say \"\"no\"\"\"");
+    }
+}
