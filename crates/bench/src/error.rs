@@ -51,6 +51,14 @@ pub enum Error {
         /// What the next step needs.
         needed_bytes: u64,
     },
+    /// A throw-away server, or a client of it, did not do what it was told.
+    #[error("cannot {doing}: {reason}")]
+    Server {
+        /// What was attempted.
+        doing: String,
+        /// What went wrong.
+        reason: String,
+    },
     /// The caller asked to stop before anything was measured.
     #[error("interrupted before anything was measured")]
     Interrupted,

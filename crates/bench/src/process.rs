@@ -89,29 +89,42 @@ pub(crate) fn run(
     output: Stdio,
     surroundings: Surroundings<'_>,
 ) -> Result<Usage, Failure> {
-    let Surroundings {
-        search_path,
-        temp_dir,
-        cancel,
-    } = surroundings;
+    let mut command = command(program, surroundings);
+    command
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .stdout(output);
+    measure(command, surroundings)
+}
+
+/// A program with no arguments yet and nothing of the caller's environment.
+pub(crate) fn command(program: &Path, surroundings: Surroundings<'_>) -> Command {
+    let mut command = Command::new(program);
+    command
+        .env_clear()
+        .env("PATH", surroundings.search_path)
+        .env("TMPDIR", surroundings.temp_dir)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end, as the leader of a process group that a request to stop kills.
+pub(crate) fn measure(
+    mut command: Command,
+    surroundings: Surroundings<'_>,
+) -> Result<Usage, Failure> {
+    let cancel = surroundings.cancel;
     if cancel.is_requested() {
         return Err(Failure::Cancelled);
     }
     // A file, not a pipe: nobody has to read while the clock runs.
     let stderr_path = surroundings.stderr();
-    let mut command = Command::new(program);
     command
-        .args(arguments)
-        .env_clear()
-        .env("PATH", search_path)
-        .env("TMPDIR", temp_dir)
-        .env("LC_ALL", "C")
-        .envs(environment.iter().copied())
-        .stdin(Stdio::null())
-        .stdout(output)
         .stderr(File::create(&stderr_path)?)
         // A group of its own, so that what it starts ends with it.
         .process_group(0);
+    let program = Path::new(command.get_program()).to_owned();
     let start = Instant::now();
     let mut child = command.spawn().map_err(|source| Failure::Start {
         program: program.display().to_string(),

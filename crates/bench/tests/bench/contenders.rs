@@ -1,12 +1,10 @@
 //! Programs that are missing, fail or lie; and the real ones.
 
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::path::Path;
 
 use walzip_bench::contender::CONTENDERS;
 
-use crate::support::Bench;
+use crate::support::{Bench, not_run};
 
 const SEGMENT: &str = "000000010000000000000001";
 
@@ -132,17 +130,6 @@ fn every_installed_contender_gives_back_what_it_was_given() {
             .iter()
             .all(|measurement| measurement.output_bytes < 16_000)
     );
-}
-
-/// Says so, here and in the list that `make test` ends with. In CI nothing may be missing.
-fn not_run(reason: &str) {
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "{reason}");
-    let line = format!("NOT RUN: {reason}\n");
-    eprint!("{line}");
-    let list = Path::new(env!("CARGO_TARGET_TMPDIR")).join("not-run.txt");
-    let file = OpenOptions::new().create(true).append(true).open(list);
-    file.and_then(|mut file| file.write_all(line.as_bytes()))
-        .unwrap();
 }
 
 /// Each line of the script's list: the names of a program, and its package.

@@ -4,4 +4,5 @@ mod contenders;
 mod inputs;
 mod interruption;
 mod results;
+mod servers;
 mod support;

@@ -71,6 +71,7 @@ impl From<Error> for CommandError {
             Error::File { .. } => Kind::FileRead,
             Error::Unpack { .. } => Kind::FileInvalid,
             Error::NoSpace { .. } => Kind::FileWrite,
+            Error::Server { .. } => Kind::DbConnect,
             Error::Interrupted => Kind::Problems,
         };
         CommandError::new(kind, chain(&error))

@@ -1,0 +1,485 @@
+//! A throw-away PostgreSQL server, for experiments.
+//!
+//! It lives in one temporary directory: the cluster, its log, and the Unix socket that is the
+//! only way to it. It is gone, directory and all, when it is dropped, when it does not start,
+//! and when this process is killed ([`guard`]). The server is a child of this process, so that
+//! what it took can be read from the kernel.
+
+mod account;
+mod guard;
+mod installation;
+mod settings;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use self::account::Account;
+use self::guard::Guard;
+use crate::process::{self, Failure, Surroundings};
+use crate::{Error, Usage};
+
+pub use installation::Installation;
+pub use settings::Settings;
+
+/// The role that everything is done as.
+pub const USER: &str = "bench";
+/// The database that everything is done in.
+pub const DATABASE: &str = "bench";
+/// A number in the name of the socket: nothing listens on a network.
+pub const PORT: &str = "5432";
+
+/// How long a server may take to start, and to stop in an orderly way.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How long it may take to stop when nothing has to be kept.
+const IMPATIENCE: Duration = Duration::from_secs(20);
+/// How often it is looked whether it has.
+const GLANCE: Duration = Duration::from_millis(20);
+/// How long the name of a socket may be (`sun_path`, with its end).
+const SOCKET_NAME_MAX: usize = 107;
+
+/// Lines of the log with one of these are worth telling.
+const TROUBLE: [&str; 4] = [
+    "PANIC:",
+    "FATAL:",
+    "invalid value",
+    "unrecognized configuration",
+];
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    postmaster: Child,
+    installation: Installation,
+    settings: Settings,
+    // Dropped last, in this order: the guard has nothing left to do once the directory is gone.
+    directory: TempDir,
+    _guard: Guard,
+}
+
+impl Installation {
+    /// Makes a cluster and starts a server on it.
+    pub fn start(&self, settings: &Settings) -> Result<Server, Error> {
+        let account = Account::choose()?;
+        let directory = tempfile::Builder::new()
+            .prefix("walzip-server-")
+            .tempdir_in(&self.temp_dir)
+            .map_err(|source| Error::file(&self.temp_dir, source))?;
+        let path = directory.path().to_owned();
+        let socket = path.join(format!(".s.PGSQL.{PORT}"));
+        if socket.as_os_str().len() > SOCKET_NAME_MAX {
+            return Err(Error::Usage(format!(
+                "{} is too long a name for a directory with a socket: set TMPDIR to a shorter one",
+                path.display()
+            )));
+        }
+        let guard = Guard::over(&path).map_err(|source| Error::file(&path, source))?;
+        if let Some(account) = account {
+            account
+                .own(&path)
+                .map_err(|source| Error::file(&path, source))?;
+        }
+        self.initdb(&path, settings, account)?;
+        let postmaster = self.postmaster(&path, account)?;
+        let mut server = Server {
+            postmaster,
+            installation: self.clone(),
+            settings: settings.clone(),
+            directory,
+            _guard: guard,
+        };
+        server.wait_until_ready()?;
+        server.sql_in("postgres", &format!("CREATE DATABASE {DATABASE}"))?;
+        Ok(server)
+    }
+
+    fn surroundings<'a>(&'a self, directory: &'a Path) -> Surroundings<'a> {
+        Surroundings {
+            search_path: &self.search_path,
+            temp_dir: directory,
+            cancel: &self.cancel,
+        }
+    }
+
+    /// A program of the server, as the user that it runs as.
+    fn server_command(
+        &self,
+        name: &'static str,
+        directory: &Path,
+        account: Option<Account>,
+    ) -> Result<Command, Error> {
+        let mut command = process::command(&self.program(name)?, self.surroundings(directory));
+        command
+            .env("TZ", "UTC")
+            .current_dir(directory)
+            .stdout(Stdio::null());
+        if let Some(account) = account {
+            account.run(&mut command);
+        }
+        Ok(command)
+    }
+
+    fn initdb(
+        &self,
+        directory: &Path,
+        settings: &Settings,
+        account: Option<Account>,
+    ) -> Result<(), Error> {
+        let mut initdb = self.server_command("initdb", directory, account)?;
+        initdb
+            .args(["-A", "trust", "-N", "-E", "UTF8", "--no-locale", "-U", USER])
+            .arg(format!("--wal-segsize={}", settings.segment_megabytes))
+            .arg("-D")
+            .arg(directory.join("data"));
+        if settings.checksums {
+            initdb.arg("--data-checksums");
+        } else if self.major >= 18 {
+            initdb.arg("--no-data-checksums");
+        }
+        process::measure(initdb, self.surroundings(directory))
+            .map_err(|failure| said("make a cluster", &failure))?;
+        let path = directory.join("data/postgresql.conf");
+        let file = fs::OpenOptions::new().append(true).open(&path);
+        file.and_then(|mut file| io::Write::write_all(&mut file, settings.file().as_bytes()))
+            .map_err(|source| Error::file(&path, source))
+    }
+
+    fn postmaster(&self, directory: &Path, account: Option<Account>) -> Result<Child, Error> {
+        let log = directory.join("log");
+        let log_file = File::create(&log).map_err(|source| Error::file(&log, source))?;
+        let mut postgres = self.server_command("postgres", directory, account)?;
+        postgres
+            .arg("-D")
+            .arg(directory.join("data"))
+            .arg("-k")
+            .arg(directory)
+            .args(["-p", PORT])
+            .stderr(log_file)
+            // An interrupt at the terminal is for this process, which then stops the server.
+            .process_group(0);
+        postgres
+            .spawn()
+            .map_err(|source| Error::file(Path::new("postgres"), source))
+    }
+}
+
+impl Server {
+    /// The installation that it is of.
+    pub fn installation(&self) -> &Installation {
+        &self.installation
+    }
+
+    /// What it was told.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// The directory of the socket: the host for clients.
+    pub fn host(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// What a client program needs in its environment to find this server.
+    pub fn environment(&self) -> [(&'static str, OsString); 4] {
+        [
+            ("PGHOST", self.host().as_os_str().to_owned()),
+            ("PGPORT", PORT.into()),
+            ("PGUSER", USER.into()),
+            ("PGDATABASE", DATABASE.into()),
+        ]
+    }
+
+    /// Whether a stop was requested.
+    pub fn is_cancelled(&self) -> bool {
+        self.installation.cancel.is_requested()
+    }
+
+    /// Runs a client program to its end, with its standard output in a file.
+    pub fn client(
+        &self,
+        name: &'static str,
+        arguments: &[impl AsRef<OsStr>],
+        output: File,
+    ) -> Result<Usage, Error> {
+        let surroundings = self.installation.surroundings(self.host());
+        let mut client = process::command(&self.installation.program(name)?, surroundings);
+        client
+            .envs(self.environment())
+            .args(arguments)
+            .stdout(output);
+        process::measure(client, surroundings).map_err(|failure| {
+            let error = said(&format!("run {name}"), &failure);
+            self.with_log(error)
+        })
+    }
+
+    /// Runs a client program to its end and returns what it printed.
+    pub fn client_output(
+        &self,
+        name: &'static str,
+        arguments: &[impl AsRef<OsStr>],
+    ) -> Result<(String, Usage), Error> {
+        let path = self.host().join("output");
+        let file = File::create(&path).map_err(|source| Error::file(&path, source))?;
+        let usage = self.client(name, arguments, file)?;
+        let output = fs::read_to_string(&path).map_err(|source| Error::file(&path, source))?;
+        Ok((output, usage))
+    }
+
+    /// Runs statements, each in a transaction of its own, and returns unaligned rows without
+    /// the last newline.
+    pub fn sql(&self, sql: &str) -> Result<String, Error> {
+        self.sql_in(DATABASE, sql)
+    }
+
+    fn sql_in(&self, database: &str, sql: &str) -> Result<String, Error> {
+        let path = self.host().join("statements.sql");
+        fs::write(&path, sql).map_err(|source| Error::file(&path, source))?;
+        let (output, _) = self.psql(database, &path)?;
+        Ok(output.trim_end().to_owned())
+    }
+
+    /// Runs a file of statements, with `COPY ... FROM stdin` and its rows in it.
+    pub fn sql_file(&self, path: &Path) -> Result<Usage, Error> {
+        Ok(self.psql(DATABASE, path)?.1)
+    }
+
+    fn psql(&self, database: &str, path: &Path) -> Result<(String, Usage), Error> {
+        let options = [
+            "-X",
+            "-A",
+            "-t",
+            "-q",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-d",
+            database,
+            "-f",
+        ];
+        let mut arguments: Vec<OsString> = options.map(OsString::from).to_vec();
+        arguments.push(path.into());
+        self.client_output("psql", &arguments)
+    }
+
+    /// The position up to which WAL was written.
+    pub fn wal_position(&self) -> Result<u64, Error> {
+        let position = self.sql("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")?;
+        position
+            .parse()
+            .map_err(|_| wrong("a position in the WAL", &position))
+    }
+
+    /// Processor time that the server and its children, ended ones included, have taken so far.
+    /// None where the kernel does not tell.
+    pub fn cpu(&self) -> Option<Duration> {
+        let postmaster = self.postmaster.id();
+        let mut ticks = 0;
+        for entry in fs::read_dir("/proc").ok()?.flatten() {
+            let name = entry.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+                continue;
+            };
+            // A process may end while it is being looked at.
+            let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else {
+                continue;
+            };
+            let Some(process) = Stat::read(&stat) else {
+                continue;
+            };
+            if pid == postmaster {
+                ticks += process.own + process.ended_children;
+            } else if process.parent == postmaster {
+                ticks += process.own;
+            }
+        }
+        let per_second = rustix::param::clock_ticks_per_second();
+        Some(Duration::from_secs_f64(ticks as f64 / per_second as f64))
+    }
+
+    /// Stops the server in an orderly way: everything is on disk afterwards. The directory goes
+    /// when the value that is returned does.
+    pub fn stop(mut self) -> Result<Stopped, Error> {
+        self.signal(Signal::INT);
+        let status = self.wait(PATIENCE)?;
+        if self.is_cancelled() {
+            return Err(Error::Interrupted);
+        }
+        if !status.success() {
+            return Err(self.with_log(Error::Server {
+                doing: "stop".to_owned(),
+                reason: status.to_string(),
+            }));
+        }
+        Ok(Stopped(self))
+    }
+
+    /// The server itself says when it takes connections, as it does to pg_ctl.
+    fn wait_until_ready(&mut self) -> Result<(), Error> {
+        let pid_file = self.data().join("postmaster.pid");
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE {
+            if self.is_cancelled() {
+                return Err(Error::Interrupted);
+            }
+            let status = fs::read_to_string(&pid_file).unwrap_or_default();
+            if status
+                .lines()
+                .nth(7)
+                .is_some_and(|line| line.trim() == "ready")
+            {
+                return Ok(());
+            }
+            let ended = self.postmaster.try_wait();
+            if let Some(status) = ended.map_err(|source| Error::file(&pid_file, source))? {
+                return Err(self.with_log(Error::Server {
+                    doing: "start".to_owned(),
+                    reason: status.to_string(),
+                }));
+            }
+            std::thread::sleep(GLANCE);
+        }
+        Err(self.with_log(too_slow("start")))
+    }
+
+    /// Waits for the end of the server.
+    fn wait(&mut self, patience: Duration) -> Result<ExitStatus, Error> {
+        let begin = Instant::now();
+        while begin.elapsed() < patience {
+            let ended = self.postmaster.try_wait();
+            if let Some(status) =
+                ended.map_err(|source| Error::file(Path::new("postgres"), source))?
+            {
+                return Ok(status);
+            }
+            std::thread::sleep(GLANCE);
+        }
+        Err(self.with_log(too_slow("stop")))
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.postmaster.id())
+            .ok()
+            .and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // It fails only when the server has ended by itself, which is as good.
+            let _ended = kill_process(pid, signal);
+        }
+    }
+
+    /// Adds what the server logged last, when it logged trouble.
+    fn with_log(&self, error: Error) -> Error {
+        let Error::Server { doing, reason } = error else {
+            return error;
+        };
+        let log = fs::read(self.host().join("log")).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let trouble = |line: &&str| TROUBLE.iter().any(|word| line.contains(word));
+        let mut lines: Vec<&str> = log.lines().filter(trouble).map(str::trim).collect();
+        lines.drain(..lines.len().saturating_sub(3));
+        let reason = match lines.is_empty() {
+            true => reason,
+            false => format!("{reason}; the server said: {}", lines.join("; ")),
+        };
+        let directory = format!("{}/", self.host().display());
+        Error::Server {
+            doing,
+            reason: reason.replace(&directory, ""),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if matches!(self.postmaster.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        // Nothing has to be kept. A server that does not even do that is killed; its children
+        // notice and end.
+        self.signal(Signal::QUIT);
+        if self.wait(IMPATIENCE).is_err() {
+            let _ = self.postmaster.kill();
+            let _ = self.postmaster.wait();
+        }
+    }
+}
+
+/// A server that was stopped, whose files are still there.
+#[derive(Debug)]
+pub struct Stopped(Server);
+
+impl Stopped {
+    /// The data directory.
+    pub fn data(&self) -> PathBuf {
+        self.0.data()
+    }
+}
+
+fn said(doing: &str, failure: &Failure) -> Error {
+    match failure {
+        Failure::Cancelled => Error::Interrupted,
+        failure => Error::Server {
+            doing: doing.to_owned(),
+            reason: failure.to_string(),
+        },
+    }
+}
+
+fn too_slow(doing: &str) -> Error {
+    Error::Server {
+        doing: doing.to_owned(),
+        reason: format!("it took longer than {} seconds", PATIENCE.as_secs()),
+    }
+}
+
+/// An answer that is not what was asked for.
+pub(crate) fn wrong(expected: &str, answer: &str) -> Error {
+    Error::Server {
+        doing: format!("learn {expected}"),
+        reason: format!("the answer was \"{answer}\""),
+    }
+}
+
+/// A line of /proc/PID/stat: what a process took, in ticks.
+struct Stat {
+    parent: u32,
+    own: u64,
+    ended_children: u64,
+}
+
+impl Stat {
+    fn read(line: &str) -> Option<Stat> {
+        // The name, in parentheses, may contain anything.
+        let (_, rest) = line.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let number = |place: usize| fields.get(place)?.parse::<u64>().ok();
+        Some(Stat {
+            parent: u32::try_from(number(1)?).ok()?,
+            own: number(11)? + number(12)?,
+            ended_children: number(13)? + number(14)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_found_behind_any_name() {
+        let line = "42 (postgres: a) b) S 7 42 42 0 -1 4194560 1 2 3 4 10 20 300 400 20 0 1 0 9";
+        let stat = Stat::read(line).unwrap();
+        assert_eq!((stat.parent, stat.own, stat.ended_children), (7, 30, 700));
+    }
+}

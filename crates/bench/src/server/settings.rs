@@ -1,0 +1,83 @@
+//! What a throw-away server is told.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::Serialize;
+
+/// How a cluster is made, and its postgresql.conf.
+///
+/// What is not set here is PostgreSQL's default, but for the sizes that no server keeps in
+/// earnest. Whether it is durable (`fsync`) is always said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Settings {
+    /// `initdb --wal-segsize`.
+    pub segment_megabytes: u32,
+    /// `initdb --data-checksums`.
+    pub checksums: bool,
+    /// postgresql.conf.
+    pub parameters: BTreeMap<String, String>,
+}
+
+impl Settings {
+    /// A server whose data matters: it waits for the disk as a real one does.
+    pub fn durable() -> Settings {
+        Settings {
+            segment_megabytes: 16,
+            checksums: false,
+            parameters: BTreeMap::new(),
+        }
+        .set("fsync", "on")
+        .set("listen_addresses", "")
+    }
+
+    /// A server that never waits for the disk: the same bytes, sooner.
+    pub fn volatile() -> Settings {
+        Settings::durable().set("fsync", "off")
+    }
+
+    /// Sets a parameter of postgresql.conf.
+    pub fn set(mut self, name: &str, value: impl ToString) -> Settings {
+        self.parameters.insert(name.to_owned(), value.to_string());
+        self
+    }
+
+    /// Sets the size of WAL segments.
+    pub fn segment_megabytes(mut self, megabytes: u32) -> Settings {
+        self.segment_megabytes = megabytes;
+        self
+    }
+
+    /// Sums up every page, as more and more clusters do.
+    pub fn checksums(mut self, checksums: bool) -> Settings {
+        self.checksums = checksums;
+        self
+    }
+
+    /// postgresql.conf.
+    pub(super) fn file(&self) -> String {
+        let mut text = String::new();
+        for (name, value) in &self.parameters {
+            let value = value.replace('\'', "''");
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name} = '{value}'");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_parameter_is_a_quoted_line_and_said_once() {
+        let settings = Settings::volatile()
+            .set("work_mem", "4MB")
+            .set("application_name", "it's");
+        assert_eq!(
+            settings.file(),
+            "application_name = 'it''s'\nfsync = 'off'\nlisten_addresses = ''\nwork_mem = '4MB'\n"
+        );
+    }
+}
