@@ -32,8 +32,8 @@ pub use container::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity};
 pub use error::{DecodeError, EncodeError};
 pub use level::Level;
 pub use limits::MEMBER_LEN_MAX;
-pub use page_image::PageImages;
 pub use member::{decode, decode_member, encode, encode_verified, member_len};
+pub use page_image::PageImages;
 pub use stream_kind::{Category, StreamKind};
 
 /// What the names of files end with, behind a dot.

@@ -89,7 +89,7 @@ fn split_member(bytes: &[u8]) -> Result<(Vec<u8>, &[u8]), DecodeError> {
     let content = container::read_content(&header, body)?;
     let original = match header.identity {
         None => content,
-        Some(identity) => segment::decode(&header, segment_header(&identity)?, &content)?,
+        Some(identity) => segment::decode(&header, segment_header(&identity)?, content)?,
     };
     if original.len() as u64 != header.original_len
         || *blake3::hash(&original).as_bytes() != header.original_hash

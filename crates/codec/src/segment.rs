@@ -158,7 +158,7 @@ fn code_fragment(
 pub fn decode(
     header: &Header,
     segment: SegmentHeader,
-    content: &[u8],
+    content: Vec<u8>,
 ) -> Result<Vec<u8>, DecodeError> {
     let len = usize::try_from(header.original_len).map_err(|_| BAD)?;
     let mut decoder = Decoder {

@@ -178,6 +178,8 @@ impl Cuts {
 #[derive(Clone, Copy, Debug)]
 struct Emptying {
     kind: StreamKind,
+    width: u8,
+    layout: u8,
     at: usize,
     end: usize,
 }
@@ -185,53 +187,31 @@ struct Emptying {
 /// The coder of the decoder.
 #[derive(Debug)]
 pub struct StreamReader {
-    bytes: Vec<u8>,
+    /// The content, with the layouts undone in place.
+    content: Vec<u8>,
     streams: Vec<Emptying>,
     /// By kind: the next stream to be opened.
     next: Vec<usize>,
     failed: bool,
 }
 
+const BAD_DIRECTORY: DecodeError = DecodeError::Corrupt("directory of streams");
+
 #[deny(clippy::indexing_slicing)]
 impl StreamReader {
     /// Reads the directory and undoes the layouts.
-    pub fn new(content: &[u8]) -> Result<StreamReader, DecodeError> {
-        const BAD: DecodeError = DecodeError::Corrupt("directory of streams");
-        let mut rest = content;
-        let directory_len = varint::read(&mut rest).ok_or(BAD)?;
-        let directory_len = usize::try_from(directory_len).map_err(|_| BAD)?;
-        let (mut directory, laid) = rest.split_at_checked(directory_len).ok_or(BAD)?;
-        let (kinds, next) = read_kinds(&mut directory).ok_or(BAD)?;
-        let count = kinds.len();
-        let mut streams = Vec::with_capacity(count);
-        let mut total = 0usize;
-        for kind in kinds {
-            let len = varint::read(&mut directory).ok_or(BAD)?;
-            let len = usize::try_from(len).map_err(|_| BAD)?;
-            let end = total
-                .checked_add(len)
-                .filter(|&end| end <= laid.len())
-                .ok_or(BAD)?;
-            streams.push(Emptying {
-                kind,
-                at: total,
-                end,
-            });
-            total = end;
-        }
-        if total != laid.len() || directory.len() != count * 2 {
-            return Err(BAD);
-        }
-        let (widths, layouts) = directory.split_at(count);
-        let mut bytes = vec![0; total];
-        for ((stream, &width), &layout) in streams.iter().zip(widths).zip(layouts) {
-            let layout = Layout::from_id(layout).ok_or(BAD)?;
-            let range = stream.at..stream.end;
-            let (from, to) = (laid.get(range.clone()), bytes.get_mut(range));
-            layout.undo(from.ok_or(BAD)?, usize::from(width), to.ok_or(BAD)?)?;
+    pub fn new(mut content: Vec<u8>) -> Result<StreamReader, DecodeError> {
+        let (streams, next) = read_directory(&content).ok_or(BAD_DIRECTORY)?;
+        let mut scratch = Vec::new();
+        for stream in &streams {
+            let layout = Layout::from_id(stream.layout).ok_or(BAD_DIRECTORY)?;
+            let bytes = content
+                .get_mut(stream.at..stream.end)
+                .ok_or(BAD_DIRECTORY)?;
+            layout.undo(bytes, usize::from(stream.width), &mut scratch)?;
         }
         Ok(StreamReader {
-            bytes,
+            content,
             streams,
             next,
             failed: false,
@@ -248,7 +228,7 @@ impl StreamReader {
         if let Some(stream) = self.streams.get_mut(stream.0 as usize) {
             let end = stream.at + N;
             if end <= stream.end
-                && let Some(value) = self.bytes.get(stream.at..).and_then(<[u8]>::first_chunk)
+                && let Some(value) = self.content.get(stream.at..).and_then(<[u8]>::first_chunk)
             {
                 stream.at = end;
                 return *value;
@@ -257,6 +237,39 @@ impl StreamReader {
         self.failed = true;
         [0; N]
     }
+}
+
+/// The streams of some content, and where those of each kind begin.
+#[deny(clippy::indexing_slicing)]
+fn read_directory(content: &[u8]) -> Option<(Vec<Emptying>, Vec<usize>)> {
+    let mut rest = content;
+    let directory_len = usize::try_from(varint::read(&mut rest)?).ok()?;
+    let (mut directory, laid) = rest.split_at_checked(directory_len)?;
+    let (kinds, next) = read_kinds(&mut directory)?;
+    let count = kinds.len();
+    let mut streams = Vec::with_capacity(count);
+    let mut end = content.len() - laid.len();
+    for kind in kinds {
+        let at = end;
+        let len = usize::try_from(varint::read(&mut directory)?).ok()?;
+        end = at.checked_add(len).filter(|&end| end <= content.len())?;
+        streams.push(Emptying {
+            kind,
+            width: 0,
+            layout: 0,
+            at,
+            end,
+        });
+    }
+    if end != content.len() || directory.len() != count * 2 {
+        return None;
+    }
+    let (widths, layouts) = directory.split_at(count);
+    for ((stream, &width), &layout) in streams.iter_mut().zip(widths).zip(layouts) {
+        stream.width = width;
+        stream.layout = layout;
+    }
+    Some((streams, next))
 }
 
 type Kinds = (Vec<StreamKind>, Vec<usize>);
@@ -327,7 +340,7 @@ impl Coder for StreamReader {
         if let Some(stream) = self.streams.get_mut(stream.0 as usize) {
             let end = stream.at + bytes.len();
             if end <= stream.end
-                && let Some(from) = self.bytes.get(stream.at..end)
+                && let Some(from) = self.content.get(stream.at..end)
             {
                 bytes.copy_from_slice(from);
                 stream.at = end;

@@ -65,26 +65,33 @@ impl Layout {
         out.extend_from_slice(rest);
     }
 
-    /// The reverse of [`Layout::apply`]; `rows` has the length of `planes`.
-    pub fn undo(self, planes: &[u8], width: usize, rows: &mut [u8]) -> Result<(), DecodeError> {
-        if width == 0 || !self.fits(width) || planes.len() != rows.len() {
+    /// The reverse of [`Layout::apply`], in place; `scratch` is memory to work with.
+    pub fn undo(
+        self,
+        bytes: &mut [u8],
+        width: usize,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
+        if width == 0 || !self.fits(width) {
             return Err(DecodeError::Corrupt("layout does not fit its stream"));
         }
-        let whole = planes.len() - planes.len() % width;
-        let (body, rest) = planes.split_at(whole);
-        let (out, out_rest) = rows.split_at_mut(whole);
-        out_rest.copy_from_slice(rest);
+        if self == Layout::Rows {
+            return Ok(());
+        }
+        let whole = bytes.len() - bytes.len() % width;
+        let rows = &mut bytes[..whole];
+        scratch.clear();
+        scratch
+            .try_reserve(whole)
+            .map_err(|_| DecodeError::Corrupt("more content than there is memory for"))?;
+        scratch.extend_from_slice(rows);
+        join_planes(scratch, width, rows);
         match self {
-            Layout::Rows => out.copy_from_slice(body),
-            Layout::Planes => join_planes(body, width, out),
-            Layout::DeltaPlanes => {
-                join_planes(body, width, out);
-                accumulate(out, width);
-            }
+            Layout::Rows | Layout::Planes => {}
+            Layout::DeltaPlanes => accumulate(rows, width),
             Layout::ByteDeltaPlanes => {
-                join_planes(body, width, out);
-                for at in width..out.len() {
-                    out[at] = out[at].wrapping_add(out[at - width]);
+                for at in width..rows.len() {
+                    rows[at] = rows[at].wrapping_add(rows[at - width]);
                 }
             }
         }
@@ -93,6 +100,7 @@ impl Layout {
 }
 
 /// Eight rows of eight bytes as eight columns of eight bytes.
+#[inline]
 fn transpose(block: &mut [u64; 8]) {
     const STEPS: [(usize, u64); 3] = [
         (4, 0x0000_0000_FFFF_FFFF),
@@ -114,11 +122,13 @@ fn rows_in_blocks(len: usize, width: usize) -> usize {
     (len.saturating_sub(8) / width) & !7
 }
 
+#[inline]
 fn word(bytes: &[u8], at: usize) -> u64 {
     let bytes = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
     bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
+#[inline]
 fn put_word(bytes: &mut [u8], at: usize, word: u64) {
     if let Some(place) = bytes
         .get_mut(at..)
@@ -242,15 +252,15 @@ mod tests {
             prop_assume!(layout.fits(width));
             let mut laid = Vec::new();
             layout.apply(&bytes, width, &mut laid);
-            let mut back = vec![0; laid.len()];
-            layout.undo(&laid, width, &mut back).unwrap();
-            prop_assert_eq!(back, bytes);
+            layout.undo(&mut laid, width, &mut Vec::new()).unwrap();
+            prop_assert_eq!(laid, bytes);
         }
     }
 
     #[test]
     fn refuses_a_width_that_does_not_fit() {
-        assert!(Layout::DeltaPlanes.undo(&[0; 6], 3, &mut [0; 6]).is_err());
-        assert!(Layout::Rows.undo(&[0; 6], 0, &mut [0; 6]).is_err());
+        let undo = |layout: Layout, width| layout.undo(&mut [0; 6], width, &mut Vec::new());
+        assert!(undo(Layout::DeltaPlanes, 3).is_err());
+        assert!(undo(Layout::Rows, 0).is_err());
     }
 }

@@ -54,8 +54,8 @@ pub fn compress(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Packed
     context
         .set_pledged_src_size(Some(content.len() as u64))
         .map_err(fail)?;
-    let mut packed = vec![0; zstd_safe::compress_bound(content.len()) + cuts.len() * 8];
-    let mut output = OutBuffer::around(&mut packed[..]);
+    let mut packed = Vec::with_capacity(zstd_safe::compress_bound(content.len()) + cuts.len() * 8);
+    let mut output = OutBuffer::around(&mut packed);
     let mut input = InBuffer::around(content);
     let mut cut_places = Vec::with_capacity(cuts.len());
     for &cut in cuts {
@@ -76,8 +76,6 @@ pub fn compress(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Packed
         &mut input,
         ZSTD_EndDirective::ZSTD_e_end,
     )?;
-    let len = output.pos();
-    packed.truncate(len);
     Ok(Packed {
         bytes: packed,
         cut_places,
@@ -86,7 +84,7 @@ pub fn compress(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Packed
 
 fn step(
     context: &mut CCtx<'_>,
-    output: &mut OutBuffer<'_, [u8]>,
+    output: &mut OutBuffer<'_, Vec<u8>>,
     input: &mut InBuffer<'_>,
     directive: ZSTD_EndDirective,
 ) -> Result<(), EncodeError> {
