@@ -3,6 +3,9 @@
 //! Segments are grouped by folder, because a folder stands for a workload and a mean over
 //! workloads should not depend on how many segments each has. Hashing reads every byte, so
 //! afterwards the input is in the page cache for all contenders alike.
+//!
+//! Links are followed here, because not every program does (zstd refuses them, gzip says that
+//! it ignores them); a link gives its own name and folder, the file it leads to the bytes.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,8 +20,8 @@ use crate::contender::find_program;
 use crate::process::{self, Failure, Surroundings};
 use crate::{Error, Progress};
 
-/// How many of a live server's segments are taken: the newest complete ones.
-const PG_WAL_SEGMENTS: usize = 10;
+/// How many segments of a live server or of an archive are taken unless the caller says otherwise.
+pub const SAMPLE_SEGMENTS: usize = 10;
 
 /// One segment that is measured on.
 #[derive(Clone, Debug, Serialize)]
@@ -50,13 +53,16 @@ pub(crate) fn is_realistic(folder: &str) -> bool {
 /// A segment file as it was found.
 struct Found {
     folder: String,
+    name: String,
+    /// The file itself, however many links led to it.
     path: PathBuf,
+    compressed: bool,
 }
 
 /// Finds, unpacks and hashes the segments below `paths` and in a server's pg_wal.
 pub(crate) fn gather(
     paths: &[PathBuf],
-    pg_wal: Option<&Path>,
+    pg_wal: Option<(&Path, usize)>,
     only_first_of_folder: bool,
     surroundings: Surroundings<'_>,
     progress: &mut impl Progress,
@@ -77,12 +83,7 @@ pub(crate) fn gather(
     for file in &found {
         inputs.push(prepare(file, inputs.len(), surroundings)?);
     }
-    if let Some(directory) = pg_wal {
-        let most = if only_first_of_folder {
-            1
-        } else {
-            PG_WAL_SEGMENTS
-        };
+    if let Some((directory, most)) = pg_wal {
         inputs.extend(copy_from_server(directory, most, surroundings, progress)?);
     }
     if inputs.is_empty() {
@@ -97,16 +98,13 @@ pub(crate) fn gather(
 fn find(path: &Path, into_folders: bool, found: &mut Vec<Found>) -> Result<(), Error> {
     let metadata = fs::metadata(path).map_err(|source| Error::file(path, source))?;
     if !metadata.is_dir() {
-        let absolute = path
-            .canonicalize()
-            .map_err(|source| Error::file(path, source))?;
-        let folder = absolute
-            .parent()
-            .and_then(Path::file_name)
-            .unwrap_or_default();
         found.push(Found {
-            folder: folder.to_string_lossy().into_owned(),
-            path: path.to_owned(),
+            folder: folder_name(path)?,
+            name: segment_name(path),
+            path: path
+                .canonicalize()
+                .map_err(|source| Error::file(path, source))?,
+            compressed: is_xz(path),
         });
         return Ok(());
     }
@@ -119,7 +117,30 @@ fn find(path: &Path, into_folders: bool, found: &mut Vec<Found>) -> Result<(), E
     Ok(())
 }
 
-fn sorted_entries(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+/// The name of the directory that a path stands in, as the caller wrote it where that says it.
+fn folder_name(path: &Path) -> Result<String, Error> {
+    let parent = path.parent().unwrap_or(Path::new(""));
+    let name = match parent.file_name() {
+        Some(name) => name.to_owned(),
+        None => {
+            let here = match parent.as_os_str().is_empty() {
+                true => Path::new("."),
+                false => parent,
+            };
+            let absolute = here
+                .canonicalize()
+                .map_err(|source| Error::file(here, source))?;
+            absolute.file_name().unwrap_or_default().to_owned()
+        }
+    };
+    Ok(name.to_string_lossy().into_owned())
+}
+
+fn is_xz(path: &Path) -> bool {
+    path.extension().is_some_and(|suffix| suffix == "xz")
+}
+
+pub(crate) fn sorted_entries(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let entries = fs::read_dir(directory).and_then(|entries| {
         entries
             .map(|entry| entry.map(|entry| entry.path()))
@@ -130,7 +151,7 @@ fn sorted_entries(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(entries)
 }
 
-fn segment_name(path: &Path) -> String {
+pub(crate) fn segment_name(path: &Path) -> String {
     let name = path
         .file_name()
         .unwrap_or_default()
@@ -139,7 +160,7 @@ fn segment_name(path: &Path) -> String {
     name.strip_suffix(".xz").map(str::to_owned).unwrap_or(name)
 }
 
-fn is_segment_name(name: &str) -> bool {
+pub(crate) fn is_segment_name(name: &str) -> bool {
     name.parse::<SegmentName>().is_ok()
 }
 
@@ -148,9 +169,8 @@ fn prepare(found: &Found, number: usize, surroundings: Surroundings<'_>) -> Resu
     if surroundings.cancel.is_requested() {
         return Err(Error::Interrupted);
     }
-    let name = segment_name(&found.path);
-    let compressed = found.path.extension().is_some_and(|suffix| suffix == "xz");
-    let path = if compressed {
+    let name = found.name.clone();
+    let path = if found.compressed || is_xz(&found.path) {
         let directory = folder_for(number, surroundings)?;
         let path = directory.join(&name);
         unpack(&found.path, &path, surroundings)?;
@@ -220,21 +240,8 @@ fn copy_from_server(
     surroundings: Surroundings<'_>,
     progress: &mut impl Progress,
 ) -> Result<Vec<Input>, Error> {
-    let mut written = Vec::new();
-    for path in sorted_entries(directory)? {
-        let name = segment_name(&path);
-        if is_segment_name(&name) && path.is_file() && holds_what_it_is_named_for(&path, &name) {
-            written.push(path);
-        }
-    }
-    written.pop();
+    let mut written = complete_segments(directory)?;
     let complete = written.len();
-    if complete == 0 {
-        return Err(Error::Usage(format!(
-            "{} has no complete segment yet: the one that is being written does not count",
-            directory.display()
-        )));
-    }
     written.drain(..complete.saturating_sub(most));
     progress.note(&format!(
         "{}: the newest {} of {complete} complete segments are measured on",
@@ -252,6 +259,25 @@ fn copy_from_server(
         inputs.push(describe("pg_wal".to_owned(), name, copy)?);
     }
     Ok(inputs)
+}
+
+/// The segments of a server's pg_wal that it has finished, oldest first.
+pub(crate) fn complete_segments(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut written = Vec::new();
+    for path in sorted_entries(directory)? {
+        let name = segment_name(&path);
+        if is_segment_name(&name) && path.is_file() && holds_what_it_is_named_for(&path, &name) {
+            written.push(path);
+        }
+    }
+    written.pop();
+    if written.is_empty() {
+        return Err(Error::Usage(format!(
+            "{} has no complete segment yet: the one that is being written does not count",
+            directory.display()
+        )));
+    }
+    Ok(written)
 }
 
 /// By position alone: after a promotion, a segment may begin with the older timeline's page.
@@ -291,6 +317,20 @@ mod tests {
         assert!(!is_segment_name(&segment_name(Path::new(
             "00000001000000000000008B.partial"
         ))));
+    }
+
+    #[test]
+    fn a_link_keeps_its_own_name_and_folder_and_leads_to_the_file() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let name = "00000001000000000000008B";
+        fs::write(directory.path().join("object-17"), b"bytes").unwrap();
+        let folder = directory.path().join("oltp");
+        fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::symlink("../object-17", folder.join(name)).unwrap();
+        let mut found = Vec::new();
+        find(&folder, true, &mut found).unwrap();
+        assert_eq!((&*found[0].folder, &*found[0].name), ("oltp", name));
+        assert!(found[0].path.ends_with("object-17") && !found[0].compressed);
     }
 
     #[test]

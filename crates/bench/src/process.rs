@@ -14,29 +14,47 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use wait4::Wait4;
 
 use crate::Cancel;
 
 /// What one process took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// From before its start until its end.
-    #[serde(rename = "wall_s", serialize_with = "seconds")]
+    #[serde(rename = "wall_s", with = "seconds")]
     pub wall: Duration,
     /// Processor time in user mode, all threads together.
-    #[serde(rename = "user_s", serialize_with = "seconds")]
+    #[serde(rename = "user_s", with = "seconds")]
     pub user: Duration,
     /// Processor time in the kernel, all threads together.
-    #[serde(rename = "system_s", serialize_with = "seconds")]
+    #[serde(rename = "system_s", with = "seconds")]
     pub system: Duration,
     /// The most memory that was resident at a time.
     pub peak_memory_bytes: u64,
 }
 
-fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(duration.as_secs_f64())
+/// A duration as a number of seconds.
+mod seconds {
+    use std::time::Duration;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        duration: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(duration.as_secs_f64())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Duration, D::Error> {
+        let seconds = f64::deserialize(deserializer)?;
+        Duration::try_from_secs_f64(seconds).map_err(D::Error::custom)
+    }
 }
 
 /// Why a process gave no result.

@@ -13,6 +13,7 @@ mod fixture;
 mod published;
 mod report;
 mod results;
+mod resume;
 mod schedule;
 mod summary;
 mod text;
@@ -25,11 +26,12 @@ use std::process::Stdio;
 
 use tempfile::TempDir;
 
+use self::resume::Earlier;
 use crate::contender::{
     self, BASELINE, CONTENDERS, Contender, Request, Selection, WALZIP, WALZIP_UNVERIFIED,
     find_program,
 };
-use crate::input;
+use crate::input::{self, SAMPLE_SEGMENTS};
 use crate::output::{OutputFile, check_space};
 use crate::process::{self, Failure, Surroundings, memory_floor};
 use crate::provenance::Program;
@@ -40,6 +42,7 @@ pub use published::{PUBLISHED, Published};
 pub use results::{
     Failed, Figures, FolderFigures, Measurement, Missing, Results, Row, Settings, Summary,
 };
+pub use resume::Resumed;
 
 /// How often each measurement is repeated unless the caller says otherwise.
 const RUNS: u32 = 3;
@@ -51,6 +54,8 @@ pub struct Options {
     pub inputs: Vec<PathBuf>,
     /// A server's pg_wal: its newest complete segments are copied and measured on.
     pub pg_wal: Option<PathBuf>,
+    /// How many segments of `pg_wal` are taken.
+    pub segments: Option<usize>,
     /// What to compare instead of the first comparison; zstd -1 is always part of it.
     pub contenders: Vec<Request>,
     /// Every contender at every level.
@@ -73,6 +78,8 @@ pub struct Options {
     pub csv: Option<PathBuf>,
     /// A file for everything.
     pub json: Option<PathBuf>,
+    /// Go on from what `json` has, where the same program made the same call on the same bytes.
+    pub resume: bool,
     /// A file for a page that shows everything.
     pub report: Option<PathBuf>,
     /// Asked before each measurement; kills the one that is running.
@@ -85,6 +92,7 @@ impl Options {
         Options {
             inputs: Vec::new(),
             pg_wal: None,
+            segments: None,
             contenders: Vec::new(),
             all: false,
             published: false,
@@ -96,6 +104,7 @@ impl Options {
             temp_dir,
             csv: None,
             json: None,
+            resume: false,
             report: None,
             cancel: Cancel::default(),
         }
@@ -105,6 +114,12 @@ impl Options {
         self.runs
             .unwrap_or(if self.quick { 1 } else { RUNS })
             .max(1)
+    }
+
+    /// How many segments are taken of a place that may hold thousands.
+    pub fn segments(&self) -> usize {
+        let usual = if self.quick { 1 } else { SAMPLE_SEGMENTS };
+        self.segments.unwrap_or(usual).max(1)
     }
 
     /// What was asked for, in the table's order, zstd -1 included.
@@ -201,11 +216,15 @@ fn measure_all(
         temp_dir: temp_dir.path(),
         cancel: &options.cancel,
     };
+    let earlier = earlier(options, progress)?;
     let provenance = Provenance::gather(memory_floor(surroundings));
     let (rows, missing) = find_rows(options, surroundings, progress)?;
     let inputs = input::gather(
         &options.inputs,
-        options.pg_wal.as_deref(),
+        options
+            .pg_wal
+            .as_deref()
+            .map(|directory| (directory, options.segments())),
         options.quick,
         surroundings,
         progress,
@@ -229,14 +248,22 @@ fn measure_all(
         rows: rows.iter().map(|(row, _)| row.clone()).collect(),
         measurements: Vec::new(),
         failed: Vec::new(),
+        resumed: Vec::new(),
         stopped: None,
         summary: Vec::new(),
         dominance: Dominance::default(),
     };
+    if let Some(earlier) = earlier {
+        let count = earlier.hand_over(&mut results)?;
+        progress.note(&format!(
+            "{count} measurements are taken over from the earlier run"
+        ));
+    }
     schedule::Schedule {
         rows: &rows,
         results: &mut results,
         surroundings,
+        checkpoint: options.json.as_deref(),
         progress,
     }
     .measure_all();
@@ -244,6 +271,23 @@ fn measure_all(
     results.summary = summary::summarise(&results);
     results.dominance = dominance::compare(&results);
     Ok(results)
+}
+
+/// The run to go on from, if there is one.
+fn earlier(options: &Options, progress: &mut impl Progress) -> Result<Option<Earlier>, Error> {
+    if !options.resume {
+        return Ok(None);
+    }
+    let Some(path) = &options.json else {
+        return Err(Error::Usage(
+            "there is nothing to go on from: name the JSON file of the earlier run".to_owned(),
+        ));
+    };
+    let earlier = Earlier::read(path)?;
+    if earlier.is_none() {
+        progress.note("there is no earlier run yet: everything is measured");
+    }
+    Ok(earlier)
 }
 
 /// A row of the results, and the program to run for it.

@@ -74,6 +74,13 @@ impl Results {
                 input.folder, input.name, input.blake3
             )?;
         }
+        for resumed in &self.resumed {
+            writeln!(
+                to,
+                "# resumed: {} measurements of {}",
+                resumed.measurements, resumed.date
+            )?;
+        }
         self.write_dominance_lines(to)?;
         match &self.stopped {
             Some(reason) => writeln!(to, "# incomplete: {}", reason.replace('\n', " ")),

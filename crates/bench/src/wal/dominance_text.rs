@@ -6,8 +6,8 @@ use super::dominance::{Answer, Verdict};
 use super::published::Published;
 use super::text::seconds;
 use super::{Figures, Results};
-use crate::text::write_table;
 use crate::contender::{WALZIP, WALZIP_UNVERIFIED};
+use crate::text::write_table;
 
 /// What a table says where there is no answer.
 const UNKNOWN: &str = "-";

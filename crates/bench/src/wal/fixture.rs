@@ -57,6 +57,7 @@ pub(super) fn fixture(rows: &[FixtureRow<'_>]) -> Results {
         rows: rows.iter().map(row).collect(),
         measurements: Vec::new(),
         failed: Vec::new(),
+        resumed: Vec::new(),
         stopped: None,
         summary: Vec::new(),
         dominance: Dominance::default(),

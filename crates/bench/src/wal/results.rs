@@ -3,9 +3,10 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::dominance::Dominance;
+use super::resume::Resumed;
 use crate::contender::{Contender, Threads};
 use crate::{Input, Program, Provenance, Usage};
 
@@ -28,6 +29,8 @@ pub struct Results {
     pub measurements: Vec<Measurement>,
     /// Each round trip that was none.
     pub failed: Vec<Failed>,
+    /// Earlier runs that some of the measurements are of.
+    pub resumed: Vec<Resumed>,
     /// Why there are fewer measurements than were asked for.
     pub stopped: Option<String>,
     /// What it comes to, a row each.
@@ -104,7 +107,7 @@ impl Row {
 }
 
 /// One round trip that gave back every byte.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// The place of its row in the results.
     pub row: usize,

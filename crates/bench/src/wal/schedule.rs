@@ -1,14 +1,18 @@
 //! The order of the measurements, and what to do when one fails.
 
 use std::io;
-use std::time::Instant;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::{Failed, Measurement, Results, Row, Runnable, round_trip};
 use crate::clock::Clock;
 use crate::contender::Contender;
-use crate::output::check_space;
+use crate::output::{OutputFile, check_space};
 use crate::process::{Failure, Surroundings};
 use crate::{Error, Input, Progress};
+
+/// How often what was measured is written down meanwhile.
+const CHECKPOINT: Duration = Duration::from_secs(30);
 
 /// Everything that a measurement needs or changes.
 pub(super) struct Schedule<'a, P> {
@@ -16,6 +20,8 @@ pub(super) struct Schedule<'a, P> {
     pub(super) results: &'a mut Results,
     pub(super) surroundings: Surroundings<'a>,
     pub(super) progress: &'a mut P,
+    /// A file that is written again and again, should even this process be killed.
+    pub(super) checkpoint: Option<&'a Path>,
 }
 
 /// Which row and which input, by their places in the results, in which run.
@@ -35,7 +41,14 @@ impl<P: Progress> Schedule<'_, P> {
             self.results.settings.runs,
         );
         let mut clock = Clock::new(turns.len(), self.rows.len());
+        for taken in &self.results.measurements {
+            clock.finish(taken.row, taken.compress.wall + taken.decompress.wall);
+        }
+        let mut saved = Instant::now();
         for turn in turns {
+            if self.is_measured(turn) {
+                continue;
+            }
             let failed_before =
                 |failed: &Failed| (failed.row, failed.input) == (turn.row, turn.input);
             if self.results.failed.iter().any(failed_before) {
@@ -47,6 +60,29 @@ impl<P: Progress> Schedule<'_, P> {
                 self.results.stopped = Some(reason);
                 return;
             }
+            if saved.elapsed() > CHECKPOINT {
+                self.save();
+                saved = Instant::now();
+            }
+        }
+    }
+
+    fn is_measured(&self, turn: Turn) -> bool {
+        self.results.measurements.iter().any(|measurement| {
+            (measurement.row, measurement.input, measurement.run)
+                == (turn.row, turn.input, turn.run)
+        })
+    }
+
+    /// Writes what there is so far. It will be written again, so a failure is only told.
+    fn save(&mut self) {
+        let path = self.checkpoint;
+        self.results.stopped = Some("the experiment still ran when this was written".to_owned());
+        let saved =
+            OutputFile::create(path).and_then(|file| file.write(|to| self.results.write_json(to)));
+        self.results.stopped = None;
+        if let Err(error) = saved {
+            self.progress.note(&error.to_string());
         }
     }
 
@@ -65,7 +101,8 @@ impl<P: Progress> Schedule<'_, P> {
         let segment = &self.results.inputs[input];
         let title = format!("{label}: {}/{}", segment.folder, segment.name);
         self.progress.step(&clock.step(&title));
-        check_space(self.surroundings.temp_dir, segment.bytes.saturating_mul(2)).map_err(without_path)?;
+        check_space(self.surroundings.temp_dir, segment.bytes.saturating_mul(2))
+            .map_err(without_path)?;
         let contender =
             Contender::named(contender).ok_or_else(|| format!("no contender {contender}"))?;
         let start = Instant::now();

@@ -186,6 +186,14 @@ impl Results {
         if !self.rows.iter().any(|row| row.label == baseline()) {
             writeln!(f, "\nNo relative sizes: they need {}.", baseline())?;
         }
+        for resumed in &self.resumed {
+            let taken = counted(resumed.measurements, "measurement");
+            writeln!(
+                f,
+                "\n{taken} of an earlier run were taken over ({}).",
+                resumed.date
+            )?;
+        }
         if let Some(load) = self.provenance.load_of_others() {
             let cpus = self.provenance.cpus;
             writeln!(

@@ -64,6 +64,29 @@ fn says_which_sample_is_damaged() {
 }
 
 #[test]
+fn programs_get_the_file_that_a_link_leads_to_and_results_the_links_name() {
+    let mut bench = Bench::new();
+    bench.program(
+        "walzip",
+        &format!("for last; do :; done\n[ -L \"$last\" ] && exit 1\n{COPIES}"),
+    );
+    let folder = bench.path("samples").join("oltp");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(bench.path("samples/object"), b"123456789").unwrap();
+    let link = folder.join("000000010000000000000001");
+    std::os::unix::fs::symlink("../object", &link).unwrap();
+    std::os::unix::fs::symlink("oltp", bench.path("samples/also")).unwrap();
+    bench.options.inputs = vec![link, bench.path("samples/also")];
+    let expected = [
+        "oltp/000000010000000000000001",
+        "also/000000010000000000000001",
+    ];
+    assert_eq!(names(&mut bench), expected);
+    let results = bench.run().unwrap();
+    assert!(results.failed.is_empty(), "{:?}", results.failed);
+}
+
+#[test]
 fn takes_the_segments_of_a_folder_and_of_its_folders_and_nothing_else() {
     let mut bench = Bench::new();
     bench.segment("b", "000000010000000000000002", b"2");

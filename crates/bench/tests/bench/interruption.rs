@@ -89,6 +89,70 @@ fn ends_soon(pid: &str) -> bool {
 }
 
 #[test]
+fn an_interrupted_run_goes_on_where_it_stopped() {
+    let mut bench = Bench::new();
+    bench.segment("oltp", SEGMENT, b"123456789");
+    bench.segment("other", SEGMENT, b"another segment");
+    bench.options.runs = Some(2);
+    bench.options.json = Some(bench.path("results.json"));
+    bench.options.resume = true;
+    // The first time, walzip is killed in the middle of its second call.
+    let count = bench.path("count");
+    let killed = format!(
+        "[ -e {0} ] && kill -9 $$\n: >{0}\n{1}",
+        count.display(),
+        crate::support::COPIES
+    );
+    bench.program("lz4", &killed);
+    bench.options.contenders = vec!["lz4:1".parse().unwrap()];
+    let first = bench.run().unwrap();
+    assert_eq!(first.measurements.len(), 2 * 2);
+    assert!(
+        first
+            .failed
+            .iter()
+            .all(|failed| failed.reason.contains("signal: 9"))
+    );
+    bench.progress.steps.clear();
+    // Only what is new or failed is measured: the second program was replaced.
+    bench.program("lz4", crate::support::COPIES);
+    let second = bench.run().unwrap();
+    assert_eq!(bench.progress.steps.len(), 2 * 2);
+    assert_eq!(second.measurements.len(), 2 * 2 * 2);
+    assert_eq!(second.measurements[..4], first.measurements[..]);
+    assert_eq!(second.resumed[0].measurements, 4);
+    assert!(
+        second
+            .to_string()
+            .contains("4 measurements of an earlier run were taken over")
+    );
+    assert!(second.failed.is_empty());
+    // More runs than before: only the new ones.
+    bench.progress.steps.clear();
+    bench.options.runs = Some(3);
+    assert_eq!(bench.run().unwrap().measurements.len(), 2 * 2 * 3);
+    assert_eq!(bench.progress.steps.len(), 2 * 2);
+}
+
+#[test]
+fn going_on_needs_the_json_of_this_experiment() {
+    let mut bench = Bench::new();
+    bench.segment("oltp", SEGMENT, b"123456789");
+    bench.options.resume = true;
+    let error = bench.run().unwrap_err().to_string();
+    assert!(error.contains("name the JSON file"), "{error}");
+    let json = bench.path("results.json");
+    fs::write(&json, "{\"date\": 1}").unwrap();
+    bench.options.json = Some(json.clone());
+    let error = bench.run().unwrap_err().to_string();
+    assert!(
+        error.contains("is not the JSON of an earlier run"),
+        "{error}"
+    );
+    assert_eq!(fs::read_to_string(json).unwrap(), "{\"date\": 1}");
+}
+
+#[test]
 fn a_request_before_the_beginning_measures_nothing() {
     let mut bench = Bench::new();
     bench.segment("oltp", SEGMENT, b"123456789");

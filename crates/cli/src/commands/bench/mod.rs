@@ -1,5 +1,6 @@
 //! `walzip bench`: measured on the user's own data, against what else there is.
 
+mod archived;
 mod standard_error;
 mod wal;
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use walzip_bench::contender::Request;
 use walzip_bench::wal::{self, Options};
 
+use super::archived::{self, Sample};
 use super::standard_error::StandardError;
 use super::{Surroundings, print};
 use crate::error::CommandError;
@@ -19,16 +20,29 @@ use crate::exit_code::Kind;
 #[command(after_help = "\
 Examples:
   walzip bench wal --pg-wal /var/lib/postgresql/15/main/pg_wal
+  walzip bench wal --repo /var/lib/walzip --segments 20 --spread
   walzip bench wal --contender walzip --contender zstd:1-9 --json results.json segments/
   walzip bench wal --published --report report.html segments/")]
 pub struct WalArgs {
     /// Segments, folders of segments, or folders of such folders; .xz files are unpacked
-    #[arg(value_name = "PATH", required_unless_present = "pg_wal")]
+    #[arg(value_name = "PATH", required_unless_present_any = ["pg_wal", "repo"])]
     inputs: Vec<PathBuf>,
 
     /// Also the newest complete segments of this pg_wal directory, from copies
     #[arg(long, value_name = "DIR")]
     pg_wal: Option<PathBuf>,
+
+    /// Also the newest segments of this repository's archive, fetched into a temporary directory
+    #[arg(long, value_name = "PATH|URL")]
+    repo: Option<String>,
+
+    /// How many segments of --pg-wal or --repo [default: 10, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    segments: Option<u16>,
+
+    /// Take the segments of --repo evenly from the whole archive instead of its end
+    #[arg(long, requires = "repo")]
+    spread: bool,
 
     /// Compare this program: all its levels, one (NAME:3), or some (NAME:1-9)
     #[arg(long, value_name = "NAME[:LEVELS]")]
@@ -58,9 +72,13 @@ pub struct WalArgs {
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 
-    /// Write everything to FILE
+    /// Write everything to FILE; it is kept up to date while measuring
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+
+    /// Go on from what --json has: what was measured there is not measured again
+    #[arg(long, requires = "json")]
+    resume: bool,
 
     /// Write a page with charts to FILE (HTML, complete in itself)
     #[arg(long, value_name = "FILE")]
@@ -69,17 +87,19 @@ pub struct WalArgs {
 
 /// Runs the command.
 pub fn run(args: WalArgs, surroundings: Surroundings) -> Result<(), CommandError> {
-    let options = Options {
+    let mut options = Options {
         inputs: args.inputs,
         pg_wal: args.pg_wal,
         contenders: args.contender,
         all: args.all,
         published: args.published,
         quick: args.quick,
+        segments: args.segments.map(usize::from),
         runs: args.runs,
         no_verify: args.no_verify,
         csv: args.csv,
         json: args.json,
+        resume: args.resume,
         report: args.report,
         cancel: surroundings.cancel,
         ..Options::new(
@@ -89,6 +109,21 @@ pub fn run(args: WalArgs, surroundings: Surroundings) -> Result<(), CommandError
         )
     };
     let mut progress = StandardError::new();
+    // Gone when the results are printed, whatever happens before.
+    let _fetched = match &args.repo {
+        None => None,
+        Some(place) => {
+            let sample = Sample {
+                count: options.segments(),
+                spread: args.spread,
+                temp_dir: &options.temp_dir,
+                cancel: &options.cancel,
+            };
+            let fetched = archived::fetch(place, &sample, &mut progress)?;
+            options.inputs.push(fetched.folder());
+            Some(fetched)
+        }
+    };
     let results = wal::run(&options, &mut progress)?;
     progress.finish();
     print(&results)?;
