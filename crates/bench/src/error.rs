@@ -59,6 +59,12 @@ pub enum Error {
         /// What went wrong.
         reason: String,
     },
+    /// An experiment on which advice depends could not be finished.
+    #[error("stopped early: {reason}")]
+    Stopped {
+        /// Why.
+        reason: String,
+    },
     /// The caller asked to stop before anything was measured.
     #[error("interrupted before anything was measured")]
     Interrupted,

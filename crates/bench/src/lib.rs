@@ -7,6 +7,7 @@
 //! The library neither prints nor reads the environment nor exits: options come in,
 //! [`wal::Results`] go out, and a [`Progress`] hears what happens in between.
 
+pub mod advise;
 mod cancel;
 mod clock;
 pub mod contender;

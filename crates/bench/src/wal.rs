@@ -9,7 +9,7 @@ mod csv;
 mod dominance;
 mod dominance_text;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 mod published;
 mod report;
 mod results;

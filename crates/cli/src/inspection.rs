@@ -13,7 +13,6 @@ use walzip_bench::contents::Contents;
 use walzip_codec::{EncodeError, Header, KindAccount, Level};
 use walzip_pgformat::wal::SegmentHeader;
 
-
 /// The version of the JSON form.
 const FORMAT: u32 = 1;
 

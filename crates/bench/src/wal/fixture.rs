@@ -8,10 +8,10 @@ use crate::contender::Contender;
 use crate::{Input, Program, Provenance, Usage};
 
 /// A contender, its level, and the bytes and seconds that it took on each folder.
-pub(super) type FixtureRow<'a> = (&'a str, u8, &'a [(u64, f64)]);
+pub(crate) type FixtureRow<'a> = (&'a str, u8, &'a [(u64, f64)]);
 
 /// Rows with the size and the seconds that they took on each folder, of one segment each.
-pub(super) fn fixture(rows: &[FixtureRow<'_>]) -> Results {
+pub(crate) fn fixture(rows: &[FixtureRow<'_>]) -> Results {
     let program = Program {
         name: "program".to_owned(),
         package: "package".to_owned(),

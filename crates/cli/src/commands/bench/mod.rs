@@ -73,7 +73,7 @@ impl From<Error> for CommandError {
             Error::Unpack { .. } => Kind::FileInvalid,
             Error::NoSpace { .. } => Kind::FileWrite,
             Error::Server { .. } => Kind::DbConnect,
-            Error::Interrupted => Kind::Problems,
+            Error::Stopped { .. } | Error::Interrupted => Kind::Problems,
         };
         CommandError::new(kind, chain(&error))
     }

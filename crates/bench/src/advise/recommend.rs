@@ -1,0 +1,243 @@
+//! What to do, and why: one recommendation for each thing that can be chosen.
+
+mod archive_timeout;
+mod checkpoints;
+mod program;
+mod segment_size;
+mod wal_compression;
+
+use serde::Serialize;
+
+use super::look::Look;
+use super::{Advice, Program};
+use crate::contender::CONTENDERS;
+use crate::wal::Results;
+
+/// One thing that can be chosen.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Recommendation {
+    /// What it is about: a setting, or the program.
+    pub subject: &'static str,
+    /// What to do, in one line.
+    pub advice: String,
+    /// Whether that is another choice than today's, as far as today's is known.
+    pub change: bool,
+    /// Why, from what was measured.
+    pub reasons: Vec<String>,
+    /// Bytes a day that it saves.
+    pub saves_bytes_per_day: Option<f64>,
+    /// Of which bytes: archived, or WAL as the server writes and sends it.
+    pub saves_of: Saves,
+    /// What that is worth in a month, where a price and a retention were given.
+    pub saves_per_month: Option<f64>,
+}
+
+/// Which bytes are saved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Saves {
+    /// In the archive.
+    #[default]
+    Archived,
+    /// On the server's disk and on the way to standbys.
+    Written,
+}
+
+/// How sure the advice is.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Confidence {
+    /// In a word.
+    pub level: Level,
+    /// Why.
+    pub reasons: Vec<String>,
+}
+
+/// How sure, in a word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Measure more before acting on it.
+    #[default]
+    Low,
+    /// Good enough for a choice that can be changed later.
+    Medium,
+    /// More segments would hardly change it.
+    High,
+}
+
+impl Level {
+    /// The word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Level::Low => "low",
+            Level::Medium => "medium",
+            Level::High => "high",
+        }
+    }
+}
+
+/// Segments from which on the advice is more than a guess, and from which on it is sure.
+const SEGMENTS_MEDIUM: usize = 4;
+const SEGMENTS_HIGH: usize = 8;
+/// Relative standard errors of the recommended program's ratio, likewise.
+const ERROR_MEDIUM: f64 = 0.15;
+const ERROR_HIGH: f64 = 0.05;
+/// A rate from a shorter time says little about a day.
+const HOUR_SECONDS: f64 = 3600.0;
+
+impl Advice {
+    pub(super) fn recommend(&mut self, results: &Results) {
+        self.recommendations = vec![
+            self.program(),
+            self.wal_compression(),
+            self.checkpoints(),
+            self.archive_timeout(),
+            self.segment_size(),
+        ];
+        self.confidence = self.how_sure(results);
+        self.not_tested = self.left_out(results);
+    }
+
+    /// The recommended program.
+    pub fn chosen_program(&self) -> Option<&Program> {
+        self.programs.get(self.chosen?)
+    }
+
+    /// Today's program, where it is known and was measured.
+    pub fn program_now(&self) -> Option<&Program> {
+        self.programs.get(self.now?)
+    }
+
+    fn setting(&self, name: &str) -> Option<&str> {
+        self.server.as_ref()?.setting(name)
+    }
+
+    fn number(&self, name: &str) -> Option<f64> {
+        self.server.as_ref()?.number(name)
+    }
+
+    /// What bytes a day in the archive cost in a month, once the archive is as long as it
+    /// should be.
+    fn worth(&self, bytes_per_day: Option<f64>) -> Option<f64> {
+        self.limits.storage_per_month(bytes_per_day?)
+    }
+
+    fn how_sure(&self, results: &Results) -> Confidence {
+        let count = self.measured_segments;
+        let error = self
+            .chosen_program()
+            .and_then(|program| program.ratio_error);
+        let mut level = match (count, error) {
+            (SEGMENTS_HIGH.., Some(error)) if error <= ERROR_HIGH => Level::High,
+            (SEGMENTS_MEDIUM.., Some(error)) if error <= ERROR_MEDIUM => Level::Medium,
+            _ => Level::Low,
+        };
+        let available: usize = self.sources.iter().map(|source| source.available).sum();
+        let mut reasons = vec![format!("{count} of {available} segments were measured on")];
+        match error {
+            Some(error) => reasons.push(format!(
+                "the segments differ so that the recommended size may be {:.0} % off (two standard \
+                 errors)",
+                error * 200.0
+            )),
+            None => reasons.push("one segment does not tell how much segments differ".to_owned()),
+        }
+        if self.runs == 1 {
+            reasons.push("each time was taken once: sizes are exact, times are not".to_owned());
+        }
+        if let Some(load) = results.provenance.load_of_others() {
+            reasons.push(format!(
+                "the machine was busy (load {load:.1} on {} processors): wall times are too long",
+                results.provenance.cpus
+            ));
+        }
+        match self.rate.as_ref().map(|rate| rate.seconds) {
+            None => {
+                level = level.min(Level::Medium);
+                reasons.push("how much WAL there is in a day is not known".to_owned());
+            }
+            Some(Some(seconds)) if seconds < HOUR_SECONDS => {
+                level = Level::Low;
+                reasons.push(format!(
+                    "the WAL rate is from {} only; --wal-per-day says it better",
+                    super::rate::spoken(seconds)
+                ));
+            }
+            Some(_) => {}
+        }
+        if self.wal.clusters.len() > 1 {
+            level = Level::Low;
+            reasons.push("the segments are of several clusters".to_owned());
+        }
+        Confidence { level, reasons }
+    }
+
+    fn left_out(&self, results: &Results) -> Vec<String> {
+        let measured = |name: &str| {
+            self.programs
+                .iter()
+                .any(|program| program.contender == name)
+        };
+        let absent: Vec<&str> = CONTENDERS
+            .iter()
+            .map(|contender| contender.name)
+            .filter(|name| !measured(name) && !name.starts_with(crate::contender::WALZIP))
+            .collect();
+        let mut left_out = Vec::new();
+        if !absent.is_empty() {
+            left_out.push(format!(
+                "other programs and levels: {} (walzip bench wal --all)",
+                absent.join(", ")
+            ));
+        }
+        left_out.extend(results.missing.iter().map(ToString::to_string));
+        left_out.extend(results.failed.iter().map(|failed| {
+            let label = &results.rows[failed.row].label;
+            format!("{label}, which failed: {}", failed.reason)
+        }));
+        left_out.push(
+            "the network and the storage that the archive is on (walzip bench segments)".to_owned(),
+        );
+        left_out.push(
+            "transactions per second under another wal_compression; only the processor time of \
+             compressing the images was measured (walzip bench wal-compression)"
+                .to_owned(),
+        );
+        left_out.push("base backups (walzip bench basebackup)".to_owned());
+        if self.server.is_none() {
+            left_out.push("the server's settings: no server was asked".to_owned());
+        }
+        left_out
+    }
+}
+
+impl Look {
+    /// How the images in the WAL are compressed, as `wal_compression` says it.
+    pub(super) fn present_compression(&self) -> &'static str {
+        let images = self.contents.images.iter();
+        let most = images.max_by_key(|(_, counts)| counts.page_bytes);
+        match most.map(|(kind, _)| kind.compression) {
+            None | Some("none" | "unknown") => "off",
+            Some(method) => method,
+        }
+    }
+}
+
+/// Bytes in the unit that a person would use.
+pub(super) fn bytes(bytes: f64) -> String {
+    match bytes.abs() {
+        b if b < 1e3 => format!("{bytes:.0} bytes"),
+        b if b < 1e6 => format!("{:.1} KB", bytes / 1e3),
+        b if b < 1e9 => format!("{:.1} MB", bytes / 1e6),
+        b if b < 1e12 => format!("{:.2} GB", bytes / 1e9),
+        _ => format!("{:.2} TB", bytes / 1e12),
+    }
+}
+
+/// A share in percent.
+pub(super) fn percent(share: f64) -> String {
+    match share * 100.0 {
+        p if p > 0.0 && p < 1.0 => format!("{p:.1} %"),
+        p => format!("{p:.0} %"),
+    }
+}

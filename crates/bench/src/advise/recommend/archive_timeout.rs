@@ -1,0 +1,126 @@
+//! `archive_timeout`: how much is lost with the server, against what half-empty segments cost.
+
+use super::super::rate::spoken;
+use super::{Recommendation, Saves, bytes, percent};
+use crate::advise::Advice;
+
+/// A segment that takes longer than this to fill leaves too much outside the archive.
+const FILLS_WITHIN_SECONDS: f64 = 300.0;
+/// What is advised then.
+const ADVISED_SECONDS: f64 = 60.0;
+const DAY_SECONDS: f64 = 86_400.0;
+
+impl Advice {
+    pub(super) fn archive_timeout(&self) -> Recommendation {
+        let look = &self.wal;
+        let mut reasons = vec![format!(
+            "{} of {} segments were ended before they were full, and left {} of all bytes empty",
+            look.switched,
+            look.segments,
+            percent(look.switched_zero_bytes as f64 / (look.bytes as f64).max(1.0))
+        )];
+        let timeout = self.number("archive_timeout");
+        if let Some(timeout) = timeout {
+            reasons.push(format!("today: archive_timeout = {timeout:.0} s"));
+        }
+        let interval = self
+            .rate
+            .as_ref()
+            .map(|rate| rate.segment_seconds(look.segment_size_bytes));
+        if let Some(interval) = interval {
+            reasons.push(format!(
+                "a segment fills every {}: without archive_timeout, so much is lost at most with \
+                 the server's disk",
+                spoken(interval)
+            ));
+        }
+        reasons.extend(self.empty_segments());
+        let advice = match (interval, timeout) {
+            (Some(interval), _) if interval <= FILLS_WITHIN_SECONDS => {
+                "not needed for its own sake: segments fill faster than it would end them; set it \
+                 to what may be lost at quiet times"
+                    .to_owned()
+            }
+            (_, Some(timeout)) if timeout > 0.0 && timeout <= FILLS_WITHIN_SECONDS => {
+                format!("leave it as it is ({timeout:.0} s)")
+            }
+            (Some(_), _) => format!(
+                "{ADVISED_SECONDS:.0} s, or what may be lost; what it costs in the archive is below"
+            ),
+            (None, _) => "set it to what may be lost; what that costs is below".to_owned(),
+        };
+        let change = interval.is_some_and(|interval| interval > FILLS_WITHIN_SECONDS)
+            && !timeout.is_some_and(|timeout| timeout > 0.0 && timeout <= FILLS_WITHIN_SECONDS);
+        Recommendation {
+            subject: "archive_timeout",
+            advice,
+            change,
+            reasons,
+            saves_bytes_per_day: None,
+            saves_of: Saves::Archived,
+            saves_per_month: None,
+        }
+    }
+
+    /// What an empty segment costs, by program.
+    fn empty_segments(&self) -> Vec<String> {
+        let measured: Vec<String> = self
+            .programs
+            .iter()
+            .filter_map(|program| {
+                let size = program.empty_segment_bytes? as f64;
+                Some(format!(
+                    "{} {} (at most {} a day at 60 s)",
+                    program.label,
+                    bytes(size),
+                    bytes(size * DAY_SECONDS / ADVISED_SECONDS)
+                ))
+            })
+            .collect();
+        if measured.is_empty() {
+            return Vec::new();
+        }
+        vec![format!(
+            "a segment with nothing in it becomes: {}; uncompressed {} (at most {} a day)",
+            measured.join(", "),
+            bytes(self.wal.segment_size_bytes as f64),
+            bytes(self.wal.segment_size_bytes as f64 * DAY_SECONDS / ADVISED_SECONDS)
+        )]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::advise::Server;
+    use crate::advise::text::fixture::advice;
+
+    #[test]
+    fn where_segments_fill_slowly_a_timeout_bounds_the_loss() {
+        let mut example = advice(|_| {});
+        if let Some(rate) = &mut example.rate {
+            rate.bytes_per_day = 100e6;
+        }
+        let found = example.archive_timeout();
+        assert!(
+            found.change && found.advice.starts_with("60 s"),
+            "{found:?}"
+        );
+        let settings = [("archive_timeout".to_owned(), "120".to_owned())];
+        example.server = Some(Server {
+            settings: settings.into(),
+            ..Server::default()
+        });
+        let found = example.archive_timeout();
+        assert_eq!(found.advice, "leave it as it is (120 s)");
+        assert!(!found.change);
+    }
+
+    #[test]
+    fn where_segments_fill_quickly_it_is_not_needed() {
+        let mut example = advice(|_| {});
+        if let Some(rate) = &mut example.rate {
+            rate.bytes_per_day = 1e12;
+        }
+        assert!(example.archive_timeout().advice.starts_with("not needed"));
+    }
+}

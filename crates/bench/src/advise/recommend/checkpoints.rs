@@ -1,0 +1,191 @@
+//! Checkpoint spacing: `max_wal_size` and `checkpoint_timeout`.
+
+use super::super::rate::spoken;
+use super::{Recommendation, Saves, bytes, percent};
+use crate::advise::{Advice, Stretch};
+
+/// What is saved below this share of the WAL is not worth a longer recovery.
+const WORTH_SHARE: f64 = 0.05;
+/// Checkpoints that somebody or max_wal_size asked for: more than this share is too many.
+const REQUESTED_MAX: f64 = 0.1;
+
+impl Advice {
+    pub(super) fn checkpoints(&self) -> Recommendation {
+        let mut reasons = Vec::new();
+        let mut saves = None;
+        let stretch = self
+            .wal
+            .longest_stretch()
+            .filter(|stretch| stretch.checkpoints > 0);
+        let mut worth = false;
+        match stretch {
+            Some(stretch) => {
+                let share = stretch.avoidable_bytes_half / (stretch.bytes as f64).max(1.0);
+                worth = share >= WORTH_SHARE;
+                reasons.extend(self.measured_spacing(stretch));
+                saves = self
+                    .rate
+                    .as_ref()
+                    .filter(|_| worth)
+                    .map(|rate| rate.bytes_per_day * share);
+            }
+            None => reasons.push(format!(
+                "no checkpoint was seen in a row of segments; {} of the WAL is full-page images, \
+                 which fewer checkpoints would reduce",
+                percent(self.wal.image_share())
+            )),
+        }
+        let requested = self.requested_share();
+        reasons.extend(self.settings_said());
+        if self.setting("full_page_writes") == Some("off") {
+            reasons.push(
+                "full_page_writes is off: a crash can tear pages beyond repair unless the file \
+                 system writes them whole"
+                    .to_owned(),
+            );
+        }
+        let too_many = requested.is_some_and(|share| share > REQUESTED_MAX);
+        let advice = match (stretch, worth, too_many) {
+            (_, _, true) => "raise max_wal_size until checkpoints come by time alone".to_owned(),
+            (_, true, false) => self.farther(),
+            (Some(_), false, false) => "leave it as it is".to_owned(),
+            (None, false, false) => "not known from this sample".to_owned(),
+        };
+        Recommendation {
+            subject: "checkpoint spacing",
+            change: worth || too_many,
+            advice,
+            reasons,
+            saves_bytes_per_day: saves,
+            saves_of: Saves::Written,
+            saves_per_month: None,
+        }
+    }
+
+    fn farther(&self) -> String {
+        let doubled = |name: &str| self.number(name).map(|value| value * 2.0);
+        match (doubled("checkpoint_timeout"), doubled("max_wal_size")) {
+            (Some(timeout), Some(size)) => format!(
+                "twice the distance: checkpoint_timeout = {:.0}min, max_wal_size = {:.0}GB or more; \
+                 recovery after a crash takes up to twice as long",
+                timeout / 60.0,
+                (size / (1u64 << 30) as f64).ceil()
+            ),
+            _ => "twice the distance (checkpoint_timeout, max_wal_size); recovery after a crash \
+                  takes up to twice as long"
+                .to_owned(),
+        }
+    }
+
+    fn measured_spacing(&self, stretch: &Stretch) -> Vec<String> {
+        let share = |avoidable: f64| percent(avoidable / (stretch.bytes as f64).max(1.0));
+        let mut reasons = vec![format!(
+            "in {} segments in a row ({}), {} began{}; {} of their bytes is page images",
+            stretch.segments,
+            bytes(stretch.bytes as f64),
+            match stretch.checkpoints {
+                1 => "one checkpoint".to_owned(),
+                count => format!("{count} checkpoints"),
+            },
+            match stretch.checkpoint_distance_bytes {
+                Some(distance) => format!(", {} apart", bytes(distance)),
+                None => String::new(),
+            },
+            share(stretch.image_bytes as f64),
+        )];
+        reasons.push(format!(
+            "images of pages that had one in the interval before: with every second checkpoint {} of \
+             the WAL would not have been written, with every fourth {}, with none of these {}",
+            share(stretch.avoidable_bytes_half),
+            share(stretch.avoidable_bytes_quarter),
+            share(stretch.avoidable_bytes_most),
+        ));
+        let timed = self
+            .rate
+            .as_ref()
+            .zip(stretch.checkpoint_distance_bytes)
+            .map(|(rate, distance)| distance / rate.bytes_per_day * 86_400.0);
+        if let Some(seconds) = timed {
+            reasons.push(format!(
+                "at this WAL rate that is a checkpoint every {}",
+                spoken(seconds)
+            ));
+        }
+        reasons
+    }
+
+    fn requested_share(&self) -> Option<f64> {
+        let checkpoints = self.server.as_ref()?.checkpoints?;
+        let all = checkpoints.timed + checkpoints.requested;
+        (all > 0).then(|| checkpoints.requested as f64 / all as f64)
+    }
+
+    fn settings_said(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        if let Some(checkpoints) = self.server.as_ref().and_then(|server| server.checkpoints) {
+            reasons.push(format!(
+                "the server counts {} checkpoints by time and {} by size or request",
+                checkpoints.timed, checkpoints.requested
+            ));
+        }
+        let settings = (
+            self.number("checkpoint_timeout"),
+            self.number("max_wal_size"),
+        );
+        if let (Some(timeout), Some(size)) = settings {
+            reasons.push(format!(
+                "today: checkpoint_timeout = {timeout:.0} s, max_wal_size = {:.1} GB",
+                size / 1e9
+            ));
+        }
+        reasons
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::advise::text::fixture::advice;
+    use crate::advise::{CheckpointStatistics, Server, Stretch};
+
+    #[test]
+    fn a_greater_distance_is_advised_only_where_it_saves_much() {
+        let mut example = advice(|_| {});
+        assert_eq!(example.checkpoints().advice, "not known from this sample");
+        example.wal.stretches = vec![Stretch {
+            segments: 10,
+            bytes: 1000,
+            checkpoints: 3,
+            checkpoint_distance_bytes: Some(300.0),
+            image_bytes: 600,
+            avoidable_bytes_half: 200.0,
+            avoidable_bytes_quarter: 300.0,
+            avoidable_bytes_most: 400.0,
+            seconds: None,
+        }];
+        let found = example.checkpoints();
+        assert!(found.advice.starts_with("twice the distance"));
+        assert_eq!(found.saves_bytes_per_day, Some(2e9));
+        example.wal.stretches[0].avoidable_bytes_half = 10.0;
+        assert_eq!(example.checkpoints().advice, "leave it as it is");
+    }
+
+    #[test]
+    fn checkpoints_by_size_are_too_many() {
+        let mut example = advice(|_| {});
+        let checkpoints = CheckpointStatistics {
+            timed: 10,
+            requested: 90,
+            seconds: None,
+        };
+        example.server = Some(Server {
+            checkpoints: Some(checkpoints),
+            ..Server::default()
+        });
+        assert!(
+            example
+                .checkpoints()
+                .advice
+                .starts_with("raise max_wal_size")
+        );
+    }
+}

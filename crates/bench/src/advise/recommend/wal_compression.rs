@@ -1,0 +1,143 @@
+//! `wal_compression`: what the server does to full-page images before it writes them.
+
+use super::{Recommendation, Saves, bytes, percent};
+use crate::advise::{Advice, WhatIf};
+
+/// Below this share of images there is hardly anything to compress.
+const SHARE_MIN: f64 = 0.05;
+/// Archives that differ by no more count as equal.
+const EQUAL_ARCHIVE: f64 = 1.05;
+/// WAL that is no more larger is worth the processor time that it saves.
+const EQUAL_WAL: f64 = 1.10;
+
+impl Advice {
+    pub(super) fn wal_compression(&self) -> Recommendation {
+        let subject = "wal_compression";
+        let share = self.wal.image_share();
+        let present = self.what_if.iter().find(|what_if| what_if.present);
+        let mut reasons = vec![self.what_images_are(share)];
+        let best = self.best_setting();
+        let (Some(best), Some(present)) = (best, present) else {
+            return Recommendation {
+                subject,
+                advice: "nothing to say: no segment could be rewritten".to_owned(),
+                reasons,
+                ..Recommendation::default()
+            };
+        };
+        if share < SHARE_MIN {
+            reasons.push("so the setting hardly matters".to_owned());
+            return Recommendation {
+                subject,
+                advice: format!("leave it as it is ({})", present.setting),
+                reasons,
+                ..Recommendation::default()
+            };
+        }
+        reasons.extend(
+            self.what_if
+                .iter()
+                .map(|what_if| self.outcome(what_if, present)),
+        );
+        reasons.push(
+            "measured by compressing the very images of the sample and writing its records again"
+                .to_owned(),
+        );
+        if !matches!(best.setting, "off" | "pglz") {
+            reasons.push(format!(
+                "the server has to be built with {}; most packages are",
+                best.setting
+            ));
+        }
+        let saved_share = 1.0 - best.wal_bytes as f64 / present.wal_bytes.max(1) as f64;
+        let rate = self.rate.as_ref();
+        Recommendation {
+            subject,
+            advice: self.spelled(best),
+            change: best.setting != present.setting,
+            reasons,
+            saves_bytes_per_day: rate.map(|rate| rate.bytes_per_day * saved_share),
+            saves_of: Saves::Written,
+            saves_per_month: None,
+        }
+    }
+
+    /// Before 15, the setting knows only off and on.
+    fn spelled(&self, what_if: &WhatIf) -> String {
+        match (what_if.setting, self.wal.majors.last()) {
+            ("pglz", Some(..15)) => "on (pglz)".to_owned(),
+            (setting, _) => setting.to_owned(),
+        }
+    }
+
+    fn what_images_are(&self, share: f64) -> String {
+        let mut kinds: Vec<_> = self.wal.contents.images.iter().collect();
+        kinds.sort_by_key(|(kind, _)| *kind);
+        let kinds: Vec<String> = kinds
+            .iter()
+            .map(|(kind, counts)| format!("{} {}", counts.images, kind.compression))
+            .collect();
+        let methods = match kinds.is_empty() {
+            true => String::new(),
+            false => format!(" (images by compression: {})", kinds.join(", ")),
+        };
+        format!("{} of the WAL is full-page images{methods}", percent(share))
+    }
+
+    /// By what the archive would be; where that is equal, by the WAL; where that is, by time.
+    fn best_setting(&self) -> Option<&WhatIf> {
+        let label = self.chosen_or_default();
+        let archive = |what_if: &WhatIf| {
+            let archived = what_if.archived_by(label?)?;
+            Some(archived.bytes as f64)
+        };
+        let smallest = self
+            .what_if
+            .iter()
+            .filter_map(archive)
+            .fold(f64::INFINITY, f64::min);
+        let equal: Vec<&WhatIf> = self
+            .what_if
+            .iter()
+            .filter(|what_if| {
+                archive(what_if).is_some_and(|bytes| bytes <= smallest * EQUAL_ARCHIVE)
+            })
+            .collect();
+        let least = equal.iter().map(|what_if| what_if.wal_bytes).min()? as f64;
+        let good = equal
+            .iter()
+            .filter(|what_if| what_if.wal_bytes as f64 <= least * EQUAL_WAL);
+        good.min_by(|a, b| a.compress_cpu_s.total_cmp(&b.compress_cpu_s))
+            .copied()
+    }
+
+    fn chosen_or_default(&self) -> Option<&str> {
+        let chosen = self.chosen_program().map(|program| program.label.as_str());
+        chosen.or_else(|| self.programs.first().map(|program| program.label.as_str()))
+    }
+
+    fn outcome(&self, what_if: &WhatIf, present: &WhatIf) -> String {
+        let relative = what_if.wal_bytes as f64 / present.wal_bytes.max(1) as f64;
+        let archived: Vec<String> = what_if
+            .archived
+            .iter()
+            .map(|archived| {
+                format!(
+                    "{} {} in {:.2} s",
+                    archived.label,
+                    bytes(archived.bytes as f64),
+                    archived.seconds
+                )
+            })
+            .collect();
+        format!(
+            "{}{}: {} of WAL ({} of today's), {:.2} s of processor time for the images; archived: {}",
+            what_if.setting,
+            if what_if.present { " (today)" } else { "" },
+            bytes(what_if.wal_bytes as f64),
+            percent(relative),
+            what_if.compress_cpu_s,
+            archived.join(", ")
+        )
+    }
+}
