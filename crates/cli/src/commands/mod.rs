@@ -1,5 +1,6 @@
 //! The commands, in the order of a first day with walzip.
 
+mod advise;
 mod archive_get;
 mod archive_push;
 mod backup;
@@ -35,6 +36,7 @@ pub enum Command {
     Info(info::InfoArgs),
     Verify(verify::VerifyArgs),
     Bench(bench::BenchArgs),
+    Advise(advise::AdviseArgs),
 }
 
 /// Runs a command.
@@ -52,6 +54,7 @@ pub fn run(command: Command) -> Result<(), CommandError> {
         Command::Info(args) => info::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Advise(args) => advise::run(args),
     }
 }
 

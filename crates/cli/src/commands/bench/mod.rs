@@ -1,7 +1,7 @@
 //! `walzip bench`: measured on the user's own data, against what else there is.
 
 mod archived;
-mod standard_error;
+pub mod standard_error;
 mod wal;
 
 use std::ffi::OsString;
