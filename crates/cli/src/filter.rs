@@ -185,10 +185,14 @@ impl FilterArgs {
     }
 }
 
+/// What is taken for an input at once, before it has shown that it is as long as it says.
+const RESERVE_MAX: usize = 64 << 20;
+
 /// Reads until the buffer holds `len` bytes or the input ends.
 pub fn fill(input: &mut dyn Read, buffer: &mut Vec<u8>, len: usize) -> Result<(), CommandError> {
-    let missing = len.saturating_sub(buffer.len()) as u64;
-    Read::take(input, missing)
+    let missing = len.saturating_sub(buffer.len());
+    buffer.reserve(missing.min(RESERVE_MAX));
+    Read::take(input, missing as u64)
         .read_to_end(buffer)
         .map_err(|error| CommandError::cannot_read(&error))?;
     Ok(())

@@ -30,6 +30,11 @@ use tracing::level_filters::LevelFilter;
 
 use crate::commands::Command;
 
+/// Buffers of a segment's size come and go: from the C library, each costs thousands of page
+/// faults. See docs/decisions/.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Compresses, archives and restores PostgreSQL write-ahead log.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
