@@ -13,6 +13,7 @@ mod clock;
 pub mod contender;
 pub mod contents;
 mod error;
+pub mod generate;
 mod input;
 mod output;
 mod process;
@@ -22,6 +23,7 @@ pub mod report;
 pub mod server;
 mod text;
 pub mod wal;
+pub mod workload;
 
 pub use cancel::Cancel;
 pub use error::Error;

@@ -8,7 +8,10 @@
 mod account;
 mod guard;
 mod installation;
+mod phase;
 mod settings;
+mod taken;
+mod written;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -27,7 +30,10 @@ use crate::process::{self, Failure, Surroundings};
 use crate::{Error, Usage};
 
 pub use installation::Installation;
+pub use phase::Phase;
 pub use settings::Settings;
+pub use taken::Taken;
+pub use written::Written;
 
 /// The role that everything is done as.
 pub const USER: &str = "bench";
@@ -281,33 +287,6 @@ impl Server {
             .map_err(|_| wrong("a position in the WAL", &position))
     }
 
-    /// Processor time that the server and its children, ended ones included, have taken so far.
-    /// None where the kernel does not tell.
-    pub fn cpu(&self) -> Option<Duration> {
-        let postmaster = self.postmaster.id();
-        let mut ticks = 0;
-        for entry in fs::read_dir("/proc").ok()?.flatten() {
-            let name = entry.file_name();
-            let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
-                continue;
-            };
-            // A process may end while it is being looked at.
-            let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else {
-                continue;
-            };
-            let Some(process) = Stat::read(&stat) else {
-                continue;
-            };
-            if pid == postmaster {
-                ticks += process.own + process.ended_children;
-            } else if process.parent == postmaster {
-                ticks += process.own;
-            }
-        }
-        let per_second = rustix::param::clock_ticks_per_second();
-        Some(Duration::from_secs_f64(ticks as f64 / per_second as f64))
-    }
-
     /// Stops the server in an orderly way: everything is on disk afterwards. The directory goes
     /// when the value that is returned does.
     pub fn stop(mut self) -> Result<Stopped, Error> {
@@ -448,38 +427,5 @@ pub(crate) fn wrong(expected: &str, answer: &str) -> Error {
     Error::Server {
         doing: format!("learn {expected}"),
         reason: format!("the answer was \"{answer}\""),
-    }
-}
-
-/// A line of /proc/PID/stat: what a process took, in ticks.
-struct Stat {
-    parent: u32,
-    own: u64,
-    ended_children: u64,
-}
-
-impl Stat {
-    fn read(line: &str) -> Option<Stat> {
-        // The name, in parentheses, may contain anything.
-        let (_, rest) = line.rsplit_once(')')?;
-        let fields: Vec<&str> = rest.split_whitespace().collect();
-        let number = |place: usize| fields.get(place)?.parse::<u64>().ok();
-        Some(Stat {
-            parent: u32::try_from(number(1)?).ok()?,
-            own: number(11)? + number(12)?,
-            ended_children: number(13)? + number(14)?,
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ticks_are_found_behind_any_name() {
-        let line = "42 (postgres: a) b) S 7 42 42 0 -1 4194560 1 2 3 4 10 20 300 400 20 0 1 0 9";
-        let stat = Stat::read(line).unwrap();
-        assert_eq!((stat.parent, stat.own, stat.ended_children), (7, 30, 700));
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use tempfile::TempDir;
 
+use super::Settings;
 use crate::contender::find_program;
 use crate::process::Surroundings;
 use crate::{Cancel, Error, Program};
@@ -119,9 +120,28 @@ impl Installation {
         })
     }
 
-    /// What the server calls its own compression of page images: before 15 there was only one.
-    pub fn pglz(&self) -> &'static str {
-        if self.major < 15 { "on" } else { "pglz" }
+    /// What the server calls a `wal_compression`: before 15 there was only one, without a name.
+    pub fn wal_compression<'a>(&self, method: &'a str) -> &'a str {
+        match method {
+            "pglz" if self.major < 15 => "on",
+            method => method,
+        }
+    }
+
+    /// Every `wal_compression` that the server was built with, which only a server tells.
+    pub fn wal_compressions(&self) -> Result<Vec<String>, Error> {
+        if self.major < 15 {
+            return Ok(vec!["off".to_owned(), "pglz".to_owned()]);
+        }
+        let server = self.start(&Settings::volatile())?;
+        let known = server
+            .sql("SELECT unnest(enumvals) FROM pg_settings WHERE name = 'wal_compression'")?;
+        let known: Vec<&str> = known.lines().collect();
+        let methods = ["off", "pglz", "lz4", "zstd"].iter();
+        Ok(methods
+            .filter(|method| known.contains(method))
+            .map(ToString::to_string)
+            .collect())
     }
 }
 
@@ -136,10 +156,7 @@ fn installed(search_path: &OsStr) -> Option<PathBuf> {
             .iter()
             .all(|name| is_program(&bin.join(name)))
     };
-    let of_distribution = places()
-        .into_iter()
-        .map(|(_, bin)| bin)
-        .rfind(is_complete);
+    let of_distribution = places().into_iter().map(|(_, bin)| bin).rfind(is_complete);
     of_distribution.or_else(|| {
         // A link in the search path leads to where the other programs are.
         let beside = |name| {

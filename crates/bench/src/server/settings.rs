@@ -54,6 +54,11 @@ impl Settings {
         self
     }
 
+    /// Keeps every segment, so that all of the WAL can be looked at afterwards.
+    pub fn keep_all_wal(self) -> Settings {
+        self.set("wal_keep_size", "1000GB")
+    }
+
     /// postgresql.conf.
     pub(super) fn file(&self) -> String {
         let mut text = String::new();

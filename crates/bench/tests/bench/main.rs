@@ -6,3 +6,4 @@ mod interruption;
 mod results;
 mod servers;
 mod support;
+mod workloads;

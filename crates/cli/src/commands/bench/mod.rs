@@ -1,6 +1,7 @@
 //! `walzip bench`: measured on the user's own data, against what else there is.
 
 mod archived;
+mod generate;
 pub mod standard_error;
 mod wal;
 
@@ -25,6 +26,7 @@ pub struct BenchArgs {
 #[derive(Debug, clap::Subcommand)]
 enum Experiment {
     Wal(wal::WalArgs),
+    Generate(generate::GenerateArgs),
 }
 
 /// What an experiment takes from the process that runs it.
@@ -53,6 +55,7 @@ pub fn run(args: BenchArgs) -> Result<(), CommandError> {
     let surroundings = Surroundings::new()?;
     match args.experiment {
         Experiment::Wal(args) => wal::run(args, surroundings),
+        Experiment::Generate(args) => generate::run(args, surroundings),
     }
 }
 

@@ -1,0 +1,86 @@
+//! One thing that a server was made to do, and what it took.
+
+use serde::Serialize;
+
+use super::{Server, Written};
+use crate::workload::Ran;
+use crate::{Error, Usage};
+
+/// What a server was made to do, measured.
+///
+/// A checkpoint ends each phase, so that every phase pays for what it leaves to be written, and
+/// begins with none of its pages imaged. Its processor time and its bytes count; its wall time
+/// and its WAL do not.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Phase {
+    /// The client's wall time.
+    pub wall_s: f64,
+    /// How many transactions there were.
+    pub transactions: Option<u64>,
+    /// Transactions in a second.
+    pub tps: Option<f64>,
+    /// Processor time of the server.
+    pub server_cpu_s: Option<f64>,
+    /// Processor time of the client.
+    pub client_cpu_s: f64,
+    /// Bytes that the server wrote to its disk, WAL included.
+    pub written_bytes: Option<u64>,
+    /// The first position of its WAL.
+    pub from: u64,
+    /// The position behind its WAL.
+    pub to: u64,
+    /// What is in its WAL.
+    pub wal: Written,
+}
+
+/// What a client did.
+pub(crate) struct Done {
+    pub(crate) client: Usage,
+    pub(crate) ran: Option<Ran>,
+}
+
+impl From<Usage> for Done {
+    fn from(client: Usage) -> Done {
+        Done { client, ran: None }
+    }
+}
+
+impl From<Ran> for Done {
+    fn from(ran: Ran) -> Done {
+        Done {
+            client: ran.client,
+            ran: Some(ran),
+        }
+    }
+}
+
+impl Server {
+    /// Does something, and measures it.
+    pub(crate) fn phase<D: Into<Done>>(
+        &self,
+        act: impl FnOnce(&Server) -> Result<D, Error>,
+    ) -> Result<Phase, Error> {
+        let (from, before) = (self.wal_position()?, self.taken());
+        let Done { client, ran } = act(self)?.into();
+        let to = self.wal_position()?;
+        self.sql("CHECKPOINT")?;
+        let after = self.taken();
+        let cpu = before
+            .zip(after)
+            .map(|(before, after)| after.cpu.saturating_sub(before.cpu));
+        let bytes = before.zip(after).and_then(|(before, after)| {
+            Some(after.written_bytes?.saturating_sub(before.written_bytes?))
+        });
+        Ok(Phase {
+            wall_s: client.wall.as_secs_f64(),
+            transactions: ran.map(|ran| ran.transactions),
+            tps: ran.map(|ran| ran.tps),
+            server_cpu_s: cpu.map(|cpu| cpu.as_secs_f64()),
+            client_cpu_s: (client.user + client.system).as_secs_f64(),
+            written_bytes: bytes,
+            from,
+            to,
+            wal: self.written(from..to)?,
+        })
+    }
+}

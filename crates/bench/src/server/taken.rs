@@ -1,0 +1,96 @@
+//! What a server has taken from the machine, as the kernel counts it.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use super::Server;
+
+/// What a server and its children, ended ones included, have taken so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    /// Processor time.
+    pub cpu: Duration,
+    /// Bytes that they made the kernel write to a disk; none where the kernel does not tell.
+    pub written_bytes: Option<u64>,
+}
+
+impl Server {
+    /// What it has taken so far; none where the kernel does not tell.
+    pub fn taken(&self) -> Option<Taken> {
+        let postmaster = self.postmaster.id();
+        let mut ticks = 0;
+        let mut written_bytes = Some(0);
+        for entry in fs::read_dir("/proc").ok()?.flatten() {
+            let name = entry.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+                continue;
+            };
+            // A process may end while it is being looked at; its parent then has what it took.
+            let Some(process) = Stat::of(&entry.path()) else {
+                continue;
+            };
+            if pid == postmaster {
+                ticks += process.own + process.ended_children;
+            } else if process.parent == postmaster {
+                ticks += process.own;
+            } else {
+                continue;
+            }
+            written_bytes = written_bytes
+                .zip(written(&entry.path()))
+                .map(|(sum, written)| sum + written);
+        }
+        let per_second = rustix::param::clock_ticks_per_second();
+        Some(Taken {
+            cpu: Duration::from_secs_f64(ticks as f64 / per_second as f64),
+            written_bytes,
+        })
+    }
+}
+
+/// Bytes written to a disk by a process and its ended children, which the kernel adds.
+fn written(process: &Path) -> Option<u64> {
+    let text = fs::read_to_string(process.join("io")).ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("write_bytes: "));
+    line?.trim().parse().ok()
+}
+
+/// A line of /proc/PID/stat: what a process took, in ticks.
+struct Stat {
+    parent: u32,
+    own: u64,
+    ended_children: u64,
+}
+
+impl Stat {
+    fn of(process: &Path) -> Option<Stat> {
+        Stat::read(&fs::read_to_string(process.join("stat")).ok()?)
+    }
+
+    fn read(line: &str) -> Option<Stat> {
+        // The name, in parentheses, may contain anything.
+        let (_, rest) = line.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let number = |place: usize| fields.get(place)?.parse::<u64>().ok();
+        Some(Stat {
+            parent: u32::try_from(number(1)?).ok()?,
+            own: number(11)? + number(12)?,
+            ended_children: number(13)? + number(14)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_found_behind_any_name() {
+        let line = "42 (postgres: a) b) S 7 42 42 0 -1 4194560 1 2 3 4 10 20 300 400 20 0 1 0 9";
+        let stat = Stat::read(line).unwrap();
+        assert_eq!((stat.parent, stat.own, stat.ended_children), (7, 30, 700));
+    }
+}
