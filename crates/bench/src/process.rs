@@ -8,6 +8,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::AddAssign;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -33,6 +34,23 @@ pub struct Usage {
     pub system: Duration,
     /// The most memory that was resident at a time.
     pub peak_memory_bytes: u64,
+}
+
+impl Usage {
+    /// Processor time of all kinds.
+    pub fn cpu(&self) -> Duration {
+        self.user + self.system
+    }
+
+    /// Two processes, one after the other.
+    pub(crate) fn then(self, next: Usage) -> Usage {
+        Usage {
+            wall: self.wall + next.wall,
+            user: self.user + next.user,
+            system: self.system + next.system,
+            peak_memory_bytes: self.peak_memory_bytes.max(next.peak_memory_bytes),
+        }
+    }
 }
 
 /// A duration as a number of seconds.
@@ -72,6 +90,18 @@ pub(crate) enum Failure {
     Cancelled,
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+impl Failure {
+    /// Whether a program, or the harness itself, found the disk full: nothing after that is a
+    /// result.
+    pub(crate) fn is_no_space(&self) -> bool {
+        match self {
+            Failure::Exit { stderr, .. } => stderr.contains("No space left on device"),
+            Failure::Io(error) => error.kind() == io::ErrorKind::StorageFull,
+            Failure::Start { .. } | Failure::Cancelled => false,
+        }
+    }
 }
 
 fn said(stderr: &str) -> String {
@@ -211,4 +241,15 @@ pub(crate) fn memory_floor(surroundings: Surroundings<'_>) -> Option<u64> {
     let program = crate::contender::find_program("true", surroundings.search_path)?;
     let usage = run(&program, &[], &[], Stdio::null(), surroundings).ok()?;
     Some(usage.peak_memory_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_from_other_failures() {
+        assert!(Failure::Io(io::ErrorKind::StorageFull.into()).is_no_space());
+        assert!(!Failure::Io(io::ErrorKind::NotFound.into()).is_no_space());
+    }
 }

@@ -1,6 +1,5 @@
 //! The order of the measurements, and what to do when one fails.
 
-use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -126,7 +125,7 @@ impl<P: Progress> Schedule<'_, P> {
             Err(failure) => {
                 let reason = self.without_paths(&failure.to_string(), segment);
                 let said = format!("{title}: {reason}");
-                if is_no_space(&failure) {
+                if failure.is_no_space() {
                     return Err(said);
                 }
                 self.progress.note(&said);
@@ -188,15 +187,6 @@ fn interleave(rows: usize, inputs: usize, runs: u32) -> Vec<Turn> {
     turns
 }
 
-/// Whether a program, or the harness itself, found the disk full: nothing after that is a result.
-fn is_no_space(failure: &Failure) -> bool {
-    match failure {
-        Failure::Exit { stderr, .. } => stderr.contains("No space left on device"),
-        Failure::Io(error) => error.kind() == io::ErrorKind::StorageFull,
-        Failure::Start { .. } | Failure::Cancelled => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,11 +206,5 @@ mod tests {
         first.sort_unstable();
         first.dedup();
         assert_eq!(first, [0, 1, 2]);
-    }
-
-    #[test]
-    fn a_full_disk_is_told_from_other_failures() {
-        assert!(is_no_space(&Failure::Io(io::ErrorKind::StorageFull.into())));
-        assert!(!is_no_space(&Failure::Io(io::ErrorKind::NotFound.into())));
     }
 }

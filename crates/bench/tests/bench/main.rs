@@ -4,6 +4,7 @@ mod contenders;
 mod inputs;
 mod interruption;
 mod results;
+mod segments;
 mod servers;
 mod support;
 mod workloads;

@@ -2,8 +2,10 @@
 
 mod archived;
 mod generate;
+mod segments;
 pub mod standard_error;
 mod wal;
+mod wal_compression;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -26,6 +28,8 @@ pub struct BenchArgs {
 #[derive(Debug, clap::Subcommand)]
 enum Experiment {
     Wal(wal::WalArgs),
+    WalCompression(wal_compression::WalCompressionArgs),
+    Segments(segments::SegmentsArgs),
     Generate(generate::GenerateArgs),
 }
 
@@ -55,6 +59,8 @@ pub fn run(args: BenchArgs) -> Result<(), CommandError> {
     let surroundings = Surroundings::new()?;
     match args.experiment {
         Experiment::Wal(args) => wal::run(args, surroundings),
+        Experiment::WalCompression(args) => wal_compression::run(args, surroundings),
+        Experiment::Segments(args) => segments::run(args, surroundings),
         Experiment::Generate(args) => generate::run(args, surroundings),
     }
 }

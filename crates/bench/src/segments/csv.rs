@@ -1,0 +1,98 @@
+//! Each measurement as a line of comma-separated values, after provenance in lines with `#`.
+
+use std::io::{self, Write};
+
+use super::results::{Caches, Results};
+use crate::text::quoted;
+
+const HEADER: &str = "way,content,segment_bytes,segments,bytes,run,status,wall_s,user_s,system_s,\
+    peak_memory_bytes,stored_bytes";
+
+impl Results {
+    /// Writes each measurement, after lines of provenance.
+    pub fn write_csv(&self, to: &mut dyn Write) -> io::Result<()> {
+        self.write_provenance(to)?;
+        writeln!(to, "{HEADER}")?;
+        for measured in &self.measurements {
+            self.write_key(to, measured.row, measured.set)?;
+            let usage = measured.usage;
+            let [wall, user, system] =
+                [usage.wall, usage.user, usage.system].map(|time| time.as_secs_f64());
+            writeln!(
+                to,
+                "{},ok,{wall:.6},{user:.6},{system:.6},{},{}",
+                measured.run, usage.peak_memory_bytes, measured.stored_bytes
+            )?;
+        }
+        for failed in &self.failed {
+            self.write_key(to, failed.row, failed.set)?;
+            let what = match failed.refused {
+                true => "refused",
+                false => "failed",
+            };
+            writeln!(
+                to,
+                ",{},,,,,",
+                quoted(&format!("{what}: {}", failed.reason))
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_provenance(&self, to: &mut dyn Write) -> io::Result<()> {
+        let provenance = &self.provenance;
+        writeln!(
+            to,
+            "# walzip bench segments, {}, {}",
+            provenance.harness, provenance.date
+        )?;
+        writeln!(to, "# machine: {}", provenance.machine())?;
+        let caches = match &self.settings.caches {
+            Caches::Cold => "cold".to_owned(),
+            Caches::Warm(reason) => format!("warm ({reason})"),
+        };
+        writeln!(
+            to,
+            "# runs: {}, quick: {}, caches: {caches}",
+            self.settings.runs, self.settings.quick
+        )?;
+        for row in &self.rows {
+            writeln!(
+                to,
+                "# {}: {} ({})",
+                row.way, row.command, row.program.version
+            )?;
+        }
+        for set in &self.sets {
+            writeln!(
+                to,
+                "# {} of {} MB: {}; BLAKE3 of the files' hashes {}",
+                set.content.name(),
+                set.segment_bytes >> 20,
+                set.origin,
+                set.blake3
+            )?;
+        }
+        for reason in &self.left_out {
+            writeln!(to, "# {}", reason.replace('\n', " "))?;
+        }
+        match &self.stopped {
+            Some(reason) => writeln!(to, "# incomplete: {}", reason.replace('\n', " ")),
+            None => Ok(()),
+        }
+    }
+
+    /// The values that say what a line is about.
+    fn write_key(&self, to: &mut dyn Write, row: usize, set: usize) -> io::Result<()> {
+        let set = &self.sets[set];
+        write!(
+            to,
+            "{},{},{},{},{},",
+            self.rows[row].way,
+            set.content.name(),
+            set.segment_bytes,
+            set.files,
+            set.bytes
+        )
+    }
+}

@@ -1,0 +1,290 @@
+//! The order of the measurements, and each of them: a process for every segment of a set.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Instant;
+
+use super::results::{Caches, Failed, Measurement, Results, Row};
+use super::sets::{Content, Set, Source, cluster};
+use super::ways::{Kind, Way};
+use super::{DROP_CACHES, MakeRepository};
+use crate::clock::Clock;
+use crate::output::check_space;
+use crate::process::{self, Failure, Surroundings};
+use crate::{Progress, Usage, input};
+
+/// A row of the results, and what to run for it.
+pub(super) type Runnable = (Row, &'static Way, PathBuf);
+
+/// Whose repository zeros are pushed to: no cluster wrote them, so anyone's will do.
+const NOBODY: (u64, u32) = (1, 15);
+
+/// Everything that a measurement needs or changes.
+pub(super) struct Schedule<'a, P> {
+    pub(super) rows: &'a [Runnable],
+    pub(super) results: &'a mut Results,
+    pub(super) surroundings: Surroundings<'a>,
+    pub(super) make_repository: MakeRepository,
+    pub(super) progress: &'a mut P,
+}
+
+impl<P: Progress> Schedule<'_, P> {
+    /// Archives every set in every way, run by run, until done or stopped.
+    pub(super) fn measure_all(&mut self) {
+        let (rows, sets, runs) = (
+            self.rows.len(),
+            self.results.sets.len(),
+            self.results.settings.runs,
+        );
+        self.leave_out();
+        let mut clock = Clock::new(rows * sets * runs as usize, rows);
+        for run in 1..=runs {
+            for set in 0..sets {
+                for place in 0..rows {
+                    // Each run and each set begin with another way: nobody is always first.
+                    let row = (place + run as usize + set) % rows;
+                    if !self.takes_part(row, set) {
+                        clock.skip();
+                        continue;
+                    }
+                    if let Err(reason) = self.measure(row, set, run, &mut clock) {
+                        self.progress.note(&reason);
+                        self.results.stopped = Some(reason);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// walzip is made for segments: pieces of others would say nothing about it.
+    fn leave_out(&mut self) {
+        let is_walzip = |(row, _, _): &&Runnable| matches!(row.kind, Kind::Push | Kind::Filter);
+        if !self.rows.iter().any(|row| is_walzip(&row)) {
+            return;
+        }
+        for set in self.results.sets.iter().filter(|set| is_pieces(set)) {
+            let reason = format!(
+                "walzip is left out for WAL of {} MB: the given segments have another size, and \
+                 pieces of them are no segments",
+                set.segment_bytes >> 20
+            );
+            self.progress.note(&reason);
+            self.results.left_out.push(reason);
+        }
+    }
+
+    fn takes_part(&self, row: usize, set: usize) -> bool {
+        let failed = |failed: &Failed| (failed.row, failed.set) == (row, set);
+        let is_walzip = self.rows[row].1.is_walzip();
+        if is_walzip && is_pieces(&self.results.sets[set]) {
+            return false;
+        }
+        !self.results.failed.iter().any(failed)
+    }
+
+    /// One set in one way; an error is a reason to stop them all.
+    fn measure(
+        &mut self,
+        row: usize,
+        set: usize,
+        run: u32,
+        clock: &mut Clock,
+    ) -> Result<(), String> {
+        let (_, way, program) = &self.rows[row];
+        let of_set = &self.results.sets[set];
+        let title = format!(
+            "{}: {} x {} MB of {}",
+            way.name,
+            of_set.files,
+            of_set.segment_bytes >> 20,
+            of_set.content.name()
+        );
+        self.progress.step(&clock.step(&title));
+        let start = Instant::now();
+        let archiving = Archiving {
+            way,
+            program,
+            set: of_set,
+            cold: self.results.settings.caches == Caches::Cold,
+            make_repository: self.make_repository,
+            surroundings: self.surroundings,
+        };
+        let archived = archiving.run();
+        clock.finish(row, start.elapsed());
+        match archived {
+            Ok((usage, stored_bytes)) => self.results.measurements.push(Measurement {
+                row,
+                set,
+                run,
+                usage,
+                stored_bytes,
+            }),
+            Err(Failure::Cancelled) => return Err("interrupted".to_owned()),
+            Err(failure) => {
+                let directory = format!("{}/", self.surroundings.temp_dir.display());
+                let reason = failure.to_string().replace(&directory, "");
+                if failure.is_no_space() {
+                    return Err(format!("{title}: {reason}"));
+                }
+                let refused = way.kind == Kind::Push
+                    && of_set.content == Content::Zeros
+                    && matches!(failure, Failure::Exit { .. });
+                if !refused {
+                    self.progress.note(&format!("{title}: {reason}"));
+                }
+                self.results.failed.push(Failed {
+                    row,
+                    set,
+                    reason,
+                    refused,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a set was cut out of segments of another size.
+fn is_pieces(set: &Set) -> bool {
+    set.content == Content::Wal && !set.genuine
+}
+
+/// A set on its way into an archive.
+struct Archiving<'a> {
+    way: &'static Way,
+    program: &'a Path,
+    set: &'a Set,
+    cold: bool,
+    make_repository: MakeRepository,
+    surroundings: Surroundings<'a>,
+}
+
+impl Archiving<'_> {
+    /// Archives every file, compares, and leaves nothing behind.
+    fn run(&self) -> Result<(Usage, u64), Failure> {
+        let archive = tempfile::TempDir::new_in(self.surroundings.temp_dir)?;
+        check_space(archive.path(), self.set.bytes)
+            .map_err(|_| io::Error::from(io::ErrorKind::StorageFull))?;
+        for source in &self.set.sources {
+            let target = self.target(archive.path(), source);
+            fs::create_dir_all(target.parent().unwrap_or(archive.path()))?;
+            self.prepare_repository(archive.path(), source)?;
+        }
+        settle(self.cold)?;
+        let mut usage = Usage::default();
+        for source in &self.set.sources {
+            usage = usage.then(self.archive(archive.path(), source)?);
+        }
+        let stored_bytes = stored_bytes(archive.path())?;
+        for source in &self.set.sources {
+            self.compare(archive.path(), source)?;
+        }
+        archive.close()?;
+        Ok((usage, stored_bytes))
+    }
+
+    fn target(&self, archive: &Path, source: &Source) -> PathBuf {
+        archive.join(&source.group).join(&source.name)
+    }
+
+    fn repository(&self, archive: &Path, source: &Source) -> Result<PathBuf, Failure> {
+        let (system_id, _) = self.cluster(source)?;
+        Ok(archive.join(format!("{}-{system_id}", source.group)))
+    }
+
+    fn cluster(&self, source: &Source) -> Result<(u64, u32), Failure> {
+        match self.set.content {
+            Content::Zeros => Ok(NOBODY),
+            Content::Wal => {
+                cluster(&source.path).map_err(|reason| Failure::Io(io::Error::other(reason)))
+            }
+        }
+    }
+
+    fn prepare_repository(&self, archive: &Path, source: &Source) -> Result<(), Failure> {
+        if self.way.kind != Kind::Push {
+            return Ok(());
+        }
+        let repository = self.repository(archive, source)?;
+        if repository.exists() {
+            return Ok(());
+        }
+        let (system_id, major) = self.cluster(source)?;
+        (self.make_repository)(&repository, system_id, major)
+            .map_err(|reason| Failure::Io(io::Error::other(reason)))
+    }
+
+    /// One process.
+    fn archive(&self, archive: &Path, source: &Source) -> Result<Usage, Failure> {
+        let target = self.target(archive, source);
+        let repository = match self.way.kind {
+            Kind::Push => self.repository(archive, source)?,
+            _ => PathBuf::new(),
+        };
+        let output = match self.way.writes_to_stdout() {
+            true => Stdio::from(File::create(&target)?),
+            false => Stdio::null(),
+        };
+        let mut command = process::command(self.program, self.surroundings);
+        command
+            .args(self.way.fill(&source.path, &target, &repository))
+            .current_dir(self.surroundings.temp_dir)
+            .stdout(output);
+        process::measure(command, self.surroundings)
+    }
+
+    /// Gets the segment back where the archive is walzip's, and compares.
+    fn compare(&self, archive: &Path, source: &Source) -> Result<(), Failure> {
+        let target = self.target(archive, source);
+        let back = archive.join("back");
+        let mut get = process::command(self.program, self.surroundings);
+        let found = match self.way.kind {
+            Kind::Local | Kind::Ssh => &target,
+            Kind::Push => {
+                get.args(["archive-get", "--repo"])
+                    .arg(self.repository(archive, source)?)
+                    .args([Path::new(&source.name), &back]);
+                process::measure(get, self.surroundings)?;
+                &back
+            }
+            Kind::Filter => {
+                get.args(["decompress", "-c"])
+                    .arg(&target)
+                    .stdout(File::create(&back)?);
+                process::measure(get, self.surroundings)?;
+                &back
+            }
+        };
+        if input::hash(found)? == source.blake3 {
+            return Ok(());
+        }
+        let name = &source.name;
+        let reason = format!("{name} did not arrive as it was: its BLAKE3 hash is another");
+        Err(Failure::Io(io::Error::other(reason)))
+    }
+}
+
+/// Lets everything be written out that was written before, and forgotten if that is asked for.
+fn settle(cold: bool) -> io::Result<()> {
+    rustix::fs::sync();
+    match cold {
+        true => fs::write(DROP_CACHES, "3"),
+        false => Ok(()),
+    }
+}
+
+/// The size of every file below a directory.
+fn stored_bytes(directory: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        bytes += match entry.file_type()?.is_dir() {
+            true => stored_bytes(&entry.path())?,
+            false => entry.metadata()?.len(),
+        };
+    }
+    Ok(bytes)
+}

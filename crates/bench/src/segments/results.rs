@@ -1,0 +1,201 @@
+//! What was measured, as JSON has it.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::published::{PUBLISHED, Published, SOURCE};
+use super::sets::Set;
+use super::ways::{Kind, Way};
+use crate::spread::spread;
+use crate::{Program, Provenance, Usage};
+
+/// Everything that the experiment found out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    /// The experiment's name.
+    pub experiment: &'static str,
+    /// The machine and the moment.
+    pub provenance: Provenance,
+    /// How it was measured.
+    pub settings: Settings,
+    /// What was archived.
+    pub sets: Vec<Set>,
+    /// How it was archived.
+    pub rows: Vec<Row>,
+    /// Ways and contents that could not take part, and why.
+    pub left_out: Vec<String>,
+    /// Each set archived in one way once.
+    pub measurements: Vec<Measurement>,
+    /// Each that was not archived.
+    pub failed: Vec<Failed>,
+    /// Why there are fewer measurements than were asked for.
+    pub stopped: Option<String>,
+    /// What it comes to.
+    pub summary: Vec<Figures>,
+    /// Where the published figures come from.
+    pub published_source: &'static str,
+    /// What was published.
+    pub published: &'static [Published],
+}
+
+/// How it was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// The bytes of each set that were asked for.
+    pub total_bytes: u64,
+    /// How often each measurement was repeated.
+    pub runs: u32,
+    /// Whether little was taken on purpose.
+    pub quick: bool,
+    /// Whether files were in memory when they were archived.
+    pub caches: Caches,
+}
+
+/// Whether files were in memory when they were archived.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", content = "reason", rename_all = "kebab-case")]
+pub enum Caches {
+    /// The kernel forgot every file before each measurement.
+    Cold,
+    /// They may have been, because of this.
+    Warm(String),
+}
+
+/// A way that took part.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub way: &'static str,
+    /// Whose program it is.
+    pub kind: Kind,
+    /// Whether the segment is on the disk when the program reports success.
+    pub durable: bool,
+    /// The program.
+    pub program: Program,
+    /// The command for each segment.
+    pub command: String,
+}
+
+impl Row {
+    pub(super) fn new(way: &Way, program: Program) -> Row {
+        Row {
+            way: way.name,
+            kind: way.kind,
+            durable: way.durable,
+            program,
+            command: way.command_line(),
+        }
+    }
+}
+
+/// A set that was archived, file by file, and found complete.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Measurement {
+    /// The place of its row in the results.
+    pub row: usize,
+    /// The place of its set in the results.
+    pub set: usize,
+    /// In which run, counting from 1.
+    pub run: u32,
+    /// All processes together; the peak of memory is the largest of them. What the SSH server
+    /// took is not in it, but for the wall time.
+    pub usage: Usage,
+    /// The bytes that the archive holds afterwards.
+    pub stored_bytes: u64,
+}
+
+/// A set that was not archived; it was not tried again.
+#[derive(Clone, Debug, Serialize)]
+pub struct Failed {
+    /// The place of its row in the results.
+    pub row: usize,
+    /// The place of its set in the results.
+    pub set: usize,
+    /// What happened.
+    pub reason: String,
+    /// Whether the program refused what is no WAL, as it should.
+    pub refused: bool,
+}
+
+/// What a way comes to on a set.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Figures {
+    /// The place of its row in the results.
+    pub row: usize,
+    /// The place of its set in the results.
+    pub set: usize,
+    /// Wall time of all segments: the median over the runs.
+    pub seconds: f64,
+    /// Processor time of all segments: the median over the runs.
+    pub cpu_seconds: f64,
+    /// Half the range of the wall times relative to the median; none with a single run.
+    pub spread: Option<f64>,
+    /// The bytes that the archive holds afterwards.
+    pub stored_bytes: u64,
+}
+
+impl Results {
+    pub(super) fn new(
+        provenance: Provenance,
+        settings: Settings,
+        sets: Vec<Set>,
+        rows: Vec<Row>,
+        left_out: Vec<String>,
+    ) -> Results {
+        Results {
+            experiment: "segments",
+            provenance,
+            settings,
+            sets,
+            rows,
+            left_out,
+            measurements: Vec::new(),
+            failed: Vec::new(),
+            stopped: None,
+            summary: Vec::new(),
+            published_source: SOURCE,
+            published: PUBLISHED,
+        }
+    }
+
+    /// Works out the medians.
+    pub(super) fn summarise(&mut self) {
+        for row in 0..self.rows.len() {
+            for set in 0..self.sets.len() {
+                let of_pair =
+                    |measurement: &&Measurement| (measurement.row, measurement.set) == (row, set);
+                let measured: Vec<_> = self.measurements.iter().filter(of_pair).collect();
+                let Some(last) = measured.last() else {
+                    continue;
+                };
+                let wall = measured.iter().map(|m| m.usage.wall.as_secs_f64());
+                let cpu = measured.iter().map(|m| m.usage.cpu().as_secs_f64());
+                let (Some(wall), Some(cpu)) = (spread(wall), spread(cpu)) else {
+                    continue;
+                };
+                self.summary.push(Figures {
+                    row,
+                    set,
+                    seconds: wall.median,
+                    cpu_seconds: cpu.median,
+                    spread: wall.half_range,
+                    stored_bytes: last.stored_bytes,
+                });
+            }
+        }
+    }
+
+    /// The figures of a way on a set.
+    pub fn figures(&self, row: usize, set: usize) -> Option<&Figures> {
+        self.summary
+            .iter()
+            .find(|figures| (figures.row, figures.set) == (row, set))
+    }
+
+    /// Writes everything as JSON.
+    pub fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut *to, self)?;
+        writeln!(to)
+    }
+}

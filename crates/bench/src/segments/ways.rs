@@ -1,0 +1,149 @@
+//! How a segment gets to the archive: one table row for each way.
+//!
+//! In the arguments, `{source}` and `{target}` at the end of a word stand for the files,
+//! `{config}` for the SSH client's configuration, `{repository}` for walzip's repository. A row
+//! with neither `{target}` nor `{repository}` writes the target to its standard output.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::sshd::{CLIENT_CONFIG, CLIENT_PACKAGE};
+
+/// Whose program a way is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// It copies on this machine.
+    Local,
+    /// It copies over the loopback SSH server.
+    Ssh,
+    /// walzip's archiver, with its checks: real WAL only.
+    Push,
+    /// walzip's compression as a filter: any bytes.
+    Filter,
+}
+
+/// A way to archive a segment.
+#[derive(Debug)]
+pub struct Way {
+    /// The word for `--way`.
+    pub name: &'static str,
+    /// The program.
+    pub program: &'static str,
+    /// The package that brings it (Debian's name).
+    pub package: &'static str,
+    /// Whose it is.
+    pub kind: Kind,
+    /// Whether the segment is on the disk when the program reports success.
+    pub durable: bool,
+    /// Arguments for one segment.
+    pub arguments: &'static [&'static str],
+    /// Arguments that print the version.
+    pub version: &'static [&'static str],
+}
+
+/// Every way, in the order of tables.
+#[rustfmt::skip]
+pub static WAYS: &[Way] = &[
+    Way { name: "cp", program: "cp", package: "coreutils", kind: Kind::Local, durable: false,
+        arguments: &["{source}", "{target}"], version: &["--version"] },
+    Way { name: "dd-fsync", program: "dd", package: "coreutils", kind: Kind::Local, durable: true,
+        arguments: &["if={source}", "of={target}", "bs=1M", "conv=fsync", "status=none"], version: &["--version"] },
+    Way { name: "scp", program: "scp", package: CLIENT_PACKAGE, kind: Kind::Ssh, durable: false,
+        arguments: &["-q", "-B", "-F", "{config}", "{source}", "walzip-bench:{target}"], version: &[] },
+    Way { name: "rsync", program: "rsync", package: "rsync", kind: Kind::Ssh, durable: false,
+        arguments: &["-s", "-e", "ssh -F {config}", "{source}", "walzip-bench:{target}"], version: &["--version"] },
+    Way { name: "archive-push", program: "walzip", package: "walzip", kind: Kind::Push, durable: true,
+        arguments: &["archive-push", "--repo", "{repository}", "{source}"], version: &["--version"] },
+    Way { name: "compress", program: "walzip", package: "walzip", kind: Kind::Filter, durable: false,
+        arguments: &["compress", "-c", "{source}"], version: &["--version"] },
+];
+
+impl Way {
+    /// The row of a name.
+    pub fn named(name: &str) -> Option<&'static Way> {
+        WAYS.iter().find(|way| way.name == name)
+    }
+
+    /// Whether the program is this project's own.
+    pub fn is_walzip(&self) -> bool {
+        matches!(self.kind, Kind::Push | Kind::Filter)
+    }
+
+    /// Whether the program writes the target to its standard output.
+    pub(super) fn writes_to_stdout(&self) -> bool {
+        self.kind == Kind::Filter
+    }
+
+    /// The command for one segment as provenance shows it.
+    pub fn command_line(&self) -> String {
+        let mut words = vec![self.program.to_owned()];
+        words.extend(self.arguments.iter().map(|argument| {
+            let word = argument
+                .replace("{source}", "SEGMENT")
+                .replace("{target}", "TARGET")
+                .replace("{config}", "CONFIG")
+                .replace("{repository}", "REPOSITORY");
+            match word.contains(' ') {
+                true => format!("'{word}'"),
+                false => word,
+            }
+        }));
+        if self.writes_to_stdout() {
+            words.push("> TARGET".to_owned());
+        }
+        words.join(" ")
+    }
+
+    /// The arguments for one segment.
+    pub(super) fn fill(&self, source: &Path, target: &Path, repository: &Path) -> Vec<OsString> {
+        let places = [
+            ("{source}", source),
+            ("{target}", target),
+            ("{config}", Path::new(CLIENT_CONFIG)),
+            ("{repository}", repository),
+        ];
+        let fill_one = |argument: &&str| {
+            for (placeholder, path) in places {
+                if let Some(beginning) = argument.strip_suffix(placeholder) {
+                    let mut word = OsString::from(beginning);
+                    word.push(path);
+                    return word;
+                }
+            }
+            OsString::from(argument)
+        };
+        self.arguments.iter().map(fill_one).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segments::sshd::HOST;
+
+    #[test]
+    fn each_name_is_used_once_and_ssh_goes_to_our_own_server() {
+        for (index, way) in WAYS.iter().enumerate() {
+            assert!(WAYS[..index].iter().all(|other| other.name != way.name));
+            let goes_there = way
+                .arguments
+                .contains(&format!("{HOST}:{{target}}").as_str());
+            assert_eq!(goes_there, way.kind == Kind::Ssh, "{}", way.name);
+        }
+    }
+
+    #[test]
+    fn words_are_filled_in_and_shown_without_paths() {
+        let rsync = Way::named("rsync").unwrap();
+        let words = rsync.fill(Path::new("/s/1"), Path::new("/t/1"), Path::new(""));
+        assert_eq!(words[2], "ssh -F ssh_config");
+        assert_eq!(words[4], "walzip-bench:/t/1");
+        assert_eq!(
+            rsync.command_line(),
+            "rsync -s -e 'ssh -F CONFIG' SEGMENT walzip-bench:TARGET"
+        );
+    }
+}
