@@ -93,6 +93,12 @@ kinds! {
     DictionaryValue = 44, HeapTuples, "different values";
     ValueNumber = 45, HeapTuples, "numbers of values";
     HeapModelFlag = 46, HeapTuples, "tuples that the attributes do not fit";
+    IndexRow = 47, IndexTuples, "rows that index tuples are for";
+    RecipeRank = 48, IndexTuples, "how keys are made of rows";
+    RecipeDefinition = 49, IndexTuples, "recipes of keys";
+    JsonShape = 50, HeapTuples, "jsonb, sets of keys";
+    JsonEntry = 51, HeapTuples, "jsonb, types and lengths";
+    JsonNumber = 52, HeapTuples, "jsonb, numbers";
 }
 
 impl StreamKind {

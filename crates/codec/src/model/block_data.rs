@@ -4,9 +4,10 @@ use walzip_pgformat::rmgr_id;
 
 use super::gin::INSERT_ENTRY_HEADER_LEN;
 use super::heap_tuple::{RECORD_TUPLE_HEADER_LEN, multi_insert_end};
-use super::index_tuple::{Place, are_tuples};
+use super::index_tuple::{Keys, Place, are_tuples};
 use super::kind::{BlockStreams, Shape};
 use super::main_data::record_type;
+use super::recent_rows::{RecentRows, RowNumber};
 use super::relation::Relation;
 use crate::coder::{Coder, get_u16};
 use crate::stream_kind::StreamKind;
@@ -31,7 +32,9 @@ pub enum BlockModel {
     HeapUpdate,
     /// Heap tuples one after the other (XLOG_HEAP2_MULTI_INSERT).
     HeapMultiInsert,
-    /// An index tuple (XLOG_BTREE_INSERT_*).
+    /// A tuple of a new row (XLOG_BTREE_INSERT_LEAF).
+    BtreeInsertLeaf,
+    /// An index tuple that leads to another page (XLOG_BTREE_INSERT_UPPER and _META).
     BtreeInsert,
     /// Index tuples one after the other that come to a new page (XLOG_BTREE_SPLIT_*,
     /// XLOG_BTREE_NEWROOT).
@@ -58,7 +61,8 @@ impl BlockModel {
             (rmgr_id::HEAP, 0x20 | 0x40, 0) => BlockModel::HeapUpdate,
             (rmgr_id::HEAP2, 0x50, 0) => BlockModel::HeapMultiInsert,
             (rmgr_id::HEAP2, 0x10 | 0x20 | 0x30, 0) => BlockModel::Offsets,
-            (rmgr_id::BTREE, 0x00 | 0x10 | 0x20, 0) => BlockModel::BtreeInsert,
+            (rmgr_id::BTREE, 0x00, 0) => BlockModel::BtreeInsertLeaf,
+            (rmgr_id::BTREE, 0x10 | 0x20, 0) => BlockModel::BtreeInsert,
             (rmgr_id::BTREE, 0x30 | 0x40, 0 | 1) | (rmgr_id::BTREE, 0xA0, 0) => {
                 BlockModel::BtreeTuples
             }
@@ -70,15 +74,16 @@ impl BlockModel {
         }
     }
 
-    /// Codes the data; `main` is the record's main data, coded before.
+    /// Codes the data.
     pub fn code<C: Coder>(
         self,
         coder: &mut C,
         streams: &mut BlockStreams,
         relation: &mut Relation,
-        main: &[u8],
+        context: &Context<'_>,
         data: &mut [u8],
     ) {
+        let main = context.main;
         let applies = C::ENCODING && self.applies(relation, main, data);
         let model = if self == BlockModel::Rows {
             self
@@ -97,8 +102,14 @@ impl BlockModel {
             BlockModel::HeapMultiInsert => {
                 code_multi_insert(coder, streams, relation, main, data);
             }
-            BlockModel::BtreeInsert | BlockModel::NewTuples => {
-                relation.index.tuples(coder, data, Place::Record);
+            BlockModel::BtreeInsert => relation.index.tuples(coder, data, Place::Upper),
+            BlockModel::BtreeInsertLeaf | BlockModel::NewTuples => {
+                let keys = match model {
+                    BlockModel::NewTuples => Keys::Extracted,
+                    _ => Keys::OfRows,
+                };
+                let Context { rows, newest, .. } = *context;
+                relation.index.new_tuples(coder, data, rows, newest, keys);
             }
             BlockModel::BtreeTuples => relation.index.tuples(coder, data, Place::Moved),
             BlockModel::GinInsert => code_gin_insert(coder, streams, relation, main, data),
@@ -130,15 +141,27 @@ impl BlockModel {
                 }
                 main.len() >= MULTI_INSERT_COUNT_AT + 2
             }
-            BlockModel::BtreeInsert | BlockModel::NewTuples | BlockModel::BtreeTuples => {
-                are_tuples(data)
-            }
+            BlockModel::BtreeInsertLeaf
+            | BlockModel::BtreeInsert
+            | BlockModel::NewTuples
+            | BlockModel::BtreeTuples => are_tuples(data),
             BlockModel::GinInsert if is_gin_data(main) => relation.gin_records.is_recompress(data),
             BlockModel::GinInsert => data.len() >= INSERT_ENTRY_HEADER_LEN,
             BlockModel::GinRecompress => relation.gin_records.is_recompress(data),
             BlockModel::Offsets => data.len().is_multiple_of(2),
         }
     }
+}
+
+/// What is known when the data of a block reference is coded.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// The record's main data.
+    pub main: &'a [u8],
+    /// Rows of the records before.
+    pub rows: &'a RecentRows,
+    /// The transaction's newest one.
+    pub newest: RowNumber,
 }
 
 /// The record inserts into a posting tree (`GIN_INSERT_ISDATA`, in ginxlogInsert's flags).
@@ -169,9 +192,17 @@ fn code_gin_insert<C: Coder>(
 }
 
 /// Bytes of the lengths of prefix and suffix in front of the tuple.
-fn update_fields_len(main: &[u8]) -> usize {
+pub fn update_fields_len(main: &[u8]) -> usize {
     let flags = main.get(UPDATE_FLAGS_AT).copied().unwrap_or(0);
     2 * (usize::from(flags & PREFIX_FROM_OLD != 0) + usize::from(flags & SUFFIX_FROM_OLD != 0))
+}
+
+/// Bytes of the values' beginning that an update takes from the old version.
+pub fn update_prefix_len(main: &[u8], data: &[u8]) -> usize {
+    match main.get(UPDATE_FLAGS_AT) {
+        Some(flags) if flags & PREFIX_FROM_OLD != 0 => get_u16(data, 0).into(),
+        _ => 0,
+    }
 }
 
 fn code_update<C: Coder>(
@@ -195,7 +226,8 @@ fn code_update<C: Coder>(
     }
 }
 
-fn multi_insert_count(main: &[u8]) -> usize {
+/// Tuples of a multi-insert.
+pub fn multi_insert_count(main: &[u8]) -> usize {
     usize::from(get_u16(main, MULTI_INSERT_COUNT_AT))
 }
 

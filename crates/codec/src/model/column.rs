@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::attribute::{Attribute, varlena_len, varlena_start};
+use super::json::Json;
 use crate::coder::{Coder, StreamId};
 use crate::fast_hash::SeededHash;
 use crate::stream_kind::StreamKind;
@@ -14,6 +15,14 @@ const PLAIN: u8 = 0;
 const DICTIONARY: u8 = 1;
 /// Values of each length are in a stream of their own.
 const BY_LEN: u8 = 2;
+
+/// Values are of jsonb.
+const JSON: u8 = 3;
+
+/// A jsonb value with a header of one byte.
+const SHORT_JSON: u8 = 1;
+/// A jsonb value with a header of four bytes.
+const LONG_JSON: u8 = 2;
 
 /// Different values of a dictionary at most.
 const VALUES_MAX: usize = 1 << 16;
@@ -47,6 +56,15 @@ enum ColumnCoding {
     Fixed(StreamId),
     Varlena(VarlenaStreams),
     Dictionary(Dictionary),
+    Json(Box<JsonStreams>),
+}
+
+#[derive(Debug)]
+struct JsonStreams {
+    json: Json,
+    form: StreamId,
+    /// For what is none, or too long for the row.
+    other: VarlenaStreams,
 }
 
 #[derive(Debug)]
@@ -87,6 +105,9 @@ impl Column {
                 attribute,
                 &choice.dictionary,
             )),
+            JSON if attribute == Attribute::Varlena => {
+                ColumnCoding::Json(Box::new(JsonStreams::open(coder, choices, choice.json)))
+            }
             mode if mode > BY_LEN => {
                 coder.fail();
                 ColumnCoding::Fixed(coder.open(StreamKind::Value, 1))
@@ -113,7 +134,7 @@ impl Column {
 
     /// Codes the value behind `at`; returns where it ends.
     pub fn code<C: Coder>(&mut self, coder: &mut C, data: &mut [u8], at: usize) -> usize {
-        match (&self.coding, self.attribute.fixed()) {
+        match (&mut self.coding, self.attribute.fixed()) {
             (ColumnCoding::Dictionary(dictionary), _) => {
                 dictionary.code(coder, self.attribute, data, at)
             }
@@ -123,11 +144,58 @@ impl Column {
                 start + len
             }
             (ColumnCoding::Varlena(streams), _) => streams.code(coder, data, at),
+            (ColumnCoding::Json(streams), _) => streams.code(coder, data, at),
             (ColumnCoding::Fixed(_), None) => {
                 coder.fail();
                 at
             }
         }
+    }
+}
+
+impl JsonStreams {
+    fn open<C: Coder>(coder: &mut C, choices: StreamId, known: Option<Json>) -> JsonStreams {
+        let json = Json::open(coder, choices, known);
+        JsonStreams {
+            json,
+            form: coder.open(StreamKind::ValueHeader, 1),
+            other: VarlenaStreams::open(coder, choices, Vec::new()),
+        }
+    }
+
+    fn code<C: Coder>(&mut self, coder: &mut C, data: &mut [u8], at: usize) -> usize {
+        let mut form = 0;
+        if C::ENCODING
+            && let Some((start, end)) = Attribute::Varlena.find(data, at)
+            && let Some((is_long, content)) = json_content(&data[start..end])
+            && self.json.learn(content)
+        {
+            form = if is_long { LONG_JSON } else { SHORT_JSON };
+        }
+        match coder.u8(self.form, form) {
+            SHORT_JSON => {
+                let end = self.json.code(coder, data, at + 1);
+                coder.put(data, at, [((end - at) << 1 | 1) as u8]);
+                end
+            }
+            LONG_JSON => {
+                let start = varlena_start(0, at);
+                let end = self.json.code(coder, data, start + 4);
+                coder.put(data, start, (((end - start) << 2) as u32).to_le_bytes());
+                end
+            }
+            _ => self.other.code(coder, data, at),
+        }
+    }
+}
+
+/// The content of a varlena that may be of jsonb, and whether its header has four bytes.
+fn json_content(value: &[u8]) -> Option<(bool, &[u8])> {
+    match value.first()? {
+        1 => None,
+        header if header & 1 != 0 => Some((false, value.get(1..)?)),
+        header if header & 3 == 0 => Some((true, value.get(4..)?)),
+        _ => None,
     }
 }
 
@@ -298,6 +366,7 @@ struct Choice {
     mode: u8,
     dictionary: Vec<Vec<u8>>,
     headers: Vec<u8>,
+    json: Option<Json>,
 }
 
 impl Choice {
@@ -326,13 +395,25 @@ impl Choice {
             return Choice {
                 mode: DICTIONARY,
                 dictionary,
-                headers: Vec::new(),
+                ..Choice::default()
             };
+        }
+        if are_all && attribute == Attribute::Varlena {
+            let contents = values
+                .iter()
+                .filter_map(|value| Some(json_content(value)?.1));
+            if let Some(json) = Json::learn_all(contents) {
+                return Choice {
+                    mode: JSON,
+                    json: Some(json),
+                    ..Choice::default()
+                };
+            }
         }
         Choice {
             mode,
-            dictionary: Vec::new(),
             headers,
+            ..Choice::default()
         }
     }
 }

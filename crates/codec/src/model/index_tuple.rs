@@ -4,6 +4,8 @@
 //! 0 t_tid: block high u16, block low u16, offset u16   6 t_info u16   8 key, posting list
 //! ```
 
+use super::key_recipe::Recipes;
+use super::recent_rows::{RecentRows, RowNumber};
 use super::rows_by_len::RowsByLen;
 use crate::coder::{Coder, Slot, get_u16};
 use crate::stream_kind::StreamKind;
@@ -19,6 +21,17 @@ const POSTING_COUNT: u16 = 0x0FFF;
 /// Bytes of `IndexTupleData`.
 pub const INDEX_TUPLE_HEADER_LEN: usize = 8;
 const TID_LEN: usize = 6;
+/// `INDEX_NULL_MASK`: a null bitmap precedes the key.
+const HAS_NULLS: u16 = 0x8000;
+
+/// The tuple is for the row that is expected next.
+const EXPECTED_ROW: u8 = 0;
+/// The tuple is for no row that is known.
+const UNKNOWN_ROW: u8 = 1;
+/// The tuple is for the same row as the tuple before.
+const SAME_ROW: u8 = 2;
+/// The tuple is for the transaction's newest row; higher codes are for those before it.
+const NEWEST_ROW: u8 = 3;
 
 /// Where an index tuple stands; each place has values of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +40,21 @@ pub enum Place {
     Leaf = 0,
     /// On a page above.
     Inner = 1,
-    /// In a record that inserts it.
+    /// In a record that inserts it into a leaf page.
     Record = 2,
     /// In a record that moves it to another page.
     Moved = 3,
+    /// In a record that inserts it into a page above.
+    Upper = 4,
+}
+
+/// What the keys of new index entries are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// Values of the rows.
+    OfRows,
+    /// What the index has taken out of the rows' values.
+    Extracted,
 }
 
 #[derive(Debug, Default)]
@@ -44,9 +68,12 @@ struct PlaceStreams {
 /// The streams of the tuples of one index.
 #[derive(Debug, Default)]
 pub struct IndexStreams {
-    places: [PlaceStreams; 4],
+    places: [PlaceStreams; 5],
     posting_block: Slot,
     posting_offset: Slot,
+    row: Slot,
+    last_row: RowNumber,
+    recipes: Recipes,
 }
 
 impl IndexStreams {
@@ -82,6 +109,97 @@ impl IndexStreams {
         let mut at = 0;
         while at < bytes.len() && !coder.failed() {
             at += self.tuple(coder, &mut bytes[at..], place);
+        }
+    }
+
+    /// Codes tuples of new index entries, as [`IndexStreams::tuples`]; `newest` is the row that
+    /// their transaction inserted last.
+    pub fn new_tuples<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        bytes: &mut [u8],
+        rows: &RecentRows,
+        newest: RowNumber,
+        keys: Keys,
+    ) {
+        let mut at = 0;
+        while at < bytes.len() && !coder.failed() {
+            at += self.new_tuple(coder, &mut bytes[at..], rows, newest, keys);
+        }
+    }
+
+    fn new_tuple<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        tuple: &mut [u8],
+        rows: &RecentRows,
+        newest: RowNumber,
+        keys: Keys,
+    ) -> usize {
+        let Some(number) = self.code_row(coder, tuple, rows, newest) else {
+            return self.tuple(coder, tuple, Place::Record);
+        };
+        self.last_row = number;
+        let Some(row) = rows.get(number) else {
+            coder.fail();
+            return tuple.len();
+        };
+        let (block, line_pointer) = row.tid;
+        let [b0, b1, b2, b3] = block.to_le_bytes();
+        coder.put(tuple, 0, [b2, b3, b0, b1]);
+        coder.put(tuple, 4, line_pointer.to_le_bytes());
+        let streams = &mut self.places[Place::Record as usize];
+        let stream = streams.info.open(coder, StreamKind::IndexInfo, 2);
+        let info = coder.u16_at(stream, tuple, 6);
+        let end = tuple_len(tuple).unwrap_or_else(|| {
+            coder.fail();
+            INDEX_TUPLE_HEADER_LEN
+        });
+        let key = coder.part(tuple, INDEX_TUPLE_HEADER_LEN, end);
+        let is_made = keys == Keys::OfRows
+            && info & (HAS_NULLS | ALT_TID) == 0
+            && self.recipes.code(coder, &row, key);
+        if !is_made {
+            streams.keys.code(coder, StreamKind::IndexKey, key);
+        }
+        end
+    }
+
+    /// Codes which row a tuple is for; `None` for none that is known.
+    fn code_row<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        tuple: &[u8],
+        rows: &RecentRows,
+        newest: RowNumber,
+    ) -> Option<RowNumber> {
+        let expected = rows.expected(newest, self.last_row);
+        let mut code = UNKNOWN_ROW;
+        if C::ENCODING {
+            let tid = (
+                u32::from(get_u16(tuple, 0)) << 16 | u32::from(get_u16(tuple, 2)),
+                get_u16(tuple, 4),
+            );
+            let is_for = |number| rows.get(number).is_some_and(|row| row.tid == tid);
+            code = if is_for(expected) {
+                EXPECTED_ROW
+            } else if is_for(self.last_row) {
+                SAME_ROW
+            } else {
+                let mut codes = (NEWEST_ROW..=u8::MAX).zip(rows.back(newest));
+                let found = codes.find(|(_, number)| is_for(*number));
+                found.map_or(UNKNOWN_ROW, |(code, _)| code)
+            };
+        }
+        let stream = self.row.open(coder, StreamKind::IndexRow, 1);
+        match coder.u8(stream, code) {
+            EXPECTED_ROW => Some(expected),
+            UNKNOWN_ROW => None,
+            SAME_ROW => Some(self.last_row),
+            code => {
+                let number = rows.back(newest).nth(usize::from(code - NEWEST_ROW));
+                Some(number.unwrap_or(0))
+            }
         }
     }
 

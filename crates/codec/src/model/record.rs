@@ -3,8 +3,11 @@
 use walzip_pgformat::wal::{Compression, IMAGE_HAS_HOLE, RecordLayout, SegmentHeader};
 use walzip_pgformat::{Lsn, Version};
 
+use super::block_data::Context;
 use super::image::ImageModel;
 use super::kind::Kinds;
+use super::new_rows::HeapRecord;
+use super::recent_rows::RecentRows;
 use super::relation::Relations;
 use super::xid::Xids;
 use crate::coder::{Coder, Slot};
@@ -22,6 +25,7 @@ pub struct Model {
     origin: Slot,
     toplevel_xid: Slot,
     main: Vec<u8>,
+    rows: RecentRows,
     /// Relations whose heap tuples are collected, in the order of their first one.
     with_bodies: Vec<u32>,
     len_max: usize,
@@ -41,6 +45,7 @@ impl Model {
             origin: Slot::default(),
             toplevel_xid: Slot::default(),
             main: Vec::new(),
+            rows: RecentRows::default(),
             with_bodies: Vec::new(),
             len_max: segment_len,
         }
@@ -191,7 +196,24 @@ impl Model {
                 let data = coder.part(record, block.data_start, end);
                 let model = *kind.block_models.get(place)?;
                 let streams = kind.block_streams.get_mut(place)?;
-                model.code(coder, streams, relation, &self.main, data);
+                let newest = self.xids.newest_row()?;
+                let context = Context {
+                    main: &self.main,
+                    rows: &self.rows,
+                    newest: *newest,
+                };
+                model.code(coder, streams, relation, &context, data);
+                if place == 0 && !coder.failed() {
+                    let record = HeapRecord {
+                        rmid: kind.shape.rmid,
+                        info: kind.shape.info,
+                        main: &self.main,
+                        data,
+                        relation: shape_block.relation,
+                        block: block.number,
+                    };
+                    record.add_rows(&mut self.rows, newest);
+                }
             }
             if C::ENCODING && relation.heap.take_has_new_bodies() {
                 self.with_bodies.push(shape_block.relation);

@@ -1,5 +1,6 @@
 //! Transaction ids: a few sessions take turns, so most are among the last ones seen.
 
+use super::recent_rows::RowNumber;
 use crate::coder::{Coder, Slot};
 use crate::stream_kind::StreamKind;
 
@@ -13,6 +14,8 @@ struct Recent {
     xid: u32,
     /// See [`Xids::context`].
     context: u32,
+    /// See [`Xids::newest_row`].
+    newest_row: RowNumber,
 }
 
 /// The last transactions, the latest first.
@@ -46,13 +49,25 @@ impl Xids {
             self.highest = xid;
         }
         self.recent.truncate(RECENT_MAX - 1);
-        self.recent.insert(0, Recent { xid, context: 0 });
+        self.recent.insert(
+            0,
+            Recent {
+                xid,
+                context: 0,
+                newest_row: 0,
+            },
+        );
         xid
     }
 
     /// What the transaction coded last did before: 0 for nothing yet.
     pub fn context(&mut self) -> Option<&mut u32> {
         self.recent.first_mut().map(|recent| &mut recent.context)
+    }
+
+    /// The row that the transaction coded last has inserted last, 0 if there is none.
+    pub fn newest_row(&mut self) -> Option<&mut RowNumber> {
+        self.recent.first_mut().map(|recent| &mut recent.newest_row)
     }
 
     fn rank_of(&self, xid: u32) -> u8 {

@@ -1,0 +1,560 @@
+//! jsonb values (utils/jsonb.h), taken apart by their keys.
+//!
+//! ```text
+//! container: count and flags u32, a JEntry u32 for each child, the children's bytes
+//! ```
+//!
+//! An object's children are its keys, then its values. A JEntry has a type and the child's
+//! length; each 32nd has the end of the child instead. Numbers and containers are aligned to
+//! four bytes, and the padding counts as theirs.
+//!
+//! Objects with the same keys have a shape in common, and the values of each key have streams
+//! of their own. Both are listed in front of the first value.
+
+use std::collections::HashMap;
+
+use crate::coder::{Coder, StreamId, get_u32};
+use crate::fast_hash::SeededHash;
+use crate::stream_kind::StreamKind;
+
+/// `JB_CMASK`.
+const COUNT_MASK: u32 = 0x0FFF_FFFF;
+/// `JB_FOBJECT`.
+const IS_OBJECT: u32 = 0x2000_0000;
+/// `JENTRY_OFFLENMASK`.
+const LEN_MASK: u32 = 0x0FFF_FFFF;
+/// `JENTRY_HAS_OFF`.
+const HAS_OFFSET: u32 = 0x8000_0000;
+/// `JB_OFFSET_STRIDE`.
+const OFFSET_STRIDE: usize = 32;
+const STRING: u8 = 0;
+const NUMERIC: u8 = 1;
+const CONTAINER: u8 = 5;
+
+/// Containers in containers.
+const DEPTH_MAX: usize = 16;
+/// Pairs of an object, and bytes of a key.
+const PAIRS_MAX: usize = 255;
+/// Different keys of a column, and different sets of them.
+const LIST_MAX: usize = 1024;
+/// Bytes of a child, so that they and its type fit into 16 bits.
+const CHILD_LEN_MAX: usize = 0x1FFF;
+/// The bytes of a number's varlena header.
+const NUMERIC_HEADER_LEN: usize = 4;
+/// Values that are looked at to find out whether a column is of jsonb.
+const SAMPLE: usize = 64;
+
+/// What the field of the outermost container is.
+const ROOT: u16 = 0;
+const HAS_ENTRIES: u8 = 1;
+const HAS_SHAPES: u8 = 2;
+const HAS_TEXT: u8 = 4;
+const HAS_NUMBERS_4: u8 = 8;
+const HAS_NUMBERS_6: u8 = 16;
+const HAS_NUMBERS: u8 = 32;
+
+/// What containers with the same keys have in common.
+#[derive(Clone, Debug, Default)]
+struct Shape {
+    /// Count and flags.
+    header: u32,
+    key_lens: Vec<u8>,
+    keys: Vec<u8>,
+    /// The field of each key's values.
+    fields: Vec<u16>,
+}
+
+impl Shape {
+    fn count(&self) -> usize {
+        (self.header & COUNT_MASK) as usize
+    }
+}
+
+/// The values of one key, or the elements of the arrays that are values of one key.
+#[derive(Clone, Debug, Default)]
+struct Field {
+    /// Which streams it has.
+    has: u8,
+    /// The field of the elements where a value is an array, 0 for none.
+    elements: u16,
+    streams: [Option<StreamId>; 6],
+}
+
+impl Field {
+    fn stream(&self, which: u8) -> Option<StreamId> {
+        *self.streams.get(which.trailing_zeros() as usize)?
+    }
+}
+
+/// The shapes and fields of a column.
+#[derive(Debug, Default)]
+pub struct Json {
+    shapes: Vec<Shape>,
+    fields: Vec<Field>,
+    /// The encoder's way back: from header, JEntries and bytes of the keys.
+    shape_numbers: HashMap<Vec<u8>, u16, SeededHash>,
+    field_numbers: HashMap<Vec<u8>, u16, SeededHash>,
+    /// Nothing can be added any more.
+    is_coded: bool,
+}
+
+/// A child, as its JEntry says.
+#[derive(Clone, Copy)]
+struct Child {
+    kind: u8,
+    /// Its bytes, padding included.
+    len: usize,
+}
+
+impl Json {
+    /// What the encoder has to know of a column; `None` where it is not of jsonb.
+    pub fn learn_all<'a>(contents: impl Iterator<Item = &'a [u8]> + Clone) -> Option<Json> {
+        let mut sample = Json::new();
+        let (mut seen, mut known) = (0, 0);
+        for content in contents.clone().take(SAMPLE) {
+            seen += 1;
+            known += usize::from(sample.learn(content));
+        }
+        if known * 4 < seen * 3 || sample.fields.len() < 2 {
+            return None;
+        }
+        let mut json = Json::new();
+        for content in contents {
+            json.learn(content);
+        }
+        Some(json)
+    }
+
+    fn new() -> Json {
+        Json {
+            fields: vec![Field::default()],
+            ..Json::default()
+        }
+    }
+
+    /// The bytes are a jsonb value that can be coded; what it needs for that is added.
+    pub fn learn(&mut self, json: &[u8]) -> bool {
+        self.learn_container(json, 0, ROOT, 0) == Some(json.len())
+    }
+
+    /// Adds a container, and returns where it ends.
+    fn learn_container(
+        &mut self,
+        json: &[u8],
+        at: usize,
+        field: u16,
+        depth: usize,
+    ) -> Option<usize> {
+        let header = get_u32(json.get(at..at + 4)?, 0);
+        let count = (header & COUNT_MASK) as usize;
+        let is_object = header & IS_OBJECT != 0;
+        let children = if is_object { 2 * count } else { count };
+        if depth == DEPTH_MAX || children > json.len() / 4 || is_object && count > PAIRS_MAX {
+            return None;
+        }
+        let mut end = at + 4 + 4 * children;
+        json.get(at..end)?;
+        let start = end;
+        let mut elements = 0;
+        let mut shape = 0;
+        for number in 0..children {
+            let child = child_at(json, at, number, end - start)?;
+            if is_object && number < count {
+                if child.kind != STRING || child.len > PAIRS_MAX {
+                    return None;
+                }
+                end += child.len;
+                continue;
+            }
+            if is_object && number == count {
+                shape = self.learn_shape(json, at, start, end)?;
+            }
+            let own = match is_object {
+                true => *self.shapes.get(shape)?.fields.get(number - count)?,
+                false if elements != 0 => elements,
+                false => {
+                    elements = self.learn_elements(field)?;
+                    elements
+                }
+            };
+            end = self.learn_child(json, end, child, own, depth)?;
+        }
+        if !is_object || count == 0 {
+            self.learn_shape(json, at, start, start)?;
+        }
+        self.need(field, HAS_SHAPES)?;
+        Some(end)
+    }
+
+    fn learn_child(
+        &mut self,
+        json: &[u8],
+        at: usize,
+        child: Child,
+        field: u16,
+        depth: usize,
+    ) -> Option<usize> {
+        let end = at + child.len;
+        json.get(at..end)?;
+        let start = aligned(child.kind, at);
+        if child.len > CHILD_LEN_MAX || json.get(at..start)?.iter().any(|&byte| byte != 0) {
+            return None;
+        }
+        self.need(field, HAS_ENTRIES)?;
+        match child.kind {
+            STRING => self.need(field, HAS_TEXT)?,
+            NUMERIC => {
+                let len = end.checked_sub(start + NUMERIC_HEADER_LEN)?;
+                if get_u32(json.get(start..end)?, 0) as usize != (end - start) << 2 {
+                    return None;
+                }
+                self.need(field, numbers_of(len))?;
+            }
+            CONTAINER => {
+                if self.learn_container(json, start, field, depth + 1)? != end {
+                    return None;
+                }
+            }
+            2..=4 if child.len == 0 => {}
+            _ => return None,
+        }
+        Some(end)
+    }
+
+    fn need(&mut self, field: u16, has: u8) -> Option<()> {
+        let field = self.fields.get_mut(usize::from(field))?;
+        if field.has & has == 0 {
+            if self.is_coded {
+                return None;
+            }
+            field.has |= has;
+        }
+        Some(())
+    }
+
+    fn learn_elements(&mut self, field: u16) -> Option<u16> {
+        let known = self.fields.get(usize::from(field))?.elements;
+        if known != 0 {
+            return Some(known);
+        }
+        let number = self.add_field()?;
+        self.fields.get_mut(usize::from(field))?.elements = number;
+        Some(number)
+    }
+
+    fn add_field(&mut self) -> Option<u16> {
+        if self.is_coded || self.fields.len() == LIST_MAX {
+            return None;
+        }
+        self.fields.push(Field::default());
+        Some(self.fields.len() as u16 - 1)
+    }
+
+    /// The number of a shape whose keys stand between `start` and `end`.
+    fn learn_shape(&mut self, json: &[u8], at: usize, start: usize, end: usize) -> Option<usize> {
+        let signature = signature(json, at, start, end)?;
+        if let Some(&number) = self.shape_numbers.get(&signature) {
+            return Some(usize::from(number));
+        }
+        if self.is_coded || self.shapes.len() == LIST_MAX {
+            return None;
+        }
+        let mut shape = Shape {
+            header: get_u32(json, at),
+            ..Shape::default()
+        };
+        let mut key_start = start;
+        let keys = match shape.header & IS_OBJECT {
+            0 => 0,
+            _ => shape.count(),
+        };
+        for number in 0..keys {
+            let child = child_at(json, at, number, key_start - start)?;
+            let key = json.get(key_start..key_start + child.len)?;
+            let field = match self.field_numbers.get(key) {
+                Some(&field) => field,
+                None => {
+                    let field = self.add_field()?;
+                    self.field_numbers.insert(key.to_vec(), field);
+                    field
+                }
+            };
+            shape.key_lens.push(child.len as u8);
+            shape.keys.extend_from_slice(key);
+            shape.fields.push(field);
+            key_start += child.len;
+        }
+        let number = self.shapes.len();
+        self.shape_numbers.insert(signature, number as u16);
+        self.shapes.push(shape);
+        Some(number)
+    }
+
+    /// Codes the lists, and opens the streams.
+    pub fn open<C: Coder>(coder: &mut C, choices: StreamId, known: Option<Json>) -> Json {
+        let mut json = known.unwrap_or_default();
+        let shapes = usize::from(coder.u16(choices, json.shapes.len() as u16));
+        let fields = usize::from(coder.u16(choices, json.fields.len() as u16));
+        if shapes > LIST_MAX || fields > LIST_MAX {
+            coder.fail();
+            return json;
+        }
+        json.shapes.resize(shapes, Shape::default());
+        json.fields.resize(fields, Field::default());
+        for shape in &mut json.shapes {
+            shape.code(coder, choices);
+            if coder.failed() {
+                return json;
+            }
+        }
+        for field in &mut json.fields {
+            field.has = coder.u8(choices, field.has);
+            field.elements = coder.u16(choices, field.elements);
+        }
+        const STREAMS: [(StreamKind, usize); 6] = [
+            (StreamKind::JsonEntry, 2),
+            (StreamKind::JsonShape, 2),
+            (StreamKind::Text, 1),
+            (StreamKind::JsonNumber, 4),
+            (StreamKind::JsonNumber, 6),
+            (StreamKind::JsonNumber, 1),
+        ];
+        for field in &mut json.fields {
+            for (number, (stream, (kind, width))) in
+                field.streams.iter_mut().zip(STREAMS).enumerate()
+            {
+                *stream = (field.has >> number & 1 != 0).then(|| coder.open(kind, width));
+            }
+        }
+        json.is_coded = true;
+        json
+    }
+
+    /// Codes the value that begins at `at`; returns where it ends.
+    pub fn code<C: Coder>(&self, coder: &mut C, data: &mut [u8], at: usize) -> usize {
+        let end = data.len();
+        let json = coder.part(data, at, end);
+        match self.container(coder, json, 0, ROOT, 0) {
+            Some(len) => at + len,
+            None => {
+                coder.fail();
+                at
+            }
+        }
+    }
+
+    fn container<C: Coder>(
+        &self,
+        coder: &mut C,
+        json: &mut [u8],
+        at: usize,
+        field: u16,
+        depth: usize,
+    ) -> Option<usize> {
+        let own = self.fields.get(usize::from(field))?;
+        let wanted = if C::ENCODING {
+            self.shape_at(json, at)?
+        } else {
+            0
+        };
+        let shape = coder.u16(own.stream(HAS_SHAPES)?, wanted);
+        let shape = self.shapes.get(usize::from(shape))?;
+        let count = shape.count();
+        let keys = shape.key_lens.len();
+        if depth == DEPTH_MAX || count > json.len() / 4 {
+            return None;
+        }
+        coder.put(json, at, shape.header.to_le_bytes());
+        let start = at + 4 + 4 * (keys + count);
+        let mut end = start;
+        for (number, &len) in shape.key_lens.iter().enumerate() {
+            end += usize::from(len);
+            put_child(
+                coder,
+                json,
+                at,
+                number,
+                STRING,
+                usize::from(len),
+                end - start,
+            );
+        }
+        if !C::ENCODING {
+            json.get_mut(start..end)?.copy_from_slice(&shape.keys);
+        }
+        for number in 0..count {
+            let field = match shape.fields.get(number) {
+                Some(field) => *field,
+                None => own.elements,
+            };
+            let begin = end;
+            let child = match C::ENCODING {
+                true => child_at(json, at, keys + number, begin - start)?,
+                false => Child { kind: 0, len: 0 },
+            };
+            let kind;
+            (kind, end) = self.child(coder, json, begin, child, field, depth)?;
+            put_child(
+                coder,
+                json,
+                at,
+                keys + number,
+                kind,
+                end - begin,
+                end - start,
+            );
+            if coder.failed() {
+                return None;
+            }
+        }
+        Some(end)
+    }
+
+    /// Codes a child and returns its type and where it ends.
+    fn child<C: Coder>(
+        &self,
+        coder: &mut C,
+        json: &mut [u8],
+        at: usize,
+        child: Child,
+        field: u16,
+        depth: usize,
+    ) -> Option<(u8, usize)> {
+        let own = self.fields.get(usize::from(field))?;
+        let mut code = u16::from(child.kind);
+        if C::ENCODING {
+            let before = match child.kind {
+                NUMERIC => aligned(NUMERIC, at) - at + NUMERIC_HEADER_LEN,
+                CONTAINER => child.len,
+                _ => 0,
+            };
+            code |= (child.len.checked_sub(before)? << 3) as u16;
+        }
+        let code = coder.u16(own.stream(HAS_ENTRIES)?, code);
+        let (kind, len) = ((code & 7) as u8, usize::from(code >> 3));
+        let start = aligned(kind, at);
+        let end = match kind {
+            STRING => {
+                let text = coder.part(json, start, start + len);
+                coder.bytes(own.stream(HAS_TEXT)?, text);
+                start + len
+            }
+            NUMERIC => {
+                let header = (len + NUMERIC_HEADER_LEN) << 2;
+                coder.put(json, start, (header as u32).to_le_bytes());
+                let content = start + NUMERIC_HEADER_LEN;
+                let number = coder.part(json, content, content + len);
+                coder.bytes(own.stream(numbers_of(len))?, number);
+                content + len
+            }
+            CONTAINER => self.container(coder, json, start, field, depth + 1)?,
+            _ => start,
+        };
+        Some((kind, end))
+    }
+
+    /// The encoder's number of the shape of a container.
+    fn shape_at(&self, json: &[u8], at: usize) -> Option<u16> {
+        let header = get_u32(json, at);
+        let count = (header & COUNT_MASK) as usize;
+        let (children, keys) = match header & IS_OBJECT {
+            0 => (count, 0),
+            _ => (2 * count, count),
+        };
+        let start = at + 4 + 4 * children;
+        let mut end = start;
+        for number in 0..keys {
+            end += child_at(json, at, number, end - start)?.len;
+        }
+        let signature = signature(json, at, start, end)?;
+        self.shape_numbers.get(&signature).copied()
+    }
+}
+
+impl Shape {
+    fn code<C: Coder>(&mut self, coder: &mut C, choices: StreamId) {
+        self.header = coder.u32(choices, self.header);
+        if self.header & IS_OBJECT == 0 {
+            return;
+        }
+        let count = self.count();
+        if count > PAIRS_MAX {
+            return coder.fail();
+        }
+        self.key_lens.resize(count, 0);
+        self.fields.resize(count, 0);
+        for (len, field) in self.key_lens.iter_mut().zip(&mut self.fields) {
+            *len = coder.u8(choices, *len);
+            *field = coder.u16(choices, *field);
+        }
+        let keys_len = self.key_lens.iter().map(|&len| usize::from(len)).sum();
+        self.keys.resize(keys_len, 0);
+        coder.bytes(choices, &mut self.keys);
+    }
+}
+
+/// Where a child of a type begins behind another's end.
+fn aligned(kind: u8, at: usize) -> usize {
+    match kind {
+        NUMERIC | CONTAINER => at.next_multiple_of(4),
+        _ => at,
+    }
+}
+
+/// The streams of numbers with so many bytes behind their header.
+fn numbers_of(len: usize) -> u8 {
+    match len {
+        4 => HAS_NUMBERS_4,
+        6 => HAS_NUMBERS_6,
+        _ => HAS_NUMBERS,
+    }
+}
+
+/// What tells shapes apart: header, JEntries of the keys, keys.
+fn signature(json: &[u8], at: usize, start: usize, end: usize) -> Option<Vec<u8>> {
+    let header = get_u32(json, at);
+    let keys = match header & IS_OBJECT {
+        0 => 0,
+        _ => (header & COUNT_MASK) as usize,
+    };
+    let mut signature = json.get(at..at + 4 + 4 * keys)?.to_vec();
+    signature.extend_from_slice(json.get(start..end)?);
+    Some(signature)
+}
+
+/// Reads a JEntry; `before` is where the child begins. `None` where it is not as PostgreSQL
+/// writes it.
+fn child_at(json: &[u8], at: usize, number: usize, before: usize) -> Option<Child> {
+    let entry_at = at + 4 + 4 * number;
+    let entry = get_u32(json.get(entry_at..entry_at + 4)?, 0);
+    let has_offset = entry & HAS_OFFSET != 0;
+    if has_offset != number.is_multiple_of(OFFSET_STRIDE) {
+        return None;
+    }
+    let len = (entry & LEN_MASK) as usize;
+    Some(Child {
+        kind: (entry >> 28 & 7) as u8,
+        len: match has_offset {
+            true => len.checked_sub(before)?,
+            false => len,
+        },
+    })
+}
+
+/// Writes a JEntry; `end` is where the child ends.
+fn put_child<C: Coder>(
+    coder: &mut C,
+    json: &mut [u8],
+    at: usize,
+    number: usize,
+    kind: u8,
+    len: usize,
+    end: usize,
+) {
+    let entry = u32::from(kind) << 28
+        | match number.is_multiple_of(OFFSET_STRIDE) {
+            true => HAS_OFFSET | end as u32,
+            false => len as u32,
+        };
+    coder.put(json, at + 4 + 4 * number, entry.to_le_bytes());
+}

@@ -1,0 +1,238 @@
+//! The rows that transactions have inserted: what their index entries will point to.
+//!
+//! A row is found again by its number. The rows of one transaction are a chain from the newest
+//! back, and those that it put into one relation are one from the oldest on: a transaction
+//! that copies a thousand rows makes their index entries in the same order afterwards.
+
+/// Bytes of rows that are kept; when there are as many again, the older half is dropped.
+const KEPT_LEN: usize = 1 << 20;
+/// Rows of a transaction that are looked at for one of the same relation.
+const LOOK_BACK: usize = 16;
+
+/// The number of a row, counted from 1 in the order of the records.
+pub type RowNumber = u32;
+
+/// Where a heap tuple is: block, line pointer number.
+pub type Tid = (u32, u16);
+
+/// A row.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// Its place.
+    pub tid: Tid,
+    /// Its values, but for `missing` bytes in front of them that its record does not have.
+    values: &'a [u8],
+    missing: usize,
+}
+
+impl Row<'_> {
+    /// So many bytes of the values, counted from the first one.
+    pub fn get(&self, at: usize, len: usize) -> Option<&[u8]> {
+        let at = at.checked_sub(self.missing)?;
+        self.values.get(at..at + len)
+    }
+
+    /// Where the known values begin and end.
+    pub fn range(&self) -> std::ops::Range<usize> {
+        self.missing..self.missing + self.values.len()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    relation: u32,
+    tid: Tid,
+    /// Where its bytes begin and end, counted from the first one that was ever added.
+    start: usize,
+    end: usize,
+    missing: usize,
+    /// The transaction's row before, 0 if there is none.
+    before: RowNumber,
+    /// The transaction's next row of the same relation, 0 as long as there is none.
+    next: RowNumber,
+    /// The first row of the same record.
+    first_of_record: RowNumber,
+}
+
+/// What is known of a row when it is added.
+#[derive(Clone, Copy, Debug)]
+pub struct NewRow<'a> {
+    /// The relation's number.
+    pub relation: u32,
+    /// Its place.
+    pub tid: Tid,
+    /// See [`Row`].
+    pub values: &'a [u8],
+    /// See [`Row`].
+    pub missing: usize,
+    /// It is the first row of its record.
+    pub begins_record: bool,
+}
+
+/// The last rows.
+#[derive(Debug, Default)]
+pub struct RecentRows {
+    entries: Vec<Entry>,
+    bytes: Vec<u8>,
+    /// Rows and bytes that were dropped.
+    dropped_rows: RowNumber,
+    dropped_len: usize,
+}
+
+impl RecentRows {
+    /// Adds a row behind the transaction's newest one, and makes it that.
+    pub fn add(&mut self, newest: &mut RowNumber, row: NewRow<'_>) {
+        if self.bytes.len() >= 2 * KEPT_LEN {
+            self.drop_old();
+        }
+        let start = self.dropped_len + self.bytes.len();
+        self.bytes.extend_from_slice(row.values);
+        let number = self.dropped_rows + self.entries.len() as RowNumber + 1;
+        let first_of_record = match self.entry(*newest) {
+            Some(last) if !row.begins_record => last.first_of_record,
+            _ => number,
+        };
+        if let Some(last) = self.newest_of(*newest, row.relation)
+            && let Some(last) = self.entry_mut(last)
+        {
+            last.next = number;
+        }
+        self.entries.push(Entry {
+            relation: row.relation,
+            tid: row.tid,
+            start,
+            end: start + row.values.len(),
+            missing: row.missing,
+            before: *newest,
+            next: 0,
+            first_of_record,
+        });
+        *newest = number;
+    }
+
+    fn drop_old(&mut self) {
+        let len = self.bytes.len() - KEPT_LEN;
+        self.bytes.drain(..len);
+        self.dropped_len += len;
+        let rows = self
+            .entries
+            .partition_point(|entry| entry.start < self.dropped_len);
+        self.entries.drain(..rows);
+        self.dropped_rows += rows as RowNumber;
+    }
+
+    fn entry(&self, number: RowNumber) -> Option<&Entry> {
+        let place = number.checked_sub(self.dropped_rows)?.checked_sub(1)?;
+        self.entries.get(place as usize)
+    }
+
+    fn entry_mut(&mut self, number: RowNumber) -> Option<&mut Entry> {
+        let place = number.checked_sub(self.dropped_rows)?.checked_sub(1)?;
+        self.entries.get_mut(place as usize)
+    }
+
+    /// The row of a number, unless it was dropped.
+    pub fn get(&self, number: RowNumber) -> Option<Row<'_>> {
+        let entry = self.entry(number)?;
+        let start = entry.start.checked_sub(self.dropped_len)?;
+        let end = entry.end.checked_sub(self.dropped_len)?;
+        Some(Row {
+            tid: entry.tid,
+            values: self.bytes.get(start..end)?,
+            missing: entry.missing,
+        })
+    }
+
+    /// The rows of a transaction, from its newest back.
+    pub fn back(&self, newest: RowNumber) -> impl Iterator<Item = RowNumber> + '_ {
+        std::iter::successors(Some(newest), |&number| Some(self.entry(number)?.before))
+            .take_while(|&number| self.entry(number).is_some())
+    }
+
+    /// The newest of a transaction's last rows that is one of the relation.
+    fn newest_of(&self, newest: RowNumber, relation: u32) -> Option<RowNumber> {
+        self.back(newest).take(LOOK_BACK).find(|&number| {
+            self.entry(number)
+                .is_some_and(|row| row.relation == relation)
+        })
+    }
+
+    /// The row that an index entry is for, where the last one of that index, of whatever
+    /// transaction, was for `last`.
+    pub fn expected(&self, newest: RowNumber, last: RowNumber) -> RowNumber {
+        let Some(entry) = self.entry(last) else {
+            return self.first_of_record(newest);
+        };
+        if entry.next != 0 {
+            return entry.next;
+        }
+        let of_relation = self.newest_of(newest, entry.relation);
+        self.first_of_record(of_relation.unwrap_or(newest))
+    }
+
+    fn first_of_record(&self, number: RowNumber) -> RowNumber {
+        let first = self.entry(number).map(|entry| entry.first_of_record);
+        first.unwrap_or(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(relation: u32, line_pointer: u16, values: &[u8]) -> NewRow<'_> {
+        NewRow {
+            relation,
+            tid: (0, line_pointer),
+            values,
+            missing: 0,
+            begins_record: true,
+        }
+    }
+
+    #[test]
+    fn expects_the_rows_of_a_relation_in_their_order() {
+        let mut rows = RecentRows::default();
+        let mut newest = 0;
+        for (relation, line_pointer) in [(7, 1), (8, 1), (7, 2)] {
+            rows.add(&mut newest, row(relation, line_pointer, b"x"));
+        }
+        assert_eq!(rows.expected(newest, 0), 3);
+        assert_eq!(rows.expected(newest, 1), 3);
+        assert_eq!(rows.expected(newest, 2), 2);
+        assert_eq!(rows.back(newest).collect::<Vec<_>>(), [3, 2, 1]);
+    }
+
+    #[test]
+    fn expects_a_record_of_many_rows_from_its_first_one_on() {
+        let mut rows = RecentRows::default();
+        let mut newest = 0;
+        for line_pointer in 1..=40 {
+            let begins_record = line_pointer == 1;
+            let row = row(7, line_pointer, b"x");
+            rows.add(
+                &mut newest,
+                NewRow {
+                    begins_record,
+                    ..row
+                },
+            );
+        }
+        assert_eq!(rows.expected(newest, 0), 1);
+        assert_eq!(rows.expected(newest, 1), 2);
+    }
+
+    #[test]
+    fn forgets_what_is_too_long_ago() {
+        let mut rows = RecentRows::default();
+        let mut newest = 0;
+        let values = vec![1; 8000];
+        for line_pointer in 1..=400 {
+            rows.add(&mut newest, row(7, line_pointer, &values));
+        }
+        assert!(rows.get(1).is_none());
+        assert_eq!(rows.get(newest).unwrap().tid, (0, 400));
+        assert!(rows.bytes.len() <= 2 * KEPT_LEN + values.len());
+        assert!(rows.back(newest).count() < 400);
+    }
+}
