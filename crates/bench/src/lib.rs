@@ -8,6 +8,7 @@
 //! [`wal::Results`] go out, and a [`Progress`] hears what happens in between.
 
 pub mod advise;
+pub mod basebackup;
 mod cancel;
 mod clock;
 pub mod contender;
@@ -15,6 +16,7 @@ pub mod contents;
 mod error;
 pub mod generate;
 mod input;
+pub mod insert;
 mod output;
 mod process;
 mod progress;
@@ -25,6 +27,7 @@ pub mod server;
 mod spread;
 mod text;
 pub mod wal;
+pub mod wal_compression;
 pub mod workload;
 
 pub use cancel::Cancel;

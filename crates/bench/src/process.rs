@@ -41,15 +41,15 @@ impl Usage {
     pub fn cpu(&self) -> Duration {
         self.user + self.system
     }
+}
 
-    /// Two processes, one after the other.
-    pub(crate) fn then(self, next: Usage) -> Usage {
-        Usage {
-            wall: self.wall + next.wall,
-            user: self.user + next.user,
-            system: self.system + next.system,
-            peak_memory_bytes: self.peak_memory_bytes.max(next.peak_memory_bytes),
-        }
+/// One process after another.
+impl AddAssign for Usage {
+    fn add_assign(&mut self, next: Usage) {
+        self.wall += next.wall;
+        self.user += next.user;
+        self.system += next.system;
+        self.peak_memory_bytes = self.peak_memory_bytes.max(next.peak_memory_bytes);
     }
 }
 

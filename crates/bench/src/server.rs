@@ -8,6 +8,7 @@
 mod account;
 mod guard;
 mod installation;
+mod owner;
 mod phase;
 mod settings;
 mod taken;

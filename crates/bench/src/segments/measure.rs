@@ -176,7 +176,7 @@ impl Archiving<'_> {
         settle(self.cold)?;
         let mut usage = Usage::default();
         for source in &self.set.sources {
-            usage = usage.then(self.archive(archive.path(), source)?);
+            usage += self.archive(archive.path(), source)?;
         }
         let stored_bytes = stored_bytes(archive.path())?;
         for source in &self.set.sources {

@@ -1,7 +1,9 @@
 //! `walzip bench`: measured on the user's own data, against what else there is.
 
 mod archived;
+mod basebackup;
 mod generate;
+mod insert;
 mod segments;
 pub mod standard_error;
 mod wal;
@@ -28,8 +30,10 @@ pub struct BenchArgs {
 #[derive(Debug, clap::Subcommand)]
 enum Experiment {
     Wal(wal::WalArgs),
+    Insert(insert::InsertArgs),
     WalCompression(wal_compression::WalCompressionArgs),
     Segments(segments::SegmentsArgs),
+    Basebackup(basebackup::BasebackupArgs),
     Generate(generate::GenerateArgs),
 }
 
@@ -59,8 +63,10 @@ pub fn run(args: BenchArgs) -> Result<(), CommandError> {
     let surroundings = Surroundings::new()?;
     match args.experiment {
         Experiment::Wal(args) => wal::run(args, surroundings),
+        Experiment::Insert(args) => insert::run(args, surroundings),
         Experiment::WalCompression(args) => wal_compression::run(args, surroundings),
         Experiment::Segments(args) => segments::run(args, surroundings),
+        Experiment::Basebackup(args) => basebackup::run(args, surroundings),
         Experiment::Generate(args) => generate::run(args, surroundings),
     }
 }

@@ -1,0 +1,91 @@
+//! Each backup as a line of comma-separated values, after provenance in lines with `#`.
+
+use std::io::{self, Write};
+
+use super::results::Results;
+use crate::text::quoted;
+
+const HEADER: &str = "backup,data_set,data_set_bytes,run,status,bytes,wall_s,user_s,system_s,\
+    server_cpu_s,peak_memory_bytes";
+
+impl Results {
+    /// Writes each backup, after lines of provenance.
+    pub fn write_csv(&self, to: &mut dyn Write) -> io::Result<()> {
+        self.write_provenance(to)?;
+        writeln!(to, "{HEADER}")?;
+        for measured in &self.measurements {
+            self.write_key(to, measured.row, measured.data_set)?;
+            let usage = measured.usage;
+            let [wall, user, system] =
+                [usage.wall, usage.user, usage.system].map(|time| time.as_secs_f64());
+            let server = measured
+                .server_cpu_s
+                .map_or(String::new(), |cpu| cpu.to_string());
+            writeln!(
+                to,
+                "{},ok,{},{wall:.6},{user:.6},{system:.6},{server},{}",
+                measured.run, measured.bytes, usage.peak_memory_bytes
+            )?;
+        }
+        for failed in &self.failed {
+            self.write_key(to, failed.row, failed.data_set)?;
+            let status = format!("failed: {}", failed.reason);
+            writeln!(to, ",{},,,,,,", quoted(&status))?;
+        }
+        Ok(())
+    }
+
+    fn write_provenance(&self, to: &mut dyn Write) -> io::Result<()> {
+        let provenance = &self.provenance;
+        writeln!(
+            to,
+            "# walzip bench basebackup, {}, {}",
+            provenance.harness, provenance.date
+        )?;
+        writeln!(to, "# machine: {}", provenance.machine())?;
+        writeln!(
+            to,
+            "# server: {}; {}",
+            self.server.version, self.settings.servers
+        )?;
+        writeln!(
+            to,
+            "# loops: {}, before them to warm up: {}, quick: {}",
+            self.settings.loops, self.settings.warm_ups, self.settings.quick
+        )?;
+        for row in &self.rows {
+            writeln!(
+                to,
+                "# {}: {} ({})",
+                row.label, row.command, row.program.version
+            )?;
+        }
+        for data_set in &self.data_sets {
+            writeln!(to, "# data set {}: {}", data_set.name, data_set.origin)?;
+        }
+        for average in &self.ranks.average {
+            let row = &self.rows[average.row];
+            writeln!(to, "# average rank,{},{:.3}", row.label, average.rank)?;
+        }
+        for reason in &self.left_out {
+            writeln!(to, "# {}", reason.replace('\n', " "))?;
+        }
+        match &self.stopped {
+            Some(reason) => writeln!(to, "# incomplete: {}", reason.replace('\n', " ")),
+            None => Ok(()),
+        }
+    }
+
+    fn write_key(&self, to: &mut dyn Write, row: usize, data_set: usize) -> io::Result<()> {
+        let data_set = &self.data_sets[data_set];
+        write!(
+            to,
+            "{},{},{},",
+            self.rows[row].label,
+            quoted(&data_set.name),
+            data_set
+                .bytes
+                .map_or(String::new(), |bytes| bytes.to_string())
+        )
+    }
+}

@@ -1,0 +1,370 @@
+//! The order of the backups, and each of them.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use super::data_sets::Source;
+use super::methods::Taker;
+use super::ranks::Ranks;
+use super::results::{DataSet, Failed, Measurement, Results};
+use super::{Options, server_settings};
+use crate::clock::Clock;
+use crate::process::{self, Failure, Surroundings};
+use crate::server::{Installation, Server, Settings};
+use crate::{Error, Progress, Usage};
+
+/// How a server says that it was built without a method.
+const UNSUPPORTED: &str = "this build does not support compression";
+/// Of its own, so that no configuration of the machine has a say.
+const NO_CONFIGURATION: (&str, &str) = ("WALZIP_CONFIG", "/dev/null");
+
+/// Everything that a measurement needs or changes.
+pub(super) struct Experiment<'a, P> {
+    installation: &'a Installation,
+    pg_basebackup: PathBuf,
+    walzip: &'a Path,
+    results: Results,
+    surroundings: Surroundings<'a>,
+    progress: &'a mut P,
+    clock: Clock,
+}
+
+/// What one backup took, and its size.
+type Taken = (Usage, u64);
+
+/// What the backups are taken of.
+#[derive(Clone, Copy)]
+enum Target<'a> {
+    ThrowAway(&'a Server),
+    /// A connection string.
+    Running(&'a str),
+}
+
+/// Why the experiment cannot go on.
+struct Stop(String);
+
+impl<'a, P: Progress> Experiment<'a, P> {
+    pub(super) fn new(
+        options: &'a Options,
+        installation: &'a Installation,
+        results: Results,
+        surroundings: Surroundings<'a>,
+        progress: &'a mut P,
+    ) -> Result<Experiment<'a, P>, Error> {
+        let settings = &results.settings;
+        let turns = options.sources().len()
+            * results.rows.len()
+            * (settings.loops + settings.warm_ups) as usize;
+        // walzip comes last: what the others take says enough about the time left.
+        let clock = Clock::new(turns, results.rows.len() - 1);
+        Ok(Experiment {
+            installation,
+            pg_basebackup: installation.program("pg_basebackup")?,
+            walzip: &options.walzip,
+            results,
+            surroundings,
+            progress,
+            clock,
+        })
+    }
+
+    /// Backs up every data set in every way, until done or stopped.
+    pub(super) fn measure_all(&mut self, sources: &[Source]) {
+        for (number, source) in sources.iter().enumerate() {
+            if let Err(Stop(reason)) = self.data_set(source, number) {
+                self.progress.note(&reason);
+                self.results.stopped = Some(reason);
+                return;
+            }
+        }
+    }
+
+    /// The results, unless there is none because of an interrupt.
+    pub(super) fn finish(mut self) -> Result<Results, Error> {
+        if self.results.measurements.is_empty() && self.surroundings.cancel.is_requested() {
+            return Err(Error::Interrupted);
+        }
+        self.results.provenance.finish();
+        self.name_unsupported();
+        self.results.ranks = Ranks::of(&self.results);
+        Ok(self.results)
+    }
+
+    fn data_set(&mut self, source: &Source, number: usize) -> Result<(), Stop> {
+        let name = source.name(number);
+        self.results.data_sets.push(DataSet {
+            name: name.clone(),
+            origin: source.origin(),
+            bytes: None,
+        });
+        if let Source::Running(connection) = source {
+            self.loops(&self.takers(false), Target::Running(connection))?;
+            let reason = format!(
+                "{name}: walzip backup is left out, because the server's WAL would have to be \
+                 archived by walzip"
+            );
+            self.progress.note(&reason);
+            self.results.left_out.push(reason);
+            return Ok(());
+        }
+        self.progress
+            .note(&format!("{name}: making a server and its data"));
+        let mut server = self.prepare(source).map_err(|error| self.stop(&error))?;
+        self.loops(&self.takers(false), Target::ThrowAway(&server))?;
+        let archived = self.archive(&mut server);
+        archived.map_err(|error| self.stop(&error))?;
+        self.loops(&self.takers(true), Target::ThrowAway(&server))
+    }
+
+    /// The rows that are walzip's, or those that are not.
+    fn takers(&self, walzip: bool) -> Vec<usize> {
+        let rows = self.results.rows.iter().enumerate();
+        rows.filter(|(_, row)| (row.taker == Taker::Walzip) == walzip)
+            .map(|(place, _)| place)
+            .collect()
+    }
+
+    fn prepare(&mut self, source: &Source) -> Result<Server, Error> {
+        let server = self.installation.start(&server_settings())?;
+        source.load(&server)?;
+        let bytes = server.sql("SELECT sum(pg_database_size(oid)) FROM pg_database")?;
+        if let Some(data_set) = self.results.data_sets.last_mut() {
+            data_set.bytes = bytes.parse().ok();
+        }
+        Ok(server)
+    }
+
+    /// Makes a repository that the server archives its WAL into.
+    fn archive(&self, server: &mut Server) -> Result<(), Error> {
+        let program = server.own_program(self.walzip)?;
+        let repository = server.own_directory("repository")?;
+        let mut init = server.owners_command(&program)?;
+        init.env(NO_CONFIGURATION.0, NO_CONFIGURATION.1).args([
+            "init",
+            "--repo",
+            "repository",
+            "-D",
+            "data",
+        ]);
+        server.measure(init).map_err(|failure| Error::Server {
+            doing: "make a repository".to_owned(),
+            reason: failure.to_string(),
+        })?;
+        let command = format!(
+            "{}={} \"{}\" archive-push --repo \"{}\" %p",
+            NO_CONFIGURATION.0,
+            NO_CONFIGURATION.1,
+            program.display(),
+            repository.display()
+        );
+        let archived = Settings::volatile()
+            .set("archive_mode", "on")
+            .set("archive_command", command);
+        server.restart(archived)
+    }
+
+    /// The warm-up and the loops of some rows, interleaved.
+    fn loops(&mut self, rows: &[usize], target: Target<'_>) -> Result<(), Stop> {
+        let data_set = self.results.data_sets.len() - 1;
+        let warm_ups = self.results.settings.warm_ups;
+        let loops = self.results.settings.loops;
+        for turn in 0..warm_ups + loops {
+            for place in 0..rows.len() {
+                // Each loop begins with another row: nobody is always first.
+                let row = rows[(place + turn as usize) % rows.len()];
+                let failed = |failed: &Failed| (failed.row, failed.data_set) == (row, data_set);
+                if self.results.failed.iter().any(failed) {
+                    self.clock.skip();
+                    continue;
+                }
+                // Counted from 1; what warms up is number 0 and not kept.
+                let run = (turn + 1).saturating_sub(warm_ups);
+                self.turn(row, run, target)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One backup; an error is a reason to stop them all.
+    fn turn(&mut self, row: usize, run: u32, target: Target<'_>) -> Result<(), Stop> {
+        let data_set = self.results.data_sets.len() - 1;
+        let of_row = &self.results.rows[row];
+        let title = format!(
+            "{}: {}",
+            self.results.data_sets[data_set].name, of_row.label
+        );
+        self.progress.step(&self.clock.step(&title));
+        let cpu = || match target {
+            Target::ThrowAway(server) => server.taken().map(|taken| taken.cpu),
+            Target::Running(_) => None,
+        };
+        let (start, before) = (Instant::now(), cpu());
+        let taken = match (of_row.taker, target) {
+            (Taker::Walzip, Target::ThrowAway(server)) => self.walzip(&of_row.taker, server),
+            (taker, _) => self.pg_basebackup(&taker, target),
+        };
+        self.clock.finish(row, start.elapsed());
+        match taken {
+            Ok((usage, bytes)) if run > 0 => {
+                let server_cpu_s = before
+                    .zip(cpu())
+                    .map(|(before, after)| after.saturating_sub(before).as_secs_f64());
+                self.results.measurements.push(Measurement {
+                    row,
+                    data_set,
+                    run,
+                    usage,
+                    server_cpu_s,
+                    bytes,
+                });
+            }
+            Ok(_) => {}
+            Err(Failure::Cancelled) => return Err(Stop("interrupted".to_owned())),
+            Err(failure) => {
+                let reason = self.without_paths(&failure.to_string(), target);
+                if failure.is_no_space() {
+                    return Err(Stop(format!("{title}: {reason}")));
+                }
+                let unsupported = reason.contains(UNSUPPORTED);
+                if !unsupported {
+                    self.progress.note(&format!("{title}: {reason}"));
+                }
+                self.results.failed.push(Failed {
+                    row,
+                    data_set,
+                    reason,
+                    unsupported,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// A backup into a counter, as `wc -c` would be.
+    fn pg_basebackup(&self, taker: &Taker, target: Target<'_>) -> Result<Taken, Failure> {
+        let mut command = process::command(&self.pg_basebackup, self.surroundings);
+        command.args(taker.arguments());
+        match target {
+            Target::ThrowAway(server) => {
+                let address = server.environment();
+                // The variable for a database is not for it.
+                command.envs(
+                    address
+                        .into_iter()
+                        .filter(|(name, _)| *name != "PGDATABASE"),
+                );
+            }
+            Target::Running(connection) => {
+                command.args([OsString::from("-d"), OsString::from(connection)]);
+            }
+        }
+        let (counter, writer) = io::pipe()?;
+        command.stdout(writer);
+        let counter = std::thread::spawn(move || count(counter));
+        let usage = process::measure(command, self.surroundings);
+        let bytes = counter
+            .join()
+            .map_err(|_| io::Error::other("the counter failed"))?;
+        Ok((usage?, bytes?))
+    }
+
+    /// A backup into the repository that the server archives into.
+    fn walzip(&self, taker: &Taker, server: &Server) -> Result<Taken, Failure> {
+        let program = server
+            .host()
+            .join(self.walzip.file_name().unwrap_or_default());
+        let said = server.host().join("said");
+        let mut backup = owners_command(server, &program)?;
+        backup
+            .env(NO_CONFIGURATION.0, NO_CONFIGURATION.1)
+            .args(taker.arguments())
+            .stdout(fs::File::create(&said)?);
+        let usage = server.measure(backup)?;
+        let said = fs::read_to_string(&said)?;
+        let bytes = stored_bytes(&said)
+            .ok_or_else(|| io::Error::other(format!("walzip did not say a size: {said}")))?;
+        Ok((usage, bytes))
+    }
+
+    /// Results are published: they name no directory, and no connection string.
+    fn without_paths(&self, said: &str, target: Target<'_>) -> String {
+        let said = said.replace(&format!("{}/", self.surroundings.temp_dir.display()), "");
+        match target {
+            Target::ThrowAway(server) => said.replace(&format!("{}/", server.host().display()), ""),
+            Target::Running(connection) => said.replace(connection, "..."),
+        }
+    }
+
+    /// An error that is a reason to stop, in words that may be published.
+    fn stop(&self, error: &Error) -> Stop {
+        Stop(match error {
+            _ if self.surroundings.cancel.is_requested() => "interrupted".to_owned(),
+            error => error.to_string(),
+        })
+    }
+
+    /// Each method that the server was built without, once.
+    fn name_unsupported(&mut self) {
+        let mut methods: Vec<&str> = Vec::new();
+        for failed in self
+            .results
+            .failed
+            .iter()
+            .filter(|failed| failed.unsupported)
+        {
+            if let Taker::PgBasebackup { method, .. } = self.results.rows[failed.row].taker
+                && !methods.contains(&method)
+            {
+                methods.push(method);
+            }
+        }
+        for method in methods {
+            self.results.left_out.push(format!(
+                "{method} is left out: the server was built without it"
+            ));
+        }
+    }
+}
+
+fn owners_command(server: &Server, program: &Path) -> Result<Command, Failure> {
+    server
+        .owners_command(program)
+        .map_err(|error| Failure::Io(io::Error::other(error.to_string())))
+}
+
+/// The number of bytes until the end.
+fn count(mut from: impl Read) -> io::Result<u64> {
+    let mut piece = vec![0; 1 << 18];
+    let mut bytes = 0;
+    loop {
+        match from.read(&mut piece) {
+            Ok(0) => return Ok(bytes),
+            Ok(length) => bytes += length as u64,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The size in `backup LABEL: N bytes stored in M, WAL ...`.
+fn stored_bytes(said: &str) -> Option<u64> {
+    let (_, rest) = said.split_once(" bytes stored in ")?;
+    rest.split(',').next()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counter_counts_and_walzips_size_is_read() {
+        assert_eq!(count(&[7; 1_000_000][..]).unwrap(), 1_000_000);
+        let said = "backup 20261122T010203Z: 31000000 bytes stored in 2100000, WAL 0/1 to 0/2\n";
+        assert_eq!(stored_bytes(said), Some(2_100_000));
+        assert_eq!(stored_bytes("nothing"), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! How a base backup is compressed: one table row for each method and level.
+
+use serde::Serialize;
+
+/// What takes a base backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "program", rename_all = "kebab-case")]
+pub enum Taker {
+    /// pg_basebackup, with compression in the server.
+    PgBasebackup {
+        /// The method, as `--compress=server-METHOD` has it.
+        method: &'static str,
+        /// The level.
+        level: u8,
+    },
+    /// `walzip backup`.
+    Walzip,
+}
+
+/// What was published: methods and levels with their average rank among each other.
+///
+/// In the order of the published command line.
+#[rustfmt::skip]
+pub static PUBLISHED: &[(&str, u8, f64)] = &[
+    ("gzip", 1, 5.0), ("gzip", 3, 6.7), ("gzip", 5, 8.7), ("gzip", 7, 11.3),
+    ("lz4", 1, 1.3), ("lz4", 3, 4.0), ("lz4", 5, 6.3), ("lz4", 7, 9.0),
+    ("zstd", 1, 1.7), ("zstd", 5, 3.1), ("zstd", 9, 9.1), ("zstd", 13, 11.7),
+];
+
+/// Where the published ranks come from, in one line.
+pub const SOURCE: &str = "Kaarel Moppel, \"Best pg_basebackup compression settings for v15 and \
+    above\", 2024-03-27: PostgreSQL 16.2, 4 processors, seven data sets of 107 GB together";
+
+/// The methods and levels of a first look.
+const QUICK: [(&str, u8); 4] = [("gzip", 1), ("lz4", 1), ("zstd", 1), ("zstd", 5)];
+
+impl Taker {
+    /// Every taker; with `quick` some of them.
+    pub fn all(quick: bool) -> Vec<Taker> {
+        let published = PUBLISHED.iter();
+        let chosen =
+            published.filter(|(method, level, _)| !quick || QUICK.contains(&(method, *level)));
+        let mut takers: Vec<Taker> = chosen
+            .map(|&(method, level, _)| Taker::PgBasebackup { method, level })
+            .collect();
+        takers.push(Taker::Walzip);
+        takers
+    }
+
+    /// What tables call it.
+    pub fn label(&self) -> String {
+        match self {
+            Taker::PgBasebackup { method, level } => format!("{method}:{level}"),
+            Taker::Walzip => "walzip backup".to_owned(),
+        }
+    }
+
+    /// Its published average rank.
+    pub fn published_rank(&self) -> Option<f64> {
+        let Taker::PgBasebackup { method, level } = self else {
+            return None;
+        };
+        let mut pairs = PUBLISHED.iter();
+        pairs
+            .find(|(name, number, _)| (name, number) == (method, level))
+            .map(|(_, _, rank)| *rank)
+    }
+
+    /// The arguments, but for the server's address.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        match self {
+            Taker::PgBasebackup { method, level } => {
+                let compress = format!("--compress=server-{method}:{level}");
+                let words = [
+                    "-c",
+                    "fast",
+                    "-Ft",
+                    "-D",
+                    "-",
+                    "-X",
+                    "none",
+                    "--no-manifest",
+                ];
+                words
+                    .iter()
+                    .map(ToString::to_string)
+                    .chain([compress])
+                    .collect()
+            }
+            Taker::Walzip => ["backup", "--repo", "repository"]
+                .map(str::to_owned)
+                .to_vec(),
+        }
+    }
+
+    /// The command as provenance shows it.
+    pub fn command_line(&self) -> String {
+        let arguments = self.arguments().join(" ");
+        match self {
+            Taker::PgBasebackup { .. } => format!("pg_basebackup {arguments} | COUNTER"),
+            Taker::Walzip => format!("walzip {arguments}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_methods_and_walzip_take_part() {
+        assert_eq!(Taker::all(false).len(), 13);
+        assert_eq!(Taker::all(true).len(), 5);
+        let lz4 = Taker::PgBasebackup {
+            method: "lz4",
+            level: 1,
+        };
+        assert_eq!(lz4.published_rank(), Some(1.3));
+        assert_eq!(
+            lz4.command_line(),
+            "pg_basebackup -c fast -Ft -D - -X none --no-manifest --compress=server-lz4:1 | COUNTER"
+        );
+        assert_eq!(Taker::Walzip.published_rank(), None);
+    }
+}

@@ -1,0 +1,140 @@
+//! `walzip bench basebackup`: which compression is best for base backups?
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use walzip_bench::basebackup::{self, Options, Source};
+use walzip_bench::workload::Workload;
+
+use super::standard_error::StandardError;
+use super::{Surroundings, print};
+use crate::error::CommandError;
+use crate::exit_code::Kind;
+
+/// Compare compression methods and levels of base backups
+///
+/// Throw-away servers are filled with data and backed up by pg_basebackup with each method and
+/// level that the server (PostgreSQL 15 or newer) compresses with, into a counter, and by walzip
+/// into a repository. Time and size are ranked on each data set, and the ranks averaged.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A manifest names data sets that you have downloaded and unpacked, relative to itself:
+  [[data_set]]
+  name = \"movies\"
+  sql = [\"movies/tables.sql\"]
+  csv = [{ file = \"movies/title.csv\", table = \"title\", options = \"HEADER\" }]
+  then_sql = [\"movies/indexes.sql\"]
+
+A running server is only read, but each backup begins with a checkpoint, and the user needs
+the REPLICATION attribute.
+
+Examples:
+  walzip bench basebackup --json basebackup.json
+  walzip bench basebackup --data shop --scale 5 --loops 1
+  walzip bench basebackup --server 'host=/var/run/postgresql user=backup'")]
+pub struct BasebackupArgs {
+    /// A generated data set; may be repeated [default: pgbench, shop, time-series]
+    #[arg(long, value_enum, value_name = "NAME")]
+    data: Vec<Generated>,
+
+    /// The scale of generated data sets [default: about a gigabyte each, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    scale: Option<u32>,
+
+    /// A manifest of data sets that were downloaded
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
+
+    /// A running server, by connection string; may be repeated
+    #[arg(long, value_name = "STRING")]
+    server: Vec<String>,
+
+    /// Little data, some of the levels, one loop without a warm-up
+    #[arg(long)]
+    quick: bool,
+
+    /// How often each backup is taken [default: 3, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    loops: Option<u32>,
+
+    /// Where the programs of PostgreSQL are [default: the newest that is installed]
+    #[arg(long, value_name = "DIR")]
+    pg_bin: Option<PathBuf>,
+
+    /// Write every measurement to FILE, one a line
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+
+    /// Write everything to FILE
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Generated {
+    Pgbench,
+    Shop,
+    Insert,
+    Copy,
+    TimeSeries,
+}
+
+impl Generated {
+    fn workload(self) -> Workload {
+        match self {
+            Generated::Pgbench => Workload::Pgbench,
+            Generated::Shop => Workload::Shop,
+            Generated::Insert => Workload::Insert,
+            Generated::Copy => Workload::Copy,
+            Generated::TimeSeries => Workload::TimeSeries,
+        }
+    }
+}
+
+/// The scale of a data set that was asked for by name: about a gigabyte.
+const SCALE: u32 = 40;
+
+/// Runs the command.
+pub fn run(args: BasebackupArgs, surroundings: Surroundings) -> Result<(), CommandError> {
+    let scale = args.scale.unwrap_or(if args.quick { 1 } else { SCALE });
+    let generated = args.data.iter().map(|data| data.workload());
+    let mut data_sets: Vec<Source> = generated
+        .map(|workload| Source::Generated(workload, scale))
+        .collect();
+    if let Some(path) = &args.manifest {
+        let downloaded = basebackup::manifest(path)?;
+        data_sets.extend(downloaded.into_iter().map(Source::Downloaded));
+    }
+    data_sets.extend(args.server.into_iter().map(Source::Running));
+    let options = Options {
+        data_sets,
+        scale: args.scale,
+        quick: args.quick,
+        loops: args.loops,
+        pg_bin: args.pg_bin,
+        csv: args.csv,
+        json: args.json,
+        cancel: surroundings.cancel,
+        ..Options::new(
+            surroundings.walzip,
+            surroundings.search_path,
+            surroundings.temp_dir,
+        )
+    };
+    let mut progress = StandardError::new();
+    let results = basebackup::run(&options, &mut progress)?;
+    progress.finish();
+    print(&results)?;
+    let failed = results.failed.iter().filter(|failed| !failed.unsupported);
+    match (results.stopped, failed.count()) {
+        (Some(reason), _) => Err(CommandError::new(
+            Kind::Problems,
+            format_args!("stopped early: {reason}"),
+        )),
+        (None, 0) => Ok(()),
+        (None, failed) => Err(CommandError::new(
+            Kind::Problems,
+            format_args!("{failed} backups failed; the figures leave them out"),
+        )),
+    }
+}
