@@ -1,16 +1,26 @@
 //! Which layout a stream gets: the one whose sample zstd packs best.
 
-use crate::transform::Layout;
+use crate::transform::{Layout, WORDS_MAX, WordMode, has_words};
 use crate::trial::Trial;
 
-/// Bytes of a sample.
-const SAMPLE_LEN: usize = 8192;
+/// Bytes of each part of a sample.
+const PART_LEN: usize = 8192;
+/// Parts of a sample at most, and bytes of a stream for each.
+const PARTS_MAX: usize = 4;
+const LEN_FOR_PART: usize = 128 * 1024;
 /// Below this a choice cannot pay.
 const CHOICE_MIN: usize = 96;
+/// Words have to be smaller by this part: differences hide repetitions of whole rows, which
+/// zstd may find where the sample has none.
+const WORDS_GAIN: usize = 16;
+/// Bytes of a zstd frame that are not the content's.
+const FRAME_LEN: usize = 9;
 
 /// Tries layouts on samples.
 pub struct Chooser {
     trial: Trial,
+    sample: Vec<u8>,
+    column: Vec<u8>,
     laid: Vec<u8>,
 }
 
@@ -19,7 +29,9 @@ impl Chooser {
     pub fn new() -> Chooser {
         Chooser {
             trial: Trial::new(),
-            laid: Vec::with_capacity(SAMPLE_LEN),
+            sample: Vec::new(),
+            column: Vec::new(),
+            laid: Vec::new(),
         }
     }
 
@@ -28,20 +40,66 @@ impl Chooser {
         if width == 1 || rows.len() < CHOICE_MIN.max(width * 2) {
             return Layout::Rows;
         }
-        let sample_len = rows.len().min(SAMPLE_LEN) / width * width;
-        // From the middle: the beginning of a stream is often unlike the rest.
-        let start = (rows.len() - sample_len) / 2 / width * width;
-        let sample = &rows[start..start + sample_len];
-        [
+        self.take_sample(rows, width);
+        let sample = std::mem::take(&mut self.sample);
+        let mut best = (Layout::Rows, usize::MAX);
+        for layout in [
             Layout::Planes,
             Layout::Rows,
             Layout::DeltaPlanes,
             Layout::ByteDeltaPlanes,
-        ]
-        .into_iter()
-        .filter(|layout| layout.fits(width))
-        .min_by_key(|layout| self.cost(*layout, sample, width))
-        .unwrap_or(Layout::Rows)
+        ] {
+            if layout.fits(width) {
+                let cost = self.cost(layout, &sample, width);
+                if cost < best.1 {
+                    best = (layout, cost);
+                }
+            }
+        }
+        for len in [8, 4] {
+            if has_words(width, len) {
+                let (layout, cost) = self.words(&sample, width, len);
+                if cost + cost / WORDS_GAIN < best.1 {
+                    best = (layout, cost);
+                }
+            }
+        }
+        self.sample = sample;
+        best.0
+    }
+
+    /// Takes parts from the middle of equal shares: the beginning is often unlike the rest.
+    fn take_sample(&mut self, rows: &[u8], width: usize) {
+        let parts = (rows.len() / LEN_FOR_PART).clamp(1, PARTS_MAX);
+        let share = rows.len() / parts;
+        let len = share.min(PART_LEN.max(width)) / width * width;
+        self.sample.clear();
+        for part in 0..parts {
+            let start = (part * share + (share - len) / 2) / width * width;
+            self.sample.extend_from_slice(&rows[start..start + len]);
+        }
+    }
+
+    /// The best mode for each word of the rows.
+    fn words(&mut self, sample: &[u8], width: usize, len: usize) -> (Layout, usize) {
+        let mut modes = [WordMode::Same; WORDS_MAX];
+        let mut total = FRAME_LEN;
+        for (mode, at) in modes.iter_mut().zip((0..width).step_by(len)) {
+            let mut column = std::mem::take(&mut self.column);
+            column.clear();
+            for row in sample.chunks_exact(width) {
+                column.extend_from_slice(&row[at..at + len]);
+            }
+            let layouts = [Layout::Planes, Layout::DeltaPlanes, Layout::ByteDeltaPlanes];
+            let costs = layouts.map(|layout| self.cost(layout, &column, len));
+            let tried = WordMode::ALL.into_iter().zip(costs);
+            if let Some((found, cost)) = tried.min_by_key(|(_, cost)| *cost) {
+                *mode = found;
+                total += cost.saturating_sub(FRAME_LEN);
+            }
+            self.column = column;
+        }
+        (Layout::Words { len, modes }, total)
     }
 
     fn cost(&mut self, layout: Layout, sample: &[u8], width: usize) -> usize {

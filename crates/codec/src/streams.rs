@@ -152,7 +152,7 @@ impl StreamWriter {
             varint::write(&mut directory, stream.bytes.len() as u64);
         }
         directory.extend(self.streams.iter().map(|stream| stream.width as u8));
-        directory.extend(layouts.iter().map(|layout| *layout as u8));
+        directory.extend(layouts.iter().map(|layout| layout.id()));
         directory
     }
 }

@@ -1,0 +1,169 @@
+//! The binary arithmetic coder, in both directions: a model is a function over a
+//! [`BitCoder`], as models of streams are over a `Coder`.
+
+/// Either direction.
+pub trait BitCoder {
+    /// Codes one bit, which is 1 with this probability of sixteen bits, not 0: the encoder
+    /// returns `bit`, the decoder what the encoder was given.
+    fn bit(&mut self, probability: u32, bit: u32) -> u32;
+
+    /// Codes the eight bits of a byte, from the top, as if each were as likely as not.
+    fn even_byte(&mut self, byte: u8) -> u8 {
+        (0..8).rev().fold(0, |coded, shift| {
+            coded << 1 | self.bit(1 << 15, u32::from(byte >> shift) & 1) as u8
+        })
+    }
+}
+
+/// The numbers that are still possible.
+struct Interval {
+    low: u32,
+    high: u32,
+}
+
+impl Interval {
+    const WHOLE: Interval = Interval {
+        low: 0,
+        high: u32::MAX,
+    };
+
+    /// The last number of the part that stands for 1.
+    #[inline(always)]
+    fn split(&self, probability: u32) -> u32 {
+        let width = u64::from(self.high - self.low);
+        self.low + ((width * u64::from(probability)) >> 16) as u32
+    }
+
+    #[inline(always)]
+    fn choose(&mut self, bit: u32, split: u32) {
+        if bit == 1 {
+            self.high = split;
+        } else {
+            self.low = split + 1;
+        }
+    }
+
+    /// Takes out the first byte, where it is known.
+    #[inline(always)]
+    fn shift(&mut self) -> Option<u8> {
+        let known = (self.low ^ self.high) >> 24 == 0;
+        known.then(|| {
+            let byte = (self.high >> 24) as u8;
+            self.low <<= 8;
+            self.high = self.high << 8 | 255;
+            byte
+        })
+    }
+}
+
+/// Bits become bytes.
+pub struct Encoder {
+    interval: Interval,
+    bytes: Vec<u8>,
+}
+
+impl Encoder {
+    /// Without any bit.
+    pub fn new() -> Encoder {
+        Encoder {
+            interval: Interval::WHOLE,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The bytes: one more says which number of the interval it is, as zeros follow.
+    pub fn finish(mut self) -> Vec<u8> {
+        if self.interval.low > 0 {
+            self.bytes.push((self.interval.low >> 24) as u8 + 1);
+        }
+        while self.bytes.last() == Some(&0) {
+            self.bytes.pop();
+        }
+        self.bytes
+    }
+}
+
+impl BitCoder for Encoder {
+    #[inline(always)]
+    fn bit(&mut self, probability: u32, bit: u32) -> u32 {
+        let split = self.interval.split(probability);
+        self.interval.choose(bit, split);
+        while let Some(byte) = self.interval.shift() {
+            self.bytes.push(byte);
+        }
+        bit
+    }
+}
+
+/// Bytes become bits; zeros follow the last byte.
+pub struct Decoder<'d> {
+    interval: Interval,
+    code: u32,
+    bytes: std::slice::Iter<'d, u8>,
+}
+
+impl<'d> Decoder<'d> {
+    /// Reads from the front.
+    pub fn new(bytes: &'d [u8]) -> Decoder<'d> {
+        let mut decoder = Decoder {
+            interval: Interval::WHOLE,
+            code: 0,
+            bytes: bytes.iter(),
+        };
+        for _ in 0..4 {
+            decoder.take();
+        }
+        decoder
+    }
+
+    #[inline(always)]
+    fn take(&mut self) {
+        let byte = self.bytes.next().copied().unwrap_or(0);
+        self.code = self.code << 8 | u32::from(byte);
+    }
+
+    /// All bytes were read.
+    pub fn exhausted(&self) -> bool {
+        self.bytes.len() == 0
+    }
+}
+
+impl BitCoder for Decoder<'_> {
+    #[inline(always)]
+    fn bit(&mut self, probability: u32, _bit: u32) -> u32 {
+        let split = self.interval.split(probability);
+        let bit = u32::from(self.code <= split);
+        self.interval.choose(bit, split);
+        while self.interval.shift().is_some() {
+            self.take();
+        }
+        bit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn codes_any_bits_with_any_probabilities(bits in proptest::collection::vec((1u32..65536, 0u32..2), 0..500)) {
+            let mut encoder = Encoder::new();
+            for &(probability, bit) in &bits {
+                encoder.bit(probability, bit);
+            }
+            let bytes = encoder.finish();
+            let mut decoder = Decoder::new(&bytes);
+            for &(probability, bit) in &bits {
+                prop_assert_eq!(decoder.bit(probability, 0), bit);
+            }
+            prop_assert!(decoder.exhausted());
+        }
+    }
+}
