@@ -345,7 +345,8 @@ fn what_if(
     fs::create_dir_all(&empty).map_err(|source| Error::file(&empty, source))?;
     let places = choose(measured.len(), REWRITTEN, 0).measured;
     let chosen_files: Vec<PathBuf> = places.iter().map(|at| measured[*at].clone()).collect();
-    let major = look.majors.last().copied().unwrap_or_default();
+    // Of several majors, the oldest knows the fewest settings.
+    let major = look.majors.first().copied().unwrap_or_default();
     let mut settings =
         what_if::rewrite_all(&chosen_files, major, look.present_compression(), &directory)?;
     let mut inputs: Vec<PathBuf> = settings

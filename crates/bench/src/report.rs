@@ -271,7 +271,7 @@ pub fn page(title: &str, sections: &[Section], provenance: &Provenance) -> Strin
 
 fn how_it_was_measured(provenance: &Provenance) -> Section {
     let load = |load: Option<f64>| load.map_or_else(Cell::none, |load| Cell::number(load, 2));
-    let mut table = Table::new(["how it was measured", ""]);
+    let mut table = Table::new(["what", "here"]);
     let mut row = |name: &str, value: Cell| table.row([Cell::from(name), value.left()]);
     row("machine", provenance.machine().into());
     row("begun", provenance.date.as_str().into());

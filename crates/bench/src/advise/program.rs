@@ -191,7 +191,7 @@ impl Limits {
         }
         let interval = interval.filter(|interval| seconds > interval * BUSY_MAX)?;
         Some(format!(
-            "would be busy {:.0} % of the time: a segment fills every {interval:.2} s",
+            "would be busy {:.0}% of the time: a segment fills every {interval:.2} s",
             seconds / interval * 100.0
         ))
     }

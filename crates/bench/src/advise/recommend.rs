@@ -9,7 +9,7 @@ mod wal_compression;
 use serde::Serialize;
 
 use super::look::Look;
-use super::{Advice, Program};
+use super::{Advice, Program, Rate};
 use crate::contender::CONTENDERS;
 use crate::wal::Results;
 
@@ -82,8 +82,9 @@ const SEGMENTS_HIGH: usize = 8;
 /// Relative standard errors of the recommended program's ratio, likewise.
 const ERROR_MEDIUM: f64 = 0.15;
 const ERROR_HIGH: f64 = 0.05;
-/// A rate from a shorter time says little about a day.
+/// A rate from a shorter time says little about a day, and from one still shorter nothing.
 const HOUR_SECONDS: f64 = 3600.0;
+const RATE_SECONDS_MIN: f64 = 600.0;
 
 impl Advice {
     pub(super) fn recommend(&mut self, results: &Results) {
@@ -116,6 +117,15 @@ impl Advice {
         self.server.as_ref()?.number(name)
     }
 
+    /// The WAL rate, where it is from long enough a time to choose by.
+    fn steady_rate(&self) -> Option<&Rate> {
+        let steady = |rate: &&Rate| {
+            rate.seconds
+                .is_none_or(|seconds| seconds >= RATE_SECONDS_MIN)
+        };
+        self.rate.as_ref().filter(steady)
+    }
+
     /// What bytes a day in the archive cost in a month, once the archive is as long as it
     /// should be.
     fn worth(&self, bytes_per_day: Option<f64>) -> Option<f64> {
@@ -136,7 +146,7 @@ impl Advice {
         let mut reasons = vec![format!("{count} of {available} segments were measured on")];
         match error {
             Some(error) => reasons.push(format!(
-                "the segments differ so that the recommended size may be {:.0} % off (two standard \
+                "the segments differ so that the recommended size may be {:.0}% off (two standard \
                  errors)",
                 error * 200.0
             )),
@@ -237,7 +247,7 @@ pub(super) fn bytes(bytes: f64) -> String {
 /// A share in percent.
 pub(super) fn percent(share: f64) -> String {
     match share * 100.0 {
-        p if p > 0.0 && p < 1.0 => format!("{p:.1} %"),
-        p => format!("{p:.0} %"),
+        p if p > 0.0 && p < 1.0 => format!("{p:.1}%"),
+        p => format!("{p:.0}%"),
     }
 }

@@ -154,7 +154,7 @@ impl Advice {
         };
         vec![
             format!("{mark} {}", program.label),
-            format!("{:.1} %", program.ratio * 100.0),
+            format!("{:.1}%", program.ratio * 100.0),
             program.bytes_per_day.map_or("-".to_owned(), bytes),
             format!("{:.3}", program.compress_s),
             format!("{:.3}", program.compress_cpu_s),
@@ -170,7 +170,8 @@ impl Advice {
         let Recommendation {
             subject, advice, ..
         } = recommendation;
-        writeln!(f, "\n  {subject}: {advice}")?;
+        writeln!(f)?;
+        wrapped(f, "  ", &format!("{subject}: {advice}"))?;
         if let Some(saved) = recommendation
             .saves_bytes_per_day
             .filter(|saved| *saved >= 1.0)
@@ -192,15 +193,24 @@ impl Advice {
     }
 }
 
-/// A line of a list, broken where it is too wide.
+/// A line of a list.
 fn item(f: &mut fmt::Formatter<'_>, indent: usize, text: &str) -> fmt::Result {
-    let mut line = format!("{:indent$}-", "");
+    wrapped(f, &format!("{:indent$}- ", ""), text)
+}
+
+/// Text behind a beginning, broken where it is too wide.
+fn wrapped(f: &mut fmt::Formatter<'_>, beginning: &str, text: &str) -> fmt::Result {
+    let mut line = beginning.to_owned();
+    let mut words = 0;
     for word in text.split(' ') {
-        if line.len() + 1 + word.len() > WIDTH {
+        if words > 0 && line.len() + 1 + word.len() > WIDTH {
             writeln!(f, "{line}")?;
-            line = format!("{:indent$} ", "");
+            line = format!("{:1$}", "", beginning.len());
+            words = 0;
         }
-        write!(line, " {word}")?;
+        let space = if words > 0 { " " } else { "" };
+        write!(line, "{space}{word}")?;
+        words += 1;
     }
     writeln!(f, "{line}")
 }

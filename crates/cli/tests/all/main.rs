@@ -1,5 +1,6 @@
 //! The command line, as a person or postgresql.conf meets it.
 
+mod advise;
 mod archive;
 mod clusters;
 mod configuration;

@@ -24,8 +24,7 @@ impl Advice {
             reasons.push(format!("today: archive_timeout = {timeout:.0} s"));
         }
         let interval = self
-            .rate
-            .as_ref()
+            .steady_rate()
             .map(|rate| rate.segment_seconds(look.segment_size_bytes));
         if let Some(interval) = interval {
             reasons.push(format!(

@@ -72,7 +72,7 @@ impl Advice {
         let smallest = affordable.min_by(|a, b| a.ratio.total_cmp(&b.ratio));
         match smallest {
             Some(smallest) if smallest.label != chosen.label => format!(
-                "within 3 % of the smallest ({}) for {} of its processor time, of {count} that keep \
+                "within 3% of the smallest ({}) for {} of its processor time, of {count} that keep \
                  to the limits",
                 smallest.label,
                 percent(chosen.compress_cpu_s / smallest.compress_cpu_s)
@@ -144,7 +144,7 @@ mod tests {
             said.contains("0.500 s of processor time a segment"),
             "{said}"
         );
-        assert!(said.contains("zstd -1 takes 40 % of the time"), "{said}");
+        assert!(said.contains("zstd -1 takes 40% of the time"), "{said}");
     }
 
     #[test]

@@ -16,15 +16,15 @@ impl Advice {
         let size = self.wal.segment_size_bytes as f64;
         let mut reasons = Vec::new();
         let per_hour = self
-            .rate
-            .as_ref()
+            .steady_rate()
             .map(|rate| rate.segments_per_day(self.wal.segment_size_bytes) / HOURS_PER_DAY);
         match per_hour {
             Some(per_hour) => reasons.push(format!(
                 "{per_hour:.1} segments of {:.0} MB an hour, one start of archive_command each",
                 size / MIB
             )),
-            None => reasons.push("how many segments there are in an hour is not known".to_owned()),
+            None => reasons
+                .push("how many segments there are in an hour is not known well enough".to_owned()),
         }
         let fixed = self.chosen_program().and_then(|program| {
             Some((

@@ -221,15 +221,16 @@ function drawDominance() {
 }
 
 function drawPublished() {
-  const heads = ["published", "seconds", "MB", "here", "threads", "seconds", "MB", "beaten here by"];
+  const heads = ["published", "seconds", "MB", "here", "threads", "seconds", "MB", "beaten here by", "its seconds", "its MB"];
+  const measured = (of) => [of ? seconds(of.compress_s) : UNKNOWN, of ? megabytes(of.output_bytes / of.segments).toFixed(3) : UNKNOWN];
   table("published", heads, data.dominance.published.map((pair) => {
     const start = [pair.label, pair.compress_s.toFixed(3), pair.output_mb.toFixed(3)];
-    if (pair.row === null) return [...start, { text: "not measured" }, "", "", "", ""];
+    if (pair.row === null) return [...start, { text: "not measured" }, "", "", "", "", "", ""];
     const row = data.rows[pair.row], of = data.summary[pair.row].all;
     const verdict = data.dominance.verdicts.find((verdict) => verdict.row === pair.row);
     const answer = verdict.verified.answer === "unknown" ? verdict.unverified : verdict.verified;
-    return [...start, row.label, threads(row), of ? seconds(of.compress_s) : UNKNOWN,
-      of ? megabytes(of.output_bytes / of.segments).toFixed(3) : UNKNOWN, answered(answer)];
+    const ours = answer.answer === "beaten" ? measured(data.summary[answer.row].all) : [UNKNOWN, UNKNOWN];
+    return [...start, row.label, threads(row), ...measured(of), answered(answer), ...ours];
   }));
   element("source").textContent = `Published: ${data.dominance.published_source}. Another machine and other segments: compare within each half of the table.`;
 }

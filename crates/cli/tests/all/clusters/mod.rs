@@ -3,6 +3,7 @@
 //! A server is a process of its own with its own directory, so these tests see what no mock
 //! shows: PostgreSQL's retries, its questions during recovery, its timelines.
 
+mod advice;
 mod faults;
 mod kills;
 mod object_store;

@@ -1,0 +1,149 @@
+//! The pages under test: a comparison of small programs of the tests' own, and tables and bars.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use walzip_bench::report::{Bars, Cell, Section, Table, page};
+use walzip_bench::wal::{Options, run};
+use walzip_bench::{Provenance, Silent};
+
+/// A page in a directory of its own.
+pub struct Page {
+    _directory: TempDir,
+    pub path: PathBuf,
+}
+
+/// Each program "compresses" to a share of the input in some hundredths of a second, both by its
+/// level, and gives back what it was given.
+const PROGRAMS: &[(&str, u32, u32)] = &[
+    ("zstd", 60, 1),
+    ("gzip", 70, 2),
+    ("xz", 50, 4),
+    ("pigz", 70, 1),
+    ("walzip", 30, 2),
+];
+const CONTENDERS: &[&str] = &[
+    "zstd:1-3",
+    "gzip:1",
+    "gzip:6",
+    "xz:2",
+    "xz:9",
+    "pigz:1",
+    "walzip:1",
+    "walzip:3",
+    "walzip:6",
+    "walzip-unverified:3",
+    "brotli:1",
+];
+const INPUT_BYTES: usize = 200_000;
+
+/// The report of `bench wal`.
+pub fn comparison() -> Page {
+    let directory = TempDir::new().expect("a directory");
+    let at = |name: &str| directory.path().join(name);
+    for name in ["bin", "tmp"] {
+        fs::create_dir(at(name)).expect("a directory");
+    }
+    for &(name, percent, hundredths) in PROGRAMS {
+        write_program(&at("bin").join(name), name, percent, hundredths);
+    }
+    let mut inputs = Vec::new();
+    for folder in ["oltp", "bulk-load", "pgbench-init"] {
+        let path = at(folder).join("000000010000000000000001");
+        fs::create_dir(at(folder)).expect("a directory");
+        fs::write(&path, vec![folder.len() as u8; INPUT_BYTES]).expect("a file");
+        inputs.push(path);
+    }
+    let path = at("report.html");
+    let options = Options {
+        inputs,
+        contenders: CONTENDERS
+            .iter()
+            .map(|text| text.parse().expect("a row"))
+            .collect(),
+        runs: Some(2),
+        report: Some(path.clone()),
+        ..Options::new(at("bin/walzip"), at("bin").into_os_string(), at("tmp"))
+    };
+    let results = run(&options, &mut Silent).expect("a comparison");
+    assert!(results.failed.is_empty(), "{:?}", results.failed);
+    Page {
+        _directory: directory,
+        path,
+    }
+}
+
+fn write_program(path: &Path, name: &str, percent: u32, hundredths: u32) {
+    let stored = path.with_extension("stored");
+    let stored = stored.display();
+    let script = format!(
+        "#!/bin/sh\n\
+         level=1\n\
+         for last; do case $last in -[0-9]) level=${{last#-}};; esac; done\n\
+         case \" $* \" in\n\
+         *' --version '*|*' -V '*) echo '{name} 1.2.3'; exit;;\n\
+         *' -d '*|*' decompress '*) exec /bin/cat '{stored}';;\n\
+         esac\n\
+         /bin/cp \"$last\" '{stored}'\n\
+         /bin/sleep 0.0$(({hundredths} * (level + 2) / 3))\n\
+         exec /usr/bin/head -c $(({INPUT_BYTES} * ({percent} - level * 2) / 100)) \"$last\"\n"
+    );
+    fs::write(path, script).expect("a script");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a program");
+}
+
+/// A page of tables and bars, as the other experiments make them.
+pub fn tables() -> Page {
+    let mut table = Table::new(["setting", "WAL MB", "published MB", "transactions/s"]);
+    for (setting, wal, published, rate) in [
+        ("off", 1208.1, Some(208.1), 1520.0),
+        ("pglz", 410.9, Some(81.0), 1380.0),
+        ("lz4", 401.5, None, 1544.0),
+    ] {
+        table.row([
+            Cell::from(setting),
+            Cell::number(wal, 1).ours(),
+            Cell::number_or_none(published, 1),
+            Cell::number(rate, 0),
+        ]);
+    }
+    let mut bars = Bars::new("MB", 1);
+    bars.bar("off", Some(1208.1), Some(208.1));
+    bars.bar("pglz <on>", Some(410.9), Some(81.0));
+    bars.bar("zstd", None, None);
+    bars.ours("walzip -3", Some(9.5));
+    let section = Section::new("WAL written")
+        .paragraph("What a setting does to the WAL of the same transactions.")
+        .table(table)
+        .bars(bars)
+        .note("MB are millions of bytes.");
+    let provenance = provenance();
+    let directory = TempDir::new().expect("a directory");
+    let path = directory.path().join("page.html");
+    fs::write(
+        &path,
+        page("What wal_compression does", &[section], &provenance),
+    )
+    .expect("a file");
+    Page {
+        _directory: directory,
+        path,
+    }
+}
+
+fn provenance() -> Provenance {
+    Provenance {
+        date: "2026-11-22T01:02:03Z".to_owned(),
+        cpu: "A processor of some length, with a name".to_owned(),
+        cpus: 4,
+        memory_bytes: 8 << 30,
+        kernel: "Linux 6.1".to_owned(),
+        operating_system: "Debian GNU/Linux".to_owned(),
+        harness: "walzip-bench".to_owned(),
+        load_average_before: Some(0.1),
+        load_average_after: None,
+        memory_floor_bytes: None,
+    }
+}

@@ -1,0 +1,91 @@
+//! `advise` on live servers: it asks, reads, and changes nothing.
+
+use serde_json::Value;
+
+use crate::clusters::server::Server;
+use crate::clusters::site::{Site, said, succeed};
+
+#[test]
+fn every_major_is_asked_for_its_settings_and_its_segments() {
+    for major in 13..=18 {
+        let Some(site) = Site::new(major) else {
+            continue;
+        };
+        let server = Server::create(&site, "asked", 1);
+        server.configure("archive_timeout = 90\ncheckpoint_timeout = 7min\nlog_statement = all");
+        server.start(&[]);
+        server.sql(
+            "CREATE TABLE t AS SELECT i, md5(i::text) AS text FROM generate_series(1, 40000) AS i",
+        );
+        server.sql("CHECKPOINT");
+        server.sql("UPDATE t SET text = 'changed' WHERE i % 7 = 0");
+        let socket = server.socket();
+        let socket = socket.to_str().expect("a readable path");
+        let arguments = [
+            "advise",
+            "--json",
+            "--contender",
+            "walzip:1",
+            "--segments",
+            "2",
+            "-h",
+            socket,
+            "-U",
+            "tester",
+        ];
+        let mut advise = server.walzip(&arguments);
+        advise.env("TMPDIR", site.create_directory("tmp"));
+        let advice: Value = serde_json::from_str(&succeed(&mut advise)).expect("JSON");
+        let asked = &advice["server"];
+        assert_eq!(asked["major"], major);
+        assert_eq!(asked["settings"]["archive_timeout"], "90");
+        assert_eq!(asked["settings"]["checkpoint_timeout"], "420");
+        assert_eq!(asked["settings"]["wal_segment_size"], "1048576");
+        assert_eq!(asked["wal"].is_null(), major < 14);
+        assert!(
+            asked["checkpoints"]["requested"].as_u64() >= Some(1),
+            "{asked}"
+        );
+        assert_eq!(advice["sources"][0]["name"], "the server's pg_wal");
+        assert_eq!(advice["measured_segments"], 2);
+        assert_eq!(advice["wal"]["majors"][0], major);
+        assert!(advice["wal"]["stretches"][0]["image_bytes"].as_u64() > Some(0));
+        let left = std::fs::read_dir(site.path("tmp"))
+            .expect("readable")
+            .count();
+        assert_eq!(left, 0, "temporary files were left behind");
+        only_reads(&server.log());
+        server.stop();
+    }
+}
+
+/// Every statement of advise, whose session begins by forbidding itself to write.
+fn only_reads(log: &str) {
+    let begins = log.find("SET default_transaction_read_only = on");
+    let asked = &log[begins.expect("the session is read-only")..];
+    let statements: Vec<&str> = asked
+        .lines()
+        .filter_map(|line| line.split_once("statement: "))
+        .map(|(_, statement)| statement)
+        .collect();
+    assert!(statements.len() > 5, "{log}");
+    for statement in &statements[1..] {
+        assert!(statement.starts_with("SELECT "), "{statement}");
+    }
+}
+
+#[test]
+fn a_role_that_may_not_read_segments_is_told_what_to_do() {
+    let Some(site) = Site::new(15) else { return };
+    let server = Server::create(&site, "closed", 1);
+    server.start(&[]);
+    server.sql("CREATE ROLE guest LOGIN");
+    let socket = server.socket();
+    let socket = socket.to_str().expect("a readable path");
+    let arguments = ["advise", "-h", socket, "-U", "guest"];
+    let output = server.walzip(&arguments).output().expect("walzip starts");
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(105), "{said}");
+    assert!(said.contains("hint: Name --pg-wal or --repo"), "{said}");
+    server.stop();
+}
