@@ -154,7 +154,7 @@ impl Workload {
 
 /// The phases of the insert benchmark one by one, for the experiment that measures them.
 pub(crate) mod insert_phases {
-    pub(crate) use super::insert::{INDEXES, ROWS, ROWS_PER_TRANSACTION};
+    pub(crate) use super::insert::{INDEXES, ROWS_PER_TRANSACTION};
     use super::{Loader, insert};
     use crate::server::Server;
     use crate::{Error, Usage};

@@ -143,6 +143,22 @@ impl Installation {
             .map(ToString::to_string)
             .collect())
     }
+
+    /// The methods that were asked for, which the server must have; or all that it has.
+    pub(crate) fn choose_wal_compressions(&self, wanted: &[String]) -> Result<Vec<String>, Error> {
+        let known = self.wal_compressions()?;
+        if wanted.is_empty() {
+            return Ok(known);
+        }
+        match wanted.iter().find(|method| !known.contains(method)) {
+            None => Ok(wanted.to_vec()),
+            Some(method) => Err(Error::Usage(format!(
+                "{} has no wal_compression {method}: it has {}",
+                self.program.version,
+                known.join(", ")
+            ))),
+        }
+    }
 }
 
 fn is_program(path: &Path) -> bool {

@@ -33,6 +33,38 @@ pub struct Phase {
     pub wal: Written,
 }
 
+impl Phase {
+    /// The names of what [`Phase::csv`] writes.
+    pub(crate) const CSV_HEADER: &'static str = "wall_s,transactions,tps,server_cpu_s,\
+        client_cpu_s,written_bytes,wal_bytes,records,record_bytes,images,image_bytes,checkpoints";
+
+    /// The values of a line; nothing where nothing is known.
+    pub(crate) fn csv(&self) -> String {
+        fn known<T: ToString>(value: Option<T>) -> String {
+            value.map_or_else(String::new, |value| value.to_string())
+        }
+        let wal = &self.wal;
+        let counts = [
+            wal.bytes,
+            wal.records,
+            wal.record_bytes,
+            wal.images,
+            wal.image_bytes,
+        ];
+        format!(
+            "{:.6},{},{},{},{:.6},{},{},{}",
+            self.wall_s,
+            known(self.transactions),
+            known(self.tps.map(|tps| format!("{tps:.3}"))),
+            known(self.server_cpu_s.map(|seconds| format!("{seconds:.2}"))),
+            self.client_cpu_s,
+            known(self.written_bytes),
+            counts.map(|count| count.to_string()).join(","),
+            wal.checkpoints,
+        )
+    }
+}
+
 /// What a client did.
 pub(crate) struct Done {
     pub(crate) client: Usage,

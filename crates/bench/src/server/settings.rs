@@ -59,6 +59,20 @@ impl Settings {
         self.set("wal_keep_size", "1000GB")
     }
 
+    /// In one line, for a person.
+    pub fn line(&self) -> String {
+        let mut words = vec![format!("{} MB segments", self.segment_megabytes)];
+        if self.checksums {
+            words.push("data checksums".to_owned());
+        }
+        let parameters = self
+            .parameters
+            .iter()
+            .filter(|(_, value)| !value.is_empty());
+        words.extend(parameters.map(|(name, value)| format!("{name} = {value}")));
+        words.join(", ")
+    }
+
     /// postgresql.conf.
     pub(super) fn file(&self) -> String {
         let mut text = String::new();

@@ -8,7 +8,7 @@ use crate::Error;
 /// Rows of one transaction.
 pub const ROWS_PER_TRANSACTION: u64 = 100;
 /// Rows for each unit of scale.
-pub const ROWS: u64 = 100_000;
+pub(super) const ROWS: u64 = 100_000;
 
 /// The table, without its secondary indexes.
 const TABLE: &str = "

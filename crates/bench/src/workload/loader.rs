@@ -64,11 +64,7 @@ impl<'a> Loader<'a> {
     }
 
     fn run_file(&mut self) -> Result<(), Error> {
-        let usage = self.server.sql_file(&self.path)?;
-        self.usage.wall += usage.wall;
-        self.usage.user += usage.user;
-        self.usage.system += usage.system;
-        self.usage.peak_memory_bytes = self.usage.peak_memory_bytes.max(usage.peak_memory_bytes);
+        self.usage += self.server.sql_file(&self.path)?;
         Ok(())
     }
 

@@ -80,7 +80,8 @@ pub struct GenerateArgs {
     pg_bin: Option<PathBuf>,
 }
 
-fn parameter(text: &str) -> Result<(String, String), String> {
+/// A parameter of a server and its value, from NAME=VALUE.
+pub(super) fn parameter(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("there is no =")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }

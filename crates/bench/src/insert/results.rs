@@ -1,0 +1,289 @@
+//! What was measured, as JSON and CSV have it.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::server::{Phase, Settings};
+use crate::spread::{Spread, spread};
+use crate::{Program, Provenance};
+
+/// What was published: how many times faster one method is than another.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Published {
+    /// In which step.
+    pub step: Step,
+    /// The faster method.
+    pub faster: &'static str,
+    /// The slower method.
+    pub slower: &'static str,
+    /// How many times faster.
+    pub times: f64,
+}
+
+/// Where the published figures come from.
+pub const SOURCE: &str = "Mark Callaghan, \"The benefit of lz4 and zstd for Postgres WAL \
+    compression\", Small Datum, May 2022";
+
+/// Every published figure. That lz4 is as fast as no compression was said of both steps.
+#[rustfmt::skip]
+pub static PUBLISHED: &[Published] = &[
+    Published { step: Step::Index, faster: "lz4", slower: "pglz", times: 1.7 },
+    Published { step: Step::Insert, faster: "lz4", slower: "pglz", times: 1.4 },
+    Published { step: Step::Index, faster: "lz4", slower: "off", times: 1.0 },
+    Published { step: Step::Insert, faster: "lz4", slower: "off", times: 1.0 },
+];
+
+/// What a server does one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Step {
+    /// Rows in the order of their key, under the primary key alone.
+    #[serde(rename = "l.i0")]
+    Load,
+    /// Three secondary indexes are created.
+    #[serde(rename = "l.x")]
+    Index,
+    /// Further rows, under all indexes.
+    #[serde(rename = "l.i1")]
+    Insert,
+}
+
+impl Step {
+    /// All, in their order.
+    pub const ALL: [Step; 3] = [Step::Load, Step::Index, Step::Insert];
+
+    /// The benchmark's word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Step::Load => "l.i0",
+            Step::Index => "l.x",
+            Step::Insert => "l.i1",
+        }
+    }
+
+    /// What it is.
+    pub fn about(self) -> &'static str {
+        match self {
+            Step::Load => "rows in key order, primary key alone",
+            Step::Index => "three secondary indexes are created; a row counts once for each",
+            Step::Insert => "further rows, under all four indexes",
+        }
+    }
+}
+
+/// How much of the database the server can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Memory {
+    /// All of it fits shared_buffers.
+    Fits,
+    /// A quarter of it does.
+    Exceeds,
+}
+
+impl Memory {
+    /// Both.
+    pub const ALL: [Memory; 2] = [Memory::Fits, Memory::Exceeds];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Memory::Fits => "fits",
+            Memory::Exceeds => "exceeds",
+        }
+    }
+}
+
+/// Everything that the experiment found out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    /// The experiment's name.
+    pub experiment: &'static str,
+    /// The machine and the moment.
+    pub provenance: Provenance,
+    /// The server.
+    pub server: Program,
+    /// How it was set, but for `wal_compression` and `shared_buffers`.
+    pub settings: Settings,
+    /// What each server did.
+    pub work: Work,
+    /// The values of `wal_compression`, in the order in which they are shown.
+    pub methods: Vec<String>,
+    /// Each step of each server.
+    pub measurements: Vec<Measurement>,
+    /// What was published.
+    pub published: &'static [Published],
+    /// Why there are fewer measurements than were asked for.
+    pub stopped: Option<String>,
+}
+
+/// What each server did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Work {
+    /// Rows of the first step.
+    pub rows: u64,
+    /// Rows of the last step.
+    pub further_rows: u64,
+    /// Rows of one transaction.
+    pub rows_per_transaction: u64,
+    /// How many clients insert at a time.
+    pub clients: u32,
+    /// From which seed.
+    pub seed: u64,
+    /// `shared_buffers` for each memory, in megabytes.
+    pub shared_buffers_megabytes: Vec<(Memory, u64)>,
+    /// How often everything was repeated, each time with a new server.
+    pub runs: u32,
+    /// Whether this was a quick look.
+    pub quick: bool,
+}
+
+/// One step of one server.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measurement {
+    /// How much of the database fits.
+    pub memory: Memory,
+    /// `wal_compression`.
+    pub method: String,
+    /// In which run, counting from 1.
+    pub run: u32,
+    /// Which step.
+    pub step: Step,
+    /// Rows that were inserted, or indexed, once for each index.
+    pub operations: u64,
+    /// What it took and wrote.
+    #[serde(flatten)]
+    pub phase: Phase,
+}
+
+impl Measurement {
+    /// Rows inserted or indexed in a second.
+    pub fn per_second(&self) -> f64 {
+        let seconds = match (self.phase.transactions, self.phase.tps) {
+            (Some(transactions), Some(tps)) => transactions as f64 / tps.max(1e-9),
+            _ => self.phase.wall_s,
+        };
+        self.operations as f64 / seconds.max(1e-9)
+    }
+
+    fn per_operation(&self, value: f64) -> f64 {
+        value / self.operations.max(1) as f64
+    }
+
+    /// Microseconds of the server's processor time for each.
+    pub fn cpu_micros(&self) -> Option<f64> {
+        Some(self.per_operation(self.phase.server_cpu_s? * 1e6))
+    }
+
+    /// KB that the server wrote to its disk for each, WAL included.
+    pub fn written_kilobytes(&self) -> Option<f64> {
+        Some(self.per_operation(self.phase.written_bytes? as f64 / 1e3))
+    }
+
+    /// KB of WAL for each.
+    pub fn wal_kilobytes(&self) -> f64 {
+        self.per_operation(self.phase.wal.bytes as f64 / 1e3)
+    }
+}
+
+impl Results {
+    /// The median of a step's runs, and how far apart they are.
+    pub(super) fn median(
+        &self,
+        (memory, method, step): (Memory, &str, Step),
+        value: impl Fn(&Measurement) -> Option<f64>,
+    ) -> Option<Spread> {
+        let runs = self
+            .measurements
+            .iter()
+            .filter(|run| run.memory == memory && run.method == method && run.step == step);
+        spread(runs.filter_map(value))
+    }
+
+    /// How many times faster one method is than another.
+    pub(super) fn times_faster(&self, memory: Memory, published: &Published) -> Option<f64> {
+        let speed = |method| {
+            let median = self.median((memory, method, published.step), |run| {
+                Some(run.per_second())
+            });
+            median.map(|median| median.median)
+        };
+        Some(speed(published.faster)? / speed(published.slower)?)
+    }
+
+    /// The memories that were measured with.
+    pub(super) fn memories(&self) -> impl Iterator<Item = (Memory, u64)> {
+        self.work.shared_buffers_megabytes.iter().copied()
+    }
+
+    /// Writes everything as JSON.
+    pub fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut *to, self)?;
+        writeln!(to)
+    }
+
+    /// Writes each measurement, after lines of provenance.
+    pub fn write_csv(&self, to: &mut dyn Write) -> io::Result<()> {
+        let (provenance, work) = (&self.provenance, &self.work);
+        writeln!(
+            to,
+            "# walzip bench insert, {}, {}",
+            provenance.harness, provenance.date
+        )?;
+        writeln!(to, "# machine: {}", provenance.machine())?;
+        writeln!(
+            to,
+            "# server: {}, {}",
+            self.server.version,
+            self.settings.line()
+        )?;
+        for (memory, megabytes) in self.memories() {
+            writeln!(to, "# {}: shared_buffers = {megabytes}MB", memory.name())?;
+        }
+        writeln!(
+            to,
+            "# {} rows, then {}, in transactions of {}, {} clients, seed {}, quick: {}",
+            work.rows,
+            work.further_rows,
+            work.rows_per_transaction,
+            work.clients,
+            work.seed,
+            work.quick
+        )?;
+        for Published {
+            step,
+            faster,
+            slower,
+            times,
+        } in self.published
+        {
+            writeln!(
+                to,
+                "# published: {}: {faster} is {times} times faster than {slower} ({SOURCE})",
+                step.name()
+            )?;
+        }
+        if let Some(reason) = &self.stopped {
+            writeln!(to, "# incomplete: {}", reason.replace('\n', " "))?;
+        }
+        writeln!(
+            to,
+            "database,wal_compression,run,step,operations,per_second,{}",
+            Phase::CSV_HEADER
+        )?;
+        for run in &self.measurements {
+            writeln!(
+                to,
+                "{},{},{},{},{},{:.3},{}",
+                run.memory.name(),
+                run.method,
+                run.run,
+                run.step.name(),
+                run.operations,
+                run.per_second(),
+                run.phase.csv()
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,403 @@
+//! What does `wal_compression` do?
+//!
+//! Each method gets a new server, which loads data and then runs transactions. What it writes
+//! is read from its WAL, what it takes from the kernel; then programs compress some segments of
+//! each step, as they would in `archive_command`. Several runs are interleaved, and each begins
+//! with another method.
+//!
+//! Compression changes how much WAL there is and so how often the server makes a checkpoint,
+//! and after each checkpoint there are more images. With a fixed number of checkpoints, the
+//! methods are compared on the same images.
+
+mod published;
+mod report;
+mod results;
+mod text;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use tempfile::TempDir;
+
+use crate::clock::Clock;
+use crate::contender::Request;
+use crate::output::{OutputFile, check_space};
+use crate::server::{Installation, Phase, Server, Settings};
+use crate::workload::{Ran, Transactions, Workload};
+use crate::{Cancel, Error, Progress, Provenance, Usage, wal};
+
+pub use published::{PUBLISHED, Published};
+pub use results::{Archived, Measurement, Results, Stage, Work};
+
+/// The programs and levels that are asked what they make of the WAL.
+const PROGRAMS: &[&str] = &[
+    "gzip:6", "lz4:1", "xz:2", "zstd:1", "zstd:3", "walzip:1", "walzip:3", "walzip:6", "walzip:9",
+];
+const QUICK_PROGRAMS: &[&str] = &["xz:2", "zstd:1", "walzip:3"];
+/// What a unit of scale takes at most, with its indexes and its WAL.
+const BYTES_PER_SCALE: u64 = 60 << 20;
+/// What a transaction takes at most: an image and a half.
+const BYTES_PER_TRANSACTION: u64 = 12 << 10;
+
+/// What to measure, and where.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Values of `wal_compression`; none means all that the server has.
+    pub methods: Vec<String>,
+    /// What the server does.
+    pub workload: Workload,
+    /// How much data.
+    pub scale: u32,
+    /// How many transactions.
+    pub transactions: u64,
+    /// By how many clients.
+    pub clients: u32,
+    /// What the transactions follow from.
+    pub seed: u64,
+    /// So many checkpoints during the transactions, instead of when the server likes.
+    pub checkpoints: Option<u32>,
+    /// Whether the server waits for the disk.
+    pub fsync: bool,
+    /// How often everything is repeated.
+    pub runs: u32,
+    /// Further parameters of the server, with their values.
+    pub parameters: Vec<(String, String)>,
+    /// How many segments of each step the programs get.
+    pub segments: u64,
+    /// The programs; none means the usual ones.
+    pub contenders: Vec<Request>,
+    /// A quick look with small segments: the other options say how small.
+    pub quick: bool,
+    /// Where PostgreSQL's programs are; otherwise the newest that is installed.
+    pub pg_bin: Option<PathBuf>,
+    /// The walzip program to measure.
+    pub walzip: PathBuf,
+    /// Where the other programs are looked for: the value of PATH.
+    pub search_path: OsString,
+    /// Where servers are made; they are gone when [`run`] returns.
+    pub temp_dir: PathBuf,
+    /// A file for every measurement, one a line.
+    pub csv: Option<PathBuf>,
+    /// A file for everything.
+    pub json: Option<PathBuf>,
+    /// A file for a page that shows everything.
+    pub report: Option<PathBuf>,
+    /// Ends the server and what it does.
+    pub cancel: Cancel,
+}
+
+impl Options {
+    fn settings(&self) -> Settings {
+        let settings = match self.fsync {
+            true => Settings::durable(),
+            false => Settings::volatile(),
+        };
+        let settings = settings
+            .segment_megabytes(if self.quick { 1 } else { 16 })
+            .keep_all_wal();
+        let settings = match self.checkpoints {
+            // None but those that are asked for.
+            Some(_) => settings
+                .set("max_wal_size", "1000GB")
+                .set("checkpoint_timeout", "1d"),
+            None => settings,
+        };
+        self.parameters
+            .iter()
+            .fold(settings, |settings, (name, value)| {
+                settings.set(name, value)
+            })
+    }
+
+    fn work(&self) -> Work {
+        Work {
+            workload: self.workload,
+            scale: self.scale,
+            transactions: self.transactions,
+            clients: self.clients,
+            seed: self.seed,
+            checkpoints: self.checkpoints,
+            runs: self.runs.max(1),
+            quick: self.quick,
+        }
+    }
+}
+
+/// Measures; what stops it after the first measurement is part of the results.
+pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, Error> {
+    let csv = OutputFile::create(options.csv.as_deref())?;
+    let json = OutputFile::create(options.json.as_deref())?;
+    let report = OutputFile::create(options.report.as_deref())?;
+    let installation = Installation::find(
+        options.pg_bin.as_deref(),
+        &options.search_path,
+        &options.temp_dir,
+        &options.cancel,
+    )?;
+    check_space(
+        &options.temp_dir,
+        u64::from(options.scale) * BYTES_PER_SCALE + options.transactions * BYTES_PER_TRANSACTION,
+    )?;
+    let samples = tempfile::Builder::new()
+        .prefix("walzip-bench-")
+        .tempdir_in(&options.temp_dir)
+        .map_err(|source| Error::file(&options.temp_dir, source))?;
+    let mut results = Results {
+        experiment: "wal-compression",
+        provenance: Provenance::gather(None),
+        server: installation.program.clone(),
+        settings: options.settings(),
+        work: options.work(),
+        methods: installation.choose_wal_compressions(&options.methods)?,
+        measurements: Vec::new(),
+        archived: Vec::new(),
+        archive: None,
+        published: PUBLISHED,
+        stopped: None,
+    };
+    let mut experiment = Experiment {
+        options,
+        installation: &installation,
+        samples: &samples,
+        results: &mut results,
+        progress,
+    };
+    if let Err(error) = experiment.measure_all() {
+        if results.measurements.is_empty() {
+            return Err(error);
+        }
+        results.stopped = Some(match error {
+            Error::Interrupted => "interrupted".to_owned(),
+            error => error.to_string(),
+        });
+    }
+    results.provenance.finish();
+    csv.write(|to| results.write_csv(to))?;
+    json.write(|to| results.write_json(to))?;
+    report.write(|to| results.write_report(to))?;
+    Ok(results)
+}
+
+struct Experiment<'a, P> {
+    options: &'a Options,
+    installation: &'a Installation,
+    samples: &'a TempDir,
+    results: &'a mut Results,
+    progress: &'a mut P,
+}
+
+impl<P: Progress> Experiment<'_, P> {
+    fn measure_all(&mut self) -> Result<(), Error> {
+        let methods = self.results.methods.clone();
+        let runs = self.results.work.runs;
+        let mut clock = Clock::new(methods.len() * runs as usize, 1);
+        for run in 1..=runs {
+            for place in 0..methods.len() {
+                let Some(method) = methods.get((place + run as usize - 1) % methods.len()) else {
+                    continue;
+                };
+                let begin = Instant::now();
+                let title = format!("wal_compression = {method}, run {run}");
+                self.progress.step(&clock.step(&title));
+                self.measure(method, run)?;
+                clock.finish(0, begin.elapsed());
+            }
+        }
+        self.archive()
+    }
+
+    /// One server from its beginning to its end.
+    fn measure(&mut self, method: &str, run: u32) -> Result<(), Error> {
+        let Work {
+            workload,
+            scale,
+            seed,
+            ..
+        } = self.results.work;
+        let setting = self.installation.wal_compression(method);
+        let settings = self
+            .results
+            .settings
+            .clone()
+            .set("wal_compression", setting);
+        let server = self.installation.start(&settings)?;
+        let phase = server.phase(|server| workload.load(server, scale, seed))?;
+        self.keep(&server, (method, run, Stage::Load), phase)?;
+        let work = self.results.work;
+        let phase = server.phase(|server| transactions(server, &work))?;
+        self.keep(&server, (method, run, Stage::Transactions), phase)
+    }
+
+    /// Keeps what was measured, and in the first run some segments, evenly spread.
+    fn keep(
+        &mut self,
+        server: &Server,
+        (method, run, stage): (&str, u32, Stage),
+        phase: Phase,
+    ) -> Result<(), Error> {
+        self.results.measurements.push(Measurement {
+            method: method.to_owned(),
+            run,
+            stage,
+            phase,
+        });
+        if run > 1 {
+            return Ok(());
+        }
+        let folder = self.samples.path().join(folder(method, stage));
+        fs::create_dir(&folder).map_err(|source| Error::file(&folder, source))?;
+        for number in spread_evenly(
+            server.whole_segments(phase.from..phase.to),
+            self.options.segments,
+        ) {
+            let (name, path) = server.segment(number)?;
+            fs::copy(&path, folder.join(name)).map_err(|source| Error::file(&path, source))?;
+        }
+        Ok(())
+    }
+
+    /// Asks the programs what they make of the WAL.
+    fn archive(&mut self) -> Result<(), Error> {
+        let inputs = folders(self.samples.path())?;
+        if inputs.is_empty() {
+            self.progress
+                .note("no step wrote a whole segment: no program is asked");
+            return Ok(());
+        }
+        let options = self.options;
+        let contenders = match (options.contenders.is_empty(), options.quick) {
+            (false, _) => options.contenders.clone(),
+            (true, quick) => {
+                let names = if quick { QUICK_PROGRAMS } else { PROGRAMS };
+                names
+                    .iter()
+                    .map(|name| name.parse())
+                    .collect::<Result<_, _>>()?
+            }
+        };
+        let options = wal::Options {
+            inputs,
+            contenders,
+            runs: Some(1),
+            cancel: options.cancel.clone(),
+            ..wal::Options::new(
+                options.walzip.clone(),
+                options.search_path.clone(),
+                options.temp_dir.clone(),
+            )
+        };
+        let archive = wal::run(&options, self.progress)?;
+        self.results.stopped = archive.stopped.clone();
+        self.results.archived = archived(&archive, self.results);
+        self.results.archive = Some(archive);
+        Ok(())
+    }
+}
+
+/// The transactions, in one go or in equal parts with a checkpoint between each two.
+fn transactions(server: &Server, work: &Work) -> Result<Ran, Error> {
+    let parts = u64::from(work.checkpoints.unwrap_or(0)) + 1;
+    let mut total = Ran {
+        transactions: 0,
+        tps: 0.0,
+        client: Usage::default(),
+    };
+    let mut seconds = 0.0;
+    for part in 0..parts {
+        if part > 0 {
+            server.sql("CHECKPOINT")?;
+        }
+        let how = Transactions {
+            scale: work.scale,
+            count: work.transactions / parts,
+            clients: work.clients,
+            seed: work.seed.wrapping_add(part),
+        };
+        let ran = work.workload.run(server, &how)?;
+        total.transactions += ran.transactions;
+        total.client += ran.client;
+        seconds += ran.transactions as f64 / ran.tps.max(1e-9);
+    }
+    total.tps = total.transactions as f64 / seconds.max(1e-9);
+    Ok(total)
+}
+
+fn folder(method: &str, stage: Stage) -> String {
+    format!("{method}-{}", stage.name())
+}
+
+/// The directories in a directory that are not empty.
+fn folders(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let read = |path: &Path| -> std::io::Result<Vec<PathBuf>> {
+        fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect()
+    };
+    let fault = |source| Error::file(directory, source);
+    let mut found = read(directory).map_err(fault)?;
+    found.sort();
+    let mut folders = Vec::new();
+    for path in found {
+        if !read(&path).map_err(fault)?.is_empty() {
+            folders.push(path);
+        }
+    }
+    Ok(folders)
+}
+
+/// At most so many of a range, the first and the last among them.
+fn spread_evenly(range: std::ops::Range<u64>, most: u64) -> Vec<u64> {
+    let there = range.end.saturating_sub(range.start);
+    let taken = there.min(most);
+    let place = |number: u64| match taken {
+        0 | 1 => range.start + there / 2,
+        _ => range.start + number * (there - 1) / (taken - 1),
+    };
+    (0..taken).map(place).collect()
+}
+
+/// What each program makes of each step's whole WAL.
+fn archived(archive: &wal::Results, results: &Results) -> Vec<Archived> {
+    let mut lines = Vec::new();
+    for summary in &archive.summary {
+        let Some(row) = archive.rows.get(summary.row) else {
+            continue;
+        };
+        for method in &results.methods {
+            for stage in Stage::ALL {
+                let name = folder(method, stage);
+                let found = summary
+                    .folders
+                    .iter()
+                    .find(|figures| figures.folder == name);
+                let (Some(found), Some(bytes)) = (found, results.wal_bytes(method, stage)) else {
+                    continue;
+                };
+                let figures = &found.figures;
+                let ratio = figures.output_bytes as f64 / figures.original_bytes.max(1) as f64;
+                lines.push(Archived {
+                    method: method.clone(),
+                    stage,
+                    program: row.label.clone(),
+                    ratio,
+                    bytes: ratio * bytes,
+                    compress_s: figures.compress_s,
+                });
+            }
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_spread_from_the_first_to_the_last() {
+        assert_eq!(spread_evenly(10..20, 3), [10, 14, 19]);
+        assert_eq!(spread_evenly(10..20, 1), [15]);
+        assert_eq!(spread_evenly(10..12, 5), [10, 11]);
+        assert!(spread_evenly(11..10, 5).is_empty());
+    }
+}

@@ -1,0 +1,228 @@
+//! What was measured, as JSON and CSV have it.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::published::Published;
+use crate::server::{Phase, Settings};
+use crate::spread::{Spread, spread};
+use crate::text::quoted;
+use crate::workload::Workload;
+use crate::{Program, Provenance, wal};
+
+/// Everything that the experiment found out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    /// The experiment's name.
+    pub experiment: &'static str,
+    /// The machine and the moment.
+    pub provenance: Provenance,
+    /// The server.
+    pub server: Program,
+    /// How it was set, but for `wal_compression`.
+    pub settings: Settings,
+    /// What it did.
+    pub work: Work,
+    /// The values of `wal_compression`, in the order in which they are shown.
+    pub methods: Vec<String>,
+    /// Each step of each server.
+    pub measurements: Vec<Measurement>,
+    /// What programs make of the WAL, a line each.
+    pub archived: Vec<Archived>,
+    /// How that was measured: the experiment `wal` on some segments of each step.
+    pub archive: Option<wal::Results>,
+    /// What was published.
+    pub published: &'static [Published],
+    /// Why there are fewer measurements than were asked for.
+    pub stopped: Option<String>,
+}
+
+/// What each server did.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Work {
+    /// The workload.
+    pub workload: Workload,
+    /// How much data.
+    pub scale: u32,
+    /// How many transactions.
+    pub transactions: u64,
+    /// By how many clients.
+    pub clients: u32,
+    /// From which seed.
+    pub seed: u64,
+    /// The number of checkpoints during the transactions, where it was fixed.
+    pub checkpoints: Option<u32>,
+    /// How often everything was repeated, each time with a new server.
+    pub runs: u32,
+    /// Whether this was a quick look.
+    pub quick: bool,
+}
+
+/// What a server does one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// The data is loaded.
+    Load,
+    /// Transactions change it.
+    Transactions,
+}
+
+impl Stage {
+    /// Both, in their order.
+    pub const ALL: [Stage; 2] = [Stage::Load, Stage::Transactions];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Load => "load",
+            Stage::Transactions => "transactions",
+        }
+    }
+}
+
+/// One step of one server.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measurement {
+    /// `wal_compression`.
+    pub method: String,
+    /// In which run, counting from 1.
+    pub run: u32,
+    /// Which step.
+    pub stage: Stage,
+    /// What it took and wrote.
+    #[serde(flatten)]
+    pub phase: Phase,
+}
+
+/// What one program makes of the WAL of one step.
+#[derive(Clone, Debug, Serialize)]
+pub struct Archived {
+    /// `wal_compression`.
+    pub method: String,
+    /// Which step.
+    pub stage: Stage,
+    /// The program and its level.
+    pub program: String,
+    /// Bytes of compressed segments to bytes of segments.
+    pub ratio: f64,
+    /// What the step's whole WAL takes in the archive at that ratio.
+    pub bytes: f64,
+    /// Wall time of compressing a segment.
+    pub compress_s: f64,
+}
+
+impl Results {
+    /// The median of a step's runs, and how far apart they are.
+    pub(super) fn median(
+        &self,
+        method: &str,
+        stage: Stage,
+        value: impl Fn(&Phase) -> Option<f64>,
+    ) -> Option<Spread> {
+        let runs = self
+            .measurements
+            .iter()
+            .filter(|run| run.method == method && run.stage == stage);
+        spread(runs.filter_map(|run| value(&run.phase)))
+    }
+
+    /// Bytes of WAL of a step.
+    pub(super) fn wal_bytes(&self, method: &str, stage: Stage) -> Option<f64> {
+        Some(
+            self.median(method, stage, |phase| Some(phase.wal.bytes as f64))?
+                .median,
+        )
+    }
+
+    /// What a program makes of a step's WAL.
+    pub(super) fn archived(&self, method: &str, stage: Stage, program: &str) -> Option<f64> {
+        let found = self.archived.iter().find(|archived| {
+            archived.method == method && archived.stage == stage && archived.program == program
+        });
+        found.map(|archived| archived.bytes)
+    }
+
+    /// The programs in the order in which they were measured.
+    pub(super) fn programs(&self) -> Vec<&str> {
+        let mut programs: Vec<&str> = Vec::new();
+        for archived in &self.archived {
+            if !programs.contains(&archived.program.as_str()) {
+                programs.push(&archived.program);
+            }
+        }
+        programs
+    }
+
+    /// Writes everything as JSON.
+    pub fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut *to, self)?;
+        writeln!(to)
+    }
+
+    /// Writes each measurement, after lines of provenance. What programs make of the WAL is
+    /// there too: what follows `# archived,`.
+    pub fn write_csv(&self, to: &mut dyn Write) -> io::Result<()> {
+        let (provenance, work) = (&self.provenance, &self.work);
+        writeln!(
+            to,
+            "# walzip bench wal-compression, {}, {}",
+            provenance.harness, provenance.date
+        )?;
+        writeln!(to, "# machine: {}", provenance.machine())?;
+        writeln!(
+            to,
+            "# server: {}, {}",
+            self.server.version,
+            self.settings.line()
+        )?;
+        let checkpoints = work
+            .checkpoints
+            .map_or("as they come".to_owned(), |fixed| fixed.to_string());
+        writeln!(
+            to,
+            "# {} at scale {}, {} transactions, {} clients, seed {}, checkpoints: {checkpoints}, quick: {}",
+            work.workload, work.scale, work.transactions, work.clients, work.seed, work.quick
+        )?;
+        for published in self.published {
+            let Published {
+                what,
+                value,
+                unit,
+                source,
+            } = published;
+            writeln!(to, "# published: {what}: {value} {unit} ({source})")?;
+        }
+        writeln!(
+            to,
+            "# archived,wal_compression,step,program,ratio,bytes,compress_s"
+        )?;
+        for archived in &self.archived {
+            writeln!(
+                to,
+                "# archived,{},{},{},{:.6},{:.0},{:.6}",
+                archived.method,
+                archived.stage.name(),
+                quoted(&archived.program),
+                archived.ratio,
+                archived.bytes,
+                archived.compress_s
+            )?;
+        }
+        if let Some(reason) = &self.stopped {
+            writeln!(to, "# incomplete: {}", reason.replace('\n', " "))?;
+        }
+        writeln!(to, "wal_compression,run,step,{}", Phase::CSV_HEADER)?;
+        for Measurement {
+            method,
+            run,
+            stage,
+            phase,
+        } in &self.measurements
+        {
+            writeln!(to, "{method},{run},{},{}", stage.name(), phase.csv())?;
+        }
+        Ok(())
+    }
+}

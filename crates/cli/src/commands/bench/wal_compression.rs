@@ -1,0 +1,142 @@
+//! `walzip bench wal-compression`: what does `wal_compression` do?
+
+use std::path::PathBuf;
+
+use walzip_bench::contender::Request;
+use walzip_bench::wal_compression::{self, Options};
+use walzip_bench::workload::Workload;
+
+use super::generate::parameter;
+use super::standard_error::StandardError;
+use super::{Surroundings, print};
+use crate::error::CommandError;
+use crate::exit_code::Kind;
+
+/// Compare the server's settings of wal_compression
+///
+/// Each method gets a throw-away server, which loads data and runs transactions on it. What it
+/// wrote is read from its WAL; then programs compress some of the segments, as they would in
+/// archive_command. Without options, that is what was published: pgbench at scale 100 and
+/// 200,000 transactions of 2 clients, for which 8 GB must be free in TMPDIR.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  walzip bench wal-compression --quick
+  walzip bench wal-compression --checkpoints 3 --report report.html
+  walzip bench wal-compression --workload shop --scale 20 --transactions 50000 \\
+      --set max_wal_size=4GB --method off --method lz4 --json results.json")]
+pub struct WalCompressionArgs {
+    /// Measure only this method: off, pglz, lz4 or zstd [default: all that the server has]
+    #[arg(long, value_name = "METHOD")]
+    method: Vec<String>,
+
+    /// What the servers do: pgbench, shop, insert, copy or time-series
+    #[arg(long, value_name = "NAME", default_value = "pgbench")]
+    workload: Workload,
+
+    /// How much data there is: about 16 MB for each unit [default: 100, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    scale: Option<u32>,
+
+    /// How many transactions [default: 200000, with --quick 2000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    transactions: Option<u64>,
+
+    /// How many clients work at a time
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    clients: u32,
+
+    /// What the clients' choices follow from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// So many checkpoints during the transactions, for every method alike
+    #[arg(long, value_name = "N")]
+    checkpoints: Option<u32>,
+
+    /// Do not wait for the disk: fsync = off, as published [default with --quick]
+    #[arg(long)]
+    no_fsync: bool,
+
+    /// Set a parameter of the servers, such as shared_buffers=2GB
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
+    set: Vec<(String, String)>,
+
+    /// How often everything is repeated, each time with new servers
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+
+    /// Compress with this program: all its levels, one (NAME:3), or some (NAME:1-9)
+    #[arg(long, value_name = "NAME[:LEVELS]")]
+    contender: Vec<Request>,
+
+    /// How many segments of each step the programs get [default: 3, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    segments: Option<u64>,
+
+    /// A look within two minutes: little data, small segments, few programs
+    #[arg(long)]
+    quick: bool,
+
+    /// Where initdb and postgres are [default: the newest PostgreSQL that is installed]
+    #[arg(long, value_name = "DIR")]
+    pg_bin: Option<PathBuf>,
+
+    /// Write every measurement to FILE, one a line
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+
+    /// Write everything to FILE
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Write a page with charts to FILE (HTML, complete in itself)
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(args: WalCompressionArgs, surroundings: Surroundings) -> Result<(), CommandError> {
+    let quick = args.quick;
+    let options = Options {
+        methods: args.method,
+        workload: args.workload,
+        scale: args.scale.unwrap_or(if quick { 1 } else { 100 }),
+        transactions: args
+            .transactions
+            .unwrap_or(if quick { 2_000 } else { 200_000 }),
+        clients: args.clients,
+        seed: args.seed,
+        checkpoints: args.checkpoints,
+        fsync: !(args.no_fsync || quick),
+        runs: args.runs,
+        parameters: args.set,
+        segments: args.segments.unwrap_or(if quick { 1 } else { 3 }),
+        contenders: args.contender,
+        quick,
+        pg_bin: args.pg_bin,
+        walzip: surroundings.walzip,
+        search_path: surroundings.search_path,
+        temp_dir: surroundings.temp_dir,
+        csv: args.csv,
+        json: args.json,
+        report: args.report,
+        cancel: surroundings.cancel,
+    };
+    let mut progress = StandardError::new();
+    let results = wal_compression::run(&options, &mut progress)?;
+    progress.finish();
+    print(&results)?;
+    let failed = results.archive.map_or(0, |archive| archive.failed.len());
+    match (results.stopped, failed) {
+        (Some(reason), _) => Err(CommandError::new(
+            Kind::Problems,
+            format_args!("stopped early: {reason}"),
+        )),
+        (None, 0) => Ok(()),
+        (None, failed) => Err(CommandError::new(
+            Kind::Problems,
+            format_args!("{failed} round trips failed; the figures leave them out"),
+        )),
+    }
+}
