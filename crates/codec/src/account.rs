@@ -26,7 +26,7 @@ pub struct KindAccount {
 /// that is measured has a few more cuts than the one that [`crate::encode`] writes, so the sum
 /// may differ from the file's size by a fraction of a percent.
 pub fn account(input: &[u8], level: Level) -> Result<Option<Vec<KindAccount>>, EncodeError> {
-    let Some((_, streams)) = segment::encode(input) else {
+    let Some((_, streams)) = segment::encode(input, member::care(level)) else {
         return Ok(None);
     };
     let content = streams.into_content();

@@ -30,10 +30,25 @@ impl Slot {
     }
 }
 
+/// How much time the encoder takes for its choices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Care {
+    /// Little: it looks at small samples, and decides for small streams of a kind at once.
+    Quick,
+    /// As much as choices are worth.
+    #[default]
+    Full,
+}
+
 /// Either direction. See the module's documentation.
 pub trait Coder {
     /// The slices hold the bytes already.
     const ENCODING: bool;
+
+    /// How carefully the encoder chooses; the decoder is told what was chosen.
+    fn care(&self) -> Care {
+        Care::Full
+    }
 
     /// Opens the next stream of a kind, with rows of `width` bytes.
     fn open(&mut self, kind: StreamKind, width: usize) -> StreamId;

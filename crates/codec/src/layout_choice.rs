@@ -1,10 +1,19 @@
 //! Which layout a stream gets: the one whose sample zstd packs best.
 
+use std::collections::HashMap;
+
+use crate::coder::Care;
+use crate::fast_hash::FastHash;
+use crate::stream_kind::StreamKind;
 use crate::transform::{Layout, WORDS_MAX, WordMode, has_words};
 use crate::trial::Trial;
 
 /// Bytes of each part of a sample.
 const PART_LEN: usize = 8192;
+/// The same in a hurry.
+const QUICK_PART_LEN: usize = 2048;
+/// In a hurry, shorter streams get the layout of the last one of their kind and width.
+const QUICK_LEN_MIN: usize = 4096;
 /// Parts of a sample at most, and bytes of a stream for each.
 const PARTS_MAX: usize = 4;
 const LEN_FOR_PART: usize = 128 * 1024;
@@ -18,6 +27,8 @@ const FRAME_LEN: usize = 9;
 
 /// Tries layouts on samples.
 pub struct Chooser {
+    care: Care,
+    last: HashMap<(StreamKind, usize), Layout, FastHash>,
     trial: Trial,
     sample: Vec<u8>,
     column: Vec<u8>,
@@ -26,8 +37,10 @@ pub struct Chooser {
 
 impl Chooser {
     /// Without memory of any stream.
-    pub fn new() -> Chooser {
+    pub fn new(care: Care) -> Chooser {
         Chooser {
+            care,
+            last: HashMap::default(),
             trial: Trial::new(),
             sample: Vec::new(),
             column: Vec::new(),
@@ -36,10 +49,22 @@ impl Chooser {
     }
 
     /// The layout for a stream with rows of `width`.
-    pub fn choose(&mut self, rows: &[u8], width: usize) -> Layout {
+    pub fn choose(&mut self, kind: StreamKind, rows: &[u8], width: usize) -> Layout {
         if width == 1 || rows.len() < CHOICE_MIN.max(width * 2) {
             return Layout::Rows;
         }
+        if self.care == Care::Quick
+            && rows.len() < QUICK_LEN_MIN
+            && let Some(&last) = self.last.get(&(kind, width))
+        {
+            return last;
+        }
+        let layout = self.best(rows, width);
+        self.last.insert((kind, width), layout);
+        layout
+    }
+
+    fn best(&mut self, rows: &[u8], width: usize) -> Layout {
         self.take_sample(rows, width);
         let sample = std::mem::take(&mut self.sample);
         let mut best = (Layout::Rows, usize::MAX);
@@ -72,7 +97,11 @@ impl Chooser {
     fn take_sample(&mut self, rows: &[u8], width: usize) {
         let parts = (rows.len() / LEN_FOR_PART).clamp(1, PARTS_MAX);
         let share = rows.len() / parts;
-        let len = share.min(PART_LEN.max(width)) / width * width;
+        let part_len = match self.care {
+            Care::Quick => QUICK_PART_LEN,
+            Care::Full => PART_LEN,
+        };
+        let len = share.min(part_len.max(width)) / width * width;
         self.sample.clear();
         for part in 0..parts {
             let start = (part * share + (share - len) / 2) / width * width;

@@ -4,6 +4,7 @@
 use walzip_pgformat::Version;
 use walzip_pgformat::wal::SegmentHeader;
 
+use crate::coder::Care;
 use crate::container::{self, Header, WalIdentity};
 use crate::error::{DecodeError, EncodeError};
 use crate::level::Level;
@@ -30,7 +31,7 @@ pub fn encode(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
             max: MEMBER_LEN_MAX,
         });
     }
-    let Some((header, streams)) = segment::encode(input) else {
+    let Some((header, streams)) = segment::encode(input, care(level)) else {
         return encode_foreign(input, level);
     };
     let content = streams.into_content();
@@ -112,6 +113,14 @@ fn segment_header(identity: &WalIdentity) -> Result<SegmentHeader, DecodeError> 
         segment_size: identity.segment_size,
         remaining_len: 0,
     })
+}
+
+/// How carefully each level chooses.
+pub fn care(level: Level) -> Care {
+    match level.get() {
+        1 => Care::Quick,
+        _ => Care::Full,
+    }
 }
 
 /// What stands behind each level.

@@ -6,7 +6,7 @@
 //! then a layout u8 for each. Streams of one kind are in the order in which the model opens
 //! them. A width of 0 stands for more than 255: such a stream is one of single bytes.
 
-use crate::coder::{Coder, StreamId};
+use crate::coder::{Care, Coder, StreamId};
 use crate::container::Content;
 use crate::error::DecodeError;
 use crate::layout_choice;
@@ -30,12 +30,17 @@ struct Filling {
 /// The coder of the encoder.
 #[derive(Debug, Default)]
 pub struct StreamWriter {
+    care: Care,
     streams: Vec<Filling>,
     failed: bool,
 }
 
 impl Coder for StreamWriter {
     const ENCODING: bool = true;
+
+    fn care(&self) -> Care {
+        self.care
+    }
 
     fn open(&mut self, kind: StreamKind, width: usize) -> StreamId {
         let width = if (1..=255).contains(&width) { width } else { 1 };
@@ -95,6 +100,14 @@ impl Coder for StreamWriter {
 }
 
 impl StreamWriter {
+    /// Without any stream.
+    pub fn new(care: Care) -> StreamWriter {
+        StreamWriter {
+            care,
+            ..StreamWriter::default()
+        }
+    }
+
     /// Streams of the model so far, all together.
     pub fn total_len(&self) -> usize {
         self.streams.iter().map(|stream| stream.bytes.len()).sum()
@@ -104,11 +117,11 @@ impl StreamWriter {
     pub fn into_content(mut self) -> Content {
         // Stable: streams of one kind stay in the order in which they were opened.
         self.streams.sort_by_key(|stream| stream.kind);
-        let mut chooser = layout_choice::Chooser::new();
+        let mut chooser = layout_choice::Chooser::new(self.care);
         let layouts: Vec<Layout> = self
             .streams
             .iter()
-            .map(|stream| chooser.choose(&stream.bytes, stream.width))
+            .map(|stream| chooser.choose(stream.kind, &stream.bytes, stream.width))
             .collect();
         let directory = self.directory(&layouts);
         let mut bytes = Vec::with_capacity(directory.len() + self.total_len() + 10);

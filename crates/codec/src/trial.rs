@@ -1,5 +1,7 @@
 //! What zstd would make of a sample.
 
+use std::sync::LazyLock;
+
 use zstd_safe::CCtx;
 
 /// Compresses samples, with memory that it keeps from one to the next.
@@ -28,11 +30,44 @@ impl Trial {
 }
 
 /// Bytes that numbers of these frequencies take, each with as many bits as its rarity asks.
-pub fn entropy_bytes(counts: impl Iterator<Item = u32> + Clone) -> f64 {
-    let total: f64 = counts.clone().map(f64::from).sum();
-    let bits: f64 = counts
-        .filter(|&count| count > 0)
-        .map(|count| f64::from(count) * (total / f64::from(count)).log2())
-        .sum();
-    bits / 8.0
+pub fn entropy_bytes(counts: impl Iterator<Item = u32>) -> f64 {
+    let mut total = 0;
+    let mut own = 0.0;
+    for count in counts.filter(|&count| count > 0) {
+        total += count;
+        own += times_log2(count);
+    }
+    (times_log2(total) - own) / 8.0
+}
+
+/// A number times its binary logarithm.
+fn times_log2(number: u32) -> f64 {
+    static SMALL: LazyLock<Vec<f64>> =
+        LazyLock::new(|| (0..SAMPLE_MAX).map(computed_times_log2).collect());
+    match SMALL.get(number as usize) {
+        Some(known) => *known,
+        None => computed_times_log2(number),
+    }
+}
+
+/// Most frequencies are of samples that have fewer values.
+const SAMPLE_MAX: u32 = 2049;
+
+fn computed_times_log2(number: u32) -> f64 {
+    match number {
+        0 => 0.0,
+        number => f64::from(number) * f64::from(number).log2(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rare_number_takes_more() {
+        assert_eq!(entropy_bytes([0, 8].into_iter()), 0.0);
+        assert_eq!(entropy_bytes([8, 8].into_iter()), 2.0);
+        assert_eq!(entropy_bytes([4096, 0, 4096].into_iter()), 1024.0);
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::attribute::{Attribute, varlena_len, varlena_start};
 use super::json::Json;
-use crate::coder::{Coder, StreamId};
+use crate::coder::{Care, Coder, StreamId};
 use crate::fast_hash::SeededHash;
 use crate::stream_kind::StreamKind;
 use crate::trial::{Trial, entropy_bytes};
@@ -32,6 +32,8 @@ const VALUE_LEN_MAX: usize = 255;
 const SAMPLE: usize = 2048;
 /// Bytes of values that coders are tried on.
 const TRIAL_LEN: usize = 16384;
+/// In a hurry, samples are smaller by this factor.
+const QUICK_FACTOR: usize = 4;
 /// Lengths that get a stream of their own.
 const LENGTHS_MAX: usize = 32;
 
@@ -96,7 +98,7 @@ impl Column {
         values: Option<Values<'_>>,
     ) -> Column {
         let choice = values
-            .map(|values| Choice::make(attribute, values))
+            .map(|values| Choice::make(attribute, values, coder.care()))
             .unwrap_or_default();
         let coding = match coder.u8(choices, choice.mode) {
             DICTIONARY => ColumnCoding::Dictionary(Dictionary::open(
@@ -370,16 +372,20 @@ struct Choice {
 }
 
 impl Choice {
-    fn make(attribute: Attribute, values: Values<'_>) -> Choice {
+    fn make(attribute: Attribute, values: Values<'_>, care: Care) -> Choice {
         let Values { values, are_all } = values;
+        let factor = match care {
+            Care::Quick => QUICK_FACTOR,
+            Care::Full => 1,
+        };
         let plain = match attribute.fixed() {
-            Some((len, _)) => fixed_cost(values, len),
+            Some((len, _)) => fixed_cost(values, len, SAMPLE / factor),
             None => f64::MAX,
         };
         let (mut best, mut headers) = (plain, Vec::new());
         let mut mode = PLAIN;
         if attribute == Attribute::Varlena {
-            let (concatenated, by_len, found) = varlena_costs(values);
+            let (concatenated, by_len, found) = varlena_costs(values, TRIAL_LEN / factor);
             (best, mode) = if by_len < concatenated {
                 (by_len, BY_LEN)
             } else {
@@ -419,8 +425,8 @@ impl Choice {
 }
 
 /// What values of a fixed length take: planes, or planes of differences.
-fn fixed_cost(values: &[&[u8]], len: usize) -> f64 {
-    let sample = &values[..values.len().min(SAMPLE)];
+fn fixed_cost(values: &[&[u8]], len: usize, sample: usize) -> f64 {
+    let sample = &values[..values.len().min(sample)];
     let mut counts = vec![[0u32; 256]; len];
     let mut delta_counts = vec![[0u32; 256]; len];
     let mut last = 0u64;
@@ -455,7 +461,7 @@ fn fixed_cost(values: &[&[u8]], len: usize) -> f64 {
 }
 
 /// What varlenas take one behind the other, what they take by length, and the lengths' headers.
-fn varlena_costs(values: &[&[u8]]) -> (f64, f64, Vec<u8>) {
+fn varlena_costs(values: &[&[u8]], trial_len: usize) -> (f64, f64, Vec<u8>) {
     let mut trial = Trial::new();
     let mut by_header: Vec<(u8, Vec<u8>)> = Vec::new();
     let mut concatenated = Vec::new();
@@ -474,7 +480,7 @@ fn varlena_costs(values: &[&[u8]]) -> (f64, f64, Vec<u8>) {
                 None => by_header.push((header, content.to_vec())),
             }
         }
-        if seen > TRIAL_LEN {
+        if seen > trial_len {
             break;
         }
     }

@@ -1,0 +1,217 @@
+//! One byte, bit by bit, in several contexts at a time.
+#![allow(
+    clippy::indexing_slicing,
+    reason = "indices are below constant lengths, or masked"
+)]
+
+use super::arithmetic::BitCoder;
+use super::bit_history::BitHistories;
+use super::chance::{Chance, Rates};
+use super::guess::Guesses;
+use super::logistic::Logistic;
+use super::mixer::{INPUTS, Inputs, Mixer, Selector};
+use super::refinement::Refinement;
+use super::repeats::Repeats;
+use super::slots::{Slot, Slots};
+use super::{fixed_table, hash};
+
+/// Contexts of a byte.
+pub const CONTEXTS: usize = 6;
+/// The context that guesses are made in.
+const GUESSING: usize = 1;
+/// The input of the repeat, and the one that is always the same.
+const REPEAT: usize = CONTEXTS;
+const BIAS: usize = CONTEXTS + 1;
+const BIAS_WEIGHT: i16 = 256;
+const _: () = assert!(BIAS < INPUTS);
+
+const KINDS: usize = 64;
+/// How often the chances of histories and of repeats are counted as seen, at most.
+const HISTORY_SEEN_MAX: u32 = 255;
+const REPEAT_SEEN_MAX: u32 = 1023;
+
+/// What is known before a byte is coded.
+pub struct Situation {
+    /// Hashes of the contexts.
+    pub contexts: [u32; CONTEXTS],
+    /// The kind of the stream.
+    pub kind: u8,
+    /// Hash of the stream and the column.
+    pub column: u32,
+    /// The bytes before, the last one lowest.
+    pub recent: u64,
+    /// Bytes of the column are noise: those that cannot be guessed are not mixed.
+    pub is_noise: bool,
+}
+
+/// Everything that is learnt.
+pub struct ByteModel {
+    logistic: Logistic,
+    histories: BitHistories,
+    rates: Rates,
+    slots: [Slots; CONTEXTS],
+    /// By kind, context and history.
+    chances: Box<[[[Chance; 256]; CONTEXTS]; KINDS]>,
+    /// By kind, and class and bit of the repeat.
+    repeat_chances: Box<[[Chance; 64]; KINDS]>,
+    mixer: Mixer,
+    refinement: Refinement,
+    guesses: Guesses,
+    repeats: Repeats,
+}
+
+impl ByteModel {
+    /// Without any knowledge.
+    pub fn new() -> ByteModel {
+        let logistic = Logistic::new();
+        let histories = BitHistories::new();
+        let first = std::array::from_fn(|n| Chance::of_counts(histories.counts(n as u8)));
+        ByteModel {
+            refinement: Refinement::new(&logistic),
+            logistic,
+            histories,
+            rates: Rates::new(),
+            slots: std::array::from_fn(|_| Slots::new()),
+            chances: fixed_table([first; CONTEXTS]),
+            repeat_chances: fixed_table([Chance::EVEN; 64]),
+            mixer: Mixer::new(),
+            guesses: Guesses::new(),
+            repeats: Repeats::new(),
+        }
+    }
+
+    /// Bytes of another column or stream follow.
+    pub fn interrupt(&mut self) {
+        self.repeats.interrupt();
+    }
+
+    /// Codes one byte: the encoder returns `byte`, the decoder what the encoder was given.
+    #[inline(always)]
+    pub fn code<C: BitCoder>(&mut self, coder: &mut C, byte: u8, situation: &Situation) -> u8 {
+        self.repeats.look(situation.recent);
+        let repeated = self.repeats.expected();
+        let context = situation.contexts[GUESSING];
+        let class = self.repeats.class();
+        let guess = self.guesses.guess(situation.kind, context, repeated, class);
+        let asked = guess.is_worth_asking();
+        let coded = if asked && coder.bit(guess.chance, u32::from(byte == guess.byte)) == 1 {
+            guess.byte
+        } else if situation.is_noise {
+            coder.even_byte(byte)
+        } else {
+            // A repeat that was asked for is over.
+            let repeated = repeated.filter(|_| !asked);
+            self.mix(coder, byte, situation, repeated)
+        };
+        self.guesses.learn(guess, coded, &self.rates);
+        self.repeats.push(coded);
+        coded
+    }
+
+    #[inline(always)]
+    fn mix<C: BitCoder>(
+        &mut self,
+        coder: &mut C,
+        byte: u8,
+        situation: &Situation,
+        repeated: Option<u8>,
+    ) -> u8 {
+        let mut tree = Tree {
+            node: 1,
+            // With a one in front, as the bits of the node are.
+            repeated: repeated.map_or(0, |byte| 256 | u32::from(byte)),
+        };
+        for half in [byte >> 4, byte & 15] {
+            let first = tree.node;
+            let mut places = [0; CONTEXTS];
+            let mut slots = [[0; 16]; CONTEXTS];
+            for i in 0..CONTEXTS {
+                let context = match first {
+                    1 => situation.contexts[i],
+                    _ => hash(situation.contexts[i], first, 77),
+                };
+                places[i] = self.slots[i].find(context);
+                slots[i] = self.slots[i].get(places[i]);
+            }
+            let mut node = 1;
+            for shift in (0..4).rev() {
+                let bit = u32::from(half >> shift) & 1;
+                let bit = self.bit(coder, bit, situation, &mut slots, node, &tree);
+                node = node << 1 | bit as usize;
+                tree.node = tree.node << 1 | bit;
+            }
+            for i in 0..CONTEXTS {
+                self.slots[i].put(places[i], slots[i]);
+            }
+        }
+        tree.node as u8
+    }
+
+    #[inline(always)]
+    fn bit<C: BitCoder>(
+        &mut self,
+        coder: &mut C,
+        bit: u32,
+        situation: &Situation,
+        slots: &mut [Slot; CONTEXTS],
+        node: usize,
+        tree: &Tree,
+    ) -> u32 {
+        let kind = usize::from(situation.kind) & (KINDS - 1);
+        let mut inputs: Inputs = [0; INPUTS];
+        let chances = &mut self.chances[kind];
+        for i in 0..CONTEXTS {
+            let history = slots[i][node & 15];
+            let chance = chances[i][usize::from(history)];
+            inputs[i] = self.logistic.stretch(chance.bits_12());
+        }
+        let expected = tree.expected();
+        let repeat = expected.map(|bit| (self.repeats.class() * 2 + bit as usize) & 63);
+        if let Some(repeat) = repeat {
+            let chance = self.repeat_chances[kind][repeat];
+            inputs[REPEAT] = self.logistic.stretch(chance.bits_12());
+        }
+        inputs[BIAS] = BIAS_WEIGHT;
+        let selector = Selector {
+            column: situation.column as usize,
+            tree: kind << 8 | tree.node as usize,
+        };
+        let weight = self.mixer.mix(&inputs, selector).clamp(-2047, 2047);
+        let mixed = self.logistic.squash(weight);
+        let context = situation.column as usize * 256 + tree.node as usize;
+        let (refined, place) = self.refinement.refine(context, weight);
+        let probability = ((mixed + refined) >> 1).clamp(1, 65535);
+
+        let bit = coder.bit(probability, bit);
+
+        self.refinement.learn(place, bit);
+        let error = ((bit << 16) as i32 - mixed as i32) >> 4;
+        self.mixer.learn(&inputs, selector, error);
+        for i in 0..CONTEXTS {
+            let history = &mut slots[i][node & 15];
+            chances[i][usize::from(*history)].learn(bit, &self.rates, HISTORY_SEEN_MAX);
+            *history = self.histories.next(*history, bit);
+        }
+        if let Some(repeat) = repeat {
+            self.repeat_chances[kind][repeat].learn(bit, &self.rates, REPEAT_SEEN_MAX);
+        }
+        bit
+    }
+}
+
+/// How far a byte is known.
+struct Tree {
+    /// A one, and the bits that are known.
+    node: u32,
+    /// A one, and the byte that a repeat makes likely; or 0.
+    repeated: u32,
+}
+
+impl Tree {
+    /// The bit that a repeat makes likely, while the bits before were as it says.
+    #[inline(always)]
+    fn expected(&self) -> Option<u32> {
+        let shift = self.node.leading_zeros() - 23;
+        (self.repeated >> shift == self.node).then(|| self.repeated >> (shift - 1) & 1)
+    }
+}
