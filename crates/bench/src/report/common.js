@@ -55,3 +55,8 @@ document.addEventListener("click", (event) => {
   const head = event.target.closest("thead th");
   if (head) sortTable(head);
 });
+
+// On paper nothing can be opened.
+window.addEventListener("beforeprint", () => {
+  for (const details of document.querySelectorAll("details")) details.open = true;
+});

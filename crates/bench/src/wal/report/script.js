@@ -47,8 +47,10 @@ const NARROW = { width: 400, height: 420, left: 46, right: 56, top: 14, bottom: 
 function ticks(low, high, logarithmic) {
   const found = [];
   if (logarithmic) {
+    // Within less than a power of ten, more digits are needed.
+    const digits = high / low < 8 ? [1, 2, 3, 4, 5, 6, 7, 8, 9] : [1, 2, 5];
     for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++)
-      for (const digit of [1, 2, 5]) found.push(digit * 10 ** power);
+      for (const digit of digits) found.push(digit * 10 ** power);
   } else {
     const rough = (high - low) / 5, unit = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((digit) => digit * unit).find((value) => value >= rough);
