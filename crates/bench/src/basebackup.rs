@@ -9,12 +9,14 @@ mod measure;
 mod methods;
 mod ranks;
 mod results;
+mod resume;
 mod text;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use self::measure::Experiment;
+use self::resume::Earlier;
 use crate::output::OutputFile;
 use crate::process::{Surroundings, memory_floor};
 use crate::server::Installation;
@@ -28,6 +30,7 @@ pub use results::{DataSet, Failed, Measurement, Results, Row, Settings};
 
 /// How often each backup was taken for what was published, after one to warm up.
 const LOOPS: u32 = 3;
+const WARM_UPS: u32 = 1;
 /// The first major whose server compresses backups.
 const FIRST_MAJOR: u32 = 15;
 
@@ -38,7 +41,7 @@ pub struct Options {
     pub data_sets: Vec<Source>,
     /// The scale of generated data sets.
     pub scale: Option<u32>,
-    /// Little data, some of the levels, one loop without a warm-up.
+    /// Little data, some of the levels, one loop.
     pub quick: bool,
     /// How often each backup is taken.
     pub loops: Option<u32>,
@@ -52,8 +55,10 @@ pub struct Options {
     pub temp_dir: PathBuf,
     /// A file for every measurement, one a line.
     pub csv: Option<PathBuf>,
-    /// A file for everything.
+    /// A file for everything; it is kept up to date.
     pub json: Option<PathBuf>,
+    /// Go on from what `json` has.
+    pub resume: bool,
     /// Asked before each step; kills the program that is running.
     pub cancel: Cancel,
 }
@@ -72,6 +77,7 @@ impl Options {
             temp_dir,
             csv: None,
             json: None,
+            resume: false,
             cancel: Cancel::default(),
         }
     }
@@ -125,8 +131,13 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
             installation.major
         )));
     }
-    let results = results(options, &installation, surroundings)?;
+    let mut results = results(options, &installation, surroundings)?;
+    let earlier = match options.resume {
+        true => Earlier::read(options.json.as_deref(), &mut results, progress)?,
+        false => None,
+    };
     let mut experiment = Experiment::new(options, &installation, results, surroundings, progress)?;
+    experiment.earlier = earlier;
     experiment.measure_all(&options.sources());
     let results = experiment.finish()?;
     csv.write(|to| results.write_csv(to))?;
@@ -161,7 +172,7 @@ fn results(
     let rows = Taker::all(options.quick).into_iter().map(row).collect();
     let settings = Settings {
         loops: options.loops(),
-        warm_ups: u32::from(!options.quick),
+        warm_ups: WARM_UPS,
         quick: options.quick,
         servers: server_settings().line(),
     };

@@ -67,6 +67,13 @@ impl Results {
             let row = &self.rows[average.row];
             writeln!(to, "# average rank,{},{:.3}", row.label, average.rank)?;
         }
+        for resumed in &self.resumed {
+            writeln!(
+                to,
+                "# resumed: {} backups of {}",
+                resumed.measurements, resumed.date
+            )?;
+        }
         for reason in &self.left_out {
             writeln!(to, "# {}", reason.replace('\n', " "))?;
         }

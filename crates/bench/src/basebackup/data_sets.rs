@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::Error;
 use crate::server::Server;
 use crate::workload::Workload;
+use crate::{Error, input};
 
 /// What a generated data set follows from.
 const SEED: u64 = 1;
@@ -38,6 +38,9 @@ pub struct Downloaded {
     /// Files of statements that come last, such as those that make indexes.
     #[serde(default)]
     pub then_sql: Vec<PathBuf>,
+    /// The hash of the hashes of the files.
+    #[serde(skip)]
+    blake3: String,
 }
 
 /// A file of rows for one table.
@@ -73,17 +76,19 @@ pub fn manifest(path: &Path) -> Result<Vec<Downloaded>, Error> {
             .iter_mut()
             .chain(csv)
             .chain(&mut data_set.then_sql);
-        let mut count = 0;
+        let mut hasher = blake3::Hasher::new();
         for file in files {
-            count += 1;
             let absolute = directory.join(&file);
             *file = absolute
                 .canonicalize()
                 .map_err(|source| Error::file(&absolute, source))?;
+            let hash = input::hash(file).map_err(|source| Error::file(file, source))?;
+            hasher.update(hash.as_bytes());
         }
-        if count == 0 {
+        if hasher.count() == 0 {
             return Err(wrong(format!("the data set {} has no file", data_set.name)));
         }
+        data_set.blake3 = hasher.finalize().to_string();
     }
     Ok(data_sets)
 }
@@ -102,7 +107,9 @@ impl Source {
     pub(super) fn origin(&self) -> String {
         match self {
             Source::Generated(_, scale) => format!("generated, scale {scale}, seed {SEED}"),
-            Source::Downloaded(_) => "loaded from files".to_owned(),
+            Source::Downloaded(downloaded) => {
+                format!("loaded from files, BLAKE3 {}", downloaded.blake3)
+            }
             Source::Running(_) => "a running server, only read".to_owned(),
         }
     }

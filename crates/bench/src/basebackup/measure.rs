@@ -4,15 +4,18 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::data_sets::Source;
 use super::methods::Taker;
 use super::ranks::Ranks;
 use super::results::{DataSet, Failed, Measurement, Results};
+use super::resume::Earlier;
 use super::{Options, server_settings};
 use crate::clock::Clock;
+use crate::contender::find_program;
+use crate::output::OutputFile;
 use crate::process::{self, Failure, Surroundings};
 use crate::server::{Installation, Server, Settings};
 use crate::{Error, Progress, Usage};
@@ -31,6 +34,10 @@ pub(super) struct Experiment<'a, P> {
     surroundings: Surroundings<'a>,
     progress: &'a mut P,
     clock: Clock,
+    /// A file that is written again and again, should even this process be killed.
+    checkpoint: Option<&'a Path>,
+    /// The run to go on from.
+    pub(super) earlier: Option<Earlier>,
 }
 
 /// What one backup took, and its size.
@@ -69,6 +76,8 @@ impl<'a, P: Progress> Experiment<'a, P> {
             surroundings,
             progress,
             clock,
+            checkpoint: options.json.as_deref(),
+            earlier: None,
         })
     }
 
@@ -101,6 +110,12 @@ impl<'a, P: Progress> Experiment<'a, P> {
             origin: source.origin(),
             bytes: None,
         });
+        if let (Some(earlier), false) = (&self.earlier, matches!(source, Source::Running(_))) {
+            earlier.hand_over(&mut self.results);
+        }
+        if !(0..self.results.rows.len()).any(|row| self.is_wanted(row)) {
+            return Ok(());
+        }
         if let Source::Running(connection) = source {
             self.loops(&self.takers(false), Target::Running(connection))?;
             let reason = format!(
@@ -126,6 +141,21 @@ impl<'a, P: Progress> Experiment<'a, P> {
         rows.filter(|(_, row)| (row.taker == Taker::Walzip) == walzip)
             .map(|(place, _)| place)
             .collect()
+    }
+
+    /// Whether the last data set lacks a backup by a row.
+    fn is_wanted(&self, row: usize) -> bool {
+        (1..=self.results.settings.loops).any(|run| !self.is_done(row, run))
+    }
+
+    /// Whether a backup of the last data set was taken, or cannot be.
+    fn is_done(&self, row: usize, run: u32) -> bool {
+        let data_set = self.results.data_sets.len() - 1;
+        let failed = |failed: &Failed| (failed.row, failed.data_set) == (row, data_set);
+        let measured = |measured: &Measurement| {
+            (measured.row, measured.data_set, measured.run) == (row, data_set, run)
+        };
+        self.results.failed.iter().any(failed) || self.results.measurements.iter().any(measured)
     }
 
     fn prepare(&mut self, source: &Source) -> Result<Server, Error> {
@@ -169,24 +199,38 @@ impl<'a, P: Progress> Experiment<'a, P> {
 
     /// The warm-up and the loops of some rows, interleaved.
     fn loops(&mut self, rows: &[usize], target: Target<'_>) -> Result<(), Stop> {
-        let data_set = self.results.data_sets.len() - 1;
         let warm_ups = self.results.settings.warm_ups;
         let loops = self.results.settings.loops;
         for turn in 0..warm_ups + loops {
             for place in 0..rows.len() {
                 // Each loop begins with another row: nobody is always first.
                 let row = rows[(place + turn as usize) % rows.len()];
-                let failed = |failed: &Failed| (failed.row, failed.data_set) == (row, data_set);
-                if self.results.failed.iter().any(failed) {
+                // Counted from 1; what warms up is number 0 and not kept.
+                let run = (turn + 1).saturating_sub(warm_ups);
+                let done = match run {
+                    0 => !self.is_wanted(row),
+                    run => self.is_done(row, run),
+                };
+                if done {
                     self.clock.skip();
                     continue;
                 }
-                // Counted from 1; what warms up is number 0 and not kept.
-                let run = (turn + 1).saturating_sub(warm_ups);
                 self.turn(row, run, target)?;
             }
+            self.save();
         }
         Ok(())
+    }
+
+    /// Writes what there is so far. It will be written again, so a failure is only told.
+    fn save(&mut self) {
+        self.results.stopped = Some("the experiment still ran when this was written".to_owned());
+        let saved = OutputFile::create(self.checkpoint)
+            .and_then(|file| file.write(|to| self.results.write_json(to)));
+        self.results.stopped = None;
+        if let Err(error) = saved {
+            self.progress.note(&error.to_string());
+        }
     }
 
     /// One backup; an error is a reason to stop them all.
@@ -204,8 +248,10 @@ impl<'a, P: Progress> Experiment<'a, P> {
         };
         let (start, before) = (Instant::now(), cpu());
         let taken = match (of_row.taker, target) {
-            (Taker::Walzip, Target::ThrowAway(server)) => self.walzip(&of_row.taker, server),
-            (taker, _) => self.pg_basebackup(&taker, target),
+            (Taker::Walzip, Target::ThrowAway(server)) => {
+                self.walzip(&of_row.taker, server, run == 0)
+            }
+            (taker, _) => self.pg_basebackup(&taker, target, run == 0),
         };
         self.clock.finish(row, start.elapsed());
         match taken {
@@ -244,8 +290,14 @@ impl<'a, P: Progress> Experiment<'a, P> {
         Ok(())
     }
 
-    /// A backup into a counter, as `wc -c` would be.
-    fn pg_basebackup(&self, taker: &Taker, target: Target<'_>) -> Result<Taken, Failure> {
+    /// A backup into a counter, as `wc -c` would be; or, to check it, into the program that
+    /// unpacks it.
+    fn pg_basebackup(
+        &self,
+        taker: &Taker,
+        target: Target<'_>,
+        check: bool,
+    ) -> Result<Taken, Failure> {
         let mut command = process::command(&self.pg_basebackup, self.surroundings);
         command.args(taker.arguments());
         match target {
@@ -262,9 +314,12 @@ impl<'a, P: Progress> Experiment<'a, P> {
                 command.args([OsString::from("-d"), OsString::from(connection)]);
             }
         }
-        let (counter, writer) = io::pipe()?;
+        let (reader, writer) = io::pipe()?;
         command.stdout(writer);
-        let counter = std::thread::spawn(move || count(counter));
+        if check {
+            return self.unpack(taker, command, reader);
+        }
+        let counter = std::thread::spawn(move || count(reader));
         let usage = process::measure(command, self.surroundings);
         let bytes = counter
             .join()
@@ -272,8 +327,43 @@ impl<'a, P: Progress> Experiment<'a, P> {
         Ok((usage?, bytes?))
     }
 
-    /// A backup into the repository that the server archives into.
-    fn walzip(&self, taker: &Taker, server: &Server) -> Result<Taken, Failure> {
+    /// A backup into the program that unpacks it.
+    fn unpack(
+        &self,
+        taker: &Taker,
+        backup: Command,
+        reader: io::PipeReader,
+    ) -> Result<Taken, Failure> {
+        let Taker::PgBasebackup { method, .. } = taker else {
+            return Ok(Taken::default());
+        };
+        let Some(program) = find_program(method, self.surroundings.search_path) else {
+            // Who cannot unpack it can still count it.
+            let counter = std::thread::spawn(move || count(reader));
+            let usage = process::measure(backup, self.surroundings)?;
+            let _counted = counter.join();
+            return Ok((usage, 0));
+        };
+        let mut unpacking = process::command(&program, self.surroundings);
+        unpacking
+            .arg("-dc")
+            .stdin(reader)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut unpacking = unpacking.spawn()?;
+        let backed_up = process::measure(backup, self.surroundings);
+        let unpacked = unpacking.wait()?;
+        let usage = backed_up?;
+        if unpacked.success() {
+            return Ok((usage, 0));
+        }
+        let reason = format!("what it wrote cannot be unpacked: {method}: {unpacked}");
+        Err(Failure::Io(io::Error::other(reason)))
+    }
+
+    /// A backup into the repository that the server archives into, which is verified if that is
+    /// asked for.
+    fn walzip(&self, taker: &Taker, server: &Server, check: bool) -> Result<Taken, Failure> {
         let program = server
             .host()
             .join(self.walzip.file_name().unwrap_or_default());
@@ -284,6 +374,15 @@ impl<'a, P: Progress> Experiment<'a, P> {
             .args(taker.arguments())
             .stdout(fs::File::create(&said)?);
         let usage = server.measure(backup)?;
+        if check {
+            let mut verify = owners_command(server, &program)?;
+            verify.env(NO_CONFIGURATION.0, NO_CONFIGURATION.1).args([
+                "verify",
+                "--repo",
+                "repository",
+            ]);
+            server.measure(verify)?;
+        }
         let said = fs::read_to_string(&said)?;
         let bytes = stored_bytes(&said)
             .ok_or_else(|| io::Error::other(format!("walzip did not say a size: {said}")))?;

@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::methods::{SOURCE, Taker};
 use super::ranks::Ranks;
+use crate::wal::Resumed;
 use crate::{Program, Provenance, Usage};
 
 /// Everything that the experiment found out.
@@ -29,6 +30,8 @@ pub struct Results {
     pub measurements: Vec<Measurement>,
     /// Each backup that failed.
     pub failed: Vec<Failed>,
+    /// Earlier runs that some of the measurements are of.
+    pub resumed: Vec<Resumed>,
     /// Why there are fewer measurements than were asked for.
     pub stopped: Option<String>,
     /// What it comes to.
@@ -42,7 +45,7 @@ pub struct Results {
 pub struct Settings {
     /// How often each backup was taken.
     pub loops: u32,
-    /// How often it was taken before.
+    /// How often it was taken before; what that gave was unpacked or verified.
     pub warm_ups: u32,
     /// Whether little was taken on purpose.
     pub quick: bool,
@@ -66,7 +69,7 @@ pub struct Row {
 }
 
 /// Something to back up.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DataSet {
     /// Its name.
     pub name: String,
@@ -77,7 +80,7 @@ pub struct DataSet {
 }
 
 /// A backup that was taken.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Measurement {
     /// The place of its row in the results.
     pub row: usize,
@@ -94,7 +97,7 @@ pub struct Measurement {
 }
 
 /// A backup that failed; it was not tried again on that data set.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Failed {
     /// The place of its row in the results.
     pub row: usize,
@@ -123,6 +126,7 @@ impl Results {
             left_out: Vec::new(),
             measurements: Vec::new(),
             failed: Vec::new(),
+            resumed: Vec::new(),
             stopped: None,
             ranks: Ranks::default(),
             published_source: SOURCE,

@@ -49,7 +49,7 @@ pub struct BasebackupArgs {
     #[arg(long, value_name = "STRING")]
     server: Vec<String>,
 
-    /// Little data, some of the levels, one loop without a warm-up
+    /// Little data, some of the levels, one loop
     #[arg(long)]
     quick: bool,
 
@@ -65,9 +65,13 @@ pub struct BasebackupArgs {
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 
-    /// Write everything to FILE
+    /// Write everything to FILE; it is kept up to date while measuring
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+
+    /// Go on from what --json has: what was measured there is not measured again
+    #[arg(long, requires = "json")]
+    resume: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -114,6 +118,7 @@ pub fn run(args: BasebackupArgs, surroundings: Surroundings) -> Result<(), Comma
         pg_bin: args.pg_bin,
         csv: args.csv,
         json: args.json,
+        resume: args.resume,
         cancel: surroundings.cancel,
         ..Options::new(
             surroundings.walzip,

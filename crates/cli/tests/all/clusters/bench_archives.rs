@@ -1,0 +1,218 @@
+//! `walzip bench wal --repo`, `segments` and `basebackup`, with real programs and servers.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::clusters::site::not_run;
+use crate::sandbox::{SYSTEM_ID, Sandbox, control_file, segment};
+
+/// A sandbox with a directory for temporary files, which has to be empty in the end.
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path("tmp")).expect("a directory");
+    sandbox
+}
+
+/// Runs an experiment that has to succeed; returns its output, its messages and its JSON.
+fn bench(sandbox: &Sandbox, arguments: &[&str]) -> (String, String, Value) {
+    let mut command = sandbox.command();
+    command.env("TMPDIR", sandbox.path("tmp")).arg("bench");
+    let output = command
+        .args(arguments)
+        .args(["--json", "results.json"])
+        .output()
+        .expect("walzip starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    let left: Vec<_> = fs::read_dir(sandbox.path("tmp"))
+        .expect("readable")
+        .collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+    assert_nothing_runs(&sandbox.path("tmp"));
+    let json = serde_json::from_slice(&sandbox.read("results.json")).expect("JSON");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    (text, said, json)
+}
+
+/// A server, and everything that helped, has the directory in its command line.
+fn assert_nothing_runs(directory: &Path) {
+    let directory = directory.to_str().expect("UTF-8");
+    for process in fs::read_dir("/proc").expect("readable").flatten() {
+        let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).into_owned();
+        assert!(!command.contains(directory), "still runs: {command}");
+    }
+}
+
+/// How many entries an array of the results has.
+fn count(json: &Value, name: &str) -> usize {
+    json[name].as_array().map_or(0, Vec::len)
+}
+
+#[test]
+fn bench_wal_takes_segments_from_an_archive_and_goes_on_with_a_resumed_run() {
+    let sandbox = sandbox();
+    sandbox.write("data/global/pg_control", &control_file(SYSTEM_ID));
+    sandbox.ok(&["init", "--repo", "repo", "-D", "data"]);
+    for number in 1..=5 {
+        let name = format!("00000001{number:016X}");
+        sandbox.write(&format!("wal/{name}"), &segment(number));
+        sandbox.ok(&["archive-push", "--repo", "repo", &format!("wal/{name}")]);
+    }
+    let wal = [
+        "wal",
+        "--repo",
+        "repo",
+        "--segments",
+        "3",
+        "--spread",
+        "--runs",
+        "1",
+    ];
+    let only = ["--contender", "walzip:1"];
+    let (text, said, json) = bench(&sandbox, &[&wal[..], &only].concat());
+    assert!(
+        said.contains("fetching 3 of 5 segments, spread over the archive"),
+        "{said}"
+    );
+    assert!(text.contains("walzip -1"), "{text}");
+    let inputs: Vec<_> = json["inputs"]
+        .as_array()
+        .expect("inputs")
+        .iter()
+        .map(|input| format!("{}/{}", input["folder"], input["name"]).replace('"', ""))
+        .collect();
+    let expected = [1, 3, 5].map(|number| format!("archive/00000001000000000000000{number}"));
+    assert_eq!(inputs, expected);
+    let measured = count(&json, "measurements");
+    // The second time, another level is all that is left to measure.
+    let more = ["--contender", "walzip:2", "--resume"];
+    let (_, said, json) = bench(&sandbox, &[&wal[..], &only, &more].concat());
+    let taken = format!("{measured} measurements are taken over");
+    assert!(said.contains(&taken), "{said}");
+    assert_eq!(
+        said.lines().filter(|line| line.starts_with('[')).count(),
+        3,
+        "{said}"
+    );
+    assert_eq!(count(&json, "measurements"), measured + 3);
+}
+
+#[test]
+fn an_empty_archive_has_nothing_to_measure_on() {
+    let sandbox = sandbox();
+    sandbox.write("data/global/pg_control", &control_file(SYSTEM_ID));
+    sandbox.ok(&["init", "--repo", "repo", "-D", "data"]);
+    let said = sandbox.fails(55, &["bench", "wal", "--repo", "repo"]);
+    assert!(said.contains("has no segment yet"), "{said}");
+}
+
+#[test]
+fn bench_segments_archives_real_wal_of_each_size_in_every_way() {
+    let sandbox = sandbox();
+    let sizes = [
+        "segments", "--quick", "--size", "1", "--size", "4", "--total", "4", "--warm",
+    ];
+    let (text, _, json) = bench(&sandbox, &sizes);
+    for reason in json["left_out"].as_array().expect("a list") {
+        not_run(reason.as_str().expect("text"));
+    }
+    let sets = count(&json, "sets");
+    // Zeros are refused by archive-push, and by nothing else.
+    assert_eq!(count(&json, "failed"), 2, "{text}");
+    assert!(
+        json["failed"][0]["refused"].as_bool().expect("a flag"),
+        "{text}"
+    );
+    let rows = count(&json, "rows");
+    assert_eq!(count(&json, "measurements"), rows * sets - 2, "{text}");
+    assert!(
+        text.contains("warm: files may be in memory (as asked for)"),
+        "{text}"
+    );
+    let genuine = json["sets"].as_array().expect("sets").iter();
+    assert_eq!(
+        genuine.filter(|set| set["genuine"] == true).count(),
+        sets - 2
+    );
+}
+
+#[test]
+fn bench_basebackup_ranks_every_method_and_walzip() {
+    let sandbox = sandbox();
+    let data_set = "[[data_set]]\nname = \"towns\"\nsql = [\"towns.sql\"]\n\
+        csv = [{ file = \"towns.csv\", table = \"towns\", options = \"HEADER\" }]\n";
+    sandbox.write("manifest.toml", data_set.as_bytes());
+    sandbox.write("towns.sql", b"CREATE TABLE towns (name text, people int);");
+    sandbox.write("towns.csv", b"name,people\nA,1\nB,2\n");
+    let both = [
+        "basebackup",
+        "--quick",
+        "--data",
+        "pgbench",
+        "--manifest",
+        "manifest.toml",
+    ];
+    let (text, _, json) = bench(&sandbox, &both);
+    for reason in json["left_out"].as_array().expect("a list") {
+        not_run(reason.as_str().expect("text"));
+    }
+    let rows = count(&json, "rows");
+    let names: Vec<_> = json["data_sets"]
+        .as_array()
+        .expect("data sets")
+        .iter()
+        .collect();
+    assert_eq!(
+        (&names[0]["name"], &names[1]["name"]),
+        (&"pgbench".into(), &"towns".into())
+    );
+    let failed = json["failed"].as_array().expect("a list");
+    assert!(
+        failed.iter().all(|failed| failed["unsupported"] == true),
+        "{text}"
+    );
+    assert_eq!(
+        count(&json, "measurements") + failed.len(),
+        rows * 2,
+        "{text}"
+    );
+    let averages = json["ranks"]["average"].as_array().expect("ranks");
+    assert_eq!(averages.len() * 2, count(&json, "measurements"), "{text}");
+    assert!(text.contains("walzip backup"), "{text}");
+    for measured in json["measurements"].as_array().expect("measurements") {
+        assert!(
+            measured["bytes"].as_u64().expect("a number") > 100_000,
+            "{measured}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_said_without_its_address() {
+    let sandbox = sandbox();
+    let mut command = sandbox.command();
+    command.env("TMPDIR", sandbox.path("tmp"));
+    let address = format!("host={} user=nobody", sandbox.path("absent").display());
+    let arguments = [
+        "bench",
+        "basebackup",
+        "--quick",
+        "--csv",
+        "results.csv",
+        "--server",
+        &address,
+    ];
+    let output = command.args(arguments).output().expect("walzip starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if said.contains("is not installed") {
+        return not_run(&said);
+    }
+    assert_eq!(output.status.code(), Some(104), "{said}");
+    assert!(said.contains("backups failed"), "{said}");
+    let csv = String::from_utf8(sandbox.read("results.csv")).expect("UTF-8");
+    assert!(csv.contains("failed: pg_basebackup: "), "{csv}");
+    assert!(!csv.contains(&address), "{csv}");
+}
