@@ -558,3 +558,144 @@ fn put_child<C: Coder>(
         };
     coder.put(json, at + 4 + 4 * number, entry.to_le_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::{StreamReader, StreamWriter};
+    use proptest::prelude::*;
+
+    /// What a test writes as jsonb.
+    #[derive(Clone, Debug)]
+    enum Any {
+        Null,
+        Text(String),
+        Number(Vec<u8>),
+        Array(Vec<Any>),
+        Object(Vec<(String, Any)>),
+    }
+
+    /// Writes a container, as `convertJsonbValue` does; `base` is where the outermost begins.
+    fn write(out: &mut Vec<u8>, base: usize, value: &Any) {
+        let (header, children): (u32, Vec<Any>) = match value {
+            Any::Object(pairs) => {
+                let keys = pairs.iter().map(|(key, _)| Any::Text(key.clone()));
+                let values = pairs.iter().map(|(_, value)| value.clone());
+                (IS_OBJECT | pairs.len() as u32, keys.chain(values).collect())
+            }
+            Any::Array(elements) => (0x4000_0000 | elements.len() as u32, elements.clone()),
+            scalar => (0x5000_0001, vec![scalar.clone()]),
+        };
+        let at = out.len();
+        out.extend_from_slice(&header.to_le_bytes());
+        out.resize(at + 4 + 4 * children.len(), 0);
+        let start = out.len();
+        for (number, child) in children.iter().enumerate() {
+            let before = out.len();
+            let kind = write_child(out, base, child);
+            let len = match number % OFFSET_STRIDE {
+                0 => HAS_OFFSET | (out.len() - start) as u32,
+                _ => (out.len() - before) as u32,
+            };
+            let entry = (u32::from(kind) << 28 | len).to_le_bytes();
+            out[at + 4 + 4 * number..][..4].copy_from_slice(&entry);
+        }
+    }
+
+    fn write_child(out: &mut Vec<u8>, base: usize, child: &Any) -> u8 {
+        let pad = |out: &mut Vec<u8>| out.resize(base + (out.len() - base).next_multiple_of(4), 0);
+        match child {
+            Any::Null => 4,
+            Any::Text(text) => {
+                out.extend_from_slice(text.as_bytes());
+                STRING
+            }
+            Any::Number(digits) => {
+                pad(out);
+                out.extend_from_slice(&((digits.len() as u32 + 4) << 2).to_le_bytes());
+                out.extend_from_slice(digits);
+                NUMERIC
+            }
+            container => {
+                pad(out);
+                write(out, base, container);
+                CONTAINER
+            }
+        }
+    }
+
+    fn any_json() -> impl Strategy<Value = Any> {
+        let leaf = prop_oneof![
+            Just(Any::Null),
+            "[a-z]{0,9}".prop_map(Any::Text),
+            prop::collection::vec(any::<u8>(), 2..9).prop_map(Any::Number),
+        ];
+        leaf.prop_recursive(3, 120, 40, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..40).prop_map(Any::Array),
+                prop::collection::vec(("[a-c]{0,2}", inner), 0..40).prop_map(Any::Object),
+            ]
+        })
+    }
+
+    fn decode_all(content: Vec<u8>, lens: &[usize]) -> Option<Vec<Vec<u8>>> {
+        let mut coder = StreamReader::new(content).ok()?;
+        let choices = coder.open(StreamKind::HeapSchema, 1);
+        let json = Json::open(&mut coder, choices, None);
+        let mut decoded = Vec::new();
+        for len in lens {
+            let mut bytes = vec![0; *len];
+            let end = json.code(&mut coder, &mut bytes, 0);
+            if coder.failed() || end != *len {
+                return None;
+            }
+            decoded.push(bytes);
+        }
+        coder.exhausted().then_some(decoded)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_learned_comes_back(values in prop::collection::vec(any_json(), 1..8), flip in any::<prop::sample::Index>()) {
+            let mut originals = Vec::new();
+            let mut json = Json::new();
+            for value in &values {
+                let mut bytes = Vec::new();
+                write(&mut bytes, 0, value);
+                if json.learn(&bytes) {
+                    originals.push(bytes);
+                }
+            }
+            prop_assume!(!originals.is_empty());
+            let mut coder = StreamWriter::default();
+            let choices = coder.open(StreamKind::HeapSchema, 1);
+            let json = Json::open(&mut coder, choices, Some(json));
+            for bytes in &mut originals {
+                let len = json.code(&mut coder, bytes, 0);
+                prop_assert_eq!(len, bytes.len());
+            }
+            prop_assert!(!coder.failed());
+            let mut content = coder.into_content().bytes;
+            let lens: Vec<usize> = originals.iter().map(Vec::len).collect();
+            prop_assert_eq!(decode_all(content.clone(), &lens), Some(originals));
+            // Whatever else the streams say, decoding ends.
+            let place = flip.index(content.len());
+            content[place] ^= 0x55;
+            decode_all(content, &lens);
+        }
+    }
+
+    #[test]
+    fn refuses_what_postgresql_does_not_write() {
+        let mut bytes = Vec::new();
+        let value = Any::Object(vec![("a".into(), Any::Number(vec![1, 2]))]);
+        write(&mut bytes, 0, &value);
+        assert!(Json::new().learn(&bytes));
+        for place in [4, 7, 11, 13, 17] {
+            let mut changed = bytes.clone();
+            changed[place] ^= 0x80;
+            assert!(!Json::new().learn(&changed), "byte {place}");
+        }
+        assert!(!Json::new().learn(&bytes[..bytes.len() - 1]));
+    }
+}

@@ -17,6 +17,8 @@ const NEW: u8 = 254;
 const NONE: u8 = 255;
 /// Bytes of a key that recipes are tried for.
 const KEY_LEN_MAX: usize = 256;
+/// Pieces that are looked for in one key.
+const STEPS_MAX: usize = 64;
 /// Less than this at the end of a key may be padding (`MAXIMUM_ALIGNOF`).
 const MAX_ALIGN: usize = 8;
 
@@ -171,18 +173,33 @@ fn make(recipe: &[Piece], row: &Row<'_>, len: usize, key: &mut Vec<u8>) -> Optio
 /// A recipe for this key, made of the longest pieces that the row has.
 fn invent(row: &Row<'_>, key: &[u8]) -> Option<Recipe> {
     let mut recipe = Recipe::new();
-    let mut at = 0;
-    while key.len() - at >= MAX_ALIGN || key[at..].iter().any(|&byte| byte != 0) {
-        let (piece, end) = Form::ALL
-            .into_iter()
-            .find_map(|form| piece_of(form, row, key, at))?;
-        if recipe.len() == PIECES_MAX {
-            return None;
-        }
-        recipe.push(piece);
-        at = end;
+    let mut steps = STEPS_MAX;
+    let is_made = go_on(row, key, 0, &mut recipe, &mut steps);
+    (is_made && !recipe.is_empty()).then_some(recipe)
+}
+
+/// Finds pieces for the key from `at` on, or takes back those that lead nowhere.
+fn go_on(row: &Row<'_>, key: &[u8], at: usize, recipe: &mut Recipe, steps: &mut usize) -> bool {
+    if key.len() - at < MAX_ALIGN && key[at..].iter().all(|&byte| byte == 0) {
+        return true;
     }
-    (!recipe.is_empty()).then_some(recipe)
+    if recipe.len() == PIECES_MAX {
+        return false;
+    }
+    for form in Form::ALL {
+        if *steps == 0 {
+            return false;
+        }
+        *steps -= 1;
+        if let Some((piece, end)) = piece_of(form, row, key, at) {
+            recipe.push(piece);
+            if go_on(row, key, end, recipe, steps) {
+                return true;
+            }
+            recipe.pop();
+        }
+    }
+    false
 }
 
 /// The piece of a form that the key goes on with, and where it ends.
@@ -200,4 +217,75 @@ fn piece_of(form: Form, row: &Row<'_>, key: &[u8], at: usize) -> Option<(Piece, 
         .find(|&place| row.get(place, wanted.len()) == Some(wanted))?;
     let at = u16::try_from(place).ok()?;
     Some((Piece { form, at }, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::recent_rows::{NewRow, RecentRows};
+    use super::*;
+    use crate::streams::{StreamReader, StreamWriter};
+
+    /// A row of a number, a short string and a uuid, of which `missing` bytes are not known.
+    fn rows(missing: usize) -> RecentRows {
+        let mut values = vec![7, 0, 0, 0, 11];
+        values.extend_from_slice(b"walz");
+        values.extend(100..116);
+        let mut rows = RecentRows::default();
+        let row = NewRow {
+            relation: 1,
+            tid: (2, 3),
+            values: &values[missing..],
+            missing,
+            begins_record: true,
+        };
+        rows.add(&mut 0, row);
+        rows
+    }
+
+    /// The ranks that keys get, and whether a decoder makes the same keys.
+    fn ranks(missing: usize, keys: &[Vec<u8>]) -> Vec<u8> {
+        let rows = rows(missing);
+        let row = rows.get(1).unwrap();
+        let mut coder = StreamWriter::default();
+        let mut recipes = Recipes::default();
+        let mut made = Vec::new();
+        let mut ranks = Vec::new();
+        for key in keys {
+            ranks.push(recipes.find(&row, key).0);
+            made.push(recipes.code(&mut coder, &row, &mut key.clone()));
+        }
+        let mut coder = StreamReader::new(coder.into_content().bytes).unwrap();
+        let mut recipes = Recipes::default();
+        for (key, made) in keys.iter().zip(made) {
+            let mut decoded = vec![0; key.len()];
+            assert_eq!(recipes.code(&mut coder, &row, &mut decoded), made);
+            assert!(!made || decoded == *key);
+        }
+        assert!(coder.exhausted() && !coder.failed());
+        ranks
+    }
+
+    fn padded(bytes: &[u8], len: usize) -> Vec<u8> {
+        let mut key = bytes.to_vec();
+        key.resize(len, 0);
+        key
+    }
+
+    #[test]
+    fn a_key_that_was_made_once_costs_its_rank() {
+        let number = padded(&[7], 8);
+        let text = padded(b"\x0bwalz", 8);
+        let uuid: Vec<u8> = (100..116).collect();
+        let both = padded(b"\x07\0\0\0\x0bwalz", 16);
+        let unknown = padded(&[9, 9, 9, 9], 8);
+        let keys = [&number, &text, &uuid, &both, &number, &both, &unknown].map(Vec::clone);
+        assert_eq!(ranks(0, &keys), [NEW, NEW, NEW, NEW, 3, 1, NONE]);
+    }
+
+    #[test]
+    fn what_the_record_does_not_have_makes_no_key() {
+        let number = padded(&[7], 8);
+        let text = padded(b"\x0bwalz", 8);
+        assert_eq!(ranks(4, &[number, text]), [NONE, NEW]);
+    }
 }
