@@ -7,6 +7,7 @@ mod attribute;
 mod attribute_inference;
 mod block_data;
 mod column;
+mod column_choice;
 mod gin;
 mod heap_body;
 mod heap_tuple;
@@ -25,6 +26,7 @@ mod recent_rows;
 mod record;
 mod relation;
 mod rows_by_len;
+mod scale;
 mod xid;
 
 pub use record::Model;

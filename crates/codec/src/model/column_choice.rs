@@ -1,0 +1,234 @@
+//! How the encoder chooses the coding of a column: by what a sample of its values takes.
+
+use std::collections::HashMap;
+
+use super::attribute::Attribute;
+use super::column::{
+    BY_LEN, DICTIONARY, JSON, PLAIN, SCALED, VALUE_LEN_MAX, VALUES_MAX, Values, json_content,
+};
+use super::json::Json;
+use super::scale::Scale;
+use crate::coder::Care;
+use crate::fast_hash::SeededHash;
+use crate::trial::{Trial, entropy_bytes};
+
+/// Lengths that get a stream of their own.
+const LENGTHS_MAX: usize = 32;
+/// In a hurry, samples are smaller by this factor.
+const QUICK_FACTOR: usize = 4;
+/// Bytes of values that coders are tried on.
+const TRIAL_LEN: usize = 16384;
+/// Values looked at before a dictionary is made of all.
+const SAMPLE: usize = 2048;
+/// How the encoder wants a column.
+#[derive(Debug, Default)]
+pub struct Choice {
+    /// How values are coded.
+    pub mode: u8,
+    /// The values of a dictionary.
+    pub dictionary: Vec<Vec<u8>>,
+    /// First bytes of varlenas that have streams of their own.
+    pub headers: Vec<u8>,
+    /// What is known of jsonb.
+    pub json: Option<Json>,
+    /// What integers have in common.
+    pub scale: Scale,
+}
+
+impl Choice {
+    /// The coding that a look at the values recommends.
+    pub fn make(attribute: Attribute, values: Values<'_>, care: Care) -> Choice {
+        let Values { values, are_all } = values;
+        let factor = match care {
+            Care::Quick => QUICK_FACTOR,
+            Care::Full => 1,
+        };
+        let plain = match attribute.fixed() {
+            Some((len, _)) => fixed_cost(values, len, SAMPLE / factor),
+            None => f64::MAX,
+        };
+        let (mut best, mut headers) = (plain, Vec::new());
+        let mut mode = PLAIN;
+        if attribute == Attribute::Varlena {
+            let (concatenated, by_len, found) = varlena_costs(values, TRIAL_LEN / factor);
+            (best, mode) = if by_len < concatenated {
+                (by_len, BY_LEN)
+            } else {
+                (concatenated, PLAIN)
+            };
+            headers = found;
+        }
+        let mut scale = Scale::default();
+        if are_all
+            && let Some((len @ (4 | 8), _)) = attribute.fixed()
+            && let Some(found) = Scale::of(values, len)
+        {
+            let scaled: Vec<[u8; 8]> = values
+                .iter()
+                .map(|value| found.down(value).to_le_bytes())
+                .collect();
+            let scaled: Vec<&[u8]> = scaled.iter().map(|value| &value[..len]).collect();
+            let cost = fixed_cost(&scaled, len, SAMPLE / factor);
+            if cost < best {
+                (best, mode, scale) = (cost, SCALED, found);
+            }
+        }
+        if are_all
+            && attribute != Attribute::Fixed1
+            && let Some((dictionary, cost)) = dictionary_of(values)
+            && cost < best
+        {
+            return Choice {
+                mode: DICTIONARY,
+                dictionary,
+                ..Choice::default()
+            };
+        }
+        if are_all && attribute == Attribute::Varlena {
+            let contents = values
+                .iter()
+                .filter_map(|value| Some(json_content(value)?.1));
+            if let Some(json) = Json::learn_all(contents) {
+                return Choice {
+                    mode: JSON,
+                    json: Some(json),
+                    ..Choice::default()
+                };
+            }
+        }
+        Choice {
+            mode,
+            headers,
+            scale,
+            ..Choice::default()
+        }
+    }
+}
+
+/// What values of a fixed length take: planes, or planes of differences.
+fn fixed_cost(values: &[&[u8]], len: usize, sample: usize) -> f64 {
+    let sample = &values[..values.len().min(sample)];
+    let mut counts = vec![[0u32; 256]; len];
+    let mut delta_counts = vec![[0u32; 256]; len];
+    let mut last = 0u64;
+    for value in sample {
+        for (count, &byte) in counts.iter_mut().zip(*value) {
+            count[usize::from(byte)] += 1;
+        }
+        if len <= 8 {
+            let mut bytes = [0; 8];
+            bytes[..len].copy_from_slice(&value[..len]);
+            let number = u64::from_le_bytes(bytes);
+            let delta = number.wrapping_sub(last);
+            let zigzag = (delta << 1) ^ ((delta as i64 >> 63) as u64);
+            for (count, byte) in delta_counts.iter_mut().zip(zigzag.to_le_bytes()) {
+                count[usize::from(byte)] += 1;
+            }
+            last = number;
+        }
+    }
+    let cost = |counts: &[[u32; 256]]| -> f64 {
+        counts
+            .iter()
+            .map(|plane| entropy_bytes(plane.iter().copied()))
+            .sum()
+    };
+    let best = if len <= 8 {
+        cost(&counts).min(cost(&delta_counts))
+    } else {
+        cost(&counts)
+    };
+    best * values.len() as f64 / sample.len().max(1) as f64
+}
+
+/// What varlenas take one behind the other, what they take by length, and the lengths' headers.
+fn varlena_costs(values: &[&[u8]], trial_len: usize) -> (f64, f64, Vec<u8>) {
+    let mut trial = Trial::new();
+    let mut by_header: Vec<(u8, Vec<u8>)> = Vec::new();
+    let mut concatenated = Vec::new();
+    let mut headers = Vec::new();
+    let mut seen = 0usize;
+    for value in values {
+        let Some((&header, content)) = value.split_first() else {
+            continue;
+        };
+        seen += value.len();
+        headers.push(header);
+        concatenated.extend_from_slice(content);
+        if header & 1 != 0 {
+            match by_header.iter_mut().find(|(own, _)| *own == header) {
+                Some((_, rows)) => rows.extend_from_slice(content),
+                None => by_header.push((header, content.to_vec())),
+            }
+        }
+        if seen > trial_len {
+            break;
+        }
+    }
+    let header_cost = trial.cost(&headers) as f64;
+    let total: usize = values.iter().map(|value| value.len()).sum();
+    let scale = total as f64 / seen.max(1) as f64;
+    let concatenated = trial.cost(&concatenated) as f64;
+    if by_header.len() > LENGTHS_MAX {
+        return ((concatenated + header_cost) * scale, f64::MAX, Vec::new());
+    }
+    let mut laid = Vec::new();
+    for (header, rows) in &by_header {
+        let width = usize::from(header >> 1).saturating_sub(1).max(1);
+        crate::transform::Layout::Planes.apply(rows, width, &mut laid);
+    }
+    let by_len = trial.cost(&laid) as f64;
+    let found = by_header
+        .iter()
+        .map(|(header, _)| *header)
+        .filter(|header| *header > 3)
+        .collect();
+    (
+        (concatenated + header_cost) * scale,
+        (by_len + header_cost) * scale,
+        found,
+    )
+}
+
+/// The different values, the most frequent first, and what a column of their numbers takes.
+fn dictionary_of(values: &[&[u8]]) -> Option<(Vec<Vec<u8>>, f64)> {
+    let mut counts: HashMap<&[u8], u32, SeededHash> = HashMap::default();
+    for (seen, value) in values.iter().enumerate() {
+        if value.len() > VALUE_LEN_MAX || counts.len() > VALUES_MAX - 1 {
+            return None;
+        }
+        // Mostly new values: no dictionary will pay.
+        if seen == SAMPLE && counts.len() > SAMPLE * 3 / 5 {
+            return None;
+        }
+        *counts.entry(value).or_insert(0) += 1;
+    }
+    if counts.len() < 2 || counts.len() * 2 > values.len() {
+        return None;
+    }
+    let mut ranked: Vec<(&[u8], u32)> = counts.into_iter().collect();
+    ranked.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    let numbers = if ranked.len() <= 256 {
+        entropy_bytes(ranked.iter().map(|(_, count)| *count))
+    } else {
+        // Two planes: the high bytes, and the low ones whatever the high ones are.
+        let mut planes = [[0u32; 256]; 2];
+        for (number, (_, count)) in ranked.iter().enumerate() {
+            planes[0][number & 0xFF] += count;
+            planes[1][number >> 8] += count;
+        }
+        planes
+            .iter()
+            .map(|plane| entropy_bytes(plane.iter().copied()))
+            .sum()
+    };
+    let content: usize = ranked.iter().map(|(value, _)| value.len() + 1).sum();
+    let cost = numbers + content as f64 * 0.8;
+    Some((
+        ranked
+            .into_iter()
+            .map(|(value, _)| value.to_vec())
+            .collect(),
+        cost,
+    ))
+}
