@@ -13,9 +13,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use serde::Deserialize;
+
 use crate::clock::Clock;
 use crate::output::{OutputFile, check_space};
-use crate::server::{Installation, Phase, Server, Settings};
+use crate::server::{Installation, Origin, Phase, Server, Settings, read_earlier};
+use crate::wal::Resumed;
 use crate::workload::{Transactions, Workload, insert_phases as phases};
 use crate::{Cancel, Error, Progress, Provenance};
 
@@ -49,6 +52,8 @@ pub struct Options {
     pub parameters: Vec<(String, String)>,
     /// A quick look with small segments: the other options say how small.
     pub quick: bool,
+    /// Go on from what `json` has, where the same server did the same on the same machine.
+    pub resume: bool,
     /// Where PostgreSQL's programs are; otherwise the newest that is installed.
     pub pg_bin: Option<PathBuf>,
     /// Where other programs are looked for: the value of PATH.
@@ -152,10 +157,21 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         work: options.work(),
         methods: installation.choose_wal_compressions(&options.methods)?,
         measurements: Vec::new(),
+        resumed: None,
         published: PUBLISHED,
         stopped: None,
     };
-    if let Err(error) = measure_all(options, &installation, &mut results, progress) {
+    let earlier = earlier(options, &mut results, progress)?;
+    let servers = results.methods.len() * options.memories.len() * results.work.runs as usize;
+    let mut experiment = Experiment {
+        options,
+        installation: &installation,
+        results: &mut results,
+        earlier,
+        progress,
+        clock: Clock::new(servers * Step::ALL.len(), Step::ALL.len()),
+    };
+    if let Err(error) = experiment.measure_all() {
         if results.measurements.is_empty() {
             return Err(error);
         }
@@ -171,67 +187,138 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
     Ok(results)
 }
 
-fn measure_all(
-    options: &Options,
-    installation: &Installation,
-    results: &mut Results,
-    progress: &mut impl Progress,
-) -> Result<(), Error> {
-    let methods = results.methods.clone();
-    let runs = results.work.runs;
-    let mut clock = Clock::new(runs as usize * options.memories.len() * methods.len(), 1);
-    for run in 1..=runs {
-        for (place, memory) in options.memories.iter().enumerate() {
-            let mut methods = methods.clone();
-            let turn = (run as usize - 1 + place) % methods.len().max(1);
-            methods.rotate_left(turn);
-            for method in methods {
-                let begin = Instant::now();
-                let title = format!(
-                    "wal_compression = {method}, {} memory, run {run}",
-                    memory.name()
-                );
-                progress.step(&clock.step(&title));
-                let which = (*memory, method.as_str(), run);
-                measure(options, installation, which, results)?;
-                clock.finish(0, begin.elapsed());
-            }
-        }
-    }
-    Ok(())
+struct Experiment<'a, P> {
+    options: &'a Options,
+    installation: &'a Installation,
+    results: &'a mut Results,
+    earlier: Vec<Measurement>,
+    progress: &'a mut P,
+    clock: Clock,
 }
 
-/// One server from its beginning to its end.
-fn measure(
-    options: &Options,
-    installation: &Installation,
-    (memory, method, run): (Memory, &str, u32),
-    results: &mut Results,
-) -> Result<(), Error> {
-    let megabytes = options.shared_buffers_megabytes(memory);
-    let settings = results
-        .settings
-        .clone()
-        .set("wal_compression", installation.wal_compression(method))
-        .set("shared_buffers", format!("{megabytes}MB"));
-    let server = installation.start(&settings)?;
-    phases::create(&server)?;
-    for step in Step::ALL {
-        let (operations, phase) = match step {
-            Step::Load => insert(&server, options, options.rows, 0)?,
-            Step::Index => index(&server, options)?,
-            Step::Insert => insert(&server, options, options.further_rows, 1)?,
-        };
-        results.measurements.push(Measurement {
-            memory,
-            method: method.to_owned(),
-            run,
-            step,
-            operations,
-            phase,
-        });
+impl<P: Progress> Experiment<'_, P> {
+    fn measure_all(&mut self) -> Result<(), Error> {
+        for run in 1..=self.results.work.runs {
+            for (place, memory) in self.options.memories.iter().enumerate() {
+                let mut methods = self.results.methods.clone();
+                let turn = (run as usize - 1 + place) % methods.len().max(1);
+                methods.rotate_left(turn);
+                for method in methods {
+                    let which = (*memory, method.as_str(), run);
+                    if !self.take_over(which) {
+                        self.measure(which)?;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Takes over what an earlier run has, if it has every step of a server.
+    fn take_over(&mut self, which: (Memory, &str, u32)) -> bool {
+        let of_server = |run: &&Measurement| (run.memory, run.method.as_str(), run.run) == which;
+        let taken: Vec<Measurement> = self.earlier.iter().filter(of_server).cloned().collect();
+        if taken.len() < Step::ALL.len() {
+            return false;
+        }
+        taken.iter().for_each(|_| self.clock.skip());
+        if let Some(resumed) = &mut self.results.resumed {
+            resumed.measurements += taken.len();
+        }
+        self.results.measurements.extend(taken);
+        true
+    }
+
+    /// One server from its beginning to its end.
+    fn measure(&mut self, (memory, method, run): (Memory, &str, u32)) -> Result<(), Error> {
+        let options = self.options;
+        let megabytes = options.shared_buffers_megabytes(memory);
+        let settings = self
+            .results
+            .settings
+            .clone()
+            .set("wal_compression", self.installation.wal_compression(method))
+            .set("shared_buffers", format!("{megabytes}MB"));
+        let server = self.installation.start(&settings)?;
+        phases::create(&server)?;
+        for (kind, step) in Step::ALL.into_iter().enumerate() {
+            let (name, database) = (step.name(), memory.name());
+            let label = format!("wal_compression = {method}, {database} memory, run {run}: {name}");
+            self.progress.step(&self.clock.step(&label));
+            let begin = Instant::now();
+            let (operations, phase) = match step {
+                Step::Load => insert(&server, options, options.rows, 0)?,
+                Step::Index => index(&server, options)?,
+                Step::Insert => insert(&server, options, options.further_rows, 1)?,
+            };
+            self.clock.finish(kind, begin.elapsed());
+            self.results.measurements.push(Measurement {
+                memory,
+                method: method.to_owned(),
+                run,
+                step,
+                operations,
+                phase,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// What is needed of an earlier run's JSON.
+#[derive(Deserialize)]
+struct Earlier {
+    #[serde(flatten)]
+    origin: Origin,
+    settings: Settings,
+    work: Work,
+    measurements: Vec<Measurement>,
+}
+
+/// Reads what an earlier run measured, if there was one that did the same.
+fn earlier(
+    options: &Options,
+    results: &mut Results,
+    progress: &mut impl Progress,
+) -> Result<Vec<Measurement>, Error> {
+    if !options.resume {
+        return Ok(Vec::new());
+    }
+    let Some((path, earlier)) = read_earlier::<Earlier>(options.json.as_deref())? else {
+        return Ok(Vec::new());
+    };
+    let Earlier {
+        origin,
+        settings,
+        work,
+        measurements,
+    } = earlier;
+    origin.check(
+        path,
+        results.experiment,
+        &results.provenance,
+        &results.server,
+    )?;
+    let same_work = Work {
+        runs: results.work.runs,
+        ..work
+    };
+    if same_work != results.work || settings != results.settings {
+        return Err(Error::Usage(format!(
+            "{} was measured with other options: it cannot be gone on with",
+            path.display()
+        )));
+    }
+    let date = origin.date().to_owned();
+    progress.note(&format!(
+        "{}: what was measured on {date} is taken over",
+        path.display()
+    ));
+    results.resumed = Some(Resumed {
+        date,
+        measurements: 0,
+    });
+    Ok(measurements)
 }
 
 fn insert(server: &Server, options: &Options, rows: u64, part: u64) -> Result<(u64, Phase), Error> {
@@ -267,6 +354,7 @@ mod tests {
             runs: 1,
             parameters: Vec::new(),
             quick: true,
+            resume: false,
             pg_bin: None,
             search_path: OsString::new(),
             temp_dir: PathBuf::from("."),

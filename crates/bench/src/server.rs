@@ -8,6 +8,7 @@
 mod account;
 mod guard;
 mod installation;
+mod origin;
 mod owner;
 mod phase;
 mod settings;
@@ -31,6 +32,7 @@ use crate::process::{self, Failure, Surroundings};
 use crate::{Error, Usage};
 
 pub use installation::Installation;
+pub(crate) use origin::{Origin, read_earlier};
 pub use phase::Phase;
 pub use settings::Settings;
 pub use taken::Taken;

@@ -12,11 +12,12 @@
 mod published;
 mod report;
 mod results;
+mod resume;
 mod text;
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use tempfile::TempDir;
@@ -26,7 +27,7 @@ use crate::contender::Request;
 use crate::output::{OutputFile, check_space};
 use crate::server::{Installation, Phase, Server, Settings};
 use crate::workload::{Ran, Transactions, Workload};
-use crate::{Cancel, Error, Progress, Provenance, Usage, wal};
+use crate::{Cancel, Error, Progress, Provenance, Step, Usage, input, wal};
 
 pub use published::{PUBLISHED, Published};
 pub use results::{Archived, Measurement, Results, Stage, Work};
@@ -70,6 +71,8 @@ pub struct Options {
     pub contenders: Vec<Request>,
     /// A quick look with small segments: the other options say how small.
     pub quick: bool,
+    /// Go on from what `json` has, where the same server did the same on the same machine.
+    pub resume: bool,
     /// Where PostgreSQL's programs are; otherwise the newest that is installed.
     pub pg_bin: Option<PathBuf>,
     /// The walzip program to measure.
@@ -111,17 +114,39 @@ impl Options {
             })
     }
 
-    fn work(&self) -> Work {
-        Work {
+    fn work(&self) -> Result<Work, Error> {
+        let programs = self.contenders()?.into_iter().flat_map(|request| request.0);
+        let hash = match self.walzip.is_file() {
+            true => {
+                input::hash(&self.walzip).map_err(|source| Error::file(&self.walzip, source))?
+            }
+            false => blake3::hash(&[]),
+        };
+        Ok(Work {
             workload: self.workload,
             scale: self.scale,
             transactions: self.transactions,
             clients: self.clients,
             seed: self.seed,
             checkpoints: self.checkpoints,
+            segments: self.segments,
+            programs: programs
+                .map(|program| format!("{}:{}", program.name, program.level))
+                .collect(),
+            walzip: hash.to_string(),
             runs: self.runs.max(1),
             quick: self.quick,
-        }
+        })
+    }
+
+    /// The programs and levels that are asked what they make of the WAL.
+    fn contenders(&self) -> Result<Vec<Request>, Error> {
+        let names = match (self.contenders.is_empty(), self.quick) {
+            (false, _) => return Ok(self.contenders.clone()),
+            (true, true) => QUICK_PROGRAMS,
+            (true, false) => PROGRAMS,
+        };
+        names.iter().map(|name| name.parse()).collect()
     }
 }
 
@@ -149,18 +174,25 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         provenance: Provenance::gather(None),
         server: installation.program.clone(),
         settings: options.settings(),
-        work: options.work(),
+        work: options.work()?,
         methods: installation.choose_wal_compressions(&options.methods)?,
         measurements: Vec::new(),
         archived: Vec::new(),
-        archive: None,
+        archive: Vec::new(),
+        earlier: None,
+        resumed: None,
         published: PUBLISHED,
         stopped: None,
     };
+    if options.resume {
+        results.resume(options.json.as_deref(), progress)?;
+    }
+    let servers = results.methods.len() * results.work.runs as usize;
     let mut experiment = Experiment {
         options,
         installation: &installation,
         samples: &samples,
+        clock: Clock::new(servers * 2 + results.methods.len(), 3),
         results: &mut results,
         progress,
     };
@@ -186,48 +218,59 @@ struct Experiment<'a, P> {
     samples: &'a TempDir,
     results: &'a mut Results,
     progress: &'a mut P,
+    clock: Clock,
 }
 
 impl<P: Progress> Experiment<'_, P> {
     fn measure_all(&mut self) -> Result<(), Error> {
         let methods = self.results.methods.clone();
-        let runs = self.results.work.runs;
-        let mut clock = Clock::new(methods.len() * runs as usize, 1);
-        for run in 1..=runs {
-            for place in 0..methods.len() {
-                let Some(method) = methods.get((place + run as usize - 1) % methods.len()) else {
+        for run in 1..=self.results.work.runs {
+            let mut methods = methods.clone();
+            let turn = (run as usize - 1) % methods.len().max(1);
+            methods.rotate_left(turn);
+            for method in &methods {
+                if self.results.has(method, run) {
+                    self.results.take_over(method, run);
+                    (0..kinds(run)).for_each(|_| self.clock.skip());
                     continue;
-                };
-                let begin = Instant::now();
-                let title = format!("wal_compression = {method}, run {run}");
-                self.progress.step(&clock.step(&title));
+                }
                 self.measure(method, run)?;
-                clock.finish(0, begin.elapsed());
             }
         }
-        self.archive()
+        Ok(())
     }
 
-    /// One server from its beginning to its end.
+    /// One server from its beginning to its end, and in the first run what programs make of it.
     fn measure(&mut self, method: &str, run: u32) -> Result<(), Error> {
-        let Work {
-            workload,
-            scale,
-            seed,
-            ..
-        } = self.results.work;
+        let work = self.results.work.clone();
         let setting = self.installation.wal_compression(method);
         let settings = self
             .results
             .settings
             .clone()
             .set("wal_compression", setting);
+        let begin = self.show(method, run, "load");
         let server = self.installation.start(&settings)?;
-        let phase = server.phase(|server| workload.load(server, scale, seed))?;
+        let phase = server.phase(|server| work.workload.load(server, work.scale, work.seed))?;
         self.keep(&server, (method, run, Stage::Load), phase)?;
-        let work = self.results.work;
+        self.clock.finish(0, begin.elapsed());
+        let begin = self.show(method, run, "transactions");
         let phase = server.phase(|server| transactions(server, &work))?;
-        self.keep(&server, (method, run, Stage::Transactions), phase)
+        self.keep(&server, (method, run, Stage::Transactions), phase)?;
+        self.clock.finish(1, begin.elapsed());
+        drop(server);
+        if run == 1 {
+            let begin = self.show(method, run, "the archive");
+            self.archive(method)?;
+            self.clock.finish(2, begin.elapsed());
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, method: &str, run: u32, what: &str) -> Instant {
+        let label = format!("wal_compression = {method}, run {run}: {what}");
+        self.progress.step(&self.clock.step(&label));
+        Instant::now()
     }
 
     /// Keeps what was measured, and in the first run some segments, evenly spread.
@@ -246,54 +289,74 @@ impl<P: Progress> Experiment<'_, P> {
         if run > 1 {
             return Ok(());
         }
-        let folder = self.samples.path().join(folder(method, stage));
-        fs::create_dir(&folder).map_err(|source| Error::file(&folder, source))?;
-        for number in spread_evenly(
+        let segments = spread_evenly(
             server.whole_segments(phase.from..phase.to),
-            self.options.segments,
-        ) {
+            self.results.work.segments,
+        );
+        let folder = self.samples.path().join(folder(method, stage));
+        if !segments.is_empty() {
+            fs::create_dir(&folder).map_err(|source| Error::file(&folder, source))?;
+        }
+        for number in segments {
             let (name, path) = server.segment(number)?;
             fs::copy(&path, folder.join(name)).map_err(|source| Error::file(&path, source))?;
         }
         Ok(())
     }
 
-    /// Asks the programs what they make of the WAL.
-    fn archive(&mut self) -> Result<(), Error> {
-        let inputs = folders(self.samples.path())?;
+    /// Asks the programs what they make of the WAL of a method.
+    fn archive(&mut self, method: &str) -> Result<(), Error> {
+        let inputs = Stage::ALL.map(|stage| self.samples.path().join(folder(method, stage)));
+        let inputs: Vec<PathBuf> = inputs.into_iter().filter(|path| path.exists()).collect();
         if inputs.is_empty() {
             self.progress
                 .note("no step wrote a whole segment: no program is asked");
             return Ok(());
         }
-        let options = self.options;
-        let contenders = match (options.contenders.is_empty(), options.quick) {
-            (false, _) => options.contenders.clone(),
-            (true, quick) => {
-                let names = if quick { QUICK_PROGRAMS } else { PROGRAMS };
-                names
-                    .iter()
-                    .map(|name| name.parse())
-                    .collect::<Result<_, _>>()?
-            }
-        };
         let options = wal::Options {
-            inputs,
-            contenders,
+            inputs: inputs.clone(),
+            contenders: self.options.contenders()?,
             runs: Some(1),
-            cancel: options.cancel.clone(),
+            cancel: self.options.cancel.clone(),
             ..wal::Options::new(
-                options.walzip.clone(),
-                options.search_path.clone(),
-                options.temp_dir.clone(),
+                self.options.walzip.clone(),
+                self.options.search_path.clone(),
+                self.options.temp_dir.clone(),
             )
         };
-        let archive = wal::run(&options, self.progress)?;
-        self.results.stopped = archive.stopped.clone();
-        self.results.archived = archived(&archive, self.results);
-        self.results.archive = Some(archive);
-        Ok(())
+        let archive = wal::run(&options, &mut NotesOnly(self.progress))?;
+        let archived = archived(&archive, self.results, method);
+        self.results.archived.extend(archived);
+        let stopped = archive.stopped.clone();
+        self.results.archive.push(archive);
+        for path in inputs {
+            fs::remove_dir_all(&path).map_err(|source| Error::file(&path, source))?;
+        }
+        match stopped {
+            None => Ok(()),
+            Some(_) if self.options.cancel.is_requested() => Err(Error::Interrupted),
+            Some(reason) => Err(Error::Server {
+                doing: "measure the archive".to_owned(),
+                reason,
+            }),
+        }
     }
+}
+
+/// Forwards what must be known, and no steps: they are parts of one.
+struct NotesOnly<'a, P>(&'a mut P);
+
+impl<P: Progress> Progress for NotesOnly<'_, P> {
+    fn note(&mut self, text: &str) {
+        self.0.note(text);
+    }
+
+    fn step(&mut self, _step: &Step) {}
+}
+
+/// How many things are done with each server of a run.
+fn kinds(run: u32) -> usize {
+    if run == 1 { 3 } else { 2 }
 }
 
 /// The transactions, in one go or in equal parts with a checkpoint between each two.
@@ -328,23 +391,6 @@ fn folder(method: &str, stage: Stage) -> String {
     format!("{method}-{}", stage.name())
 }
 
-/// The directories in a directory that are not empty.
-fn folders(directory: &Path) -> Result<Vec<PathBuf>, Error> {
-    let read = |path: &Path| -> std::io::Result<Vec<PathBuf>> {
-        fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect()
-    };
-    let fault = |source| Error::file(directory, source);
-    let mut found = read(directory).map_err(fault)?;
-    found.sort();
-    let mut folders = Vec::new();
-    for path in found {
-        if !read(&path).map_err(fault)?.is_empty() {
-            folders.push(path);
-        }
-    }
-    Ok(folders)
-}
-
 /// At most so many of a range, the first and the last among them.
 fn spread_evenly(range: std::ops::Range<u64>, most: u64) -> Vec<u64> {
     let there = range.end.saturating_sub(range.start);
@@ -356,34 +402,32 @@ fn spread_evenly(range: std::ops::Range<u64>, most: u64) -> Vec<u64> {
     (0..taken).map(place).collect()
 }
 
-/// What each program makes of each step's whole WAL.
-fn archived(archive: &wal::Results, results: &Results) -> Vec<Archived> {
+/// What each program makes of the whole WAL of each step of a method.
+fn archived(archive: &wal::Results, results: &Results, method: &str) -> Vec<Archived> {
     let mut lines = Vec::new();
     for summary in &archive.summary {
         let Some(row) = archive.rows.get(summary.row) else {
             continue;
         };
-        for method in &results.methods {
-            for stage in Stage::ALL {
-                let name = folder(method, stage);
-                let found = summary
-                    .folders
-                    .iter()
-                    .find(|figures| figures.folder == name);
-                let (Some(found), Some(bytes)) = (found, results.wal_bytes(method, stage)) else {
-                    continue;
-                };
-                let figures = &found.figures;
-                let ratio = figures.output_bytes as f64 / figures.original_bytes.max(1) as f64;
-                lines.push(Archived {
-                    method: method.clone(),
-                    stage,
-                    program: row.label.clone(),
-                    ratio,
-                    bytes: ratio * bytes,
-                    compress_s: figures.compress_s,
-                });
-            }
+        for stage in Stage::ALL {
+            let name = folder(method, stage);
+            let found = summary
+                .folders
+                .iter()
+                .find(|figures| figures.folder == name);
+            let (Some(found), Some(bytes)) = (found, results.wal_bytes(method, stage)) else {
+                continue;
+            };
+            let figures = &found.figures;
+            let ratio = figures.output_bytes as f64 / figures.original_bytes.max(1) as f64;
+            lines.push(Archived {
+                method: method.to_owned(),
+                stage,
+                program: row.label.clone(),
+                ratio,
+                bytes: ratio * bytes,
+                compress_s: figures.compress_s,
+            });
         }
     }
     lines

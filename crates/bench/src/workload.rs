@@ -17,7 +17,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::loader::{Loader, write_script};
 use crate::server::{Server, wrong};
@@ -27,7 +27,7 @@ use crate::{Error, Usage};
 const SPREAD_SECONDS: u64 = 31_000_000;
 
 /// What a server is made to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
     /// pgbench's own: updates all over one large table of padded rows.

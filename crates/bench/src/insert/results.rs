@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::server::{Phase, Settings};
 use crate::spread::{Spread, spread};
+use crate::wal::Resumed;
 use crate::{Program, Provenance};
 
 /// What was published: how many times faster one method is than another.
@@ -35,7 +36,7 @@ pub static PUBLISHED: &[Published] = &[
 ];
 
 /// What a server does one after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     /// Rows in the order of their key, under the primary key alone.
     #[serde(rename = "l.i0")]
@@ -72,7 +73,7 @@ impl Step {
 }
 
 /// How much of the database the server can hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Memory {
     /// All of it fits shared_buffers.
@@ -111,6 +112,8 @@ pub struct Results {
     pub methods: Vec<String>,
     /// Each step of each server.
     pub measurements: Vec<Measurement>,
+    /// The earlier run that some of the measurements are from.
+    pub resumed: Option<Resumed>,
     /// What was published.
     pub published: &'static [Published],
     /// Why there are fewer measurements than were asked for.
@@ -118,7 +121,7 @@ pub struct Results {
 }
 
 /// What each server did.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Rows of the first step.
     pub rows: u64,
@@ -139,7 +142,7 @@ pub struct Work {
 }
 
 /// One step of one server.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measurement {
     /// How much of the database fits.
     pub memory: Memory,

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How a cluster is made, and its postgresql.conf.
 ///
 /// What is not set here is PostgreSQL's default, but for the sizes that no server keeps in
 /// earnest. Whether it is durable (`fsync`) is always said.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// `initdb --wal-segsize`.
     pub segment_megabytes: u32,

@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::{AddAssign, Range};
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use walzip_pgformat::wal::{Event, RecordLayout, SegmentReader};
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId, rmgr_id};
@@ -16,7 +16,7 @@ use crate::Error;
 const CHECKPOINT_ONLINE: u8 = 0x10;
 
 /// What is in a stretch of WAL.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Written {
     /// From the first position to the last.
     pub bytes: u64,

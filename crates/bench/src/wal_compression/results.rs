@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::published::Published;
+use super::resume::Earlier;
 use crate::server::{Phase, Settings};
 use crate::spread::{Spread, spread};
 use crate::text::quoted;
@@ -30,8 +31,13 @@ pub struct Results {
     pub measurements: Vec<Measurement>,
     /// What programs make of the WAL, a line each.
     pub archived: Vec<Archived>,
-    /// How that was measured: the experiment `wal` on some segments of each step.
-    pub archive: Option<wal::Results>,
+    /// How that was measured: the experiment `wal` on some segments of each method.
+    pub archive: Vec<wal::Results>,
+    /// An earlier run, as far as its measurements were not taken over yet.
+    #[serde(skip)]
+    pub(super) earlier: Option<Earlier>,
+    /// The earlier run that some of the measurements are from.
+    pub resumed: Option<wal::Resumed>,
     /// What was published.
     pub published: &'static [Published],
     /// Why there are fewer measurements than were asked for.
@@ -39,7 +45,7 @@ pub struct Results {
 }
 
 /// What each server did.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// The workload.
     pub workload: Workload,
@@ -53,6 +59,12 @@ pub struct Work {
     pub seed: u64,
     /// The number of checkpoints during the transactions, where it was fixed.
     pub checkpoints: Option<u32>,
+    /// How many segments of each step the programs got.
+    pub segments: u64,
+    /// The programs and their levels.
+    pub programs: Vec<String>,
+    /// The BLAKE3 hash of the walzip among them.
+    pub walzip: String,
     /// How often everything was repeated, each time with a new server.
     pub runs: u32,
     /// Whether this was a quick look.
@@ -60,7 +72,7 @@ pub struct Work {
 }
 
 /// What a server does one after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
     /// The data is loaded.
@@ -83,7 +95,7 @@ impl Stage {
 }
 
 /// One step of one server.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measurement {
     /// `wal_compression`.
     pub method: String,
@@ -97,7 +109,7 @@ pub struct Measurement {
 }
 
 /// What one program makes of the WAL of one step.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Archived {
     /// `wal_compression`.
     pub method: String,

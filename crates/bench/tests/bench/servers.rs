@@ -2,7 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use tempfile::TempDir;
 use walzip_bench::server::{Installation, Settings};
@@ -10,11 +11,22 @@ use walzip_bench::{Cancel, Error};
 
 use crate::support::{is_empty, not_run};
 
-/// The installed PostgreSQL, with servers in a directory that everyone may enter.
+/// A PostgreSQL: the one that the tests fetch, or the newest that is installed.
+pub fn pg_bin() -> Option<PathBuf> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/fetch-postgres");
+    let output = Command::new(script).args(["--path", "15"]).output().ok()?;
+    let path = String::from_utf8(output.stdout).ok()?;
+    output
+        .status
+        .success()
+        .then(|| PathBuf::from(path.trim_end()))
+}
+
+/// That PostgreSQL, with servers in a directory that everyone may enter.
 pub fn installation(directory: &Path, cancel: &Cancel) -> Option<Installation> {
     open(directory);
     let search_path = std::env::var_os("PATH").unwrap();
-    match Installation::find(None, &search_path, directory, cancel) {
+    match Installation::find(pg_bin().as_deref(), &search_path, directory, cancel) {
         Ok(installation) => Some(installation),
         Err(error) => {
             not_run(&error.to_string());

@@ -8,7 +8,7 @@ use walzip_bench::server::Settings;
 use walzip_bench::workload::{Transactions, Workload};
 use walzip_bench::{Cancel, Error, Progress, Step};
 
-use crate::servers::installation;
+use crate::servers::{installation, pg_bin};
 use crate::support::{Heard, is_empty};
 
 /// Three small segments of a workload, into `out` of a directory.
@@ -30,7 +30,7 @@ fn options(directory: &TempDir, workload: Workload) -> Option<Options> {
         segment_megabytes: 1,
         checksums: false,
         parameters: Vec::new(),
-        pg_bin: None,
+        pg_bin: pg_bin(),
         search_path: std::env::var_os("PATH").unwrap(),
         temp_dir,
         cancel: Cancel::default(),

@@ -75,6 +75,10 @@ pub struct InsertArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
+    /// Go on where an earlier run stopped that wrote the same --json
+    #[arg(long, requires = "json")]
+    resume: bool,
+
     /// Write a page with charts to FILE (HTML, complete in itself)
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -116,6 +120,7 @@ pub fn run(args: InsertArgs, surroundings: Surroundings) -> Result<(), CommandEr
         runs: args.runs,
         parameters: args.set,
         quick,
+        resume: args.resume,
         pg_bin: args.pg_bin,
         search_path: surroundings.search_path,
         temp_dir: surroundings.temp_dir,

@@ -90,6 +90,10 @@ pub struct WalCompressionArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
+    /// Go on where an earlier run stopped that wrote the same --json
+    #[arg(long, requires = "json")]
+    resume: bool,
+
     /// Write a page with charts to FILE (HTML, complete in itself)
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -114,6 +118,7 @@ pub fn run(args: WalCompressionArgs, surroundings: Surroundings) -> Result<(), C
         segments: args.segments.unwrap_or(if quick { 1 } else { 3 }),
         contenders: args.contender,
         quick,
+        resume: args.resume,
         pg_bin: args.pg_bin,
         walzip: surroundings.walzip,
         search_path: surroundings.search_path,
@@ -127,7 +132,11 @@ pub fn run(args: WalCompressionArgs, surroundings: Surroundings) -> Result<(), C
     let results = wal_compression::run(&options, &mut progress)?;
     progress.finish();
     print(&results)?;
-    let failed = results.archive.map_or(0, |archive| archive.failed.len());
+    let failed: usize = results
+        .archive
+        .iter()
+        .map(|archive| archive.failed.len())
+        .sum();
     match (results.stopped, failed) {
         (Some(reason), _) => Err(CommandError::new(
             Kind::Problems,

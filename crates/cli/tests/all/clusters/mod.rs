@@ -4,6 +4,7 @@
 //! shows: PostgreSQL's retries, its questions during recovery, its timelines.
 
 mod advice;
+mod experiments;
 mod faults;
 mod kills;
 mod object_store;

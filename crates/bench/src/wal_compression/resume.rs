@@ -1,0 +1,101 @@
+//! Going on where an earlier run stopped.
+//!
+//! A server's measurements are taken over when it finished, in the same run, and an earlier
+//! server of the same program, by its hash, did the same under the same settings on the same
+//! machine.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::{Archived, Measurement, Results, Stage, Work};
+use crate::server::{Origin, Settings, read_earlier};
+use crate::{Error, Progress, wal};
+
+/// What is needed of an earlier run's JSON.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Earlier {
+    #[serde(flatten)]
+    origin: Origin,
+    settings: Settings,
+    work: Work,
+    measurements: Vec<Measurement>,
+    archived: Vec<Archived>,
+}
+
+impl Results {
+    /// Reads an earlier run; there need be none yet.
+    pub(super) fn resume(
+        &mut self,
+        json: Option<&Path>,
+        progress: &mut impl Progress,
+    ) -> Result<(), Error> {
+        let Some((path, earlier)) = read_earlier::<Earlier>(json)? else {
+            return Ok(());
+        };
+        earlier
+            .origin
+            .check(path, self.experiment, &self.provenance, &self.server)?;
+        let same_work = Work {
+            runs: self.work.runs,
+            ..earlier.work.clone()
+        };
+        if same_work != self.work || earlier.settings != self.settings {
+            return Err(Error::Usage(format!(
+                "{} was measured with other options: it cannot be gone on with",
+                path.display()
+            )));
+        }
+        progress.note(&format!(
+            "{}: what was measured on {} is taken over",
+            path.display(),
+            earlier.origin.date()
+        ));
+        self.earlier = Some(earlier);
+        Ok(())
+    }
+
+    /// Whether the earlier run has everything of a server.
+    pub(super) fn has(&self, method: &str, run: u32) -> bool {
+        self.earlier.as_ref().is_some_and(|earlier| {
+            let measured = |stage| {
+                let of_server = |measurement: &&Measurement| {
+                    (
+                        measurement.method.as_str(),
+                        measurement.run,
+                        measurement.stage,
+                    ) == (method, run, stage)
+                };
+                earlier
+                    .measurements
+                    .iter()
+                    .any(|measurement| of_server(&measurement))
+            };
+            let archived = |archived: &Archived| archived.method == method;
+            Stage::ALL.into_iter().all(measured)
+                && (run > 1 || earlier.archived.iter().any(archived))
+        })
+    }
+
+    /// Takes over what the earlier run has of a server.
+    pub(super) fn take_over(&mut self, method: &str, run: u32) {
+        let Some(earlier) = &self.earlier else { return };
+        let measurements = earlier.measurements.iter();
+        let of_server =
+            |measurement: &&Measurement| measurement.method == method && measurement.run == run;
+        let taken: Vec<Measurement> = measurements.filter(of_server).cloned().collect();
+        let resumed = self.resumed.get_or_insert_with(|| wal::Resumed {
+            date: earlier.origin.date().to_owned(),
+            measurements: 0,
+        });
+        resumed.measurements += taken.len();
+        self.measurements.extend(taken);
+        if run == 1 {
+            let of_method = earlier
+                .archived
+                .iter()
+                .filter(|archived| archived.method == method);
+            self.archived.extend(of_method.cloned());
+        }
+    }
+}
