@@ -13,25 +13,35 @@ fn the_overview_lists_every_command() {
     insta::assert_snapshot!(help(&[]));
 }
 
+/// The commands that an overview lists.
+fn commands(overview: &str) -> Vec<&str> {
+    let list = overview.lines().skip_while(|line| *line != "Commands:");
+    let lines = list.skip(1).take_while(|line| !line.is_empty());
+    // What does not begin a line's second column goes on with the line before.
+    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !["", "help"].contains(name)).collect()
+}
+
 #[test]
 fn every_command_has_help() {
     let overview = help(&[]);
-    let commands = overview
-        .lines()
-        .skip_while(|line| *line != "Commands:")
-        .skip(1);
-    let mut count = 0;
-    for line in commands.take_while(|line| !line.is_empty()) {
-        let name = line
-            .split_whitespace()
-            .next()
-            .expect("a line of the list has a name");
-        if name != "help" {
-            insta::assert_snapshot!(format!("help_{name}"), help(&[name]));
-            count += 1;
+    let commands = commands(&overview);
+    for name in &commands {
+        insta::assert_snapshot!(format!("help_{name}"), help(&[name]));
+    }
+    assert!(commands.len() >= 5, "{commands:?} in:\n{overview}");
+}
+
+#[test]
+fn every_experiment_has_help() {
+    let overview = help(&["bench"]);
+    let experiments = commands(&overview);
+    for name in &experiments {
+        if *name != "wal" {
+            insta::assert_snapshot!(format!("help_bench_{name}"), help(&["bench", name]));
         }
     }
-    assert!(count >= 5, "{count} commands were found in:\n{overview}");
+    assert!(experiments.len() >= 4, "{experiments:?} in:\n{overview}");
 }
 
 #[test]

@@ -30,8 +30,8 @@ pub struct BenchArgs {
 #[derive(Debug, clap::Subcommand)]
 enum Experiment {
     Wal(wal::WalArgs),
-    Insert(insert::InsertArgs),
     WalCompression(wal_compression::WalCompressionArgs),
+    Insert(insert::InsertArgs),
     Segments(segments::SegmentsArgs),
     Basebackup(basebackup::BasebackupArgs),
     Generate(generate::GenerateArgs),
