@@ -334,7 +334,8 @@ fn make_sets(
     let installation = Installation::find(
         options.pg_bin.as_deref(),
         surroundings.search_path,
-        surroundings.temp_dir,
+        // A server may run as another user, who cannot enter a directory of ours.
+        &options.temp_dir,
         surroundings.cancel,
     );
     match installation {

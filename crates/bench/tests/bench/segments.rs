@@ -2,14 +2,13 @@
 //! the real SSH server.
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
 use walzip_bench::segments::{Content, Kind, Options, Results, Way, run};
 use walzip_bench::{Error, Progress, Step};
 
-use crate::support::{Bench, Heard, is_empty};
+use crate::support::{Bench, Heard, is_empty, not_run};
 
 const NAME: &str = "000000010000000000000001";
 
@@ -258,15 +257,4 @@ fn scp_and_rsync_go_over_a_server_that_is_gone_afterwards() {
         let command = String::from_utf8_lossy(&command).into_owned();
         assert!(!command.contains(directory), "still runs: {command}");
     }
-}
-
-/// Says so, here and in the list that `make test` ends with. In CI nothing may be missing.
-fn not_run(reason: &str) {
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "{reason}");
-    let line = format!("NOT RUN: {reason}; `make bench-tools` installs it\n");
-    eprint!("{line}");
-    let list = Path::new(env!("CARGO_TARGET_TMPDIR")).join("not-run.txt");
-    let file = fs::OpenOptions::new().create(true).append(true).open(list);
-    file.and_then(|mut file| file.write_all(line.as_bytes()))
-        .unwrap();
 }

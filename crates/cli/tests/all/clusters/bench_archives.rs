@@ -1,6 +1,7 @@
 //! `walzip bench wal --repo`, `segments` and `basebackup`, with real programs and servers.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::Value;
@@ -8,11 +9,21 @@ use serde_json::Value;
 use crate::clusters::site::not_run;
 use crate::sandbox::{SYSTEM_ID, Sandbox, control_file, segment};
 
-/// A sandbox with a directory for temporary files, which has to be empty in the end.
+/// A sandbox with a directory for temporary files, which has to be empty in the end. Started by
+/// root, servers run as another user, who has to get there.
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
+    let mode = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(sandbox.path("."), mode).expect("open the directory");
     fs::create_dir(sandbox.path("tmp")).expect("a directory");
     sandbox
+}
+
+/// An archive without a segment. Root is warned that it is its own.
+fn make_repository(sandbox: &Sandbox) {
+    sandbox.write("data/global/pg_control", &control_file(SYSTEM_ID));
+    let made = sandbox.run(&["init", "--repo", "repo", "-D", "data"]);
+    assert!(made.status.success(), "{made:?}");
 }
 
 /// Runs an experiment that has to succeed; returns its output, its messages and its JSON.
@@ -54,8 +65,7 @@ fn count(json: &Value, name: &str) -> usize {
 #[test]
 fn bench_wal_takes_segments_from_an_archive_and_goes_on_with_a_resumed_run() {
     let sandbox = sandbox();
-    sandbox.write("data/global/pg_control", &control_file(SYSTEM_ID));
-    sandbox.ok(&["init", "--repo", "repo", "-D", "data"]);
+    make_repository(&sandbox);
     for number in 1..=5 {
         let name = format!("00000001{number:016X}");
         sandbox.write(&format!("wal/{name}"), &segment(number));
@@ -103,8 +113,7 @@ fn bench_wal_takes_segments_from_an_archive_and_goes_on_with_a_resumed_run() {
 #[test]
 fn an_empty_archive_has_nothing_to_measure_on() {
     let sandbox = sandbox();
-    sandbox.write("data/global/pg_control", &control_file(SYSTEM_ID));
-    sandbox.ok(&["init", "--repo", "repo", "-D", "data"]);
+    make_repository(&sandbox);
     let said = sandbox.fails(55, &["bench", "wal", "--repo", "repo"]);
     assert!(said.contains("has no segment yet"), "{said}");
 }
