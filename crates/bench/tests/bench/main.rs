@@ -1,10 +1,12 @@
 //! The experiments with tiny inputs and small programs of the tests' own.
 
+mod base_backups;
 mod contenders;
 mod inputs;
 mod interruption;
 mod results;
 mod segments;
+mod server_experiments;
 mod servers;
 mod support;
 mod workloads;

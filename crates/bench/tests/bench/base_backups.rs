@@ -1,0 +1,175 @@
+//! Base backups of a real server: what is measured, kept, gone on with, and left behind.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use walzip_bench::basebackup::{Options, Results, Source, Taker, run};
+use walzip_bench::workload::Workload;
+use walzip_bench::{Cancel, Error, Progress, Step};
+
+use crate::servers::pg_bin;
+use crate::support::{is_empty, not_run};
+
+/// Archives by copying, and says the size of a backup that it does not take.
+const WALZIP: &str = r#"#!/bin/sh
+case $1 in
+init) /bin/mkdir -p repository ;;
+archive-push) /bin/cp "$4" "$3" ;;
+backup) echo 'backup x: 9000 bytes stored in 4000, WAL 0/1 to 0/2' ;;
+--version) echo 'walzip 0' ;;
+esac
+"#;
+
+struct Site {
+    directory: TempDir,
+    options: Options,
+}
+
+impl Site {
+    /// Nothing when there is no server to measure on.
+    fn new() -> Option<Site> {
+        let directory = TempDir::new().unwrap();
+        let open = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(directory.path(), open.clone()).unwrap();
+        fs::create_dir(directory.path().join("tmp")).unwrap();
+        let walzip = directory.path().join("walzip");
+        fs::write(&walzip, WALZIP).unwrap();
+        fs::set_permissions(&walzip, open).unwrap();
+        let search_path = std::env::var_os("PATH").unwrap();
+        let mut options = Options::new(walzip, search_path, directory.path().join("tmp"));
+        options.pg_bin = pg_bin();
+        options.quick = true;
+        options.data_sets = vec![Source::Generated(Workload::Pgbench, 1)];
+        options.json = Some(directory.path().join("results.json"));
+        if options.pg_bin.is_none() {
+            not_run("PostgreSQL 15 is not here; run scripts/fetch-postgres");
+            return None;
+        }
+        Some(Site { directory, options })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn run(&self, progress: &mut impl Progress) -> Result<Results, Error> {
+        let results = run(&self.options, progress);
+        assert!(is_empty(&self.path("tmp")), "something was left behind");
+        assert_nothing_runs(&self.path("tmp"));
+        results
+    }
+}
+
+/// The server and what watches over it have the directory in their command lines.
+fn assert_nothing_runs(directory: &Path) {
+    let directory = directory.to_str().unwrap();
+    for process in fs::read_dir("/proc").unwrap().flatten() {
+        let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).into_owned();
+        assert!(!command.contains(directory), "still runs: {command}");
+    }
+}
+
+/// Requests a stop when a step begins, and remembers the steps.
+#[derive(Default)]
+struct Ear {
+    stop_at: Option<(&'static str, Cancel)>,
+    steps: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl Progress for Ear {
+    fn note(&mut self, text: &str) {
+        self.notes.push(text.to_owned());
+    }
+
+    fn step(&mut self, step: &Step) {
+        self.steps.push(step.label.clone());
+        if let Some((label, cancel)) = &self.stop_at
+            && step.label.ends_with(label)
+            && step.done >= 5
+        {
+            cancel.request();
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_comparison_keeps_its_backups_and_goes_on() {
+    let Some(mut site) = Site::new() else { return };
+    let mut ear = Ear {
+        stop_at: Some(("zstd:1", site.options.cancel.clone())),
+        ..Ear::default()
+    };
+    let first = site.run(&mut ear).unwrap();
+    assert_eq!(first.stopped.as_deref(), Some("interrupted"));
+    let kept = first.measurements.len();
+    assert!((1..4).contains(&kept), "{kept}");
+    assert!(first.to_string().contains("Incomplete: interrupted."));
+    // The second time, only what is missing is taken.
+    site.options.cancel = Cancel::default();
+    site.options.resume = true;
+    let mut ear = Ear::default();
+    let second = site.run(&mut ear).unwrap();
+    assert_eq!(second.stopped, None);
+    assert_eq!(second.measurements.len(), 5, "{:?}", second.failed);
+    assert_eq!(ear.steps.len(), 2 * (5 - kept), "{:?}", ear.steps);
+    assert_eq!(second.resumed[0].measurements, kept);
+    let walzip = second
+        .rows
+        .iter()
+        .position(|row| row.taker == Taker::Walzip);
+    let of_walzip = second
+        .measurements
+        .iter()
+        .find(|measured| Some(measured.row) == walzip);
+    assert_eq!(of_walzip.unwrap().bytes, 4000);
+    assert_eq!(second.ranks.average.len(), 5);
+    // The third time, not even a server is started.
+    let mut ear = Ear::default();
+    let third = site.run(&mut ear).unwrap();
+    assert_eq!((third.measurements.len(), ear.steps.len()), (5, 0));
+    let said = ear.notes.join("\n");
+    assert!(!said.contains("making a server"), "{said}");
+    let json = fs::read_to_string(site.path("results.json")).unwrap();
+    assert!(
+        !json.contains(site.path("").to_str().unwrap()),
+        "a path is published"
+    );
+}
+
+#[test]
+fn a_backup_that_cannot_be_unpacked_gets_no_figure() {
+    let Some(mut site) = Site::new() else { return };
+    let bin = site.path("bin");
+    fs::create_dir(&bin).unwrap();
+    let lz4 = bin.join("lz4");
+    fs::write(&lz4, "#!/bin/sh\n/bin/cat >/dev/null\nexit 1\n").unwrap();
+    fs::set_permissions(&lz4, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut search_path = bin.into_os_string();
+    search_path.push(":");
+    search_path.push(&site.options.search_path);
+    site.options.search_path = search_path;
+    let results = site.run(&mut Ear::default()).unwrap();
+    assert_eq!(results.failed.len(), 1, "{:?}", results.failed);
+    let failed = &results.failed[0];
+    assert_eq!(results.rows[failed.row].label, "lz4:1");
+    assert!(
+        failed.reason.contains("cannot be unpacked"),
+        "{}",
+        failed.reason
+    );
+    assert_eq!(results.measurements.len(), 4);
+    let csv = results.to_string();
+    assert!(csv.contains("lz4:1 FAILED on pgbench"), "{csv}");
+}
+
+#[test]
+fn a_request_before_the_beginning_measures_nothing() {
+    let Some(site) = Site::new() else { return };
+    site.options.cancel.request();
+    let error = site.run(&mut Ear::default()).unwrap_err().to_string();
+    assert_eq!(error, "interrupted before anything was measured");
+}
