@@ -1,8 +1,10 @@
 //! Where the bytes of a segment go: what each kind of stream holds, and what is left of it.
 
+use crate::coder::Choices;
 use crate::error::EncodeError;
 use crate::level::Level;
 use crate::member;
+use crate::registry::OptionalModel;
 use crate::segment;
 use crate::stream_kind::{Category, StreamKind};
 use crate::zstd_frame;
@@ -26,16 +28,17 @@ pub struct KindAccount {
 /// that is measured has a few more cuts than the one that [`crate::encode`] writes, so the sum
 /// may differ from the file's size by a fraction of a percent.
 pub fn account(input: &[u8], level: Level) -> Result<Option<Vec<KindAccount>>, EncodeError> {
-    let Some((_, streams)) = segment::encode(input, member::care(level)) else {
+    let Some((_, streams)) = segment::encode(input, member::choices(level)) else {
         return Ok(None);
     };
     let content = streams.into_content();
     let mut cuts = content.cuts;
     let mut kinds: Vec<KindAccount> = Vec::new();
     let mut ends: Vec<usize> = Vec::new();
-    let mut start = content.ends.first().map_or(0, |_| content.streams_start);
+    let mut start = content.shapes.first().map_or(0, |_| content.streams_start);
     cuts.push(start);
-    for (kind, end) in content.ends {
+    for shape in content.shapes {
+        let (kind, end) = (shape.kind, shape.end);
         if kinds.last().is_none_or(|last| last.kind != kind) {
             kinds.push(KindAccount {
                 kind,
@@ -68,4 +71,24 @@ pub fn account(input: &[u8], level: Level) -> Result<Option<Vec<KindAccount>>, E
         before = place;
     }
     Ok(Some(kinds))
+}
+
+/// Bytes that a segment would take without one of the models, or with all of them, in one
+/// zstd frame; `None` for what is no WAL segment.
+pub fn encoded_len_without(
+    input: &[u8],
+    level: Level,
+    without: Option<OptionalModel>,
+) -> Result<Option<usize>, EncodeError> {
+    let choices = Choices {
+        without,
+        ..member::choices(level)
+    };
+    let Some((_, streams)) = segment::encode(input, choices) else {
+        return Ok(None);
+    };
+    let content = streams.into_content();
+    let effort = member::effort(level, true);
+    let packed = zstd_frame::compress(&content.bytes, &content.cuts, effort)?;
+    Ok(Some(packed.bytes.len()))
 }

@@ -7,9 +7,10 @@ use walzip_pgformat::{Lsn, SystemId, TimelineId, Version};
 
 use crate::error::{DecodeError, EncodeError};
 use crate::limits::{MEMBER_LEN_MAX, content_len_max};
-use crate::stream_kind::StreamKind;
+use crate::mixing::{self, Shape};
+use crate::streams;
 use crate::varint;
-use crate::zstd_frame;
+use crate::zstd_frame::{self, Effort};
 
 /// The first bytes of a member.
 pub const MAGIC: [u8; 4] = *b"WALZ";
@@ -182,6 +183,8 @@ enum BlockCoding {
     Stored = 0,
     /// A zstd frame without its magic number.
     Zstd = 1,
+    /// All streams, some of them mixed: see [`mixing`].
+    Mixing = 2,
 }
 
 /// Bytes to be put in blocks of their own, and where zstd should begin a new table.
@@ -192,29 +195,12 @@ pub struct Content {
     pub cuts: Vec<usize>,
     /// Where the first stream begins.
     pub streams_start: usize,
-    /// Each stream's kind and end, in their order.
-    pub ends: Vec<(StreamKind, usize)>,
+    /// The streams, in their order.
+    pub shapes: Vec<Shape>,
 }
 
-/// Writes a member: `original` is hashed, `content` is what stands for it.
-pub fn write_member(
-    original: &[u8],
-    identity: Option<WalIdentity>,
-    content: &[u8],
-    cuts: &[usize],
-    effort: zstd_frame::Effort,
-) -> Result<Vec<u8>, EncodeError> {
-    let mut body = Vec::new();
-    let packed = zstd_frame::compress(content, cuts, effort)?.bytes;
-    let (coding, data) = if packed.len() < content.len() {
-        (BlockCoding::Zstd, packed.as_slice())
-    } else {
-        (BlockCoding::Stored, content)
-    };
-    body.push(coding as u8);
-    varint::write(&mut body, content.len() as u64);
-    varint::write(&mut body, data.len() as u64);
-    body.extend_from_slice(&crc32c::crc32c(data).to_le_bytes());
+/// Writes a member: `original` is hashed, `body` is what stands for it.
+pub fn write_member(original: &[u8], identity: Option<WalIdentity>, body: &[u8]) -> Vec<u8> {
     let header = Header {
         version: VERSION,
         original_len: original.len() as u64,
@@ -223,11 +209,68 @@ pub fn write_member(
         header_len: 0,
         member_len: 0,
     };
-    let mut out = Vec::with_capacity(HEADER_LEN_MAX + body.len() + data.len());
-    header.write(&mut out, body.len() + data.len());
-    out.extend_from_slice(&body);
-    out.extend_from_slice(data);
-    Ok(out)
+    let mut out = Vec::with_capacity(HEADER_LEN_MAX + body.len());
+    header.write(&mut out, body.len());
+    out.extend_from_slice(body);
+    out
+}
+
+/// The body of one block, in zstd's coding where that makes the content smaller.
+pub fn pack(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Vec<u8>, EncodeError> {
+    let packed = zstd_frame::compress(content, cuts, effort)?.bytes;
+    let mut body = Vec::with_capacity(packed.len().min(content.len()) + 25);
+    if packed.len() < content.len() {
+        write_block(&mut body, BlockCoding::Zstd, content.len(), &packed);
+    } else {
+        write_block(&mut body, BlockCoding::Stored, content.len(), content);
+    }
+    Ok(body)
+}
+
+/// The body of two blocks: the directory, and the streams, mixed where that pays. `None` where the format
+/// cannot say it.
+pub fn pack_mixed(content: &mut Content, effort: Effort) -> Result<Option<Vec<u8>>, EncodeError> {
+    let (directory, streams) = content.bytes.split_at(content.streams_start);
+    let mut body = pack(directory, &[], effort)?;
+    let streams_len = streams.len();
+    let mixed = mixing::choose(&content.shapes, &packed_lens(content)?);
+    let data = mixing::compress(&mut content.bytes, &content.shapes, &mixed, effort)?;
+    Ok(data.map(|data| {
+        write_block(&mut body, BlockCoding::Mixing, streams_len, &data);
+        body
+    }))
+}
+
+/// Bytes of each stream as zstd packs it in little time.
+fn packed_lens(content: &Content) -> Result<Vec<usize>, EncodeError> {
+    const QUICK: Effort = Effort {
+        level: 1,
+        long: false,
+    };
+    let mut cuts = vec![content.streams_start];
+    cuts.extend(content.shapes.iter().map(|shape| shape.end));
+    cuts.dedup();
+    let packed = zstd_frame::compress(&content.bytes, &cuts, QUICK)?;
+    let mut places = cuts.iter().zip(&packed.cut_places);
+    let mut start = places.next().map_or(0, |(_, &place)| place);
+    let lens = content.shapes.iter().map(|shape| {
+        if shape.start == shape.end {
+            return 0;
+        }
+        let end = places.next().map_or(start, |(_, &place)| place);
+        let len = end - start;
+        start = end;
+        len
+    });
+    Ok(lens.collect())
+}
+
+fn write_block(body: &mut Vec<u8>, coding: BlockCoding, content_len: usize, data: &[u8]) {
+    body.push(coding as u8);
+    varint::write(body, content_len as u64);
+    varint::write(body, data.len() as u64);
+    body.extend_from_slice(&crc32c::crc32c(data).to_le_bytes());
+    body.extend_from_slice(data);
 }
 
 /// Reads the blocks of a member behind its header, and puts their bytes together.
@@ -260,6 +303,12 @@ pub fn read_content(header: &Header, mut body: &[u8]) -> Result<Vec<u8>, DecodeE
             }
             coding if coding == BlockCoding::Zstd as u8 => {
                 zstd_frame::decompress(data, raw_len, &mut content)?;
+            }
+            coding if coding == BlockCoding::Mixing as u8 => {
+                const BAD: DecodeError = DecodeError::Corrupt("mixed streams without a directory");
+                let len = content.len().checked_add(raw_len).ok_or(TOO_MUCH)?;
+                let shapes = streams::shapes(&content, len).ok_or(BAD)?;
+                mixing::decompress(data, &shapes, &mut content)?;
             }
             _ => return Err(DecodeError::Corrupt("unknown coding of a block")),
         }

@@ -9,6 +9,8 @@ pub struct Level(u8);
 impl Level {
     /// The fastest level.
     pub const MIN: Level = Level(1);
+    /// The smallest one that is fast.
+    pub const STRONG: Level = Level(6);
     /// The smallest level.
     pub const MAX: Level = Level(9);
 

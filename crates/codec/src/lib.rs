@@ -16,8 +16,10 @@ mod level;
 pub mod limits;
 mod lz4_block;
 mod member;
+mod mixing;
 mod model;
 mod page_image;
+mod registry;
 mod segment;
 mod stream_kind;
 mod streams;
@@ -27,13 +29,14 @@ mod varint;
 mod zstd_1_5_7;
 mod zstd_frame;
 
-pub use account::{KindAccount, account};
+pub use account::{KindAccount, account, encoded_len_without};
 pub use container::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity};
 pub use error::{DecodeError, EncodeError};
 pub use level::Level;
 pub use limits::MEMBER_LEN_MAX;
 pub use member::{decode, decode_member, encode, encode_verified, member_len};
 pub use page_image::PageImages;
+pub use registry::OptionalModel;
 pub use stream_kind::{Category, StreamKind};
 
 /// What the names of files end with, behind a dot.

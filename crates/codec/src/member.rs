@@ -4,8 +4,8 @@
 use walzip_pgformat::Version;
 use walzip_pgformat::wal::SegmentHeader;
 
-use crate::coder::Care;
-use crate::container::{self, Header, WalIdentity};
+use crate::coder::{Care, Choices};
+use crate::container::{self, Content, Header, WalIdentity};
 use crate::error::{DecodeError, EncodeError};
 use crate::level::Level;
 use crate::limits::{MEMBER_LEN_MAX, content_len_max};
@@ -14,6 +14,11 @@ use crate::zstd_frame::Effort;
 
 /// Bytes of input that are no WAL segment and go into one member.
 const FOREIGN_MEMBER_LEN: usize = 64 << 20;
+
+/// Streams are mixed from this level on.
+const MIXED_FROM: Level = Level::MAX;
+/// What stands beside mixed streams, and is tried in their place.
+const BESIDE_MIXED: Level = Level::STRONG;
 
 /// Bytes of input that the next member should take: a segment if one begins here.
 pub fn member_len(start_of_input: &[u8]) -> usize {
@@ -31,20 +36,34 @@ pub fn encode(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
             max: MEMBER_LEN_MAX,
         });
     }
-    let Some((header, streams)) = segment::encode(input, care(level)) else {
+    let Some((header, streams)) = segment::encode(input, choices(level)) else {
         return encode_foreign(input, level);
     };
-    let content = streams.into_content();
+    let mut content = streams.into_content();
     if content.bytes.len() as u64 > content_len_max(input.len() as u64, true) {
         return encode_foreign(input, level);
     }
     let identity = Some(WalIdentity::from(&header));
-    let effort = effort(level, true);
-    container::write_member(input, identity, &content.bytes, &content.cuts, effort)
+    let body = if level >= MIXED_FROM {
+        let mixed = container::pack_mixed(&mut content, effort(BESIDE_MIXED, true))?;
+        // A higher level is never larger than a lower one.
+        let plain = pack(&content, BESIDE_MIXED)?;
+        mixed
+            .filter(|mixed| mixed.len() < plain.len())
+            .unwrap_or(plain)
+    } else {
+        pack(&content, level)?
+    };
+    Ok(container::write_member(input, identity, &body))
+}
+
+fn pack(content: &Content, level: Level) -> Result<Vec<u8>, EncodeError> {
+    container::pack(&content.bytes, &content.cuts, effort(level, true))
 }
 
 fn encode_foreign(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
-    container::write_member(input, None, input, &[], effort(level, false))
+    let body = container::pack(input, &[], effort(level, false))?;
+    Ok(container::write_member(input, None, &body))
 }
 
 /// Encodes one member and proves that it decodes to the same bytes. What the model should
@@ -115,11 +134,14 @@ fn segment_header(identity: &WalIdentity) -> Result<SegmentHeader, DecodeError> 
     })
 }
 
-/// How carefully each level chooses.
-pub fn care(level: Level) -> Care {
-    match level.get() {
-        1 => Care::Quick,
-        _ => Care::Full,
+/// How each level chooses.
+pub fn choices(level: Level) -> Choices {
+    Choices {
+        care: match level.get() {
+            1 => Care::Quick,
+            _ => Care::Full,
+        },
+        without: None,
     }
 }
 

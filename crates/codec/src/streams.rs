@@ -6,11 +6,12 @@
 //! then a layout u8 for each. Streams of one kind are in the order in which the model opens
 //! them. A width of 0 stands for more than 255: such a stream is one of single bytes.
 
-use crate::coder::{Care, Coder, StreamId};
+use crate::coder::{Choices, Coder, StreamId};
 use crate::container::Content;
 use crate::error::DecodeError;
 use crate::layout_choice;
 use crate::limits::STREAMS_MAX;
+use crate::mixing::Shape;
 use crate::stream_kind::StreamKind;
 use crate::transform::Layout;
 use crate::varint;
@@ -30,7 +31,7 @@ struct Filling {
 /// The coder of the encoder.
 #[derive(Debug, Default)]
 pub struct StreamWriter {
-    care: Care,
+    choices: Choices,
     streams: Vec<Filling>,
     failed: bool,
 }
@@ -38,8 +39,8 @@ pub struct StreamWriter {
 impl Coder for StreamWriter {
     const ENCODING: bool = true;
 
-    fn care(&self) -> Care {
-        self.care
+    fn choices(&self) -> Choices {
+        self.choices
     }
 
     fn open(&mut self, kind: StreamKind, width: usize) -> StreamId {
@@ -101,9 +102,9 @@ impl Coder for StreamWriter {
 
 impl StreamWriter {
     /// Without any stream.
-    pub fn new(care: Care) -> StreamWriter {
+    pub fn new(choices: Choices) -> StreamWriter {
         StreamWriter {
-            care,
+            choices,
             ..StreamWriter::default()
         }
     }
@@ -117,7 +118,7 @@ impl StreamWriter {
     pub fn into_content(mut self) -> Content {
         // Stable: streams of one kind stay in the order in which they were opened.
         self.streams.sort_by_key(|stream| stream.kind);
-        let mut chooser = layout_choice::Chooser::new(self.care);
+        let mut chooser = layout_choice::Chooser::new(self.choices);
         let layouts: Vec<Layout> = self
             .streams
             .iter()
@@ -133,7 +134,7 @@ impl StreamWriter {
         };
         cuts.part(bytes.len());
         let streams_start = bytes.len();
-        let mut ends = Vec::new();
+        let mut shapes = Vec::with_capacity(self.streams.len());
         for (stream, layout) in self.streams.into_iter().zip(layouts) {
             let start = bytes.len();
             layout.apply(&stream.bytes, stream.width, &mut bytes);
@@ -144,13 +145,19 @@ impl StreamWriter {
                 }
             }
             cuts.part(bytes.len());
-            ends.push((stream.kind, bytes.len()));
+            shapes.push(Shape {
+                kind: stream.kind,
+                width: stream.width,
+                layout,
+                start,
+                end: bytes.len(),
+            });
         }
         Content {
             bytes,
             cuts: cuts.places,
             streams_start,
-            ends,
+            shapes,
         }
     }
 
@@ -165,7 +172,7 @@ impl StreamWriter {
             varint::write(&mut directory, stream.bytes.len() as u64);
         }
         directory.extend(self.streams.iter().map(|stream| stream.width as u8));
-        directory.extend(layouts.iter().map(|layout| layout.id()));
+        directory.extend(layouts.iter().map(|layout| *layout as u8));
         directory
     }
 }
@@ -214,7 +221,7 @@ const BAD_DIRECTORY: DecodeError = DecodeError::Corrupt("directory of streams");
 impl StreamReader {
     /// Reads the directory and undoes the layouts.
     pub fn new(mut content: Vec<u8>) -> Result<StreamReader, DecodeError> {
-        let (streams, next) = read_directory(&content).ok_or(BAD_DIRECTORY)?;
+        let (streams, next) = read_directory(&content, content.len()).ok_or(BAD_DIRECTORY)?;
         let mut scratch = Vec::new();
         for stream in &streams {
             let layout = Layout::from_id(stream.layout).ok_or(BAD_DIRECTORY)?;
@@ -252,9 +259,29 @@ impl StreamReader {
     }
 }
 
-/// The streams of some content, and where those of each kind begin.
+/// The streams of content of this length, of which only the directory is there.
 #[deny(clippy::indexing_slicing)]
-fn read_directory(content: &[u8]) -> Option<(Vec<Emptying>, Vec<usize>)> {
+pub fn shapes(directory: &[u8], content_len: usize) -> Option<Vec<Shape>> {
+    let (streams, _) = read_directory(directory, content_len)?;
+    let starts_here = streams.first().is_none_or(|s| s.at == directory.len());
+    let shapes = streams.iter().map(|stream| {
+        let width = usize::from(stream.width);
+        let layout = Layout::from_id(stream.layout).filter(|layout| layout.fits(width))?;
+        Some(Shape {
+            kind: stream.kind,
+            width: (width > 0).then_some(width)?,
+            layout,
+            start: stream.at,
+            end: stream.end,
+        })
+    });
+    shapes.collect::<Option<_>>().filter(|_| starts_here)
+}
+
+/// The streams of content of some length that begins with these bytes, at least with the
+/// directory, and where those of each kind begin.
+#[deny(clippy::indexing_slicing)]
+fn read_directory(content: &[u8], content_len: usize) -> Option<(Vec<Emptying>, Vec<usize>)> {
     let mut rest = content;
     let directory_len = usize::try_from(varint::read(&mut rest)?).ok()?;
     let (mut directory, laid) = rest.split_at_checked(directory_len)?;
@@ -265,7 +292,7 @@ fn read_directory(content: &[u8]) -> Option<(Vec<Emptying>, Vec<usize>)> {
     for kind in kinds {
         let at = end;
         let len = usize::try_from(varint::read(&mut directory)?).ok()?;
-        end = at.checked_add(len).filter(|&end| end <= content.len())?;
+        end = at.checked_add(len).filter(|&end| end <= content_len)?;
         streams.push(Emptying {
             kind,
             width: 0,
@@ -274,7 +301,7 @@ fn read_directory(content: &[u8]) -> Option<(Vec<Emptying>, Vec<usize>)> {
             end,
         });
     }
-    if end != content.len() || directory.len() != count * 2 {
+    if end != content_len || directory.len() != count * 2 {
         return None;
     }
     let (widths, layouts) = directory.split_at(count);

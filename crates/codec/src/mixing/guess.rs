@@ -14,6 +14,8 @@ const SITUATIONS: usize = 1 << 10;
 const SEEN_MAX: u32 = 255;
 /// Below this probability, of sixteen bits, it is not asked whether the guess is right.
 const WORTH_ASKING: u32 = 62_259;
+/// The same where the alternative is eight bits.
+const WORTH_ASKING_IN_NOISE: u32 = 4096;
 
 /// What followed in a context, and how often in a row.
 #[derive(Clone, Copy)]
@@ -42,8 +44,12 @@ pub struct Guess {
 impl Guess {
     /// Whether it is right is coded.
     #[inline(always)]
-    pub fn is_worth_asking(&self) -> bool {
-        self.chance >= WORTH_ASKING
+    pub fn is_worth_asking(&self, is_noise: bool) -> bool {
+        let least = match is_noise {
+            true => WORTH_ASKING_IN_NOISE,
+            false => WORTH_ASKING,
+        };
+        self.chance >= least
     }
 }
 
@@ -68,7 +74,9 @@ impl Guesses {
         };
         let situation = usize::from(last.times.min(15)) | class.min(15) << 4 | agreement << 8;
         let kind = usize::from(kind) & (KINDS - 1);
-        let chance = self.right[kind][situation & (SITUATIONS - 1)].bits_16().max(1);
+        let chance = self.right[kind][situation & (SITUATIONS - 1)]
+            .bits_16()
+            .max(1);
         Guess {
             byte,
             chance,

@@ -8,6 +8,8 @@ use super::{fixed_table, hash};
 
 /// Bytes that must agree.
 const LEN_MIN: usize = 6;
+/// Bytes of noise that must agree: they do so by chance hardly ever.
+const NOISE_LEN_MIN: usize = 4;
 /// Bytes that are compared, at most.
 const COMPARED_MAX: usize = 32;
 /// A repeat is not counted further.
@@ -46,11 +48,15 @@ impl Repeats {
 
     /// Looks for a repeat, after the bytes in `recent`, the last one lowest.
     #[inline(always)]
-    pub fn look(&mut self, recent: u64) {
-        if self.fresh < LEN_MIN {
+    pub fn look(&mut self, recent: u64, is_noise: bool) {
+        let (len_min, more) = match is_noise {
+            true => (NOISE_LEN_MIN, 0),
+            false => (LEN_MIN, (recent >> 32) as u32 & 0xFFFF),
+        };
+        if self.fresh < len_min {
             return;
         }
-        let place = hash(recent as u32, (recent >> 32) as u32 & 0xFFFF, 9) as usize;
+        let place = hash(recent as u32, more, 9) as usize;
         let known = &mut self.places[place & (PLACES - 1)];
         let before = *known as usize;
         *known = self.history.len() as u32;
@@ -58,7 +64,7 @@ impl Repeats {
             let (old, _) = self.history.split_at(before.min(self.history.len()));
             let pairs = old.iter().rev().zip(self.history.iter().rev());
             let len = pairs.take(COMPARED_MAX).take_while(|(a, b)| a == b).count();
-            if len >= LEN_MIN {
+            if len >= len_min {
                 self.len = len;
                 self.at = before;
             }

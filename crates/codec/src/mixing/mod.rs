@@ -1,0 +1,159 @@
+//! Context mixing: a block whose streams are coded bit by bit, each bit with the probability
+//! that models of its stream give it. docs/format/mixing.md is the description.
+//!
+//! The model is one function in both directions, as the models of streams are: the encoder
+//! and the decoder run it over the same bytes, with a [`arithmetic::BitCoder`] of theirs.
+//! It computes with integers alone, and all its tables have fixed sizes.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
+
+mod arithmetic;
+mod bit_history;
+mod byte_model;
+mod chance;
+mod choice;
+mod guess;
+mod logistic;
+mod mixer;
+mod refinement;
+mod repeats;
+mod slots;
+mod stream_model;
+
+use arithmetic::{BitCoder, Decoder, Encoder};
+use chance::{Chance, Rates};
+pub use choice::choose;
+pub use stream_model::Shape;
+use stream_model::StreamModel;
+
+use crate::error::{DecodeError, EncodeError};
+use crate::varint;
+use crate::zstd_frame::{self, Effort};
+
+/// A byte of data stands for at most as many of content.
+const EXPANSION_MAX: usize = 1 << 15;
+/// How often the coding of a stream is counted as seen, at most.
+const CHOICE_SEEN_MAX: u32 = 60;
+
+const BAD: DecodeError = DecodeError::Corrupt("block of mixed streams");
+
+/// The data of a block for the streams of `content`, of which `mixed` says whether they are
+/// mixed; the others go to zstd. `None` where the format cannot say it.
+pub fn compress(
+    content: &mut [u8],
+    shapes: &[Shape],
+    mixed: &[bool],
+    effort: Effort,
+) -> Result<Option<Vec<u8>>, EncodeError> {
+    let plain: Vec<u8> = plain_shapes(shapes, mixed)
+        .filter_map(|shape| content.get(shape.start..shape.end))
+        .collect::<Vec<_>>()
+        .concat();
+    let mut data = Vec::new();
+    if plain.is_empty() {
+        varint::write(&mut data, 0);
+    } else {
+        let frame = zstd_frame::compress(&plain, &[], effort)?.bytes;
+        varint::write(&mut data, frame.len() as u64);
+        data.extend_from_slice(&frame);
+    }
+    let mut coder = Encoder::new();
+    code_choices(&mut coder, &mut mixed.to_vec());
+    code_streams(&mut coder, shapes, mixed, content);
+    data.extend_from_slice(&coder.finish());
+    let len: usize = shapes.iter().map(Shape::len).sum();
+    Ok((len <= data.len().saturating_mul(EXPANSION_MAX)).then_some(data))
+}
+
+/// Appends the streams that the data of a block stands for to `content`, which ends where
+/// the first of `shapes` starts.
+pub fn decompress(data: &[u8], shapes: &[Shape], content: &mut Vec<u8>) -> Result<(), DecodeError> {
+    let end = shapes.last().map_or(content.len(), |shape| shape.end);
+    let len = end.checked_sub(content.len()).ok_or(BAD)?;
+    if len > data.len().saturating_mul(EXPANSION_MAX) {
+        return Err(DecodeError::Corrupt("block claims more than mixing allows"));
+    }
+    content
+        .try_reserve_exact(len)
+        .map_err(|_| DecodeError::Corrupt("more content than there is memory for"))?;
+    content.resize(end, 0);
+    let mut rest = data;
+    let frame_len = varint::read(&mut rest).and_then(|len| usize::try_from(len).ok());
+    let (frame, rest) = rest.split_at_checked(frame_len.ok_or(BAD)?).ok_or(BAD)?;
+    let mut coder = Decoder::new(rest);
+    let mut mixed = vec![false; shapes.len()];
+    code_choices(&mut coder, &mut mixed);
+    place_plain(frame, shapes, &mixed, content)?;
+    code_streams(&mut coder, shapes, &mixed, content);
+    if coder.exhausted() { Ok(()) } else { Err(BAD) }
+}
+
+fn plain_shapes<'s>(shapes: &'s [Shape], mixed: &'s [bool]) -> impl Iterator<Item = &'s Shape> {
+    let pairs = shapes.iter().zip(mixed);
+    pairs.filter_map(|(shape, mixed)| (!mixed).then_some(shape))
+}
+
+/// Puts the streams of the zstd frame where they belong.
+fn place_plain(
+    frame: &[u8],
+    shapes: &[Shape],
+    mixed: &[bool],
+    content: &mut [u8],
+) -> Result<(), DecodeError> {
+    let len = plain_shapes(shapes, mixed).map(Shape::len).sum();
+    let mut plain = Vec::new();
+    if len > 0 {
+        zstd_frame::decompress(frame, len, &mut plain)?;
+    } else if !frame.is_empty() {
+        return Err(BAD);
+    }
+    let mut rest = plain.as_slice();
+    for shape in plain_shapes(shapes, mixed) {
+        let (stream, behind) = rest.split_at_checked(shape.len()).ok_or(BAD)?;
+        let place = content.get_mut(shape.start..shape.end).ok_or(BAD)?;
+        place.copy_from_slice(stream);
+        rest = behind;
+    }
+    Ok(())
+}
+
+/// Whether each stream is mixed; most are as the one before.
+fn code_choices<C: BitCoder>(coder: &mut C, mixed: &mut [bool]) {
+    let rates = Rates::new();
+    let mut chances = [Chance::EVEN; 2];
+    let mut last = true;
+    for choice in mixed {
+        let [if_plain, if_mixed] = &mut chances;
+        let chance = if last { if_mixed } else { if_plain };
+        let bit = coder.bit(chance.bits_16().clamp(1, 65535), u32::from(*choice));
+        chance.learn(bit, &rates, CHOICE_SEEN_MAX);
+        *choice = bit == 1;
+        last = *choice;
+    }
+}
+
+fn code_streams<C: BitCoder>(coder: &mut C, shapes: &[Shape], mixed: &[bool], content: &mut [u8]) {
+    let mut model = StreamModel::new();
+    for (number, (shape, &mixed)) in shapes.iter().zip(mixed).enumerate() {
+        if mixed && let Some(content) = content.get_mut(..shape.end) {
+            model.code(coder, shapes, number, content);
+        }
+    }
+}
+
+/// A table of a fixed size, without taking it across the stack.
+fn fixed_table<T: Clone, const N: usize>(value: T) -> Box<[T; N]> {
+    match vec![value; N].into_boxed_slice().try_into() {
+        Ok(table) => table,
+        Err(_) => unreachable!("a vector of N elements has N elements"),
+    }
+}
+
+/// Spreads three numbers over 32 bits.
+#[inline(always)]
+fn hash(a: u32, b: u32, c: u32) -> u32 {
+    let hash = a.wrapping_mul(0x9E37_79B1)
+        ^ b.wrapping_mul(0x85EB_CA6B).rotate_left(13)
+        ^ c.wrapping_mul(0xC2B2_AE35).rotate_left(7);
+    let hash = (hash ^ hash >> 15).wrapping_mul(0x2C1B_3C6D);
+    hash ^ hash >> 13
+}

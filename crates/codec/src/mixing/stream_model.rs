@@ -1,0 +1,352 @@
+//! What is known of a byte before it is coded: which bytes of its stream it depends on.
+//!
+//! Streams in rows go byte by byte; of streams in planes the last plane goes first, so that
+//! the upper bytes of a number are known when its lower ones come.
+
+use super::arithmetic::BitCoder;
+use super::byte_model::{ByteModel, Situation};
+use super::chance::{Chance, Rates};
+use super::hash;
+use crate::stream_kind::StreamKind;
+use crate::transform::Layout;
+
+/// A stream, as the directory says.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub kind: StreamKind,
+    pub width: usize,
+    pub layout: Layout,
+    /// Its place in the content.
+    pub start: usize,
+    pub end: usize,
+}
+
+impl Shape {
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    fn rows(&self) -> usize {
+        self.len() / self.width.max(1)
+    }
+}
+
+/// How a plane is coded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PlaneMode {
+    Mixed,
+    /// All bytes are the same.
+    Constant,
+    /// What cannot be guessed is coded as it is.
+    Noise,
+}
+
+/// A stream has a companion among as many before it.
+const COMPANION_DISTANCE_MAX: usize = 16;
+/// It has at least as many rows.
+const COMPANION_ROWS_MIN: usize = 65;
+/// How often modes are counted as seen, at most.
+const MODE_SEEN_MAX: u32 = 60;
+
+/// The model of all streams.
+pub struct StreamModel {
+    bytes: ByteModel,
+    rates: Rates,
+    /// Whether a plane is constant, and whether it is noise, by the mode of the plane before.
+    modes: [[Chance; 2]; 3],
+    mode: PlaneMode,
+}
+
+/// Where a byte stands.
+struct Column<'c> {
+    kind: StreamKind,
+    /// Hash of the stream and the column.
+    hash: u32,
+    /// The first bytes of the companion's rows, or nothing.
+    companion: &'c [u8],
+}
+
+impl StreamModel {
+    /// Without any knowledge.
+    pub fn new() -> StreamModel {
+        StreamModel {
+            bytes: ByteModel::new(),
+            rates: Rates::new(),
+            modes: [[Chance::EVEN; 2]; 3],
+            mode: PlaneMode::Mixed,
+        }
+    }
+
+    /// Codes the stream with this number. `content` ends with it; what is before it is known.
+    pub fn code<C: BitCoder>(
+        &mut self,
+        coder: &mut C,
+        shapes: &[Shape],
+        number: usize,
+        content: &mut [u8],
+    ) {
+        let Some(shape) = shapes.get(number) else {
+            return;
+        };
+        let Some((before, stream)) = content.split_at_mut_checked(shape.start) else {
+            return;
+        };
+        let companion = companion(shapes, number)
+            .and_then(|(start, rows)| before.get(start..)?.get(..rows))
+            .unwrap_or(&[]);
+        let hash_of = |column: usize| hash(number as u32 + 1, column as u32, 0x51);
+        if shape.layout == Layout::Rows {
+            let column = Column {
+                kind: shape.kind,
+                hash: number as u32 + 1,
+                companion,
+            };
+            if shape.width == 1 {
+                self.code_text(coder, &column, stream);
+            } else {
+                self.code_rows(coder, &column, shape.width, stream);
+            }
+            return;
+        }
+        let rows = shape.rows();
+        let (planes, rest) = stream.split_at_mut(rows * shape.width);
+        for number in (0..shape.width).rev() {
+            let column = Column {
+                kind: shape.kind,
+                hash: hash_of(number),
+                companion,
+            };
+            let end = (number + 1) * rows;
+            let (plane, above) = planes.split_at_mut(end);
+            if let Some(plane) = plane.get_mut(number * rows..) {
+                self.code_plane(coder, &column, plane, above);
+            }
+        }
+        let column = Column {
+            kind: shape.kind,
+            hash: number as u32 + 1,
+            companion: &[],
+        };
+        self.code_text(coder, &column, rest);
+    }
+
+    fn code_plane<C: BitCoder>(
+        &mut self,
+        coder: &mut C,
+        column: &Column<'_>,
+        plane: &mut [u8],
+        above: &[u8],
+    ) {
+        self.mode = self.code_mode(coder, plane);
+        match self.mode {
+            PlaneMode::Constant => {
+                if let Some(&first) = plane.first() {
+                    plane.fill(coder.even_byte(first));
+                }
+                return;
+            }
+            PlaneMode::Mixed | PlaneMode::Noise => {}
+        }
+        self.bytes.interrupt();
+        let rows = plane.len();
+        let (beside, beyond) = above.split_at(rows.min(above.len()));
+        let mut recent = 0u64;
+        let mut neighbours = Neighbours::new(beside);
+        for (row, byte) in plane.iter_mut().enumerate() {
+            let [before, next_to, after] = neighbours.step(beside, row);
+            let further = at(beyond, row);
+            let companion = at(column.companion, row);
+            let [a, b, c, ..] = recent.to_le_bytes().map(u32::from);
+            let situation = Situation {
+                contexts: [
+                    hash(column.hash, a, 1),
+                    hash(column.hash, a | next_to << 8, 2),
+                    hash(column.hash, next_to | further << 8, 3),
+                    hash(column.hash, a | b << 8 | c << 16, 4),
+                    hash(
+                        column.hash,
+                        a | next_to << 8 | before << 16 | after << 24,
+                        5,
+                    ),
+                    hash(column.hash, companion | next_to << 8, 6),
+                ],
+                kind: column.kind as u8,
+                column: column.hash,
+                recent,
+                is_noise: self.mode == PlaneMode::Noise,
+            };
+            *byte = self.bytes.code(coder, *byte, &situation);
+            recent = recent << 8 | u64::from(*byte);
+        }
+    }
+
+    /// Codes bytes in rows of more than one.
+    fn code_rows<C: BitCoder>(
+        &mut self,
+        coder: &mut C,
+        column: &Column<'_>,
+        width: usize,
+        stream: &mut [u8],
+    ) {
+        self.bytes.interrupt();
+        let mut recent = 0u64;
+        let mut place = 0;
+        for row_at in 0..stream.len() {
+            let (known, rest) = stream.split_at_mut(row_at);
+            let Some(byte) = rest.first_mut() else {
+                return;
+            };
+            let back = |distance: usize| match known.len().checked_sub(distance) {
+                Some(place) => at(known, place),
+                None => 0,
+            };
+            let (above, twice_above, above_next) = (back(width), back(2 * width), back(width - 1));
+            let [a, b, c, ..] = recent.to_le_bytes().map(u32::from);
+            let key = hash(column.hash, place, 0x51);
+            let situation = Situation {
+                contexts: [
+                    hash(key, above, 1),
+                    hash(key, above | a << 8, 2),
+                    hash(key, a | b << 8, 3),
+                    hash(key, above | twice_above << 8 | above_next << 16, 4),
+                    hash(key, a | b << 8 | c << 16, 5),
+                    hash(key, above | a << 8 | b << 16, 6),
+                ],
+                kind: column.kind as u8,
+                column: key,
+                recent,
+                is_noise: false,
+            };
+            *byte = self.bytes.code(coder, *byte, &situation);
+            recent = recent << 8 | u64::from(*byte);
+            place = if place as usize + 1 == width {
+                0
+            } else {
+                place + 1
+            };
+        }
+    }
+
+    /// Codes bytes that are no rows.
+    fn code_text<C: BitCoder>(&mut self, coder: &mut C, column: &Column<'_>, stream: &mut [u8]) {
+        self.bytes.interrupt();
+        let mut recent = 0u64;
+        let mut word = 0u32;
+        let key = hash(column.hash, 0, 0x51);
+        for (row, byte) in stream.iter_mut().enumerate() {
+            let last = recent as u32;
+            let companion = at(column.companion, row);
+            let situation = Situation {
+                contexts: [
+                    hash(last & 0xFF, column.hash, 2),
+                    hash(last & 0xFFFF, column.hash, 3),
+                    hash(last & 0xFF_FFFF, column.hash, 4),
+                    hash(last, 0, 5),
+                    hash(last, (recent >> 32) as u32 & 0xFFFF, 6),
+                    hash(companion | last << 8 & 0xFF00, column.hash ^ word, 7),
+                ],
+                kind: column.kind as u8,
+                column: key,
+                recent,
+                is_noise: false,
+            };
+            *byte = self.bytes.code(coder, *byte, &situation);
+            recent = recent << 8 | u64::from(*byte);
+            word = match byte.is_ascii_alphabetic() {
+                true => (word + u32::from(*byte) + 1).wrapping_mul(0x2F0B_4C47),
+                false => 0,
+            };
+        }
+    }
+
+    fn code_mode<C: BitCoder>(&mut self, coder: &mut C, plane: &[u8]) -> PlaneMode {
+        let known = if C::ENCODING {
+            mode_of(plane)
+        } else {
+            PlaneMode::Mixed
+        };
+        let Some([constant, noise]) = self.modes.get_mut(self.mode as usize) else {
+            return PlaneMode::Mixed;
+        };
+        let mut flag = |chance: &mut Chance, value: bool| {
+            let bit = coder.bit(chance.bits_16().clamp(1, 65535), value.into());
+            chance.learn(bit, &self.rates, MODE_SEEN_MAX);
+            bit == 1
+        };
+        if flag(constant, known == PlaneMode::Constant) {
+            PlaneMode::Constant
+        } else if flag(noise, known == PlaneMode::Noise) {
+            PlaneMode::Noise
+        } else {
+            PlaneMode::Mixed
+        }
+    }
+}
+
+/// The stream before that has as many rows: its first bytes stand beside those of this one.
+fn companion(shapes: &[Shape], number: usize) -> Option<(usize, usize)> {
+    let rows = shapes.get(number)?.rows();
+    let before = shapes.get(..number)?.iter().rev();
+    let companion = before
+        .take(COMPANION_DISTANCE_MAX)
+        .find(|shape| shape.rows() == rows && rows >= COMPANION_ROWS_MIN)?;
+    Some((companion.start, rows))
+}
+
+/// The encoder's choice.
+fn mode_of(plane: &[u8]) -> PlaneMode {
+    /// A column of fewer bytes is not called noise.
+    const NOISE_LEN_MIN: usize = 4096;
+    let Some((first, rest)) = plane.split_first() else {
+        return PlaneMode::Constant;
+    };
+    if rest.iter().all(|byte| byte == first) {
+        return PlaneMode::Constant;
+    }
+    if plane.len() < NOISE_LEN_MIN {
+        return PlaneMode::Mixed;
+    }
+    let mut counts = [0u64; 256];
+    for &byte in plane {
+        if let Some(count) = counts.get_mut(usize::from(byte)) {
+            *count += 1;
+        }
+    }
+    // Evenly spread bytes have a sum of squares of len * len / 256, plus about len by chance.
+    let squares: u64 = counts.iter().map(|count| count * count).sum();
+    let len = plane.len() as u64;
+    if squares * 256 < len * len + len * len / 8 + 256 * len {
+        PlaneMode::Noise
+    } else {
+        PlaneMode::Mixed
+    }
+}
+
+/// The byte at a place, 0 beyond the end.
+#[inline(always)]
+fn at(bytes: &[u8], place: usize) -> u32 {
+    bytes.get(place).map_or(0, |byte| u32::from(*byte))
+}
+
+/// The bytes of the plane beside: of the row before, of this row, and of the next one.
+struct Neighbours {
+    next_to: u32,
+    after: u32,
+}
+
+impl Neighbours {
+    fn new(beside: &[u8]) -> Neighbours {
+        Neighbours {
+            next_to: 0,
+            after: at(beside, 0),
+        }
+    }
+
+    #[inline(always)]
+    fn step(&mut self, beside: &[u8], row: usize) -> [u32; 3] {
+        let before = self.next_to;
+        self.next_to = self.after;
+        self.after = at(beside, row + 1);
+        [before, self.next_to, self.after]
+    }
+}
