@@ -379,7 +379,7 @@ fn what_if(
                 what_if.archived.push(Archived {
                     label: label.clone(),
                     bytes: figures.output_bytes,
-                    seconds: figures.compress_s * figures.segments as f64,
+                    compress_cpu_s: figures.compress_cpu_s * figures.segments as f64,
                 });
             }
         }

@@ -113,7 +113,7 @@ impl Advice {
             .iter()
             .any(|program| program.cost_per_month.is_some());
         let mut heads = vec![
-            "program",
+            "  program",
             "of the size",
             "a day",
             "seconds",

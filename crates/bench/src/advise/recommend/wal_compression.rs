@@ -123,15 +123,15 @@ impl Advice {
             .iter()
             .map(|archived| {
                 format!(
-                    "{} {} in {:.2} s",
+                    "{} {} ({:.2} s)",
                     archived.label,
                     bytes(archived.bytes as f64),
-                    archived.seconds
+                    archived.compress_cpu_s
                 )
             })
             .collect();
         format!(
-            "{}{}: {} of WAL ({} of today's), {:.2} s of processor time for the images; archived: {}",
+            "{}{}: {} of WAL ({} of today's), {:.2} s of processor time for the images; archived with: {}",
             what_if.setting,
             if what_if.present { " (today)" } else { "" },
             bytes(what_if.wal_bytes as f64),
@@ -139,5 +139,65 @@ impl Advice {
             what_if.compress_cpu_s,
             archived.join(", ")
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::advise::text::fixture::advice;
+    use crate::advise::{Advice, Archived, WhatIf};
+
+    /// Half of the WAL is images; settings with bytes of WAL, processor time and archive.
+    fn with_settings(settings: &[(&'static str, u64, f64, u64)]) -> Advice {
+        let mut example = advice(|_| {});
+        example.wal.bytes = 100;
+        example.wal.contents.before.image_bytes = 50;
+        let what_if = |&(setting, wal_bytes, compress_cpu_s, bytes): &_| WhatIf {
+            setting,
+            present: setting == "off",
+            wal_bytes,
+            compress_cpu_s,
+            archived: vec![Archived {
+                label: "walzip -3".to_owned(),
+                bytes,
+                compress_cpu_s: 1.0,
+            }],
+            files: Vec::new(),
+        };
+        example.what_if = settings.iter().map(what_if).collect();
+        example
+    }
+
+    #[test]
+    fn where_archives_are_equal_the_wal_decides_and_then_the_processor() {
+        let example = with_settings(&[
+            ("off", 100, 0.0, 10),
+            ("pglz", 70, 1.0, 10),
+            ("lz4", 60, 0.1, 10),
+            ("zstd", 58, 0.5, 10),
+        ]);
+        let found = example.wal_compression();
+        assert_eq!(found.advice, "lz4");
+        assert!(found.change);
+        assert_eq!(found.saves_bytes_per_day, Some(4e9));
+    }
+
+    #[test]
+    fn a_setting_that_spoils_the_archive_is_not_advised() {
+        let example = with_settings(&[("off", 100, 0.0, 10), ("zstd", 50, 0.5, 20)]);
+        let found = example.wal_compression();
+        assert_eq!((found.advice.as_str(), found.change), ("off", false));
+    }
+
+    #[test]
+    fn without_images_nothing_is_changed() {
+        let mut example = with_settings(&[("off", 100, 0.0, 10), ("lz4", 99, 0.1, 10)]);
+        example.wal.contents.before.image_bytes = 1;
+        assert!(
+            example
+                .wal_compression()
+                .advice
+                .starts_with("leave it as it is")
+        );
     }
 }
