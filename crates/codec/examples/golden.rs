@@ -103,6 +103,14 @@ const FEATURES: &[Feature] = &[
     feature("segment_of_64_mb", "seg64", |_, _| true),
 ];
 
+/// Features of the coding behind the streams, which the strongest level has.
+const MIXED: &[Feature] = &[
+    feature("mixed_streams", "oltp-steady", |r, _| {
+        is(r, HEAP, 0x20) && !has_image(r)
+    }),
+    feature("mixed_planes", "bulk-copy", |r, _| is(r, HEAP2, 0x50)),
+];
+
 /// Features that no sample has, and the files in tests/inputs that do: cut down already.
 const KEPT: &[(&str, &str)] = &[("image_zstd_1_5_7", "pg18_zstd_1_5_7.xz")];
 
@@ -173,11 +181,25 @@ fn make(folder: &Path) -> Result<(), Error> {
     for (name, input) in KEPT {
         originals.push((name, vec![unpack(&inputs.join(input))?]));
     }
+    let mut files = Vec::new();
     for (name, members) in originals {
         let mut file = Vec::new();
         for member in &members {
             file.extend(encode_verified(member, Level::default())?);
         }
+        files.push((name, members, file));
+    }
+    for feature in MIXED {
+        let original = cut_down(&read_sample(feature.workload)?, feature)
+            .ok_or_else(|| format!("no record in {} shows {}", feature.workload, feature.name))?;
+        let file = encode_verified(&original, Level::MAX)?;
+        let unmixed = encode_verified(&original, Level::STRONG)?;
+        if file.len() >= unmixed.len() {
+            return Err(format!("{} is not smaller mixed", feature.name).into());
+        }
+        files.push((feature.name, vec![original], file));
+    }
+    for (name, members, file) in files {
         let name = format!("v1_{name}.wz");
         println!("{:6} {name}", file.len());
         fs::write(folder.join(&name), file)?;

@@ -233,7 +233,7 @@ pub fn pack_mixed(content: &mut Content, effort: Effort) -> Result<Option<Vec<u8
     let (directory, streams) = content.bytes.split_at(content.streams_start);
     let mut body = pack(directory, &[], effort)?;
     let streams_len = streams.len();
-    let mixed = mixing::choose(&content.shapes, &packed_lens(content)?);
+    let mixed = mixing::choose(&content.bytes, &content.shapes, &packed_lens(content)?);
     let data = mixing::compress(&mut content.bytes, &content.shapes, &mixed, effort)?;
     Ok(data.map(|data| {
         write_block(&mut body, BlockCoding::Mixing, streams_len, &data);
@@ -304,7 +304,7 @@ pub fn read_content(header: &Header, mut body: &[u8]) -> Result<Vec<u8>, DecodeE
             coding if coding == BlockCoding::Zstd as u8 => {
                 zstd_frame::decompress(data, raw_len, &mut content)?;
             }
-            coding if coding == BlockCoding::Mixing as u8 => {
+            coding if coding == BlockCoding::Mixing as u8 && header.identity.is_some() => {
                 const BAD: DecodeError = DecodeError::Corrupt("mixed streams without a directory");
                 let len = content.len().checked_add(raw_len).ok_or(TOO_MUCH)?;
                 let shapes = streams::shapes(&content, len).ok_or(BAD)?;

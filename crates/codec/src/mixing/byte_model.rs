@@ -178,7 +178,7 @@ impl ByteModel {
         };
         let weight = self.mixer.mix(&inputs, selector).clamp(-2047, 2047);
         let mixed = self.logistic.squash(weight);
-        let context = situation.column as usize * 256 + tree.node as usize;
+        let context = (situation.column << 8 | tree.node) as usize;
         let (refined, place) = self.refinement.refine(context, weight);
         let probability = ((mixed + refined) >> 1).clamp(1, 65535);
 

@@ -1,6 +1,6 @@
-//! Which streams are mixed: where time is short, those that gain most for their bytes.
+//! Which streams are mixed: where time is short, those that gain most for it.
 
-use super::Shape;
+use super::stream_model::{Shape, noise_len};
 
 /// Time that may be spent, in units of about a nanosecond.
 const BUDGET: u64 = 4_000_000_000;
@@ -8,29 +8,36 @@ const BUDGET: u64 = 4_000_000_000;
 const GUESSED_COST: u64 = 60;
 const PACKED_COST: u64 = 1000;
 
-/// The choice for streams that take `packed` bytes each as zstd packs them.
-pub fn choose(shapes: &[Shape], packed: &[usize]) -> Vec<bool> {
-    let cost = |number: usize| {
-        let len = shapes.get(number).map_or(0, Shape::len) as u64;
-        let packed = packed.get(number).map_or(0, |&packed| packed as u64);
-        len * GUESSED_COST + packed * PACKED_COST
+struct Candidate {
+    number: usize,
+    cost: u64,
+    /// Bytes that zstd could not do without, over the time that mixing them takes.
+    gain: u64,
+}
+
+/// The choice for streams of `content` that take `packed` bytes each as zstd packs them.
+pub fn choose(content: &[u8], shapes: &[Shape], packed: &[usize]) -> Vec<bool> {
+    let candidate = |(number, (shape, &packed)): (usize, (&Shape, &usize))| {
+        // Noise is as large for zstd, and takes no time here.
+        let hard = packed.saturating_sub(noise_len(content, shape)) as u64;
+        let cost = shape.len() as u64 * GUESSED_COST + hard * PACKED_COST;
+        Candidate {
+            number,
+            cost,
+            gain: ((packed as u64) << 20) / cost.max(1),
+        }
     };
-    // What is large for zstd gains most for the time: its bytes over the time they take.
-    let gain = |number: usize| {
-        let packed = packed.get(number).map_or(0, |&packed| packed as u64);
-        (packed << 20) / cost(number).max(1)
-    };
-    let mut order: Vec<usize> = (0..shapes.len()).collect();
-    order.sort_by_key(|&number| std::cmp::Reverse(gain(number)));
+    let pairs = shapes.iter().zip(packed).enumerate();
+    let mut candidates: Vec<Candidate> = pairs.map(candidate).collect();
+    candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.gain));
     let mut mixed = vec![false; shapes.len()];
     let mut spent = 0;
-    for number in order {
-        let cost = cost(number);
-        if spent + cost <= BUDGET
-            && let Some(mixed) = mixed.get_mut(number)
+    for candidate in candidates {
+        if spent + candidate.cost <= BUDGET
+            && let Some(mixed) = mixed.get_mut(candidate.number)
         {
             *mixed = true;
-            spent += cost;
+            spent += candidate.cost;
         }
     }
     mixed

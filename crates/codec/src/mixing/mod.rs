@@ -157,3 +157,106 @@ fn hash(a: u32, b: u32, c: u32) -> u32 {
     let hash = (hash ^ hash >> 15).wrapping_mul(0x2C1B_3C6D);
     hash ^ hash >> 13
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream_kind::StreamKind;
+    use crate::transform::Layout;
+    use proptest::prelude::*;
+
+    const EFFORT: Effort = Effort {
+        level: 1,
+        long: false,
+    };
+
+    /// Bytes of a stream: noise, few values, rows alike, or one value.
+    fn stream() -> impl Strategy<Value = (Vec<u8>, usize, bool)> {
+        let bytes = prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..300),
+            proptest::collection::vec(0u8..4, 0..9000),
+            proptest::collection::vec(any::<u8>(), 4200..4300),
+            (proptest::collection::vec(any::<u8>(), 1..40), 1usize..90)
+                .prop_map(|(row, times)| row.repeat(times)),
+            (any::<u8>(), 0usize..5000).prop_map(|(byte, len)| vec![byte; len]),
+        ];
+        (bytes, 1usize..20, any::<bool>())
+    }
+
+    fn content(streams: Vec<(Vec<u8>, usize, bool)>) -> (Vec<u8>, Vec<Shape>) {
+        let mut content = b"directory".to_vec();
+        let mut shapes = Vec::new();
+        for (number, (bytes, width, planes)) in streams.into_iter().enumerate() {
+            let start = content.len();
+            content.extend_from_slice(&bytes);
+            shapes.push(Shape {
+                kind: StreamKind::ALL[number % StreamKind::ALL.len()],
+                width,
+                layout: match planes && width > 1 {
+                    true => Layout::Planes,
+                    false => Layout::Rows,
+                },
+                start,
+                end: content.len(),
+            });
+        }
+        (content, shapes)
+    }
+
+    fn restored(data: &[u8], shapes: &[Shape]) -> Result<Vec<u8>, DecodeError> {
+        let mut content = b"directory".to_vec();
+        decompress(data, shapes, &mut content).map(|()| content)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(12))]
+
+        #[test]
+        fn gives_any_streams_back(
+            streams in proptest::collection::vec(stream(), 0..6),
+            choices in proptest::collection::vec(any::<bool>(), 6),
+        ) {
+            let (mut content, shapes) = content(streams);
+            let mixed = &choices[..shapes.len()];
+            let before = content.clone();
+            if let Some(data) = compress(&mut content, &shapes, mixed, EFFORT).unwrap() {
+                prop_assert_eq!(&content, &before);
+                prop_assert_eq!(restored(&data, &shapes).unwrap(), before);
+            }
+        }
+
+        #[test]
+        fn takes_any_data_without_a_panic(
+            streams in proptest::collection::vec(stream(), 1..4),
+            data in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let (content, shapes) = content(streams);
+            if let Ok(decoded) = restored(&data, &shapes) {
+                prop_assert_eq!(decoded.len(), content.len());
+            }
+        }
+    }
+
+    #[test]
+    fn refuses_data_that_is_left_over() {
+        let (mut content, shapes) = content(vec![(b"some text, some text".to_vec(), 1, false)]);
+        let mut data = compress(&mut content, &shapes, &[true], EFFORT)
+            .unwrap()
+            .unwrap();
+        assert_eq!(restored(&data, &shapes).unwrap(), content);
+        data.extend_from_slice(b"more than enough");
+        assert_eq!(restored(&data, &shapes), Err(BAD));
+    }
+
+    #[test]
+    fn refuses_to_claim_much_with_little() {
+        let shape = Shape {
+            kind: StreamKind::Spans,
+            width: 1,
+            layout: Layout::Rows,
+            start: 9,
+            end: 9 + (1 << 40),
+        };
+        assert!(restored(&[0; 100], &[shape]).is_err());
+    }
+}

@@ -253,7 +253,9 @@ impl StreamModel {
             *byte = self.bytes.code(coder, *byte, &situation);
             recent = recent << 8 | u64::from(*byte);
             word = match byte.is_ascii_alphabetic() {
-                true => (word + u32::from(*byte) + 1).wrapping_mul(0x2F0B_4C47),
+                true => word
+                    .wrapping_add(u32::from(*byte) + 1)
+                    .wrapping_mul(0x2F0B_4C47),
                 false => 0,
             };
         }
@@ -291,6 +293,18 @@ fn companion(shapes: &[Shape], number: usize) -> Option<(usize, usize)> {
         .take(COMPANION_DISTANCE_MAX)
         .find(|shape| shape.rows() == rows && rows >= COMPANION_ROWS_MIN)?;
     Some((companion.start, rows))
+}
+
+/// Bytes of a stream that are noise.
+pub fn noise_len(content: &[u8], shape: &Shape) -> usize {
+    let rows = shape.rows();
+    if shape.layout == Layout::Rows || rows == 0 {
+        return 0;
+    }
+    let stream = content.get(shape.start..shape.end).unwrap_or(&[]);
+    let planes = stream.chunks_exact(rows).take(shape.width);
+    let noise = planes.filter(|plane| mode_of(plane) == PlaneMode::Noise);
+    noise.count() * rows
 }
 
 /// The encoder's choice.
