@@ -77,4 +77,24 @@ impl Error {
             source,
         }
     }
+
+    /// Why an experiment stopped, in words that may be published: without directories.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Error::Interrupted => "interrupted".to_owned(),
+            Error::File { path, source } => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                format!("{name}: {source}")
+            }
+            Error::NoSpace {
+                available_bytes,
+                needed_bytes,
+                ..
+            } => format!(
+                "too little space in the temporary directory: {available_bytes} bytes are free, \
+                 {needed_bytes} are needed"
+            ),
+            other => other.to_string(),
+        }
+    }
 }

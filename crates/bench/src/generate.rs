@@ -153,11 +153,9 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         begin: Instant::now(),
     };
     match run.generate() {
-        Err(Error::Interrupted) if run.results.segments.is_empty() => {
-            return Err(Error::Interrupted);
-        }
-        Err(Error::Interrupted) => results.stopped = Some("interrupted".to_owned()),
-        other => other?,
+        Err(error) if run.results.segments.is_empty() => return Err(error),
+        Err(error) => results.stopped = Some(error.reason()),
+        Ok(()) => {}
     }
     results.provenance.finish();
     file.write(|to| {

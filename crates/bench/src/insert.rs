@@ -92,7 +92,7 @@ impl Options {
 
     /// Half more than the database for one that fits, a quarter of it for one that does not.
     fn shared_buffers_megabytes(&self, memory: Memory) -> u64 {
-        let database = self.all_rows() * BYTES_PER_ROW >> 20;
+        let database = (self.all_rows() * BYTES_PER_ROW) >> 20;
         match memory {
             Memory::Fits => database + database / 2 + 16,
             Memory::Exceeds => database / 4 + 1,
@@ -122,7 +122,7 @@ impl Options {
             .max();
         let (needed, half) = (
             needed.unwrap_or_default(),
-            provenance.memory_bytes / 2 >> 20,
+            (provenance.memory_bytes / 2) >> 20,
         );
         if needed <= half || provenance.memory_bytes == 0 {
             return Ok(());
@@ -175,10 +175,7 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         if results.measurements.is_empty() {
             return Err(error);
         }
-        results.stopped = Some(match error {
-            Error::Interrupted => "interrupted".to_owned(),
-            error => error.to_string(),
-        });
+        results.stopped = Some(error.reason());
     }
     results.provenance.finish();
     csv.write(|to| results.write_csv(to))?;
@@ -197,6 +194,15 @@ struct Experiment<'a, P> {
 }
 
 impl<P: Progress> Experiment<'_, P> {
+    /// Even a power cut leaves what servers before it have measured.
+    fn save(&mut self) -> Result<(), Error> {
+        let json = OutputFile::create(self.options.json.as_deref())?;
+        self.results.stopped = Some("the experiment still ran when this was written".to_owned());
+        json.write(|to| self.results.write_json(to))?;
+        self.results.stopped = None;
+        Ok(())
+    }
+
     fn measure_all(&mut self) -> Result<(), Error> {
         for run in 1..=self.results.work.runs {
             for (place, memory) in self.options.memories.iter().enumerate() {
@@ -207,6 +213,7 @@ impl<P: Progress> Experiment<'_, P> {
                     let which = (*memory, method.as_str(), run);
                     if !self.take_over(which) {
                         self.measure(which)?;
+                        self.save()?;
                     }
                 }
             }
@@ -369,7 +376,7 @@ mod tests {
     fn one_server_holds_the_database_and_the_other_a_quarter() {
         let options = options(5_000_000);
         let [fits, exceeds] = Memory::ALL.map(|memory| options.shared_buffers_megabytes(memory));
-        let database = 5_000_000 * BYTES_PER_ROW >> 20;
+        let database = (5_000_000 * BYTES_PER_ROW) >> 20;
         assert!(
             fits > database && exceeds < database / 3,
             "{fits} {exceeds}"

@@ -162,7 +162,12 @@ impl Installation {
 
     fn postmaster(&self, directory: &Path, account: Option<Account>) -> Result<Child, Error> {
         let log = directory.join("log");
-        let log_file = File::create(&log).map_err(|source| Error::file(&log, source))?;
+        // Appended to, so that nobody's words are written over.
+        let log_file = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .map_err(|source| Error::file(&log, source))?;
         let mut postgres = self.server_command("postgres", directory, account)?;
         postgres
             .arg("-D")

@@ -200,10 +200,7 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         if results.measurements.is_empty() {
             return Err(error);
         }
-        results.stopped = Some(match error {
-            Error::Interrupted => "interrupted".to_owned(),
-            error => error.to_string(),
-        });
+        results.stopped = Some(error.reason());
     }
     results.provenance.finish();
     csv.write(|to| results.write_csv(to))?;
@@ -222,6 +219,15 @@ struct Experiment<'a, P> {
 }
 
 impl<P: Progress> Experiment<'_, P> {
+    /// Even a power cut leaves what servers before it have measured.
+    fn save(&mut self) -> Result<(), Error> {
+        let json = OutputFile::create(self.options.json.as_deref())?;
+        self.results.stopped = Some("the experiment still ran when this was written".to_owned());
+        json.write(|to| self.results.write_json(to))?;
+        self.results.stopped = None;
+        Ok(())
+    }
+
     fn measure_all(&mut self) -> Result<(), Error> {
         let methods = self.results.methods.clone();
         for run in 1..=self.results.work.runs {
@@ -235,6 +241,7 @@ impl<P: Progress> Experiment<'_, P> {
                     continue;
                 }
                 self.measure(method, run)?;
+                self.save()?;
             }
         }
         Ok(())
@@ -442,6 +449,6 @@ mod tests {
         assert_eq!(spread_evenly(10..20, 3), [10, 14, 19]);
         assert_eq!(spread_evenly(10..20, 1), [15]);
         assert_eq!(spread_evenly(10..12, 5), [10, 11]);
-        assert!(spread_evenly(11..10, 5).is_empty());
+        assert!(spread_evenly(11..11, 5).is_empty());
     }
 }

@@ -1,0 +1,236 @@
+//! Experiments on servers that meet with trouble: a program that fails, a full disk.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use walzip_bench::insert::{self, Memory};
+use walzip_bench::wal_compression;
+use walzip_bench::workload::Workload;
+use walzip_bench::{Cancel, Error};
+
+use crate::servers::{installation, pg_bin};
+use crate::support::{COPIES, Heard, is_empty};
+
+/// The programs of PostgreSQL, of which one is replaced by a script. In it, `REAL` is the
+/// program itself and `COUNT` a file that is there from the second call on.
+struct Programs {
+    directory: TempDir,
+    bin: PathBuf,
+    temp_dir: PathBuf,
+}
+
+impl Programs {
+    fn new() -> Option<Programs> {
+        let directory = TempDir::new().unwrap();
+        let temp_dir = directory.path().join("tmp");
+        fs::create_dir(&temp_dir).unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let installation = installation(&temp_dir, &Cancel::default())?;
+        let bin = directory.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        for name in ["initdb", "postgres", "psql", "pgbench"] {
+            symlink(installation.program(name).unwrap(), bin.join(name)).unwrap();
+        }
+        Some(Programs {
+            directory,
+            bin,
+            temp_dir,
+        })
+    }
+
+    fn replace(&self, name: &str, script: &str) {
+        let path = self.bin.join(name);
+        let real = fs::canonicalize(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let script = script
+            .replace("REAL", real.to_str().unwrap())
+            .replace("COUNT", self.path("count").to_str().unwrap());
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn insert(&self) -> insert::Options {
+        insert::Options {
+            methods: vec!["off".to_owned()],
+            memories: vec![Memory::Fits],
+            rows: 1000,
+            further_rows: 200,
+            clients: 1,
+            seed: 1,
+            fsync: false,
+            runs: 1,
+            parameters: Vec::new(),
+            quick: true,
+            resume: false,
+            pg_bin: Some(self.bin.clone()),
+            search_path: std::env::var_os("PATH").unwrap(),
+            temp_dir: self.temp_dir.clone(),
+            csv: Some(self.path("r.csv")),
+            json: Some(self.path("r.json")),
+            report: None,
+            cancel: Cancel::default(),
+        }
+    }
+}
+
+#[test]
+fn a_program_that_fails_is_named_and_what_was_measured_before_is_kept() {
+    let Some(programs) = Programs::new() else {
+        return;
+    };
+    let script =
+        "[ -e COUNT ] && { echo 'pgbench: out of luck' >&2; exit 3; }\n: >COUNT\nexec REAL \"$@\"";
+    programs.replace("pgbench", script);
+    let results = insert::run(&programs.insert(), &mut Heard::default()).unwrap();
+    let reason = results.stopped.as_deref().unwrap();
+    assert_eq!(
+        reason,
+        "cannot run pgbench: pgbench: exit status: 3: pgbench: out of luck"
+    );
+    let steps: Vec<&str> = results
+        .measurements
+        .iter()
+        .map(|run| run.step.name())
+        .collect();
+    assert_eq!(steps, ["l.i0", "l.x"]);
+    assert!(
+        results
+            .to_string()
+            .contains(&format!("Incomplete: {reason}."))
+    );
+    let csv = fs::read_to_string(programs.path("r.csv")).unwrap();
+    assert!(
+        csv.contains("# incomplete: cannot run pgbench") && csv.contains("\nfits,off,1,l.x,3000,"),
+        "{csv}"
+    );
+    assert!(is_empty(&programs.temp_dir));
+}
+
+#[test]
+fn a_server_that_dies_is_told_with_its_last_words() {
+    let Some(programs) = Programs::new() else {
+        return;
+    };
+    // As the server ends when there is no room for a segment.
+    let script = "[ -e COUNT ] || { : >COUNT; exec REAL \"$@\"; }\n\
+                  echo 'PANIC:  could not write to file: No space left on device' >>\"$PGHOST/log\"\n\
+                  kill -QUIT $(head -n 1 \"$PGHOST/data/postmaster.pid\")\nexec REAL \"$@\"";
+    programs.replace("pgbench", script);
+    let results = insert::run(&programs.insert(), &mut Heard::default()).unwrap();
+    let reason = results.stopped.as_deref().unwrap();
+    assert!(reason.starts_with("cannot run pgbench: "), "{reason}");
+    assert!(
+        reason
+            .contains("the server said: PANIC:  could not write to file: No space left on device"),
+        "{reason}"
+    );
+    let directory = programs.directory.path().to_str().unwrap();
+    assert!(
+        !reason.contains(directory),
+        "a published file names no directory: {reason}"
+    );
+    assert_eq!(results.measurements.len(), 2);
+    assert!(is_empty(&programs.temp_dir));
+}
+
+#[test]
+fn a_program_that_is_missing_is_named_with_its_package_before_anything_is_measured() {
+    let Some(programs) = Programs::new() else {
+        return;
+    };
+    let mut options = programs.insert();
+    fs::remove_file(programs.bin.join("initdb")).unwrap();
+    options.pg_bin = Some(programs.bin.clone());
+    let error = insert::run(&options, &mut Heard::default())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("has no initdb") && error.contains("package postgresql"),
+        "{error}"
+    );
+    assert!(is_empty(&programs.temp_dir));
+}
+
+fn wal_compression(directory: &Path, programs: &Programs) -> wal_compression::Options {
+    let walzip = directory.join("walzip");
+    fs::write(&walzip, format!("#!/bin/sh\n{COPIES}\n")).unwrap();
+    fs::set_permissions(&walzip, fs::Permissions::from_mode(0o755)).unwrap();
+    wal_compression::Options {
+        methods: vec!["off".to_owned(), "pglz".to_owned()],
+        workload: Workload::Pgbench,
+        scale: 1,
+        transactions: 400,
+        clients: 1,
+        seed: 1,
+        checkpoints: None,
+        fsync: false,
+        runs: 1,
+        parameters: Vec::new(),
+        segments: 1,
+        contenders: vec!["walzip:1".parse().unwrap()],
+        quick: true,
+        resume: false,
+        pg_bin: pg_bin(),
+        walzip,
+        search_path: std::env::var_os("PATH").unwrap(),
+        temp_dir: programs.temp_dir.clone(),
+        csv: None,
+        json: Some(programs.path("r.json")),
+        report: None,
+        cancel: Cancel::default(),
+    }
+}
+
+/// The first method is measured wholly; what the second needs fails once.
+#[test]
+fn a_comparison_goes_on_from_the_methods_that_are_complete() {
+    let Some(programs) = Programs::new() else {
+        return;
+    };
+    let mut options = wal_compression(programs.directory.path(), &programs);
+    options.methods.pop();
+    let first = wal_compression::run(&options, &mut Heard::default()).unwrap();
+    assert_eq!((first.measurements.len(), first.stopped), (2, None));
+    assert!(
+        first
+            .archived
+            .iter()
+            .any(|archived| archived.program == "walzip -1" && archived.ratio == 1.0)
+    );
+
+    options.methods.push("pglz".to_owned());
+    options.resume = true;
+    let mut heard = Heard::default();
+    let second = wal_compression::run(&options, &mut heard).unwrap();
+    assert_eq!(second.measurements.len(), 4);
+    let of_first = |run: &wal_compression::Measurement| (run.phase.from, run.phase.to);
+    assert_eq!(
+        second
+            .measurements
+            .iter()
+            .take(2)
+            .map(of_first)
+            .collect::<Vec<_>>(),
+        first.measurements.iter().map(of_first).collect::<Vec<_>>()
+    );
+    assert_eq!(second.resumed.unwrap().measurements, 2);
+    assert!(
+        heard
+            .notes
+            .iter()
+            .any(|note| note.contains("is taken over"))
+    );
+    let steps = heard.steps.iter().filter(|step| step.label.contains("off"));
+    assert_eq!(steps.count(), 0, "nothing is measured twice");
+
+    options.transactions = 401;
+    let refused = wal_compression::run(&options, &mut Heard::default());
+    assert!(matches!(refused, Err(Error::Usage(reason)) if reason.contains("other options")));
+    assert!(is_empty(&programs.temp_dir));
+}
