@@ -5,6 +5,7 @@
 //! call takes the field from its stream and puts it into the slice. So a model may look at
 //! whatever of the slice it has already coded, and both directions see the same.
 
+use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
 
 /// A stream, as a place in the coder's table.
@@ -40,14 +41,30 @@ pub enum Care {
     Full,
 }
 
+/// How the encoder chooses. The decoder is told what was chosen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Choices {
+    /// How carefully.
+    pub care: Care,
+    /// A model that is not used.
+    pub without: Option<OptionalModel>,
+}
+
+impl Choices {
+    /// The model may be used.
+    pub fn uses(self, model: OptionalModel) -> bool {
+        self.without != Some(model)
+    }
+}
+
 /// Either direction. See the module's documentation.
 pub trait Coder {
     /// The slices hold the bytes already.
     const ENCODING: bool;
 
-    /// How carefully the encoder chooses; the decoder is told what was chosen.
-    fn care(&self) -> Care {
-        Care::Full
+    /// How the encoder chooses.
+    fn choices(&self) -> Choices {
+        Choices::default()
     }
 
     /// Opens the next stream of a kind, with rows of `width` bytes.

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use crate::coder::Care;
+use crate::coder::{Care, Choices};
 use crate::fast_hash::FastHash;
+use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
-use crate::transform::{Layout, WORDS_MAX, WordMode, has_words};
+use crate::transform::Layout;
 use crate::trial::Trial;
 
 /// Bytes of each part of a sample.
@@ -19,41 +20,37 @@ const PARTS_MAX: usize = 4;
 const LEN_FOR_PART: usize = 128 * 1024;
 /// Below this a choice cannot pay.
 const CHOICE_MIN: usize = 96;
-/// Words have to be smaller by this part: differences hide repetitions of whole rows, which
-/// zstd may find where the sample has none.
-const WORDS_GAIN: usize = 16;
-/// Bytes of a zstd frame that are not the content's.
-const FRAME_LEN: usize = 9;
 
 /// Tries layouts on samples.
 pub struct Chooser {
-    care: Care,
+    choices: Choices,
     last: HashMap<(StreamKind, usize), Layout, FastHash>,
     trial: Trial,
     sample: Vec<u8>,
-    column: Vec<u8>,
     laid: Vec<u8>,
 }
 
 impl Chooser {
     /// Without memory of any stream.
-    pub fn new(care: Care) -> Chooser {
+    pub fn new(choices: Choices) -> Chooser {
         Chooser {
-            care,
+            choices,
             last: HashMap::default(),
             trial: Trial::new(),
             sample: Vec::new(),
-            column: Vec::new(),
             laid: Vec::new(),
         }
     }
 
     /// The layout for a stream with rows of `width`.
     pub fn choose(&mut self, kind: StreamKind, rows: &[u8], width: usize) -> Layout {
-        if width == 1 || rows.len() < CHOICE_MIN.max(width * 2) {
+        if width == 1
+            || rows.len() < CHOICE_MIN.max(width * 2)
+            || !self.choices.uses(OptionalModel::Layouts)
+        {
             return Layout::Rows;
         }
-        if self.care == Care::Quick
+        if self.choices.care == Care::Quick
             && rows.len() < QUICK_LEN_MIN
             && let Some(&last) = self.last.get(&(kind, width))
         {
@@ -81,14 +78,6 @@ impl Chooser {
                 }
             }
         }
-        for len in [8, 4] {
-            if has_words(width, len) {
-                let (layout, cost) = self.words(&sample, width, len);
-                if cost + cost / WORDS_GAIN < best.1 {
-                    best = (layout, cost);
-                }
-            }
-        }
         self.sample = sample;
         best.0
     }
@@ -97,7 +86,7 @@ impl Chooser {
     fn take_sample(&mut self, rows: &[u8], width: usize) {
         let parts = (rows.len() / LEN_FOR_PART).clamp(1, PARTS_MAX);
         let share = rows.len() / parts;
-        let part_len = match self.care {
+        let part_len = match self.choices.care {
             Care::Quick => QUICK_PART_LEN,
             Care::Full => PART_LEN,
         };
@@ -107,28 +96,6 @@ impl Chooser {
             let start = (part * share + (share - len) / 2) / width * width;
             self.sample.extend_from_slice(&rows[start..start + len]);
         }
-    }
-
-    /// The best mode for each word of the rows.
-    fn words(&mut self, sample: &[u8], width: usize, len: usize) -> (Layout, usize) {
-        let mut modes = [WordMode::Same; WORDS_MAX];
-        let mut total = FRAME_LEN;
-        for (mode, at) in modes.iter_mut().zip((0..width).step_by(len)) {
-            let mut column = std::mem::take(&mut self.column);
-            column.clear();
-            for row in sample.chunks_exact(width) {
-                column.extend_from_slice(&row[at..at + len]);
-            }
-            let layouts = [Layout::Planes, Layout::DeltaPlanes, Layout::ByteDeltaPlanes];
-            let costs = layouts.map(|layout| self.cost(layout, &column, len));
-            let tried = WordMode::ALL.into_iter().zip(costs);
-            if let Some((found, cost)) = tried.min_by_key(|(_, cost)| *cost) {
-                *mode = found;
-                total += cost.saturating_sub(FRAME_LEN);
-            }
-            self.column = column;
-        }
-        (Layout::Words { len, modes }, total)
     }
 
     fn cost(&mut self, layout: Layout, sample: &[u8], width: usize) -> usize {

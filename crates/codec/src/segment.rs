@@ -10,7 +10,7 @@ use walzip_pgformat::wal::{
 };
 use walzip_pgformat::{Lsn, PAGE_SIZE};
 
-use crate::coder::{Care, Coder, Slot, StreamId};
+use crate::coder::{Choices, Coder, Slot, StreamId};
 use crate::container::Header;
 use crate::error::DecodeError;
 use crate::model::Model;
@@ -72,13 +72,13 @@ impl Run {
 
 /// The streams of a segment; `None` where the bytes do not begin as one does, or where the
 /// format's limits are too narrow for it.
-pub fn encode(segment: &[u8], care: Care) -> Option<(SegmentHeader, StreamWriter)> {
+pub fn encode(segment: &[u8], choices: Choices) -> Option<(SegmentHeader, StreamWriter)> {
     let mut reader = SegmentReader::new(segment).ok()?;
     let header = *reader.header();
     if segment.len() > header.segment_size as usize {
         return None;
     }
-    let mut coder = StreamWriter::new(care);
+    let mut coder = StreamWriter::new(choices);
     let mut model = Model::new(&header, segment.len());
     let spans = Slot::default().open(&mut coder, StreamKind::Spans, 1);
     let fragments = &mut Slot::default();

@@ -9,7 +9,8 @@ use super::kind::{BlockStreams, Shape};
 use super::main_data::record_type;
 use super::recent_rows::{RecentRows, RowNumber};
 use super::relation::Relation;
-use crate::coder::{Coder, get_u16};
+use crate::coder::{Choices, Coder, get_u16};
+use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
 
 /// `XLH_UPDATE_PREFIX_FROM_OLD`, in xl_heap_update's flags.
@@ -84,7 +85,8 @@ impl BlockModel {
         data: &mut [u8],
     ) {
         let main = context.main;
-        let applies = C::ENCODING && self.applies(relation, main, data);
+        let applies =
+            C::ENCODING && self.is_used(coder.choices()) && self.applies(relation, main, data);
         let model = if self == BlockModel::Rows {
             self
         } else {
@@ -120,6 +122,12 @@ impl BlockModel {
                 coder.bytes(stream, data);
             }
         }
+    }
+
+    /// The encoder does without it where it measures what the model is worth.
+    fn is_used(self, choices: Choices) -> bool {
+        let is_gin = matches!(self, BlockModel::GinInsert | BlockModel::GinRecompress);
+        choices.uses(OptionalModel::BlockData) && (!is_gin || choices.uses(OptionalModel::Gin))
     }
 
     /// The data has the form that the model needs; only the encoder can tell.

@@ -94,7 +94,7 @@ impl Column {
         values: Option<Values<'_>>,
     ) -> Column {
         let choice = values
-            .map(|values| Choice::make(attribute, values, coder.care()))
+            .map(|values| Choice::make(attribute, values, coder.choices()))
             .unwrap_or_default();
         let coding = match coder.u8(choices, choice.mode) {
             DICTIONARY => ColumnCoding::Dictionary(Dictionary::open(

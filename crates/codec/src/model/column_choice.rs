@@ -8,8 +8,9 @@ use super::column::{
 };
 use super::json::Json;
 use super::scale::Scale;
-use crate::coder::Care;
+use crate::coder::{Care, Choices};
 use crate::fast_hash::SeededHash;
+use crate::registry::OptionalModel;
 use crate::trial::{Trial, entropy_bytes};
 
 /// Lengths that get a stream of their own.
@@ -37,9 +38,9 @@ pub struct Choice {
 
 impl Choice {
     /// The coding that a look at the values recommends.
-    pub fn make(attribute: Attribute, values: Values<'_>, care: Care) -> Choice {
+    pub fn make(attribute: Attribute, values: Values<'_>, choices: Choices) -> Choice {
         let Values { values, are_all } = values;
-        let factor = match care {
+        let factor = match choices.care {
             Care::Quick => QUICK_FACTOR,
             Care::Full => 1,
         };
@@ -60,6 +61,7 @@ impl Choice {
         }
         let mut scale = Scale::default();
         if are_all
+            && choices.uses(OptionalModel::Scales)
             && let Some((len @ (4 | 8), _)) = attribute.fixed()
             && let Some(found) = Scale::of(values, len)
         {
@@ -74,6 +76,7 @@ impl Choice {
             }
         }
         if are_all
+            && choices.uses(OptionalModel::Dictionaries)
             && attribute != Attribute::Fixed1
             && let Some((dictionary, cost)) = dictionary_of(values)
             && cost < best
@@ -84,7 +87,7 @@ impl Choice {
                 ..Choice::default()
             };
         }
-        if are_all && attribute == Attribute::Varlena {
+        if are_all && choices.uses(OptionalModel::Jsonb) && attribute == Attribute::Varlena {
             let contents = values
                 .iter()
                 .filter_map(|value| Some(json_content(value)?.1));

@@ -8,6 +8,7 @@ use super::attribute::Attribute;
 use super::attribute_inference::infer;
 use super::column::{Column, Values};
 use crate::coder::{Coder, Slot, StreamId};
+use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
 use walzip_pgformat::wal::max_align;
 
@@ -148,7 +149,8 @@ impl Coding {
     /// Codes the choices; the encoder makes them from the bodies.
     fn open<C: Coder>(coder: &mut C, bodies: Option<&[Body<'_>]>) -> Coding {
         let choices = Slot::default().open(coder, StreamKind::HeapSchema, 1);
-        let attributes = bodies.and_then(infer).unwrap_or_default();
+        let wanted = bodies.filter(|_| coder.choices().uses(OptionalModel::Attributes));
+        let attributes = wanted.and_then(infer).unwrap_or_default();
         let count = usize::from(coder.u8(choices, attributes.len() as u8));
         if count == 0 {
             return Coding::open_rows(coder, choices, bodies.unwrap_or_default());

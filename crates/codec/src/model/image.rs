@@ -10,6 +10,7 @@ use super::page::{ImageShape, PageModel};
 use super::relation::Relation;
 use crate::coder::{Coder, Slot};
 use crate::lz4_block;
+use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
 use crate::zstd_1_5_7;
 
@@ -106,7 +107,7 @@ impl ImageModel {
             let page = coder.part(record, start, start + image.page_len());
             return self.page.code(coder, relation, page, shape);
         }
-        let flag = if C::ENCODING {
+        let flag = if C::ENCODING && coder.choices().uses(OptionalModel::SeenThrough) {
             let packed = &record[start..start + usize::from(image.len)];
             self.see_through(image, packed)
         } else {

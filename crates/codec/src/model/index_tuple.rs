@@ -8,6 +8,7 @@ use super::key_recipe::Recipes;
 use super::recent_rows::{RecentRows, RowNumber};
 use super::rows_by_len::RowsByLen;
 use crate::coder::{Coder, Slot, get_u16};
+use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
 
 /// `INDEX_ALT_TID_MASK`: t_tid is not a heap tuple's place.
@@ -175,7 +176,7 @@ impl IndexStreams {
     ) -> Option<RowNumber> {
         let expected = rows.expected(newest, self.last_row);
         let mut code = UNKNOWN_ROW;
-        if C::ENCODING {
+        if C::ENCODING && coder.choices().uses(OptionalModel::NewRows) {
             let tid = (
                 u32::from(get_u16(tuple, 0)) << 16 | u32::from(get_u16(tuple, 2)),
                 get_u16(tuple, 4),

@@ -5,6 +5,7 @@
 
 use super::recent_rows::Row;
 use crate::coder::{Coder, Slot, StreamId};
+use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
 
 /// Recipes that an index remembers.
@@ -88,7 +89,8 @@ pub struct Recipes {
 impl Recipes {
     /// Codes a key by a recipe; `false` where none makes it and it is to be coded otherwise.
     pub fn code<C: Coder>(&mut self, coder: &mut C, row: &Row<'_>, key: &mut [u8]) -> bool {
-        let (wanted, new) = match C::ENCODING {
+        let is_used = C::ENCODING && coder.choices().uses(OptionalModel::Recipes);
+        let (wanted, new) = match is_used {
             true => self.find(row, key),
             false => (NONE, Recipe::new()),
         };

@@ -12,7 +12,8 @@ use super::index_tuple::{Place, tuple_len};
 use super::page_items::{Items, PAGE_HEADER_LEN, PointerStreams};
 use super::relation::Relation;
 use super::rows_by_len::RowsByLen;
-use crate::coder::{Coder, Slot, get_u16, get_u32};
+use crate::coder::{Choices, Coder, Slot, get_u16, get_u32};
+use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
 
 /// Special space of B-tree, hash and GiST pages; the last two bytes tell which.
@@ -60,6 +61,17 @@ impl Class {
         Class::GinEntries,
         Class::GinSegments,
     ];
+
+    /// The class that is used instead where a model is left out.
+    fn used(self, choices: Choices) -> Class {
+        let gin = choices.uses(OptionalModel::Gin);
+        match self {
+            _ if !choices.uses(OptionalModel::Pages) => Class::Raw,
+            Class::GinEntries if !gin => Class::Items,
+            Class::GinSegments if !gin => Class::Raw,
+            class => class,
+        }
+    }
 
     fn from_id(id: u8) -> Option<Class> {
         Class::ALL.get(usize::from(id)).copied()
@@ -118,7 +130,8 @@ impl PageModel {
         image: ImageShape,
     ) {
         let class = if C::ENCODING {
-            self.class_of(relation, page, image).unwrap_or(Class::Raw)
+            let class = self.class_of(relation, page, image).unwrap_or(Class::Raw);
+            class.used(coder.choices())
         } else {
             Class::Raw
         };
