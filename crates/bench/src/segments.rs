@@ -8,6 +8,7 @@ mod csv;
 mod measure;
 mod published;
 mod results;
+mod resume;
 mod sets;
 mod sshd;
 mod text;
@@ -23,6 +24,7 @@ use crate::server::Installation;
 use crate::{Cancel, Error, Input, Program, Progress, Provenance, input};
 
 use self::measure::{Runnable, Schedule};
+use self::resume::Earlier;
 use self::sets::Workshop;
 use self::sshd::Sshd;
 
@@ -76,8 +78,10 @@ pub struct Options {
     pub temp_dir: PathBuf,
     /// A file for every measurement, one a line.
     pub csv: Option<PathBuf>,
-    /// A file for everything.
+    /// A file for everything; it is kept up to date.
     pub json: Option<PathBuf>,
+    /// Go on from what `json` has.
+    pub resume: bool,
     /// Asked before each process; kills the one that is running.
     pub cancel: Cancel,
 }
@@ -106,6 +110,7 @@ impl Options {
             temp_dir,
             csv: None,
             json: None,
+            resume: false,
             cancel: Cancel::default(),
         }
     }
@@ -167,6 +172,10 @@ fn measure_all(
     surroundings: Surroundings<'_>,
     progress: &mut impl Progress,
 ) -> Result<Results, Error> {
+    let earlier = match options.resume {
+        true => Earlier::read(options.json.as_deref())?,
+        false => None,
+    };
     let provenance = Provenance::gather(memory_floor(surroundings));
     let mut left_out = Vec::new();
     let (rows, _server) = find_rows(options, surroundings, &mut left_out)?;
@@ -186,11 +195,18 @@ fn measure_all(
     };
     let described = rows.iter().map(|(row, _, _)| row.clone()).collect();
     let mut results = Results::new(provenance, settings, sets, described, left_out);
+    if let Some(earlier) = earlier {
+        let count = earlier.hand_over(&mut results)?;
+        progress.note(&format!(
+            "{count} measurements are taken over from the earlier run"
+        ));
+    }
     Schedule {
         rows: &rows,
         results: &mut results,
         surroundings,
         make_repository: options.make_repository,
+        checkpoint: options.json.as_deref(),
         progress,
     }
     .measure_all();

@@ -73,6 +73,13 @@ impl Results {
                 set.blake3
             )?;
         }
+        for resumed in &self.resumed {
+            writeln!(
+                to,
+                "# resumed: {} measurements of {}",
+                resumed.measurements, resumed.date
+            )?;
+        }
         for reason in &self.left_out {
             writeln!(to, "# {}", reason.replace('\n', " "))?;
         }

@@ -11,7 +11,7 @@ use super::sets::{Content, Set, Source, cluster};
 use super::ways::{Kind, Way};
 use super::{DROP_CACHES, MakeRepository};
 use crate::clock::Clock;
-use crate::output::check_space;
+use crate::output::{OutputFile, check_space};
 use crate::process::{self, Failure, Surroundings};
 use crate::{Progress, Usage, input};
 
@@ -27,6 +27,8 @@ pub(super) struct Schedule<'a, P> {
     pub(super) results: &'a mut Results,
     pub(super) surroundings: Surroundings<'a>,
     pub(super) make_repository: MakeRepository,
+    /// A file that is written again and again, should even this process be killed.
+    pub(super) checkpoint: Option<&'a Path>,
     pub(super) progress: &'a mut P,
 }
 
@@ -45,7 +47,7 @@ impl<P: Progress> Schedule<'_, P> {
                 for place in 0..rows {
                     // Each run and each set begin with another way: nobody is always first.
                     let row = (place + run as usize + set) % rows;
-                    if !self.takes_part(row, set) {
+                    if !self.takes_part(row, set) || self.is_measured(row, set, run) {
                         clock.skip();
                         continue;
                     }
@@ -55,6 +57,7 @@ impl<P: Progress> Schedule<'_, P> {
                         return;
                     }
                 }
+                self.save();
             }
         }
     }
@@ -83,6 +86,22 @@ impl<P: Progress> Schedule<'_, P> {
             return false;
         }
         !self.results.failed.iter().any(failed)
+    }
+
+    fn is_measured(&self, row: usize, set: usize, run: u32) -> bool {
+        let mut measured = self.results.measurements.iter();
+        measured.any(|measured| (measured.row, measured.set, measured.run) == (row, set, run))
+    }
+
+    /// Writes what there is so far. It will be written again, so a failure is only told.
+    fn save(&mut self) {
+        self.results.stopped = Some("the experiment still ran when this was written".to_owned());
+        let saved = OutputFile::create(self.checkpoint)
+            .and_then(|file| file.write(|to| self.results.write_json(to)));
+        self.results.stopped = None;
+        if let Err(error) = saved {
+            self.progress.note(&error.to_string());
+        }
     }
 
     /// One set in one way; an error is a reason to stop them all.

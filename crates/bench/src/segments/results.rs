@@ -2,12 +2,13 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::published::{PUBLISHED, Published, SOURCE};
 use super::sets::Set;
 use super::ways::{Kind, Way};
 use crate::spread::spread;
+use crate::wal::Resumed;
 use crate::{Program, Provenance, Usage};
 
 /// Everything that the experiment found out.
@@ -29,6 +30,8 @@ pub struct Results {
     pub measurements: Vec<Measurement>,
     /// Each that was not archived.
     pub failed: Vec<Failed>,
+    /// Earlier runs that some of the measurements are of.
+    pub resumed: Vec<Resumed>,
     /// Why there are fewer measurements than were asked for.
     pub stopped: Option<String>,
     /// What it comes to.
@@ -90,7 +93,7 @@ impl Row {
 }
 
 /// A set that was archived, file by file, and found complete.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Measurement {
     /// The place of its row in the results.
     pub row: usize,
@@ -152,6 +155,7 @@ impl Results {
             left_out,
             measurements: Vec::new(),
             failed: Vec::new(),
+            resumed: Vec::new(),
             stopped: None,
             summary: Vec::new(),
             published_source: SOURCE,

@@ -177,6 +177,14 @@ impl Results {
         for reason in &self.left_out {
             writeln!(f, "\n{reason}")?;
         }
+        for resumed in &self.resumed {
+            let taken = counted(resumed.measurements, "measurement");
+            writeln!(
+                f,
+                "\n{taken} of an earlier run were taken over ({}).",
+                resumed.date
+            )?;
+        }
         if let Some(load) = self.provenance.load_of_others() {
             let cpus = self.provenance.cpus;
             writeln!(

@@ -221,6 +221,33 @@ fn an_interrupt_keeps_what_was_measured_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn an_earlier_run_is_gone_on_with() {
+    let (bench, mut options) = bench(&["cp"]);
+    options.contents = vec![Content::Zeros];
+    options.json = Some(bench.path("results.json"));
+    options.resume = true;
+    options.runs = Some(1);
+    assert_eq!(measure(&bench, &options).unwrap().measurements.len(), 2);
+    options.runs = Some(2);
+    options.ways.push(Way::named("compress").unwrap());
+    let mut heard = Heard::default();
+    let results = run(&options, &mut heard).unwrap();
+    assert_eq!((results.measurements.len(), heard.steps.len()), (8, 6));
+    assert_eq!(results.resumed[0].measurements, 2);
+    // Another program under the same name is measured anew.
+    bench.program("cp", "exec /bin/cp \"$1\" \"$2\"");
+    let mut heard = Heard::default();
+    run(&options, &mut heard).unwrap();
+    assert_eq!(heard.steps.len(), 4);
+    fs::write(bench.path("results.json"), "{\"experiment\": \"wal\"}").unwrap();
+    let error = measure(&bench, &options).unwrap_err().to_string();
+    assert!(
+        error.contains("is not the JSON of an earlier run"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_full_disk_stops_the_experiment() {
     let (bench, mut options) = bench(&["cp"]);
     bench.program(

@@ -68,9 +68,13 @@ pub struct SegmentsArgs {
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 
-    /// Write everything to FILE
+    /// Write everything to FILE; it is kept up to date while measuring
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+
+    /// Go on from what --json has: what was measured there is not measured again
+    #[arg(long, requires = "json")]
+    resume: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -106,6 +110,7 @@ pub fn run(args: SegmentsArgs, surroundings: Surroundings) -> Result<(), Command
         pg_bin: args.pg_bin,
         csv: args.csv,
         json: args.json,
+        resume: args.resume,
         cancel: surroundings.cancel,
         ..Options::new(
             surroundings.walzip,
