@@ -29,6 +29,16 @@ struct Feature {
     workload: &'static str,
     /// Looks at a record and its bytes.
     has: fn(&RecordLayout, &[u8]) -> bool,
+    /// Pages that the file shows, from that record on.
+    pages: usize,
+}
+
+impl Feature {
+    /// More pages, for what only many records show.
+    const fn on_pages(mut self, pages: usize) -> Feature {
+        self.pages = pages;
+        self
+    }
 }
 
 const fn feature(
@@ -40,6 +50,7 @@ const fn feature(
         name,
         workload,
         has,
+        pages: 2,
     }
 }
 
@@ -54,6 +65,8 @@ const FEATURES: &[Feature] = &[
         is(r, HEAP, 0x10) && !has_image(r)
     }),
     feature("heap_multi_insert", "bulk-copy", |r, _| is(r, HEAP2, 0x50)),
+    feature("rows_of_a_copy", "bulk-copy", |r, _| is(r, HEAP2, 0x50)).on_pages(8),
+    feature("jsonb", "oltp-steady", |r, _| is(r, HEAP, 0x00)).on_pages(8),
     feature("heap_prune", "oltp-mixed", |r, _| {
         is(r, HEAP2, 0x10) && !has_image(r)
     }),
@@ -107,15 +120,13 @@ const FEATURES: &[Feature] = &[
 const MIXED: &[Feature] = &[
     feature("mixed_streams", "oltp-steady", |r, _| {
         is(r, HEAP, 0x20) && !has_image(r)
-    }),
-    feature("mixed_planes", "bulk-copy", |r, _| is(r, HEAP2, 0x50)),
+    })
+    .on_pages(8),
+    feature("mixed_planes", "bulk-copy", |r, _| is(r, HEAP2, 0x50)).on_pages(8),
 ];
 
 /// Features that no sample has, and the files in tests/inputs that do: cut down already.
 const KEPT: &[(&str, &str)] = &[("image_zstd_1_5_7", "pg18_zstd_1_5_7.xz")];
-
-/// Pages that a file shows from the record with the feature on.
-const PAGES: usize = 2;
 
 fn is(record: &RecordLayout, rmid: u8, info: u8) -> bool {
     let mask = if matches!(rmid, HEAP | HEAP2 | XACT) {
@@ -244,7 +255,7 @@ fn cut_down(segment: &[u8], feature: &Feature) -> Option<Vec<u8>> {
         let at = usize::try_from(lsn.0 - start).ok()?;
         // A record that ends behind the pages that are kept would not be one.
         let first = at / PAGE_SIZE * PAGE_SIZE;
-        let end = (first + PAGES * PAGE_SIZE).min(segment.len());
+        let end = (first + feature.pages * PAGE_SIZE).min(segment.len());
         if at + reader.bytes().len() + 64 < end && (feature.has)(&layout, reader.bytes()) {
             let mut original = vec![0; segment.len()];
             original[..PageHeader::LONG_LEN].copy_from_slice(&segment[..PageHeader::LONG_LEN]);
