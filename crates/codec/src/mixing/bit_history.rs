@@ -70,15 +70,13 @@ impl BitHistories {
     pub fn new() -> BitHistories {
         let mut numbers = [[[0u8; 2]; COUNTS]; COUNTS];
         let mut states = Vec::new();
-        for sum in 0..COUNTS {
-            for ones in 0..=sum {
-                let zeros = sum - ones;
-                let kinds = kinds_of(zeros, ones);
-                if kinds > 0 {
-                    let first = states.len() as u8;
-                    numbers[zeros][ones] = [first, first + (kinds as u8 - 1)];
-                    states.extend(std::iter::repeat_n((zeros, ones), kinds));
-                }
+        let pairs = (0..COUNTS).flat_map(|sum| (0..=sum).map(move |ones| (sum - ones, ones)));
+        for (zeros, ones) in pairs {
+            let kinds = kinds_of(zeros, ones);
+            if kinds > 0 {
+                let first = states.len() as u8;
+                numbers[zeros][ones] = [first, first + (kinds as u8 - 1)];
+                states.extend(std::iter::repeat_n((zeros, ones), kinds));
             }
         }
         let mut histories = BitHistories {
@@ -86,10 +84,10 @@ impl BitHistories {
             counts: Box::new([[0; 2]; 256]),
         };
         for (state, &(zeros, ones)) in states.iter().enumerate() {
-            for bit in 0..2 {
+            histories.next[state] = [0, 1].map(|bit| {
                 let (zeros, ones) = next(zeros, ones, bit);
-                histories.next[state][bit] = numbers[zeros][ones][bit];
-            }
+                numbers[zeros][ones][bit]
+            });
             histories.counts[state] = [zeros as u8, ones as u8];
         }
         histories
