@@ -398,15 +398,12 @@ fn folder(method: &str, stage: Stage) -> String {
     format!("{method}-{}", stage.name())
 }
 
-/// At most so many of a range, the first and the last among them.
+/// At most so many of a range: the middle of each of as many equal parts.
 fn spread_evenly(range: std::ops::Range<u64>, most: u64) -> Vec<u64> {
     let there = range.end.saturating_sub(range.start);
     let taken = there.min(most);
-    let place = |number: u64| match taken {
-        0 | 1 => range.start + there / 2,
-        _ => range.start + number * (there - 1) / (taken - 1),
-    };
-    (0..taken).map(place).collect()
+    let middle = |part: u64| range.start + (2 * part + 1) * there / (2 * taken.max(1));
+    (0..taken).map(middle).collect()
 }
 
 /// What each program makes of the whole WAL of each step of a method.
@@ -445,8 +442,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_spread_from_the_first_to_the_last() {
-        assert_eq!(spread_evenly(10..20, 3), [10, 14, 19]);
+    fn each_part_of_a_step_is_sampled_in_its_middle() {
+        assert_eq!(spread_evenly(10..22, 3), [12, 16, 20]);
         assert_eq!(spread_evenly(10..20, 1), [15]);
         assert_eq!(spread_evenly(10..12, 5), [10, 11]);
         assert!(spread_evenly(11..11, 5).is_empty());

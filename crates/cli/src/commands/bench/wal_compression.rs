@@ -70,7 +70,7 @@ pub struct WalCompressionArgs {
     #[arg(long, value_name = "NAME[:LEVELS]")]
     contender: Vec<Request>,
 
-    /// How many segments of each step the programs get [default: 3, with --quick 1]
+    /// How many segments of each step the programs get [default: 5, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     segments: Option<u64>,
 
@@ -115,7 +115,7 @@ pub fn run(args: WalCompressionArgs, surroundings: Surroundings) -> Result<(), C
         fsync: !(args.no_fsync || quick),
         runs: args.runs,
         parameters: args.set,
-        segments: args.segments.unwrap_or(if quick { 1 } else { 3 }),
+        segments: args.segments.unwrap_or(if quick { 1 } else { 5 }),
         contenders: args.contender,
         quick,
         resume: args.resume,
