@@ -19,8 +19,10 @@ fn refuses_every_prefix(what: &str, file: &[u8]) {
 #[test]
 fn every_truncation_of_a_file_is_an_error() {
     for (major, beginning) in BEGINNINGS {
-        let file = encode(&small_segment(beginning), Level::default()).expect("encodes");
-        refuses_every_prefix(major, &file);
+        for level in [Level::default(), Level::MAX] {
+            let file = encode(&small_segment(beginning), level).expect("encodes");
+            refuses_every_prefix(major, &file);
+        }
     }
     let file = encode(&text(100), Level::default()).expect("encodes");
     refuses_every_prefix("text", &file);
