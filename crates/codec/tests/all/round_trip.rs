@@ -49,7 +49,11 @@ fn samples_come_back_at_every_level() {
         }
         return;
     }
-    for (workload, number) in [("oltp-steady", 1), ("pg18full-oltp-zstd", 1), ("bulk-copy", 9)] {
+    for (workload, number) in [
+        ("oltp-steady", 1),
+        ("pg18full-oltp-zstd", 1),
+        ("bulk-copy", 9),
+    ] {
         if let Some(sample) = samples::of_workload(workload) {
             wal_round_trip(workload, &sample.read(), level(number));
         }
