@@ -159,6 +159,7 @@ fn hash(a: u32, b: u32, c: u32) -> u32 {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 mod tests {
     use super::*;
     use crate::stream_kind::StreamKind;

@@ -71,7 +71,8 @@ fn contents() -> Vec<(&'static str, Vec<u8>, MemberFile)> {
         .collect()
 }
 
-/// The golden files of one member that has content.
+/// The golden files of one member that has content, but for those that are mixed: changing
+/// what stands in their place is the business of the fuzzer `mixing_decode`.
 fn golden_contents() -> &'static [(String, Vec<u8>, MemberFile)] {
     static CONTENTS: OnceLock<Vec<(String, Vec<u8>, MemberFile)>> = OnceLock::new();
     CONTENTS.get_or_init(|| {
@@ -81,6 +82,7 @@ fn golden_contents() -> &'static [(String, Vec<u8>, MemberFile)] {
                 let header = Header::read(file).expect("a header");
                 header.original_len > 0 && header.member_len == file.len() as u64
             })
+            .filter(|(name, _)| !name.contains("mixed"))
             .map(|(name, file)| {
                 let original = decode(&file).expect("a golden file decodes");
                 (name, original, MemberFile::open(&file))

@@ -1,0 +1,199 @@
+//! What the encoder has to know of a jsonb column before it codes the first value: which keys
+//! there are, and which sets of them.
+
+use super::{
+    CONTAINER, COUNT_MASK, Child, DEPTH_MAX, Field, HAS_ENTRIES, HAS_SHAPES, HAS_TEXT, IS_OBJECT,
+    Json, LIST_MAX, NUMERIC, NUMERIC_HEADER_LEN, PAIRS_MAX, ROOT, STRING, Shape, aligned, child_at,
+    numbers_of, signature,
+};
+use crate::coder::get_u32;
+
+/// Values that are looked at to find out whether a column is of jsonb.
+const SAMPLE: usize = 64;
+/// Bytes of a child, so that they and its type fit into 16 bits.
+const CHILD_LEN_MAX: usize = 0x1FFF;
+
+impl Json {
+    /// What the encoder has to know of a column; `None` where it is not of jsonb.
+    pub fn learn_all<'a>(contents: impl Iterator<Item = &'a [u8]> + Clone) -> Option<Json> {
+        let mut sample = Json::new();
+        let (mut seen, mut known) = (0, 0);
+        for content in contents.clone().take(SAMPLE) {
+            seen += 1;
+            known += usize::from(sample.learn(content));
+        }
+        if known * 4 < seen * 3 || sample.fields.len() < 2 {
+            return None;
+        }
+        let mut json = Json::new();
+        for content in contents {
+            json.learn(content);
+        }
+        Some(json)
+    }
+
+    pub(super) fn new() -> Json {
+        Json {
+            fields: vec![Field::default()],
+            ..Json::default()
+        }
+    }
+
+    /// The bytes are a jsonb value that can be coded; what it needs for that is added.
+    pub fn learn(&mut self, json: &[u8]) -> bool {
+        self.learn_container(json, 0, ROOT, 0) == Some(json.len())
+    }
+
+    /// Adds a container, and returns where it ends.
+    fn learn_container(
+        &mut self,
+        json: &[u8],
+        at: usize,
+        field: u16,
+        depth: usize,
+    ) -> Option<usize> {
+        let header = get_u32(json.get(at..at + 4)?, 0);
+        let count = (header & COUNT_MASK) as usize;
+        let is_object = header & IS_OBJECT != 0;
+        let children = if is_object { 2 * count } else { count };
+        if depth == DEPTH_MAX || children > json.len() / 4 || is_object && count > PAIRS_MAX {
+            return None;
+        }
+        let mut end = at + 4 + 4 * children;
+        json.get(at..end)?;
+        let start = end;
+        let mut elements = 0;
+        let mut shape = 0;
+        for number in 0..children {
+            let child = child_at(json, at, number, end - start)?;
+            if is_object && number < count {
+                if child.kind != STRING || child.len > PAIRS_MAX {
+                    return None;
+                }
+                end += child.len;
+                continue;
+            }
+            if is_object && number == count {
+                shape = self.learn_shape(json, at, start, end)?;
+            }
+            let own = match is_object {
+                true => *self.shapes.get(shape)?.fields.get(number - count)?,
+                false if elements != 0 => elements,
+                false => {
+                    elements = self.learn_elements(field)?;
+                    elements
+                }
+            };
+            end = self.learn_child(json, end, child, own, depth)?;
+        }
+        if !is_object || count == 0 {
+            self.learn_shape(json, at, start, start)?;
+        }
+        self.need(field, HAS_SHAPES)?;
+        Some(end)
+    }
+
+    fn learn_child(
+        &mut self,
+        json: &[u8],
+        at: usize,
+        child: Child,
+        field: u16,
+        depth: usize,
+    ) -> Option<usize> {
+        let end = at + child.len;
+        json.get(at..end)?;
+        let start = aligned(child.kind, at);
+        if child.len > CHILD_LEN_MAX || json.get(at..start)?.iter().any(|&byte| byte != 0) {
+            return None;
+        }
+        self.need(field, HAS_ENTRIES)?;
+        match child.kind {
+            STRING => self.need(field, HAS_TEXT)?,
+            NUMERIC => {
+                let len = end.checked_sub(start + NUMERIC_HEADER_LEN)?;
+                if get_u32(json.get(start..end)?, 0) as usize != (end - start) << 2 {
+                    return None;
+                }
+                self.need(field, numbers_of(len))?;
+            }
+            CONTAINER => {
+                if self.learn_container(json, start, field, depth + 1)? != end {
+                    return None;
+                }
+            }
+            2..=4 if child.len == 0 => {}
+            _ => return None,
+        }
+        Some(end)
+    }
+
+    fn need(&mut self, field: u16, has: u8) -> Option<()> {
+        let field = self.fields.get_mut(usize::from(field))?;
+        if field.has & has == 0 {
+            if self.is_coded {
+                return None;
+            }
+            field.has |= has;
+        }
+        Some(())
+    }
+
+    fn learn_elements(&mut self, field: u16) -> Option<u16> {
+        let known = self.fields.get(usize::from(field))?.elements;
+        if known != 0 {
+            return Some(known);
+        }
+        let number = self.add_field()?;
+        self.fields.get_mut(usize::from(field))?.elements = number;
+        Some(number)
+    }
+
+    fn add_field(&mut self) -> Option<u16> {
+        if self.is_coded || self.fields.len() == LIST_MAX {
+            return None;
+        }
+        self.fields.push(Field::default());
+        Some(self.fields.len() as u16 - 1)
+    }
+
+    /// The number of a shape whose keys stand between `start` and `end`.
+    fn learn_shape(&mut self, json: &[u8], at: usize, start: usize, end: usize) -> Option<usize> {
+        let signature = signature(json, at, start, end)?;
+        if let Some(&number) = self.shape_numbers.get(&signature) {
+            return Some(usize::from(number));
+        }
+        if self.is_coded || self.shapes.len() == LIST_MAX {
+            return None;
+        }
+        let mut shape = Shape {
+            header: get_u32(json, at),
+            ..Shape::default()
+        };
+        let mut key_start = start;
+        let keys = match shape.header & IS_OBJECT {
+            0 => 0,
+            _ => shape.count(),
+        };
+        for number in 0..keys {
+            let child = child_at(json, at, number, key_start - start)?;
+            let key = json.get(key_start..key_start + child.len)?;
+            let field = match self.field_numbers.get(key) {
+                Some(&field) => field,
+                None => {
+                    let field = self.add_field()?;
+                    self.field_numbers.insert(key.to_vec(), field);
+                    field
+                }
+            };
+            shape.key_lens.push(child.len as u8);
+            shape.keys.extend_from_slice(key);
+            shape.fields.push(field);
+            key_start += child.len;
+        }
+        let number = self.shapes.len();
+        self.shape_numbers.insert(signature, number as u16);
+        self.shapes.push(shape);
+        Some(number)
+    }
+}
