@@ -4,8 +4,10 @@
 //! back, and those that it put into one relation are one from the oldest on: a transaction
 //! that copies a thousand rows makes their index entries in the same order afterwards.
 
-/// Bytes of rows that are kept; when there are as many again, the older half is dropped.
+/// Bytes of rows that are kept; when there are as many again, the older ones are dropped.
 const KEPT_LEN: usize = 1 << 20;
+/// The same for their number: rows may be empty.
+const KEPT_ROWS: usize = 1 << 16;
 /// Rows of a transaction that are looked at for one of the same relation.
 const LOOK_BACK: usize = 16;
 
@@ -82,7 +84,7 @@ pub struct RecentRows {
 impl RecentRows {
     /// Adds a row behind the transaction's newest one, and makes it that.
     pub fn add(&mut self, newest: &mut RowNumber, row: NewRow<'_>) {
-        if self.bytes.len() >= 2 * KEPT_LEN {
+        if self.bytes.len() >= 2 * KEPT_LEN || self.entries.len() >= 2 * KEPT_ROWS {
             self.drop_old();
         }
         let start = self.dropped_len + self.bytes.len();
@@ -111,12 +113,15 @@ impl RecentRows {
     }
 
     fn drop_old(&mut self) {
-        let len = self.bytes.len() - KEPT_LEN;
-        self.bytes.drain(..len);
-        self.dropped_len += len;
-        let rows = self
+        let end = self.dropped_len + self.bytes.len();
+        let too_early = end.saturating_sub(KEPT_LEN);
+        let long_ago = self
             .entries
-            .partition_point(|entry| entry.start < self.dropped_len);
+            .partition_point(|entry| entry.start < too_early);
+        let rows = long_ago.max(self.entries.len().saturating_sub(KEPT_ROWS));
+        let start = self.entries.get(rows).map_or(end, |entry| entry.start);
+        self.bytes.drain(..start - self.dropped_len);
+        self.dropped_len = start;
         self.entries.drain(..rows);
         self.dropped_rows += rows as RowNumber;
     }
@@ -234,5 +239,9 @@ mod tests {
         assert_eq!(rows.get(newest).unwrap().tid, (0, 400));
         assert!(rows.bytes.len() <= 2 * KEPT_LEN + values.len());
         assert!(rows.back(newest).count() < 400);
+        for line_pointer in 1..=200_000u32 {
+            rows.add(&mut newest, row(7, line_pointer as u16, b""));
+        }
+        assert!(rows.entries.len() < 2 * KEPT_ROWS);
     }
 }
