@@ -213,6 +213,11 @@ impl Advice {
              compressing the images was measured (walzip bench wal-compression)"
                 .to_owned(),
         );
+        left_out.push(
+            "what the archive would save with other checkpoints; only the WAL that is written was \
+             counted"
+                .to_owned(),
+        );
         left_out.push("base backups (walzip bench basebackup)".to_owned());
         if self.server.is_none() {
             left_out.push("the server's settings: no server was asked".to_owned());

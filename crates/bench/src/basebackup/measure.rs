@@ -338,11 +338,9 @@ impl<'a, P: Progress> Experiment<'a, P> {
             return Ok(Taken::default());
         };
         let Some(program) = find_program(method, self.surroundings.search_path) else {
-            // Who cannot unpack it can still count it.
-            let counter = std::thread::spawn(move || count(reader));
-            let usage = process::measure(backup, self.surroundings)?;
-            let _counted = counter.join();
-            return Ok((usage, 0));
+            let reason =
+                format!("cannot be checked: the program {method} is missing (package {method})");
+            return Err(Failure::Io(io::Error::other(reason)));
         };
         let mut unpacking = process::command(&program, self.surroundings);
         unpacking
