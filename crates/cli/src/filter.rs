@@ -44,6 +44,9 @@ pub trait Filter {
     /// The command's name.
     const COMMAND: &'static str;
 
+    /// Whether somebody relies on what stands in a redirected standard output for good.
+    const OUTPUT_IS_KEPT: bool;
+
     /// Whether the output is only checked, and goes nowhere.
     fn only_checks(&self) -> bool {
         false
@@ -161,8 +164,10 @@ impl FilterArgs {
             .map_err(CommandError::stdout)?;
         let mut output = File::from(handle);
         filter.run(input, &mut output)?;
-        // `archive_command = 'walzip compress -c %p > FILE'` reports that FILE is safe.
-        if output.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        // `archive_command = 'walzip compress -c %p > FILE'` reports that FILE is safe. What is
+        // restored can be restored again, and PostgreSQL syncs the segments that it keeps
+        // (KeepFileRestoredFromArchive in access/transam/xlogarchive.c).
+        if F::OUTPUT_IS_KEPT && output.metadata().is_ok_and(|metadata| metadata.is_file()) {
             output.sync_all().map_err(CommandError::stdout)?;
         }
         Ok(())

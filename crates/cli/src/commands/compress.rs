@@ -56,6 +56,7 @@ pub fn run(args: CompressArgs) -> Result<(), CommandError> {
 
 impl Filter for Compress {
     const COMMAND: &'static str = "compress";
+    const OUTPUT_IS_KEPT: bool = true;
 
     fn output_path(&self, input: &Path) -> Result<PathBuf, CommandError> {
         if input

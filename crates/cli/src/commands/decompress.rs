@@ -47,6 +47,7 @@ pub fn run(args: DecompressArgs) -> Result<(), CommandError> {
 
 impl Filter for Decompress {
     const COMMAND: &'static str = "decompress";
+    const OUTPUT_IS_KEPT: bool = false;
 
     fn only_checks(&self) -> bool {
         self.only_checks
