@@ -17,6 +17,9 @@ const FOREIGN_MEMBER_LEN: usize = 64 << 20;
 
 /// Streams are mixed from this level on.
 const MIXED_FROM: Level = Level::MAX;
+/// Streams of more bytes than this for each byte of the input are not mixed: there would be
+/// three copies of them in memory.
+const MIXED_EXPANSION_MAX: usize = 4;
 /// What stands beside mixed streams, and is tried in their place.
 const BESIDE_MIXED: Level = Level::STRONG;
 
@@ -44,7 +47,9 @@ pub fn encode(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
         return encode_foreign(input, level);
     }
     let identity = Some(WalIdentity::from(&header));
-    let body = if level >= MIXED_FROM {
+    let is_mixed = level >= MIXED_FROM
+        && content.bytes.len() <= input.len().saturating_mul(MIXED_EXPANSION_MAX);
+    let body = if is_mixed {
         let mixed = container::pack_mixed(&mut content, effort(BESIDE_MIXED, true))?;
         // A higher level is never larger than a lower one.
         let plain = pack(&content, BESIDE_MIXED)?;
@@ -52,7 +57,12 @@ pub fn encode(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
             .filter(|mixed| mixed.len() < plain.len())
             .unwrap_or(plain)
     } else {
-        pack(&content, level)?
+        let unmixed = if level >= MIXED_FROM {
+            BESIDE_MIXED
+        } else {
+            level
+        };
+        pack(&content, unmixed)?
     };
     Ok(container::write_member(input, identity, &body))
 }
