@@ -11,6 +11,7 @@ mod coder;
 mod container;
 mod error;
 mod fast_hash;
+mod filling;
 mod layout_choice;
 mod level;
 pub mod limits;

@@ -9,6 +9,7 @@
 use crate::coder::{Choices, Coder, StreamId};
 use crate::container::Content;
 use crate::error::DecodeError;
+use crate::filling::Filling;
 use crate::layout_choice;
 use crate::limits::STREAMS_MAX;
 use crate::mixing::Shape;
@@ -20,13 +21,6 @@ use crate::varint;
 const END_OF_KINDS: u8 = 255;
 /// A stream or plane of this many bytes gets statistics of its own.
 const CUT_MIN: usize = 4096;
-
-#[derive(Debug)]
-struct Filling {
-    kind: StreamKind,
-    width: usize,
-    bytes: Vec<u8>,
-}
 
 /// The coder of the encoder.
 #[derive(Debug, Default)]
@@ -45,50 +39,38 @@ impl Coder for StreamWriter {
 
     fn open(&mut self, kind: StreamKind, width: usize) -> StreamId {
         let width = if (1..=255).contains(&width) { width } else { 1 };
-        self.streams.push(Filling {
-            kind,
-            width,
-            bytes: Vec::new(),
-        });
+        self.streams.push(Filling::new(kind, width));
         self.failed |= self.streams.len() > STREAMS_MAX;
         StreamId((self.streams.len() - 1) as u32)
     }
 
     #[inline]
     fn u8(&mut self, stream: StreamId, value: u8) -> u8 {
-        self.streams[stream.0 as usize].bytes.push(value);
+        self.streams[stream.0 as usize].push(&[value]);
         value
     }
 
     #[inline]
     fn u16(&mut self, stream: StreamId, value: u16) -> u16 {
-        self.streams[stream.0 as usize]
-            .bytes
-            .extend_from_slice(&value.to_le_bytes());
+        self.streams[stream.0 as usize].push(&value.to_le_bytes());
         value
     }
 
     #[inline]
     fn u32(&mut self, stream: StreamId, value: u32) -> u32 {
-        self.streams[stream.0 as usize]
-            .bytes
-            .extend_from_slice(&value.to_le_bytes());
+        self.streams[stream.0 as usize].push(&value.to_le_bytes());
         value
     }
 
     #[inline]
     fn u64(&mut self, stream: StreamId, value: u64) -> u64 {
-        self.streams[stream.0 as usize]
-            .bytes
-            .extend_from_slice(&value.to_le_bytes());
+        self.streams[stream.0 as usize].push(&value.to_le_bytes());
         value
     }
 
     #[inline]
     fn bytes(&mut self, stream: StreamId, bytes: &mut [u8]) {
-        self.streams[stream.0 as usize]
-            .bytes
-            .extend_from_slice(bytes);
+        self.streams[stream.0 as usize].push(bytes);
     }
 
     fn fail(&mut self) {
@@ -111,34 +93,34 @@ impl StreamWriter {
 
     /// Streams of the model so far, all together.
     pub fn total_len(&self) -> usize {
-        self.streams.iter().map(|stream| stream.bytes.len()).sum()
+        self.streams.iter().map(Filling::len).sum()
     }
 
     /// Lays the streams out, behind the directory.
     pub fn into_content(mut self) -> Content {
         // Stable: streams of one kind stay in the order in which they were opened.
         self.streams.sort_by_key(|stream| stream.kind);
-        let mut chooser = layout_choice::Chooser::new(self.choices);
-        let layouts: Vec<Layout> = self
-            .streams
-            .iter()
-            .map(|stream| chooser.choose(stream.kind, &stream.bytes, stream.width))
-            .collect();
-        let directory = self.directory(&layouts);
+        let directory = self.directory();
         let mut bytes = Vec::with_capacity(directory.len() + self.total_len() + 10);
         varint::write(&mut bytes, directory.len() as u64);
         bytes.extend_from_slice(&directory);
+        let streams_start = bytes.len();
+        let mut layouts_at = streams_start - self.streams.len();
         let mut cuts = Cuts {
             places: Vec::new(),
             last: 0,
         };
-        cuts.part(bytes.len());
-        let streams_start = bytes.len();
+        cuts.part(streams_start);
         let mut shapes = Vec::with_capacity(self.streams.len());
-        for (stream, layout) in self.streams.into_iter().zip(layouts) {
+        let mut chooser = layout_choice::Chooser::new(self.choices);
+        let mut scratch = Vec::new();
+        // One after the other is freed as it is copied.
+        for stream in self.streams {
             let start = bytes.len();
-            layout.apply(&stream.bytes, stream.width, &mut bytes);
-            let rows = stream.bytes.len() / stream.width;
+            let layout = lay_out(&stream, &mut chooser, &mut scratch, &mut bytes);
+            bytes[layouts_at] = layout as u8;
+            layouts_at += 1;
+            let rows = stream.len() / stream.width;
             if layout != Layout::Rows {
                 for plane in 1..stream.width {
                     cuts.part(start + plane * rows);
@@ -161,7 +143,8 @@ impl StreamWriter {
         }
     }
 
-    fn directory(&self, layouts: &[Layout]) -> Vec<u8> {
+    /// The directory, with layouts that are yet to be chosen at its end.
+    fn directory(&self) -> Vec<u8> {
         let mut directory = Vec::new();
         for run in self.streams.chunk_by(|a, b| a.kind == b.kind) {
             directory.push(run[0].kind as u8);
@@ -169,12 +152,29 @@ impl StreamWriter {
         }
         directory.push(END_OF_KINDS);
         for stream in &self.streams {
-            varint::write(&mut directory, stream.bytes.len() as u64);
+            varint::write(&mut directory, stream.len() as u64);
         }
         directory.extend(self.streams.iter().map(|stream| stream.width as u8));
-        directory.extend(layouts.iter().map(|layout| *layout as u8));
+        directory.resize(directory.len() + self.streams.len(), Layout::Rows as u8);
         directory
     }
+}
+
+/// Appends a stream to `out` in the layout that is chosen for it.
+fn lay_out(
+    stream: &Filling,
+    chooser: &mut layout_choice::Chooser,
+    scratch: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) -> Layout {
+    if stream.width == 1 {
+        stream.parts().for_each(|part| out.extend_from_slice(part));
+        return Layout::Rows;
+    }
+    let rows = stream.whole(scratch);
+    let layout = chooser.choose(stream.kind, rows, stream.width);
+    layout.apply(rows, stream.width, out);
+    layout
 }
 
 /// Places where long parts begin and end.
