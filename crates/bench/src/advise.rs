@@ -13,6 +13,7 @@ mod look;
 mod program;
 mod rate;
 mod recommend;
+mod report;
 mod sample;
 mod server;
 mod stretch;
@@ -26,9 +27,10 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::contender::{CONTENDERS, Request, Selection, WALZIP};
+use crate::output::{Files, write_file};
 use crate::process::Surroundings;
 use crate::wal::{self, Results};
-use crate::{Cancel, Error, Progress, Provenance};
+use crate::{Cancel, Error, Progress, Provenance, Scratch};
 
 pub use look::{Look, Moment};
 pub use program::Program;
@@ -76,6 +78,8 @@ pub struct Options {
     pub search_path: OsString,
     /// Where a temporary directory is made; it is gone when [`run`] returns.
     pub temp_dir: PathBuf,
+    /// A file for a page that shows everything.
+    pub report: Option<PathBuf>,
     /// Asked before each measurement; kills the one that is running.
     pub cancel: Cancel,
 }
@@ -113,6 +117,7 @@ impl Options {
             walzip,
             search_path,
             temp_dir,
+            report: None,
             cancel: Cancel::default(),
         }
     }
@@ -179,15 +184,17 @@ pub struct Source {
 
 /// Samples, looks, measures and advises.
 pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Advice, Error> {
-    let temp_dir = tempfile::Builder::new()
-        .prefix("walzip-advise-")
-        .tempdir_in(&options.temp_dir)
-        .map_err(|source| Error::file(&options.temp_dir, source))?;
-    let advice = advise(options, temp_dir.path(), progress)?;
-    let path = temp_dir.path().to_owned();
-    temp_dir
-        .close()
-        .map_err(|source| Error::file(&path, source))?;
+    let files = Files {
+        report: options.report.clone(),
+        ..Files::default()
+    };
+    files.check()?;
+    let scratch = Scratch::new_in(&options.temp_dir, "walzip-advise-")?;
+    let advice = advise(options, scratch.path(), progress)?;
+    scratch.close()?;
+    write_file(files.report.as_deref(), |to| {
+        to.write_all(advice.page().as_bytes())
+    })?;
     Ok(advice)
 }
 

@@ -8,6 +8,7 @@ mod data_sets;
 mod measure;
 mod methods;
 mod ranks;
+mod report;
 mod results;
 mod resume;
 mod text;
@@ -17,11 +18,11 @@ use std::path::PathBuf;
 
 use self::measure::Experiment;
 use self::resume::Earlier;
-use crate::output::OutputFile;
+use crate::output::Files;
 use crate::process::{Surroundings, memory_floor};
 use crate::server::Installation;
 use crate::workload::Workload;
-use crate::{Cancel, Error, Program, Progress, Provenance, server};
+use crate::{Cancel, Error, Program, Progress, Provenance, Scratch, server};
 
 pub use data_sets::{Downloaded, Rows, Source, manifest};
 pub use methods::{PUBLISHED, Taker};
@@ -53,12 +54,8 @@ pub struct Options {
     pub search_path: OsString,
     /// Where temporary directories are made; they are gone when [`run`] returns.
     pub temp_dir: PathBuf,
-    /// A file for every measurement, one a line.
-    pub csv: Option<PathBuf>,
-    /// A file for everything; it is kept up to date.
-    pub json: Option<PathBuf>,
-    /// Go on from what `json` has.
-    pub resume: bool,
+    /// What is written.
+    pub files: Files,
     /// Asked before each step; kills the program that is running.
     pub cancel: Cancel,
 }
@@ -75,9 +72,7 @@ impl Options {
             walzip,
             search_path,
             temp_dir,
-            csv: None,
-            json: None,
-            resume: false,
+            files: Files::default(),
             cancel: Cancel::default(),
         }
     }
@@ -107,15 +102,11 @@ impl Options {
 
 /// Measures; what stops it after the first measurement is part of the results.
 pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, Error> {
-    let csv = OutputFile::create(options.csv.as_deref())?;
-    let json = OutputFile::create(options.json.as_deref())?;
-    let temp_dir = tempfile::Builder::new()
-        .prefix("walzip-bench-")
-        .tempdir_in(&options.temp_dir)
-        .map_err(|source| Error::file(&options.temp_dir, source))?;
+    options.files.check()?;
+    let scratch = Scratch::new_in(&options.temp_dir, "walzip-bench-")?;
     let surroundings = Surroundings {
         search_path: &options.search_path,
-        temp_dir: temp_dir.path(),
+        temp_dir: scratch.path(),
         cancel: &options.cancel,
     };
     let installation = Installation::find(
@@ -132,20 +123,16 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         )));
     }
     let mut results = results(options, &installation, surroundings)?;
-    let earlier = match options.resume {
-        true => Earlier::read(options.json.as_deref(), &mut results, progress)?,
+    let earlier = match options.files.resume {
+        true => Earlier::read(options.files.json.as_deref(), &mut results, progress)?,
         false => None,
     };
     let mut experiment = Experiment::new(options, &installation, results, surroundings, progress)?;
     experiment.earlier = earlier;
     experiment.measure_all(&options.sources());
     let results = experiment.finish()?;
-    csv.write(|to| results.write_csv(to))?;
-    json.write(|to| results.write_json(to))?;
-    let path = temp_dir.path().to_owned();
-    temp_dir
-        .close()
-        .map_err(|source| Error::file(&path, source))?;
+    options.files.write(&results)?;
+    scratch.close()?;
     Ok(results)
 }
 

@@ -1,20 +1,31 @@
-//! Where earlier results come from, for experiments that go on where one stopped.
+//! What an earlier run measured, for experiments that go on where one stopped.
+//!
+//! Only measurements of the same programs, by their hashes, on the same machine are taken over.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, Program, Provenance};
+
+/// An earlier run whose measurements were taken over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resumed {
+    /// When it began.
+    pub date: String,
+    /// How many measurements are its.
+    pub measurements: usize,
+}
 
 /// What must be the same for measurements to be taken over.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Origin {
     experiment: String,
     provenance: Machine,
-    server: Server,
+    server: Option<SameProgram>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -26,8 +37,22 @@ struct Machine {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct Server {
+struct SameProgram {
     blake3: String,
+}
+
+/// A row of the earlier run.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct EarlierRow {
+    command: String,
+    program: SameProgram,
+}
+
+impl EarlierRow {
+    /// Whether it is this call of this program.
+    pub(crate) fn is(&self, command: &str, program: &Program) -> bool {
+        self.command == command && self.program.blake3 == program.blake3
+    }
 }
 
 impl Origin {
@@ -36,13 +61,14 @@ impl Origin {
         &self.provenance.date
     }
 
-    /// Refuses results of another experiment, machine or server.
+    /// Refuses results of another experiment, machine or server: figures of two machines do not
+    /// belong in one table.
     pub(crate) fn check(
         &self,
         path: &Path,
         experiment: &str,
         provenance: &Provenance,
-        server: &Program,
+        server: Option<&Program>,
     ) -> Result<(), Error> {
         let refuse = |what: &str| {
             Err(Error::Usage(format!(
@@ -57,7 +83,9 @@ impl Origin {
             refuse("experiment")
         } else if (cpu, cpus, kernel) != (&provenance.cpu, &provenance.cpus, &provenance.kernel) {
             refuse("machine")
-        } else if self.server.blake3 != server.blake3 {
+        } else if self.server.as_ref().map(|earlier| &earlier.blake3)
+            != server.map(|server| &server.blake3)
+        {
             refuse("server")
         } else {
             Ok(())
@@ -70,7 +98,9 @@ pub(crate) fn read_earlier<T: DeserializeOwned>(
     path: Option<&Path>,
 ) -> Result<Option<(&Path, T)>, Error> {
     let path = path.ok_or_else(|| {
-        Error::Usage("what is there to go on from is read from the JSON: name it".to_owned())
+        Error::Usage(
+            "there is nothing to go on from: name the JSON file of the earlier run".to_owned(),
+        )
     })?;
     let json = match fs::read(path) {
         Ok(json) => json,

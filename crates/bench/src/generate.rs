@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::output::{OutputFile, check_space};
+use crate::output::{check_space, write_file};
 use crate::server::{Installation, Server, Settings, Written};
 use crate::text::{counted, megabytes};
 use crate::workload::{Transactions, Workload};
@@ -114,7 +114,6 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
             output.display()
         )));
     }
-    let file = OutputFile::create(Some(&description))?;
     let segment_bytes = u64::from(options.segment_megabytes) << 20;
     let needed = u64::from(options.scale) * BYTES_PER_SCALE + options.segments * segment_bytes * 2;
     check_space(temp_dir, needed)?;
@@ -158,7 +157,7 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         Ok(()) => {}
     }
     results.provenance.finish();
-    file.write(|to| {
+    write_file(Some(&description), |to| {
         serde_json::to_writer_pretty(&mut *to, &results)?;
         writeln!(to)
     })?;
@@ -254,7 +253,7 @@ impl<P: Progress> Run<'_, P> {
         for number in first..(to / size).min(first + self.missing()) {
             let (name, path) = self.server.segment(number)?;
             let target = self.options.output.join(&name);
-            OutputFile::create(Some(&target))?.write(|to| {
+            write_file(Some(&target), |to| {
                 io::copy(&mut File::open(&path)?, to)?;
                 Ok(())
             })?;

@@ -16,9 +16,9 @@ use std::time::Instant;
 use serde::Deserialize;
 
 use crate::clock::Clock;
-use crate::output::{OutputFile, check_space};
-use crate::server::{Installation, Origin, Phase, Server, Settings, read_earlier};
-use crate::wal::Resumed;
+use crate::earlier::{Origin, Resumed, read_earlier};
+use crate::output::{Files, check_space};
+use crate::server::{Installation, Phase, Server, Settings};
 use crate::workload::{Transactions, Workload, insert_phases as phases};
 use crate::{Cancel, Error, Progress, Provenance};
 
@@ -52,20 +52,14 @@ pub struct Options {
     pub parameters: Vec<(String, String)>,
     /// A quick look with small segments: the other options say how small.
     pub quick: bool,
-    /// Go on from what `json` has, where the same server did the same on the same machine.
-    pub resume: bool,
     /// Where PostgreSQL's programs are; otherwise the newest that is installed.
     pub pg_bin: Option<PathBuf>,
     /// Where other programs are looked for: the value of PATH.
     pub search_path: OsString,
     /// Where servers are made; they are gone when [`run`] returns.
     pub temp_dir: PathBuf,
-    /// A file for every measurement, one a line.
-    pub csv: Option<PathBuf>,
-    /// A file for everything.
-    pub json: Option<PathBuf>,
-    /// A file for a page that shows everything.
-    pub report: Option<PathBuf>,
+    /// What is written.
+    pub files: Files,
     /// Ends the server and what it does.
     pub cancel: Cancel,
 }
@@ -137,9 +131,7 @@ impl Options {
 
 /// Measures; what stops it after the first measurement is part of the results.
 pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, Error> {
-    let csv = OutputFile::create(options.csv.as_deref())?;
-    let json = OutputFile::create(options.json.as_deref())?;
-    let report = OutputFile::create(options.report.as_deref())?;
+    options.files.check()?;
     let provenance = Provenance::gather(None);
     options.check_memory(&provenance)?;
     check_space(&options.temp_dir, options.all_rows() * DISK_BYTES_PER_ROW)?;
@@ -178,9 +170,7 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         results.stopped = Some(error.reason());
     }
     results.provenance.finish();
-    csv.write(|to| results.write_csv(to))?;
-    json.write(|to| results.write_json(to))?;
-    report.write(|to| results.write_report(to))?;
+    options.files.write(&results)?;
     Ok(results)
 }
 
@@ -194,15 +184,6 @@ struct Experiment<'a, P> {
 }
 
 impl<P: Progress> Experiment<'_, P> {
-    /// Even a power cut leaves what servers before it have measured.
-    fn save(&mut self) -> Result<(), Error> {
-        let json = OutputFile::create(self.options.json.as_deref())?;
-        self.results.stopped = Some("the experiment still ran when this was written".to_owned());
-        json.write(|to| self.results.write_json(to))?;
-        self.results.stopped = None;
-        Ok(())
-    }
-
     fn measure_all(&mut self) -> Result<(), Error> {
         for run in 1..=self.results.work.runs {
             for (place, memory) in self.options.memories.iter().enumerate() {
@@ -213,7 +194,7 @@ impl<P: Progress> Experiment<'_, P> {
                     let which = (*memory, method.as_str(), run);
                     if !self.take_over(which) {
                         self.measure(which)?;
-                        self.save()?;
+                        self.options.files.save(self.results)?;
                     }
                 }
             }
@@ -288,10 +269,10 @@ fn earlier(
     results: &mut Results,
     progress: &mut impl Progress,
 ) -> Result<Vec<Measurement>, Error> {
-    if !options.resume {
+    if !options.files.resume {
         return Ok(Vec::new());
     }
-    let Some((path, earlier)) = read_earlier::<Earlier>(options.json.as_deref())? else {
+    let Some((path, earlier)) = read_earlier::<Earlier>(options.files.json.as_deref())? else {
         return Ok(Vec::new());
     };
     let Earlier {
@@ -304,7 +285,7 @@ fn earlier(
         path,
         results.experiment,
         &results.provenance,
-        &results.server,
+        Some(&results.server),
     )?;
     let same_work = Work {
         runs: results.work.runs,
@@ -361,13 +342,10 @@ mod tests {
             runs: 1,
             parameters: Vec::new(),
             quick: true,
-            resume: false,
             pg_bin: None,
             search_path: OsString::new(),
             temp_dir: PathBuf::from("."),
-            csv: None,
-            json: None,
-            report: None,
+            files: Files::default(),
             cancel: Cancel::default(),
         }
     }

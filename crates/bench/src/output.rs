@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use crate::Error;
@@ -11,36 +12,74 @@ use crate::Error;
 /// What must remain free in the temporary directory beside the files of a measurement.
 const RESERVE_BYTES: u64 = 16 << 20;
 
-/// A file that is written at the end, if it was asked for; a place that cannot be written is
-/// noticed at the beginning.
-pub(crate) struct OutputFile(Option<(NamedTempFile, PathBuf)>);
+/// The files that an experiment writes, each in any case: stopped early, it says so in them.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    /// For every measurement, one a line.
+    pub csv: Option<PathBuf>,
+    /// For everything; it is kept up to date.
+    pub json: Option<PathBuf>,
+    /// For a page that shows everything.
+    pub report: Option<PathBuf>,
+    /// Whether to go on from what `json` has.
+    pub resume: bool,
+}
 
-impl OutputFile {
-    /// A temporary file beside the path.
-    pub(crate) fn create(path: Option<&Path>) -> Result<OutputFile, Error> {
-        let Some(path) = path else {
-            return Ok(OutputFile(None));
-        };
-        Ok(OutputFile(Some((beside(path)?, path.to_owned()))))
+/// What an experiment found out, in the forms that it is written in.
+pub(crate) trait Record: Serialize {
+    fn write_csv(&self, to: &mut dyn Write) -> io::Result<()>;
+    fn report(&self) -> io::Result<String>;
+    /// Where it says why there are fewer measurements than were asked for.
+    fn stopped(&mut self) -> &mut Option<String>;
+}
+
+impl Files {
+    /// Notices at the beginning what could not be written at the end.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let paths = [&self.csv, &self.json, &self.report].into_iter().flatten();
+        paths.map(|path| beside(path).map(drop)).collect()
     }
 
-    /// Writes the content and gives the file its name.
-    pub(crate) fn write(
-        self,
-        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> Result<(), Error> {
-        let Some((file, path)) = self.0 else {
-            return Ok(());
-        };
-        let mut to = io::BufWriter::new(file.as_file());
-        write(&mut to)
-            .and_then(|()| to.flush())
-            .map_err(|source| Error::file(&path, source))?;
-        drop(to);
-        file.persist(&path)
-            .map_err(|error| Error::file(&path, error.error))?;
-        Ok(())
+    /// Writes every file.
+    pub(crate) fn write(&self, record: &impl Record) -> Result<(), Error> {
+        write_file(self.csv.as_deref(), |to| record.write_csv(to))?;
+        write_json(self.json.as_deref(), record)?;
+        write_file(self.report.as_deref(), |to| {
+            to.write_all(record.report()?.as_bytes())
+        })
     }
+
+    /// Writes what there is so far: even a power cut leaves it.
+    pub(crate) fn save(&self, record: &mut impl Record) -> Result<(), Error> {
+        *record.stopped() = Some("the experiment still ran when this was written".to_owned());
+        let saved = write_json(self.json.as_deref(), record);
+        *record.stopped() = None;
+        saved
+    }
+}
+
+fn write_json(path: Option<&Path>, record: &impl Serialize) -> Result<(), Error> {
+    write_file(path, |to| {
+        serde_json::to_writer_pretty(&mut *to, record)?;
+        writeln!(to)
+    })
+}
+
+/// Writes a file, if it was asked for, which appears whole.
+pub(crate) fn write_file(
+    path: Option<&Path>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Error> {
+    let Some(path) = path else { return Ok(()) };
+    let file = beside(path)?;
+    let mut to = io::BufWriter::new(file.as_file());
+    write(&mut to)
+        .and_then(|()| to.flush())
+        .map_err(|source| Error::file(path, source))?;
+    drop(to);
+    file.persist(path)
+        .map_err(|error| Error::file(path, error.error))?;
+    Ok(())
 }
 
 fn beside(path: &Path) -> Result<NamedTempFile, Error> {

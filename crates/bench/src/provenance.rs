@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -67,6 +67,13 @@ impl Provenance {
     pub fn load_of_others(&self) -> Option<f64> {
         self.load_average_before
             .filter(|load| *load > self.cpus as f64 - 1.0)
+    }
+
+    /// The first lines of comma-separated values.
+    pub(crate) fn write_csv(&self, to: &mut dyn Write, experiment: &str) -> io::Result<()> {
+        let (harness, date) = (&self.harness, &self.date);
+        writeln!(to, "# walzip bench {experiment}, {harness}, {date}")?;
+        writeln!(to, "# machine: {}", self.machine())
     }
 
     /// A line for a person.

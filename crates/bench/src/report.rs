@@ -8,14 +8,17 @@
 //! [`page`] is for experiments whose results are tables and bars. The comparison of programs has
 //! a page of its own (`wal/report.rs`), made of the same style and the same script.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use crate::Provenance;
+use crate::text::write_table;
 
 pub(crate) const STYLE: &str = include_str!("report/style.css");
 pub(crate) const SCRIPT: &str = include_str!("report/common.js");
 const PAGE: &str = include_str!("report/page.html");
 
+/// What a cell says where nothing is known.
+const NONE: &str = "\u{2013}";
 /// Values further apart than this are drawn on a logarithmic scale.
 const LINEAR_RANGE_MAX: f64 = 50.0;
 
@@ -95,6 +98,27 @@ impl Table {
     pub fn row<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
+
+    /// Adds a row that is walzip's, or another.
+    pub(crate) fn row_of(&mut self, is_walzip: bool, cells: Vec<Cell>) {
+        match is_walzip {
+            true => self.row(cells.into_iter().map(Cell::ours)),
+            false => self.row(cells),
+        }
+    }
+}
+
+/// As a terminal shows it.
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |cell: &Cell| match cell.text.as_str() {
+            NONE => "-".to_owned(),
+            text => text.to_owned(),
+        };
+        let rows = self.rows.iter().map(|row| row.iter().map(text).collect());
+        let lines: Vec<_> = std::iter::once(self.heads.clone()).chain(rows).collect();
+        write_table(f, &lines)
+    }
 }
 
 /// A cell of a table: what is shown and what it is sorted by.
@@ -108,11 +132,7 @@ pub struct Cell {
 impl Cell {
     /// A number, with so many decimals.
     pub fn number(value: f64, decimals: usize) -> Cell {
-        Cell {
-            text: format!("{value:.decimals$}"),
-            value: Some(value),
-            kind: "",
-        }
+        Cell::said(value, format!("{value:.decimals$}"))
     }
 
     /// A number where there is one.
@@ -122,7 +142,23 @@ impl Cell {
 
     /// Nothing is known.
     pub fn none() -> Cell {
-        Cell::from("\u{2013}")
+        Cell::from(NONE)
+    }
+
+    /// A number in words of its own, such as `1.2 GB`.
+    pub fn said(value: f64, text: String) -> Cell {
+        Cell {
+            text,
+            value: Some(value),
+            kind: "",
+        }
+    }
+
+    /// A share as a percentage, where there is one.
+    pub fn percent(share: Option<f64>) -> Cell {
+        share.map_or_else(Cell::none, |share| {
+            Cell::said(share, format!("{:.0}%", share * 100.0))
+        })
     }
 
     /// Marks what is walzip's.
@@ -267,6 +303,19 @@ pub fn page(title: &str, sections: &[Section], provenance: &Provenance) -> Strin
         ("SCRIPT", SCRIPT.to_owned()),
     ];
     fill(PAGE, &places)
+}
+
+/// Adds what went wrong to a section: the reader must not miss it.
+pub(crate) fn ending(
+    section: Section,
+    reasons: impl Iterator<Item = String>,
+    stopped: &Option<String>,
+) -> Section {
+    let section = reasons.fold(section, Section::warning);
+    match stopped {
+        Some(reason) => section.warning(format!("Incomplete: {reason}.")),
+        None => section,
+    }
 }
 
 fn how_it_was_measured(provenance: &Provenance) -> Section {

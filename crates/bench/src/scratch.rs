@@ -1,13 +1,20 @@
-//! Nothing is left behind even when this process is killed without a chance to clean up.
+//! A temporary directory that is gone when this process is, even if it is killed without a
+//! chance to clean up.
 //!
 //! A shell waits at the end of a pipe. It hears either one word, that everything was cleaned up,
-//! or the end of the pipe, because this process is gone: then it stops the server and removes
-//! its directory.
+//! or the end of the pipe, because this process is gone. Then it stops the server in the
+//! directory, if there is one, kills what else runs there, and removes the directory. What runs
+//! there is known by its environment: programs are started with their TMPDIR in it, and so is
+//! what they start.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::Error;
 
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
@@ -21,16 +28,64 @@ if [ -n "$pid" ]; then
         tries=$((tries + 1))
     done
 fi
-rm -rf "$1"
+tries=0
+while [ -e "$1" ] && [ "$tries" -lt 100 ]; do
+    for running in $(grep -lsF "TMPDIR=$1" /proc/[0-9]*/environ); do
+        running=${running#/proc/}
+        kill -KILL "${running%/environ}"
+    done
+    rm -rf "$1" || sleep 0.1
+    tries=$((tries + 1))
+done
 "#;
+
+/// A directory that goes when this value does.
+#[derive(Debug)]
+pub struct Scratch {
+    // Dropped in this order: the guard has nothing left to do once the directory is gone.
+    directory: TempDir,
+    _guard: Guard,
+}
+
+impl Scratch {
+    /// A new directory whose name has this beginning.
+    pub fn new_in(parent: &Path, prefix: &str) -> Result<Scratch, Error> {
+        let scratch = || {
+            let directory = tempfile::Builder::new().prefix(prefix).tempdir_in(parent)?;
+            let guard = Guard::over(directory.path())?;
+            Ok(Scratch {
+                directory,
+                _guard: guard,
+            })
+        };
+        scratch().map_err(|source| Error::file(parent, source))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A path in it.
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// Removes it, and says when that fails.
+    pub(crate) fn close(self) -> Result<(), Error> {
+        let path = self.path().to_owned();
+        let closed = self.directory.close();
+        closed.map_err(|source| Error::file(&path, source))
+    }
+}
 
 /// A process that outlives this one for as long as cleaning up takes.
 #[derive(Debug)]
-pub(super) struct Guard(Child);
+struct Guard(Child);
 
 impl Guard {
     /// Watches over a directory, and over the server on its `data`.
-    pub(super) fn over(directory: &Path) -> io::Result<Guard> {
+    fn over(directory: &Path) -> io::Result<Guard> {
         Command::new("/bin/sh")
             .args(["-c", SCRIPT, "walzip-bench-guard"])
             .arg(directory)

@@ -7,6 +7,7 @@
 mod csv;
 mod measure;
 mod published;
+mod report;
 mod results;
 mod resume;
 mod sets;
@@ -18,13 +19,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::contender::find_program;
-use crate::output::{OutputFile, check_space};
+use crate::output::{Files, check_space};
 use crate::process::{Surroundings, memory_floor};
 use crate::server::Installation;
-use crate::{Cancel, Error, Input, Program, Progress, Provenance, input};
+use crate::{Cancel, Error, Input, Program, Progress, Provenance, Scratch, input};
 
 use self::measure::{Runnable, Schedule};
-use self::resume::Earlier;
 use self::sets::Workshop;
 use self::sshd::Sshd;
 
@@ -76,12 +76,8 @@ pub struct Options {
     pub search_path: OsString,
     /// Where a temporary directory is made; it is gone when [`run`] returns.
     pub temp_dir: PathBuf,
-    /// A file for every measurement, one a line.
-    pub csv: Option<PathBuf>,
-    /// A file for everything; it is kept up to date.
-    pub json: Option<PathBuf>,
-    /// Go on from what `json` has.
-    pub resume: bool,
+    /// What is written.
+    pub files: Files,
     /// Asked before each process; kills the one that is running.
     pub cancel: Cancel,
 }
@@ -108,9 +104,7 @@ impl Options {
             make_repository,
             search_path,
             temp_dir,
-            csv: None,
-            json: None,
-            resume: false,
+            files: Files::default(),
             cancel: Cancel::default(),
         }
     }
@@ -146,24 +140,16 @@ impl Options {
 
 /// Measures; what stops it after the first measurement is part of the results.
 pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, Error> {
-    let csv = OutputFile::create(options.csv.as_deref())?;
-    let json = OutputFile::create(options.json.as_deref())?;
-    let temp_dir = tempfile::Builder::new()
-        .prefix("walzip-bench-")
-        .tempdir_in(&options.temp_dir)
-        .map_err(|source| Error::file(&options.temp_dir, source))?;
+    options.files.check()?;
+    let scratch = Scratch::new_in(&options.temp_dir, "walzip-bench-")?;
     let surroundings = Surroundings {
         search_path: &options.search_path,
-        temp_dir: temp_dir.path(),
+        temp_dir: scratch.path(),
         cancel: &options.cancel,
     };
     let results = measure_all(options, surroundings, progress)?;
-    csv.write(|to| results.write_csv(to))?;
-    json.write(|to| results.write_json(to))?;
-    let path = temp_dir.path().to_owned();
-    temp_dir
-        .close()
-        .map_err(|source| Error::file(&path, source))?;
+    options.files.write(&results)?;
+    scratch.close()?;
     Ok(results)
 }
 
@@ -172,10 +158,6 @@ fn measure_all(
     surroundings: Surroundings<'_>,
     progress: &mut impl Progress,
 ) -> Result<Results, Error> {
-    let earlier = match options.resume {
-        true => Earlier::read(options.json.as_deref())?,
-        false => None,
-    };
     let provenance = Provenance::gather(memory_floor(surroundings));
     let mut left_out = Vec::new();
     let (rows, _server) = find_rows(options, surroundings, &mut left_out)?;
@@ -195,18 +177,15 @@ fn measure_all(
     };
     let described = rows.iter().map(|(row, _, _)| row.clone()).collect();
     let mut results = Results::new(provenance, settings, sets, described, left_out);
-    if let Some(earlier) = earlier {
-        let count = earlier.hand_over(&mut results)?;
-        progress.note(&format!(
-            "{count} measurements are taken over from the earlier run"
-        ));
+    if options.files.resume {
+        results.resume(options.files.json.as_deref(), progress)?;
     }
     Schedule {
         rows: &rows,
         results: &mut results,
         surroundings,
         make_repository: options.make_repository,
-        checkpoint: options.json.as_deref(),
+        files: &options.files,
         progress,
     }
     .measure_all();

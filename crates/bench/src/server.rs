@@ -2,13 +2,11 @@
 //!
 //! It lives in one temporary directory: the cluster, its log, and the Unix socket that is the
 //! only way to it. It is gone, directory and all, when it is dropped, when it does not start,
-//! and when this process is killed ([`guard`]). The server is a child of this process, so that
+//! and when this process is killed ([`Scratch`]). The server is a child of this process, so that
 //! what it took can be read from the kernel.
 
 mod account;
-mod guard;
 mod installation;
-mod origin;
 mod owner;
 mod phase;
 mod settings;
@@ -24,15 +22,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 
 use self::account::Account;
-use self::guard::Guard;
 use crate::process::{self, Failure, Surroundings};
-use crate::{Error, Usage};
+use crate::{Error, Scratch, Usage};
 
 pub use installation::Installation;
-pub(crate) use origin::{Origin, read_earlier};
 pub use phase::Phase;
 pub use settings::Settings;
 pub use taken::Taken;
@@ -68,19 +63,15 @@ pub struct Server {
     postmaster: Child,
     installation: Installation,
     settings: Settings,
-    // Dropped last, in this order: the guard has nothing left to do once the directory is gone.
-    directory: TempDir,
-    _guard: Guard,
+    // Dropped last.
+    directory: Scratch,
 }
 
 impl Installation {
     /// Makes a cluster and starts a server on it.
     pub fn start(&self, settings: &Settings) -> Result<Server, Error> {
         let account = Account::choose()?;
-        let directory = tempfile::Builder::new()
-            .prefix("walzip-server-")
-            .tempdir_in(&self.temp_dir)
-            .map_err(|source| Error::file(&self.temp_dir, source))?;
+        let directory = Scratch::new_in(&self.temp_dir, "walzip-server-")?;
         let path = directory.path().to_owned();
         let socket = path.join(format!(".s.PGSQL.{PORT}"));
         if socket.as_os_str().len() > SOCKET_NAME_MAX {
@@ -89,7 +80,6 @@ impl Installation {
                 path.display()
             )));
         }
-        let guard = Guard::over(&path).map_err(|source| Error::file(&path, source))?;
         if let Some(account) = account {
             account
                 .own(&path)
@@ -102,7 +92,6 @@ impl Installation {
             installation: self.clone(),
             settings: settings.clone(),
             directory,
-            _guard: guard,
         };
         server.wait_until_ready()?;
         server.sql_in("postgres", &format!("CREATE DATABASE {DATABASE}"))?;

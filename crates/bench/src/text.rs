@@ -1,6 +1,9 @@
 //! How results are written as text: tables for a terminal, values for CSV.
 
 use std::fmt::{self, Write};
+use std::io;
+
+use crate::{Provenance, Resumed};
 
 /// The first column to the left, all others to the right.
 pub(crate) fn write_table(f: &mut fmt::Formatter<'_>, table: &[Vec<String>]) -> fmt::Result {
@@ -26,6 +29,54 @@ pub(crate) fn write_table(f: &mut fmt::Formatter<'_>, table: &[Vec<String>]) -> 
         writeln!(f, "{}", text.trim_end())?;
     }
     Ok(())
+}
+
+/// What the reader of a table must not miss.
+pub(crate) fn write_ending(
+    f: &mut fmt::Formatter<'_>,
+    left_out: &[String],
+    resumed: &[Resumed],
+    provenance: &Provenance,
+    stopped: &Option<String>,
+) -> fmt::Result {
+    for reason in left_out {
+        writeln!(f, "\n{reason}")?;
+    }
+    for Resumed { date, measurements } in resumed {
+        let taken = counted(*measurements, "measurement");
+        writeln!(f, "\n{taken} of an earlier run were taken over ({date}).")?;
+    }
+    if let Some(load) = provenance.load_of_others() {
+        let cpus = provenance.cpus;
+        writeln!(
+            f,
+            "\nThe machine was busy before this began (load {load:.1} on {cpus} processors): \
+             do not trust the wall times."
+        )?;
+    }
+    match stopped {
+        Some(reason) => writeln!(f, "\nIncomplete: {reason}."),
+        None => Ok(()),
+    }
+}
+
+/// The same before comma-separated values.
+pub(crate) fn write_csv_ending(
+    to: &mut dyn io::Write,
+    resumed: &[Resumed],
+    left_out: &[String],
+    stopped: &Option<String>,
+) -> io::Result<()> {
+    for Resumed { date, measurements } in resumed {
+        writeln!(to, "# resumed: {measurements} measurements of {date}")?;
+    }
+    for reason in left_out {
+        writeln!(to, "# {}", reason.replace('\n', " "))?;
+    }
+    match stopped {
+        Some(reason) => writeln!(to, "# incomplete: {}", reason.replace('\n', " ")),
+        None => Ok(()),
+    }
 }
 
 /// Bytes as the megabytes of disks, a million bytes each.

@@ -26,23 +26,21 @@ use std::process::Stdio;
 
 use tempfile::TempDir;
 
-use self::resume::Earlier;
 use crate::contender::{
     self, BASELINE, CONTENDERS, Contender, Request, Selection, WALZIP, WALZIP_UNVERIFIED,
     find_program,
 };
 use crate::input::{self, SAMPLE_SEGMENTS};
-use crate::output::{OutputFile, check_space};
+use crate::output::{Files, check_space};
 use crate::process::{self, Failure, Surroundings, memory_floor};
 use crate::provenance::Program;
-use crate::{Cancel, Error, Input, Progress, Provenance, Usage};
+use crate::{Cancel, Error, Input, Progress, Provenance, Scratch, Usage};
 
 pub use dominance::{Answer, Dominance, PublishedHere, Verdict, Winner};
 pub use published::{PUBLISHED, Published};
 pub use results::{
     Failed, Figures, FolderFigures, Measurement, Missing, Results, Row, Settings, Summary,
 };
-pub use resume::Resumed;
 
 /// How often each measurement is repeated unless the caller says otherwise.
 const RUNS: u32 = 3;
@@ -74,14 +72,8 @@ pub struct Options {
     pub search_path: OsString,
     /// Where a temporary directory is made; it is gone when [`run`] returns.
     pub temp_dir: PathBuf,
-    /// A file for every measurement, one a line.
-    pub csv: Option<PathBuf>,
-    /// A file for everything.
-    pub json: Option<PathBuf>,
-    /// Go on from what `json` has, where the same program made the same call on the same bytes.
-    pub resume: bool,
-    /// A file for a page that shows everything.
-    pub report: Option<PathBuf>,
+    /// What is written.
+    pub files: Files,
     /// Asked before each measurement; kills the one that is running.
     pub cancel: Cancel,
 }
@@ -102,10 +94,7 @@ impl Options {
             walzip,
             search_path,
             temp_dir,
-            csv: None,
-            json: None,
-            resume: false,
-            report: None,
+            files: Files::default(),
             cancel: Cancel::default(),
         }
     }
@@ -188,35 +177,24 @@ fn walzip_levels() -> impl Iterator<Item = Selection> {
 ///
 /// The files that the options name are written in any case, under a temporary name first.
 pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, Error> {
-    let csv = OutputFile::create(options.csv.as_deref())?;
-    let json = OutputFile::create(options.json.as_deref())?;
-    let report = OutputFile::create(options.report.as_deref())?;
-    let temp_dir = tempfile::Builder::new()
-        .prefix("walzip-bench-")
-        .tempdir_in(&options.temp_dir)
-        .map_err(|source| Error::file(&options.temp_dir, source))?;
-    let results = measure_all(options, &temp_dir, progress)?;
-    csv.write(|to| results.write_csv(to))?;
-    json.write(|to| results.write_json(to))?;
-    report.write(|to| results.write_report(to))?;
-    let path = temp_dir.path().to_owned();
-    temp_dir
-        .close()
-        .map_err(|source| Error::file(&path, source))?;
+    options.files.check()?;
+    let scratch = Scratch::new_in(&options.temp_dir, "walzip-bench-")?;
+    let results = measure_all(options, scratch.path(), progress)?;
+    options.files.write(&results)?;
+    scratch.close()?;
     Ok(results)
 }
 
 fn measure_all(
     options: &Options,
-    temp_dir: &TempDir,
+    temp_dir: &Path,
     progress: &mut impl Progress,
 ) -> Result<Results, Error> {
     let surroundings = Surroundings {
         search_path: &options.search_path,
-        temp_dir: temp_dir.path(),
+        temp_dir,
         cancel: &options.cancel,
     };
-    let earlier = earlier(options, progress)?;
     let provenance = Provenance::gather(memory_floor(surroundings));
     let (rows, missing) = find_rows(options, surroundings, progress)?;
     let inputs = input::gather(
@@ -234,7 +212,7 @@ fn measure_all(
         .map(|input| input.bytes)
         .max()
         .unwrap_or_default();
-    check_space(temp_dir.path(), largest.saturating_mul(2))?;
+    check_space(temp_dir, largest.saturating_mul(2))?;
     let settings = Settings {
         runs: options.runs(),
         quick: options.quick,
@@ -253,17 +231,14 @@ fn measure_all(
         summary: Vec::new(),
         dominance: Dominance::default(),
     };
-    if let Some(earlier) = earlier {
-        let count = earlier.hand_over(&mut results)?;
-        progress.note(&format!(
-            "{count} measurements are taken over from the earlier run"
-        ));
+    if options.files.resume {
+        results.resume(options.files.json.as_deref(), progress)?;
     }
     schedule::Schedule {
         rows: &rows,
         results: &mut results,
         surroundings,
-        checkpoint: options.json.as_deref(),
+        files: &options.files,
         progress,
     }
     .measure_all();
@@ -271,23 +246,6 @@ fn measure_all(
     results.summary = summary::summarise(&results);
     results.dominance = dominance::compare(&results);
     Ok(results)
-}
-
-/// The run to go on from, if there is one.
-fn earlier(options: &Options, progress: &mut impl Progress) -> Result<Option<Earlier>, Error> {
-    if !options.resume {
-        return Ok(None);
-    }
-    let Some(path) = &options.json else {
-        return Err(Error::Usage(
-            "there is nothing to go on from: name the JSON file of the earlier run".to_owned(),
-        ));
-    };
-    let earlier = Earlier::read(path)?;
-    if earlier.is_none() {
-        progress.note("there is no earlier run yet: everything is measured");
-    }
-    Ok(earlier)
 }
 
 /// A row of the results, and the program to run for it.

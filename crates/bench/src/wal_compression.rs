@@ -20,14 +20,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use tempfile::TempDir;
-
 use crate::clock::Clock;
 use crate::contender::Request;
-use crate::output::{OutputFile, check_space};
+use crate::output::{Files, check_space};
 use crate::server::{Installation, Phase, Server, Settings};
 use crate::workload::{Ran, Transactions, Workload};
-use crate::{Cancel, Error, Progress, Provenance, Step, Usage, input, wal};
+use crate::{Cancel, Error, Progress, Provenance, Scratch, Step, Usage, input, wal};
 
 pub use published::{PUBLISHED, Published};
 pub use results::{Archived, Measurement, Results, Stage, Work};
@@ -71,8 +69,6 @@ pub struct Options {
     pub contenders: Vec<Request>,
     /// A quick look with small segments: the other options say how small.
     pub quick: bool,
-    /// Go on from what `json` has, where the same server did the same on the same machine.
-    pub resume: bool,
     /// Where PostgreSQL's programs are; otherwise the newest that is installed.
     pub pg_bin: Option<PathBuf>,
     /// The walzip program to measure.
@@ -81,12 +77,8 @@ pub struct Options {
     pub search_path: OsString,
     /// Where servers are made; they are gone when [`run`] returns.
     pub temp_dir: PathBuf,
-    /// A file for every measurement, one a line.
-    pub csv: Option<PathBuf>,
-    /// A file for everything.
-    pub json: Option<PathBuf>,
-    /// A file for a page that shows everything.
-    pub report: Option<PathBuf>,
+    /// What is written.
+    pub files: Files,
     /// Ends the server and what it does.
     pub cancel: Cancel,
 }
@@ -152,9 +144,7 @@ impl Options {
 
 /// Measures; what stops it after the first measurement is part of the results.
 pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, Error> {
-    let csv = OutputFile::create(options.csv.as_deref())?;
-    let json = OutputFile::create(options.json.as_deref())?;
-    let report = OutputFile::create(options.report.as_deref())?;
+    options.files.check()?;
     let installation = Installation::find(
         options.pg_bin.as_deref(),
         &options.search_path,
@@ -165,10 +155,7 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         &options.temp_dir,
         u64::from(options.scale) * BYTES_PER_SCALE + options.transactions * BYTES_PER_TRANSACTION,
     )?;
-    let samples = tempfile::Builder::new()
-        .prefix("walzip-bench-")
-        .tempdir_in(&options.temp_dir)
-        .map_err(|source| Error::file(&options.temp_dir, source))?;
+    let samples = Scratch::new_in(&options.temp_dir, "walzip-bench-")?;
     let mut results = Results {
         experiment: "wal-compression",
         provenance: Provenance::gather(None),
@@ -184,8 +171,8 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         published: PUBLISHED,
         stopped: None,
     };
-    if options.resume {
-        results.resume(options.json.as_deref(), progress)?;
+    if options.files.resume {
+        results.resume(options.files.json.as_deref(), progress)?;
     }
     let servers = results.methods.len() * results.work.runs as usize;
     let mut experiment = Experiment {
@@ -203,31 +190,20 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         results.stopped = Some(error.reason());
     }
     results.provenance.finish();
-    csv.write(|to| results.write_csv(to))?;
-    json.write(|to| results.write_json(to))?;
-    report.write(|to| results.write_report(to))?;
+    options.files.write(&results)?;
     Ok(results)
 }
 
 struct Experiment<'a, P> {
     options: &'a Options,
     installation: &'a Installation,
-    samples: &'a TempDir,
+    samples: &'a Scratch,
     results: &'a mut Results,
     progress: &'a mut P,
     clock: Clock,
 }
 
 impl<P: Progress> Experiment<'_, P> {
-    /// Even a power cut leaves what servers before it have measured.
-    fn save(&mut self) -> Result<(), Error> {
-        let json = OutputFile::create(self.options.json.as_deref())?;
-        self.results.stopped = Some("the experiment still ran when this was written".to_owned());
-        json.write(|to| self.results.write_json(to))?;
-        self.results.stopped = None;
-        Ok(())
-    }
-
     fn measure_all(&mut self) -> Result<(), Error> {
         let methods = self.results.methods.clone();
         for run in 1..=self.results.work.runs {
@@ -241,7 +217,7 @@ impl<P: Progress> Experiment<'_, P> {
                     continue;
                 }
                 self.measure(method, run)?;
-                self.save()?;
+                self.options.files.save(self.results)?;
             }
         }
         Ok(())
@@ -300,7 +276,7 @@ impl<P: Progress> Experiment<'_, P> {
             server.whole_segments(phase.from..phase.to),
             self.results.work.segments,
         );
-        let folder = self.samples.path().join(folder(method, stage));
+        let folder = self.samples.join(&folder(method, stage));
         if !segments.is_empty() {
             fs::create_dir(&folder).map_err(|source| Error::file(&folder, source))?;
         }
@@ -313,7 +289,7 @@ impl<P: Progress> Experiment<'_, P> {
 
     /// Asks the programs what they make of the WAL of a method.
     fn archive(&mut self, method: &str) -> Result<(), Error> {
-        let inputs = Stage::ALL.map(|stage| self.samples.path().join(folder(method, stage)));
+        let inputs = Stage::ALL.map(|stage| self.samples.join(&folder(method, stage)));
         let inputs: Vec<PathBuf> = inputs.into_iter().filter(|path| path.exists()).collect();
         if inputs.is_empty() {
             self.progress

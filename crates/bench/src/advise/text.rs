@@ -2,10 +2,11 @@
 
 use std::fmt::{self, Write};
 
+use super::Advice;
 use super::rate::spoken;
 use super::recommend::{Recommendation, Saves, bytes, percent};
-use super::{Advice, Program};
-use crate::text::{counted, write_table};
+use crate::report::{Cell, Table};
+use crate::text::counted;
 
 /// Record types beyond these are left to `--json`.
 const RECORD_TYPES_MAX: usize = 5;
@@ -35,47 +36,60 @@ impl fmt::Display for Advice {
 
 impl Advice {
     fn write_sample(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for source in &self.sources {
-            writeln!(
-                f,
-                "{}: {}, {} measured on, {} looked at",
-                source.name,
-                counted(source.available, "segment"),
-                source.measured,
-                source.looked_at
-            )?;
+        for line in self.sample_lines() {
+            writeln!(f, "{line}")?;
         }
+        writeln!(f, "{}", self.provenance.machine())
+    }
+
+    /// What the advice is drawn from.
+    pub(super) fn sample_lines(&self) -> Vec<String> {
+        let sources = self.sources.iter().map(|source| {
+            let available = counted(source.available, "segment");
+            let (name, measured, looked_at) = (&source.name, source.measured, source.looked_at);
+            format!("{name}: {available}, {measured} measured on, {looked_at} looked at")
+        });
+        let mut lines: Vec<String> = sources.collect();
         let majors: Vec<String> = self.wal.majors.iter().map(ToString::to_string).collect();
-        writeln!(
-            f,
+        lines.push(format!(
             "PostgreSQL {}, segments of {:.0} MB",
             majors.join(", "),
             self.wal.segment_size_bytes as f64 / (1u64 << 20) as f64
-        )?;
+        ));
         if self.wal.not_segments > 0 {
-            writeln!(
-                f,
-                "{} that are no WAL segments",
-                counted(self.wal.not_segments, "file")
-            )?;
+            let files = counted(self.wal.not_segments, "file");
+            lines.push(format!("{files} that are no WAL segments"));
         }
-        match &self.rate {
+        lines.push(match &self.rate {
             Some(rate) => {
                 let over = match rate.seconds {
                     Some(seconds) => format!(", over {}", spoken(seconds)),
                     None => String::new(),
                 };
                 let day = bytes(rate.bytes_per_day);
-                writeln!(f, "WAL: {day} a day ({}{over})", rate.source)?;
+                format!("WAL: {day} a day ({}{over})", rate.source)
             }
-            None => writeln!(f, "WAL a day: not known (say it with --wal-per-day)")?,
-        }
-        writeln!(f, "{}", self.provenance.machine())
+            None => "WAL a day: not known (say it with --wal-per-day)".to_owned(),
+        });
+        lines
     }
 
     fn write_wal(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |(name, part): (String, u64)| {
+            let share = percent(part as f64 / (self.wal.bytes as f64).max(1.0));
+            format!("{name} {share}")
+        };
+        let parts: Vec<String> = self.parts().into_iter().map(shown).collect();
+        writeln!(f, "\nIn the WAL")?;
+        item(f, 2, &parts.join(", "))?;
+        let types = self.record_types().into_iter().take(RECORD_TYPES_MAX);
+        let types: Vec<String> = types.map(shown).collect();
+        item(f, 2, &format!("most of it: {}", types.join(", ")))
+    }
+
+    /// The bytes of the WAL by what they are.
+    pub(super) fn parts(&self) -> Vec<(String, u64)> {
         let before = &self.wal.contents.before;
-        let share = |part: u64| percent(part as f64 / (self.wal.bytes as f64).max(1.0));
         let parts = [
             ("page images", before.image_bytes),
             ("record data", before.record_data_bytes),
@@ -87,29 +101,41 @@ impl Advice {
             ),
             ("other", before.other_bytes),
         ];
-        let parts: Vec<String> = parts
-            .iter()
-            .filter(|(_, part)| *part > 0)
-            .map(|(name, part)| format!("{name} {}", share(*part)))
-            .collect();
-        writeln!(f, "\nIn the WAL")?;
-        item(f, 2, &parts.join(", "))?;
-        let mut types: Vec<_> = self.wal.contents.record_types.iter().collect();
-        types.sort_by_key(|(kind, counts)| (std::cmp::Reverse(counts.bytes()), *kind));
-        let types: Vec<String> = types
-            .iter()
-            .take(RECORD_TYPES_MAX)
+        let parts = parts.into_iter().filter(|(_, part)| *part > 0);
+        parts.map(|(name, part)| (name.to_owned(), part)).collect()
+    }
+
+    /// The bytes of each record type, the most first.
+    pub(super) fn record_types(&self) -> Vec<(String, u64)> {
+        let types = self.wal.contents.record_types.iter();
+        let mut types: Vec<_> = types
             .map(|(kind, counts)| {
                 let name = format!("{}/{}", kind.resource_manager, kind.record_type);
-                format!("{name} {}", share(counts.bytes()))
+                (name, counts.bytes())
             })
             .collect();
-        item(f, 2, &format!("most of it: {}", types.join(", ")))
+        types.sort_by_key(|(name, bytes)| (std::cmp::Reverse(*bytes), name.clone()));
+        types
     }
 
     fn write_programs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let priced = self
-            .programs
+        writeln!(
+            f,
+            "\nMeasured, a segment each (>: recommended, =: today's, *: best, nothing is both smaller and faster)"
+        )?;
+        write!(f, "{}", self.programs_table())?;
+        for program in &self.programs {
+            if let Some(reason) = &program.exceeds {
+                writeln!(f, "{}: {reason}", program.label)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What was measured, with marks at what is recommended, today's and the best.
+    pub(super) fn programs_table(&self) -> Table {
+        let programs = &self.programs;
+        let priced = programs
             .iter()
             .any(|program| program.cost_per_month.is_some());
         let mut heads = vec![
@@ -120,46 +146,29 @@ impl Advice {
             "cpu s",
             "unpack s",
         ];
-        if priced {
-            heads.push("cost a month");
+        heads.extend(priced.then_some("cost a month"));
+        let mut table = Table::new(heads);
+        for (place, program) in programs.iter().enumerate() {
+            let mark = match () {
+                () if self.chosen == Some(place) => '>',
+                () if self.now == Some(place) => '=',
+                () if program.best => '*',
+                () => ' ',
+            };
+            let day = program.bytes_per_day;
+            let size = format!("{:.1}%", program.ratio * 100.0);
+            let mut cells = vec![
+                Cell::from(format!("{mark} {}", program.label)),
+                Cell::said(program.ratio, size),
+                day.map_or_else(Cell::none, |day| Cell::said(day, bytes(day))),
+                Cell::number(program.compress_s, 3),
+                Cell::number(program.compress_cpu_s, 3),
+                Cell::number(program.decompress_s, 3),
+            ];
+            cells.extend(priced.then(|| Cell::number_or_none(program.cost_per_month, 2)));
+            table.row_of(program.is_walzip(), cells);
         }
-        let mut table = vec![heads.iter().map(ToString::to_string).collect::<Vec<_>>()];
-        for (place, program) in self.programs.iter().enumerate() {
-            let mut line = self.program_line(place, program);
-            if priced {
-                let cost = program.cost_per_month;
-                line.push(cost.map_or("-".to_owned(), |cost| format!("{cost:.2}")));
-            }
-            table.push(line);
-        }
-        writeln!(
-            f,
-            "\nMeasured, a segment each (>: recommended, =: today's, *: best, nothing is both smaller and faster)"
-        )?;
-        write_table(f, &table)?;
-        for program in &self.programs {
-            if let Some(reason) = &program.exceeds {
-                writeln!(f, "{}: {reason}", program.label)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn program_line(&self, place: usize, program: &Program) -> Vec<String> {
-        let mark = match () {
-            () if self.chosen == Some(place) => '>',
-            () if self.now == Some(place) => '=',
-            () if program.best => '*',
-            () => ' ',
-        };
-        vec![
-            format!("{mark} {}", program.label),
-            format!("{:.1}%", program.ratio * 100.0),
-            program.bytes_per_day.map_or("-".to_owned(), bytes),
-            format!("{:.3}", program.compress_s),
-            format!("{:.3}", program.compress_cpu_s),
-            format!("{:.3}", program.decompress_s),
-        ]
+        table
     }
 
     fn write_recommendation(
@@ -172,24 +181,29 @@ impl Advice {
         } = recommendation;
         writeln!(f)?;
         wrapped(f, "  ", &format!("{subject}: {advice}"))?;
-        if let Some(saved) = recommendation
-            .saves_bytes_per_day
-            .filter(|saved| *saved >= 1.0)
-        {
-            let of = match recommendation.saves_of {
-                Saves::Archived => "in the archive",
-                Saves::Written => "of WAL written and sent",
-            };
-            let worth = match recommendation.saves_per_month {
-                Some(worth) => format!(", worth {worth:.2} a month"),
-                None => String::new(),
-            };
-            item(f, 4, &format!("saves {} a day {of}{worth}", bytes(saved)))?;
+        if let Some(saved) = recommendation.saves() {
+            item(f, 4, &saved)?;
         }
         for reason in &recommendation.reasons {
             item(f, 4, reason)?;
         }
         Ok(())
+    }
+}
+
+impl Recommendation {
+    /// What it saves, in words.
+    pub(super) fn saves(&self) -> Option<String> {
+        let saved = self.saves_bytes_per_day.filter(|saved| *saved >= 1.0)?;
+        let of = match self.saves_of {
+            Saves::Archived => "in the archive",
+            Saves::Written => "of WAL written and sent",
+        };
+        let worth = match self.saves_per_month {
+            Some(worth) => format!(", worth {worth:.2} a month"),
+            None => String::new(),
+        };
+        Some(format!("saves {} a day {of}{worth}", bytes(saved)))
     }
 }
 

@@ -3,14 +3,14 @@
 use std::io::{self, Write};
 
 use super::results::Results;
-use crate::text::quoted;
+use crate::text::{quoted, write_csv_ending};
 
 const HEADER: &str = "backup,data_set,data_set_bytes,run,status,bytes,wall_s,user_s,system_s,\
     server_cpu_s,peak_memory_bytes";
 
 impl Results {
     /// Writes each backup, after lines of provenance.
-    pub fn write_csv(&self, to: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn csv(&self, to: &mut dyn Write) -> io::Result<()> {
         self.write_provenance(to)?;
         writeln!(to, "{HEADER}")?;
         for measured in &self.measurements {
@@ -36,13 +36,7 @@ impl Results {
     }
 
     fn write_provenance(&self, to: &mut dyn Write) -> io::Result<()> {
-        let provenance = &self.provenance;
-        writeln!(
-            to,
-            "# walzip bench basebackup, {}, {}",
-            provenance.harness, provenance.date
-        )?;
-        writeln!(to, "# machine: {}", provenance.machine())?;
+        self.provenance.write_csv(to, self.experiment)?;
         writeln!(
             to,
             "# server: {}; {}",
@@ -67,20 +61,7 @@ impl Results {
             let row = &self.rows[average.row];
             writeln!(to, "# average rank,{},{:.3}", row.label, average.rank)?;
         }
-        for resumed in &self.resumed {
-            writeln!(
-                to,
-                "# resumed: {} backups of {}",
-                resumed.measurements, resumed.date
-            )?;
-        }
-        for reason in &self.left_out {
-            writeln!(to, "# {}", reason.replace('\n', " "))?;
-        }
-        match &self.stopped {
-            Some(reason) => writeln!(to, "# incomplete: {}", reason.replace('\n', " ")),
-            None => Ok(()),
-        }
+        write_csv_ending(to, &self.resumed, &self.left_out, &self.stopped)
     }
 
     fn write_key(&self, to: &mut dyn Write, row: usize, data_set: usize) -> io::Result<()> {

@@ -15,7 +15,7 @@ use super::resume::Earlier;
 use super::{Options, server_settings};
 use crate::clock::Clock;
 use crate::contender::find_program;
-use crate::output::OutputFile;
+use crate::output::Files;
 use crate::process::{self, Failure, Surroundings};
 use crate::server::{Installation, Server, Settings};
 use crate::{Error, Progress, Usage};
@@ -34,8 +34,7 @@ pub(super) struct Experiment<'a, P> {
     surroundings: Surroundings<'a>,
     progress: &'a mut P,
     clock: Clock,
-    /// A file that is written again and again, should even this process be killed.
-    checkpoint: Option<&'a Path>,
+    files: &'a Files,
     /// The run to go on from.
     pub(super) earlier: Option<Earlier>,
 }
@@ -76,7 +75,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
             surroundings,
             progress,
             clock,
-            checkpoint: options.json.as_deref(),
+            files: &options.files,
             earlier: None,
         })
     }
@@ -224,11 +223,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
 
     /// Writes what there is so far. It will be written again, so a failure is only told.
     fn save(&mut self) {
-        self.results.stopped = Some("the experiment still ran when this was written".to_owned());
-        let saved = OutputFile::create(self.checkpoint)
-            .and_then(|file| file.write(|to| self.results.write_json(to)));
-        self.results.stopped = None;
-        if let Err(error) = saved {
+        if let Err(error) = self.files.save(&mut self.results) {
             self.progress.note(&error.to_string());
         }
     }

@@ -66,6 +66,14 @@ struct Point {
 }
 
 impl Ranks {
+    /// The rows on a data set, the best first.
+    pub(super) fn of_data_set(&self, data_set: usize) -> Vec<&Score> {
+        let scores = self.scores.iter();
+        let mut scores: Vec<_> = scores.filter(|score| score.data_set == data_set).collect();
+        scores.sort_by_key(|score| score.rank);
+        scores
+    }
+
     /// Ranks what was measured. An average is of a row that was measured on every data set.
     pub(super) fn of(results: &Results) -> Ranks {
         let mut scores = Vec::new();

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::methods::{SOURCE, Taker};
 use super::ranks::Ranks;
-use crate::wal::Resumed;
-use crate::{Program, Provenance, Usage};
+use crate::output::Record;
+use crate::{Program, Provenance, Resumed, Usage};
 
 /// Everything that the experiment found out.
 #[derive(Clone, Debug, Serialize)]
@@ -132,10 +132,18 @@ impl Results {
             published_source: SOURCE,
         }
     }
+}
 
-    /// Writes everything as JSON.
-    pub fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut *to, self)?;
-        writeln!(to)
+impl Record for Results {
+    fn write_csv(&self, to: &mut dyn Write) -> io::Result<()> {
+        self.csv(to)
+    }
+
+    fn report(&self) -> io::Result<String> {
+        Ok(self.page())
+    }
+
+    fn stopped(&mut self) -> &mut Option<String> {
+        &mut self.stopped
     }
 }

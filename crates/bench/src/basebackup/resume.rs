@@ -10,8 +10,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::results::{DataSet, Failed, Measurement, Results};
-use crate::server::{Origin, read_earlier};
-use crate::wal::Resumed;
+use crate::earlier::{EarlierRow, Origin, Resumed, read_earlier};
 use crate::{Error, Progress};
 
 /// What is needed of an earlier run's JSON.
@@ -33,17 +32,6 @@ struct EarlierSettings {
     servers: String,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-struct EarlierRow {
-    command: String,
-    program: EarlierProgram,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct EarlierProgram {
-    blake3: String,
-}
-
 impl Earlier {
     /// Reads an earlier run; there need be none yet.
     pub(super) fn read(
@@ -58,7 +46,7 @@ impl Earlier {
             path,
             results.experiment,
             &results.provenance,
-            &results.server,
+            Some(&results.server),
         )?;
         if earlier.settings.servers != results.settings.servers {
             return Err(Error::Usage(format!(
@@ -92,10 +80,7 @@ impl Earlier {
         };
         let bytes = self.data_sets[place].bytes;
         for (row, of_row) in results.rows.iter().enumerate() {
-            let same = |earlier: &EarlierRow| {
-                (&earlier.command, &earlier.program.blake3)
-                    == (&of_row.command, &of_row.program.blake3)
-            };
+            let same = |earlier: &EarlierRow| earlier.is(&of_row.command, &of_row.program);
             let Some(earlier_row) = self.rows.iter().position(same) else {
                 continue;
             };

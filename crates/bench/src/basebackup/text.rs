@@ -2,8 +2,18 @@
 
 use std::fmt;
 
+use super::methods::Taker;
 use super::results::Results;
-use crate::text::{counted, megabytes, write_table};
+use crate::report::{Cell, Table};
+use crate::text::{counted, megabytes, write_ending};
+
+/// What the columns mean, and what is not alike.
+pub(super) const EXPLANATION: [&str; 2] = [
+    "score: time relative to the shortest plus size relative to the smallest, so 2 is the best \
+     there is.\ncpu s: client and server together.",
+    "pg_basebackup compresses in the server and leaves the WAL out;\nwalzip compresses in the \
+     client, syncs what it stores, and waits until the WAL of the backup is archived.",
+];
 
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -46,91 +56,79 @@ impl Results {
             format!(", {:.1} MB in its databases", megabytes(bytes))
         });
         writeln!(f, "\n{} ({}{size}):", data_set.name, data_set.origin)?;
-        let heads = [
-            "backup", "seconds", "spread", "cpu s", "MB", "score", "rank",
-        ];
-        let mut table = vec![heads.map(str::to_owned).to_vec()];
-        let of_data_set = self.ranks.scores.iter();
-        let mut scores: Vec<_> = of_data_set
-            .filter(|score| score.data_set == place)
-            .collect();
-        scores.sort_by_key(|score| score.rank);
-        for score in scores {
-            let none = || "-".to_owned();
-            table.push(vec![
-                self.rows[score.row].label.clone(),
-                format!("{:.2}", score.seconds),
-                score
-                    .spread
-                    .map_or_else(none, |spread| format!("{:.0}%", spread * 100.0)),
-                score
-                    .cpu_seconds
-                    .map_or_else(none, |seconds| format!("{seconds:.2}")),
-                format!("{:.1}", score.bytes / 1e6),
-                format!("{:.2}", score.score),
-                score.rank.to_string(),
-            ]);
-        }
-        write_table(f, &table)
+        write!(f, "{}", self.scores_table(place))
     }
 
     fn write_ranks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nAverage ranks over the data sets:")?;
-        let heads = ["backup", "score", "rank", "without walzip", "published"];
-        let mut table = vec![heads.map(str::to_owned).to_vec()];
-        for average in &self.ranks.average {
-            let row = &self.rows[average.row];
-            let rank = |rank: Option<f64>| rank.map_or("-".to_owned(), |rank| format!("{rank:.1}"));
-            table.push(vec![
-                row.label.clone(),
-                format!("{:.2}", average.score),
-                rank(Some(average.rank)),
-                rank(average.rank_without_walzip),
-                rank(row.published_rank),
-            ]);
-        }
-        write_table(f, &table)?;
+        write!(f, "{}", self.ranks_table())?;
         writeln!(
             f,
-            "\nscore: time relative to the shortest plus size relative to the smallest, so 2 is the \
-             best there is.\ncpu s: client and server together. pg_basebackup compresses in the \
-             server and leaves the WAL out;\nwalzip compresses in the client, syncs what it stores, \
-             and waits until the WAL of the backup is archived.\npublished: {}.",
-            self.published_source
+            "\n{}\n{}\npublished: {}.",
+            EXPLANATION[0], EXPLANATION[1], self.published_source
         )
     }
 
     fn write_remarks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for failed in self.failed.iter().filter(|failed| !failed.unsupported) {
+        for failure in self.failures() {
+            writeln!(f, "\n{failure}")?;
+        }
+        write_ending(
+            f,
+            &self.left_out,
+            &self.resumed,
+            &self.provenance,
+            &self.stopped,
+        )
+    }
+
+    /// The backups of a data set, the best first.
+    pub(super) fn scores_table(&self, data_set: usize) -> Table {
+        let mut table = Table::new([
+            "backup", "seconds", "spread", "cpu s", "MB", "score", "rank",
+        ]);
+        for score in self.ranks.of_data_set(data_set) {
+            let row = &self.rows[score.row];
+            let cells = vec![
+                Cell::from(row.label.as_str()),
+                Cell::number(score.seconds, 2),
+                Cell::percent(score.spread),
+                Cell::number_or_none(score.cpu_seconds, 2),
+                Cell::number(score.bytes / 1e6, 1),
+                Cell::number(score.score, 2),
+                Cell::number(score.rank as f64, 0),
+            ];
+            table.row_of(row.taker == Taker::Walzip, cells);
+        }
+        table
+    }
+
+    /// All backups, the best first, beside what was published.
+    pub(super) fn ranks_table(&self) -> Table {
+        let mut table = Table::new(["backup", "score", "rank", "without walzip", "published"]);
+        for average in &self.ranks.average {
+            let row = &self.rows[average.row];
+            let cells = vec![
+                Cell::from(row.label.as_str()),
+                Cell::number(average.score, 2),
+                Cell::number(average.rank, 1),
+                Cell::number_or_none(average.rank_without_walzip, 1),
+                Cell::number_or_none(row.published_rank, 1),
+            ];
+            table.row_of(row.taker == Taker::Walzip, cells);
+        }
+        table
+    }
+
+    /// What failed, in words; what the server cannot do is said otherwise.
+    pub(super) fn failures(&self) -> impl Iterator<Item = String> {
+        let failed = self.failed.iter().filter(|failed| !failed.unsupported);
+        failed.map(|failed| {
             let (row, data_set) = (&self.rows[failed.row], &self.data_sets[failed.data_set]);
-            writeln!(
-                f,
-                "\n{} FAILED on {}: {}",
+            format!(
+                "{} FAILED on {}: {}",
                 row.label, data_set.name, failed.reason
-            )?;
-        }
-        for reason in &self.left_out {
-            writeln!(f, "\n{reason}")?;
-        }
-        for resumed in &self.resumed {
-            let taken = counted(resumed.measurements, "backup");
-            writeln!(
-                f,
-                "\n{taken} of an earlier run were taken over ({}).",
-                resumed.date
-            )?;
-        }
-        if let Some(load) = self.provenance.load_of_others() {
-            let cpus = self.provenance.cpus;
-            writeln!(
-                f,
-                "\nThe machine was busy before this began (load {load:.1} on {cpus} processors): \
-                 do not trust the wall times."
-            )?;
-        }
-        match &self.stopped {
-            Some(reason) => writeln!(f, "\nIncomplete: {reason}."),
-            None => Ok(()),
-        }
+            )
+        })
     }
 }

@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
+use crate::output::Record;
 use crate::server::{Phase, Settings};
 use crate::spread::{Spread, spread};
-use crate::wal::Resumed;
-use crate::{Program, Provenance};
+use crate::{Program, Provenance, Resumed};
 
 /// What was published: how many times faster one method is than another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -219,21 +219,10 @@ impl Results {
         self.work.shared_buffers_megabytes.iter().copied()
     }
 
-    /// Writes everything as JSON.
-    pub fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut *to, self)?;
-        writeln!(to)
-    }
-
     /// Writes each measurement, after lines of provenance.
-    pub fn write_csv(&self, to: &mut dyn Write) -> io::Result<()> {
-        let (provenance, work) = (&self.provenance, &self.work);
-        writeln!(
-            to,
-            "# walzip bench insert, {}, {}",
-            provenance.harness, provenance.date
-        )?;
-        writeln!(to, "# machine: {}", provenance.machine())?;
+    fn csv(&self, to: &mut dyn Write) -> io::Result<()> {
+        let work = &self.work;
+        self.provenance.write_csv(to, self.experiment)?;
         writeln!(
             to,
             "# server: {}, {}",
@@ -288,5 +277,19 @@ impl Results {
             )?;
         }
         Ok(())
+    }
+}
+
+impl Record for Results {
+    fn write_csv(&self, to: &mut dyn Write) -> io::Result<()> {
+        self.csv(to)
+    }
+
+    fn report(&self) -> io::Result<String> {
+        Ok(self.page())
+    }
+
+    fn stopped(&mut self) -> &mut Option<String> {
+        &mut self.stopped
     }
 }

@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::results::SOURCE;
 use super::{Measurement, Memory, Results, Step};
-use crate::text::{counted, write_table};
+use crate::report::{Cell, Table};
+use crate::text::counted;
 
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -18,7 +19,7 @@ impl fmt::Display for Results {
                     step.about(),
                     memory.name()
                 )?;
-                self.write_step(f, memory, step)?;
+                write!(f, "{}", self.step_table(memory, step))?;
             }
         }
         self.write_published(f)?;
@@ -58,8 +59,9 @@ impl Results {
         writeln!(f, "  {}: {}", self.server.version, self.settings.line())
     }
 
-    fn write_step(&self, f: &mut fmt::Formatter<'_>, memory: Memory, step: Step) -> fmt::Result {
-        let heads = [
+    /// What each method takes in a step.
+    pub(super) fn step_table(&self, memory: Memory, step: Step) -> Table {
+        let mut table = Table::new([
             "wal_compression",
             "rows/s",
             "spread",
@@ -68,53 +70,48 @@ impl Results {
             "KB WAL/row",
             "images %",
             "checkpoints",
-        ];
-        let mut table = vec![heads.map(str::to_owned).to_vec()];
+        ]);
         for method in &self.methods {
-            let shown = |value: fn(&Measurement) -> Option<f64>, decimals: usize| {
+            let median = |value: fn(&Measurement) -> Option<f64>, decimals| {
                 let median = self.median((memory, method, step), value);
-                median.map_or("-".to_owned(), |median| {
-                    format!("{:.decimals$}", median.median)
-                })
+                Cell::number_or_none(median.map(|median| median.median), decimals)
             };
-            let spread = self.median((memory, method, step), |run| Some(run.per_second()));
-            let spread = spread.and_then(|spread| spread.half_range);
-            table.push(vec![
-                method.clone(),
-                shown(|run| Some(run.per_second()), 0),
-                spread.map_or("-".to_owned(), |spread| format!("{:.0}%", spread * 100.0)),
-                shown(Measurement::cpu_micros, 2),
-                shown(Measurement::written_kilobytes, 3),
-                shown(|run| Some(run.wal_kilobytes()), 3),
-                shown(|run| Some(run.phase.wal.image_share() * 100.0), 0),
-                shown(|run| Some(run.phase.wal.checkpoints as f64), 0),
+            let rate = self.median((memory, method, step), |run| Some(run.per_second()));
+            table.row([
+                Cell::from(method.as_str()),
+                median(|run| Some(run.per_second()), 0),
+                Cell::percent(rate.and_then(|rate| rate.half_range)),
+                median(Measurement::cpu_micros, 2),
+                median(Measurement::written_kilobytes, 3),
+                median(|run| Some(run.wal_kilobytes()), 3),
+                median(|run| Some(run.phase.wal.image_share() * 100.0), 0),
+                median(|run| Some(run.phase.wal.checkpoints as f64), 0),
             ]);
         }
-        write_table(f, &table)
+        table
+    }
+
+    /// How many times faster one method is than another, as published and here.
+    pub(super) fn published_table(&self) -> Table {
+        let mut heads = vec!["times faster".to_owned(), "published".to_owned()];
+        heads.extend(self.memories().map(|(memory, _)| memory.name().to_owned()));
+        let mut table = Table::new(heads);
+        for published in self.published {
+            let (step, faster, slower) = (published.step, published.faster, published.slower);
+            let what = format!("{}: {faster} than {slower}", step.name());
+            let mut cells = vec![Cell::from(what).left(), Cell::number(published.times, 1)];
+            cells.extend(
+                self.memories().map(|(memory, _)| {
+                    Cell::number_or_none(self.times_faster(memory, published), 2)
+                }),
+            );
+            table.row(cells);
+        }
+        table
     }
 
     fn write_published(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\nHow many times faster, as published and here:")?;
-        let mut head = vec![String::new(), "published".to_owned()];
-        head.extend(self.memories().map(|(memory, _)| memory.name().to_owned()));
-        let mut table = vec![head];
-        for published in self.published {
-            let mut line = vec![
-                format!(
-                    "{}: {} than {}",
-                    published.step.name(),
-                    published.faster,
-                    published.slower
-                ),
-                format!("{:.1}", published.times),
-            ];
-            line.extend(self.memories().map(|(memory, _)| {
-                let here = self.times_faster(memory, published);
-                here.map_or("-".to_owned(), |times| format!("{times:.2}"))
-            }));
-            table.push(line);
-        }
-        write_table(f, &table)?;
+        write!(f, "\nAs published and here:\n{}", self.published_table())?;
         writeln!(
             f,
             "Published: {SOURCE}; another machine, 15 before its release."

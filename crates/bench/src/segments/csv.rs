@@ -3,14 +3,14 @@
 use std::io::{self, Write};
 
 use super::results::{Caches, Results};
-use crate::text::quoted;
+use crate::text::{quoted, write_csv_ending};
 
 const HEADER: &str = "way,content,segment_bytes,segments,bytes,run,status,wall_s,user_s,system_s,\
     peak_memory_bytes,stored_bytes";
 
 impl Results {
     /// Writes each measurement, after lines of provenance.
-    pub fn write_csv(&self, to: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn csv(&self, to: &mut dyn Write) -> io::Result<()> {
         self.write_provenance(to)?;
         writeln!(to, "{HEADER}")?;
         for measured in &self.measurements {
@@ -40,13 +40,7 @@ impl Results {
     }
 
     fn write_provenance(&self, to: &mut dyn Write) -> io::Result<()> {
-        let provenance = &self.provenance;
-        writeln!(
-            to,
-            "# walzip bench segments, {}, {}",
-            provenance.harness, provenance.date
-        )?;
-        writeln!(to, "# machine: {}", provenance.machine())?;
+        self.provenance.write_csv(to, self.experiment)?;
         let caches = match &self.settings.caches {
             Caches::Cold => "cold".to_owned(),
             Caches::Warm(reason) => format!("warm ({reason})"),
@@ -73,20 +67,7 @@ impl Results {
                 set.blake3
             )?;
         }
-        for resumed in &self.resumed {
-            writeln!(
-                to,
-                "# resumed: {} measurements of {}",
-                resumed.measurements, resumed.date
-            )?;
-        }
-        for reason in &self.left_out {
-            writeln!(to, "# {}", reason.replace('\n', " "))?;
-        }
-        match &self.stopped {
-            Some(reason) => writeln!(to, "# incomplete: {}", reason.replace('\n', " ")),
-            None => Ok(()),
-        }
+        write_csv_ending(to, &self.resumed, &self.left_out, &self.stopped)
     }
 
     /// The values that say what a line is about.

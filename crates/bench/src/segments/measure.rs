@@ -11,7 +11,7 @@ use super::sets::{Content, Set, Source, cluster};
 use super::ways::{Kind, Way};
 use super::{DROP_CACHES, MakeRepository};
 use crate::clock::Clock;
-use crate::output::{OutputFile, check_space};
+use crate::output::{Files, check_space};
 use crate::process::{self, Failure, Surroundings};
 use crate::{Progress, Usage, input};
 
@@ -27,8 +27,7 @@ pub(super) struct Schedule<'a, P> {
     pub(super) results: &'a mut Results,
     pub(super) surroundings: Surroundings<'a>,
     pub(super) make_repository: MakeRepository,
-    /// A file that is written again and again, should even this process be killed.
-    pub(super) checkpoint: Option<&'a Path>,
+    pub(super) files: &'a Files,
     pub(super) progress: &'a mut P,
 }
 
@@ -64,8 +63,7 @@ impl<P: Progress> Schedule<'_, P> {
 
     /// walzip is made for segments: pieces of others would say nothing about it.
     fn leave_out(&mut self) {
-        let is_walzip = |(row, _, _): &&Runnable| matches!(row.kind, Kind::Push | Kind::Filter);
-        if !self.rows.iter().any(|row| is_walzip(&row)) {
+        if !self.rows.iter().any(|(row, _, _)| row.is_walzip()) {
             return;
         }
         for set in self.results.sets.iter().filter(|set| is_pieces(set)) {
@@ -95,11 +93,7 @@ impl<P: Progress> Schedule<'_, P> {
 
     /// Writes what there is so far. It will be written again, so a failure is only told.
     fn save(&mut self) {
-        self.results.stopped = Some("the experiment still ran when this was written".to_owned());
-        let saved = OutputFile::create(self.checkpoint)
-            .and_then(|file| file.write(|to| self.results.write_json(to)));
-        self.results.stopped = None;
-        if let Err(error) = saved {
+        if let Err(error) = self.files.save(self.results) {
             self.progress.note(&error.to_string());
         }
     }

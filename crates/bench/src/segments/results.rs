@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::published::{PUBLISHED, Published, SOURCE};
 use super::sets::Set;
 use super::ways::{Kind, Way};
+use crate::output::Record;
 use crate::spread::spread;
-use crate::wal::Resumed;
-use crate::{Program, Provenance, Usage};
+use crate::{Program, Provenance, Resumed, Usage};
 
 /// Everything that the experiment found out.
 #[derive(Clone, Debug, Serialize)]
@@ -81,6 +81,10 @@ pub struct Row {
 }
 
 impl Row {
+    pub(super) fn is_walzip(&self) -> bool {
+        matches!(self.kind, Kind::Push | Kind::Filter)
+    }
+
     pub(super) fn new(way: &Way, program: Program) -> Row {
         Row {
             way: way.name,
@@ -196,10 +200,18 @@ impl Results {
             .iter()
             .find(|figures| (figures.row, figures.set) == (row, set))
     }
+}
 
-    /// Writes everything as JSON.
-    pub fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut *to, self)?;
-        writeln!(to)
+impl Record for Results {
+    fn write_csv(&self, to: &mut dyn Write) -> io::Result<()> {
+        self.csv(to)
+    }
+
+    fn report(&self) -> io::Result<String> {
+        Ok(self.page())
+    }
+
+    fn stopped(&mut self) -> &mut Option<String> {
+        &mut self.stopped
     }
 }

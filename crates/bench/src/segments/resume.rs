@@ -4,36 +4,26 @@
 //! their hashes, with the same call, as cold or warm as now, on the same machine. WAL that a
 //! throw-away server writes is never the same twice, and is measured again.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 
 use serde::Deserialize;
 
-use super::results::{Measurement, Results};
+use super::results::{Measurement, Results, Row};
 use super::sets::Set;
-use crate::Error;
-use crate::wal::Resumed;
+use crate::earlier::{EarlierRow, Origin, Resumed, read_earlier};
+use crate::{Error, Progress};
 
 /// What is needed of an earlier run's JSON.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Earlier {
-    experiment: String,
-    provenance: Machine,
+struct Earlier {
+    #[serde(flatten)]
+    origin: Origin,
     settings: EarlierSettings,
     sets: Vec<EarlierSet>,
     rows: Vec<EarlierRow>,
     measurements: Vec<Measurement>,
     #[serde(default)]
     resumed: Vec<Resumed>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Machine {
-    date: String,
-    cpu: String,
-    cpus: usize,
-    kernel: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -47,88 +37,52 @@ struct EarlierSet {
     blake3: String,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-struct EarlierRow {
-    command: String,
-    program: EarlierProgram,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct EarlierProgram {
-    blake3: String,
-}
-
-impl Earlier {
-    /// Reads the JSON of an earlier run; none when there is no such file yet.
-    pub(super) fn read(path: Option<&Path>) -> Result<Option<Earlier>, Error> {
-        let path = path.ok_or_else(|| {
-            Error::Usage(
-                "there is nothing to go on from: name the JSON file of the earlier run".to_owned(),
-            )
-        })?;
-        let json = match fs::read(path) {
-            Ok(json) => json,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(Error::file(path, source)),
-        };
-        let refuse = |reason: String| {
-            Error::Usage(format!(
-                "{} is not the JSON of an earlier run: {reason}",
-                path.display()
-            ))
-        };
-        let earlier: Earlier =
-            serde_json::from_slice(&json).map_err(|error| refuse(error.to_string()))?;
-        match earlier.experiment.as_str() {
-            "segments" => Ok(Some(earlier)),
-            other => Err(refuse(format!("it is of the experiment {other}"))),
-        }
-    }
-
+impl Results {
     /// Puts what can be taken over into results that have no measurement yet.
-    pub(super) fn hand_over(self, results: &mut Results) -> Result<usize, Error> {
-        let (here, there) = (&results.provenance, &self.provenance);
-        if (&here.cpu, here.cpus, &here.kernel) != (&there.cpu, there.cpus, &there.kernel) {
-            return Err(Error::Usage(
-                "the earlier run was on another machine: figures of two machines do not belong in \
-                 one table"
-                    .to_owned(),
-            ));
+    pub(super) fn resume(
+        &mut self,
+        json: Option<&Path>,
+        progress: &mut impl Progress,
+    ) -> Result<(), Error> {
+        let Some((path, earlier)) = read_earlier::<Earlier>(json)? else {
+            return Ok(());
+        };
+        let origin = &earlier.origin;
+        origin.check(path, self.experiment, &self.provenance, None)?;
+        let as_now = serde_json::to_value(&self.settings.caches).ok();
+        if as_now.as_ref() == Some(&earlier.settings.caches) {
+            let taken = earlier.measurements.iter();
+            self.measurements = taken
+                .filter_map(|measured| self.known(&earlier, measured))
+                .collect();
         }
-        let as_now = serde_json::to_value(&results.settings.caches).ok();
-        let mut taken = Vec::new();
-        if as_now.as_ref() == Some(&self.settings.caches) {
-            for measured in &self.measurements {
-                let row = self.rows.get(measured.row).and_then(|earlier| {
-                    results.rows.iter().position(|row| {
-                        (&row.command, &row.program.blake3)
-                            == (&earlier.command, &earlier.program.blake3)
-                    })
-                });
-                let set = self.sets.get(measured.set).and_then(|earlier| {
-                    let same = |set: &Set| {
-                        (set.segment_bytes, &set.blake3) == (earlier.segment_bytes, &earlier.blake3)
-                    };
-                    results.sets.iter().position(same)
-                });
-                if let (Some(row), Some(set)) = (row, set)
-                    && measured.run <= results.settings.runs
-                {
-                    taken.push(Measurement {
-                        row,
-                        set,
-                        ..*measured
-                    });
-                }
-            }
-        }
-        let count = taken.len();
-        results.measurements = taken;
-        results.resumed = self.resumed;
-        results.resumed.push(Resumed {
-            date: self.provenance.date,
+        let count = self.measurements.len();
+        progress.note(&format!(
+            "{count} measurements are taken over from the earlier run"
+        ));
+        let date = origin.date().to_owned();
+        self.resumed = earlier.resumed;
+        self.resumed.push(Resumed {
+            date,
             measurements: count,
         });
-        Ok(count)
+        Ok(())
+    }
+
+    /// A measurement of the earlier run, with the places that its row and its set have here.
+    fn known(&self, earlier: &Earlier, measured: &Measurement) -> Option<Measurement> {
+        let (of_row, of_set) = (
+            earlier.rows.get(measured.row)?,
+            earlier.sets.get(measured.set)?,
+        );
+        let row = |row: &Row| of_row.is(&row.command, &row.program);
+        let set =
+            |set: &Set| (set.segment_bytes, &set.blake3) == (of_set.segment_bytes, &of_set.blake3);
+        let known = Measurement {
+            row: self.rows.iter().position(row)?,
+            set: self.sets.iter().position(set)?,
+            ..*measured
+        };
+        (measured.run <= self.settings.runs).then_some(known)
     }
 }

@@ -39,13 +39,11 @@ server=$!
 read -r word
 kill "$server"
 wait "$server"
+[ -z "$3" ] || rmdir "$3"
 "#;
 
 /// A running server, which ends when this is dropped.
-pub(super) struct Sshd {
-    shell: Child,
-    made_separation: bool,
-}
+pub(super) struct Sshd(Child);
 
 /// The server program, if it is installed.
 pub(super) fn program(surroundings: Surroundings<'_>) -> Option<PathBuf> {
@@ -74,15 +72,16 @@ impl Sshd {
         shell
             .args(["-c", SCRIPT, "walzip-bench-sshd"])
             .args([program, &config])
+            // It stays when another server has come to use it.
+            .arg(if made_separation { SEPARATION } else { "" })
+            // It ends by itself: see scratch.rs for what ends by its TMPDIR.
+            .env_remove("TMPDIR")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(File::create(&log)?);
         // What a terminal sends to this process's group does not reach it.
         std::os::unix::process::CommandExt::process_group(&mut shell, 0);
-        let server = Sshd {
-            shell: shell.spawn()?,
-            made_separation,
-        };
+        let server = Sshd(shell.spawn()?);
         wait_until_it_answers(port, surroundings).map_err(|error| {
             let log = fs::read_to_string(&log).unwrap_or_default();
             let last: Vec<&str> = log.lines().rev().take(2).collect();
@@ -95,12 +94,8 @@ impl Sshd {
 impl Drop for Sshd {
     fn drop(&mut self) {
         // The end of the pipe is what the shell waits for.
-        drop(self.shell.stdin.take());
-        let _ended = self.shell.wait();
-        if self.made_separation {
-            // It stays when another server has come to use it.
-            let _ = fs::remove_dir(SEPARATION);
-        }
+        drop(self.0.stdin.take());
+        let _ended = self.0.wait();
     }
 }
 

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use super::results::{Caches, Results};
-use super::sets::Content;
-use crate::text::{counted, megabytes, write_table};
+use super::{Content, Published, Set};
+use crate::report::{Cell, Table};
+use crate::text::{counted, megabytes, write_ending};
 
 /// The sizes of the published figures.
 const PUBLISHED_MEGABYTES: [u64; 2] = [16, 64];
@@ -34,10 +35,7 @@ impl Results {
             }
         )?;
         writeln!(f, "{}", self.provenance.machine())?;
-        match &self.settings.caches {
-            Caches::Cold => writeln!(f, "cold: the kernel forgot all files before each figure")?,
-            Caches::Warm(reason) => writeln!(f, "warm: files may be in memory ({reason})")?,
-        }
+        writeln!(f, "{}", self.settings.caches)?;
         for row in &self.rows {
             writeln!(
                 f,
@@ -48,7 +46,7 @@ impl Results {
         Ok(())
     }
 
-    fn sets_of(&self, content: Content) -> Vec<usize> {
+    pub(super) fn sets_of(&self, content: Content) -> Vec<usize> {
         let sets = self.sets.iter().enumerate();
         sets.filter(|(_, set)| set.content == content)
             .map(|(place, _)| place)
@@ -61,35 +59,30 @@ impl Results {
             return Ok(());
         }
         writeln!(f, "\nSeconds to archive {}:", content.name())?;
-        let with_published = content == Content::Zeros
-            && sets
-                .iter()
-                .map(|set| self.sets[*set].segment_bytes >> 20)
-                .eq(PUBLISHED_MEGABYTES);
-        let mut table = vec![self.heads(&sets, with_published)];
-        for row in 0..self.rows.len() {
-            table.push(self.line(row, &sets, with_published));
-        }
-        write_table(f, &table)?;
+        write!(f, "{}", self.table(content))?;
         for set in sets {
-            let set = &self.sets[set];
-            writeln!(
-                f,
-                "{} MB: {}, {}",
-                set.segment_bytes >> 20,
-                counted(set.files, "file"),
-                set.origin
-            )?;
+            writeln!(f, "{}", self.sets[set])?;
         }
-        if with_published {
+        if self.is_as_published(content) {
             writeln!(f, "published: {}.", self.published_source)?;
         }
         Ok(())
     }
 
-    fn heads(&self, sets: &[usize], with_published: bool) -> Vec<String> {
+    /// Whether these are the contents and the sizes of the published figures.
+    pub(super) fn is_as_published(&self, content: Content) -> bool {
+        let sets = self.sets_of(content).into_iter();
+        content == Content::Zeros
+            && sets
+                .map(|set| self.sets[set].segment_bytes >> 20)
+                .eq(PUBLISHED_MEGABYTES)
+    }
+
+    /// What each way takes for some contents.
+    pub(super) fn table(&self, content: Content) -> Table {
+        let sets = self.sets_of(content);
         let mut heads = vec!["way".to_owned(), "on disk".to_owned()];
-        for set in sets {
+        for set in &sets {
             heads.push(format!("{} MB", self.sets[*set].segment_bytes >> 20));
             heads.extend(["spread", "cpu s", "MB/s"].map(str::to_owned));
         }
@@ -97,60 +90,65 @@ impl Results {
             heads.push("small/large".to_owned());
         }
         heads.push("stored MB".to_owned());
-        if with_published {
+        if self.is_as_published(content) {
             heads.extend(["published 16", "64 MB", "small/large"].map(str::to_owned));
         }
-        heads
+        let mut table = Table::new(heads);
+        for (row, of_row) in self.rows.iter().enumerate() {
+            let mut cells = vec![
+                Cell::from(of_row.way),
+                Cell::from(if of_row.durable { "yes" } else { "later" }),
+            ];
+            cells.extend(sets.iter().flat_map(|set| self.cells(row, *set)));
+            cells.extend(self.comparison(row, &sets));
+            if self.is_as_published(content) {
+                let pair = self.published_pair(row).map(|pair| {
+                    let (small, large) = (pair.seconds_16, pair.seconds_64);
+                    [(small, 1), (large, 1), (small / large, 2)]
+                });
+                cells.extend(pair.map_or_else(
+                    || [0; 3].map(|_| Cell::none()),
+                    |pair| pair.map(|(value, decimals)| Cell::number(value, decimals)),
+                ));
+            }
+            table.row_of(of_row.is_walzip(), cells);
+        }
+        table
     }
 
-    fn line(&self, row: usize, sets: &[usize], with_published: bool) -> Vec<String> {
-        let of_row = &self.rows[row];
-        let none = || "-".to_owned();
-        let mut line = vec![
-            of_row.way.to_owned(),
-            match of_row.durable {
-                true => "yes".to_owned(),
-                false => "later".to_owned(),
-            },
-        ];
-        for set in sets {
-            match self.figures(row, *set) {
-                Some(figures) => line.extend([
-                    format!("{:.2}", figures.seconds),
-                    figures
-                        .spread
-                        .map_or_else(none, |spread| format!("{:.0}%", spread * 100.0)),
-                    format!("{:.2}", figures.cpu_seconds),
-                    format!(
-                        "{:.0}",
-                        megabytes(self.sets[*set].bytes) / figures.seconds.max(1e-9)
-                    ),
-                ]),
-                None => line.extend([none(), none(), none(), none()]),
-            }
-        }
+    pub(super) fn published_pair(&self, row: usize) -> Option<&Published> {
+        let way = self.rows[row].way;
+        self.published.iter().find(|pair| pair.way == way)
+    }
+
+    /// A way on a set.
+    fn cells(&self, row: usize, set: usize) -> [Cell; 4] {
+        let Some(figures) = self.figures(row, set) else {
+            return [0; 4].map(|_| Cell::none());
+        };
+        let rate = megabytes(self.sets[set].bytes) / figures.seconds.max(1e-9);
+        [
+            Cell::number(figures.seconds, 2),
+            Cell::percent(figures.spread),
+            Cell::number(figures.cpu_seconds, 2),
+            Cell::number(rate, 0),
+        ]
+    }
+
+    /// The smallest segments against the largest.
+    fn comparison(&self, row: usize, sets: &[usize]) -> Vec<Cell> {
         let first = sets.first().and_then(|set| self.figures(row, *set));
         let last = sets.last().and_then(|set| self.figures(row, *set));
+        let mut cells = Vec::new();
         if sets.len() > 1 {
-            line.push(first.zip(last).map_or_else(none, |(first, last)| {
-                format!("{:.2}", first.seconds / last.seconds.max(1e-9))
-            }));
+            let ratio = first
+                .zip(last)
+                .map(|(first, last)| first.seconds / last.seconds.max(1e-9));
+            cells.push(Cell::number_or_none(ratio, 2));
         }
-        line.push(last.map_or_else(none, |last| format!("{:.1}", megabytes(last.stored_bytes))));
-        if with_published {
-            let published = self.published.iter().find(|pair| pair.way == of_row.way);
-            line.extend(published.map_or_else(
-                || [none(), none(), none()],
-                |pair| {
-                    [
-                        format!("{:.1}", pair.seconds_16),
-                        format!("{:.1}", pair.seconds_64),
-                        format!("{:.2}", pair.seconds_16 / pair.seconds_64),
-                    ]
-                },
-            ));
-        }
-        line
+        let stored = last.map(|last| megabytes(last.stored_bytes));
+        cells.push(Cell::number_or_none(stored, 1));
+        cells
     }
 
     fn write_remarks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -159,43 +157,55 @@ impl Results {
             "\nA process for each segment, wall time of all of them; \"on disk: later\": success is \
              reported before the segment is on the disk."
         )?;
-        for failed in &self.failed {
-            let (row, set) = (&self.rows[failed.row], &self.sets[failed.set]);
+        for failure in self.failures() {
+            writeln!(f, "\n{failure}")?;
+        }
+        write_ending(
+            f,
+            &self.left_out,
+            &self.resumed,
+            &self.provenance,
+            &self.stopped,
+        )
+    }
+
+    /// What was not archived, in words.
+    pub(super) fn failures(&self) -> impl Iterator<Item = String> {
+        self.failed.iter().map(|failed| {
             let what = match failed.refused {
                 true => "refuses",
                 false => "FAILED on",
             };
-            writeln!(
-                f,
-                "\n{} {what} {} of {} MB: {}",
-                row.way,
+            let set = &self.sets[failed.set];
+            format!(
+                "{} {what} {} of {} MB: {}",
+                self.rows[failed.row].way,
                 set.content.name(),
                 set.segment_bytes >> 20,
                 failed.reason
-            )?;
+            )
+        })
+    }
+}
+
+impl fmt::Display for Caches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Caches::Cold => f.write_str("cold: the kernel forgot all files before each figure"),
+            Caches::Warm(reason) => write!(f, "warm: files may be in memory ({reason})"),
         }
-        for reason in &self.left_out {
-            writeln!(f, "\n{reason}")?;
-        }
-        for resumed in &self.resumed {
-            let taken = counted(resumed.measurements, "measurement");
-            writeln!(
-                f,
-                "\n{taken} of an earlier run were taken over ({}).",
-                resumed.date
-            )?;
-        }
-        if let Some(load) = self.provenance.load_of_others() {
-            let cpus = self.provenance.cpus;
-            writeln!(
-                f,
-                "\nThe machine was busy before this began (load {load:.1} on {cpus} processors): \
-                 do not trust the wall times."
-            )?;
-        }
-        match &self.stopped {
-            Some(reason) => writeln!(f, "\nIncomplete: {reason}."),
-            None => Ok(()),
-        }
+    }
+}
+
+/// What it is made of.
+impl fmt::Display for Set {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} MB: {}, {}",
+            self.segment_bytes >> 20,
+            counted(self.files, "file"),
+            self.origin
+        )
     }
 }

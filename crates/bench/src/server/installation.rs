@@ -5,12 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
-use tempfile::TempDir;
 
 use super::Settings;
 use crate::contender::find_program;
 use crate::process::Surroundings;
-use crate::{Cancel, Error, Program};
+use crate::{Cancel, Error, Program, Scratch};
 
 /// What a server cannot do without.
 const SERVER_PROGRAMS: [&str; 2] = ["initdb", "postgres"];
@@ -66,7 +65,7 @@ impl Installation {
                 bin.display()
             )));
         }
-        let scratch = TempDir::new_in(temp_dir).map_err(|source| Error::file(temp_dir, source))?;
+        let scratch = Scratch::new_in(temp_dir, "walzip-bench-")?;
         let surroundings = Surroundings {
             search_path,
             temp_dir: scratch.path(),
@@ -214,6 +213,8 @@ fn major(version: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
 
     #[test]

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use super::Results;
 use super::dominance::{Answer, Winner};
 use crate::Usage;
-use crate::text::quoted;
+use crate::text::{quoted, write_csv_ending};
 
 const DOMINANCE_HEADER: &str = "program,threads,\
     beaten_by,bytes,compress_time,decompress_time,not_on_folders,folders,\
@@ -21,7 +21,7 @@ const HEADER: &str = "program,level,threads,folder,segment,original_bytes,run,st
 
 impl Results {
     /// Writes each measurement, after lines of provenance.
-    pub fn write_csv(&self, to: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn csv(&self, to: &mut dyn Write) -> io::Result<()> {
         self.write_provenance(to)?;
         writeln!(to, "{HEADER}")?;
         for measurement in &self.measurements {
@@ -44,13 +44,7 @@ impl Results {
     }
 
     fn write_provenance(&self, to: &mut dyn Write) -> io::Result<()> {
-        let provenance = &self.provenance;
-        writeln!(
-            to,
-            "# walzip bench wal, {}, {}",
-            provenance.harness, provenance.date
-        )?;
-        writeln!(to, "# machine: {}", provenance.machine())?;
+        self.provenance.write_csv(to, self.experiment)?;
         writeln!(
             to,
             "# runs: {}, quick: {}",
@@ -74,18 +68,8 @@ impl Results {
                 input.folder, input.name, input.blake3
             )?;
         }
-        for resumed in &self.resumed {
-            writeln!(
-                to,
-                "# resumed: {} measurements of {}",
-                resumed.measurements, resumed.date
-            )?;
-        }
         self.write_dominance_lines(to)?;
-        match &self.stopped {
-            Some(reason) => writeln!(to, "# incomplete: {}", reason.replace('\n', " ")),
-            None => Ok(()),
-        }
+        write_csv_ending(to, &self.resumed, &[], &self.stopped)
     }
 
     fn write_dominance_lines(&self, to: &mut dyn Write) -> io::Result<()> {

@@ -3,7 +3,7 @@
 //! The file holds everything that it needs, data, style and script, and its own policy forbids
 //! the browser to fetch anything: it opens from a disk, without a network, for years.
 
-use std::io::{self, Write};
+use std::io;
 
 use serde::Serialize;
 
@@ -31,8 +31,8 @@ struct Shown<'a> {
 }
 
 impl Results {
-    /// Writes the report.
-    pub fn write_report(&self, to: &mut dyn Write) -> io::Result<()> {
+    /// The report.
+    pub(super) fn page(&self) -> io::Result<String> {
         let shown = Shown {
             provenance: &self.provenance,
             machine: self.provenance.machine(),
@@ -54,7 +54,7 @@ impl Results {
             ("SCRIPT", SCRIPT.to_owned()),
             ("DATA", data),
         ];
-        to.write_all(report::fill(PAGE, &places).as_bytes())
+        Ok(report::fill(PAGE, &places))
     }
 }
 
@@ -64,9 +64,7 @@ mod tests {
     use crate::wal::fixture::fixture;
 
     fn report(results: &Results) -> String {
-        let mut page = Vec::new();
-        results.write_report(&mut page).unwrap();
-        String::from_utf8(page).unwrap()
+        results.page().unwrap()
     }
 
     fn data(page: &str) -> serde_json::Value {

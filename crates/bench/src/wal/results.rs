@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 
 use super::dominance::Dominance;
-use super::resume::Resumed;
 use crate::contender::{Contender, Threads};
-use crate::{Input, Program, Provenance, Usage};
+use crate::output::Record;
+use crate::{Input, Program, Provenance, Resumed, Usage};
 
 /// Everything that an experiment found out.
 #[derive(Clone, Debug, Serialize)]
@@ -197,10 +197,18 @@ impl Results {
             Threads::All => self.provenance.cpus,
         }
     }
+}
 
-    /// Writes everything as JSON.
-    pub fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut *to, self)?;
-        writeln!(to)
+impl Record for Results {
+    fn write_csv(&self, to: &mut dyn Write) -> io::Result<()> {
+        self.csv(to)
+    }
+
+    fn report(&self) -> io::Result<String> {
+        self.page()
+    }
+
+    fn stopped(&mut self) -> &mut Option<String> {
+        &mut self.stopped
     }
 }

@@ -3,42 +3,24 @@
 //! A measurement is taken over when the same program (the same file, by its hash) made the same
 //! calls on the same bytes, in the same run, on the same machine. Whatever failed is tried again.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::{Measurement, Results};
-use crate::{Error, Input};
-
-/// An earlier run whose measurements were taken over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resumed {
-    /// When it began.
-    pub date: String,
-    /// How many measurements are its.
-    pub measurements: usize,
-}
+use crate::earlier::{Origin, Resumed, read_earlier};
+use crate::{Error, Input, Progress};
 
 /// What is needed of an earlier run's JSON.
 #[derive(Deserialize)]
-pub(super) struct Earlier {
-    experiment: String,
-    provenance: EarlierProvenance,
+struct Earlier {
+    #[serde(flatten)]
+    origin: Origin,
     inputs: Vec<EarlierInput>,
     rows: Vec<EarlierRow>,
     measurements: Vec<Measurement>,
     #[serde(default)]
     resumed: Vec<Resumed>,
-}
-
-#[derive(Deserialize)]
-struct EarlierProvenance {
-    date: String,
-    cpu: String,
-    cpus: usize,
-    kernel: String,
 }
 
 #[derive(Deserialize)]
@@ -61,41 +43,30 @@ struct EarlierProgram {
     blake3: String,
 }
 
-impl Earlier {
-    /// Reads the JSON of an earlier run; none when there is no such file yet.
-    pub(super) fn read(path: &Path) -> Result<Option<Earlier>, Error> {
-        let json = match fs::read(path) {
-            Ok(json) => json,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(Error::file(path, source)),
+impl Results {
+    /// Takes over what an earlier run has, if there was one.
+    pub(super) fn resume(
+        &mut self,
+        json: Option<&Path>,
+        progress: &mut impl Progress,
+    ) -> Result<(), Error> {
+        let Some((path, earlier)) = read_earlier::<Earlier>(json)? else {
+            progress.note("there is no earlier run yet: everything is measured");
+            return Ok(());
         };
-        let earlier: Earlier = serde_json::from_slice(&json).map_err(|error| {
-            Error::Usage(format!(
-                "{} is not the JSON of an earlier run: {error}",
-                path.display()
-            ))
-        })?;
-        if earlier.experiment != "wal" {
-            return Err(Error::Usage(format!(
-                "{} is of the experiment {}",
-                path.display(),
-                earlier.experiment
-            )));
-        }
-        Ok(Some(earlier))
+        let origin = &earlier.origin;
+        origin.check(path, self.experiment, &self.provenance, None)?;
+        let count = earlier.hand_over(self);
+        progress.note(&format!(
+            "{count} measurements are taken over from the earlier run"
+        ));
+        Ok(())
     }
+}
 
+impl Earlier {
     /// Puts what can be taken over into results that have no measurement yet.
-    pub(super) fn hand_over(self, results: &mut Results) -> Result<usize, Error> {
-        let here = &results.provenance;
-        let there = &self.provenance;
-        if (&here.cpu, here.cpus, &here.kernel) != (&there.cpu, there.cpus, &there.kernel) {
-            return Err(Error::Usage(format!(
-                "the earlier run was on another machine ({}, {} processors, {}): figures of two \
-                 machines do not belong in one table",
-                there.cpu, there.cpus, there.kernel
-            )));
-        }
+    fn hand_over(self, results: &mut Results) -> usize {
         let mut taken = Vec::new();
         for (row, of_row) in results.rows.iter().enumerate() {
             let same_row = |earlier: &EarlierRow| {
@@ -127,10 +98,10 @@ impl Earlier {
         results.measurements = taken;
         results.resumed = self.resumed;
         results.resumed.push(Resumed {
-            date: self.provenance.date,
+            date: self.origin.date().to_owned(),
             measurements: count,
         });
-        Ok(count)
+        count
     }
 
     /// The same bytes, under the same name if they have several.
@@ -153,9 +124,7 @@ mod tests {
     use super::*;
 
     fn earlier(results: &Results) -> Earlier {
-        let mut json = Vec::new();
-        results.write_json(&mut json).unwrap();
-        serde_json::from_slice(&json).unwrap()
+        serde_json::from_value(serde_json::to_value(results).unwrap()).unwrap()
     }
 
     fn fresh(mut results: Results) -> Results {
@@ -168,7 +137,7 @@ mod tests {
         let before = fixture(&[("zstd", 1, &[(100, 1.0)]), ("walzip", 3, &[(50, 0.25)])]);
         let mut after = fresh(before.clone());
         after.rows.reverse();
-        assert_eq!(earlier(&before).hand_over(&mut after).unwrap(), 2);
+        assert_eq!(earlier(&before).hand_over(&mut after), 2);
         assert_eq!(after.measurements[0].output_bytes, 50);
         assert_eq!(
             after.measurements[0].compress,
@@ -186,7 +155,7 @@ mod tests {
         let taken = |change: &dyn Fn(&mut Results)| {
             let mut after = fresh(before.clone());
             change(&mut after);
-            earlier(&before).hand_over(&mut after).unwrap()
+            earlier(&before).hand_over(&mut after)
         };
         assert_eq!(taken(&|_| ()), 4);
         assert_eq!(
@@ -210,9 +179,11 @@ mod tests {
     #[test]
     fn figures_of_another_machine_are_refused() {
         let before = fixture(&[("zstd", 1, &[(100, 1.0)])]);
-        let mut after = fresh(before.clone());
-        after.provenance.cpus += 1;
-        let error = earlier(&before).hand_over(&mut after).unwrap_err();
-        assert!(error.to_string().contains("on another machine"), "{error}");
+        let mut after = fresh(before.clone()).provenance;
+        after.cpus += 1;
+        let origin = earlier(&before).origin;
+        let error = origin.check(Path::new("r.json"), "wal", &after, None);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("is of another machine"), "{error}");
     }
 }

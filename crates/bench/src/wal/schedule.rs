@@ -1,12 +1,11 @@
 //! The order of the measurements, and what to do when one fails.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{Failed, Measurement, Results, Row, Runnable, round_trip};
 use crate::clock::Clock;
 use crate::contender::Contender;
-use crate::output::{OutputFile, check_space};
+use crate::output::{Files, check_space};
 use crate::process::{Failure, Surroundings};
 use crate::{Error, Input, Progress};
 
@@ -19,8 +18,7 @@ pub(super) struct Schedule<'a, P> {
     pub(super) results: &'a mut Results,
     pub(super) surroundings: Surroundings<'a>,
     pub(super) progress: &'a mut P,
-    /// A file that is written again and again, should even this process be killed.
-    pub(super) checkpoint: Option<&'a Path>,
+    pub(super) files: &'a Files,
 }
 
 /// Which row and which input, by their places in the results, in which run.
@@ -75,12 +73,7 @@ impl<P: Progress> Schedule<'_, P> {
 
     /// Writes what there is so far. It will be written again, so a failure is only told.
     fn save(&mut self) {
-        let path = self.checkpoint;
-        self.results.stopped = Some("the experiment still ran when this was written".to_owned());
-        let saved =
-            OutputFile::create(path).and_then(|file| file.write(|to| self.results.write_json(to)));
-        self.results.stopped = None;
-        if let Err(error) = saved {
+        if let Err(error) = self.files.save(self.results) {
             self.progress.note(&error.to_string());
         }
     }

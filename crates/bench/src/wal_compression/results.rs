@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::published::Published;
 use super::resume::Earlier;
+use crate::output::Record;
 use crate::server::{Phase, Settings};
 use crate::spread::{Spread, spread};
 use crate::text::quoted;
 use crate::workload::Workload;
-use crate::{Program, Provenance, wal};
+use crate::{Program, Provenance, Resumed, wal};
 
 /// Everything that the experiment found out.
 #[derive(Clone, Debug, Serialize)]
@@ -37,7 +38,7 @@ pub struct Results {
     #[serde(skip)]
     pub(super) earlier: Option<Earlier>,
     /// The earlier run that some of the measurements are from.
-    pub resumed: Option<wal::Resumed>,
+    pub resumed: Option<Resumed>,
     /// What was published.
     pub published: &'static [Published],
     /// Why there are fewer measurements than were asked for.
@@ -167,22 +168,11 @@ impl Results {
         programs
     }
 
-    /// Writes everything as JSON.
-    pub fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut *to, self)?;
-        writeln!(to)
-    }
-
     /// Writes each measurement, after lines of provenance. What programs make of the WAL is
     /// there too: what follows `# archived,`.
-    pub fn write_csv(&self, to: &mut dyn Write) -> io::Result<()> {
-        let (provenance, work) = (&self.provenance, &self.work);
-        writeln!(
-            to,
-            "# walzip bench wal-compression, {}, {}",
-            provenance.harness, provenance.date
-        )?;
-        writeln!(to, "# machine: {}", provenance.machine())?;
+    fn csv(&self, to: &mut dyn Write) -> io::Result<()> {
+        let work = &self.work;
+        self.provenance.write_csv(to, self.experiment)?;
         writeln!(
             to,
             "# server: {}, {}",
@@ -236,5 +226,19 @@ impl Results {
             writeln!(to, "{method},{run},{},{}", stage.name(), phase.csv())?;
         }
         Ok(())
+    }
+}
+
+impl Record for Results {
+    fn write_csv(&self, to: &mut dyn Write) -> io::Result<()> {
+        self.csv(to)
+    }
+
+    fn report(&self) -> io::Result<String> {
+        Ok(self.page())
+    }
+
+    fn stopped(&mut self) -> &mut Option<String> {
+        &mut self.stopped
     }
 }

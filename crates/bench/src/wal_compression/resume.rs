@@ -9,8 +9,9 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::{Archived, Measurement, Results, Stage, Work};
-use crate::server::{Origin, Settings, read_earlier};
-use crate::{Error, Progress, wal};
+use crate::earlier::{Origin, Resumed, read_earlier};
+use crate::server::Settings;
+use crate::{Error, Progress};
 
 /// What is needed of an earlier run's JSON.
 #[derive(Clone, Debug, Deserialize)]
@@ -35,7 +36,7 @@ impl Results {
         };
         earlier
             .origin
-            .check(path, self.experiment, &self.provenance, &self.server)?;
+            .check(path, self.experiment, &self.provenance, Some(&self.server))?;
         let same_work = Work {
             runs: self.work.runs,
             ..earlier.work.clone()
@@ -84,7 +85,7 @@ impl Results {
         let of_server =
             |measurement: &&Measurement| measurement.method == method && measurement.run == run;
         let taken: Vec<Measurement> = measurements.filter(of_server).cloned().collect();
-        let resumed = self.resumed.get_or_insert_with(|| wal::Resumed {
+        let resumed = self.resumed.get_or_insert_with(|| Resumed {
             date: earlier.origin.date().to_owned(),
             measurements: 0,
         });

@@ -4,8 +4,9 @@ use std::fmt;
 
 use super::published::{BY_BOTH, BY_PROGRAM, BY_SERVER, LOAD, PLAIN, TRANSACTIONS};
 use super::{Results, Stage};
+use crate::report::{Cell, Table};
 use crate::server::Phase;
-use crate::text::{counted, write_table};
+use crate::text::counted;
 
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,10 +66,15 @@ impl Results {
             Stage::Transactions => "Transactions",
         };
         writeln!(f, "\n{title}:")?;
-        let heads = [
+        write!(f, "{}", self.stage_table(stage))
+    }
+
+    /// What each method wrote and took in a step.
+    pub(super) fn stage_table(&self, stage: Stage) -> Table {
+        let mut table = Table::new([
             "wal_compression",
             "WAL MB",
-            "off: more",
+            "off: more %",
             "records",
             "images",
             "images %",
@@ -77,35 +83,28 @@ impl Results {
             "spread",
             "server cpu s",
             "checkpoints",
-        ];
-        let mut table = vec![heads.map(str::to_owned).to_vec()];
-        table.extend(self.methods.iter().map(|method| self.line(method, stage)));
-        write_table(f, &table)
-    }
-
-    fn line(&self, method: &str, stage: Stage) -> Vec<String> {
-        let shown = |value: fn(&Phase) -> Option<f64>, decimals: usize| {
-            let median = self.median(method, stage, value);
-            median.map_or("-".to_owned(), |median| {
-                format!("{:.decimals$}", median.median)
-            })
-        };
-        let spread = self.median(method, stage, |phase| Some(phase.wall_s));
-        let spread = spread.and_then(|spread| spread.half_range);
-        vec![
-            method.to_owned(),
-            shown(|phase| Some(phase.wal.bytes as f64 / 1e6), 1),
-            self.off_is_more(method, stage)
-                .map_or("-".to_owned(), |more| format!("{more:.0}%")),
-            shown(|phase| Some(phase.wal.records as f64), 0),
-            shown(|phase| Some(phase.wal.images as f64), 0),
-            shown(|phase| Some(phase.wal.image_share() * 100.0), 0),
-            shown(|phase| Some(phase.wall_s), 2),
-            shown(|phase| phase.tps, 0),
-            spread.map_or("-".to_owned(), |spread| format!("{:.0}%", spread * 100.0)),
-            shown(|phase| phase.server_cpu_s, 2),
-            shown(|phase| Some(phase.wal.checkpoints as f64), 0),
-        ]
+        ]);
+        for method in &self.methods {
+            let median = |value: fn(&Phase) -> Option<f64>, decimals| {
+                let median = self.median(method, stage, value);
+                Cell::number_or_none(median.map(|median| median.median), decimals)
+            };
+            let wall = self.median(method, stage, |phase| Some(phase.wall_s));
+            table.row([
+                Cell::from(method.as_str()),
+                median(|phase| Some(phase.wal.bytes as f64 / 1e6), 1),
+                Cell::number_or_none(self.off_is_more(method, stage), 0),
+                median(|phase| Some(phase.wal.records as f64), 0),
+                median(|phase| Some(phase.wal.images as f64), 0),
+                median(|phase| Some(phase.wal.image_share() * 100.0), 0),
+                median(|phase| Some(phase.wall_s), 2),
+                median(|phase| phase.tps, 0),
+                Cell::percent(wall.and_then(|wall| wall.half_range)),
+                median(|phase| phase.server_cpu_s, 2),
+                median(|phase| Some(phase.wal.checkpoints as f64), 0),
+            ]);
+        }
+        table
     }
 
     /// By how many percent there is more WAL without compression.
@@ -125,18 +124,7 @@ impl Results {
                 "\nWhat the WAL of this step takes in the archive, MB ({}):",
                 stage.name()
             )?;
-            let mut head = vec!["program".to_owned()];
-            head.extend(self.methods.iter().cloned());
-            let penalised = self.methods.iter().filter(|method| *method != "off");
-            head.extend(penalised.clone().map(|method| format!("{method}/off")));
-            let mut table = vec![head];
-            let plain = |method: &str| self.wal_bytes(method, stage);
-            table.push(self.archived_line("none", plain));
-            for program in self.programs() {
-                let bytes = |method: &str| self.archived(method, stage, program);
-                table.push(self.archived_line(program, bytes));
-            }
-            write_table(f, &table)?;
+            write!(f, "{}", self.archive_table(stage))?;
         }
         if !self.archived.is_empty() {
             writeln!(
@@ -149,26 +137,36 @@ impl Results {
         Ok(())
     }
 
-    fn archived_line(&self, program: &str, bytes: impl Fn(&str) -> Option<f64>) -> Vec<String> {
-        let mut line = vec![program.to_owned()];
-        let megabytes = |bytes: f64| format!("{:.2}", bytes / 1e6);
-        line.extend(
-            self.methods
-                .iter()
-                .map(|method| bytes(method).map_or("-".to_owned(), megabytes)),
-        );
-        let penalised = self.methods.iter().filter(|method| *method != "off");
-        line.extend(penalised.map(|method| {
-            let penalty = bytes(method)
-                .zip(bytes("off"))
-                .map(|(with, off)| with / off);
-            penalty.map_or("-".to_owned(), |penalty| format!("{penalty:.2}"))
-        }));
-        line
+    /// What programs make of the WAL of a step.
+    pub(super) fn archive_table(&self, stage: Stage) -> Table {
+        let others = || self.methods.iter().filter(|method| *method != "off");
+        let mut heads = vec!["program".to_owned()];
+        heads.extend(self.methods.iter().map(|method| format!("{method} MB")));
+        heads.extend(others().map(|method| format!("{method}/off")));
+        let mut table = Table::new(heads);
+        let programs = self.programs();
+        for program in std::iter::once("none").chain(programs.iter().copied()) {
+            let bytes = |method: &str| match program {
+                "none" => self.wal_bytes(method, stage),
+                program => self.archived(method, stage, program),
+            };
+            let mut cells = vec![Cell::from(program)];
+            cells.extend(
+                self.methods
+                    .iter()
+                    .map(|method| Cell::number_or_none(bytes(method).map(|bytes| bytes / 1e6), 2)),
+            );
+            cells.extend(others().map(|method| {
+                let penalty = bytes(method).zip(bytes("off"));
+                Cell::number_or_none(penalty.map(|(with, off)| with / off), 2)
+            }));
+            table.row_of(program.starts_with("walzip"), cells);
+        }
+        table
     }
 
-    /// The published figures and the same here; they come from another machine and server.
-    pub(super) fn published_lines(&self) -> Vec<[String; 3]> {
+    /// They come from another machine and server.
+    fn published_lines(&self) -> Vec<[String; 3]> {
         let percent =
             |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0} %"));
         let plain = self.wal_bytes("off", Stage::Transactions);
@@ -221,14 +219,23 @@ impl Results {
         lines
     }
 
+    /// The published figures and the same here.
+    pub(super) fn published_table(&self) -> Table {
+        let mut table = Table::new(["", "published", "here"]);
+        for [what, published, here] in self.published_lines() {
+            let ours = what.starts_with("by walzip");
+            let cells = [Cell::from(what).left(), published.into(), here.into()];
+            table.row_of(ours, cells.to_vec());
+        }
+        table
+    }
+
     fn write_published(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
             "\nPublished, from other machines and older servers, and here:"
         )?;
-        let mut table = vec![["", "published", "here"].map(str::to_owned).to_vec()];
-        table.extend(self.published_lines().into_iter().map(|line| line.to_vec()));
-        write_table(f, &table)?;
+        write!(f, "{}", self.published_table())?;
         writeln!(f, "The first two: {}.", LOAD.source)?;
         writeln!(
             f,

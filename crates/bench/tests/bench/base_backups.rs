@@ -42,7 +42,7 @@ impl Site {
         options.pg_bin = pg_bin();
         options.quick = true;
         options.data_sets = vec![Source::Generated(Workload::Pgbench, 1)];
-        options.json = Some(directory.path().join("results.json"));
+        options.files.json = Some(directory.path().join("results.json"));
         if options.pg_bin.is_none() {
             not_run("PostgreSQL 15 is not here; run scripts/fetch-postgres");
             return None;
@@ -110,7 +110,7 @@ fn an_interrupted_comparison_keeps_its_backups_and_goes_on() {
     assert!(first.to_string().contains("Incomplete: interrupted."));
     // The second time, only what is missing is taken.
     site.options.cancel = Cancel::default();
-    site.options.resume = true;
+    site.options.files.resume = true;
     let mut ear = Ear::default();
     let second = site.run(&mut ear).unwrap();
     assert_eq!(second.stopped, None);

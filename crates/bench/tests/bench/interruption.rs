@@ -47,7 +47,7 @@ fn an_interrupt_kills_the_program_and_its_children_and_keeps_what_was_measured()
     );
     bench.segment("oltp", SEGMENT, b"123456789");
     bench.segment("other", SEGMENT, b"123456789");
-    bench.options.csv = Some(bench.path("results.csv"));
+    bench.options.files.csv = Some(bench.path("results.csv"));
     let mut progress = StopsWhen {
         cancel: bench.options.cancel.clone(),
         appears: &pids,
@@ -94,8 +94,8 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
     bench.segment("oltp", SEGMENT, b"123456789");
     bench.segment("other", SEGMENT, b"another segment");
     bench.options.runs = Some(2);
-    bench.options.json = Some(bench.path("results.json"));
-    bench.options.resume = true;
+    bench.options.files.json = Some(bench.path("results.json"));
+    bench.options.files.resume = true;
     // The first time, walzip is killed in the middle of its second call.
     let count = bench.path("count");
     let killed = format!(
@@ -138,12 +138,12 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
 fn going_on_needs_the_json_of_this_experiment() {
     let mut bench = Bench::new();
     bench.segment("oltp", SEGMENT, b"123456789");
-    bench.options.resume = true;
+    bench.options.files.resume = true;
     let error = bench.run().unwrap_err().to_string();
     assert!(error.contains("name the JSON file"), "{error}");
     let json = bench.path("results.json");
     fs::write(&json, "{\"date\": 1}").unwrap();
-    bench.options.json = Some(json.clone());
+    bench.options.files.json = Some(json.clone());
     let error = bench.run().unwrap_err().to_string();
     assert!(
         error.contains("is not the JSON of an earlier run"),

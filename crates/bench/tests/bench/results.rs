@@ -52,8 +52,8 @@ fn counts_processor_time_and_memory_of_the_program() {
 fn writes_provenance_and_each_measurement_as_csv_and_json() {
     let mut bench = Bench::new();
     bench.segment("oltp", SEGMENT, b"123456789");
-    bench.options.csv = Some(bench.path("results.csv"));
-    bench.options.json = Some(bench.path("results.json"));
+    bench.options.files.csv = Some(bench.path("results.csv"));
+    bench.options.files.json = Some(bench.path("results.json"));
     bench.run().unwrap();
     let csv = fs::read_to_string(bench.path("results.csv")).unwrap();
     let lines: Vec<_> = csv.lines().filter(|line| !line.starts_with('#')).collect();
@@ -132,7 +132,7 @@ fn prints_a_line_for_each_row_and_a_table_by_folder() {
 fn writes_a_report_without_paths() {
     let mut bench = Bench::new();
     bench.segment("oltp", SEGMENT, b"123456789");
-    bench.options.report = Some(bench.path("report.html"));
+    bench.options.files.report = Some(bench.path("report.html"));
     bench.run().unwrap();
     let page = fs::read_to_string(bench.path("report.html")).unwrap();
     assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
@@ -144,7 +144,7 @@ fn writes_a_report_without_paths() {
 fn a_results_file_that_cannot_be_written_is_noticed_before_measuring() {
     let mut bench = Bench::new();
     bench.segment("oltp", SEGMENT, b"123456789");
-    bench.options.csv = Some(bench.path("absent/results.csv"));
+    bench.options.files.csv = Some(bench.path("absent/results.csv"));
     let error = bench.run().unwrap_err().to_string();
     assert!(error.contains("absent/results.csv"), "{error}");
     assert!(bench.progress.steps.is_empty());

@@ -82,8 +82,8 @@ fn measured(results: &Results, row: usize, set: usize) -> usize {
 fn archives_each_set_in_each_way_and_says_what_walzip_refuses() {
     let (bench, mut options) = bench(&["cp", "archive-push", "compress"]);
     options.inputs = vec![segment(&bench)];
-    options.csv = Some(bench.path("results.csv"));
-    options.json = Some(bench.path("results.json"));
+    options.files.csv = Some(bench.path("results.csv"));
+    options.files.json = Some(bench.path("results.json"));
     let results = measure(&bench, &options).unwrap();
     let shapes: Vec<_> = results
         .sets
@@ -211,7 +211,7 @@ fn an_interrupt_keeps_what_was_measured_and_leaves_nothing_behind() {
     );
     bench.program("cp", &script);
     options.contents = vec![Content::Zeros];
-    options.json = Some(bench.path("results.json"));
+    options.files.json = Some(bench.path("results.json"));
     let results = run(&options, &mut Stops(options.cancel.clone())).unwrap();
     assert_eq!(results.stopped.as_deref(), Some("interrupted"));
     assert_eq!(results.measurements.len(), 2);
@@ -224,8 +224,8 @@ fn an_interrupt_keeps_what_was_measured_and_leaves_nothing_behind() {
 fn an_earlier_run_is_gone_on_with() {
     let (bench, mut options) = bench(&["cp"]);
     options.contents = vec![Content::Zeros];
-    options.json = Some(bench.path("results.json"));
-    options.resume = true;
+    options.files.json = Some(bench.path("results.json"));
+    options.files.resume = true;
     options.runs = Some(1);
     assert_eq!(measure(&bench, &options).unwrap().measurements.len(), 2);
     options.runs = Some(2);

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use walzip_bench::insert::{self, Memory};
 use walzip_bench::wal_compression;
 use walzip_bench::workload::Workload;
-use walzip_bench::{Cancel, Error};
+use walzip_bench::{Cancel, Error, Files};
 
 use crate::servers::{installation, pg_bin};
 use crate::support::{COPIES, Heard, is_empty};
@@ -67,13 +67,14 @@ impl Programs {
             runs: 1,
             parameters: Vec::new(),
             quick: true,
-            resume: false,
             pg_bin: Some(self.bin.clone()),
             search_path: std::env::var_os("PATH").unwrap(),
             temp_dir: self.temp_dir.clone(),
-            csv: Some(self.path("r.csv")),
-            json: Some(self.path("r.json")),
-            report: None,
+            files: Files {
+                csv: Some(self.path("r.csv")),
+                json: Some(self.path("r.json")),
+                ..Files::default()
+            },
             cancel: Cancel::default(),
         }
     }
@@ -175,14 +176,14 @@ fn wal_compression(directory: &Path, programs: &Programs) -> wal_compression::Op
         segments: 1,
         contenders: vec!["walzip:1".parse().unwrap()],
         quick: true,
-        resume: false,
         pg_bin: pg_bin(),
         walzip,
         search_path: std::env::var_os("PATH").unwrap(),
         temp_dir: programs.temp_dir.clone(),
-        csv: None,
-        json: Some(programs.path("r.json")),
-        report: None,
+        files: Files {
+            json: Some(programs.path("r.json")),
+            ..Files::default()
+        },
         cancel: Cancel::default(),
     }
 }
@@ -205,7 +206,7 @@ fn a_comparison_goes_on_from_the_methods_that_are_complete() {
     );
 
     options.methods.push("pglz".to_owned());
-    options.resume = true;
+    options.files.resume = true;
     let mut heard = Heard::default();
     let second = wal_compression::run(&options, &mut heard).unwrap();
     assert_eq!(second.measurements.len(), 4);

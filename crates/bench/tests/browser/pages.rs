@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use walzip_bench::report::{Bars, Cell, Section, Table, page};
 use walzip_bench::wal::{Options, run};
-use walzip_bench::{Provenance, Silent};
+use walzip_bench::{Files, Provenance, Silent};
 
 /// A page in a directory of its own.
 pub struct Page {
@@ -64,7 +64,10 @@ pub fn comparison() -> Page {
             .map(|text| text.parse().expect("a row"))
             .collect(),
         runs: Some(2),
-        report: Some(path.clone()),
+        files: Files {
+            report: Some(path.clone()),
+            ..Files::default()
+        },
         ..Options::new(at("bin/walzip"), at("bin").into_os_string(), at("tmp"))
     };
     let results = run(&options, &mut Silent).expect("a comparison");

@@ -6,10 +6,9 @@ mod server;
 use std::io::Write;
 use std::path::PathBuf;
 
-use tempfile::TempDir;
-use walzip_bench::Cancel;
 use walzip_bench::advise::{self, Limits, Options, SEGMENTS};
 use walzip_bench::contender::{Request, Selection};
+use walzip_bench::{Cancel, Scratch};
 
 use crate::config::Config;
 use crate::connection_args::ConnectionArgs;
@@ -102,6 +101,10 @@ pub struct AdviseArgs {
     #[arg(long)]
     json: bool,
 
+    /// Write a page with charts to FILE (HTML, complete in itself)
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
     /// The configuration file [default: /etc/walzip.toml, if there is one]
     #[arg(
         long,
@@ -127,10 +130,7 @@ pub fn run(args: AdviseArgs) -> Result<(), CommandError> {
     let walzip = std::env::current_exe().map_err(internal)?;
     let temp_dir = std::env::temp_dir();
     let cancel = Cancel::on_signals().map_err(internal)?;
-    let fetched_dir = tempfile::Builder::new()
-        .prefix("walzip-advise-")
-        .tempdir_in(&temp_dir)
-        .map_err(|error| CommandError::write(&temp_dir, &error))?;
+    let fetched_dir = Scratch::new_in(&temp_dir, "walzip-advise-")?;
     let mut progress = StandardError::new();
 
     let mut options = Options {
@@ -141,6 +141,7 @@ pub fn run(args: AdviseArgs) -> Result<(), CommandError> {
         contenders: args.contender.clone(),
         now: args.now,
         limits: limits(&args),
+        report: args.report.clone(),
         cancel: cancel.clone(),
         ..Options::new(
             walzip,
@@ -161,7 +162,7 @@ pub fn run(args: AdviseArgs) -> Result<(), CommandError> {
 fn fetch(
     args: &AdviseArgs,
     named: bool,
-    directory: &TempDir,
+    directory: &Scratch,
     options: &mut Options,
     progress: &mut StandardError,
 ) -> Result<(), CommandError> {

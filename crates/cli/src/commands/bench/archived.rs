@@ -4,9 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
 use walzip_archive::get::{GetOptions, Got, get};
-use walzip_bench::{Cancel, Error, Progress};
+use walzip_bench::{Cancel, Error, Progress, Scratch};
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{Location, Repository};
 
@@ -30,12 +29,12 @@ pub struct Sample<'a> {
 }
 
 /// Fetched segments, which are gone when this is dropped.
-pub struct Fetched(TempDir);
+pub struct Fetched(Scratch);
 
 impl Fetched {
     /// The folder with the segments.
     pub fn folder(&self) -> PathBuf {
-        self.0.path().join(FOLDER)
+        self.0.join(FOLDER)
     }
 }
 
@@ -46,11 +45,7 @@ pub fn fetch(
     progress: &mut impl Progress,
 ) -> Result<Fetched, CommandError> {
     let location = Location::parse(place)?;
-    let fetched = tempfile::Builder::new()
-        .prefix("walzip-bench-")
-        .tempdir_in(sample.temp_dir)
-        .map_err(|error| CommandError::write(sample.temp_dir, &error))?;
-    let fetched = Fetched(fetched);
+    let fetched = Fetched(Scratch::new_in(sample.temp_dir, "walzip-bench-")?);
     let folder = fetched.folder();
     std::fs::create_dir(&folder).map_err(|error| CommandError::write(&folder, &error))?;
     runtime::block_on(async {

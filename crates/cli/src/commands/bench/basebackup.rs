@@ -7,9 +7,8 @@ use walzip_bench::basebackup::{self, Options, Source};
 use walzip_bench::workload::Workload;
 
 use super::standard_error::StandardError;
-use super::{Surroundings, print};
+use super::{FileArgs, Surroundings, conclude};
 use crate::error::CommandError;
-use crate::exit_code::Kind;
 
 /// Compare compression methods and levels of base backups
 ///
@@ -61,17 +60,8 @@ pub struct BasebackupArgs {
     #[arg(long, value_name = "DIR")]
     pg_bin: Option<PathBuf>,
 
-    /// Write every measurement to FILE, one a line
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-
-    /// Write everything to FILE; it is kept up to date while measuring
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Go on from what --json has: what was measured there is not measured again
-    #[arg(long, requires = "json")]
-    resume: bool,
+    #[command(flatten)]
+    files: FileArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -116,9 +106,7 @@ pub fn run(args: BasebackupArgs, surroundings: Surroundings) -> Result<(), Comma
         quick: args.quick,
         loops: args.loops,
         pg_bin: args.pg_bin,
-        csv: args.csv,
-        json: args.json,
-        resume: args.resume,
+        files: args.files.into(),
         cancel: surroundings.cancel,
         ..Options::new(
             surroundings.walzip,
@@ -129,17 +117,6 @@ pub fn run(args: BasebackupArgs, surroundings: Surroundings) -> Result<(), Comma
     let mut progress = StandardError::new();
     let results = basebackup::run(&options, &mut progress)?;
     progress.finish();
-    print(&results)?;
     let failed = results.failed.iter().filter(|failed| !failed.unsupported);
-    match (results.stopped, failed.count()) {
-        (Some(reason), _) => Err(CommandError::new(
-            Kind::Problems,
-            format_args!("stopped early: {reason}"),
-        )),
-        (None, 0) => Ok(()),
-        (None, failed) => Err(CommandError::new(
-            Kind::Problems,
-            format_args!("{failed} backups failed; the figures leave them out"),
-        )),
-    }
+    conclude(&results, &results.stopped, (failed.count(), "backups"))
 }

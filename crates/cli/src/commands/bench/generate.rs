@@ -6,9 +6,8 @@ use walzip_bench::generate::{self, Options};
 use walzip_bench::workload::Workload;
 
 use super::standard_error::StandardError;
-use super::{Surroundings, print};
+use super::{Surroundings, conclude};
 use crate::error::CommandError;
-use crate::exit_code::Kind;
 
 /// Write WAL samples with a throw-away server
 ///
@@ -108,12 +107,5 @@ pub fn run(args: GenerateArgs, surroundings: Surroundings) -> Result<(), Command
     let mut progress = StandardError::new();
     let results = generate::run(&options, &mut progress)?;
     progress.finish();
-    print(&results)?;
-    match results.stopped {
-        Some(reason) => Err(CommandError::new(
-            Kind::Problems,
-            format_args!("stopped early: {reason}"),
-        )),
-        None => Ok(()),
-    }
+    conclude(&results, &results.stopped, (0, ""))
 }

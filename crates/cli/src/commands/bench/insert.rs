@@ -7,9 +7,8 @@ use walzip_bench::insert::{self, Options};
 
 use super::generate::parameter;
 use super::standard_error::StandardError;
-use super::{Surroundings, print};
+use super::{FileArgs, Surroundings, conclude};
 use crate::error::CommandError;
-use crate::exit_code::Kind;
 
 /// Measure what wal_compression costs inserts and indexes
 ///
@@ -67,21 +66,8 @@ pub struct InsertArgs {
     #[arg(long, value_name = "DIR")]
     pg_bin: Option<PathBuf>,
 
-    /// Write every measurement to FILE, one a line
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-
-    /// Write everything to FILE
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Go on where an earlier run stopped that wrote the same --json
-    #[arg(long, requires = "json")]
-    resume: bool,
-
-    /// Write a page with charts to FILE (HTML, complete in itself)
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    files: FileArgs,
 }
 
 /// Which databases to measure with.
@@ -120,24 +106,14 @@ pub fn run(args: InsertArgs, surroundings: Surroundings) -> Result<(), CommandEr
         runs: args.runs,
         parameters: args.set,
         quick,
-        resume: args.resume,
         pg_bin: args.pg_bin,
         search_path: surroundings.search_path,
         temp_dir: surroundings.temp_dir,
-        csv: args.csv,
-        json: args.json,
-        report: args.report,
+        files: args.files.into(),
         cancel: surroundings.cancel,
     };
     let mut progress = StandardError::new();
     let results = insert::run(&options, &mut progress)?;
     progress.finish();
-    print(&results)?;
-    match results.stopped {
-        Some(reason) => Err(CommandError::new(
-            Kind::Problems,
-            format_args!("stopped early: {reason}"),
-        )),
-        None => Ok(()),
-    }
+    conclude(&results, &results.stopped, (0, ""))
 }

@@ -14,7 +14,7 @@ use std::fmt::Display;
 use std::io::Write;
 use std::path::PathBuf;
 
-use walzip_bench::{Cancel, Error};
+use walzip_bench::{Cancel, Error, Files};
 
 use crate::error::{CommandError, chain};
 use crate::exit_code::Kind;
@@ -71,9 +71,50 @@ pub fn run(args: BenchArgs) -> Result<(), CommandError> {
     }
 }
 
-/// Prints what an experiment found.
-fn print(results: &impl Display) -> Result<(), CommandError> {
-    write!(std::io::stdout(), "{results}").map_err(CommandError::stdout)
+/// The files that an experiment writes.
+#[derive(Debug, clap::Args)]
+struct FileArgs {
+    /// Write every measurement to FILE, one a line
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+
+    /// Write everything to FILE; it is kept up to date while measuring
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Go on from what --json has: what was measured there is not measured again
+    #[arg(long, requires = "json")]
+    resume: bool,
+
+    /// Write a page with charts to FILE (HTML, complete in itself)
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+impl From<FileArgs> for Files {
+    fn from(args: FileArgs) -> Files {
+        Files {
+            csv: args.csv,
+            json: args.json,
+            report: args.report,
+            resume: args.resume,
+        }
+    }
+}
+
+/// Prints what an experiment found. It ends in an error where something is missing from it.
+fn conclude(
+    results: &impl Display,
+    stopped: &Option<String>,
+    (failed, what): (usize, &str),
+) -> Result<(), CommandError> {
+    write!(std::io::stdout(), "{results}").map_err(CommandError::stdout)?;
+    let message = match (stopped, failed) {
+        (Some(reason), _) => format!("stopped early: {reason}"),
+        (None, 0) => return Ok(()),
+        (None, failed) => format!("{failed} {what} failed; the figures leave them out"),
+    };
+    Err(CommandError::new(Kind::Problems, message))
 }
 
 impl From<Error> for CommandError {

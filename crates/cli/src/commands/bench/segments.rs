@@ -7,9 +7,8 @@ use walzip_bench::segments::{self, Content, Options, WAYS, Way};
 use walzip_repo::{ClusterIdentity, Location, Repository, open_store};
 
 use super::standard_error::StandardError;
-use super::{Surroundings, print};
+use super::{FileArgs, Surroundings, conclude};
 use crate::error::{CommandError, chain};
-use crate::exit_code::Kind;
 use crate::runtime;
 
 /// Archive the same bytes as small and as large segments
@@ -64,17 +63,8 @@ pub struct SegmentsArgs {
     #[arg(long, value_name = "DIR")]
     pg_bin: Option<PathBuf>,
 
-    /// Write every measurement to FILE, one a line
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-
-    /// Write everything to FILE; it is kept up to date while measuring
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Go on from what --json has: what was measured there is not measured again
-    #[arg(long, requires = "json")]
-    resume: bool,
+    #[command(flatten)]
+    files: FileArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -108,9 +98,7 @@ pub fn run(args: SegmentsArgs, surroundings: Surroundings) -> Result<(), Command
         runs: args.runs,
         warm: args.warm,
         pg_bin: args.pg_bin,
-        csv: args.csv,
-        json: args.json,
-        resume: args.resume,
+        files: args.files.into(),
         cancel: surroundings.cancel,
         ..Options::new(
             surroundings.walzip,
@@ -122,23 +110,8 @@ pub fn run(args: SegmentsArgs, surroundings: Surroundings) -> Result<(), Command
     let mut progress = StandardError::new();
     let results = segments::run(&options, &mut progress)?;
     progress.finish();
-    print(&results)?;
-    let failed = results
-        .failed
-        .iter()
-        .filter(|failed| !failed.refused)
-        .count();
-    match (results.stopped, failed) {
-        (Some(reason), _) => Err(CommandError::new(
-            Kind::Problems,
-            format_args!("stopped early: {reason}"),
-        )),
-        (None, 0) => Ok(()),
-        (None, failed) => Err(CommandError::new(
-            Kind::Problems,
-            format_args!("{failed} ways failed; the figures leave them out"),
-        )),
-    }
+    let failed = results.failed.iter().filter(|failed| !failed.refused);
+    conclude(&results, &results.stopped, (failed.count(), "ways"))
 }
 
 /// What `walzip init` does, for a cluster that need not be there.

@@ -7,9 +7,8 @@ use walzip_bench::wal::{self, Options};
 
 use super::archived::{self, Sample};
 use super::standard_error::StandardError;
-use super::{Surroundings, print};
+use super::{FileArgs, Surroundings, conclude};
 use crate::error::CommandError;
-use crate::exit_code::Kind;
 
 /// Compare programs and levels on WAL segments
 ///
@@ -68,21 +67,8 @@ pub struct WalArgs {
     #[arg(long)]
     no_verify: bool,
 
-    /// Write every measurement to FILE, one a line
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-
-    /// Write everything to FILE; it is kept up to date while measuring
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Go on from what --json has: what was measured there is not measured again
-    #[arg(long, requires = "json")]
-    resume: bool,
-
-    /// Write a page with charts to FILE (HTML, complete in itself)
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    files: FileArgs,
 }
 
 /// Runs the command.
@@ -97,10 +83,7 @@ pub fn run(args: WalArgs, surroundings: Surroundings) -> Result<(), CommandError
         segments: args.segments.map(usize::from),
         runs: args.runs,
         no_verify: args.no_verify,
-        csv: args.csv,
-        json: args.json,
-        resume: args.resume,
-        report: args.report,
+        files: args.files.into(),
         cancel: surroundings.cancel,
         ..Options::new(
             surroundings.walzip,
@@ -126,16 +109,9 @@ pub fn run(args: WalArgs, surroundings: Surroundings) -> Result<(), CommandError
     };
     let results = wal::run(&options, &mut progress)?;
     progress.finish();
-    print(&results)?;
-    match (results.stopped, results.failed.len()) {
-        (Some(reason), _) => Err(CommandError::new(
-            Kind::Problems,
-            format_args!("stopped early: {reason}"),
-        )),
-        (None, 0) => Ok(()),
-        (None, failed) => Err(CommandError::new(
-            Kind::Problems,
-            format_args!("{failed} round trips failed; the figures leave them out"),
-        )),
-    }
+    conclude(
+        &results,
+        &results.stopped,
+        (results.failed.len(), "round trips"),
+    )
 }

@@ -8,9 +8,8 @@ use walzip_bench::workload::Workload;
 
 use super::generate::parameter;
 use super::standard_error::StandardError;
-use super::{Surroundings, print};
+use super::{FileArgs, Surroundings, conclude};
 use crate::error::CommandError;
-use crate::exit_code::Kind;
 
 /// Compare the server's settings of wal_compression
 ///
@@ -82,21 +81,8 @@ pub struct WalCompressionArgs {
     #[arg(long, value_name = "DIR")]
     pg_bin: Option<PathBuf>,
 
-    /// Write every measurement to FILE, one a line
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-
-    /// Write everything to FILE
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Go on where an earlier run stopped that wrote the same --json
-    #[arg(long, requires = "json")]
-    resume: bool,
-
-    /// Write a page with charts to FILE (HTML, complete in itself)
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    files: FileArgs,
 }
 
 /// Runs the command.
@@ -118,34 +104,16 @@ pub fn run(args: WalCompressionArgs, surroundings: Surroundings) -> Result<(), C
         segments: args.segments.unwrap_or(if quick { 1 } else { 5 }),
         contenders: args.contender,
         quick,
-        resume: args.resume,
         pg_bin: args.pg_bin,
         walzip: surroundings.walzip,
         search_path: surroundings.search_path,
         temp_dir: surroundings.temp_dir,
-        csv: args.csv,
-        json: args.json,
-        report: args.report,
+        files: args.files.into(),
         cancel: surroundings.cancel,
     };
     let mut progress = StandardError::new();
     let results = wal_compression::run(&options, &mut progress)?;
     progress.finish();
-    print(&results)?;
-    let failed: usize = results
-        .archive
-        .iter()
-        .map(|archive| archive.failed.len())
-        .sum();
-    match (results.stopped, failed) {
-        (Some(reason), _) => Err(CommandError::new(
-            Kind::Problems,
-            format_args!("stopped early: {reason}"),
-        )),
-        (None, 0) => Ok(()),
-        (None, failed) => Err(CommandError::new(
-            Kind::Problems,
-            format_args!("{failed} round trips failed; the figures leave them out"),
-        )),
-    }
+    let failed = results.archive.iter().map(|archive| archive.failed.len());
+    conclude(&results, &results.stopped, (failed.sum(), "round trips"))
 }

@@ -1,0 +1,81 @@
+//! The results as a page for a colleague.
+
+use super::{Content, Results};
+use crate::report::{Bars, Cell, Section, Table, ending, page};
+use crate::text::counted;
+
+impl Results {
+    /// A page that shows everything, complete in itself.
+    pub(super) fn page(&self) -> String {
+        let mut sections = vec![self.introduction()];
+        for content in [Content::Zeros, Content::Wal] {
+            if !self.sets_of(content).is_empty() {
+                sections.push(self.section(content));
+            }
+        }
+        sections.push(self.ways());
+        page(
+            "Does the segment size matter for archiving?",
+            &sections,
+            &self.provenance,
+        )
+    }
+
+    fn introduction(&self) -> Section {
+        let section = Section::new("What was done").paragraph(format!(
+            "The same {} MB are archived as segments of each size, by a process for each segment, \
+             as archive_command starts it: {}, interleaved; figures are medians. Every file is \
+             compared with what it was made from.",
+            self.settings.total_bytes >> 20,
+            counted(self.settings.runs as usize, "run"),
+        ));
+        let section = section.note(format!("Caches are {}.", self.settings.caches));
+        let reasons = self.failures().chain(self.left_out.iter().cloned());
+        ending(section, reasons, &self.stopped)
+    }
+
+    fn section(&self, content: Content) -> Section {
+        let sets = self.sets_of(content);
+        let mut bars = Bars::new("s", 2);
+        for (row, of_row) in self.rows.iter().enumerate() {
+            for set in &sets {
+                let megabytes = self.sets[*set].segment_bytes >> 20;
+                let label = format!("{}, {megabytes} MB", of_row.way);
+                let seconds = self.figures(row, *set).map(|figures| figures.seconds);
+                let pair = self.published_pair(row);
+                let pair = pair.filter(|_| self.is_as_published(content));
+                let published = pair.map(|pair| match megabytes {
+                    16 => pair.seconds_16,
+                    _ => pair.seconds_64,
+                });
+                match of_row.is_walzip() {
+                    true => bars.ours(label, seconds),
+                    false => bars.bar(label, seconds, published),
+                }
+            }
+        }
+        let mut section = Section::new(format!("Archiving {}", content.name()))
+            .paragraph("Wall time of all processes, the smaller segments first:")
+            .bars(bars)
+            .table(self.table(content));
+        for set in sets {
+            section = section.note(self.sets[set].to_string());
+        }
+        match self.is_as_published(content) {
+            true => section.note(format!("Published: {}.", self.published_source)),
+            false => section,
+        }
+    }
+
+    fn ways(&self) -> Section {
+        let mut table = Table::new(["way", "command", "program"]);
+        for row in &self.rows {
+            let cells = [row.way, &row.command, &row.program.version];
+            table.row(cells.map(|text| Cell::from(text).left()));
+        }
+        Section::new("The ways").table(table).note(
+            "On disk \u{201c}later\u{201d}: the program reports success before the segment is on \
+             the disk.",
+        )
+    }
+}
