@@ -11,6 +11,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use walzip_codec::Level;
+use walzip_pgformat::timeline_history::TimelineHistory;
 use walzip_pgformat::wal_file_name::{SEGMENT_SIZE_BYTES_MAX, WalFileName};
 use walzip_repo::{PutOutcome, Repository};
 
@@ -68,6 +69,11 @@ pub async fn push(
     let original = read_stable(path).await?;
     content::check(&name, &original, repository.cluster())
         .map_err(|error| ArchiveError::invalid_file(path, error, repository.cluster()))?;
+    if let WalFileName::History(timeline) = name
+        && let Err(error) = TimelineHistory::read(timeline, &original)
+    {
+        tracing::warn!("{name} is archived as it is, and not understood: {error}");
+    }
 
     let name = name.to_string();
     let object = coding::encode(&name, original.clone(), options.level, options.verify).await?;

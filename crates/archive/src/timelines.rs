@@ -31,13 +31,7 @@ impl Timelines {
                 continue;
             };
             let content = coding::decode(&entry.name, object).await?;
-            let history = TimelineHistory::read(timeline, &content).map_err(|error| {
-                ArchiveError::Damaged {
-                    object: entry.name.clone(),
-                    reason: error.to_string(),
-                }
-            })?;
-            histories.insert(timeline, history);
+            histories.insert(timeline, read_history(&entry.name, timeline, &content)?);
         }
         Ok(Timelines { histories })
     }
@@ -77,4 +71,16 @@ impl Timelines {
     pub(crate) fn history(&self, timeline: TimelineId) -> Option<&TimelineHistory> {
         self.histories.get(&timeline)
     }
+}
+
+/// Reads what an archived history says.
+pub(crate) fn read_history(
+    name: &str,
+    timeline: TimelineId,
+    content: &[u8],
+) -> Result<TimelineHistory, ArchiveError> {
+    TimelineHistory::read(timeline, content).map_err(|error| ArchiveError::Damaged {
+        object: name.to_owned(),
+        reason: error.to_string(),
+    })
 }

@@ -16,7 +16,7 @@ use walzip_repo::{BackupLabel, RepoError, Repository, WalEntry};
 use crate::backup_record::BackupRecord;
 use crate::backup_stream;
 use crate::error::ArchiveError;
-use crate::timelines::Timelines;
+use crate::timelines::{self, Timelines};
 use crate::{coding, content};
 
 /// How to verify.
@@ -167,6 +167,9 @@ async fn verify_wal_object(repository: &Repository, name: &str) -> Result<u64, A
     let original = coding::decode(name, object).await?;
     content::check(&file_name, &original, repository.cluster())
         .map_err(|error| ArchiveError::invalid_object(name, error, repository.cluster()))?;
+    if let WalFileName::History(timeline) = file_name {
+        timelines::read_history(name, timeline, &original)?;
+    }
     Ok(original.len() as u64)
 }
 

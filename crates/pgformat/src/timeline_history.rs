@@ -3,8 +3,11 @@
 //! Each line of the file names one ancestor, the position at which its child left it, and
 //! why. The rules are those of `readTimeLineHistory` in access/transam/timeline.c: blank
 //! lines and lines that begin with `#` are skipped, timelines rise from line to line and
-//! stay below the file's own. One rule is added, which PostgreSQL keeps without checking
-//! it: a child never branches off before its parent did.
+//! stay below the file's own.
+//!
+//! Positions need not rise. A recovery that follows timeline 2 and stops before the place at
+//! which 2 left 1 makes a timeline 3 whose history is `1 B`, `2 A` with A before B: nothing
+//! of 2 was replayed. An ancestor therefore ends where it, or any later one, was left first.
 
 use crate::units::{InvalidLsn, Lsn, TimelineId};
 
@@ -22,7 +25,7 @@ pub struct TimelineHistory {
 pub struct Ancestor {
     /// The ancestor's timeline.
     pub timeline: TimelineId,
-    /// The position from which on the ancestor's child is followed.
+    /// The position at which the line says that the ancestor was left.
     pub switch: Lsn,
     /// Why the switch was made, in PostgreSQL's words.
     pub reason: String,
@@ -45,7 +48,7 @@ pub enum TimelineHistoryError {
         /// What stands there instead.
         source: InvalidLsn,
     },
-    /// Timelines or positions do not rise from line to line, or reach the file's own.
+    /// Timelines do not rise from line to line, or reach the file's own.
     #[error("line {line} of the timeline history is out of order")]
     Order {
         /// The line's number, from 1.
@@ -66,9 +69,9 @@ impl TimelineHistory {
                 continue;
             }
             let ancestor = read_ancestor(text, line)?;
-            let rises = ancestors.last().is_none_or(|previous| {
-                previous.timeline < ancestor.timeline && previous.switch <= ancestor.switch
-            });
+            let rises = ancestors
+                .last()
+                .is_none_or(|previous| previous.timeline < ancestor.timeline);
             if !rises || ancestor.timeline >= timeline {
                 return Err(TimelineHistoryError::Order { line });
             }
@@ -80,23 +83,30 @@ impl TimelineHistory {
         })
     }
 
-    /// The timeline of this history on which the byte at `position` lies.
+    /// The timeline of this history on which the byte at `position` lies: the newest that had
+    /// begun there, as `tliOfPointInHistory` finds it.
     pub fn timeline_at(&self, position: Lsn) -> TimelineId {
-        let holds = |ancestor: &&Ancestor| position < ancestor.switch;
-        self.ancestors
-            .iter()
-            .find(holds)
-            .map_or(self.timeline, |ancestor| ancestor.timeline)
+        let newest_first = self.ancestors.iter().rev();
+        let mut timeline = self.timeline;
+        for ancestor in newest_first {
+            if ancestor.switch <= position {
+                break;
+            }
+            timeline = ancestor.timeline;
+        }
+        timeline
     }
 
-    /// Where an ancestor was left; nothing for other timelines and for the history's own,
-    /// which has no end yet.
+    /// Up to where an ancestor is part of this history; nothing for other timelines and for
+    /// the history's own, which has no end yet.
     pub fn switch_of(&self, timeline: TimelineId) -> Option<Lsn> {
-        let ancestor = self
+        let mut from_it_on = self
             .ancestors
             .iter()
-            .find(|ancestor| ancestor.timeline == timeline);
-        ancestor.map(|ancestor| ancestor.switch)
+            .skip_while(|ancestor| ancestor.timeline != timeline);
+        let own = from_it_on.next()?.switch;
+        let later = from_it_on.map(|ancestor| ancestor.switch);
+        Some(later.fold(own, Lsn::min))
     }
 
     /// Whether `timeline` is the history's own or one of its ancestors.
@@ -229,12 +239,32 @@ mod tests {
         ));
     }
 
+    /// As PostgreSQL 15 writes it when a recovery along timeline 2 stops before timeline 2
+    /// begins.
     #[test]
-    fn refuses_timelines_and_positions_that_do_not_rise() {
+    fn leaves_out_an_ancestor_that_was_left_before_it_began() {
+        let content =
+            b"1\t0/5000000\tat restore point \"b\"\n\n2\t0/4000000\tat restore point \"a\"\n";
+        let history = TimelineHistory::read(TimelineId(3), content).expect("a real history");
+        for (position, timeline) in [
+            (0x3FF_FFFF, 1),
+            (0x400_0000, 3),
+            (0x500_0000, 3),
+            (u64::MAX, 3),
+        ] {
+            assert_eq!(history.timeline_at(Lsn(position)), TimelineId(timeline));
+        }
+        for timeline in [1, 2] {
+            let end = history.switch_of(TimelineId(timeline));
+            assert_eq!(end, Some(Lsn(0x400_0000)), "of timeline {timeline}");
+        }
+    }
+
+    #[test]
+    fn refuses_timelines_that_do_not_rise() {
         for content in [
             "2\t0/10\t\n1\t0/20\t\n",
             "1\t0/10\t\n1\t0/20\t\n",
-            "1\t0/20\t\n2\t0/10\t\n",
             "1\t0/10\t\n9\t0/20\t\n",
         ] {
             assert_eq!(

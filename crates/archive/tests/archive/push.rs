@@ -159,14 +159,25 @@ async fn pushes_partial_segments_histories_and_backup_histories() {
     assert_eq!(names, [backup, partial, "00000002.history".to_owned()]);
 }
 
+/// A refusal would be repeated for ever, and no WAL after it would be archived.
 #[tokio::test]
-async fn refuses_a_history_that_is_none() {
+async fn keeps_whatever_a_history_says_as_long_as_it_says_something() {
     let repository = repository().await;
-    let content = b"9\t0/5000000\tfrom the future\n";
-    let error = push_content(&repository, "00000002.history", content)
-        .await
-        .expect_err("9 > 2");
-    assert!(matches!(error, ArchiveError::Invalid { .. }), "{error}");
+    for (name, content) in [
+        (
+            "00000002.history",
+            b"9\t0/5000000\tfrom the future\n".as_slice(),
+        ),
+        // A recovery along timeline 2 that ended before timeline 2 began.
+        (
+            "00000003.history",
+            b"1\t0/5000000\tlater\n\n2\t0/4000000\tearlier\n",
+        ),
+    ] {
+        push_content(&repository, name, content).await.expect(name);
+    }
+    let error = push_content(&repository, "00000004.history", b"").await;
+    assert!(matches!(error, Err(ArchiveError::Invalid { .. })));
 }
 
 #[tokio::test]

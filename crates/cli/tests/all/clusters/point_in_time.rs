@@ -104,6 +104,7 @@ fn restores_to_every_kind_of_target(variant: Variant) {
     }
     restores_the_end_of_the_backup(&site);
     follows_a_timeline_switch(&site, &moments);
+    forks_again_before_the_first_fork(&site, &moments);
     succeed(&mut site.walzip(&["verify"]));
 }
 
@@ -262,4 +263,28 @@ fn follows_a_timeline_switch(site: &Site, moments: &[Moment]) {
         "along the first timeline"
     );
     discard(site, first);
+}
+
+/// A second recovery goes back further than the first. By default it follows the timeline of
+/// the first, whose beginning it never reaches: PostgreSQL writes a history whose positions do
+/// not rise, and archives nothing before it is in the archive.
+fn forks_again_before_the_first_fork(site: &Site, moments: &[Moment]) {
+    let earlier = moments.first().expect("a moment before the named one");
+    let again = restore(site, "again", &earlier.target);
+    again.start(&[]);
+    again.wait_until("SELECT NOT pg_is_in_recovery()");
+    assert_eq!(again.fingerprint(), earlier.expected);
+    again.sql("INSERT INTO note (body) VALUES ('on the third timeline')");
+    again.pgbench(&["-c", "2", "-t", "200"]);
+    again.archive_everything();
+    let expected = again.fingerprint();
+    let timeline = again.sql("SELECT timeline_id FROM pg_control_checkpoint()");
+    assert_eq!(timeline, "3");
+    discard(site, again);
+
+    let newest = restore(site, "newest", &[]);
+    newest.start(&["archive_mode=off"]);
+    newest.wait_until("SELECT NOT pg_is_in_recovery()");
+    assert_eq!(newest.fingerprint(), expected, "along the third timeline");
+    discard(site, newest);
 }
