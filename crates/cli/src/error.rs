@@ -83,6 +83,11 @@ impl CommandError {
         self.kind
     }
 
+    /// The message, empty where only the exit code says something.
+    pub fn message(&self) -> &str {
+        self.message.as_deref().unwrap_or_default()
+    }
+
     /// Shows the failure on standard error, in one write so that lines of several processes
     /// do not mix in PostgreSQL's log.
     pub fn report(&self) {

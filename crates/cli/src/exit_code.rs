@@ -1,7 +1,8 @@
 //! The one table of exit codes.
 //!
-//! PostgreSQL restarts its archiver, and aborts a recovery, when a command ends with a code
-//! above 125 or by a signal: every code lies below that. Numbers are those of pgBackRest
+//! PostgreSQL restarts its archiver when a command ends with a code above 125 or by a signal:
+//! every code lies below that. A recovery, though, has to stop at trouble, which takes such a
+//! code: the restore_command that `restore` writes makes one. Numbers are those of pgBackRest
 //! where it knows the same kind of failure, so that existing alerts keep their meaning.
 //! docs/errors.md says what to do about each; a test ties the two together.
 

@@ -1,6 +1,7 @@
 //! `walzip archive-get`: what `restore_command` calls.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use walzip_archive::get::{GetOptions, Got, get};
 
@@ -13,11 +14,15 @@ use crate::{root, runtime};
 ///
 /// DEST appears complete or not at all, after every byte was checked. When the archive does not
 /// have the file, which PostgreSQL asks for at the end of a recovery, the exit code is 1 and
-/// nothing is printed.
+/// nothing is printed. Storage that fails is tried again for some seconds.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example, in postgresql.conf (\"walzip restore\" writes it for you):
-  restore_command = 'walzip archive-get --repo /var/lib/walzip %f %p'")]
+Example, in postgresql.conf of a standby, which asks again by itself:
+  restore_command = 'walzip archive-get --repo /var/lib/walzip %f %p'
+
+A recovery does not ask again: PostgreSQL takes every exit code up to 125 for the end of the WAL,
+and opens the database. \"walzip restore\" writes a command at which it stops instead. By hand:
+  restore_command = 'walzip archive-get --repo /var/lib/walzip %f %p || exit $(($? == 1 ? 1 : 126))'")]
 pub struct ArchiveGetArgs {
     /// The file's name: %f of restore_command
     name: String,
@@ -29,6 +34,14 @@ pub struct ArchiveGetArgs {
     #[command(flatten)]
     repo: RepoArgs,
 }
+
+/// How long to wait before each further attempt when the repository's storage fails: a recovery
+/// that gets no answer has to be started again by somebody.
+const PAUSES: [Duration; 3] = [
+    Duration::from_millis(200),
+    Duration::from_secs(1),
+    Duration::from_secs(4),
+];
 
 /// Runs the command.
 pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
@@ -43,9 +56,21 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
     // an absolute path, the current directory says nothing about who asks.
     let data_directory = args.destination.is_relative().then(|| PathBuf::from("."));
     let options = GetOptions { data_directory };
-    let got = runtime::block_on(async {
+    let attempt = async || -> Result<Got, CommandError> {
         let repository = repo_args::open(&location).await?;
         Ok(get(&repository, &args.name, &args.destination, &options).await?)
+    };
+    let got = runtime::block_on(async {
+        for pause in PAUSES {
+            match attempt().await {
+                Err(error) if error.kind() == Kind::Service => {
+                    tracing::warn!("{}; trying again", error.message());
+                    tokio::time::sleep(pause).await;
+                }
+                other => return other,
+            }
+        }
+        attempt().await
     })?;
     match got {
         Got::Found {

@@ -20,7 +20,8 @@ use crate::filter::{Filter, FilterArgs, fill, write};
 Examples:
   walzip decompress 000000010000000000000001.wz
   walzip decompress -c 000000010000000000000001.wz | pg_waldump ...
-  restore_command = 'test -f /archive/%f.wz && walzip decompress -f -o %p /archive/%f.wz'
+  restore_command = 'test -f /archive/%f.wz || exit 1; \
+walzip decompress -f -o %p /archive/%f.wz || exit 126'
   custom_decompression_filter = walzip decompress -c    (barman.conf)")]
 pub struct DecompressArgs {
     #[command(flatten)]

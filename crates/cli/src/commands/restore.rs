@@ -20,7 +20,8 @@ use crate::{root, runtime};
 /// A base backup is written into DIR, which must be empty or not exist, and every file is
 /// checked against the backup's manifest. The recovery settings, with walzip as restore_command,
 /// are written to postgresql.auto.conf: start the server, and it replays WAL from the archive up
-/// to the target. Without a target it replays everything that was archived.
+/// to the target. Without a target it replays everything that was archived. When WAL cannot be
+/// read that is there, the server stops instead of opening the database without it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -174,11 +175,16 @@ fn restore_command(location: &Location) -> Result<String, CommandError> {
     })?;
     let repository = location.to_string();
     Ok(format!(
-        "{} archive-get --repo {} %f \"%p\"",
+        "{} archive-get --repo {} %f \"%p\"; {ABORT_ON_TROUBLE}",
         shell_word(program),
         shell_word(&repository)
     ))
 }
+
+/// PostgreSQL takes every exit code up to 125 for "there is no such file": it ends the recovery
+/// there and opens the database, and what was committed later is missing without a word. Only
+/// "there is no such file" may do that; at anything else it has to stop.
+const ABORT_ON_TROUBLE: &str = "r=$?; [ $r -lt 2 ] || [ $r -gt 125 ] || r=126; exit $r";
 
 /// Text as one word for the shell, with PostgreSQL's placeholder character doubled.
 fn shell_word(text: &str) -> String {

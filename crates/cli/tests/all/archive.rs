@@ -112,6 +112,33 @@ fn a_damaged_object_is_not_got() {
     assert_eq!(sandbox.read("got"), b"an earlier attempt");
 }
 
+/// A recovery takes a failure for the end of the WAL, or stops.
+#[test]
+fn storage_that_fails_is_tried_again() {
+    let sandbox = initialised();
+    sandbox.ok(&push(&path(FIRST)));
+    let (wal, aside) = (sandbox.path("repo/wal"), sandbox.path("aside"));
+    std::fs::rename(&wal, &aside).expect("renamed");
+    // Not a directory: neither "there" nor "not there".
+    std::fs::write(&wal, b"").expect("written");
+    let get = ["archive-get", "--repo", "repo", FIRST, "got"];
+    let complaint = sandbox.fails(101, &get);
+    assert_eq!(
+        complaint.matches("; trying again").count(),
+        3,
+        "{complaint}"
+    );
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            std::fs::remove_file(&wal).expect("removed");
+            std::fs::rename(&aside, &wal).expect("renamed");
+        });
+        assert!(sandbox.run(&get).status.success());
+    });
+    assert!(sandbox.read("got") == segment(1));
+}
+
 #[test]
 fn the_level_comes_from_the_file_unless_a_flag_says_otherwise() {
     let sandbox = initialised();

@@ -1,12 +1,13 @@
 //! A repository that cannot be written to: walzip says so with an exit code that PostgreSQL
-//! answers with a retry, and afterwards the archive is complete.
+//! answers with a retry, and afterwards the archive is complete. And one that cannot be read: a
+//! recovery stops there, and does not open the database without what it could not read.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::clusters::object_store::{archived_files, assert_no_gaps};
+use crate::clusters::object_store::{archived_files, assert_no_gaps, object_of};
 use crate::clusters::server::Server;
 use crate::clusters::site::{Site, is_root, not_run, said, succeed};
 
@@ -46,6 +47,39 @@ fn a_read_only_repository_is_reported_and_recovered_from() {
     );
     set_mode(&site.repository(), 0o755);
     recovers(&site, &server);
+}
+
+#[test]
+fn a_recovery_stops_at_damage_and_goes_on_when_it_is_mended() {
+    let Some(site) = Site::new(15) else { return };
+    let server = Server::create(&site, "primary", 1);
+    server.archive_with_walzip();
+    server.start(&[]);
+    succeed(&mut server.walzip(&["backup"]));
+    write_a_segment(&server);
+    let damaged = server.sql("SELECT pg_walfile_name(pg_current_wal_insert_lsn())");
+    write_a_segment(&server);
+    server.archive_everything();
+    let expected = server.fingerprint();
+    server.stop();
+    let object = object_of(&site, &damaged).expect("an archived segment");
+    let whole = fs::read(&object).expect("a readable object");
+    let mut changed = whole.clone();
+    *changed.last_mut().expect("not empty") ^= 1;
+    fs::write(&object, changed).expect("a writable object");
+
+    let restored = Server::on(&site, "restored");
+    succeed(restored.walzip(&["restore", "-D"]).arg(restored.data()));
+    restored.try_start(&["archive_mode=off"]);
+    restored.wait_until_stopped();
+    let log = restored.log();
+    assert!(log.contains("[damaged, exit code 26]"), "{log}");
+    assert!(!log.contains("archive recovery complete"), "{log}");
+
+    fs::write(&object, whole).expect("a writable object");
+    restored.start(&["archive_mode=off"]);
+    restored.wait_until("SELECT NOT pg_is_in_recovery()");
+    assert_eq!(restored.fingerprint(), expected);
 }
 
 /// Writes until the server's archiver has failed, and returns what a push says then.

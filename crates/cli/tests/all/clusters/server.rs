@@ -91,6 +91,16 @@ impl<'a> Server<'a> {
 
     /// Starts the server with further settings, and waits until it takes connections.
     pub fn start(&self, settings: &[&str]) {
+        assert!(
+            self.try_start(settings),
+            "{} did not start:\n{}",
+            self.name,
+            self.log()
+        );
+    }
+
+    /// The same for a server that may stop again by itself; whether it took connections.
+    pub fn try_start(&self, settings: &[&str]) -> bool {
         if !self.socket().exists() {
             self.site.create_directory(&format!("{}.socket", self.name));
         }
@@ -122,13 +132,21 @@ impl<'a> Server<'a> {
         start
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null());
-        let status = start.status().expect("pg_ctl");
-        assert!(
-            status.success(),
-            "{} did not start:\n{}",
-            self.name,
-            self.log()
-        );
+        start.status().expect("pg_ctl").success()
+    }
+
+    /// Waits until a server has stopped by itself.
+    #[track_caller]
+    pub fn wait_until_stopped(&self) {
+        let begin = Instant::now();
+        while self.data().join("postmaster.pid").exists() {
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "the server goes on\n{}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// Stops the server in an orderly way.
