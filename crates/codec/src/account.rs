@@ -26,7 +26,8 @@ pub struct KindAccount {
 
 /// What encoding makes of each kind of stream; `None` for what is no WAL segment. The frame
 /// that is measured has a few more cuts than the one that [`crate::encode`] writes, so the sum
-/// may differ from the file's size by a fraction of a percent.
+/// may differ from the file's size by a fraction of a percent. Where the level mixes streams,
+/// what zstd makes of them is shown.
 pub fn account(input: &[u8], level: Level) -> Result<Option<Vec<KindAccount>>, EncodeError> {
     let Some((_, streams)) = segment::encode(input, member::choices(level)) else {
         return Ok(None);

@@ -67,6 +67,14 @@ pub trait Coder {
         Choices::default()
     }
 
+    /// Bytes of all streams together, where they are known.
+    fn content_len(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Counts what lists of a column take in memory: `false` where they are too many.
+    fn take_list(&mut self, cost: usize) -> bool;
+
     /// Opens the next stream of a kind, with rows of `width` bytes.
     fn open(&mut self, kind: StreamKind, width: usize) -> StreamId;
 

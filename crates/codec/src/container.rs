@@ -5,7 +5,7 @@
 use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::{Lsn, SystemId, TimelineId, Version};
 
-use crate::error::{DecodeError, EncodeError};
+use crate::error::{DecodeError, EncodeError, NO_MEMORY};
 use crate::limits::{MEMBER_LEN_MAX, content_len_max};
 use crate::mixing::{self, Shape};
 use crate::streams;
@@ -299,6 +299,7 @@ pub fn read_content(header: &Header, mut body: &[u8]) -> Result<Vec<u8>, DecodeE
                 if raw_len != data.len() {
                     return Err(DecodeError::Corrupt("stored block of another length"));
                 }
+                content.try_reserve(raw_len).map_err(|_| NO_MEMORY)?;
                 content.extend_from_slice(data);
             }
             coding if coding == BlockCoding::Zstd as u8 => {
@@ -309,6 +310,9 @@ pub fn read_content(header: &Header, mut body: &[u8]) -> Result<Vec<u8>, DecodeE
                 let len = content.len().checked_add(raw_len).ok_or(TOO_MUCH)?;
                 let shapes = streams::shapes(&content, len).ok_or(BAD)?;
                 mixing::decompress(data, &shapes, &mut content)?;
+                if !behind.is_empty() {
+                    return Err(DecodeError::Corrupt("a block behind mixed streams"));
+                }
             }
             _ => return Err(DecodeError::Corrupt("unknown coding of a block")),
         }

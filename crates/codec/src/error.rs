@@ -28,6 +28,10 @@ pub enum DecodeError {
     HashMismatch,
 }
 
+/// What content claims, it may have; but not here.
+pub(crate) const NO_MEMORY: DecodeError =
+    DecodeError::Corrupt("more content than there is memory for");
+
 /// An input could not be encoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {

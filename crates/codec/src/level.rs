@@ -19,6 +19,11 @@ impl Level {
         (1..=9).contains(&level).then_some(Level(level))
     }
 
+    /// The next faster level; the fastest one's own.
+    pub fn below(self) -> Level {
+        Level(self.0.saturating_sub(1).max(Level::MIN.0))
+    }
+
     /// The level's number.
     pub fn get(self) -> u8 {
         self.0

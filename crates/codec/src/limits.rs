@@ -18,6 +18,13 @@ pub const KINDS_MAX: usize = 1 << 16;
 pub const KIND_BLOCKS_MAX: usize = 33;
 /// Block references of all record kinds of one member together.
 pub const KIND_BLOCKS_TOTAL_MAX: usize = 1 << 17;
+/// Memory of the lists of values, shapes and fields of one member's columns: see
+/// [`DICTIONARY_VALUE_COST`] and [`JSON_ENTRY_COST`].
+pub const LISTS_COST_MAX: usize = 1 << 26;
+/// What a value of a dictionary counts for.
+pub const DICTIONARY_VALUE_COST: usize = 8;
+/// What a shape or a field of jsonb counts for.
+pub const JSON_ENTRY_COST: usize = 128;
 /// The largest window of a zstd frame, as a power of two.
 pub const WINDOW_LOG_MAX: u32 = 27;
 

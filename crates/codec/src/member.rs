@@ -5,6 +5,8 @@ use walzip_pgformat::Version;
 use walzip_pgformat::wal::SegmentHeader;
 
 use crate::coder::{Care, Choices};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use crate::container::{self, Content, Header, WalIdentity};
 use crate::error::{DecodeError, EncodeError};
 use crate::level::Level;
@@ -20,8 +22,10 @@ const MIXED_FROM: Level = Level::MAX;
 /// Streams of more bytes than this for each byte of the input are not mixed: there would be
 /// three copies of them in memory.
 const MIXED_EXPANSION_MAX: usize = 4;
-/// What stands beside mixed streams, and is tried in their place.
+/// What mixed streams are compared with.
 const BESIDE_MIXED: Level = Level::STRONG;
+/// Where mixing gains less than this, in percent, the level below may be smaller.
+const MIXING_GAIN_MIN: usize = 7;
 
 /// Bytes of input that the next member should take: a segment if one begins here.
 pub fn member_len(start_of_input: &[u8]) -> usize {
@@ -47,24 +51,31 @@ pub fn encode(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
         return encode_foreign(input, level);
     }
     let identity = Some(WalIdentity::from(&header));
-    let is_mixed = level >= MIXED_FROM
-        && content.bytes.len() <= input.len().saturating_mul(MIXED_EXPANSION_MAX);
-    let body = if is_mixed {
-        let mixed = container::pack_mixed(&mut content, effort(BESIDE_MIXED, true))?;
-        // A higher level is never larger than a lower one.
-        let plain = pack(&content, BESIDE_MIXED)?;
-        mixed
-            .filter(|mixed| mixed.len() < plain.len())
-            .unwrap_or(plain)
+    let body = if level >= MIXED_FROM {
+        let may_be_mixed = content.bytes.len() <= input.len().saturating_mul(MIXED_EXPANSION_MAX);
+        smallest(&mut content, may_be_mixed)?
     } else {
-        let unmixed = if level >= MIXED_FROM {
-            BESIDE_MIXED
-        } else {
-            level
-        };
-        pack(&content, unmixed)?
+        pack(&content, level)?
     };
     Ok(container::write_member(input, identity, &body))
+}
+
+/// Mixed streams, unless a level that does not mix makes less of them.
+fn smallest(content: &mut Content, may_be_mixed: bool) -> Result<Vec<u8>, EncodeError> {
+    let below = Level::MAX.below();
+    if !may_be_mixed {
+        return pack(content, below);
+    }
+    let mixed = container::pack_mixed(content, effort(BESIDE_MIXED, true))?;
+    let plain = pack(content, BESIDE_MIXED)?;
+    match mixed {
+        Some(mixed) if mixed.len() < plain.len() - plain.len() * MIXING_GAIN_MIN / 100 => Ok(mixed),
+        mixed => {
+            let bodies = [mixed, Some(plain), Some(pack(content, below)?)];
+            let smallest = bodies.into_iter().flatten().min_by_key(Vec::len);
+            smallest.ok_or(EncodeError::NotProven)
+        }
+    }
 }
 
 fn pack(content: &Content, level: Level) -> Result<Vec<u8>, EncodeError> {
@@ -77,23 +88,33 @@ fn encode_foreign(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
 }
 
 /// Encodes one member and proves that it decodes to the same bytes. What the model should
-/// fail at is carried without it.
+/// fail at, even by a panic, is carried without it: the header then has no identity.
 pub fn encode_verified(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
-    let proven = |file: &[u8]| decode(file).is_ok_and(|decoded| decoded == input);
-    let file = encode(input, level)?;
-    if proven(&file) {
-        return Ok(file);
-    }
-    let file = encode_foreign(input, level)?;
-    if proven(&file) {
-        Ok(file)
-    } else {
-        Err(EncodeError::NotProven)
+    prove_or_do_without(input, level, || encode(input, level))
+}
+
+fn prove_or_do_without(
+    input: &[u8],
+    level: Level,
+    with_model: impl FnOnce() -> Result<Vec<u8>, EncodeError>,
+) -> Result<Vec<u8>, EncodeError> {
+    let proven = |file: Vec<u8>| match decode(&file) {
+        Ok(decoded) if decoded == input => Ok(file),
+        _ => Err(EncodeError::NotProven),
+    };
+    // Nothing that a panic could leave half done is used again.
+    let attempt = catch_unwind(AssertUnwindSafe(|| proven(with_model()?)));
+    match attempt {
+        Ok(Ok(file)) => Ok(file),
+        Ok(Err(too_long @ EncodeError::TooLong { .. })) => Err(too_long),
+        _ => proven(encode_foreign(input, level)?),
     }
 }
 
-/// Decodes all members of a file.
+/// Decodes all members of a file, which together hold at most [`MEMBER_LEN_MAX`] bytes; of
+/// more, decode one after the other.
 pub fn decode(file: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    check_len(file)?;
     let (mut original, mut rest) = split_member(file)?;
     while !rest.is_empty() {
         let (next, behind) = split_member(rest)?;
@@ -101,6 +122,22 @@ pub fn decode(file: &[u8]) -> Result<Vec<u8>, DecodeError> {
         rest = behind;
     }
     Ok(original)
+}
+
+/// Refuses a file whose members claim too much, before anything is decoded.
+fn check_len(file: &[u8]) -> Result<(), DecodeError> {
+    let mut rest = file;
+    let mut total = 0u64;
+    while !rest.is_empty() {
+        let header = Header::read(rest)?;
+        total = total.saturating_add(header.original_len);
+        if total > MEMBER_LEN_MAX as u64 {
+            return Err(DecodeError::Corrupt("members of more bytes than a segment"));
+        }
+        let member_len = usize::try_from(header.member_len).unwrap_or(usize::MAX);
+        rest = rest.get(member_len..).unwrap_or_default();
+    }
+    Ok(())
 }
 
 /// Decodes the member at the front of `bytes`; also returns the bytes that it has.
@@ -163,11 +200,40 @@ pub fn effort(level: Level, streams: bool) -> Effort {
         5 => 9,
         6 => 12,
         7 => 15,
-        8 => 18,
-        _ => 22,
+        _ => 18,
     };
     Effort {
         level: zstd_level,
         long: streams && level.get() >= 5,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// What the model does wrong must not keep a segment from being archived.
+    #[test]
+    fn what_the_model_fails_at_is_carried_without_it() {
+        let input = b"some bytes, some bytes".as_slice();
+        let other = encode(b"other bytes", Level::MIN).unwrap();
+        let failures: [fn(Vec<u8>) -> Result<Vec<u8>, EncodeError>; 4] = [
+            |_| panic!("on purpose"),
+            |_| Err(EncodeError::Zstd("on purpose")),
+            |_| Ok(b"no member".to_vec()),
+            Ok,
+        ];
+        for failure in failures {
+            let file = prove_or_do_without(input, Level::MIN, || failure(other.clone())).unwrap();
+            assert_eq!(decode(&file).unwrap(), input);
+            assert_eq!(Header::read(&file).unwrap().identity, None);
+        }
+    }
+
+    #[test]
+    fn members_that_claim_more_than_a_segment_are_refused() {
+        let file = encode(&vec![0; 64 << 20], Level::MIN).unwrap();
+        assert!(decode(&file.repeat(17)).is_err());
     }
 }

@@ -5,7 +5,7 @@
 //! [`crate::encoded_len_without`].
 
 macro_rules! models {
-    ($($name:ident, $label:literal, $section:literal;)*) => {
+    ($($name:ident, $label:literal;)*) => {
         /// A model that can be left out.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum OptionalModel {
@@ -20,25 +20,20 @@ macro_rules! models {
             pub fn label(self) -> &'static str {
                 match self { $(OptionalModel::$name => $label,)* }
             }
-
-            /// The section of docs/format/model.md (for layouts: streams.md) that specifies it.
-            pub fn section(self) -> &'static str {
-                match self { $(OptionalModel::$name => $section,)* }
-            }
         }
     };
 }
 
 models! {
-    BlockData, "fields of block data by record type", "Block data";
-    Pages, "items of page images", "Pages";
-    SeenThrough, "images that the server compressed", "Images";
-    Gin, "GIN entries and posting lists", "GIN";
-    Attributes, "heap tuples as attributes", "Heap tuples";
-    Dictionaries, "different values of an attribute", "Heap tuples";
-    Scales, "integers with a divisor", "Heap tuples";
-    Jsonb, "jsonb by its keys", "jsonb";
-    NewRows, "index entries of new rows", "New index tuples";
-    Recipes, "index keys made of rows", "New index tuples";
-    Layouts, "planes and differences", "Layouts";
+    BlockData, "fields of block data by record type";
+    Pages, "items of page images";
+    SeenThrough, "images that the server compressed";
+    Gin, "GIN entries and posting lists";
+    Attributes, "heap tuples as attributes";
+    Dictionaries, "different values of an attribute";
+    Scales, "integers with a divisor";
+    Jsonb, "jsonb by its keys";
+    NewRows, "index entries of new rows";
+    Recipes, "index keys made of rows";
+    Layouts, "planes and differences";
 }

@@ -250,7 +250,7 @@ impl Decoder {
 
     fn fragment(&mut self, len: u32) -> Result<(), DecodeError> {
         self.bytes.clear();
-        if len as usize > self.len {
+        if len as usize > self.len.min(self.coder.content_len()) {
             return Err(BAD);
         }
         self.bytes.resize(len as usize, 0);
@@ -269,7 +269,8 @@ impl Decoder {
         let len = self.coder.u32(spans, 0) as usize;
         let zeros = self.coder.u32(spans, 0) as usize;
         let left = self.len - self.writer.len();
-        if len.checked_add(zeros).is_none_or(|total| total > left) {
+        if len > self.coder.content_len() || len.checked_add(zeros).is_none_or(|total| total > left)
+        {
             return Err(BAD);
         }
         if len > 0 {

@@ -4,14 +4,14 @@
 //! directory lists for each kind (ascending) its number u8 and how many streams it has
 //! (varint), ended by 255; then a varint of bytes for each stream; then a width u8 for each;
 //! then a layout u8 for each. Streams of one kind are in the order in which the model opens
-//! them. A width of 0 stands for more than 255: such a stream is one of single bytes.
+//! them. Streams of rows longer than 255 bytes are streams of single bytes.
 
 use crate::coder::{Choices, Coder, StreamId};
 use crate::container::Content;
 use crate::error::DecodeError;
 use crate::filling::Filling;
 use crate::layout_choice;
-use crate::limits::STREAMS_MAX;
+use crate::limits::{LISTS_COST_MAX, STREAMS_MAX};
 use crate::mixing::Shape;
 use crate::stream_kind::StreamKind;
 use crate::transform::Layout;
@@ -27,7 +27,19 @@ const CUT_MIN: usize = 4096;
 pub struct StreamWriter {
     choices: Choices,
     streams: Vec<Filling>,
+    lists: Lists,
     failed: bool,
+}
+
+/// What lists of columns have taken of [`LISTS_COST_MAX`].
+#[derive(Debug, Default)]
+struct Lists(usize);
+
+impl Lists {
+    fn take(&mut self, cost: usize) -> bool {
+        self.0 = self.0.saturating_add(cost);
+        self.0 <= LISTS_COST_MAX
+    }
 }
 
 impl Coder for StreamWriter {
@@ -35,6 +47,10 @@ impl Coder for StreamWriter {
 
     fn choices(&self) -> Choices {
         self.choices
+    }
+
+    fn take_list(&mut self, cost: usize) -> bool {
+        self.lists.take(cost)
     }
 
     fn open(&mut self, kind: StreamKind, width: usize) -> StreamId {
@@ -89,6 +105,12 @@ impl StreamWriter {
             choices,
             ..StreamWriter::default()
         }
+    }
+
+    /// Appends bytes to a stream: what [`Coder::bytes`] does in this direction.
+    #[inline]
+    pub fn append(&mut self, stream: StreamId, bytes: &[u8]) {
+        self.streams[stream.0 as usize].push(bytes);
     }
 
     /// Streams of the model so far, all together.
@@ -212,6 +234,7 @@ pub struct StreamReader {
     streams: Vec<Emptying>,
     /// By kind: the next stream to be opened.
     next: Vec<usize>,
+    lists: Lists,
     failed: bool,
 }
 
@@ -234,11 +257,12 @@ impl StreamReader {
             content,
             streams,
             next,
+            lists: Lists::default(),
             failed: false,
         })
     }
 
-    /// Every stream was opened and read to its end.
+    /// Every stream was read to its end.
     pub fn exhausted(&self) -> bool {
         self.streams.iter().all(|stream| stream.at == stream.end)
     }
@@ -327,7 +351,7 @@ fn read_kinds(directory: &mut &[u8]) -> Option<Kinds> {
         }
         let kind = StreamKind::from_id(id)?;
         let count = usize::try_from(varint::read(directory)?).ok()?;
-        let in_order = kinds.last().is_none_or(|last| *last < kind);
+        let in_order = kinds.last().is_none_or(|last| *last < kind) && count > 0;
         // Each stream has at least three bytes in the directory.
         if !in_order || count > directory.len() / 3 || kinds.len() + count > STREAMS_MAX {
             return None;
@@ -340,6 +364,14 @@ fn read_kinds(directory: &mut &[u8]) -> Option<Kinds> {
 #[deny(clippy::indexing_slicing)]
 impl Coder for StreamReader {
     const ENCODING: bool = false;
+
+    fn content_len(&self) -> usize {
+        self.content.len()
+    }
+
+    fn take_list(&mut self, cost: usize) -> bool {
+        self.lists.take(cost)
+    }
 
     fn open(&mut self, kind: StreamKind, _width: usize) -> StreamId {
         if let Some(next) = self.next.get_mut(kind as usize)

@@ -4,7 +4,7 @@
 //! into differences, that zstd packs better. What is left over behind the last whole row goes
 //! verbatim to the end.
 
-use crate::error::DecodeError;
+use crate::error::{DecodeError, NO_MEMORY};
 
 /// A layout: its number in the directory is its place here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +81,7 @@ impl Layout {
         let whole = bytes.len() - bytes.len() % width;
         let rows = &mut bytes[..whole];
         scratch.clear();
-        scratch
-            .try_reserve(whole)
-            .map_err(|_| DecodeError::Corrupt("more content than there is memory for"))?;
+        scratch.try_reserve(whole).map_err(|_| NO_MEMORY)?;
         scratch.extend_from_slice(rows);
         join_planes(scratch, width, rows);
         match self {
@@ -138,12 +136,48 @@ fn put_word(bytes: &mut [u8], at: usize, word: u64) {
     }
 }
 
+/// The planes of rows of a width that the compiler knows.
+fn planes_of<const WIDTH: usize>(planes: &[u8], count: usize) -> [&[u8]; WIDTH] {
+    let mut parts = [&planes[..0]; WIDTH];
+    for (part, plane) in parts.iter_mut().zip(planes.chunks_exact(count.max(1))) {
+        *part = &plane[..count];
+    }
+    parts
+}
+
+fn split_numbers<const WIDTH: usize>(rows: &[u8], planes: &mut [u8]) {
+    let rows = rows.as_chunks::<WIDTH>().0;
+    for (column, plane) in planes.chunks_exact_mut(rows.len().max(1)).enumerate() {
+        for (byte, row) in plane.iter_mut().zip(rows) {
+            *byte = row[column % WIDTH];
+        }
+    }
+}
+
+fn join_numbers<const WIDTH: usize>(planes: &[u8], rows: &mut [u8]) {
+    let rows = rows.as_chunks_mut::<WIDTH>().0;
+    let planes = planes_of::<WIDTH>(planes, rows.len());
+    for (number, row) in rows.iter_mut().enumerate() {
+        for (byte, plane) in row.iter_mut().zip(planes) {
+            *byte = plane[number];
+        }
+    }
+}
+
 fn split_planes(rows: &[u8], width: usize, planes: &mut [u8]) {
+    match width {
+        2 => return split_numbers::<2>(rows, planes),
+        4 => return split_numbers::<4>(rows, planes),
+        _ => {}
+    }
     let count = rows.len() / width;
     let in_blocks = rows_in_blocks(rows.len(), width);
     for row in (0..in_blocks).step_by(8) {
         for column in (0..width).step_by(8) {
-            let mut block = std::array::from_fn(|n| word(rows, (row + n) * width + column));
+            let mut block = [0; 8];
+            for (n, place) in block.iter_mut().enumerate() {
+                *place = word(rows, (row + n) * width + column);
+            }
             transpose(&mut block);
             for (n, word) in block.iter().enumerate().take(width - column) {
                 put_word(planes, (column + n) * count + row, *word);
@@ -158,16 +192,21 @@ fn split_planes(rows: &[u8], width: usize, planes: &mut [u8]) {
 }
 
 fn join_planes(planes: &[u8], width: usize, rows: &mut [u8]) {
+    match width {
+        2 => return join_numbers::<2>(planes, rows),
+        4 => return join_numbers::<4>(planes, rows),
+        _ => {}
+    }
     let count = planes.len() / width;
     let in_blocks = rows_in_blocks(rows.len(), width);
     for row in (0..in_blocks).step_by(8) {
         // The last columns first: where they are fewer than eight, what is written too much
         // is in places that are written later.
         for column in (0..width).step_by(8).rev() {
-            let mut block = std::array::from_fn(|n| match column + n {
-                plane if plane < width => word(planes, plane * count + row),
-                _ => 0,
-            });
+            let mut block = [0; 8];
+            for (place, plane) in block.iter_mut().zip(column..width) {
+                *place = word(planes, plane * count + row);
+            }
             transpose(&mut block);
             for (n, word) in block.iter().enumerate() {
                 put_word(rows, (row + n) * width + column, *word);

@@ -3,7 +3,7 @@
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, InBuffer, OutBuffer};
 
-use crate::error::{DecodeError, EncodeError};
+use crate::error::{DecodeError, EncodeError, NO_MEMORY};
 use crate::limits::WINDOW_LOG_MAX;
 
 /// How hard zstd tries.
@@ -14,11 +14,6 @@ pub struct Effort {
     /// Look for matches at any distance.
     pub long: bool,
 }
-
-/// Above this level of zstd's, its tables take up to 640 MB for themselves.
-const TABLE_LEVEL_MAX: i32 = 19;
-/// The tables then have this many entries of four bytes, as a power of two.
-const TABLE_LOG_MAX: u32 = 24;
 
 /// zstd cannot make more of a byte than this: a block of 128 KiB needs four bytes.
 const EXPANSION_MAX: usize = 1 << 15;
@@ -42,10 +37,6 @@ pub fn compress(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Packed
     set(CParameter::ContentSizeFlag(false))?;
     // The content is all there: zstd needs no window of its own beside it.
     set(CParameter::StableInBuffer(true))?;
-    if effort.long && effort.level > TABLE_LEVEL_MAX {
-        set(CParameter::ChainLog(TABLE_LOG_MAX))?;
-        set(CParameter::HashLog(TABLE_LOG_MAX - 1))?;
-    }
     if effort.long {
         set(CParameter::EnableLongDistanceMatching(true))?;
         let window_log = content.len().max(1).ilog2() + 1;
@@ -116,9 +107,7 @@ pub fn decompress(data: &[u8], raw_len: usize, out: &mut Vec<u8>) -> Result<(), 
         .set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX))
         .map_err(|_| BAD)?;
     let mut block = Vec::new();
-    block
-        .try_reserve_exact(raw_len)
-        .map_err(|_| DecodeError::Corrupt("more content than there is memory for"))?;
+    block.try_reserve_exact(raw_len).map_err(|_| NO_MEMORY)?;
     let written = context.decompress(&mut block, data).map_err(|_| BAD)?;
     if written != raw_len {
         return Err(BAD);
@@ -126,6 +115,7 @@ pub fn decompress(data: &[u8], raw_len: usize, out: &mut Vec<u8>) -> Result<(), 
     if out.is_empty() {
         *out = block;
     } else {
+        out.try_reserve(raw_len).map_err(|_| NO_MEMORY)?;
         out.extend_from_slice(&block);
     }
     Ok(())

@@ -61,8 +61,8 @@ pub struct ByteModel {
 }
 
 impl ByteModel {
-    /// Without any knowledge.
-    pub fn new() -> ByteModel {
+    /// Without any knowledge; `history` is empty, and has room for all bytes to come.
+    pub fn new(history: Vec<u8>) -> ByteModel {
         let logistic = Logistic::new();
         let histories = BitHistories::new();
         let first = std::array::from_fn(|n| Chance::of_counts(histories.counts(n as u8)));
@@ -76,7 +76,7 @@ impl ByteModel {
             repeat_chances: fixed_table([Chance::EVEN; 64]),
             mixer: Mixer::new(),
             guesses: Guesses::new(),
-            repeats: Repeats::new(),
+            repeats: Repeats::new(history),
         }
     }
 

@@ -25,7 +25,7 @@ pub use choice::choose;
 pub use stream_model::Shape;
 use stream_model::StreamModel;
 
-use crate::error::{DecodeError, EncodeError};
+use crate::error::{DecodeError, EncodeError, NO_MEMORY};
 use crate::varint;
 use crate::zstd_frame::{self, Effort};
 
@@ -58,7 +58,9 @@ pub fn compress(
     }
     let mut coder = Encoder::new();
     code_choices(&mut coder, &mut mixed.to_vec());
-    code_streams(&mut coder, shapes, mixed, content);
+    if code_streams(&mut coder, shapes, mixed, content).is_none() {
+        return Ok(None);
+    }
     data.extend_from_slice(&coder.finish());
     let len: usize = shapes.iter().map(Shape::len).sum();
     Ok((len <= data.len().saturating_mul(EXPANSION_MAX)).then_some(data))
@@ -72,9 +74,7 @@ pub fn decompress(data: &[u8], shapes: &[Shape], content: &mut Vec<u8>) -> Resul
     if len > data.len().saturating_mul(EXPANSION_MAX) {
         return Err(DecodeError::Corrupt("block claims more than mixing allows"));
     }
-    content
-        .try_reserve_exact(len)
-        .map_err(|_| DecodeError::Corrupt("more content than there is memory for"))?;
+    content.try_reserve_exact(len).map_err(|_| NO_MEMORY)?;
     content.resize(end, 0);
     let mut rest = data;
     let frame_len = varint::read(&mut rest).and_then(|len| usize::try_from(len).ok());
@@ -83,7 +83,7 @@ pub fn decompress(data: &[u8], shapes: &[Shape], content: &mut Vec<u8>) -> Resul
     let mut mixed = vec![false; shapes.len()];
     code_choices(&mut coder, &mut mixed);
     place_plain(frame, shapes, &mixed, content)?;
-    code_streams(&mut coder, shapes, &mixed, content);
+    code_streams(&mut coder, shapes, &mixed, content).ok_or(NO_MEMORY)?;
     if coder.exhausted() { Ok(()) } else { Err(BAD) }
 }
 
@@ -131,13 +131,27 @@ fn code_choices<C: BitCoder>(coder: &mut C, mixed: &mut [bool]) {
     }
 }
 
-fn code_streams<C: BitCoder>(coder: &mut C, shapes: &[Shape], mixed: &[bool], content: &mut [u8]) {
-    let mut model = StreamModel::new();
+/// `None` where there is no memory for it.
+fn code_streams<C: BitCoder>(
+    coder: &mut C,
+    shapes: &[Shape],
+    mixed: &[bool],
+    content: &mut [u8],
+) -> Option<()> {
+    if !mixed.contains(&true) {
+        return Some(());
+    }
+    let len = shapes.iter().zip(mixed).filter(|(_, mixed)| **mixed);
+    let mut history = Vec::new();
+    let len = len.map(|(shape, _)| shape.len()).sum();
+    history.try_reserve_exact(len).ok()?;
+    let mut model = StreamModel::new(history);
     for (number, (shape, &mixed)) in shapes.iter().zip(mixed).enumerate() {
         if mixed && let Some(content) = content.get_mut(..shape.end) {
             model.code(coder, shapes, number, content);
         }
     }
+    Some(())
 }
 
 /// A table of a fixed size, without taking it across the stack.

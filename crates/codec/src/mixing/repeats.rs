@@ -29,10 +29,10 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// Without any byte.
-    pub fn new() -> Repeats {
+    /// Without any byte; `history` is empty, and has room for all that will be pushed.
+    pub fn new(history: Vec<u8>) -> Repeats {
         Repeats {
-            history: Vec::new(),
+            history,
             places: fixed_table(0),
             at: 0,
             len: 0,

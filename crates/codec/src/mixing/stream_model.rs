@@ -67,10 +67,10 @@ struct Column<'c> {
 }
 
 impl StreamModel {
-    /// Without any knowledge.
-    pub fn new() -> StreamModel {
+    /// Without any knowledge; `history` is empty, and has room for all bytes to come.
+    pub fn new(history: Vec<u8>) -> StreamModel {
         StreamModel {
-            bytes: ByteModel::new(),
+            bytes: ByteModel::new(history),
             rates: Rates::new(),
             modes: [[Chance::EVEN; 2]; 3],
             mode: PlaneMode::Mixed,

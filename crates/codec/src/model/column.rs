@@ -1,14 +1,13 @@
 //! The values of one attribute of one relation.
 
-use std::collections::HashMap;
-
 use super::attribute::{Attribute, varlena_len, varlena_start};
 use super::column_choice::Choice;
 use super::json::Json;
 use super::scale::Scale;
 use crate::coder::{Coder, StreamId};
-use crate::fast_hash::SeededHash;
+use crate::limits::DICTIONARY_VALUE_COST;
 use crate::stream_kind::StreamKind;
+use crate::streams::StreamWriter;
 
 /// Values are fixed, or their bytes stand in one stream.
 pub const PLAIN: u8 = 0;
@@ -81,8 +80,8 @@ struct Dictionary {
     /// has bytes in a file.
     values: Vec<u8>,
     ends: Vec<u32>,
-    /// The encoder's way back.
-    numbers: HashMap<Vec<u8>, u16, SeededHash>,
+    /// The encoder's numbers of the values to come.
+    numbers: std::vec::IntoIter<u16>,
 }
 
 impl Column {
@@ -95,6 +94,7 @@ impl Column {
     ) -> Column {
         let choice = values
             .map(|values| Choice::make(attribute, values, coder.choices()))
+            .filter(|choice| coder.take_list(choice.list_cost()))
             .unwrap_or_default();
         let coding = match coder.u8(choices, choice.mode) {
             DICTIONARY => ColumnCoding::Dictionary(Dictionary::open(
@@ -102,6 +102,7 @@ impl Column {
                 choices,
                 attribute,
                 &choice.dictionary,
+                choice.numbers,
             )),
             JSON if attribute == Attribute::Varlena => {
                 ColumnCoding::Json(Box::new(JsonStreams::open(coder, choices, choice.json)))
@@ -130,9 +131,17 @@ impl Column {
         Column { attribute, coding }
     }
 
-    /// How the values are stored.
-    pub fn attribute(&self) -> Attribute {
-        self.attribute
+    /// Codes values that are all there, as one [`Column::code`] after the other would.
+    pub fn code_all(&mut self, coder: &mut StreamWriter, values: &[&[u8]]) {
+        if let ColumnCoding::Fixed(stream) = self.coding {
+            return code_fixed(coder, stream, values);
+        }
+        let mut scratch = Vec::new();
+        for value in values {
+            scratch.clear();
+            scratch.extend_from_slice(value);
+            self.code(coder, &mut scratch, 0);
+        }
     }
 
     /// Codes the value behind `at`; returns where it ends.
@@ -157,6 +166,19 @@ impl Column {
                 coder.fail();
                 at
             }
+        }
+    }
+}
+
+/// Values of a fixed length: those of the usual ones without a copy in pieces.
+fn code_fixed(coder: &mut StreamWriter, stream: StreamId, values: &[&[u8]]) {
+    for value in values {
+        if let Ok(value) = <&[u8; 8]>::try_from(*value) {
+            coder.append(stream, value);
+        } else if let Ok(value) = <&[u8; 4]>::try_from(*value) {
+            coder.append(stream, value);
+        } else {
+            coder.append(stream, value);
         }
     }
 }
@@ -271,8 +293,12 @@ impl Dictionary {
         choices: StreamId,
         attribute: Attribute,
         known: &[Vec<u8>],
+        numbers: Vec<u16>,
     ) -> Dictionary {
         let count = usize::from(coder.u16(choices, known.len().wrapping_sub(1) as u16)) + 1;
+        if !C::ENCODING && !coder.take_list(count * DICTIONARY_VALUE_COST) {
+            coder.fail();
+        }
         let width = attribute.fixed().map_or(1, |(len, _)| len);
         let stream = coder.open(StreamKind::DictionaryValue, width);
         let lengths = coder.open(StreamKind::ValueHeader, 1);
@@ -295,16 +321,12 @@ impl Dictionary {
             ends.push(values.len() as u32);
         }
         let is_wide = count > 256;
-        let mut numbers = HashMap::default();
-        if C::ENCODING {
-            numbers.extend(known.iter().cloned().zip(0u16..=u16::MAX));
-        }
         Dictionary {
             number: coder.open(StreamKind::ValueNumber, if is_wide { 2 } else { 1 }),
             is_wide,
             values,
             ends,
-            numbers,
+            numbers: numbers.into_iter(),
         }
     }
 
@@ -317,22 +339,13 @@ impl Dictionary {
     }
 
     fn code<C: Coder>(
-        &self,
+        &mut self,
         coder: &mut C,
         attribute: Attribute,
         data: &mut [u8],
         at: usize,
     ) -> usize {
-        let mut number = 0;
-        if C::ENCODING {
-            let value = attribute
-                .find(data, at)
-                .map(|(start, end)| &data[start..end]);
-            number = value
-                .and_then(|value| self.numbers.get(value))
-                .copied()
-                .unwrap_or_default();
-        }
+        let number = self.numbers.next().unwrap_or_default();
         let number = if self.is_wide {
             usize::from(coder.u16(self.number, number))
         } else {

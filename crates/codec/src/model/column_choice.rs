@@ -10,6 +10,7 @@ use super::json::Json;
 use super::scale::Scale;
 use crate::coder::{Care, Choices};
 use crate::fast_hash::SeededHash;
+use crate::limits::DICTIONARY_VALUE_COST;
 use crate::registry::OptionalModel;
 use crate::trial::{Trial, entropy_bytes};
 
@@ -28,6 +29,8 @@ pub struct Choice {
     pub mode: u8,
     /// The values of a dictionary.
     pub dictionary: Vec<Vec<u8>>,
+    /// For each value of the column, its number in the dictionary.
+    pub numbers: Vec<u16>,
     /// First bytes of varlenas that have streams of their own.
     pub headers: Vec<u8>,
     /// What is known of jsonb.
@@ -37,6 +40,12 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// What the lists of the column count for.
+    pub fn list_cost(&self) -> usize {
+        let json = self.json.as_ref().map_or(0, Json::list_cost);
+        self.dictionary.len() * DICTIONARY_VALUE_COST + json
+    }
+
     /// The coding that a look at the values recommends.
     pub fn make(attribute: Attribute, values: Values<'_>, choices: Choices) -> Choice {
         let Values { values, are_all } = values;
@@ -78,12 +87,14 @@ impl Choice {
         if are_all
             && choices.uses(OptionalModel::Dictionaries)
             && attribute != Attribute::Fixed1
-            && let Some((dictionary, cost)) = dictionary_of(values)
-            && cost < best
+            && let Some(dictionary) = Different::of(values)
+            && dictionary.cost() < best
         {
+            let (dictionary, numbers) = dictionary.ranked();
             return Choice {
                 mode: DICTIONARY,
                 dictionary,
+                numbers,
                 ..Choice::default()
             };
         }
@@ -193,45 +204,79 @@ fn varlena_costs(values: &[&[u8]], trial_len: usize) -> (f64, f64, Vec<u8>) {
     )
 }
 
-/// The different values, the most frequent first, and what a column of their numbers takes.
-fn dictionary_of(values: &[&[u8]]) -> Option<(Vec<Vec<u8>>, f64)> {
-    let mut counts: HashMap<&[u8], u32, SeededHash> = HashMap::default();
-    for (seen, value) in values.iter().enumerate() {
-        if value.len() > VALUE_LEN_MAX || counts.len() > VALUES_MAX - 1 {
-            return None;
+/// The different values of a column.
+struct Different<'a> {
+    /// In the order of their first occurrence.
+    values: Vec<(&'a [u8], u32)>,
+    /// For each value of the column, its place in that order.
+    places: Vec<u16>,
+}
+
+impl<'a> Different<'a> {
+    /// `None` where a dictionary cannot pay, or cannot hold them.
+    fn of(values: &[&'a [u8]]) -> Option<Different<'a>> {
+        let mut known: HashMap<&[u8], u16, SeededHash> = HashMap::default();
+        let mut different = Different {
+            values: Vec::new(),
+            places: Vec::with_capacity(values.len()),
+        };
+        for (seen, value) in values.iter().enumerate() {
+            let count = different.values.len();
+            if value.len() > VALUE_LEN_MAX || count == VALUES_MAX || count * 2 > values.len() {
+                return None;
+            }
+            // Mostly new values: no dictionary will pay.
+            if seen == SAMPLE && count > SAMPLE * 3 / 5 {
+                return None;
+            }
+            let place = *known.entry(value).or_insert(count as u16);
+            match different.values.get_mut(usize::from(place)) {
+                Some((_, count)) => *count += 1,
+                None => different.values.push((value, 1)),
+            }
+            different.places.push(place);
         }
-        // Mostly new values: no dictionary will pay.
-        if seen == SAMPLE && counts.len() > SAMPLE * 3 / 5 {
-            return None;
-        }
-        *counts.entry(value).or_insert(0) += 1;
+        let count = different.values.len();
+        (count >= 2 && count * 2 <= values.len()).then_some(different)
     }
-    if counts.len() < 2 || counts.len() * 2 > values.len() {
-        return None;
+
+    /// What the list and a column of numbers take.
+    fn cost(&self) -> f64 {
+        let mut counts: Vec<u32> = self.values.iter().map(|(_, count)| *count).collect();
+        let numbers = if counts.len() <= 256 {
+            entropy_bytes(counts.into_iter())
+        } else {
+            // Two planes: the high bytes, and the low ones whatever the high ones are.
+            counts.sort_unstable_by(|a, b| b.cmp(a));
+            let mut planes = [[0u32; 256]; 2];
+            for (number, count) in counts.iter().enumerate() {
+                planes[0][number & 0xFF] += count;
+                planes[1][number >> 8] += count;
+            }
+            planes
+                .iter()
+                .map(|plane| entropy_bytes(plane.iter().copied()))
+                .sum()
+        };
+        let content: usize = self.values.iter().map(|(value, _)| value.len() + 1).sum();
+        numbers + content as f64 * 0.8
     }
-    let mut ranked: Vec<(&[u8], u32)> = counts.into_iter().collect();
-    ranked.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-    let numbers = if ranked.len() <= 256 {
-        entropy_bytes(ranked.iter().map(|(_, count)| *count))
-    } else {
-        // Two planes: the high bytes, and the low ones whatever the high ones are.
-        let mut planes = [[0u32; 256]; 2];
-        for (number, (_, count)) in ranked.iter().enumerate() {
-            planes[0][number & 0xFF] += count;
-            planes[1][number >> 8] += count;
+
+    /// The values, the most frequent first, and the numbers that this gives to the column's.
+    fn ranked(self) -> (Vec<Vec<u8>>, Vec<u16>) {
+        let mut order: Vec<u16> = (0..=u16::MAX).take(self.values.len()).collect();
+        let of = |place: &u16| self.values[usize::from(*place)];
+        order.sort_unstable_by(|a, b| {
+            let ((a, often), (b, seldom)) = (of(a), of(b));
+            seldom.cmp(&often).then(a.cmp(b))
+        });
+        let mut ranks = vec![0; order.len()];
+        for (rank, place) in (0..=u16::MAX).zip(&order) {
+            ranks[usize::from(*place)] = rank;
         }
-        planes
-            .iter()
-            .map(|plane| entropy_bytes(plane.iter().copied()))
-            .sum()
-    };
-    let content: usize = ranked.iter().map(|(value, _)| value.len() + 1).sum();
-    let cost = numbers + content as f64 * 0.8;
-    Some((
-        ranked
-            .into_iter()
-            .map(|(value, _)| value.to_vec())
-            .collect(),
-        cost,
-    ))
+        let values = order.iter().map(|place| of(place).0.to_vec()).collect();
+        let numbers = self.places.iter();
+        let numbers = numbers.map(|place| ranks[usize::from(*place)]).collect();
+        (values, numbers)
+    }
 }

@@ -6,10 +6,11 @@
 
 use super::attribute::Attribute;
 use super::attribute_inference::infer;
-use super::column::{Column, Values};
+use super::column::{Column, Values as ColumnValues};
 use crate::coder::{Coder, Slot, StreamId};
 use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
+use crate::streams::StreamWriter;
 use walzip_pgformat::wal::max_align;
 
 use super::heap_tuple::TUPLE_HEADER_LEN;
@@ -34,7 +35,7 @@ pub struct Body<'a> {
     hoff: u8,
 }
 
-impl Body<'_> {
+impl<'a> Body<'a> {
     /// Where the values begin; `None` where the header contradicts itself.
     pub fn data_start(&self) -> Option<usize> {
         let bitmap_len = self.bitmap_len();
@@ -51,6 +52,21 @@ impl Body<'_> {
         } else {
             0
         }
+    }
+
+    /// Puts the values and the numbers of their attributes into `row`; `None` where the
+    /// attributes do not fit.
+    fn read(&self, attributes: &[Attribute], row: &mut Vec<(usize, &'a [u8])>) -> Option<()> {
+        let data = self.bytes.get(self.data_start()?..)?;
+        let mut at = 0;
+        for (number, attribute) in attributes.iter().enumerate() {
+            if self.has(number) {
+                let (start, end) = attribute.find(data, at)?;
+                row.push((number, data.get(start..end)?));
+                at = end;
+            }
+        }
+        (at == data.len() && self.attributes <= attributes.len()).then_some(())
     }
 
     /// The tuple has a value of the attribute.
@@ -101,31 +117,87 @@ impl Bodies {
     pub fn add<C: Coder>(&mut self, coder: &mut C, header: Infomask, bytes: &mut [u8]) -> bool {
         if C::ENCODING {
             self.collected.extend_from_slice(bytes);
-            self.headers.push((header, self.collected.len() as u32));
+            match u32::try_from(self.collected.len()) {
+                Ok(end) => self.headers.push((header, end)),
+                Err(_) => coder.fail(),
+            }
             return self.headers.len() == 1;
         }
         let coding = self.coding.get_or_insert_with(|| Coding::open(coder, None));
-        coding.code(coder, header, bytes);
+        coding.decode(coder, header, bytes);
         false
     }
 
     /// Codes what the encoder has collected. Relations come in the order of their first body.
-    pub fn finish<C: Coder>(&mut self, coder: &mut C) {
-        let mut collected = std::mem::take(&mut self.collected);
+    pub fn finish(&mut self, coder: &mut StreamWriter) {
+        let collected = std::mem::take(&mut self.collected);
         let headers = std::mem::take(&mut self.headers);
         let mut bodies = Vec::with_capacity(headers.len());
         let mut start = 0;
-        for (header, end) in &headers {
-            bodies.push(header.body(&collected[start..*end as usize]));
-            start = *end as usize;
-        }
-        let mut coding = Coding::open(coder, Some(&bodies));
-        let mut start = 0;
         for (header, end) in headers {
-            coding.code(coder, header, &mut collected[start..end as usize]);
+            bodies.push(header.body(&collected[start..end as usize]));
             start = end as usize;
         }
+        let is_wanted = coder.choices().uses(OptionalModel::Attributes);
+        let attributes = is_wanted.then(|| infer(&bodies)).flatten();
+        let attributes = attributes.unwrap_or_default();
+        // A place in memory for each value: of too many bodies, only the first are looked at
+        // before the coding is chosen.
+        let at_once = (VALUES_MAX / attributes.len().max(1)).max(1);
+        let mut parts = bodies.chunks(at_once);
+        let first = Values::of(&attributes, parts.next().unwrap_or_default());
+        let known = Known {
+            bodies: &bodies,
+            attributes: &attributes,
+            values: &first,
+            are_all: parts.len() == 0,
+        };
+        let mut coding = Coding::open(coder, Some(known));
+        coding.code_all(coder, &first);
+        for part in parts {
+            coding.code_all(coder, &Values::of(&attributes, part));
+        }
     }
+}
+
+/// The values of some bodies, attribute by attribute.
+struct Values<'a> {
+    /// The bodies, and whether the attributes fit them.
+    bodies: Vec<(Body<'a>, bool)>,
+    /// For each attribute, its values in the bodies that fit.
+    columns: Vec<Vec<&'a [u8]>>,
+}
+
+impl<'a> Values<'a> {
+    fn of(attributes: &[Attribute], bodies: &[Body<'a>]) -> Values<'a> {
+        let mut columns = vec![Vec::new(); attributes.len()];
+        let mut row = Vec::with_capacity(attributes.len());
+        let mut judged = Vec::with_capacity(bodies.len());
+        for body in bodies {
+            row.clear();
+            let fits = body.read(attributes, &mut row).is_some();
+            judged.push((*body, fits));
+            if fits {
+                for (number, value) in row.drain(..) {
+                    columns[number].push(value);
+                }
+            }
+        }
+        Values {
+            bodies: judged,
+            columns,
+        }
+    }
+}
+
+/// What the encoder knows before it chooses.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    bodies: &'a [Body<'a>],
+    attributes: &'a [Attribute],
+    values: &'a Values<'a>,
+    /// There are no other values.
+    are_all: bool,
 }
 
 /// How the bodies of a relation are coded.
@@ -146,19 +218,15 @@ enum Coding {
 }
 
 impl Coding {
-    /// Codes the choices; the encoder makes them from the bodies.
-    fn open<C: Coder>(coder: &mut C, bodies: Option<&[Body<'_>]>) -> Coding {
+    /// Codes the choices; the encoder makes them from what it knows.
+    fn open<C: Coder>(coder: &mut C, known: Option<Known<'_>>) -> Coding {
         let choices = Slot::default().open(coder, StreamKind::HeapSchema, 1);
-        let wanted = bodies.filter(|_| coder.choices().uses(OptionalModel::Attributes));
-        let attributes = wanted.and_then(infer).unwrap_or_default();
+        let attributes = known.map(|known| known.attributes).unwrap_or_default();
         let count = usize::from(coder.u8(choices, attributes.len() as u8));
         if count == 0 {
-            return Coding::open_rows(coder, choices, bodies.unwrap_or_default());
+            let bodies = known.map(|known| known.bodies).unwrap_or_default();
+            return Coding::open_rows(coder, choices, bodies);
         }
-        // A place in memory for each value: for too many of them, only the first are looked at.
-        let looked_at = bodies.map(|bodies| &bodies[..bodies.len().min(VALUES_MAX / count)]);
-        let values = looked_at.map(|bodies| values_of(&attributes, bodies));
-        let are_all = looked_at.map(<[_]>::len) == bodies.map(<[_]>::len);
         let mut columns = Vec::with_capacity(count);
         for number in 0..count {
             let attribute = attributes
@@ -169,9 +237,9 @@ impl Coding {
                 coder.fail();
                 break;
             };
-            let values = values.as_ref().map(|values| Values {
-                values: &values[number],
-                are_all,
+            let values = known.map(|known| ColumnValues {
+                values: &known.values.columns[number],
+                are_all: known.are_all,
             });
             columns.push(Column::open(coder, choices, *attribute, values));
         }
@@ -204,13 +272,14 @@ impl Coding {
         }
     }
 
-    fn code<C: Coder>(&mut self, coder: &mut C, header: Infomask, bytes: &mut [u8]) {
+    /// The encoder's side of [`Coding::decode`]: column by column, since each has streams of
+    /// its own.
+    fn code_all(&mut self, coder: &mut StreamWriter, values: &Values<'_>) {
         match self {
             Coding::Rows { by_len, shared } => {
-                let own = by_len
-                    .iter()
-                    .find(|(len, _)| usize::from(*len) == bytes.len());
-                coder.bytes(own.map_or(*shared, |(_, stream)| *stream), bytes);
+                for (body, _) in &values.bodies {
+                    coder.append(stream_of(by_len, *shared, body.bytes), body.bytes);
+                }
             }
             Coding::Columns {
                 flag,
@@ -218,56 +287,48 @@ impl Coding {
                 other,
                 columns,
             } => {
-                let fits = C::ENCODING && fits(columns, header.body(bytes));
-                if coder.u8(*flag, fits.into()) == 0 {
+                for (body, fits) in &values.bodies {
+                    coder.u8(*flag, (*fits).into());
+                    match fits {
+                        true => coder.append(*bitmap, &body.bytes[..body.bitmap_len()]),
+                        false => coder.append(*other, body.bytes),
+                    }
+                }
+                for (column, values) in columns.iter_mut().zip(&values.columns) {
+                    column.code_all(coder, values);
+                }
+            }
+        }
+    }
+
+    fn decode<C: Coder>(&mut self, coder: &mut C, header: Infomask, bytes: &mut [u8]) {
+        match self {
+            Coding::Rows { by_len, shared } => {
+                coder.bytes(stream_of(by_len, *shared, bytes), bytes);
+            }
+            Coding::Columns {
+                flag,
+                bitmap,
+                other,
+                columns,
+            } => {
+                if coder.u8(*flag, 0) == 0 {
                     return coder.bytes(*other, bytes);
                 }
-                code_values(coder, *bitmap, columns, header, bytes);
+                decode_values(coder, *bitmap, columns, header, bytes);
             }
         }
     }
 }
 
-/// The values of each attribute, for the bodies that the attributes fit.
-fn values_of<'a>(attributes: &[Attribute], bodies: &[Body<'a>]) -> Vec<Vec<&'a [u8]>> {
-    let mut values = vec![Vec::new(); attributes.len()];
-    for body in bodies {
-        let Some(start) = body.data_start() else {
-            continue;
-        };
-        let data = &body.bytes[start..];
-        let mut at = 0;
-        for (number, attribute) in attributes.iter().enumerate() {
-            if body.has(number) {
-                let Some((start, end)) = attribute.find(data, at) else {
-                    break;
-                };
-                values[number].push(&data[start..end]);
-                at = end;
-            }
-        }
-    }
-    values
+fn stream_of(by_len: &[(u16, StreamId)], shared: StreamId, bytes: &[u8]) -> StreamId {
+    let own = by_len
+        .iter()
+        .find(|(len, _)| usize::from(*len) == bytes.len());
+    own.map_or(shared, |(_, stream)| *stream)
 }
 
-fn fits(columns: &[Column], body: Body<'_>) -> bool {
-    let Some(start) = body.data_start() else {
-        return false;
-    };
-    let data = &body.bytes[start..];
-    let mut at = 0;
-    for (number, column) in columns.iter().enumerate() {
-        if body.has(number) {
-            let Some((_, end)) = column.attribute().find(data, at) else {
-                return false;
-            };
-            at = end;
-        }
-    }
-    at == data.len() && body.attributes <= columns.len()
-}
-
-fn code_values<C: Coder>(
+fn decode_values<C: Coder>(
     coder: &mut C,
     bitmap: StreamId,
     columns: &mut [Column],

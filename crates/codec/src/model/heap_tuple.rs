@@ -9,6 +9,7 @@ use super::heap_body::{Bodies, Infomask};
 use super::rows_by_len::RowsByLen;
 use crate::coder::{Coder, Slot, get, get_u16, get_u32};
 use crate::stream_kind::StreamKind;
+use crate::streams::StreamWriter;
 
 /// Bytes of the fixed header of a tuple (`SizeofHeapTupleHeader`).
 pub const TUPLE_HEADER_LEN: usize = 23;
@@ -103,7 +104,7 @@ impl HeapStreams {
     }
 
     /// Codes the bodies that the encoder has collected.
-    pub fn finish<C: Coder>(&mut self, coder: &mut C) {
+    pub fn finish(&mut self, coder: &mut StreamWriter) {
         self.bodies.finish(coder);
     }
 

@@ -25,6 +25,8 @@ const FIRST: u8 = 1;
 const SECOND: u8 = 2;
 /// Pages seen through in one segment, as bytes for each byte of the segment.
 const EXPANSION_MAX: usize = 8;
+/// The same of any segment: the memory of the encoder is a small multiple of it.
+const SEEN_THROUGH_MAX: usize = 1 << 30;
 
 /// The state of the image model.
 pub struct ImageModel {
@@ -63,7 +65,9 @@ impl ImageModel {
             unzstd: DCtx::create(),
             pglz: pglz::Compressor::new(),
             likely: FIRST,
-            budget: segment_len.saturating_mul(EXPANSION_MAX),
+            budget: segment_len
+                .saturating_mul(EXPANSION_MAX)
+                .min(SEEN_THROUGH_MAX),
         }
     }
 

@@ -32,18 +32,28 @@ impl Set {
         for (place, word) in self.0.iter_mut().enumerate() {
             let count = word.count_ones() as usize;
             if n < count {
-                let mut rest = *word;
-                for _ in 0..n {
-                    rest &= rest - 1;
-                }
-                let bit = rest.trailing_zeros() as usize;
+                let bit = nth_one(*word, n as u32);
                 *word &= !(1 << bit);
-                return place * 64 + bit;
+                return place * 64 + bit as usize;
             }
             n -= count;
         }
         0
     }
+}
+
+/// Where the `n`th of the ones of a word is, counted from 0; there are more than `n`.
+fn nth_one(mut word: u64, mut n: u32) -> u32 {
+    let mut bit = 0;
+    for width in [32, 16, 8, 4, 2, 1] {
+        let low = word & ((1 << width) - 1);
+        let ones = low.count_ones();
+        let is_high = n >= ones;
+        n -= if is_high { ones } else { 0 };
+        bit += if is_high { width } else { 0 };
+        word = if is_high { word >> width } else { low };
+    }
+    bit
 }
 
 /// The streams of the order of items of one class of pages.

@@ -17,6 +17,7 @@ use std::collections::HashMap;
 
 use crate::coder::{Coder, StreamId, get_u32};
 use crate::fast_hash::SeededHash;
+use crate::limits::JSON_ENTRY_COST;
 use crate::stream_kind::StreamKind;
 
 /// `JB_CMASK`.
@@ -110,7 +111,8 @@ impl Json {
         let mut json = known.unwrap_or_default();
         let shapes = usize::from(coder.u16(choices, json.shapes.len() as u16));
         let fields = usize::from(coder.u16(choices, json.fields.len() as u16));
-        if shapes > LIST_MAX || fields > LIST_MAX {
+        let is_too_much = || shapes > LIST_MAX || fields > LIST_MAX;
+        if !C::ENCODING && (is_too_much() || !coder.take_list(list_cost(shapes, fields))) {
             coder.fail();
             return json;
         }
@@ -143,6 +145,11 @@ impl Json {
         }
         json.is_coded = true;
         json
+    }
+
+    /// What the lists count for.
+    pub fn list_cost(&self) -> usize {
+        list_cost(self.shapes.len(), self.fields.len())
     }
 
     /// Codes the value that begins at `at`; returns where it ends.
@@ -306,6 +313,10 @@ impl Shape {
         self.keys.resize(keys_len, 0);
         coder.bytes(choices, &mut self.keys);
     }
+}
+
+fn list_cost(shapes: usize, fields: usize) -> usize {
+    (shapes + fields) * JSON_ENTRY_COST
 }
 
 /// Where a child of a type begins behind another's end.

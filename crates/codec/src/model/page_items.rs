@@ -136,6 +136,10 @@ impl Items {
             }
         }
         self.order.clear();
+        // Items lie at multiples of 8, and `item_at` knows no other places.
+        if !upper.is_multiple_of(8) {
+            return None;
+        }
         let mut at = upper;
         while at < special {
             let place = item_at.get(at / 8)?.checked_sub(1)?;
@@ -305,5 +309,27 @@ impl Items {
             *bytes = pointer.to_bits().to_le_bytes();
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page with one item of 8 bytes, whose special space begins where it should not.
+    #[test]
+    fn an_item_that_is_not_at_a_multiple_of_8_does_not_tile_the_page() {
+        let mut page = vec![0; PAGE_SIZE];
+        let pointer = LinePointer {
+            offset: 8096,
+            flags: NORMAL,
+            len: 8,
+        };
+        page[PAGE_HEADER_LEN..PAGE_HEADER_LEN + 4]
+            .copy_from_slice(&pointer.to_bits().to_le_bytes());
+        let lower = PAGE_HEADER_LEN + 4;
+        assert!(Items::default().read(&page, lower, 8096, 8104).is_some());
+        assert!(Items::default().read(&page, lower, 8100, 8108).is_none());
+        assert!(Items::default().read(&page, lower, 8096, 8108).is_none());
     }
 }

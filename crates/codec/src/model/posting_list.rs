@@ -46,21 +46,13 @@ impl ListStreams {
         if C::ENCODING {
             read_list(bytes, &mut places);
         }
-        let mut last = 0u64;
-        for number in 0..count {
-            let place = places.get(number).copied().unwrap_or_default();
-            let place = if number == 0 {
-                self.first(coder, place)
-            } else {
-                self.next(coder, last, place)
-            };
+        if count > 0 {
+            let place = places.first().copied().unwrap_or_default();
+            let first = self.first(coder, place);
             if !C::ENCODING {
-                if coder.failed() {
-                    break;
-                }
-                places.push(place);
+                places.push(first);
             }
-            last = place;
+            self.others(coder, first, count, &mut places);
         }
         let len = if C::ENCODING {
             LIST_HEADER_LEN + short_align(usize::from(get_u16(bytes, 6)))
@@ -82,22 +74,37 @@ impl ListStreams {
         u64::from(block) << OFFSET_BITS | u64::from(offset) & OFFSET_MASK
     }
 
-    fn next<C: Coder>(&mut self, coder: &mut C, last: u64, place: u64) -> u64 {
-        let blocks = (place >> OFFSET_BITS).wrapping_sub(last >> OFFSET_BITS);
-        let stream = self.near.open(coder, StreamKind::PostingTid, 2);
-        let near = coder.u16(stream, u16::try_from(blocks).unwrap_or(FAR));
-        let blocks = if near == FAR {
-            let stream = self.far.open(coder, StreamKind::PostingTid, 4);
-            u64::from(coder.u32(stream, blocks as u32))
-        } else {
-            u64::from(near)
-        };
-        // Within a block offsets ascend; in the next one they begin anywhere.
-        let base = if blocks == 0 { last & OFFSET_MASK } else { 0 };
-        let stream = self.offset.open(coder, StreamKind::PostingOffset, 2);
-        let offset = coder.u16(stream, ((place & OFFSET_MASK).wrapping_sub(base)) as u16);
-        let block = (last >> OFFSET_BITS).wrapping_add(blocks) & u64::from(u32::MAX);
-        block << OFFSET_BITS | (base + u64::from(offset)) & OFFSET_MASK
+    /// Codes the places behind the first one.
+    fn others<C: Coder>(&mut self, coder: &mut C, first: u64, count: usize, places: &mut Vec<u64>) {
+        if count == 1 {
+            return;
+        }
+        let near_stream = self.near.open(coder, StreamKind::PostingTid, 2);
+        let offset_stream = self.offset.open(coder, StreamKind::PostingOffset, 2);
+        let mut last = first;
+        for number in 1..count {
+            let place = places.get(number).copied().unwrap_or_default();
+            let blocks = (place >> OFFSET_BITS).wrapping_sub(last >> OFFSET_BITS);
+            let near = coder.u16(near_stream, u16::try_from(blocks).unwrap_or(FAR));
+            let blocks = if near == FAR {
+                let stream = self.far.open(coder, StreamKind::PostingTid, 4);
+                u64::from(coder.u32(stream, blocks as u32))
+            } else {
+                u64::from(near)
+            };
+            // Within a block offsets ascend; in the next one they begin anywhere.
+            let base = if blocks == 0 { last & OFFSET_MASK } else { 0 };
+            let offset = (place & OFFSET_MASK).wrapping_sub(base) as u16;
+            let offset = coder.u16(offset_stream, offset);
+            let block = (last >> OFFSET_BITS).wrapping_add(blocks) & u64::from(u32::MAX);
+            last = block << OFFSET_BITS | (base + u64::from(offset)) & OFFSET_MASK;
+            if !C::ENCODING {
+                if coder.failed() {
+                    return;
+                }
+                places.push(last);
+            }
+        }
     }
 }
 
@@ -116,14 +123,20 @@ pub fn read_list(bytes: &[u8], places: &mut Vec<u64>) -> Option<usize> {
     }
     let mut place = block << OFFSET_BITS | offset;
     places.push(place);
-    while !rest.is_empty() {
-        let end = rest.iter().position(|byte| byte & 0x80 == 0)? + 1;
-        let (varbyte, behind) = rest.split_at(end);
-        let delta = varbyte
-            .iter()
-            .rev()
-            .fold(0u64, |sum, byte| sum << 7 | u64::from(byte & 0x7F));
-        if end > VARBYTE_MAX || delta == 0 || (end > 1 && varbyte[end - 1] == 0) {
+    while let Some((&first, mut behind)) = rest.split_first() {
+        let mut delta = u64::from(first & 0x7F);
+        let mut last = first;
+        let mut shift = 7;
+        while last & 0x80 != 0 {
+            (last, behind) = behind.split_first().map(|(&byte, rest)| (byte, rest))?;
+            if shift == 7 * VARBYTE_MAX {
+                return None;
+            }
+            delta |= u64::from(last & 0x7F) << shift;
+            shift += 7;
+        }
+        // No shorter form exists.
+        if last == 0 {
             return None;
         }
         place += delta;

@@ -12,6 +12,7 @@ use super::relation::Relations;
 use super::xid::Xids;
 use crate::coder::{Coder, Slot};
 use crate::stream_kind::StreamKind;
+use crate::streams::StreamWriter;
 
 /// Everything that is known from the records coded before.
 pub struct Model {
@@ -67,7 +68,7 @@ impl Model {
     }
 
     /// Codes what was collected from the records; the encoder calls it behind the last one.
-    pub fn finish<C: Coder>(&mut self, coder: &mut C) {
+    pub fn finish(&mut self, coder: &mut StreamWriter) {
         for number in std::mem::take(&mut self.with_bodies) {
             if let Some(relation) = self.relations.get_mut(number) {
                 relation.heap.finish(coder);
@@ -159,7 +160,12 @@ impl Model {
             self.main
                 .extend_from_slice(record.get(layout.main_start..end)?);
         } else {
-            if layout.main_len > self.len_max {
+            // All but a few fields of main data stand in streams.
+            let most = coder
+                .content_len()
+                .saturating_mul(4)
+                .saturating_add(1 << 16);
+            if layout.main_len > self.len_max.min(most) {
                 return None;
             }
             self.main.resize(layout.main_len, 0);

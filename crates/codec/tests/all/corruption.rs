@@ -12,7 +12,7 @@ use walzip_codec::{DecodeError, Header, Level, decode, encode};
 use crate::compatibility::golden_files;
 use crate::counting_allocator::peak_of;
 use crate::inputs::{BEGINNINGS, PAGE, noise, small_segment, text};
-use crate::member_file::{MemberFile, number, push_number};
+use crate::member_file::{MemberFile, block, number, push_number};
 use crate::samples;
 
 /// Bytes that decoding may hold: what the format's limits allow for an original of this
@@ -234,6 +234,30 @@ fn a_later_version_is_said_to_be_one() {
         refused.to_string(),
         "format version 2, this walzip reads up to 1"
     );
+}
+
+/// Each mixed block costs tables and a pass over the directory, even if it stands for nothing.
+#[test]
+fn a_block_behind_mixed_streams_is_an_error() {
+    let mixed = golden_files()
+        .into_iter()
+        .filter(|(name, _)| name.contains("mixed"));
+    let mut tried = 0;
+    for (name, file) in mixed {
+        let member = MemberFile::open(&file);
+        assert!(decode(&member.seal_blocks(&member.body)).is_ok(), "{name}");
+        for behind in [block(2, 0, &[0]), block(0, 0, &[])] {
+            let body = [&member.body[..], &behind].concat();
+            let refused = decode(&member.seal_blocks(&body));
+            assert_eq!(
+                refused,
+                Err(DecodeError::Corrupt("a block behind mixed streams")),
+                "{name}"
+            );
+        }
+        tried += 1;
+    }
+    assert!(tried > 0);
 }
 
 /// A directory that names more streams than it has room for, or than a member may have.

@@ -10,7 +10,9 @@ pub struct MemberFile {
     hash: [u8; 32],
     identity: Vec<u8>,
     original_len: u64,
-    /// The bytes that the blocks stand for.
+    /// The blocks.
+    pub body: Vec<u8>,
+    /// The bytes that the blocks stand for, without mixed ones.
     pub content: Vec<u8>,
 }
 
@@ -27,8 +29,9 @@ impl MemberFile {
         let body_len = number(&mut rest) as usize;
         let header = &file[..file.len() - rest.len()];
         assert_eq!(rest[..4], crc32c::crc32c(header).to_le_bytes());
-        let mut body = &rest[4..];
-        assert_eq!(body.len(), body_len, "one member");
+        let blocks = &rest[4..];
+        assert_eq!(blocks.len(), body_len, "one member");
+        let mut body = blocks;
         let mut content = Vec::new();
         while let [coding, behind @ ..] = body {
             body = behind;
@@ -39,6 +42,7 @@ impl MemberFile {
             match coding {
                 0 => content.extend_from_slice(data),
                 1 => content.extend_from_slice(&unpack(data, raw_len)),
+                2 => {}
                 _ => panic!("unknown coding {coding}"),
             }
             body = behind;
@@ -49,17 +53,18 @@ impl MemberFile {
             hash,
             identity,
             original_len,
+            body: blocks.to_vec(),
             content,
         }
     }
 
     /// The member with `content` in one stored block, all checksums right.
     pub fn seal(&self, content: &[u8]) -> Vec<u8> {
-        let mut body = vec![0];
-        push_number(&mut body, content.len() as u64);
-        push_number(&mut body, content.len() as u64);
-        body.extend_from_slice(&crc32c::crc32c(content).to_le_bytes());
-        body.extend_from_slice(content);
+        self.seal_blocks(&block(0, content.len(), content))
+    }
+
+    /// The member with other blocks, all checksums right.
+    pub fn seal_blocks(&self, body: &[u8]) -> Vec<u8> {
         let mut file = b"WALZ".to_vec();
         file.extend_from_slice(&[self.version, self.kind, 0]);
         file.extend_from_slice(&self.hash);
@@ -67,7 +72,7 @@ impl MemberFile {
         push_number(&mut file, self.original_len);
         push_number(&mut file, body.len() as u64);
         file.extend_from_slice(&crc32c::crc32c(&file).to_le_bytes());
-        file.extend_from_slice(&body);
+        file.extend_from_slice(body);
         file
     }
 
@@ -76,6 +81,16 @@ impl MemberFile {
         self.original_len = original_len;
         self
     }
+}
+
+/// A block: its coding, bytes of its content, its data.
+pub fn block(coding: u8, content_len: usize, data: &[u8]) -> Vec<u8> {
+    let mut block = vec![coding];
+    push_number(&mut block, content_len as u64);
+    push_number(&mut block, data.len() as u64);
+    block.extend_from_slice(&crc32c::crc32c(data).to_le_bytes());
+    block.extend_from_slice(data);
+    block
 }
 
 fn unpack(frame: &[u8], raw_len: usize) -> Vec<u8> {

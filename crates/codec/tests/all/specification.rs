@@ -63,6 +63,12 @@ fn the_limits_are_those_of_the_table() {
             "KIND_BLOCKS_TOTAL_MAX",
             limits::KIND_BLOCKS_TOTAL_MAX as u64,
         ),
+        ("LISTS_COST_MAX", limits::LISTS_COST_MAX as u64),
+        (
+            "DICTIONARY_VALUE_COST",
+            limits::DICTIONARY_VALUE_COST as u64,
+        ),
+        ("JSON_ENTRY_COST", limits::JSON_ENTRY_COST as u64),
         ("WINDOW_LOG_MAX", u64::from(limits::WINDOW_LOG_MAX)),
         ("HEADER_LEN_MAX", HEADER_LEN_MAX as u64),
     ];
