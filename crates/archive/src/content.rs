@@ -2,7 +2,8 @@
 //!
 //! A segment says in its first page which cluster wrote it and which position it starts at, so
 //! a file that was never written, was recycled, or is another cluster's is found out. Histories
-//! are text and say less. What PostgreSQL has written into them is kept whatever it is: a refusal
+//! are text and do not say whose they are: push looks at the data directory that they are from.
+//! What PostgreSQL has written into them is kept whatever it is: a refusal
 //! would be repeated for ever, and no WAL after it would be archived.
 
 use walzip_pgformat::wal::{SegmentHeader, SegmentHeaderError};

@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use walzip_codec::Level;
@@ -16,16 +16,19 @@ use walzip_pgformat::wal_file_name::{SEGMENT_SIZE_BYTES_MAX, WalFileName};
 use walzip_repo::{PutOutcome, Repository};
 
 use crate::error::ArchiveError;
-use crate::{coding, content};
+use crate::{cluster, coding, content};
 
 /// How to push.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PushOptions {
     /// How hard the codec tries.
     pub level: Level,
     /// Decode what was encoded and compare before anything is stored. Leaving it out trusts the
     /// codec with the only copy.
     pub verify: bool,
+    /// The data directory that the file is from. A history or a backup history does not say
+    /// whose it is: when the control file exists, it has to be of the repository's cluster.
+    pub data_directory: Option<PathBuf>,
 }
 
 impl Default for PushOptions {
@@ -33,6 +36,7 @@ impl Default for PushOptions {
         PushOptions {
             level: Level::default(),
             verify: true,
+            data_directory: None,
         }
     }
 }
@@ -69,6 +73,13 @@ pub async fn push(
     let original = read_stable(path).await?;
     content::check(&name, &original, repository.cluster())
         .map_err(|error| ArchiveError::invalid_file(path, error, repository.cluster()))?;
+    if matches!(
+        name,
+        WalFileName::History(_) | WalFileName::BackupHistory { .. }
+    ) && let Some(data_directory) = &options.data_directory
+    {
+        cluster::check_data_directory(repository, data_directory).await?;
+    }
     if let WalFileName::History(timeline) = name
         && let Err(error) = TimelineHistory::read(timeline, &original)
     {

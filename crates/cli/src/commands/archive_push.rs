@@ -1,6 +1,6 @@
 //! `walzip archive-push`: what `archive_command` calls.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use walzip_archive::push::{PushOptions, PushOutcome, push};
 use walzip_codec::Level;
@@ -56,6 +56,7 @@ pub fn run(args: ArchivePushArgs) -> Result<(), CommandError> {
     let options = PushOptions {
         level,
         verify: !args.no_verify,
+        data_directory: data_directory_of(&args.path),
     };
     let pushed = runtime::block_on(async {
         let repository = repo_args::open(&location).await?;
@@ -73,4 +74,34 @@ pub fn run(args: ArchivePushArgs) -> Result<(), CommandError> {
         }
     }
     Ok(())
+}
+
+/// The data directory of a file in `pg_wal`. PostgreSQL runs `archive_command` in that directory,
+/// and %p is relative to it.
+fn data_directory_of(path: &Path) -> Option<PathBuf> {
+    let pg_wal = path.parent()?;
+    if pg_wal.file_name()? != "pg_wal" {
+        return None;
+    }
+    match pg_wal.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => Some(directory.to_owned()),
+        _ => Some(PathBuf::from(".")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_data_directory_of_what_archive_command_names() {
+        let found = |path| data_directory_of(Path::new(path));
+        assert_eq!(found("pg_wal/00000002.history"), Some(PathBuf::from(".")));
+        assert_eq!(
+            found("/d/pg_wal/00000002.history"),
+            Some(PathBuf::from("/d"))
+        );
+        assert_eq!(found("/d/00000002.history"), None);
+        assert_eq!(found("00000002.history"), None);
+    }
 }

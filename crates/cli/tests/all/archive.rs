@@ -94,6 +94,28 @@ fn refuses_what_is_not_the_clusters_or_not_wal() {
     assert!(!sandbox.path("repo/wal").exists(), "nothing was archived");
 }
 
+/// These say nothing of the cluster that wrote them: its control file does.
+#[test]
+fn refuses_the_histories_of_another_cluster() {
+    let sandbox = initialised();
+    sandbox.write("other/global/pg_control", &control_file(SYSTEM_ID + 1));
+    let backup = format!("{FIRST}.00000028.backup");
+    let files = [
+        (
+            "00000002.history",
+            b"1\t0/5000000\tno recovery target\n".as_slice(),
+        ),
+        (&backup, b"START WAL LOCATION: 0/500028\n"),
+    ];
+    for (name, content) in files {
+        sandbox.write(&format!("other/pg_wal/{name}"), content);
+        let complaint = sandbox.fails(44, &push(&format!("other/pg_wal/{name}")));
+        assert!(complaint.contains(&SYSTEM_ID.to_string()), "{complaint}");
+        sandbox.write(&path(name), content);
+        sandbox.ok(&push(&path(name)));
+    }
+}
+
 #[test]
 fn a_file_that_the_archive_does_not_have_is_exit_code_1_without_a_word() {
     let sandbox = initialised();

@@ -7,6 +7,7 @@ mod advice;
 mod bench_archives;
 mod experiments;
 mod faults;
+mod identity;
 mod kills;
 mod object_store;
 mod point_in_time;
