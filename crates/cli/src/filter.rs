@@ -13,7 +13,7 @@ use clap::Args;
 
 use crate::error::CommandError;
 use crate::exit_code::Kind;
-use crate::output_file::OutputFile;
+use crate::output_file::{self, OutputFile};
 
 /// The flags that both commands share.
 #[derive(Debug, Args)]
@@ -46,6 +46,12 @@ pub trait Filter {
 
     /// Whether somebody relies on what stands in a redirected standard output for good.
     const OUTPUT_IS_KEPT: bool;
+
+    /// Whether an output that is there already says what this input says. An archive_command
+    /// whose success PostgreSQL did not hear of is run again.
+    fn is_in(&self, _input: &mut dyn Read, _output: &mut File) -> Result<bool, CommandError> {
+        Ok(false)
+    }
 
     /// Whether the output is only checked, and goes nowhere.
     fn only_checks(&self) -> bool {
@@ -110,7 +116,7 @@ impl FilterArgs {
         if path.as_os_str() == "-" {
             let mut input = io::stdin().lock();
             return match self.destination(filter) {
-                Destination::File(output) => self.to_file(filter, &mut input, &output, None),
+                Destination::File(output) => self.to_named_file(filter, &mut input, &output, None),
                 Destination::Stdout | Destination::BesideInput => {
                     self.to_stdout(filter, &mut input)
                 }
@@ -129,7 +135,7 @@ impl FilterArgs {
             Destination::Stdout => self.to_stdout(filter, &mut input),
             Destination::Nowhere => filter.run(&mut input, &mut io::sink()),
             Destination::File(output) => {
-                self.to_file(filter, &mut input, &output, Some((path, &before)))
+                self.to_named_file(filter, &mut input, &output, Some((path, &before)))
             }
             Destination::BesideInput => {
                 if !self.force && !self.keep {
@@ -164,13 +170,33 @@ impl FilterArgs {
             .map_err(CommandError::stdout)?;
         let mut output = File::from(handle);
         filter.run(input, &mut output)?;
-        // `archive_command = 'walzip compress -c %p > FILE'` reports that FILE is safe. What is
-        // restored can be restored again, and PostgreSQL syncs the segments that it keeps
+        // An archiver that takes our output relies on it. Only the content can be made durable
+        // here: the file's name was given by the shell, which syncs nothing. What is restored
+        // can be restored again, and PostgreSQL syncs the segments that it keeps
         // (KeepFileRestoredFromArchive in access/transam/xlogarchive.c).
         if F::OUTPUT_IS_KEPT && output.metadata().is_ok_and(|metadata| metadata.is_file()) {
             output.sync_all().map_err(CommandError::stdout)?;
         }
         Ok(())
+    }
+
+    /// Writes to the file that `-o` names, unless it says the same already.
+    fn to_named_file<F: Filter>(
+        &self,
+        filter: &F,
+        input: &mut dyn Read,
+        output: &Path,
+        source: Option<(&Path, &Metadata)>,
+    ) -> Result<(), CommandError> {
+        if !self.force
+            && let Some(mut existing) = output_file::existing(output)?
+        {
+            return match filter.is_in(input, &mut existing)? {
+                true => output_file::make_durable(output, &existing),
+                false => Err(output_file::exists(output)),
+            };
+        }
+        self.to_file(filter, input, output, source)
     }
 
     fn to_file<F: Filter>(

@@ -97,10 +97,34 @@ impl OutputFile {
             io::ErrorKind::AlreadyExists => exists(path),
             _ => write(error.error),
         })?;
-        File::open(directory(path))
-            .and_then(|directory| directory.sync_all())
-            .map_err(write)
+        sync_directory(path)
     }
+}
+
+/// The regular file that has the output's name already, if any.
+pub fn existing(path: &Path) -> Result<Option<File>, CommandError> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => {
+            let opened = File::open(path);
+            opened
+                .map(Some)
+                .map_err(|error| CommandError::caused(Kind::FileRead, path.display(), &error))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Makes a file durable that another process may have left without.
+pub fn make_durable(path: &Path, file: &File) -> Result<(), CommandError> {
+    file.sync_all()
+        .map_err(|error| CommandError::write(path, &error))?;
+    sync_directory(path)
+}
+
+fn sync_directory(path: &Path) -> Result<(), CommandError> {
+    File::open(directory(path))
+        .and_then(|directory| directory.sync_all())
+        .map_err(|error| CommandError::write(path, &error))
 }
 
 impl Write for OutputFile {
@@ -167,7 +191,8 @@ fn without_temporary_name(error: io::Error) -> io::Error {
     }
 }
 
-fn exists(path: &Path) -> CommandError {
+/// The error for an output whose name is taken.
+pub fn exists(path: &Path) -> CommandError {
     CommandError::new(
         Kind::FileExists,
         format_args!("{} already exists", path.display()),

@@ -1,10 +1,12 @@
 //! `walzip compress`: gzip's habits, a WAL segment to a member.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use walzip_codec::{EncodeError, Level};
 
+use crate::commands::decompress;
 use crate::error::{CommandError, chain};
 use crate::exit_code::Kind;
 use crate::filter::{Filter, FilterArgs, fill, write};
@@ -14,13 +16,14 @@ use crate::level_args::LevelArgs;
 ///
 /// FILE is replaced by FILE.wz, with the same owner, mode and time. The input is removed only
 /// after the output was decoded again, compared with the input, and is durable. Without FILE,
-/// or for "-", standard input is compressed to standard output.
+/// or for "-", standard input is compressed to standard output. A FILE of -o that exists and holds
+/// the same bytes is a success, anything else under its name an error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   walzip compress 000000010000000000000001
   walzip compress -9 -k pg_wal_copy/*
-  archive_command = 'test ! -f /archive/%f.wz && walzip compress -o /archive/%f.wz %p'
+  archive_command = 'walzip compress -o /archive/%f.wz %p'
   custom_compression_filter = walzip compress -c        (barman.conf)
 
 No configuration file is read. For an archive that refuses to overwrite by content and knows
@@ -71,6 +74,10 @@ impl Filter for Compress {
         name.push(".");
         name.push(walzip_codec::SUFFIX);
         Ok(PathBuf::from(name))
+    }
+
+    fn is_in(&self, input: &mut dyn Read, output: &mut File) -> Result<bool, CommandError> {
+        decompress::holds(output, input)
     }
 
     fn run(&self, input: &mut dyn Read, output: &mut dyn Write) -> Result<(), CommandError> {

@@ -1,6 +1,6 @@
 //! `walzip decompress`: back to the bytes that were compressed, or an error.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use walzip_codec::{DecodeError, HEADER_LEN_MAX, Header, MEMBER_LEN_MAX};
@@ -97,6 +97,41 @@ impl Filter for Decompress {
             buffer.drain(..member);
             position += member as u64;
         }
+    }
+}
+
+/// Whether a compressed file holds exactly these bytes.
+pub fn holds(compressed: &mut dyn Read, original: &mut dyn Read) -> Result<bool, CommandError> {
+    let mut comparison = Comparison {
+        original,
+        is_equal: true,
+    };
+    let only_checks = true;
+    let decoded = Decompress { only_checks }.run(compressed, &mut comparison);
+    let is_equal = comparison.is_equal;
+    let mut rest = Vec::new();
+    fill(original, &mut rest, 1)?;
+    Ok(decoded.is_ok() && is_equal && rest.is_empty())
+}
+
+/// Compares what is written to it with another file.
+struct Comparison<'r> {
+    original: &'r mut dyn Read,
+    is_equal: bool,
+}
+
+impl Write for Comparison<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut expected = Vec::new();
+        (&mut *self.original)
+            .take(bytes.len() as u64)
+            .read_to_end(&mut expected)?;
+        self.is_equal &= expected == bytes;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

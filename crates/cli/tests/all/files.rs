@@ -90,6 +90,26 @@ fn output_names_a_file_and_keeps_the_input() {
     insta::assert_snapshot!(sandbox.fails(2, &["compress", "-o", "x", "a", "b"]));
 }
 
+/// `archive_command = 'walzip compress -o FILE %p'` is run again when PostgreSQL died before it
+/// had noted the success.
+#[test]
+fn output_onto_the_same_bytes_is_a_success() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a", &text(5000));
+    sandbox.ok(&["compress", "-9", "-o", "a.wz", "a"]);
+    let first = sandbox.read("a.wz");
+    sandbox.ok(&["compress", "-1", "-o", "a.wz", "a"]);
+    assert!(sandbox.read("a.wz") == first, "left as it is");
+    for different in [text(4999), text(5001), [&text(4999), &b"?"[..]].concat()] {
+        sandbox.write("b", &different);
+        sandbox.fails(93, &["compress", "-o", "a.wz", "b"]);
+    }
+    sandbox.write("a.wz", &first[..first.len() - 1]);
+    sandbox.fails(93, &["compress", "-o", "a.wz", "a"]);
+    sandbox.ok(&["compress", "-f", "-o", "a.wz", "a"]);
+    assert_eq!(sandbox.names(), ["a", "a.wz", "b"]);
+}
+
 #[test]
 fn output_to_a_device_leaves_the_device_alone() {
     let sandbox = Sandbox::new();
