@@ -2,8 +2,9 @@
 //!
 //! The server sends tar archives over the replication protocol; they are compressed and stored
 //! as they come, in bounded memory. PostgreSQL's own manifest is stored with them. The backup
-//! exists for others only when its description is written, and that happens only when all WAL
-//! that it needs is in the repository: a backup that is listed can be restored.
+//! exists for others only when its description is written. Before that it is read back and
+//! unpacked into nothing, which proves every file against the manifest, and all WAL that it needs
+//! is in the repository: a backup that is listed can be restored.
 
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use crate::replication::{
     BackupEnd, BackupPart, BackupTablespace, BaseBackup, BaseBackupOptions, Connection,
     ConnectionSettings, ManifestChecksums, Mode, ServerError,
 };
+use crate::restore;
 use crate::server::{self, Server};
 use crate::wal_wait;
 
@@ -38,6 +40,9 @@ pub struct BackupOptions {
     pub zstd_level: i32,
     /// How long to wait for WAL to be archived, before the copy and after it.
     pub archive_timeout: Duration,
+    /// Read back what was stored and prove it, before the backup exists. Leaving it out trusts the
+    /// memory and the storage of the machine.
+    pub verify: bool,
     /// Archives are cut into objects of at most this size.
     pub object_bytes_max: u64,
 }
@@ -49,6 +54,7 @@ impl Default for BackupOptions {
             checksums: ManifestChecksums::default(),
             zstd_level: 3,
             archive_timeout: Duration::from_secs(60),
+            verify: true,
             object_bytes_max: 64 << 30,
         }
     }
@@ -69,6 +75,10 @@ pub async fn backup(
     let stop_time = server::clock(settings).await?;
     let record = record(&writer, &server, copied, stop_time)?;
 
+    if options.verify {
+        tracing::info!("backup {} is read back", writer.label());
+        restore::prove(repository, &record).await?;
+    }
     tracing::info!("backup {} waits for its WAL", writer.label());
     let required = record.required_segments()?;
     wal_wait::wait_for(repository, required, options.archive_timeout, settings).await?;

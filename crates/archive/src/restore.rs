@@ -79,10 +79,10 @@ pub async fn restore(
     off_the_runtime(move || prepared.prepare()).await?;
 
     tracing::info!("restoring backup {}", record.label);
-    let counts = unpack_all(repository, &record, directories.clone()).await?;
-    let cluster = repository.cluster();
-    let unpacked = record.clone();
-    off_the_runtime(move || finish(&directories, &unpacked, cluster, &settings)).await?;
+    let manifest = read_manifest(repository, &record).await?;
+    let unpacker = Unpacker::new(&record.label, directories.clone(), manifest);
+    let counts = unpack_all(repository, &record, unpacker).await?;
+    off_the_runtime(move || finish(&directories, &settings)).await?;
     Ok(Restored {
         backup: record,
         files: counts.files,
@@ -104,14 +104,24 @@ fn recovery_settings(options: &RestoreOptions) -> Result<String, ArchiveError> {
     ))
 }
 
+/// Does everything that a restore does to a backup, but writes nothing: after this, a restore
+/// fails at the place to restore to, or not at all.
+pub(crate) async fn prove(
+    repository: &Repository,
+    record: &BackupRecord,
+) -> Result<(), ArchiveError> {
+    let manifest = read_manifest(repository, record).await?;
+    let unpacker = Unpacker::proving(&record.label, &record.tablespaces, manifest);
+    unpack_all(repository, record, unpacker).await?;
+    Ok(())
+}
+
 async fn unpack_all(
     repository: &Repository,
     record: &BackupRecord,
-    directories: Directories,
+    mut unpacker: Unpacker,
 ) -> Result<Counts, ArchiveError> {
     let label: BackupLabel = record.label.parse()?;
-    let manifest = read_manifest(repository, &label, record).await?;
-    let mut unpacker = Unpacker::new(&record.label, directories, manifest);
     for archive in &record.archives {
         let tablespace = archive.tablespace_oid;
         let unpack = move |content: &mut dyn Read| {
@@ -120,14 +130,17 @@ async fn unpack_all(
         };
         unpacker = backup_stream::read_decompressed(repository, &label, archive, unpack).await?;
     }
-    off_the_runtime(move || unpacker.finish()).await
+    let unpacked = off_the_runtime(move || unpacker.finish()).await?;
+    check_backup_label(&unpacked.backup_label, record)?;
+    check_control_file(&unpacked.control_file, record, repository.cluster())?;
+    Ok(unpacked.counts)
 }
 
 async fn read_manifest(
     repository: &Repository,
-    label: &BackupLabel,
     record: &BackupRecord,
 ) -> Result<PgManifest, ArchiveError> {
+    let label: &BackupLabel = &record.label.parse()?;
     let damaged = {
         let object = format!("the manifest of backup {label}");
         move |reason| ArchiveError::Damaged { object, reason }
@@ -145,15 +158,8 @@ async fn read_manifest(
 }
 
 /// Everything after the files: settings, durability, and the control file's name.
-fn finish(
-    directories: &Directories,
-    record: &BackupRecord,
-    cluster: ClusterIdentity,
-    settings: &str,
-) -> Result<(), ArchiveError> {
+fn finish(directories: &Directories, settings: &str) -> Result<(), ArchiveError> {
     let data = &directories.data;
-    check_backup_label(data, record)?;
-    check_control_file(data, record, cluster)?;
     // Of a standby's backup; it would keep the restored cluster a standby.
     for signal in ["standby.signal", "recovery.signal"] {
         remove_if_there(&data.join(signal))?;
@@ -176,14 +182,12 @@ fn finish(
 
 /// The label is what makes recovery start where the backup did; without it the cluster would
 /// start from a later checkpoint and be corrupt.
-fn check_backup_label(data: &Path, record: &BackupRecord) -> Result<(), ArchiveError> {
-    let path = data.join("backup_label");
-    let content = fs::read(&path).map_err(|error| ArchiveError::file("read", &path, error))?;
+fn check_backup_label(content: &[u8], record: &BackupRecord) -> Result<(), ArchiveError> {
     let damaged = |reason: String| ArchiveError::Damaged {
         object: format!("backup {}", record.label),
         reason,
     };
-    let label = BackupLabelFile::read(&content).map_err(|error| damaged(error.to_string()))?;
+    let label = BackupLabelFile::read(content).map_err(|error| damaged(error.to_string()))?;
     if (label.start, label.start_timeline) != (record.start.lsn, record.start.timeline) {
         let start = record.start.lsn;
         let found = label.start;
@@ -195,14 +199,14 @@ fn check_backup_label(data: &Path, record: &BackupRecord) -> Result<(), ArchiveE
 }
 
 fn check_control_file(
-    data: &Path,
+    content: &[u8],
     record: &BackupRecord,
     cluster: ClusterIdentity,
 ) -> Result<(), ArchiveError> {
-    let path = data.join(CONTROL_FILE_UNFINISHED);
-    let content = fs::read(&path).map_err(|error| ArchiveError::file("read", &path, error))?;
-    let control_file =
-        ControlFile::read(&content).map_err(|source| ArchiveError::ControlFile { path, source })?;
+    let control_file = ControlFile::read(content).map_err(|error| ArchiveError::Damaged {
+        object: format!("backup {}", record.label),
+        reason: format!("its control file: {error}"),
+    })?;
     let found = ClusterIdentity {
         system_id: control_file.system_id.0,
         major: control_file.version.major,

@@ -1,4 +1,5 @@
-//! Tar archives into directories, every file proven against PostgreSQL's manifest.
+//! Tar archives into directories, every file proven against PostgreSQL's manifest: or proven
+//! alone, with nothing written, which shows that a backup can be restored.
 //!
 //! An archive decides nothing but content: paths that leave their directory, links other than
 //! those of the known tablespaces and files that the manifest does not list are refused, and no
@@ -6,7 +7,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -15,6 +16,7 @@ use std::path::{Component, Path, PathBuf};
 use tar::{Archive, Entry, EntryType};
 
 use super::directories::Directories;
+use crate::backup_record::TablespaceRecord;
 use crate::error::ArchiveError;
 use crate::pg_manifest::{Hasher, ManifestFile, PgManifest};
 
@@ -23,17 +25,102 @@ pub(super) const CONTROL_FILE: &str = "global/pg_control";
 /// Its name until everything else is in place.
 pub(super) const CONTROL_FILE_UNFINISHED: &str = "global/pg_control.walzip.tmp";
 
+/// Says where recovery starts.
+const BACKUP_LABEL: &str = "backup_label";
+/// No control file and no label is longer.
+const KEPT_BYTES_MAX: u64 = 64 << 10;
+
 const CHUNK_BYTES: usize = 256 << 10;
 const DIRECTORY_MODE: u32 = 0o700;
 
 /// Unpacks the archives of one backup.
 pub(super) struct Unpacker {
     backup: String,
-    directories: Directories,
+    destination: Destination,
     manifest: PgManifest,
     seen: HashSet<Vec<u8>>,
     chunk: Vec<u8>,
-    counts: Counts,
+    unpacked: Unpacked,
+}
+
+/// Where the files go.
+enum Destination {
+    Directories(Directories),
+    /// Everything is checked, and nothing is written. The OIDs are those of the tablespaces.
+    Nowhere(Vec<u32>),
+}
+
+impl Destination {
+    /// The root of an archive; nothing for a tablespace that is not known. Without directories
+    /// it stands for none.
+    fn root(&self, tablespace: Option<u32>) -> Option<PathBuf> {
+        match (self, tablespace) {
+            (Destination::Directories(directories), None) => Some(directories.data.clone()),
+            (Destination::Directories(directories), Some(oid)) => {
+                directories.tablespaces.get(&oid).cloned()
+            }
+            (Destination::Nowhere(oids), Some(oid)) if !oids.contains(&oid) => None,
+            (Destination::Nowhere(_), _) => Some(PathBuf::new()),
+        }
+    }
+
+    fn tablespaces(&self) -> Vec<u32> {
+        match self {
+            Destination::Directories(directories) => {
+                directories.tablespaces.keys().copied().collect()
+            }
+            Destination::Nowhere(oids) => oids.clone(),
+        }
+    }
+
+    fn create_directory(&self, path: &Path) -> Result<(), ArchiveError> {
+        match self {
+            Destination::Directories(_) => create_directory(path),
+            Destination::Nowhere(_) => Ok(()),
+        }
+    }
+
+    fn create_file(&self, path: &Path, mode: u32) -> Result<Box<dyn Write>, ArchiveError> {
+        if let Destination::Nowhere(_) = self {
+            return Ok(Box::new(io::sink()));
+        }
+        if let Some(parent) = path.parent() {
+            create_directory(parent)?;
+        }
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(path);
+        let file = file.map_err(|error| ArchiveError::file("create", path, error))?;
+        Ok(Box::new(file))
+    }
+}
+
+/// A file being unpacked.
+struct Output {
+    file: Box<dyn Write>,
+    /// Its content, where that is looked at later.
+    kept: Option<Vec<u8>>,
+}
+
+impl Output {
+    fn write(&mut self, content: &[u8]) -> io::Result<()> {
+        if let Some(kept) = &mut self.kept {
+            kept.extend_from_slice(content);
+        }
+        self.file.write_all(content)
+    }
+}
+
+/// What a backup turned out to be.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unpacked {
+    pub(super) counts: Counts,
+    /// The content of `backup_label`.
+    pub(super) backup_label: Vec<u8>,
+    /// The content of `global/pg_control`.
+    pub(super) control_file: Vec<u8>,
 }
 
 /// What was unpacked.
@@ -46,13 +133,27 @@ pub(super) struct Counts {
 
 impl Unpacker {
     pub(super) fn new(backup: &str, directories: Directories, manifest: PgManifest) -> Unpacker {
+        Unpacker::with(backup, Destination::Directories(directories), manifest)
+    }
+
+    /// An unpacker that only proves.
+    pub(super) fn proving(
+        backup: &str,
+        tablespaces: &[TablespaceRecord],
+        manifest: PgManifest,
+    ) -> Unpacker {
+        let oids = tablespaces.iter().map(|tablespace| tablespace.oid);
+        Unpacker::with(backup, Destination::Nowhere(oids.collect()), manifest)
+    }
+
+    fn with(backup: &str, destination: Destination, manifest: PgManifest) -> Unpacker {
         Unpacker {
             backup: format!("backup {backup}"),
-            directories,
+            destination,
             manifest,
             seen: HashSet::new(),
             chunk: vec![0; CHUNK_BYTES],
-            counts: Counts::default(),
+            unpacked: Unpacked::default(),
         }
     }
 
@@ -62,12 +163,9 @@ impl Unpacker {
         tablespace: Option<u32>,
         archive: &mut dyn Read,
     ) -> Result<(), ArchiveError> {
-        let root = match tablespace {
-            None => self.directories.data.clone(),
-            Some(oid) => match self.directories.tablespaces.get(&oid) {
-                Some(path) => path.clone(),
-                None => return Err(self.damaged(format!("tablespace {oid} was not announced"))),
-            },
+        let Some(root) = self.destination.root(tablespace) else {
+            let oid = tablespace.unwrap_or_default();
+            return Err(self.damaged(format!("tablespace {oid} was not announced")));
         };
         let prefix = tablespace
             .map(|oid| format!("pg_tblspc/{oid}/"))
@@ -79,7 +177,7 @@ impl Unpacker {
             let name = entry.path_bytes().into_owned();
             let path = self.checked_path(&name)?;
             match entry.header().entry_type() {
-                EntryType::Directory => create_directory(&root.join(path))?,
+                EntryType::Directory => self.destination.create_directory(&root.join(path))?,
                 EntryType::Regular => {
                     let mut listed_as = prefix.clone().into_bytes();
                     listed_as.extend_from_slice(path.as_os_str().as_bytes());
@@ -96,7 +194,7 @@ impl Unpacker {
     }
 
     /// Makes sure that nothing is missing, and makes the tablespaces' links.
-    pub(super) fn finish(self) -> Result<Counts, ArchiveError> {
+    pub(super) fn finish(self) -> Result<Unpacked, ArchiveError> {
         let missing = self
             .manifest
             .files
@@ -106,14 +204,16 @@ impl Unpacker {
             let name = String::from_utf8_lossy(name).into_owned();
             return Err(self.damaged(format!("{name} is in the manifest and in no archive")));
         }
-        let links = self.directories.data.join("pg_tblspc");
-        create_directory(&links)?;
-        for (oid, path) in &self.directories.tablespaces {
-            let link = links.join(oid.to_string());
-            std::os::unix::fs::symlink(path, &link)
-                .map_err(|error| ArchiveError::file("link", &link, error))?;
+        if let Destination::Directories(directories) = &self.destination {
+            let links = directories.data.join("pg_tblspc");
+            create_directory(&links)?;
+            for (oid, path) in &directories.tablespaces {
+                let link = links.join(oid.to_string());
+                std::os::unix::fs::symlink(path, &link)
+                    .map_err(|error| ArchiveError::file("link", &link, error))?;
+            }
         }
-        Ok(self.counts)
+        Ok(self.unpacked)
     }
 
     fn unpack_file(
@@ -135,34 +235,39 @@ impl Unpacker {
             );
             return Err(self.damaged(reason));
         }
+        if !self.seen.insert(listed_as.clone()) {
+            return Err(self.damaged(format!("{} comes twice", path.display())));
+        }
         let is_control_file = listed_as == CONTROL_FILE.as_bytes();
         let path = match is_control_file {
             true => root.join(CONTROL_FILE_UNFINISHED),
             false => root.join(path),
         };
-        if let Some(parent) = path.parent() {
-            create_directory(parent)?;
-        }
         // The owner's and the group's rights; PostgreSQL gives the world none.
         let mode = entry.header().mode().unwrap_or(0) & 0o640 | 0o600;
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&path);
-        let file = file.map_err(|error| ArchiveError::file("create", &path, error))?;
-        self.copy(entry, file, &path, &listed)?;
-        self.counts.files += 1;
-        self.counts.bytes += listed.size_bytes;
-        self.counts.files_without_checksum += u64::from(listed.checksum.is_none());
-        self.seen.insert(listed_as);
+        let is_label = listed_as == BACKUP_LABEL.as_bytes();
+        let is_kept = (is_control_file || is_label) && listed.size_bytes <= KEPT_BYTES_MAX;
+        let mut output = Output {
+            file: self.destination.create_file(&path, mode)?,
+            kept: is_kept.then(Vec::new),
+        };
+        self.copy(entry, &mut output, &path, &listed)?;
+        if is_control_file {
+            self.unpacked.control_file = output.kept.unwrap_or_default();
+        } else if is_label {
+            self.unpacked.backup_label = output.kept.unwrap_or_default();
+        }
+        let counts = &mut self.unpacked.counts;
+        counts.files += 1;
+        counts.bytes += listed.size_bytes;
+        counts.files_without_checksum += u64::from(listed.checksum.is_none());
         Ok(())
     }
 
     fn copy(
         &mut self,
         entry: &mut Entry<'_, impl Read>,
-        mut file: File,
+        output: &mut Output,
         path: &Path,
         listed: &ManifestFile,
     ) -> Result<(), ArchiveError> {
@@ -177,7 +282,8 @@ impl Unpacker {
             };
             let content = self.chunk.get(..length).unwrap_or_default();
             hasher.update(content);
-            file.write_all(content)
+            output
+                .write(content)
                 .map_err(|error| ArchiveError::file("write", path, error))?;
             left = left.saturating_sub(length as u64);
         }
@@ -211,7 +317,7 @@ impl Unpacker {
     /// The only links in a data directory are those of the tablespaces, made anew in the end.
     fn check_link(&self, path: &Path) -> Result<(), ArchiveError> {
         let is_of = |oid: &u32| path == Path::new("pg_tblspc").join(oid.to_string());
-        if self.directories.tablespaces.keys().any(is_of) {
+        if self.destination.tablespaces().iter().any(is_of) {
             return Ok(());
         }
         Err(self.damaged(format!("{} is a link", path.display())))
@@ -400,7 +506,9 @@ mod tests {
                 .unpack(None, &mut archive.as_slice())
                 .expect("the data directory");
         }
-        let counts = unpacker.finish().expect("complete");
+        let unpacked = unpacker.finish().expect("complete");
+        assert_eq!(unpacked.control_file, b"abc");
+        let counts = unpacked.counts;
         assert_eq!(
             (counts.files, counts.bytes, counts.files_without_checksum),
             (3, 9, 3)

@@ -164,6 +164,48 @@ async fn finds_damage_and_restores_nothing_from_it_that_starts() {
     );
 }
 
+/// A bit that flips before the archive is compressed: every hash of ours is right, and only
+/// PostgreSQL's manifest tells.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finds_damage_that_is_older_than_the_hashes() {
+    let Some(site) = Site::new() else { return };
+    let out = site.directory("out");
+    let primary = site.cluster("primary", &copy_to(&out));
+    let (store, repository) = repository_of(&primary).await;
+    let _shipper = Shipper::start(repository.clone(), out);
+    let record = backup(&repository, &primary.settings(), &BackupOptions::default())
+        .await
+        .expect("backup");
+
+    let (archive, content) = take(&store, "base.tar.zst.0000").await;
+    let mut tar = zstd::decode_all(content.as_slice()).expect("zstd");
+    let header = tar.windows(11).position(|name| name == b"PG_VERSION\0");
+    tar[header.expect("a data directory has one") + 512] ^= 1;
+    let changed = zstd::encode_all(tar.as_slice(), 1).expect("zstd");
+    put(&store, &archive, &changed).await;
+    let (key, content) = take(&store, "backup.json").await;
+    let mut json: serde_json::Value = serde_json::from_slice(&content).expect("JSON");
+    let object = &mut json["archives"][0]["objects"][0];
+    object["size_bytes"] = changed.len().into();
+    object["blake3"] = blake3::hash(&changed).to_hex().as_str().into();
+    put(&store, &key, json.to_string().as_bytes()).await;
+
+    let verification = verify(&repository, &VerifyOptions::default())
+        .await
+        .expect("looked at");
+    let [finding] = verification.findings.as_slice() else {
+        panic!("{:?}", verification.findings)
+    };
+    assert_eq!(
+        (finding.kind, finding.object.as_str()),
+        (FindingKind::BackupDamaged, record.label.as_str())
+    );
+    assert_eq!(
+        finding.detail,
+        "PG_VERSION does not have the manifest's checksum"
+    );
+}
+
 fn assert_unstartable(data: &Path) {
     assert!(!data.join("global/pg_control").exists());
 }

@@ -14,8 +14,9 @@ use crate::{root, runtime};
 
 /// Take a base backup of the running cluster
 ///
-/// The server's BASE_BACKUP is compressed and stored as it comes. The backup is listed, and can
-/// be restored, only once all WAL that it needs is in the repository. The user needs the
+/// The server's BASE_BACKUP is compressed and stored as it comes, then read back and compared with
+/// the server's manifest. The backup is listed, and can be restored, only once all WAL that it
+/// needs is in the repository. The user needs the
 /// REPLICATION attribute, and pg_hba.conf has to let it in.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -39,6 +40,11 @@ pub struct BackupArgs {
     /// How long to wait for WAL to be archived, before and after the copy
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     archive_timeout: u64,
+
+    /// Do not read the backup back to prove it: faster, and a fault in the machine's memory or
+    /// storage goes unnoticed until "walzip verify" or a restore
+    #[arg(long)]
+    no_verify: bool,
 
     #[command(flatten)]
     connection: ConnectionArgs,
@@ -69,6 +75,7 @@ pub fn run(args: BackupArgs) -> Result<(), CommandError> {
             Checksums::Sha256 => ManifestChecksums::Sha256,
         },
         archive_timeout: Duration::from_secs(args.archive_timeout),
+        verify: !args.no_verify,
         ..BackupOptions::default()
     };
     let record = runtime::block_on(async {

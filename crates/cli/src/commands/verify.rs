@@ -12,8 +12,9 @@ use crate::runtime;
 /// Check that everything in the repository can be used
 ///
 /// Reads every object: WAL is decoded and compared with its hash, its name and its cluster,
-/// backups with their hashes; then the WAL that each backup needs is followed. Problems are
-/// listed on standard output, and the exit code is then 104.
+/// backups are unpacked into nothing and compared, file by file, with the server's manifest; then
+/// the WAL that each backup needs is followed. Problems are listed on standard output, and the exit
+/// code is then 104.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
