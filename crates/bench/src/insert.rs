@@ -141,13 +141,16 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         &options.temp_dir,
         &options.cancel,
     )?;
+    let (methods, left_out) = installation.choose_wal_compressions(&options.methods)?;
+    left_out.iter().for_each(|reason| progress.note(reason));
     let mut results = Results {
         experiment: "insert",
         provenance,
         server: installation.program.clone(),
         settings: options.settings(),
         work: options.work(),
-        methods: installation.choose_wal_compressions(&options.methods)?,
+        methods,
+        left_out,
         measurements: Vec::new(),
         resumed: None,
         published: PUBLISHED,

@@ -359,8 +359,13 @@ impl Section {
 impl Table {
     fn write(&self, html: &mut String) {
         html.push_str("<div class=\"scroll\"><table><thead><tr>");
-        for head in &self.heads {
-            write_html(html, "<th><button type=\"button\">", head, "</button></th>");
+        for (column, head) in self.heads.iter().enumerate() {
+            let first = self.rows.first().and_then(|row| row.get(column));
+            let before = match first.map(|cell| cell.kind) {
+                Some("left") => "<th class=\"left\"><button type=\"button\">",
+                _ => "<th><button type=\"button\">",
+            };
+            write_html(html, before, head, "</button></th>");
         }
         html.push_str("</tr></thead><tbody>");
         for row in &self.rows {

@@ -18,6 +18,7 @@ use crate::Error;
 
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
+PATH=$PATH:/usr/bin:/bin
 read -r word && exit 0
 pid=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null)
 if [ -n "$pid" ]; then

@@ -156,13 +156,16 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         u64::from(options.scale) * BYTES_PER_SCALE + options.transactions * BYTES_PER_TRANSACTION,
     )?;
     let samples = Scratch::new_in(&options.temp_dir, "walzip-bench-")?;
+    let (methods, left_out) = installation.choose_wal_compressions(&options.methods)?;
+    left_out.iter().for_each(|reason| progress.note(reason));
     let mut results = Results {
         experiment: "wal-compression",
         provenance: Provenance::gather(None),
         server: installation.program.clone(),
         settings: options.settings(),
         work: options.work()?,
-        methods: installation.choose_wal_compressions(&options.methods)?,
+        methods,
+        left_out,
         measurements: Vec::new(),
         archived: Vec::new(),
         archive: Vec::new(),

@@ -34,7 +34,7 @@ impl Results {
             work.runs,
             self.settings.line(),
         ));
-        ending(section, std::iter::empty(), &self.stopped)
+        ending(section, self.left_out.iter().cloned(), &self.stopped)
     }
 
     fn step_section(&self, memory: Memory, megabytes: u64, step: Step) -> Section {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::output::Record;
 use crate::server::{Phase, Settings};
 use crate::spread::{Spread, spread};
+use crate::text::write_csv_ending;
 use crate::{Program, Provenance, Resumed};
 
 /// What was published: how many times faster one method is than another.
@@ -110,6 +111,8 @@ pub struct Results {
     pub work: Work,
     /// The values of `wal_compression`, in the order in which they are shown.
     pub methods: Vec<String>,
+    /// Those that it lacks, in words.
+    pub left_out: Vec<String>,
     /// Each step of each server.
     pub measurements: Vec<Measurement>,
     /// The earlier run that some of the measurements are from.
@@ -255,9 +258,7 @@ impl Results {
                 step.name()
             )?;
         }
-        if let Some(reason) = &self.stopped {
-            writeln!(to, "# incomplete: {}", reason.replace('\n', " "))?;
-        }
+        write_csv_ending(to, &[], &self.left_out, &self.stopped)?;
         writeln!(
             to,
             "database,wal_compression,run,step,operations,per_second,{}",

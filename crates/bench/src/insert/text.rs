@@ -23,6 +23,9 @@ impl fmt::Display for Results {
             }
         }
         self.write_published(f)?;
+        for reason in &self.left_out {
+            writeln!(f, "\n{reason}")?;
+        }
         if let Some(load) = self.provenance.load_of_others() {
             writeln!(
                 f,

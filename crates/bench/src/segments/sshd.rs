@@ -28,6 +28,8 @@ pub(super) const CLIENT_PACKAGE: &str = "openssh-client";
 const SERVER_PLACES: [&str; 3] = ["/usr/sbin/sshd", "/usr/local/sbin/sshd", "/sbin/sshd"];
 /// Without it, a server that root started refuses to work.
 const SEPARATION: &str = "/run/sshd";
+/// In it, when it is ours: a directory for each server that needs it.
+const OURS: &str = "/run/sshd/walzip-bench";
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const GLANCE: Duration = Duration::from_millis(20);
@@ -39,7 +41,7 @@ server=$!
 read -r word
 kill "$server"
 wait "$server"
-[ -z "$3" ] || rmdir "$3"
+[ -z "$3" ] || { rmdir "$3" && rmdir "${3%/*}" && rmdir "${3%/*/*}"; } 2>/dev/null
 "#;
 
 /// A running server, which ends when this is dropped.
@@ -65,15 +67,16 @@ impl Sshd {
         }
         let port = free_port()?;
         let config = write_configuration(&directory, port, surroundings)?;
-        let made_separation =
-            rustix::process::geteuid().is_root() && fs::create_dir(SEPARATION).is_ok();
+        let separation = match rustix::process::geteuid().is_root() {
+            true => separation(surroundings)?,
+            false => PathBuf::new(),
+        };
         let log = directory.join("log");
         let mut shell = process::command(Path::new("/bin/sh"), surroundings);
         shell
             .args(["-c", SCRIPT, "walzip-bench-sshd"])
             .args([program, &config])
-            // It stays when another server has come to use it.
-            .arg(if made_separation { SEPARATION } else { "" })
+            .arg(separation)
             // It ends by itself: see scratch.rs for what ends by its TMPDIR.
             .env_remove("TMPDIR")
             .stdin(Stdio::piped())
@@ -96,6 +99,23 @@ impl Drop for Sshd {
         // The end of the pipe is what the shell waits for.
         drop(self.0.stdin.take());
         let _ended = self.0.wait();
+    }
+}
+
+/// Sees that the directory is there. When it is ours, this server has a place in it, and the last
+/// one to go removes it; nothing when it was there before.
+fn separation(surroundings: Surroundings<'_>) -> io::Result<PathBuf> {
+    let name = surroundings.temp_dir.file_name().unwrap_or_default();
+    let place = Path::new(OURS).join(name);
+    loop {
+        if Path::new(SEPARATION).exists() && !Path::new(OURS).exists() {
+            return Ok(PathBuf::new());
+        }
+        match fs::create_dir_all(&place) {
+            // The last one has gone meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            made => return made.map(|()| place),
+        }
     }
 }
 

@@ -15,6 +15,8 @@ use crate::{Cancel, Error, Program, Scratch};
 const SERVER_PROGRAMS: [&str; 2] = ["initdb", "postgres"];
 const SERVER_PACKAGE: &str = "postgresql; Fedora: postgresql-server";
 const CLIENT_PACKAGE: &str = "postgresql-client; Fedora: postgresql";
+/// Every `wal_compression` that there is.
+const WAL_COMPRESSIONS: [&str; 4] = ["off", "pglz", "lz4", "zstd"];
 const CONTRIB_PACKAGE: &str = "postgresql-contrib";
 
 /// Where distributions put a major's programs: a directory for each major between these.
@@ -136,21 +138,34 @@ impl Installation {
         let known = server
             .sql("SELECT unnest(enumvals) FROM pg_settings WHERE name = 'wal_compression'")?;
         let known: Vec<&str> = known.lines().collect();
-        let methods = ["off", "pglz", "lz4", "zstd"].iter();
-        Ok(methods
+        Ok(WAL_COMPRESSIONS
+            .iter()
             .filter(|method| known.contains(method))
             .map(ToString::to_string)
             .collect())
     }
 
-    /// The methods that were asked for, which the server must have; or all that it has.
-    pub(crate) fn choose_wal_compressions(&self, wanted: &[String]) -> Result<Vec<String>, Error> {
+    /// The methods that were asked for, which the server must have; or all that it has, and
+    /// which it lacks, in words.
+    pub(crate) fn choose_wal_compressions(
+        &self,
+        wanted: &[String],
+    ) -> Result<(Vec<String>, Vec<String>), Error> {
         let known = self.wal_compressions()?;
         if wanted.is_empty() {
-            return Ok(known);
+            let lacking = WAL_COMPRESSIONS
+                .iter()
+                .filter(|method| !known.iter().any(|known| known == *method));
+            let why = match self.major < 15 {
+                true => "the server is older than it",
+                false => "the server was built without it",
+            };
+            let left_out = lacking.map(|method| format!("{method} is left out: {why}"));
+            let left_out = left_out.collect();
+            return Ok((known, left_out));
         }
         match wanted.iter().find(|method| !known.contains(method)) {
-            None => Ok(wanted.to_vec()),
+            None => Ok((wanted.to_vec(), Vec::new())),
             Some(method) => Err(Error::Usage(format!(
                 "{} has no wal_compression {method}: it has {}",
                 self.program.version,

@@ -39,7 +39,7 @@ impl Results {
                  fewer checkpoints and then fewer images.",
             ),
         };
-        ending(section, std::iter::empty(), &self.stopped)
+        ending(section, self.left_out.iter().cloned(), &self.stopped)
     }
 
     fn stage_section(&self, stage: Stage) -> Section {

@@ -9,7 +9,7 @@ use super::resume::Earlier;
 use crate::output::Record;
 use crate::server::{Phase, Settings};
 use crate::spread::{Spread, spread};
-use crate::text::quoted;
+use crate::text::{quoted, write_csv_ending};
 use crate::workload::Workload;
 use crate::{Program, Provenance, Resumed, wal};
 
@@ -28,6 +28,8 @@ pub struct Results {
     pub work: Work,
     /// The values of `wal_compression`, in the order in which they are shown.
     pub methods: Vec<String>,
+    /// Those that it lacks, in words.
+    pub left_out: Vec<String>,
     /// Each step of each server.
     pub measurements: Vec<Measurement>,
     /// What programs make of the WAL, a line each.
@@ -212,9 +214,7 @@ impl Results {
                 archived.compress_s
             )?;
         }
-        if let Some(reason) = &self.stopped {
-            writeln!(to, "# incomplete: {}", reason.replace('\n', " "))?;
-        }
+        write_csv_ending(to, &[], &self.left_out, &self.stopped)?;
         writeln!(to, "wal_compression,run,step,{}", Phase::CSV_HEADER)?;
         for Measurement {
             method,

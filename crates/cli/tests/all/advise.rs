@@ -138,6 +138,11 @@ fn a_limit_that_nothing_keeps_is_said_and_money_needs_a_retention() {
         "{said}"
     );
 
+    let arguments = ["--report", "advice.html", "data/pg_wal"];
+    assert!(advise(&sandbox, &arguments).status.success());
+    let page = String::from_utf8(sandbox.read("advice.html")).expect("UTF-8");
+    assert!(page.contains("What to choose for archiving WAL"), "{page}");
+
     let output = advise(&sandbox, &["--price-per-gb-month", "0.02", "data/pg_wal"]);
     assert!(complaint(output, 2).contains("--retention-days"));
     let arguments = [

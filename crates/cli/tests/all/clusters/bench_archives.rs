@@ -1,8 +1,10 @@
 //! `walzip bench wal --repo`, `segments` and `basebackup`, with real programs and servers.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -146,6 +148,106 @@ fn bench_segments_archives_real_wal_of_each_size_in_every_way() {
         genuine.filter(|set| set["genuine"] == true).count(),
         sets - 2
     );
+}
+
+#[test]
+fn caches_are_cold_where_that_is_permitted() {
+    let sandbox = sandbox();
+    let mut once = vec!["segments", "--quick", "--size", "1", "--total", "1"];
+    once.extend(["--content", "zeros", "--way", "cp"]);
+    let (text, said, json) = bench(&sandbox, &once);
+    let permitted = OpenOptions::new()
+        .write(true)
+        .open("/proc/sys/vm/drop_caches")
+        .is_ok();
+    let state = &json["settings"]["caches"]["state"];
+    if permitted {
+        assert_eq!(state, "cold", "{said}");
+        assert!(text.contains("cold: the kernel forgot all files"), "{text}");
+    } else {
+        assert_eq!(state, "warm", "{said}");
+        assert!(
+            said.contains("only root can make the kernel forget"),
+            "{said}"
+        );
+    }
+    assert_eq!(count(&json, "measurements"), 1);
+}
+
+/// A program that hangs, and its child, write their numbers here.
+const HANGS: &str = "#!/bin/sh\n\
+    [ \"$1\" = --version ] && exit 0\n\
+    /bin/sleep 600 &\n\
+    echo $$ $! >>PIDS\n\
+    wait\n";
+
+#[test]
+fn a_killed_comparison_leaves_no_program_and_no_file() {
+    let sandbox = sandbox();
+    let pids = sandbox.path("pids");
+    let program = HANGS.replace("PIDS", pids.to_str().expect("UTF-8"));
+    sandbox.write("bin/zstd", program.as_bytes());
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(sandbox.path("bin/zstd"), executable).expect("a program");
+    sandbox.write("wal/000000010000000000000001", &segment(1));
+    fs::create_dir(sandbox.path("results")).expect("a directory");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_walzip"));
+    command
+        .env_clear()
+        .current_dir(sandbox.path("."))
+        .env("TMPDIR", sandbox.path("tmp"))
+        .env("PATH", sandbox.path("bin"))
+        .args([
+            "bench",
+            "wal",
+            "--contender",
+            "zstd:1",
+            "--json",
+            "results/r.json",
+        ])
+        .args([
+            "--csv",
+            "results/r.csv",
+            "--report",
+            "results/r.html",
+            "wal",
+        ])
+        .stderr(Stdio::null());
+    let mut child = command.spawn().expect("walzip starts");
+    until("the program hangs", || {
+        fs::read_to_string(&pids).is_ok_and(|text| text.ends_with('\n'))
+    });
+    child.kill().expect("it still runs");
+    child.wait().expect("it ends");
+    let empty = |name| {
+        fs::read_dir(sandbox.path(name))
+            .expect("readable")
+            .next()
+            .is_none()
+    };
+    until("nothing is left", || empty("tmp"));
+    assert!(
+        empty("results"),
+        "a temporary file is left beside the results"
+    );
+    let pids = fs::read_to_string(&pids).expect("two numbers");
+    for pid in pids.split_whitespace() {
+        // A killed process that nobody reaps has no command line any more.
+        let line = Path::new("/proc").join(pid).join("cmdline");
+        until("it ends", || fs::read(&line).unwrap_or_default().is_empty());
+    }
+}
+
+#[track_caller]
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(60),
+            "not in time: {what}"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

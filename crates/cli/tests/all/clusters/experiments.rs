@@ -11,7 +11,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::clusters::site::{Site, said};
+use crate::clusters::server::Server;
+use crate::clusters::site::{Site, is_root, not_run, said};
 
 /// A site whose temporary directory is looked into.
 struct Laboratory {
@@ -22,7 +23,11 @@ struct Laboratory {
 
 impl Laboratory {
     fn new() -> Option<Laboratory> {
-        let site = Site::new(15)?;
+        Laboratory::of(15)
+    }
+
+    fn of(major: u32) -> Option<Laboratory> {
+        let site = Site::new(major)?;
         let temp_dir = site.create_directory("tmp");
         let results = site.create_directory("results");
         Some(Laboratory {
@@ -270,6 +275,128 @@ fn a_killed_experiment_leaves_no_server_and_no_file() {
             running_in(&laboratory.temp_dir)
         );
         std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_server_without_lz4_and_zstd_is_measured_without_them() {
+    // As PostgreSQL 16 comes to the tests.
+    let Some(laboratory) = Laboratory::of(16) else {
+        return;
+    };
+    let mut arguments = vec!["wal-compression", "--quick", "--transactions", "200"];
+    arguments.extend(["--contender", "walzip:1", "--json", "r.json"]);
+    let text = laboratory.run(&arguments);
+    let left_out = ["lz4", "zstd"].map(|method| {
+        let reason = format!("{method} is left out: the server was built without it");
+        assert!(text.contains(&reason), "{text}");
+        reason
+    });
+    let json = laboratory.json("r.json");
+    assert_eq!(json["methods"], serde_json::json!(["off", "pglz"]));
+    assert_eq!(json["left_out"], serde_json::json!(left_out));
+
+    let arguments = [
+        "basebackup",
+        "--quick",
+        "--data",
+        "pgbench",
+        "--json",
+        "b.json",
+    ];
+    let text = laboratory.run(&arguments);
+    assert!(
+        text.contains(&left_out[0]) && text.contains(&left_out[1]),
+        "{text}"
+    );
+    let json = laboratory.json("b.json");
+    // gzip and walzip are left.
+    assert_eq!(
+        json["ranks"]["average"].as_array().unwrap().len(),
+        2,
+        "{text}"
+    );
+}
+
+#[test]
+fn a_running_server_is_backed_up_and_asked_for_nothing_else() {
+    let Some(laboratory) = Laboratory::new() else {
+        return;
+    };
+    let server = Server::create(&laboratory.site, "running", 16);
+    server.configure(
+        "wal_level = replica\nmax_wal_senders = 4\nlog_statement = all\n\
+        log_replication_commands = on",
+    );
+    server.start(&[]);
+    server.sql("CREATE TABLE t AS SELECT i, md5(i::text) FROM generate_series(1, 20000) AS i");
+    let before = server.log().len();
+    let address = format!("host={} user=tester", server.socket().display());
+    let mut arguments = vec!["basebackup", "--quick", "--server", &address];
+    arguments.extend(["--json", "r.json", "--csv", "r.csv", "--report", "r.html"]);
+    let text = laboratory.run(&arguments);
+    assert!(text.contains("walzip backup is left out"), "{text}");
+    let json = laboratory.json("r.json");
+    assert_eq!(json["measurements"].as_array().unwrap().len(), 4, "{text}");
+    for measured in json["measurements"].as_array().unwrap() {
+        assert!(
+            measured["bytes"].as_u64().unwrap() > 1_000_000,
+            "{measured}"
+        );
+    }
+    for file in ["r.json", "r.csv", "r.html"] {
+        let socket = server.socket();
+        assert!(
+            !laboratory.text(file).contains(socket.to_str().unwrap()),
+            "{file}"
+        );
+    }
+    let log = server.log();
+    let asked = log[before..]
+        .lines()
+        .filter(|line| line.contains("statement: "));
+    assert_eq!(asked.collect::<Vec<_>>(), Vec::<&str>::new());
+    assert!(log[before..].contains("received replication command: BASE_BACKUP"));
+    server.stop();
+}
+
+#[test]
+fn an_ordinary_user_has_an_ssh_server_and_warm_caches() {
+    let Some(laboratory) = Laboratory::new() else {
+        return;
+    };
+    let mut arguments = vec!["segments", "--quick", "--size", "1", "--total", "2"];
+    arguments.extend([
+        "--content",
+        "zeros",
+        "--way",
+        "cp",
+        "--way",
+        "scp",
+        "--way",
+        "rsync",
+    ]);
+    arguments.extend(["--json", "r.json", "--report", "r.html"]);
+    let text = laboratory.run(&arguments);
+    let json = laboratory.json("r.json");
+    for reason in json["left_out"].as_array().unwrap() {
+        not_run(reason.as_str().unwrap());
+    }
+    let rows = json["rows"].as_array().unwrap().len();
+    assert_eq!(
+        json["measurements"].as_array().unwrap().len(),
+        rows,
+        "{text}"
+    );
+    assert!(
+        laboratory
+            .text("r.html")
+            .contains("Does the segment size matter")
+    );
+    // A site runs everything as an ordinary user when root runs the tests.
+    if is_root() {
+        let reason = "warm: files may be in memory (only root can make the kernel forget them)";
+        assert!(text.contains(reason), "{text}");
     }
 }
 
