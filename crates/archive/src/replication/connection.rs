@@ -11,6 +11,7 @@ use postgres_protocol::message::backend::{
     AuthenticationSaslBody, DataRowBody, ErrorResponseBody, Header, Message,
 };
 use postgres_protocol::message::frontend;
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use walzip_pgformat::{Lsn, SystemId, TimelineId};
@@ -67,19 +68,41 @@ impl Connection {
             Some(SslMode::VerifyFull) => return Err(ServerError::TlsUnsupported("verify-full")),
         }
         let user = settings.user_or_default()?;
-        let (stream, address) = connect(settings).await?;
-        let mut connection = Connection {
-            stream,
-            address,
-            buffer: BytesMut::with_capacity(READ_BYTES),
-            parameters: HashMap::new(),
+        let address = match settings.host_or_default() {
+            Host::Tcp(name) => format!("{name} port {}", settings.port_or_default()),
+            Host::Unix(directory) => settings.socket_in(&directory).display().to_string(),
         };
-        connection.start(settings, mode, &user).await?;
-        connection
-            .authenticate(&user, settings.password.as_deref())
-            .await?;
-        connection.until_ready().await?;
-        Ok(connection)
+        let attempt = async {
+            let stream = connect(settings).await.map_err(|source| {
+                let address = address.clone();
+                ServerError::Connect { address, source }
+            })?;
+            let mut connection = Connection {
+                stream,
+                address: address.clone(),
+                buffer: BytesMut::with_capacity(READ_BYTES),
+                parameters: HashMap::new(),
+            };
+            connection.start(settings, mode, &user).await?;
+            connection
+                .authenticate(&user, settings.password.as_deref())
+                .await?;
+            connection.until_ready().await?;
+            Ok(connection)
+        };
+        let seconds = settings
+            .connect_timeout_seconds
+            .filter(|&seconds| seconds > 0);
+        let limit = Duration::from_secs(seconds.unwrap_or(CONNECT_TIMEOUT_SECONDS));
+        // As with libpq, the limit is for a session that can be used, not for a connection to
+        // something that then keeps silent.
+        match tokio::time::timeout(limit, attempt).await {
+            Ok(opened) => opened,
+            Err(_) => Err(ServerError::Connect {
+                address,
+                source: io::ErrorKind::TimedOut.into(),
+            }),
+        }
     }
 
     /// The server's major version, from what it announced when the connection started.
@@ -350,37 +373,28 @@ impl Connection {
     }
 }
 
-async fn connect(settings: &ConnectionSettings) -> Result<(Box<dyn Stream>, String), ServerError> {
-    let host = settings.host_or_default();
-    let port = settings.port_or_default();
-    let address = match &host {
-        Host::Tcp(name) => format!("{name} port {port}"),
-        Host::Unix(directory) => settings.socket_in(directory).display().to_string(),
-    };
-    let attempt = async {
-        Ok(match &host {
-            Host::Tcp(name) => {
-                let stream = TcpStream::connect((name.as_str(), port)).await?;
-                stream.set_nodelay(true)?;
-                Box::new(stream) as Box<dyn Stream>
-            }
-            Host::Unix(directory) => {
-                Box::new(UnixStream::connect(settings.socket_in(directory)).await?)
-            }
-        })
-    };
-    let seconds = settings
-        .connect_timeout_seconds
-        .filter(|&seconds| seconds > 0);
-    let limit = Duration::from_secs(seconds.unwrap_or(CONNECT_TIMEOUT_SECONDS));
-    let connected: io::Result<_> = match tokio::time::timeout(limit, attempt).await {
-        Ok(connected) => connected,
-        Err(_) => Err(io::ErrorKind::TimedOut.into()),
-    };
-    match connected {
-        Ok(stream) => Ok((stream, address)),
-        Err(source) => Err(ServerError::Connect { address, source }),
-    }
+async fn connect(settings: &ConnectionSettings) -> io::Result<Box<dyn Stream>> {
+    Ok(match settings.host_or_default() {
+        Host::Tcp(name) => {
+            let stream = TcpStream::connect((name.as_str(), settings.port_or_default())).await?;
+            stream.set_nodelay(true)?;
+            keep_alive(&stream)?;
+            Box::new(stream)
+        }
+        Host::Unix(directory) => {
+            Box::new(UnixStream::connect(settings.socket_in(&directory)).await?)
+        }
+    })
+}
+
+/// A server may be silent for as long as it wants, such as for a spread checkpoint. When its host
+/// is gone, the system finds out within two minutes, and a read ends with an error.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(60))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(10))?;
+    sockopt::set_tcp_keepcnt(stream, 6)?;
+    Ok(())
 }
 
 pub(super) fn read_row(body: &DataRowBody) -> io::Result<Row> {
@@ -430,5 +444,38 @@ fn name_of(message: &Message) -> &'static str {
         Message::ReadyForQuery(_) => "ReadyForQuery",
         Message::RowDescription(_) => "RowDescription",
         _ => "a message out of turn",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    async fn silent_server() -> (TcpListener, ConnectionSettings) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let text = format!("host=127.0.0.1 port={port} user=x connect_timeout=1");
+        let settings = ConnectionSettings::parse(&text).expect("valid");
+        (listener, settings)
+    }
+
+    #[tokio::test]
+    async fn does_not_wait_for_ever_for_a_server_that_takes_the_connection_and_keeps_silent() {
+        let (_listener, settings) = silent_server().await;
+        let opened = Connection::open(&settings, Mode::Sql).await;
+        let error = opened.err().expect("nobody answers");
+        assert!(matches!(error, ServerError::Connect { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_connection_notices_when_the_other_host_is_gone() {
+        let (listener, _) = silent_server().await;
+        let address = listener.local_addr().expect("bound");
+        let stream = TcpStream::connect(address).await.expect("connected");
+        keep_alive(&stream).expect("set");
+        assert_eq!(sockopt::socket_keepalive(&stream), Ok(true));
+        let idle = sockopt::tcp_keepidle(&stream);
+        assert_eq!(idle, Ok(Duration::from_secs(60)));
     }
 }
