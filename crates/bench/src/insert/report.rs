@@ -3,6 +3,7 @@
 use super::results::SOURCE;
 use super::{Memory, Results, Step};
 use crate::report::{Bars, Section, ending, page};
+use crate::text::counted;
 
 impl Results {
     /// A page that shows everything, complete in itself.
@@ -25,13 +26,13 @@ impl Results {
         let work = &self.work;
         let section = Section::new("What was done").paragraph(format!(
             "{}: a new server for each method inserts {} rows, creates three indexes and inserts \
-             {} further rows, {} a transaction, {} clients, {} runs. {}",
+             {} further rows, {} a transaction, {} clients, {}. {}",
             self.server.version,
             work.rows,
             work.further_rows,
             work.rows_per_transaction,
             work.clients,
-            work.runs,
+            counted(work.runs as usize, "run"),
             self.settings.line(),
         ));
         ending(section, self.left_out.iter().cloned(), &self.stopped)

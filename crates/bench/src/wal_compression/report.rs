@@ -3,6 +3,7 @@
 use super::published::{LOAD, TRANSACTIONS};
 use super::{Results, Stage};
 use crate::report::{Bars, Section, ending, page};
+use crate::text::counted;
 
 impl Results {
     /// A page that shows everything, complete in itself.
@@ -20,13 +21,13 @@ impl Results {
         let work = &self.work;
         let section = Section::new("What was done").paragraph(format!(
             "{}: a new server for each method loads {} at scale {} and runs {} transactions of {} \
-             clients; {} runs. {}",
+             clients; {}. {}",
             self.server.version,
             work.workload,
             work.scale,
             work.transactions,
             work.clients,
-            work.runs,
+            counted(work.runs as usize, "run"),
             self.settings.line(),
         ));
         let section = match work.checkpoints {

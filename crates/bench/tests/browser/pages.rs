@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use walzip_bench::report::{Bars, Cell, Section, Table, page};
 use walzip_bench::wal::{Options, run};
-use walzip_bench::{Files, Provenance, Silent};
+use walzip_bench::{Files, Provenance, Silent, segments};
 
 /// A page in a directory of its own.
 pub struct Page {
@@ -95,6 +95,36 @@ fn write_program(path: &Path, name: &str, percent: u32, hundredths: u32) {
     );
     fs::write(path, script).expect("a script");
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a program");
+}
+
+/// The report of `bench segments`: a little of what was published.
+pub fn segments() -> Page {
+    let directory = TempDir::new().expect("a directory");
+    let path = directory.path().join("report.html");
+    let search_path = std::env::var_os("PATH").expect("a search path");
+    let options = segments::Options {
+        total_megabytes: Some(64),
+        contents: vec![segments::Content::Zeros],
+        ways: vec![segments::Way::named("cp").expect("a way")],
+        runs: Some(1),
+        warm: true,
+        files: Files {
+            report: Some(path.clone()),
+            ..Files::default()
+        },
+        ..segments::Options::new(
+            PathBuf::new(),
+            |_, _, _| Ok(()),
+            search_path,
+            directory.path().to_owned(),
+        )
+    };
+    let results = segments::run(&options, &mut Silent).expect("segments are copied");
+    assert!(results.failed.is_empty(), "{:?}", results.failed);
+    Page {
+        _directory: directory,
+        path,
+    }
 }
 
 /// A page of tables and bars, as the other experiments make them.

@@ -50,3 +50,20 @@ fn tables_sort_bars_tell_their_values_and_nothing_is_asked_of_the_network() {
         [format!("file://{}", page.path.display())]
     );
 }
+
+#[test]
+fn an_experiment_has_its_published_figures_beside_its_own() {
+    let page = pages::segments();
+    let mut browser = Browser::open(&page.path);
+    browser.resize(390, 844);
+    browser.show_as("screen", "light");
+    let wide = browser.number("document.documentElement.scrollWidth");
+    assert!(wide <= 390.0, "the page is {wide} wide");
+    browser.hover(".bar.published");
+    let tip = "document.getElementById('tip').textContent";
+    assert_eq!(browser.text(tip), "cp, 16 MB: 17.40 s published");
+    let cells = "document.querySelector('tbody tr').textContent";
+    assert!(browser.text(cells).ends_with("17.45.43.22"));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+    assert_eq!(browser.requests().len(), 1);
+}
