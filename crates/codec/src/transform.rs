@@ -83,36 +83,40 @@ impl Layout {
         scratch.clear();
         scratch.try_reserve(whole).map_err(|_| NO_MEMORY)?;
         scratch.extend_from_slice(rows);
-        join_planes(scratch, width, rows);
-        match self {
-            Layout::Rows | Layout::Planes => {}
-            Layout::DeltaPlanes => accumulate(rows, width),
-            Layout::ByteDeltaPlanes => {
-                for at in width..rows.len() {
-                    rows[at] = rows[at].wrapping_add(rows[at - width]);
-                }
+        if self == Layout::ByteDeltaPlanes {
+            for plane in scratch.chunks_exact_mut((whole / width).max(1)) {
+                byte_sums(plane);
             }
+        }
+        join_planes(scratch, width, rows);
+        if self == Layout::DeltaPlanes {
+            accumulate(rows, width);
         }
         Ok(())
     }
 }
 
 /// Eight rows of eight bytes as eight columns of eight bytes.
-#[inline]
-fn transpose(block: &mut [u64; 8]) {
-    const STEPS: [(usize, u64); 3] = [
-        (4, 0x0000_0000_FFFF_FFFF),
-        (2, 0x0000_FFFF_0000_FFFF),
-        (1, 0x00FF_00FF_00FF_00FF),
-    ];
-    for (distance, mask) in STEPS {
-        for low in (0..8).filter(|low| low & distance == 0) {
-            let high = low + distance;
-            let swap = (block[low] >> (8 * distance) ^ block[high]) & mask;
-            block[high] ^= swap;
-            block[low] ^= swap << (8 * distance);
-        }
+#[inline(always)]
+fn transpose(mut block: [u64; 8]) -> [u64; 8] {
+    for (low, high) in [(0, 4), (1, 5), (2, 6), (3, 7)] {
+        swap_parts(&mut block, low, high, 32, 0x0000_0000_FFFF_FFFF);
     }
+    for (low, high) in [(0, 2), (1, 3), (4, 6), (5, 7)] {
+        swap_parts(&mut block, low, high, 16, 0x0000_FFFF_0000_FFFF);
+    }
+    for (low, high) in [(0, 1), (2, 3), (4, 5), (6, 7)] {
+        swap_parts(&mut block, low, high, 8, 0x00FF_00FF_00FF_00FF);
+    }
+    block
+}
+
+/// Swaps the upper parts of one word with the lower ones of another.
+#[inline(always)]
+fn swap_parts(block: &mut [u64; 8], low: usize, high: usize, bits: u32, lower: u64) {
+    let swap = (block[low] >> bits ^ block[high]) & lower;
+    block[high] ^= swap;
+    block[low] ^= swap << bits;
 }
 
 /// Rows that go in blocks of eight: those behind which eight more bytes may be touched.
@@ -136,50 +140,16 @@ fn put_word(bytes: &mut [u8], at: usize, word: u64) {
     }
 }
 
-/// The planes of rows of a width that the compiler knows.
-fn planes_of<const WIDTH: usize>(planes: &[u8], count: usize) -> [&[u8]; WIDTH] {
-    let mut parts = [&planes[..0]; WIDTH];
-    for (part, plane) in parts.iter_mut().zip(planes.chunks_exact(count.max(1))) {
-        *part = &plane[..count];
-    }
-    parts
-}
-
-fn split_numbers<const WIDTH: usize>(rows: &[u8], planes: &mut [u8]) {
-    let rows = rows.as_chunks::<WIDTH>().0;
-    for (column, plane) in planes.chunks_exact_mut(rows.len().max(1)).enumerate() {
-        for (byte, row) in plane.iter_mut().zip(rows) {
-            *byte = row[column % WIDTH];
-        }
-    }
-}
-
-fn join_numbers<const WIDTH: usize>(planes: &[u8], rows: &mut [u8]) {
-    let rows = rows.as_chunks_mut::<WIDTH>().0;
-    let planes = planes_of::<WIDTH>(planes, rows.len());
-    for (number, row) in rows.iter_mut().enumerate() {
-        for (byte, plane) in row.iter_mut().zip(planes) {
-            *byte = plane[number];
-        }
-    }
-}
-
 fn split_planes(rows: &[u8], width: usize, planes: &mut [u8]) {
-    match width {
-        2 => return split_numbers::<2>(rows, planes),
-        4 => return split_numbers::<4>(rows, planes),
-        _ => {}
-    }
     let count = rows.len() / width;
     let in_blocks = rows_in_blocks(rows.len(), width);
     for row in (0..in_blocks).step_by(8) {
         for column in (0..width).step_by(8) {
             let mut block = [0; 8];
-            for (n, place) in block.iter_mut().enumerate() {
-                *place = word(rows, (row + n) * width + column);
+            for n in 0..8 {
+                block[n] = word(rows, (row + n) * width + column);
             }
-            transpose(&mut block);
-            for (n, word) in block.iter().enumerate().take(width - column) {
+            for (n, word) in transpose(block).iter().enumerate().take(width - column) {
                 put_word(planes, (column + n) * count + row, *word);
             }
         }
@@ -192,11 +162,6 @@ fn split_planes(rows: &[u8], width: usize, planes: &mut [u8]) {
 }
 
 fn join_planes(planes: &[u8], width: usize, rows: &mut [u8]) {
-    match width {
-        2 => return join_numbers::<2>(planes, rows),
-        4 => return join_numbers::<4>(planes, rows),
-        _ => {}
-    }
     let count = planes.len() / width;
     let in_blocks = rows_in_blocks(rows.len(), width);
     for row in (0..in_blocks).step_by(8) {
@@ -207,9 +172,9 @@ fn join_planes(planes: &[u8], width: usize, rows: &mut [u8]) {
             for (place, plane) in block.iter_mut().zip(column..width) {
                 *place = word(planes, plane * count + row);
             }
-            transpose(&mut block);
-            for (n, word) in block.iter().enumerate() {
-                put_word(rows, (row + n) * width + column, *word);
+            let block = transpose(block);
+            for n in 0..8 {
+                put_word(rows, (row + n) * width + column, block[n]);
             }
         }
     }
@@ -224,6 +189,14 @@ fn byte_deltas(plane: &mut [u8]) {
     let mut last = 0;
     for byte in plane {
         (last, *byte) = (*byte, byte.wrapping_sub(last));
+    }
+}
+
+fn byte_sums(plane: &mut [u8]) {
+    let mut sum = 0u8;
+    for byte in plane {
+        sum = sum.wrapping_add(*byte);
+        *byte = sum;
     }
 }
 

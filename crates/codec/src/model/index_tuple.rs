@@ -181,7 +181,7 @@ impl IndexStreams {
                 u32::from(get_u16(tuple, 0)) << 16 | u32::from(get_u16(tuple, 2)),
                 get_u16(tuple, 4),
             );
-            let is_for = |number| rows.get(number).is_some_and(|row| row.tid == tid);
+            let is_for = |number| rows.is_at(number, tid);
             code = if is_for(expected) {
                 EXPECTED_ROW
             } else if is_for(self.last_row) {

@@ -27,33 +27,6 @@ impl Set {
     fn insert(&mut self, item: usize) {
         self.0[item / 64] |= 1 << (item % 64);
     }
-
-    fn remove_nth(&mut self, mut n: usize) -> usize {
-        for (place, word) in self.0.iter_mut().enumerate() {
-            let count = word.count_ones() as usize;
-            if n < count {
-                let bit = nth_one(*word, n as u32);
-                *word &= !(1 << bit);
-                return place * 64 + bit as usize;
-            }
-            n -= count;
-        }
-        0
-    }
-}
-
-/// Where the `n`th of the ones of a word is, counted from 0; there are more than `n`.
-fn nth_one(mut word: u64, mut n: u32) -> u32 {
-    let mut bit = 0;
-    for width in [32, 16, 8, 4, 2, 1] {
-        let low = word & ((1 << width) - 1);
-        let ones = low.count_ones();
-        let is_high = n >= ones;
-        n -= if is_high { ones } else { 0 };
-        bit += if is_high { width } else { 0 };
-        word = if is_high { word >> width } else { low };
-    }
-    bit
 }
 
 /// The streams of the order of items of one class of pages.
@@ -102,15 +75,16 @@ fn distances_of(order: &[u16], distances: &mut [u16]) {
 
 /// The last item has its rank among all; without it, the one before has, and so on.
 fn order_of(distances: &[u16], order: &mut [u16]) -> bool {
-    let mut left = Set([0; ITEMS_MAX.div_ceil(64)]);
-    for item in 0..distances.len() {
-        left.insert(item);
+    let mut left = [0u16; ITEMS_MAX];
+    for (item, place) in left.iter_mut().enumerate().take(distances.len()) {
+        *place = item as u16;
     }
     for (place, &distance) in distances.iter().enumerate().rev() {
         let Some(rank) = place.checked_sub(usize::from(distance)) else {
             return false;
         };
-        order[place] = left.remove_nth(rank) as u16;
+        order[place] = left[rank];
+        left.copy_within(rank + 1..=place, rank);
     }
     true
 }

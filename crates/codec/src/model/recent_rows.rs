@@ -148,6 +148,11 @@ impl RecentRows {
         })
     }
 
+    /// The row of this number is there, and has that place.
+    pub fn is_at(&self, number: RowNumber, tid: Tid) -> bool {
+        self.entry(number).is_some_and(|entry| entry.tid == tid)
+    }
+
     /// The rows of a transaction, from its newest back.
     pub fn back(&self, newest: RowNumber) -> impl Iterator<Item = RowNumber> + '_ {
         std::iter::successors(Some(newest), |&number| Some(self.entry(number)?.before))
