@@ -5,11 +5,12 @@
 //! cargo run --release -p walzip-codec --example marginal -- LEVEL FOLDER...
 //! ```
 //!
-//! FOLDER holds segments; its name is that of the workload.
+//! FOLDER holds segments, which may be xz-compressed; its name is that of the workload.
 
 use std::error::Error;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use walzip_codec::{Level, OptionalModel, encoded_len_without};
 
@@ -19,20 +20,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let level = level
         .and_then(Level::new)
         .ok_or("the first argument is a level")?;
-    let mut header = String::from("| workload | zstd -LEVEL behind all models |");
+    let mut header = String::from("| workload | all models, bytes |");
     let mut rule = String::from("|---|---|");
     for model in OptionalModel::ALL {
         header += &format!(" {} |", model.label());
         rule += "---|";
     }
-    println!(
-        "{}\n{rule}",
-        header.replace("LEVEL", &level.get().to_string())
-    );
+    println!("{header}\n{rule}");
     for folder in arguments {
         let folder = Path::new(&folder);
         let segments = fs::read_dir(folder)?
-            .map(|entry| fs::read(entry?.path()))
+            .map(|entry| read_segment(&entry?.path()))
             .collect::<Result<Vec<_>, _>>()?;
         let len_without = |model| -> Result<usize, Box<dyn Error>> {
             let mut total = 0;
@@ -53,4 +51,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!();
     }
     Ok(())
+}
+
+fn read_segment(file: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
+    if file.extension().is_none_or(|suffix| suffix != "xz") {
+        return Ok(fs::read(file)?);
+    }
+    let output = Command::new("xz").arg("-dc").arg(file).output()?;
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => Err(format!("xz cannot unpack {}", file.display()).into()),
+    }
 }
