@@ -26,6 +26,8 @@ pub struct Info {
     pub segment_size_bytes: Option<u32>,
     /// The finished backups, oldest first.
     pub backups: Vec<BackupInfo>,
+    /// Backups whose description cannot be read. They cannot be restored.
+    pub unreadable_backups: Vec<UnreadableBackup>,
     /// Labels of backups that run at the moment, or were given up.
     pub unfinished_backups: Vec<String>,
     /// The archived WAL by timeline, gaps included.
@@ -69,20 +71,42 @@ pub struct BackupInfo {
     pub missing_segments: Vec<String>,
 }
 
+/// A backup that says nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnreadableBackup {
+    /// Its label.
+    pub label: String,
+    /// What is wrong with its description.
+    pub problem: String,
+}
+
 /// Describes a repository.
 pub async fn info(repository: &Repository) -> Result<Info, ArchiveError> {
     let listing = repository.list_wal().await?;
     let mut backups = Vec::new();
+    let mut unreadable_backups = Vec::new();
     let mut segment_size_bytes = None;
     for label in repository.list_backups().await? {
-        let record = BackupRecord::read(repository, &label).await?;
+        let read = BackupRecord::read(repository, &label).await;
+        let (record, required) = match read.and_then(|record| {
+            let required = record.required_segments()?;
+            Ok((record, required))
+        }) {
+            Ok(described) => described,
+            Err(error) => {
+                unreadable_backups.push(UnreadableBackup {
+                    label: label.to_string(),
+                    problem: error.to_string(),
+                });
+                continue;
+            }
+        };
         segment_size_bytes = Some(record.segment_size_bytes);
         let is_archived = |name: &String| {
             listing
                 .binary_search_by(|entry| entry.name.as_str().cmp(name))
                 .is_ok()
         };
-        let required = record.required_segments()?;
         let names: Vec<String> = required.iter().map(ToString::to_string).collect();
         backups.push(BackupInfo {
             original_bytes: record.original_bytes(),
@@ -116,6 +140,7 @@ pub async fn info(repository: &Repository) -> Result<Info, ArchiveError> {
         created: repository.created(),
         segment_size_bytes,
         backups,
+        unreadable_backups,
         unfinished_backups: unfinished.iter().map(ToString::to_string).collect(),
         wal: wal_index::index(&listing, segment_size)?,
     })
@@ -162,6 +187,10 @@ mod tests {
                 }],
                 missing_segments: Vec::new(),
             }],
+            unreadable_backups: vec![UnreadableBackup {
+                label: "20261121-220128F".to_owned(),
+                problem: "damaged".to_owned(),
+            }],
             unfinished_backups: vec!["20261121-220129F".to_owned()],
             wal: vec![TimelineWal {
                 timeline: 1,
@@ -198,6 +227,7 @@ mod tests {
                 "tablespaces": [{ "oid": 16385, "location": "/srv/fast" }],
                 "missing_segments": [],
             }],
+            "unreadable_backups": [{ "label": "20261121-220128F", "problem": "damaged" }],
             "unfinished_backups": ["20261121-220129F"],
             "wal": [{
                 "timeline": 1,

@@ -11,29 +11,31 @@ use crate::coding;
 use crate::error::ArchiveError;
 
 /// The histories that a repository holds.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Timelines {
     histories: BTreeMap<TimelineId, TimelineHistory>,
+    /// Why others could not be read. They are passed over: most restores do not need them, and
+    /// PostgreSQL stops at one that it asks for.
+    pub(crate) unreadable: Vec<ArchiveError>,
 }
 
 impl Timelines {
     /// Reads the histories that a listing of the WAL shows.
-    pub(crate) async fn read(
-        repository: &Repository,
-        listing: &[WalEntry],
-    ) -> Result<Timelines, ArchiveError> {
-        let mut histories = BTreeMap::new();
+    pub(crate) async fn read(repository: &Repository, listing: &[WalEntry]) -> Timelines {
+        let mut timelines = Timelines::default();
         for entry in listing {
             let Ok(WalFileName::History(timeline)) = entry.name.parse() else {
                 continue;
             };
-            let Some(object) = repository.get_wal(&entry.name).await? else {
-                continue;
-            };
-            let content = coding::decode(&entry.name, object).await?;
-            histories.insert(timeline, read_history(&entry.name, timeline, &content)?);
+            match read_object(repository, &entry.name, timeline).await {
+                Ok(Some(history)) => {
+                    timelines.histories.insert(timeline, history);
+                }
+                Ok(None) => {}
+                Err(error) => timelines.unreadable.push(error),
+            }
         }
-        Ok(Timelines { histories })
+        timelines
     }
 
     /// The timeline that PostgreSQL calls `latest` when it starts from this one: it asks for the
@@ -71,6 +73,18 @@ impl Timelines {
     pub(crate) fn history(&self, timeline: TimelineId) -> Option<&TimelineHistory> {
         self.histories.get(&timeline)
     }
+}
+
+async fn read_object(
+    repository: &Repository,
+    name: &str,
+    timeline: TimelineId,
+) -> Result<Option<TimelineHistory>, ArchiveError> {
+    let Some(object) = repository.get_wal(name).await? else {
+        return Ok(None);
+    };
+    let content = coding::decode(name, object).await?;
+    read_history(name, timeline, &content).map(Some)
 }
 
 /// Reads what an archived history says.

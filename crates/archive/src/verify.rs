@@ -82,44 +82,18 @@ pub async fn verify(
 ) -> Result<Verification, ArchiveError> {
     let listing = repository.list_wal().await?;
     let mut verification = Verification::default();
-    verify_wal(repository, &listing, options, &mut verification).await?;
+    verify_wal(repository, &listing, options, &mut verification).await;
     let names: BTreeSet<String> = listing.iter().map(|entry| entry.name.clone()).collect();
-    let timelines = readable_timelines(repository, &listing).await?;
+    let timelines = Timelines::read(repository, &listing).await;
     for label in repository.list_backups().await? {
-        let finding = |kind, detail: String| Finding {
+        let findings =
+            verify_label(repository, &label, &names, &timelines, &mut verification).await;
+        let findings = findings.into_iter().map(|(kind, detail)| Finding {
             kind,
             object: label.to_string(),
             detail,
-        };
-        let record = match BackupRecord::read(repository, &label).await {
-            Ok(record) => record,
-            Err(error) => {
-                let detail = detail_of(error)?;
-                verification
-                    .findings
-                    .push(finding(FindingKind::BackupDamaged, detail));
-                continue;
-            }
-        };
-        verification.backups += 1;
-        verification.backup_stored_bytes += record.stored_bytes();
-        for error in verify_backup(repository, &label, &record).await? {
-            verification
-                .findings
-                .push(finding(FindingKind::BackupDamaged, error));
-        }
-        for name in missing(&record, &names)? {
-            let detail = format!("{name} is missing");
-            verification
-                .findings
-                .push(finding(FindingKind::BackupWalMissing, detail));
-        }
-        for name in gaps(&record, &names, &timelines)? {
-            let detail = format!("{name} is missing, and later WAL is there");
-            verification
-                .findings
-                .push(finding(FindingKind::WalGap, detail));
-        }
+        });
+        verification.findings.extend(findings);
     }
     verification.findings.sort();
     Ok(verification)
@@ -130,7 +104,7 @@ async fn verify_wal(
     listing: &[WalEntry],
     options: &VerifyOptions,
     verification: &mut Verification,
-) -> Result<(), ArchiveError> {
+) {
     let checks = listing
         .iter()
         .map(|entry| verify_wal_object(repository, &entry.name));
@@ -142,17 +116,14 @@ async fn verify_wal(
         match checked {
             Ok(original_bytes) => verification.wal_original_bytes += original_bytes,
             Err(error) => {
-                let (kind, object) = (FindingKind::WalDamaged, entry.name.clone());
-                let detail = detail_of(error)?;
                 verification.findings.push(Finding {
-                    kind,
-                    object,
-                    detail,
+                    kind: FindingKind::WalDamaged,
+                    object: entry.name.clone(),
+                    detail: detail_of(error),
                 });
             }
         }
     }
-    Ok(())
 }
 
 /// Proves one object; returns the size of its content.
@@ -174,7 +145,43 @@ async fn verify_wal_object(repository: &Repository, name: &str) -> Result<u64, A
     Ok(original.len() as u64)
 }
 
-/// What is wrong with a backup.
+/// What is wrong with a backup and the WAL after it.
+async fn verify_label(
+    repository: &Repository,
+    label: &BackupLabel,
+    names: &BTreeSet<String>,
+    timelines: &Timelines,
+    verification: &mut Verification,
+) -> Vec<(FindingKind, String)> {
+    let damaged = |error| (FindingKind::BackupDamaged, detail_of(error));
+    let record = match BackupRecord::read(repository, label).await {
+        Ok(record) => record,
+        Err(error) => return vec![damaged(error)],
+    };
+    verification.backups += 1;
+    verification.backup_stored_bytes += record.stored_bytes();
+    let mut findings = Vec::new();
+    for detail in verify_backup(repository, label, &record).await {
+        findings.push((FindingKind::BackupDamaged, detail));
+    }
+    match missing(&record, names) {
+        Ok(missing) => findings.extend(missing.into_iter().map(|name| {
+            let detail = format!("{name} is missing");
+            (FindingKind::BackupWalMissing, detail)
+        })),
+        Err(error) => findings.push(damaged(error)),
+    }
+    match gaps(&record, names, timelines) {
+        Ok(gaps) => findings.extend(gaps.into_iter().map(|name| {
+            let detail = format!("{name} is missing, and later WAL is there");
+            (FindingKind::WalGap, detail)
+        })),
+        Err(error) => findings.push(damaged(error)),
+    }
+    findings
+}
+
+/// What is wrong with the objects of a backup.
 ///
 /// Unpacking ends at the first fault. What else there is to say of the objects is found by their
 /// sizes and hashes.
@@ -182,21 +189,19 @@ async fn verify_backup(
     repository: &Repository,
     label: &BackupLabel,
     record: &BackupRecord,
-) -> Result<Vec<String>, ArchiveError> {
+) -> Vec<String> {
     let Err(fault) = restore::prove(repository, record).await else {
-        return Ok(Vec::new());
+        return Vec::new();
     };
     let mut wrong = Vec::new();
     for archive in record.archives.iter().chain([&record.manifest]) {
         let read = backup_stream::read_stored(repository, label, archive, async |_| Ok(()));
-        if let Err(error) = read.await {
-            wrong.push(detail_of(error)?);
-        }
+        wrong.extend(read.await.err().map(detail_of));
     }
     if wrong.is_empty() {
-        wrong.push(detail_of(fault)?);
+        wrong.push(detail_of(fault));
     }
-    Ok(wrong)
+    wrong
 }
 
 /// The required segments that are not archived.
@@ -275,33 +280,26 @@ fn last_number(
     Ok(last)
 }
 
-/// The histories; damaged ones were found when the WAL was read, and are left out.
-async fn readable_timelines(
-    repository: &Repository,
-    listing: &[WalEntry],
-) -> Result<Timelines, ArchiveError> {
-    let mut readable = Vec::new();
-    for entry in listing {
-        if !matches!(entry.name.parse(), Ok(WalFileName::History(_))) {
-            continue;
-        }
-        match verify_wal_object(repository, &entry.name).await {
-            Ok(_) => readable.push(entry.clone()),
-            Err(error) => {
-                detail_of(error)?;
-            }
-        }
+/// What is wrong with an object, without its name where the finding has it.
+fn detail_of(error: ArchiveError) -> String {
+    match error {
+        ArchiveError::Damaged { reason, .. } => reason,
+        ArchiveError::Undecodable { source, .. } => source.to_string(),
+        ArchiveError::Repository(RepoError::NotFound { key }) => format!("{key} is missing"),
+        ArchiveError::Repository(
+            error @ (RepoError::Permission { .. } | RepoError::Unavailable { .. }),
+        ) => chain(&error),
+        other => other.to_string(),
     }
-    Timelines::read(repository, &readable).await
 }
 
-/// What is wrong with an object, or the error that kept us from knowing.
-fn detail_of(error: ArchiveError) -> Result<String, ArchiveError> {
-    match error {
-        ArchiveError::Damaged { reason, .. } => Ok(reason),
-        ArchiveError::Undecodable { source, .. } => Ok(source.to_string()),
-        ArchiveError::Mismatch { .. } | ArchiveError::Name(_) => Ok(error.to_string()),
-        ArchiveError::Repository(RepoError::NotFound { key }) => Ok(format!("{key} is missing")),
-        other => Err(other),
+/// An error and what the storage said.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
     }
+    text
 }

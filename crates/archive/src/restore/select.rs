@@ -1,4 +1,7 @@
 //! Which backup serves a recovery target.
+//!
+//! An object that is damaged is passed over with a warning: it must not stand in the way of a
+//! restore that can do without it.
 
 use walzip_repo::{BackupLabel, Repository};
 
@@ -14,7 +17,10 @@ pub(super) async fn select(
     recovery: &Recovery,
 ) -> Result<BackupRecord, ArchiveError> {
     let listing = repository.list_wal().await?;
-    let timelines = Timelines::read(repository, &listing).await?;
+    let timelines = Timelines::read(repository, &listing).await;
+    for error in &timelines.unreadable {
+        tracing::warn!("passing over a timeline: {error}");
+    }
     if let Some(label) = asked {
         let record = BackupRecord::read(repository, label).await?;
         return match obstacle(&record, recovery, &timelines) {
@@ -29,10 +35,15 @@ pub(super) async fn select(
     }
     let mut obstacles = Vec::new();
     for label in labels.iter().rev() {
-        let record = BackupRecord::read(repository, label).await?;
-        match obstacle(&record, recovery, &timelines) {
-            None => return Ok(record),
-            Some(obstacle) => obstacles.push(format!("{label} {obstacle}")),
+        match BackupRecord::read(repository, label).await {
+            Ok(record) => match obstacle(&record, recovery, &timelines) {
+                None => return Ok(record),
+                Some(obstacle) => obstacles.push(format!("{label} {obstacle}")),
+            },
+            Err(error) => {
+                tracing::warn!("passing over backup {label}: {error}");
+                obstacles.push(format!("{label} cannot be read"));
+            }
         }
     }
     Err(ArchiveError::NoBackup(obstacles.join("; ")))

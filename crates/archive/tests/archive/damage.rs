@@ -206,6 +206,56 @@ async fn finds_damage_that_is_older_than_the_hashes() {
     );
 }
 
+/// Each of these was in the way of every restore.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_damaged_object_is_not_in_the_way_of_a_restore_that_does_without_it() {
+    let Some(site) = Site::new() else { return };
+    let out = site.directory("out");
+    let primary = site.cluster("primary", &copy_to(&out));
+    let (store, repository) = repository_of(&primary).await;
+    let _shipper = Shipper::start(repository.clone(), out);
+    let settings = primary.settings();
+    let mut labels = Vec::new();
+    for _ in 0..2 {
+        let record = backup(&repository, &settings, &BackupOptions::default()).await;
+        labels.push(record.expect("backup").label);
+    }
+    let (key, _) = take(&store, &format!("{}/backup.json", labels[1])).await;
+    put(&store, &key, b"{").await;
+    let history = walzip_codec::encode(b"no history", walzip_codec::Level::default());
+    repository
+        .put_wal("00000002.history", history.expect("encoded").into())
+        .await
+        .expect("put");
+
+    let data = site.directory("restored");
+    let restored = restore(&repository, &data, &options(RecoveryTarget::Latest)).await;
+    assert_eq!(
+        restored.expect("from the older one").backup.label,
+        labels[0]
+    );
+    let named = RestoreOptions {
+        backup: Some(labels[1].parse().expect("a label")),
+        ..options(RecoveryTarget::Latest)
+    };
+    let refused = restore(&repository, &site.directory("named"), &named).await;
+    assert!(
+        matches!(refused, Err(ArchiveError::Damaged { .. })),
+        "{refused:?}"
+    );
+
+    let told = info(&repository).await.expect("readable");
+    assert_eq!(told.backups.len(), 1);
+    assert_eq!(told.unreadable_backups[0].label, labels[1]);
+    assert_eq!(
+        findings(&repository).await,
+        [
+            (FindingKind::BackupDamaged, labels[1].clone()),
+            (FindingKind::WalDamaged, "00000002.history".to_owned()),
+        ]
+    );
+}
+
 fn assert_unstartable(data: &Path) {
     assert!(!data.join("global/pg_control").exists());
 }

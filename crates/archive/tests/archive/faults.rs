@@ -1,8 +1,10 @@
 //! A store that fails at any call: success is only ever reported for a complete object.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use walzip_archive::get::{GetOptions, Got, get};
+use walzip_archive::verify::{VerifyOptions, verify};
 use walzip_repo::Repository;
 use walzip_repo::testing::{Faults, FaultyStore, memory_store};
 
@@ -153,4 +155,35 @@ async fn assert_holds_or_lacks(repository: &Repository, number: u64, content: &[
     {
         assert_holds(repository, number, content).await;
     }
+}
+
+#[tokio::test]
+async fn verify_tells_of_each_object_that_cannot_be_read_and_goes_on() {
+    let store = memory_store();
+    let repository = repository_on(Arc::clone(&store)).await;
+    let names = [5, 6, 7].map(segment_name);
+    for (name, number) in names.iter().zip(5..) {
+        push_content(&repository, name, &valid_segment(number, 1))
+            .await
+            .expect("pushed");
+    }
+    let (mut told, mut failed) = (BTreeSet::new(), 0);
+    for call in 2..12 {
+        let faults = Faults {
+            fail_call: Some(call),
+            ..Faults::default()
+        };
+        let faulty = Arc::new(FaultyStore::new(store.clone(), faults));
+        let repository = Repository::open(faulty).await.expect("the first call");
+        match verify(&repository, &VerifyOptions::default()).await {
+            Ok(verification) => {
+                assert_eq!(verification.wal_objects, 3);
+                told.extend(verification.findings.into_iter().map(|found| found.object));
+            }
+            // Nothing can be looked at that is not listed.
+            Err(_) => failed += 1,
+        }
+    }
+    assert_eq!(told, BTreeSet::from(names));
+    assert_eq!(failed, 2, "the WAL and the backups are listed");
 }

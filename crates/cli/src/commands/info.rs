@@ -93,6 +93,13 @@ impl fmt::Display for Text<'_> {
         for backup in &info.backups {
             write_missing(f, backup)?;
         }
+        for backup in &info.unreadable_backups {
+            writeln!(
+                f,
+                "{}: CANNOT BE RESTORED: {}",
+                backup.label, backup.problem
+            )?;
+        }
         for label in &info.unfinished_backups {
             writeln!(f, "{label}: unfinished: it still runs, or was given up")?;
         }
