@@ -67,7 +67,13 @@ pub async fn backup(
     options: &BackupOptions,
 ) -> Result<BackupRecord, ArchiveError> {
     let server = server::inspect(repository, settings).await?;
-    server::check_archiving(repository, settings, &server, options.archive_timeout).await?;
+    match server::check_archiving(repository, settings, &server, options.archive_timeout).await {
+        // What would be found now is found after the copy.
+        Err(error @ ArchiveError::SwitchRefused(_)) => tracing::warn!("before the backup: {error}"),
+        checked => {
+            checked?;
+        }
+    }
 
     let writer = repository.start_backup().await?;
     tracing::info!("backup {} begins", writer.label());

@@ -11,8 +11,8 @@ use crate::server;
 
 /// Forces a WAL switch on a primary and waits until the segment is in the repository.
 ///
-/// Returns the segment that arrived, or `None` where no switch can be forced: on a standby, or
-/// without the privilege. The server's identity was checked in either case.
+/// Returns the segment that arrived, or `None` on a standby, where no switch can be forced. The
+/// server's identity was checked in either case.
 pub async fn check(
     repository: &Repository,
     settings: &ConnectionSettings,

@@ -108,6 +108,10 @@ pub enum ArchiveError {
         failure: Option<String>,
     },
 
+    /// The role may not make the server end a segment, so that nothing shows that WAL arrives.
+    #[error("whether WAL arrives cannot be checked: {0}")]
+    SwitchRefused(ServerError),
+
     /// No backup in the repository serves the request.
     #[error("no backup to restore: {0}")]
     NoBackup(String),

@@ -84,8 +84,7 @@ pub(crate) async fn clock(settings: &ConnectionSettings) -> Result<Timestamp, Ar
 /// Makes a primary finish a segment and waits until it is in the repository: a broken
 /// `archive_command` is found before hours of copying, not after.
 ///
-/// Returns the segment, or `None` where the role may not force a switch or the server is a
-/// standby, which cannot.
+/// Returns the segment, or `None` where the server is a standby, which cannot.
 pub(crate) async fn check_archiving(
     repository: &Repository,
     settings: &ConnectionSettings,
@@ -98,8 +97,7 @@ pub(crate) async fn check_archiving(
     let switched = match switch_wal(settings).await {
         Ok(switched) => switched,
         Err(error) if error.sqlstate() == Some(NO_PRIVILEGE) => {
-            tracing::warn!("archiving is not checked before the backup: {error}");
-            return Ok(None);
+            return Err(ArchiveError::SwitchRefused(error));
         }
         Err(error) => return Err(error.into()),
     };

@@ -93,9 +93,16 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Kind::ArchiveTimeout,
             Some("Check archive_mode, archive_command and the server's log."),
         ),
+        ArchiveError::SwitchRefused(_) => (
+            Kind::DbQuery,
+            Some(
+                "GRANT EXECUTE ON FUNCTION pg_create_restore_point(text), pg_switch_wal() TO the \
+                 role, in the database that it connects to.",
+            ),
+        ),
         ArchiveError::NoBackup(_) => (
             Kind::BackupSetInvalid,
-            Some("\"walzip info\" lists the backups."),
+            Some("\"walzip info\" lists the backups, and --backup names one."),
         ),
         ArchiveError::NotEmpty { .. } => (
             Kind::PathNotEmpty,

@@ -2,11 +2,18 @@
 
 use std::time::Duration;
 
+use walzip_archive::ArchiveError;
+use walzip_archive::backup::{BackupOptions, backup};
+use walzip_archive::check::check;
+use walzip_archive::init::{Source, init};
 use walzip_archive::replication::{
     Connection, ConnectionSettings, Host, Mode, ServerError, SslMode,
 };
 
-use crate::cluster::{Cluster, Site};
+use walzip_repo::Repository;
+use walzip_repo::testing::memory_store;
+
+use crate::cluster::{Cluster, Shipper, Site, copy_to};
 
 /// Sets up one role for each method, all with the password `it's secret`.
 async fn require_passwords(cluster: &Cluster<'_>) {
@@ -45,6 +52,37 @@ fn settings(cluster: &Cluster<'_>, user: &str, password: Option<&str>) -> Connec
         password: password.map(str::to_owned),
         ..cluster.settings()
     }
+}
+
+/// A role for backups may not force a switch: a backup goes on, a check would have checked nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_without_the_privilege_to_force_a_switch_fails_and_with_it_succeeds() {
+    let Some(site) = Site::new() else { return };
+    let out = site.directory("out");
+    let cluster = site.cluster("primary", &copy_to(&out));
+    let store = memory_store();
+    let source = Source::DataDirectory(cluster.data.clone());
+    init(store.clone(), &source).await.expect("made");
+    let repository = Repository::open(store).await.expect("opened");
+    let _shipper = Shipper::start(repository.clone(), out);
+    cluster.sql("CREATE ROLE backup LOGIN REPLICATION").await;
+    let role = settings(&cluster, "backup", None);
+    let timeout = Duration::from_secs(30);
+    let refused = check(&repository, &role, timeout).await;
+    assert!(
+        matches!(refused, Err(ArchiveError::SwitchRefused(_))),
+        "{refused:?}"
+    );
+    // Nothing else ends the segment that the backup needs but the backup itself.
+    backup(&repository, &role, &BackupOptions::default())
+        .await
+        .expect("a backup needs no such privilege");
+    let functions = "pg_create_restore_point(text), pg_switch_wal()";
+    cluster
+        .sql(&format!("GRANT EXECUTE ON FUNCTION {functions} TO backup"))
+        .await;
+    let arrived = check(&repository, &role, timeout).await;
+    assert!(matches!(arrived, Ok(Some(_))), "{arrived:?}");
 }
 
 #[tokio::test]
