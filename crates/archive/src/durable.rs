@@ -1,41 +1,116 @@
 //! Local files that are there whole, and stay.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
+
+use nix::fcntl::{Flock, FlockArg};
 
 use crate::error::ArchiveError;
 
 /// Writes a file under a temporary name, makes it durable and renames it into place.
 pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<(), ArchiveError> {
-    let temporary = temporary_name(path)?;
-    let written = write_and_rename(&temporary, path, content);
+    let temporary = Temporary::beside(path)?;
+    let written = temporary.write_and_rename(path, content);
     if written.is_err() {
         // The error that counts is the first one; it may well prevent this too.
-        let _ = fs::remove_file(&temporary);
+        let _ = fs::remove_file(&temporary.path);
     }
     written
 }
 
-fn write_and_rename(temporary: &Path, path: &Path, content: &[u8]) -> Result<(), ArchiveError> {
-    let failed = |action, place: &Path| {
-        let place = place.to_owned();
-        move |error| ArchiveError::file(action, &place, error)
-    };
-    let mut file = OpenOptions::new()
+/// A file that will get another name.
+struct Temporary {
+    path: PathBuf,
+    file: File,
+    /// Shows that the file is in use.
+    _lock: Option<Flock<File>>,
+}
+
+impl Temporary {
+    /// Its name is always the same, so that what a killed process left behind is used again
+    /// instead of being joined by another. When somebody else is using it, or a file system has
+    /// no locks to tell, the name is this process's own.
+    fn beside(path: &Path) -> Result<Temporary, ArchiveError> {
+        let Some(name) = path.file_name() else {
+            return Err(ArchiveError::Request(format!(
+                "{} names no file",
+                path.display()
+            )));
+        };
+        let name = name.to_string_lossy();
+        let usual = parent(path).join(format!(".{name}.walzip.tmp"));
+        let file = open(&usual)?;
+        let lock = file
+            .try_clone()
+            .ok()
+            .and_then(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock).ok());
+        if lock.is_some() && is_at(&file, &usual) {
+            return Ok(Temporary {
+                path: usual,
+                file,
+                _lock: lock,
+            });
+        }
+        let own = parent(path).join(format!(".{name}.walzip.{}.tmp", process::id()));
+        Ok(Temporary {
+            file: open(&own)?,
+            path: own,
+            _lock: None,
+        })
+    }
+
+    fn write_and_rename(&self, path: &Path, content: &[u8]) -> Result<(), ArchiveError> {
+        let failed = |action, place: &Path| {
+            let place = place.to_owned();
+            move |error| ArchiveError::file(action, &place, error)
+        };
+        let mut file = &self.file;
+        file.set_len(0)
+            .and_then(|()| file.write_all(content))
+            .map_err(failed("write", &self.path))?;
+        file.sync_all().map_err(failed("sync", &self.path))?;
+        fs::rename(&self.path, path).map_err(failed("rename to", path))?;
+        sync_directory(&parent(path))
+    }
+}
+
+fn open(path: &Path) -> Result<File, ArchiveError> {
+    OpenOptions::new()
         .write(true)
         .create(true)
-        .truncate(true)
+        .truncate(false)
         .mode(0o600)
-        .open(temporary)
-        .map_err(failed("create", temporary))?;
-    file.write_all(content)
-        .map_err(failed("write", temporary))?;
-    file.sync_all().map_err(failed("sync", temporary))?;
-    fs::rename(temporary, path).map_err(failed("rename to", path))?;
-    sync_directory(&parent(path))
+        .open(path)
+        .map_err(|error| ArchiveError::file("create", path, error))
+}
+
+/// Whether a file still has this name: between being opened and being locked it may have been
+/// renamed to where somebody now relies on it.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(opened), Ok(named)) => identity(opened) == identity(named),
+        _ => false,
+    }
+}
+
+/// Makes the entry of a directory durable in the one above it, which may be another owner's, closed
+/// to us: then nothing can be done, and nothing is lost but perhaps a name.
+pub(crate) fn sync_entry_of(directory: &Path) -> Result<(), ArchiveError> {
+    let Some(above) = directory.parent() else {
+        return Ok(());
+    };
+    match sync_directory(above) {
+        Err(ArchiveError::File { source, .. })
+            if source.kind() == io::ErrorKind::PermissionDenied =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
 }
 
 /// Makes the entries of a directory durable.
@@ -43,17 +118,6 @@ pub(crate) fn sync_directory(directory: &Path) -> Result<(), ArchiveError> {
     File::open(directory)
         .and_then(|directory| directory.sync_all())
         .map_err(|error| ArchiveError::file("sync", directory, error))
-}
-
-fn temporary_name(path: &Path) -> Result<PathBuf, ArchiveError> {
-    let Some(name) = path.file_name() else {
-        return Err(ArchiveError::Request(format!(
-            "{} names no file",
-            path.display()
-        )));
-    };
-    let name = name.to_string_lossy();
-    Ok(parent(path).join(format!(".{name}.walzip.{}.tmp", process::id())))
 }
 
 fn parent(path: &Path) -> PathBuf {
@@ -71,4 +135,53 @@ pub(crate) fn sync_file_system(directory: &Path) -> Result<(), ArchiveError> {
     let failed = |error| ArchiveError::file("sync", directory, error);
     let opened = File::open(directory).map_err(failed)?;
     nix::unistd::syncfs(&opened).map_err(|errno| failed(errno.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).expect("readable");
+        let names = entries.map(|entry| entry.expect("an entry").file_name());
+        let mut names: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn uses_again_what_a_killed_process_left_behind() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("RECOVERYXLOG");
+        let left = directory.path().join(".RECOVERYXLOG.walzip.tmp");
+        fs::write(&left, b"longer than what is written now").expect("written");
+        write_file(&path, b"content").expect("written");
+        assert_eq!(fs::read(&path).expect("readable"), b"content");
+        assert_eq!(names(directory.path()), ["RECOVERYXLOG"]);
+    }
+
+    #[test]
+    fn keeps_off_a_temporary_file_in_use() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("RECOVERYXLOG");
+        let other = Temporary::beside(&path).expect("opened");
+        write_file(&path, b"content").expect("written");
+        assert_eq!(names(directory.path()).len(), 2);
+        other.write_and_rename(&path, b"other").expect("written");
+        assert_eq!(fs::read(&path).expect("readable"), b"other");
+        assert_eq!(names(directory.path()), ["RECOVERYXLOG"]);
+    }
+
+    /// Between its opening and its lock, a file can become the one that was delivered.
+    #[test]
+    fn tells_a_file_from_its_former_name() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (before, after) = (directory.path().join("a"), directory.path().join("b"));
+        let file = open(&before).expect("opened");
+        assert!(is_at(&file, &before));
+        fs::rename(&before, &after).expect("renamed");
+        assert!(!is_at(&file, &before));
+        open(&before).expect("opened");
+        assert!(!is_at(&file, &before));
+    }
 }

@@ -174,10 +174,7 @@ fn finish(directories: &Directories, settings: &str) -> Result<(), ArchiveError>
     fs::rename(data.join(CONTROL_FILE_UNFINISHED), &control_file)
         .map_err(|error| ArchiveError::file("rename to", &control_file, error))?;
     durable::sync_directory(&data.join("global"))?;
-    match data.parent() {
-        Some(parent) => durable::sync_directory(parent),
-        None => Ok(()),
-    }
+    durable::sync_entry_of(data)
 }
 
 /// The label is what makes recovery start where the backup did; without it the cluster would
