@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Program, Provenance};
+use crate::{Error, Program, Progress, Provenance};
 
 /// An earlier run whose measurements were taken over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +91,25 @@ impl Origin {
             Ok(())
         }
     }
+}
+
+/// Says that an earlier run is gone on with, which must have had the same options.
+pub(crate) fn go_on(
+    path: &Path,
+    origin: &Origin,
+    same_options: bool,
+    progress: &mut impl Progress,
+) -> Result<(), Error> {
+    let (path, date) = (path.display(), origin.date());
+    if !same_options {
+        return Err(Error::Usage(format!(
+            "{path} was measured with other options: it cannot be gone on with"
+        )));
+    }
+    progress.note(&format!(
+        "{path}: what was measured on {date} is taken over"
+    ));
+    Ok(())
 }
 
 /// Reads the JSON of an earlier run; none when there is no such file yet.

@@ -16,7 +16,7 @@ use std::time::Instant;
 use serde::Deserialize;
 
 use crate::clock::Clock;
-use crate::earlier::{Origin, Resumed, read_earlier};
+use crate::earlier::{Origin, Resumed, go_on, read_earlier};
 use crate::output::{Files, check_space};
 use crate::server::{Installation, Phase, Server, Settings};
 use crate::workload::{Transactions, Workload, insert_phases as phases};
@@ -294,19 +294,10 @@ fn earlier(
         runs: results.work.runs,
         ..work
     };
-    if same_work != results.work || settings != results.settings {
-        return Err(Error::Usage(format!(
-            "{} was measured with other options: it cannot be gone on with",
-            path.display()
-        )));
-    }
-    let date = origin.date().to_owned();
-    progress.note(&format!(
-        "{}: what was measured on {date} is taken over",
-        path.display()
-    ));
+    let same_options = same_work == results.work && settings == results.settings;
+    go_on(path, &origin, same_options, progress)?;
     results.resumed = Some(Resumed {
-        date,
+        date: origin.date().to_owned(),
         measurements: 0,
     });
     Ok(measurements)

@@ -36,8 +36,8 @@ pub(crate) trait Record: Serialize {
 impl Files {
     /// Notices at the beginning what could not be written at the end.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let paths = [&self.csv, &self.json, &self.report].into_iter().flatten();
-        paths.map(|path| beside(path).map(drop)).collect()
+        let mut paths = [&self.csv, &self.json, &self.report].into_iter().flatten();
+        paths.try_for_each(|path| beside(path).map(drop))
     }
 
     /// Writes every file.

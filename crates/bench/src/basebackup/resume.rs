@@ -10,7 +10,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::results::{DataSet, Failed, Measurement, Results};
-use crate::earlier::{EarlierRow, Origin, Resumed, read_earlier};
+use crate::earlier::{EarlierRow, Origin, Resumed, go_on, read_earlier};
 use crate::{Error, Progress};
 
 /// What is needed of an earlier run's JSON.
@@ -48,16 +48,8 @@ impl Earlier {
             &results.provenance,
             Some(&results.server),
         )?;
-        if earlier.settings.servers != results.settings.servers {
-            return Err(Error::Usage(format!(
-                "{} was measured with other settings of the servers: it cannot be gone on with",
-                path.display()
-            )));
-        }
-        progress.note(&format!(
-            "what was measured on {} is taken over",
-            earlier.origin.date()
-        ));
+        let same_options = earlier.settings.servers == results.settings.servers;
+        go_on(path, &earlier.origin, same_options, progress)?;
         results.resumed = earlier.resumed.clone();
         results.resumed.push(Resumed {
             date: earlier.origin.date().to_owned(),

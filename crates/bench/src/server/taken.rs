@@ -18,7 +18,26 @@ pub struct Taken {
 impl Server {
     /// What it has taken so far; none where the kernel does not tell.
     pub fn taken(&self) -> Option<Taken> {
-        let postmaster = self.postmaster.id();
+        Taken::of(self.postmaster.id())
+    }
+}
+
+impl Taken {
+    /// By a process and its children.
+    fn of(process: u32) -> Option<Taken> {
+        let ended = || Stat::of(&Path::new("/proc").join(process.to_string()));
+        loop {
+            // What a child took that ends while the others are being looked at would be counted
+            // by nobody, or twice.
+            let before = ended()?.ended_children;
+            let taken = Taken::at_once(process)?;
+            if ended()?.ended_children == before {
+                return Some(taken);
+            }
+        }
+    }
+
+    fn at_once(parent: u32) -> Option<Taken> {
         let mut ticks = 0;
         let mut written_bytes = Some(0);
         for entry in fs::read_dir("/proc").ok()?.flatten() {
@@ -26,13 +45,13 @@ impl Server {
             let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
                 continue;
             };
-            // A process may end while it is being looked at; its parent then has what it took.
+            // A process may end while it is being looked at.
             let Some(process) = Stat::of(&entry.path()) else {
                 continue;
             };
-            if pid == postmaster {
+            if pid == parent {
                 ticks += process.own + process.ended_children;
-            } else if process.parent == postmaster {
+            } else if process.parent == parent {
                 ticks += process.own;
             } else {
                 continue;
@@ -92,5 +111,23 @@ mod tests {
         let line = "42 (postgres: a) b) S 7 42 42 0 -1 4194560 1 2 3 4 10 20 300 400 20 0 1 0 9";
         let stat = Stat::read(line).unwrap();
         assert_eq!((stat.parent, stat.own, stat.ended_children), (7, 30, 700));
+    }
+
+    #[test]
+    fn nothing_is_lost_or_counted_twice_when_a_child_ends() {
+        let children = std::thread::spawn(|| {
+            for _ in 0..20 {
+                let script = "i=0; while [ $i -lt 30000 ]; do i=$((i + 1)); done";
+                let mut child = std::process::Command::new("/bin/sh");
+                assert!(child.args(["-c", script]).status().unwrap().success());
+            }
+        });
+        let mut before = Duration::ZERO;
+        while !children.is_finished() {
+            let now = Taken::of(std::process::id()).unwrap().cpu;
+            assert!(now >= before, "{before:?} and then {now:?}");
+            before = now;
+        }
+        children.join().unwrap();
     }
 }

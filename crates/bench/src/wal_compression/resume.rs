@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::{Archived, Measurement, Results, Stage, Work};
-use crate::earlier::{Origin, Resumed, read_earlier};
+use crate::earlier::{Origin, Resumed, go_on, read_earlier};
 use crate::server::Settings;
 use crate::{Error, Progress};
 
@@ -41,17 +41,8 @@ impl Results {
             runs: self.work.runs,
             ..earlier.work.clone()
         };
-        if same_work != self.work || earlier.settings != self.settings {
-            return Err(Error::Usage(format!(
-                "{} was measured with other options: it cannot be gone on with",
-                path.display()
-            )));
-        }
-        progress.note(&format!(
-            "{}: what was measured on {} is taken over",
-            path.display(),
-            earlier.origin.date()
-        ));
+        let same_options = same_work == self.work && earlier.settings == self.settings;
+        go_on(path, &earlier.origin, same_options, progress)?;
         self.earlier = Some(earlier);
         Ok(())
     }
