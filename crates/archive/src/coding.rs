@@ -3,7 +3,8 @@
 use std::panic::resume_unwind;
 
 use bytes::Bytes;
-use walzip_codec::Level;
+use walzip_codec::{Header, Level};
+use walzip_pgformat::wal::SegmentHeader;
 
 use crate::error::ArchiveError;
 
@@ -24,6 +25,7 @@ pub(crate) async fn encode(
     level: Level,
     verify: bool,
 ) -> Result<Bytes, ArchiveError> {
+    let is_wal = SegmentHeader::read(&original).is_ok();
     let encoded = off_the_runtime(move || {
         if verify {
             walzip_codec::encode_verified(&original, level)
@@ -32,7 +34,16 @@ pub(crate) async fn encode(
         }
     });
     match encoded.await {
-        Ok(object) => Ok(object.into()),
+        Ok(object) => {
+            if is_wal && Header::read(&object).is_ok_and(|header| header.identity.is_none()) {
+                tracing::warn!(
+                    "{name}: not understood as WAL, stored {} bytes as zstd makes them; \
+                     please report it",
+                    object.len()
+                );
+            }
+            Ok(object.into())
+        }
         Err(source) => Err(ArchiveError::Encode {
             name: name.to_owned(),
             source,

@@ -24,7 +24,7 @@ fn failure(info: &PanicHookInfo<'_>) -> CommandError {
         .map(|place| format!(" at {place}"))
         .unwrap_or_default();
     CommandError::new(Kind::Internal, format_args!("{payload}{place}"))
-        .hint("This is a fault in walzip; nothing was acknowledged. Please report it.")
+        .hint("This is a fault in walzip. Please report it.")
 }
 
 #[cfg(test)]

@@ -35,8 +35,37 @@ pub fn member_len(start_of_input: &[u8]) -> usize {
     }
 }
 
-/// Encodes one member. The result is not proven: see [`encode_verified`].
+/// Encodes one member. The result is not proven: see [`encode_verified`]. What the model should
+/// fail at, even by a panic, is carried without it: the header then has no identity.
 pub fn encode(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
+    or_do_without(input, level, Ok, || encode_with_model(input, level))
+}
+
+/// As [`encode`], and proves that the member decodes to the same bytes.
+pub fn encode_verified(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
+    let proven = |file: Vec<u8>| match decode(&file) {
+        Ok(decoded) if decoded == input => Ok(file),
+        _ => Err(EncodeError::NotProven),
+    };
+    or_do_without(input, level, proven, || encode_with_model(input, level))
+}
+
+fn or_do_without(
+    input: &[u8],
+    level: Level,
+    proven: impl Fn(Vec<u8>) -> Result<Vec<u8>, EncodeError>,
+    with_model: impl FnOnce() -> Result<Vec<u8>, EncodeError>,
+) -> Result<Vec<u8>, EncodeError> {
+    // Nothing that a panic could leave half done is used again.
+    let attempt = catch_unwind(AssertUnwindSafe(|| proven(with_model()?)));
+    match attempt {
+        Ok(Ok(file)) => Ok(file),
+        Ok(Err(too_long @ EncodeError::TooLong { .. })) => Err(too_long),
+        _ => proven(encode_foreign(input, level)?),
+    }
+}
+
+fn encode_with_model(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
     if input.len() > MEMBER_LEN_MAX {
         return Err(EncodeError::TooLong {
             len: input.len(),
@@ -85,30 +114,6 @@ fn pack(content: &Content, level: Level) -> Result<Vec<u8>, EncodeError> {
 fn encode_foreign(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
     let body = container::pack(input, &[], effort(level, false))?;
     Ok(container::write_member(input, None, &body))
-}
-
-/// Encodes one member and proves that it decodes to the same bytes. What the model should
-/// fail at, even by a panic, is carried without it: the header then has no identity.
-pub fn encode_verified(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
-    prove_or_do_without(input, level, || encode(input, level))
-}
-
-fn prove_or_do_without(
-    input: &[u8],
-    level: Level,
-    with_model: impl FnOnce() -> Result<Vec<u8>, EncodeError>,
-) -> Result<Vec<u8>, EncodeError> {
-    let proven = |file: Vec<u8>| match decode(&file) {
-        Ok(decoded) if decoded == input => Ok(file),
-        _ => Err(EncodeError::NotProven),
-    };
-    // Nothing that a panic could leave half done is used again.
-    let attempt = catch_unwind(AssertUnwindSafe(|| proven(with_model()?)));
-    match attempt {
-        Ok(Ok(file)) => Ok(file),
-        Ok(Err(too_long @ EncodeError::TooLong { .. })) => Err(too_long),
-        _ => proven(encode_foreign(input, level)?),
-    }
 }
 
 /// Decodes all members of a file, which together hold at most [`MEMBER_LEN_MAX`] bytes; of
@@ -225,7 +230,11 @@ mod tests {
             Ok,
         ];
         for failure in failures {
-            let file = prove_or_do_without(input, Level::MIN, || failure(other.clone())).unwrap();
+            let proven = |file: Vec<u8>| match decode(&file) {
+                Ok(decoded) if decoded == input => Ok(file),
+                _ => Err(EncodeError::NotProven),
+            };
+            let file = or_do_without(input, Level::MIN, proven, || failure(other.clone())).unwrap();
             assert_eq!(decode(&file).unwrap(), input);
             assert_eq!(Header::read(&file).unwrap().identity, None);
         }
