@@ -9,6 +9,15 @@ use walzip_pgformat::{Lsn, TimelineId};
 
 use crate::error::ArchiveError;
 
+/// The targets. A server refuses to start with two, and takes one from any configuration file.
+const TARGET_SETTINGS: [&str; 5] = [
+    "recovery_target",
+    "recovery_target_time",
+    "recovery_target_lsn",
+    "recovery_target_name",
+    "recovery_target_xid",
+];
+
 /// The settings of recovery; what an earlier restore left of them is removed.
 const RECOVERY_SETTINGS: [&str; 9] = [
     "restore_command",
@@ -144,34 +153,49 @@ impl FromStr for TargetAction {
 
 impl Recovery {
     /// The lines for `postgresql.auto.conf`.
+    ///
+    /// Every setting of recovery is among them, so that none takes effect that somebody once put
+    /// into `postgresql.conf`. The targets that are not wanted come first: setting one to nothing
+    /// takes back whatever target there is (the assign hooks in access/transam/xlog.c).
     pub(super) fn settings(&self, restore_command: &str) -> Result<String, ArchiveError> {
-        let mut lines = String::new();
-        let mut set = |name: &str, value: &str| -> Result<(), ArchiveError> {
-            let value = quoted(value)?;
-            writeln!(lines, "{name} = '{value}'")
-                .map_err(|error| ArchiveError::Internal(error.to_string()))
+        let target = match &self.target {
+            RecoveryTarget::Latest => None,
+            RecoveryTarget::Immediate => Some(("recovery_target", "immediate".to_owned())),
+            RecoveryTarget::Time(time) => Some(("recovery_target_time", postgres_time(*time))),
+            RecoveryTarget::Lsn(lsn) => Some(("recovery_target_lsn", lsn.to_string())),
+            RecoveryTarget::Name(name) => Some(("recovery_target_name", name.clone())),
+            RecoveryTarget::Xid(xid) => Some(("recovery_target_xid", xid.to_string())),
         };
-        set("restore_command", restore_command)?;
-        match self.timeline {
-            TargetTimeline::Latest => set("recovery_target_timeline", "latest")?,
-            TargetTimeline::Current => set("recovery_target_timeline", "current")?,
-            TargetTimeline::Id(id) => set("recovery_target_timeline", &id.to_string())?,
-        }
-        match &self.target {
-            RecoveryTarget::Latest => return Ok(lines),
-            RecoveryTarget::Immediate => set("recovery_target", "immediate")?,
-            RecoveryTarget::Time(time) => set("recovery_target_time", &postgres_time(*time))?,
-            RecoveryTarget::Lsn(lsn) => set("recovery_target_lsn", &lsn.to_string())?,
-            RecoveryTarget::Name(name) => set("recovery_target_name", name)?,
-            RecoveryTarget::Xid(xid) => set("recovery_target_xid", &xid.to_string())?,
-        }
-        if !self.inclusive {
-            set("recovery_target_inclusive", "off")?;
-        }
-        match self.action {
-            TargetAction::Promote => set("recovery_target_action", "promote")?,
-            TargetAction::Pause => set("recovery_target_action", "pause")?,
-            TargetAction::Shutdown => set("recovery_target_action", "shutdown")?,
+        let wanted = target.as_ref().map(|(name, _)| *name);
+        let others = TARGET_SETTINGS
+            .into_iter()
+            .filter(|name| Some(*name) != wanted);
+        let timeline = match self.timeline {
+            TargetTimeline::Latest => "latest".to_owned(),
+            TargetTimeline::Current => "current".to_owned(),
+            TargetTimeline::Id(id) => id.to_string(),
+        };
+        let inclusive = if self.inclusive { "on" } else { "off" };
+        let action = match self.action {
+            TargetAction::Promote => "promote",
+            TargetAction::Pause => "pause",
+            TargetAction::Shutdown => "shutdown",
+        };
+        let own = [
+            ("restore_command", restore_command.to_owned()),
+            ("recovery_target_timeline", timeline),
+            ("recovery_target_inclusive", inclusive.to_owned()),
+            ("recovery_target_action", action.to_owned()),
+        ];
+        let mut lines = String::new();
+        for (name, value) in others
+            .map(|name| (name, String::new()))
+            .chain(target)
+            .chain(own)
+        {
+            let value = quoted(&value)?;
+            writeln!(lines, "{name} = '{value}'")
+                .map_err(|error| ArchiveError::Internal(error.to_string()))?;
         }
         Ok(lines)
     }
@@ -247,21 +271,28 @@ mod tests {
             .expect("valid");
         assert_eq!(
             settings,
-            "restore_command = 'walzip --repo ''/a\\\\b'' archive-get %f %p'\n\
-             recovery_target_timeline = '2'\n\
+            "recovery_target = ''\n\
+             recovery_target_lsn = ''\n\
+             recovery_target_name = ''\n\
+             recovery_target_xid = ''\n\
              recovery_target_time = '2026-11-21 22:01:30.250000+00'\n\
+             restore_command = 'walzip --repo ''/a\\\\b'' archive-get %f %p'\n\
+             recovery_target_timeline = '2'\n\
              recovery_target_inclusive = 'off'\n\
              recovery_target_action = 'pause'\n"
         );
     }
 
     #[test]
-    fn writes_no_action_without_a_target_to_reach() {
+    fn takes_back_every_target_where_none_is_wanted() {
         let settings = Recovery::default().settings("get %f %p").expect("valid");
-        assert_eq!(
-            settings,
-            "restore_command = 'get %f %p'\nrecovery_target_timeline = 'latest'\n"
-        );
+        for name in TARGET_SETTINGS {
+            assert!(settings.contains(&format!("{name} = ''\n")), "{settings}");
+        }
+        for name in RECOVERY_SETTINGS {
+            let lines = settings.lines().filter(|line| sets(line.as_bytes(), name));
+            assert_eq!(lines.count(), 1, "{name} in {settings}");
+        }
     }
 
     #[test]

@@ -113,7 +113,15 @@ fn restores_to_every_kind_of_target(variant: Variant) {
 fn archived_primary<'a>(site: &'a Site, variant: &Variant) -> Server<'a> {
     let primary = Server::create(site, "primary", variant.segment_megabytes);
     primary.archive_with_walzip();
-    primary.configure(&format!("wal_compression = {}", variant.wal_compression));
+    // The targets of an earlier recovery: a running server does not mind, a restored one would.
+    primary.configure(&format!(
+        "wal_compression = {}\n\
+         recovery_target_xid = '3'\n\
+         recovery_target_inclusive = off\n\
+         recovery_target_action = shutdown\n\
+         recovery_target_timeline = current",
+        variant.wal_compression
+    ));
     primary.start(&[]);
     let elsewhere = site.create_directory("primary.tablespace");
     primary.sql(&format!(
