@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::backup_record::TablespaceRecord;
 use crate::error::ArchiveError;
@@ -37,7 +37,7 @@ impl Directories {
             let mapped = map.get(&oid).or_else(|| map.get(&tablespace.location));
             let path = match mapped {
                 Some(path) => absolute(path)?,
-                None => PathBuf::from(&tablespace.location),
+                None => as_recorded(tablespace)?,
             };
             if path.starts_with(&data) || data.starts_with(&path) {
                 return Err(ArchiveError::Request(format!(
@@ -87,6 +87,25 @@ impl Directories {
     }
 }
 
+/// Where a tablespace was. The repository says so, which is not believed to lead anywhere else
+/// than it reads.
+fn as_recorded(tablespace: &TablespaceRecord) -> Result<PathBuf, ArchiveError> {
+    let path = PathBuf::from(&tablespace.location);
+    let is_plain = path.is_absolute()
+        && path
+            .components()
+            .all(|component| matches!(component, Component::RootDir | Component::Normal(_)));
+    if is_plain {
+        return Ok(path);
+    }
+    Err(ArchiveError::Request(format!(
+        "the backup says that tablespace {} was in \"{}\", which is not an absolute path \
+         without steps upwards: say where it goes",
+        tablespace.oid,
+        tablespace.location.escape_debug()
+    )))
+}
+
 fn refuse_content(directory: &Path) -> Result<(), ArchiveError> {
     match fs::read_dir(directory) {
         Ok(mut entries) => match entries.next() {
@@ -97,5 +116,42 @@ fn refuse_content(directory: &Path) -> Result<(), ArchiveError> {
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(ArchiveError::file("read", directory, error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(location: &str, map: &[(&str, &str)]) -> Result<Directories, ArchiveError> {
+        let tablespace = TablespaceRecord {
+            oid: 16384,
+            location: location.to_owned(),
+        };
+        let map = map
+            .iter()
+            .map(|(old, new)| ((*old).to_owned(), PathBuf::from(new)));
+        Directories::plan(Path::new("/restored"), &[tablespace], &map.collect())
+    }
+
+    #[test]
+    fn puts_a_tablespace_where_it_was_or_where_it_is_told() {
+        let place =
+            |planned: Result<Directories, _>| planned.expect("valid").tablespaces[&16384].clone();
+        assert_eq!(place(plan("/srv/fast", &[])), Path::new("/srv/fast"));
+        let mapped = plan("/srv/fast", &[("/srv/fast", "/new")]);
+        assert_eq!(place(mapped), Path::new("/new"));
+    }
+
+    #[test]
+    fn goes_nowhere_that_a_backup_only_hints_at() {
+        for location in ["srv/fast", "", "..", "/srv/../etc/cron.d"] {
+            let refused = plan(location, &[]);
+            assert!(
+                matches!(refused, Err(ArchiveError::Request(_))),
+                "{location}"
+            );
+            assert!(plan(location, &[("16384", "/new")]).is_ok(), "{location}");
+        }
     }
 }
