@@ -51,6 +51,8 @@ pub struct RestoreOptions {
 pub struct Restored {
     /// The backup that was restored.
     pub backup: BackupRecord,
+    /// Where its tablespaces are, by OID.
+    pub tablespaces: BTreeMap<u32, PathBuf>,
     /// Files written.
     pub files: u64,
     /// Their bytes.
@@ -82,9 +84,11 @@ pub async fn restore(
     let manifest = read_manifest(repository, &record).await?;
     let unpacker = Unpacker::new(&record.label, directories.clone(), manifest);
     let counts = unpack_all(repository, &record, unpacker).await?;
+    let tablespaces = directories.tablespaces.clone();
     off_the_runtime(move || finish(&directories, &settings)).await?;
     Ok(Restored {
         backup: record,
+        tablespaces,
         files: counts.files,
         bytes: counts.bytes,
         files_without_checksum: counts.files_without_checksum,

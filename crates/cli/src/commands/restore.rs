@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use walzip_archive::restore::{
-    Recovery, RecoveryTarget, RestoreOptions, TargetAction, TargetTimeline, restore,
+    Recovery, RecoveryTarget, RestoreOptions, Restored, TargetAction, TargetTimeline, restore,
 };
 use walzip_pgformat::Lsn;
 use walzip_repo::{BackupLabel, Location};
@@ -152,15 +152,39 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
             restored.files_without_checksum
         );
     }
+    warn_of_settings_elsewhere(&directory, restored.backup.major);
+    report(&directory, &restored).map_err(CommandError::stdout)
+}
+
+fn report(directory: &Path, restored: &Restored) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for (oid, path) in &restored.tablespaces {
+        writeln!(out, "tablespace {oid} is in {}", path.display())?;
+    }
     writeln!(
-        std::io::stdout(),
+        out,
         "restored backup {} into {}: {} files, {} bytes",
         restored.backup.label,
         directory.display(),
         restored.files,
         restored.bytes
     )
-    .map_err(CommandError::stdout)
+}
+
+/// Debian and Ubuntu keep a cluster's settings in /etc, where no base backup finds them. A server
+/// does not start without; with the original's, it has to be told that its data are elsewhere.
+fn warn_of_settings_elsewhere(directory: &Path, major: u32) {
+    if directory.join("postgresql.conf").exists() {
+        return;
+    }
+    let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+    let directory = shell_word(&directory.to_string_lossy());
+    tracing::warn!(
+        "the backup has no postgresql.conf: the cluster keeps it elsewhere. Where that is Debian's \
+         place, and the original server is stopped, the restored one starts with: \
+         /usr/lib/postgresql/{major}/bin/pg_ctl -D {directory} -o \"-c data_directory={directory} \
+         -c config_file=/etc/postgresql/{major}/main/postgresql.conf\" start"
+    );
 }
 
 /// The command runs in another directory, perhaps with another PATH and without our variables:

@@ -12,4 +12,5 @@ mod kills;
 mod object_store;
 mod point_in_time;
 mod server;
-mod site;
+mod settings_elsewhere;
+pub mod site;
