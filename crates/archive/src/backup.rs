@@ -38,8 +38,10 @@ pub struct BackupOptions {
     pub checksums: ManifestChecksums,
     /// zstd's level for the archives.
     pub zstd_level: i32,
-    /// How long to wait for WAL to be archived, before the copy and after it.
+    /// How long to wait for WAL to be archived before the copy.
     pub archive_timeout: Duration,
+    /// How long to wait for it after the copy, which is lost when time is up.
+    pub wal_timeout: Duration,
     /// Read back what was stored and prove it, before the backup exists. Leaving it out trusts the
     /// memory and the storage of the machine.
     pub verify: bool,
@@ -54,6 +56,7 @@ impl Default for BackupOptions {
             checksums: ManifestChecksums::default(),
             zstd_level: 3,
             archive_timeout: Duration::from_secs(60),
+            wal_timeout: Duration::from_secs(60 * 60),
             verify: true,
             object_bytes_max: 64 << 30,
         }
@@ -87,7 +90,7 @@ pub async fn backup(
     }
     tracing::info!("backup {} waits for its WAL", writer.label());
     let required = record.required_segments()?;
-    wal_wait::wait_for(repository, required, options.archive_timeout, settings).await?;
+    wal_wait::wait_for(repository, required, options.wal_timeout, settings).await?;
     let mut json = serde_json::to_vec_pretty(&record)
         .map_err(|error| ArchiveError::Internal(error.to_string()))?;
     json.push(b'\n');

@@ -37,9 +37,9 @@ pub struct BackupArgs {
     #[arg(long, value_enum, default_value_t = Checksums::Crc32c)]
     manifest_checksums: Checksums,
 
-    /// How long to wait for WAL to be archived, before and after the copy
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    archive_timeout: u64,
+    /// How long to wait for WAL to be archived [default: 60 before the copy, 3600 after it]
+    #[arg(long, value_name = "SECONDS")]
+    archive_timeout: Option<u64>,
 
     /// Do not read the backup back to prove it: faster, and a fault in the machine's memory or
     /// storage goes unnoticed until "walzip verify" or a restore
@@ -68,15 +68,18 @@ pub fn run(args: BackupArgs) -> Result<(), CommandError> {
     let location = args.repo.location(&config)?;
     root::refuse_foreign_repository(&location)?;
     let settings = args.connection.settings(&config)?;
+    let defaults = BackupOptions::default();
+    let timeout = args.archive_timeout.map(Duration::from_secs);
     let options = BackupOptions {
         fast_checkpoint: matches!(args.checkpoint, Checkpoint::Fast),
         checksums: match args.manifest_checksums {
             Checksums::Crc32c => ManifestChecksums::Crc32c,
             Checksums::Sha256 => ManifestChecksums::Sha256,
         },
-        archive_timeout: Duration::from_secs(args.archive_timeout),
+        archive_timeout: timeout.unwrap_or(defaults.archive_timeout),
+        wal_timeout: timeout.unwrap_or(defaults.wal_timeout),
         verify: !args.no_verify,
-        ..BackupOptions::default()
+        ..defaults
     };
     let record = runtime::block_on(async {
         let repository = repo_args::open(&location).await?;

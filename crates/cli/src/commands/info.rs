@@ -101,7 +101,11 @@ impl fmt::Display for Text<'_> {
             )?;
         }
         for label in &info.unfinished_backups {
-            writeln!(f, "{label}: unfinished: it still runs, or was given up")?;
+            writeln!(
+                f,
+                "{label}: unfinished: it still runs, or was given up; then backup/{label} can be \
+                 removed"
+            )?;
         }
         if info.wal.is_empty() {
             writeln!(f, "\nno WAL")?;
