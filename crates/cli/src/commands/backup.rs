@@ -81,7 +81,7 @@ pub fn run(args: BackupArgs) -> Result<(), CommandError> {
         verify: !args.no_verify,
         ..defaults
     };
-    let record = runtime::block_on(async {
+    let record = runtime::block_on_tidily(async {
         let repository = repo_args::open(&location).await?;
         Ok(backup(&repository, &settings, &options).await?)
     })?;

@@ -134,7 +134,8 @@ impl Root {
     /// writes.
     fn sweep_once(&self) {
         self.swept.call_once(|| {
-            sweep::sweep(&self.writer.staging_directory(), sweep::ABANDONED_AFTER);
+            let staging = self.writer.staging_directory();
+            sweep::sweep(&staging, sweep::abandoned_after(&staging));
         });
     }
 

@@ -170,8 +170,9 @@ async fn an_abandoned_temporary_file_is_swept_up_and_a_fresh_one_stays() {
     let directory = tempfile::tempdir().unwrap();
     let repository = local_repository(directory.path()).await;
     let staging = directory.path().join(".incoming");
-    let day = std::time::Duration::from_secs(24 * 60 * 60 + 60);
-    for (name, age) in [("old", day), ("fresh", day / 2)] {
+    let minute = std::time::Duration::from_secs(60);
+    let day = 24 * 60 * minute;
+    for (name, age) in [("old", day + minute), ("fresh", minute)] {
         let file = fs::File::create(staging.join(name)).unwrap();
         let then = std::time::SystemTime::now() - age;
         file.set_modified(then).unwrap();

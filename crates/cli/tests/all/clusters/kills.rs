@@ -1,10 +1,14 @@
 //! `kill -9` of archive-push at random moments: what has its final name is whole, and a retry
-//! completes what is missing.
+//! completes what is missing. And a backup that is asked to end.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
 
 use crate::clusters::object_store::{archived_files, assert_no_gaps};
 use crate::clusters::server::Server;
@@ -104,6 +108,31 @@ fn a_server_whose_pushes_are_killed_archives_everything() {
     restored.start(&["archive_mode=off"]);
     restored.wait_until("SELECT NOT pg_is_in_recovery()");
     assert_eq!(restored.fingerprint(), expected);
+}
+
+/// What a backup has written so far can be large, and the disk is needed for archiving.
+#[test]
+fn a_backup_that_is_interrupted_takes_what_it_wrote_with_it() {
+    let Some(site) = Site::new(15) else { return };
+    let server = Server::create(&site, "primary", 1);
+    server.archive_with_walzip();
+    server.start(&[]);
+    server.pgbench(&["-i", "-q", "-s", "5"]);
+    server.archive_everything();
+    let mut command = server.walzip(&["-v", "backup"]);
+    let log = fs::File::create(site.path("backup.log")).expect("a log");
+    let mut backup = command.stderr(log).spawn().expect("walzip starts");
+    let begin = Instant::now();
+    let said = || fs::read_to_string(site.path("backup.log")).expect("the log");
+    while !said().contains("copying base.tar") {
+        assert!(begin.elapsed() < Duration::from_secs(120), "{}", said());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    signal::kill(Pid::from_raw(backup.id() as i32), Signal::SIGTERM).expect("it runs");
+    let status = backup.wait().expect("the backup ends");
+    assert_eq!(status.signal(), Some(Signal::SIGTERM as i32), "{}", said());
+    let incoming = fs::read_dir(site.repository().join(".incoming")).expect("a directory");
+    assert_eq!(incoming.count(), 0);
 }
 
 /// Ten segments with contents, of a cluster that the repository is made for.
