@@ -17,6 +17,8 @@ pub fn start(level: LevelFilter) {
         .with_max_level(level)
         .with_writer(std::io::stderr)
         .with_ansi(false)
+        // Of a standard error that cannot be written it would complain there, and panic.
+        .log_internal_errors(false)
         .event_format(Line)
         .init();
 }

@@ -66,6 +66,21 @@ fn pushes_an_identical_segment_twice_and_succeeds() {
     );
 }
 
+/// PostgreSQL's log may lie on a full disk: what is archived is archived all the same.
+#[test]
+fn a_log_that_cannot_be_written_fails_nothing() {
+    let sandbox = initialised();
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let status = std::process::Command::new(assert_cmd::cargo::cargo_bin!("walzip"))
+        .args(["-v", "archive-push", "--repo"])
+        .arg(sandbox.path("repo"))
+        .arg(sandbox.path(&path(FIRST)))
+        .env("WALZIP_CONFIG", "/dev/null")
+        .stderr(full.expect("Linux has it"))
+        .status();
+    assert_eq!(status.expect("walzip starts").code(), Some(0));
+}
+
 #[test]
 fn refuses_different_content_under_the_same_name() {
     let sandbox = initialised();
