@@ -1,5 +1,6 @@
 //! The level flags: `-1` to `-9`, as every compressor has them, and `--level`.
 
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use walzip_codec::Level;
 
@@ -48,6 +49,7 @@ impl Args for LevelArgs {
             .env("WALZIP_LEVEL")
             .hide_env_values(true)
             .value_parser(parse)
+            .overrides_with(LEVEL)
             .help_heading("Level")
             .help("How hard to try, from 1 to 9 (also -1 to -9) [default: 3]");
         let digits = NAMES
@@ -64,11 +66,17 @@ impl Args for LevelArgs {
 
 impl FromArgMatches for LevelArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        // Where it stands on the command line; a variable stands nowhere.
+        let place = |name: &str| match matches.value_source(name) {
+            Some(ValueSource::CommandLine) => matches.index_of(name),
+            _ => None,
+        };
         let digit = NAMES.iter().position(|name| matches.get_flag(name));
-        let digit = digit.and_then(|index| Level::new(index as u8 + 1));
-        Ok(LevelArgs {
-            level: digit.or(matches.get_one(LEVEL).copied()),
-        })
+        let level = match digit {
+            Some(index) if place(LEVEL) < place(NAMES[index]) => Level::new(index as u8 + 1),
+            _ => matches.get_one(LEVEL).copied(),
+        };
+        Ok(LevelArgs { level })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

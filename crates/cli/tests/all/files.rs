@@ -35,6 +35,14 @@ fn every_level_round_trips_and_the_last_flag_wins() {
     assert_eq!(sandbox.ok(&["compress", "-c", "--level", "9", "a"]), nine);
     let one = sandbox.ok(&["compress", "-c", "-1", "a"]);
     assert_ne!(one, nine);
+    for flags in [
+        ["-9", "--level=1"],
+        ["--level=9", "-1"],
+        ["--level=9", "--level=1"],
+    ] {
+        let last = sandbox.ok(&[&["compress", "-c", "a"], &flags[..]].concat());
+        assert!(last == one, "{flags:?}");
+    }
     let variable = |args: &[&str]| {
         let output = sandbox
             .command()
