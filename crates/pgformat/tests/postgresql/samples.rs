@@ -61,8 +61,16 @@ pub fn all() -> &'static [Sample] {
 
 /// Says what no test can do here, past the test runner's capturing.
 pub fn note(what: &str) {
-    // The text goes to the terminal even if the test passes, which `eprintln` does not do.
-    writeln!(std::io::stderr(), "NOT TESTED: {what}").expect("standard error is writable");
+    let line = format!("NOT RUN: {what}\n");
+    // The text goes to the terminal even if the test passes, which `eprintln` does not do, and
+    // into the list that `make test` ends with.
+    std::io::stderr()
+        .write_all(line.as_bytes())
+        .expect("standard error is writable");
+    let list = Path::new(env!("CARGO_TARGET_TMPDIR")).join("not-run.txt");
+    let file = fs::OpenOptions::new().create(true).append(true).open(list);
+    file.and_then(|mut file| file.write_all(line.as_bytes()))
+        .expect("the target directory is writable");
 }
 
 /// Says what a test could not do; fails under `CI=true`.

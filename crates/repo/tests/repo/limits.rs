@@ -6,7 +6,7 @@
 //! impossible the test says so, and fails when `CI` is `true`.
 
 use std::error::Error;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,8 +31,16 @@ fn run_inside(unshare: &[&str], setup: &str, test: &str, root: &Path) {
         let lack = format!("{test}: no namespaces here (unshare {unshare:?})");
         let in_ci = std::env::var("CI").is_ok_and(|value| value == "true");
         assert!(!in_ci, "{lack}");
-        // Not eprintln!, whose output the test harness keeps to itself.
-        writeln!(std::io::stderr(), "NOT TESTED: {lack}").expect("standard error is writable");
+        let line = format!("NOT RUN: {lack}\n");
+        // Not eprintln!, whose output the test harness keeps to itself. The file is shown at the
+        // end of `make test`.
+        std::io::stderr()
+            .write_all(line.as_bytes())
+            .expect("standard error is writable");
+        let list = Path::new(env!("CARGO_TARGET_TMPDIR")).join("not-run.txt");
+        let file = OpenOptions::new().create(true).append(true).open(list);
+        file.and_then(|mut file| file.write_all(line.as_bytes()))
+            .expect("the target directory is writable");
         return;
     }
     let script = format!("{setup} && exec \"$@\"");
