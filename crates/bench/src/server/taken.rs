@@ -29,9 +29,9 @@ impl Taken {
         loop {
             // What a child took that ends while the others are being looked at would be counted
             // by nobody, or twice.
-            let before = ended()?.ended_children;
+            let before = ended()?.faults_of_ended;
             let taken = Taken::at_once(process)?;
-            if ended()?.ended_children == before {
+            if ended()?.faults_of_ended == before {
                 return Some(taken);
             }
         }
@@ -82,6 +82,8 @@ struct Stat {
     parent: u32,
     own: u64,
     ended_children: u64,
+    /// Page faults of ended children: more with each of them, however short it lived.
+    faults_of_ended: u64,
 }
 
 impl Stat {
@@ -98,6 +100,7 @@ impl Stat {
             parent: u32::try_from(number(1)?).ok()?,
             own: number(11)? + number(12)?,
             ended_children: number(13)? + number(14)?,
+            faults_of_ended: number(8)?,
         })
     }
 }
@@ -111,6 +114,7 @@ mod tests {
         let line = "42 (postgres: a) b) S 7 42 42 0 -1 4194560 1 2 3 4 10 20 300 400 20 0 1 0 9";
         let stat = Stat::read(line).unwrap();
         assert_eq!((stat.parent, stat.own, stat.ended_children), (7, 30, 700));
+        assert_eq!(stat.faults_of_ended, 2);
     }
 
     #[test]
