@@ -3,8 +3,9 @@
 //! One file per command, with the command's name. What a command does lives in the crates
 //! below; here it is asked for, shown, and turned into an exit code.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod allocator;
 mod archive_error;
 mod commands;
 mod config;
@@ -30,11 +31,6 @@ use tracing::level_filters::LevelFilter;
 
 use crate::commands::Command;
 
-/// Buffers of a segment's size come and go: from the C library, each costs thousands of page
-/// faults. See docs/decisions/.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Compresses, archives and restores PostgreSQL write-ahead log.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
@@ -56,6 +52,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    allocator::set_up();
     panic::exit_code_of(|| {
         let cli = Cli::parse();
         log::start(log_level(&cli));

@@ -9,10 +9,10 @@
 use crate::coder::{Choices, Coder, StreamId};
 use crate::container::Content;
 use crate::error::DecodeError;
-use crate::filling::Filling;
 use crate::layout_choice;
 use crate::limits::{LISTS_COST_MAX, STREAMS_MAX};
 use crate::mixing::Shape;
+use crate::parts::Parts;
 use crate::stream_kind::StreamKind;
 use crate::transform::Layout;
 use crate::varint;
@@ -21,6 +21,14 @@ use crate::varint;
 const END_OF_KINDS: u8 = 255;
 /// A stream or plane of this many bytes gets statistics of its own.
 const CUT_MIN: usize = 4096;
+
+/// A stream of the encoder.
+#[derive(Debug)]
+struct Filling {
+    kind: StreamKind,
+    width: usize,
+    bytes: Parts,
+}
 
 /// The coder of the encoder.
 #[derive(Debug, Default)]
@@ -55,38 +63,48 @@ impl Coder for StreamWriter {
 
     fn open(&mut self, kind: StreamKind, width: usize) -> StreamId {
         let width = if (1..=255).contains(&width) { width } else { 1 };
-        self.streams.push(Filling::new(kind, width));
+        self.streams.push(Filling {
+            kind,
+            width,
+            bytes: Parts::default(),
+        });
         self.failed |= self.streams.len() > STREAMS_MAX;
         StreamId((self.streams.len() - 1) as u32)
     }
 
     #[inline]
     fn u8(&mut self, stream: StreamId, value: u8) -> u8 {
-        self.streams[stream.0 as usize].push(&[value]);
+        self.streams[stream.0 as usize].bytes.push(&[value]);
         value
     }
 
     #[inline]
     fn u16(&mut self, stream: StreamId, value: u16) -> u16 {
-        self.streams[stream.0 as usize].push(&value.to_le_bytes());
+        self.streams[stream.0 as usize]
+            .bytes
+            .push(&value.to_le_bytes());
         value
     }
 
     #[inline]
     fn u32(&mut self, stream: StreamId, value: u32) -> u32 {
-        self.streams[stream.0 as usize].push(&value.to_le_bytes());
+        self.streams[stream.0 as usize]
+            .bytes
+            .push(&value.to_le_bytes());
         value
     }
 
     #[inline]
     fn u64(&mut self, stream: StreamId, value: u64) -> u64 {
-        self.streams[stream.0 as usize].push(&value.to_le_bytes());
+        self.streams[stream.0 as usize]
+            .bytes
+            .push(&value.to_le_bytes());
         value
     }
 
     #[inline]
     fn bytes(&mut self, stream: StreamId, bytes: &mut [u8]) {
-        self.streams[stream.0 as usize].push(bytes);
+        self.streams[stream.0 as usize].bytes.push(bytes);
     }
 
     fn fail(&mut self) {
@@ -110,12 +128,12 @@ impl StreamWriter {
     /// Appends bytes to a stream: what [`Coder::bytes`] does in this direction.
     #[inline]
     pub fn append(&mut self, stream: StreamId, bytes: &[u8]) {
-        self.streams[stream.0 as usize].push(bytes);
+        self.streams[stream.0 as usize].bytes.push(bytes);
     }
 
     /// Streams of the model so far, all together.
     pub fn total_len(&self) -> usize {
-        self.streams.iter().map(Filling::len).sum()
+        self.streams.iter().map(|stream| stream.bytes.len()).sum()
     }
 
     /// Lays the streams out, behind the directory.
@@ -142,7 +160,7 @@ impl StreamWriter {
             let layout = lay_out(&stream, &mut chooser, &mut scratch, &mut bytes);
             bytes[layouts_at] = layout as u8;
             layouts_at += 1;
-            let rows = stream.len() / stream.width;
+            let rows = stream.bytes.len() / stream.width;
             if layout != Layout::Rows {
                 for plane in 1..stream.width {
                     cuts.part(start + plane * rows);
@@ -174,7 +192,7 @@ impl StreamWriter {
         }
         directory.push(END_OF_KINDS);
         for stream in &self.streams {
-            varint::write(&mut directory, stream.len() as u64);
+            varint::write(&mut directory, stream.bytes.len() as u64);
         }
         directory.extend(self.streams.iter().map(|stream| stream.width as u8));
         directory.resize(directory.len() + self.streams.len(), Layout::Rows as u8);
@@ -190,10 +208,13 @@ fn lay_out(
     out: &mut Vec<u8>,
 ) -> Layout {
     if stream.width == 1 {
-        stream.parts().for_each(|part| out.extend_from_slice(part));
+        stream
+            .bytes
+            .iter()
+            .for_each(|part| out.extend_from_slice(part));
         return Layout::Rows;
     }
-    let rows = stream.whole(scratch);
+    let rows = stream.bytes.whole(scratch);
     let layout = chooser.choose(stream.kind, rows, stream.width);
     layout.apply(rows, stream.width, out);
     layout

@@ -8,6 +8,7 @@ use super::attribute::Attribute;
 use super::attribute_inference::infer;
 use super::column::{Column, Values as ColumnValues};
 use crate::coder::{Coder, Slot, StreamId};
+use crate::parts::Parts;
 use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
 use crate::streams::StreamWriter;
@@ -105,9 +106,9 @@ impl Infomask {
 /// The bodies of one relation.
 #[derive(Debug, Default)]
 pub struct Bodies {
-    collected: Vec<u8>,
-    /// For each body collected: its header's part, and where it ends.
-    headers: Vec<(Infomask, u32)>,
+    collected: Parts,
+    /// For each body collected: its header's part, and its length.
+    headers: Vec<(Infomask, u16)>,
     coding: Option<Coding>,
 }
 
@@ -116,11 +117,11 @@ impl Bodies {
     /// relation's first.
     pub fn add<C: Coder>(&mut self, coder: &mut C, header: Infomask, bytes: &mut [u8]) -> bool {
         if C::ENCODING {
-            self.collected.extend_from_slice(bytes);
-            match u32::try_from(self.collected.len()) {
-                Ok(end) => self.headers.push((header, end)),
+            match u16::try_from(bytes.len()) {
+                Ok(len) => self.headers.push((header, len)),
                 Err(_) => coder.fail(),
             }
+            self.collected.push(bytes);
             return self.headers.len() == 1;
         }
         let coding = self.coding.get_or_insert_with(|| Coding::open(coder, None));
@@ -133,10 +134,15 @@ impl Bodies {
         let collected = std::mem::take(&mut self.collected);
         let headers = std::mem::take(&mut self.headers);
         let mut bodies = Vec::with_capacity(headers.len());
-        let mut start = 0;
-        for (header, end) in headers {
-            bodies.push(header.body(&collected[start..end as usize]));
-            start = end as usize;
+        let mut parts = collected.iter();
+        let mut part = parts.next().unwrap_or_default();
+        for (header, len) in headers {
+            if part.is_empty() {
+                part = parts.next().unwrap_or_default();
+            }
+            let (body, behind) = part.split_at(usize::from(len));
+            bodies.push(header.body(body));
+            part = behind;
         }
         let is_wanted = coder.choices().uses(OptionalModel::Attributes);
         let attributes = is_wanted.then(|| infer(&bodies)).flatten();
@@ -154,6 +160,7 @@ impl Bodies {
         };
         let mut coding = Coding::open(coder, Some(known));
         coding.code_all(coder, &first);
+        drop(first);
         for part in parts {
             coding.code_all(coder, &Values::of(&attributes, part));
         }
@@ -162,29 +169,30 @@ impl Bodies {
 
 /// The values of some bodies, attribute by attribute.
 struct Values<'a> {
-    /// The bodies, and whether the attributes fit them.
-    bodies: Vec<(Body<'a>, bool)>,
+    bodies: &'a [Body<'a>],
+    /// Whether the attributes fit them.
+    fits: Vec<bool>,
     /// For each attribute, its values in the bodies that fit.
     columns: Vec<Vec<&'a [u8]>>,
 }
 
 impl<'a> Values<'a> {
-    fn of(attributes: &[Attribute], bodies: &[Body<'a>]) -> Values<'a> {
+    fn of(attributes: &[Attribute], bodies: &'a [Body<'a>]) -> Values<'a> {
         let mut columns = vec![Vec::new(); attributes.len()];
         let mut row = Vec::with_capacity(attributes.len());
-        let mut judged = Vec::with_capacity(bodies.len());
+        let mut fits = Vec::with_capacity(bodies.len());
         for body in bodies {
             row.clear();
-            let fits = body.read(attributes, &mut row).is_some();
-            judged.push((*body, fits));
-            if fits {
+            fits.push(body.read(attributes, &mut row).is_some());
+            if fits.last() == Some(&true) {
                 for (number, value) in row.drain(..) {
                     columns[number].push(value);
                 }
             }
         }
         Values {
-            bodies: judged,
+            bodies,
+            fits,
             columns,
         }
     }
@@ -277,7 +285,7 @@ impl Coding {
     fn code_all(&mut self, coder: &mut StreamWriter, values: &Values<'_>) {
         match self {
             Coding::Rows { by_len, shared } => {
-                for (body, _) in &values.bodies {
+                for body in values.bodies {
                     coder.append(stream_of(by_len, *shared, body.bytes), body.bytes);
                 }
             }
@@ -287,7 +295,7 @@ impl Coding {
                 other,
                 columns,
             } => {
-                for (body, fits) in &values.bodies {
+                for (body, fits) in values.bodies.iter().zip(&values.fits) {
                     coder.u8(*flag, (*fits).into());
                     match fits {
                         true => coder.append(*bitmap, &body.bytes[..body.bitmap_len()]),

@@ -1,42 +1,25 @@
-//! A stream being filled.
-
-use crate::stream_kind::StreamKind;
+//! Many bytes, collected a few at a time.
 
 /// Bytes of a part from which on the next one is begun. Until then the part is moved where it
 /// can grow.
 const PART_LEN: usize = 128 * 1024;
 
-/// A stream of the encoder. Its bytes stand in parts: a single long buffer that grows would be
-/// copied again and again, and would for a moment take three times its length.
-#[derive(Debug)]
-pub struct Filling {
-    /// What it holds.
-    pub kind: StreamKind,
-    /// Bytes of a row.
-    pub width: usize,
+/// Bytes in parts: a single long buffer that grows would be copied again and again, and would
+/// for a moment take three times its length.
+#[derive(Debug, Default)]
+pub struct Parts {
     full: Vec<Vec<u8>>,
     full_len: usize,
     last: Vec<u8>,
 }
 
-impl Filling {
-    /// Without any bytes.
-    pub fn new(kind: StreamKind, width: usize) -> Filling {
-        Filling {
-            kind,
-            width,
-            full: Vec::new(),
-            full_len: 0,
-            last: Vec::new(),
-        }
-    }
-
+impl Parts {
     /// Bytes so far.
     pub fn len(&self) -> usize {
         self.full_len + self.last.len()
     }
 
-    /// Appends bytes.
+    /// Appends bytes, which will stand in one part.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) {
         if self.last.capacity() - self.last.len() < bytes.len() {
@@ -56,7 +39,7 @@ impl Filling {
     }
 
     /// The parts, in their order.
-    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.full
             .iter()
             .chain(std::iter::once(&self.last))
@@ -69,8 +52,7 @@ impl Filling {
             return &self.last;
         }
         scratch.clear();
-        self.parts()
-            .for_each(|part| scratch.extend_from_slice(part));
+        self.iter().for_each(|part| scratch.extend_from_slice(part));
         scratch
     }
 }
@@ -81,21 +63,21 @@ mod tests {
 
     #[test]
     fn keeps_bytes_in_their_order() {
-        let mut filling = Filling::new(StreamKind::Text, 3);
+        let mut parts = Parts::default();
         let mut expected = Vec::new();
         for number in 0..100_000u32 {
             let bytes = number.to_le_bytes();
             let bytes = &bytes[..1 + number as usize % 4];
-            filling.push(bytes);
+            parts.push(bytes);
             expected.extend_from_slice(bytes);
         }
         let long = vec![7; 3 * PART_LEN];
-        filling.push(&long);
-        filling.push(b"behind");
+        parts.push(&long);
+        parts.push(b"behind");
         expected.extend_from_slice(&long);
         expected.extend_from_slice(b"behind");
-        assert!(filling.parts().count() > 2);
-        assert_eq!(filling.len(), expected.len());
-        assert_eq!(filling.whole(&mut Vec::new()), expected);
+        assert!(parts.iter().count() > 2);
+        assert_eq!(parts.len(), expected.len());
+        assert_eq!(parts.whole(&mut Vec::new()), expected);
     }
 }
