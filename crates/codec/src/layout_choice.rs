@@ -11,7 +11,7 @@ use crate::trial::Trial;
 
 /// Bytes of each part of a sample.
 const PART_LEN: usize = 8192;
-/// The same in a hurry.
+/// The same in a hurry, where the stream is short.
 const QUICK_PART_LEN: usize = 2048;
 /// In a hurry, shorter streams get the layout of the last one of their kind and width.
 const QUICK_LEN_MIN: usize = 4096;
@@ -87,8 +87,8 @@ impl Chooser {
         let parts = (rows.len() / LEN_FOR_PART).clamp(1, PARTS_MAX);
         let share = rows.len() / parts;
         let part_len = match self.choices.care {
-            Care::Quick => QUICK_PART_LEN,
-            Care::Full => PART_LEN,
+            Care::Quick if share < LEN_FOR_PART => QUICK_PART_LEN,
+            Care::Quick | Care::Full => PART_LEN,
         };
         let len = share.min(part_len.max(width)) / width * width;
         self.sample.clear();

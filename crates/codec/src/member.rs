@@ -223,7 +223,8 @@ mod tests {
     fn what_the_model_fails_at_is_carried_without_it() {
         let input = b"some bytes, some bytes".as_slice();
         let other = encode(b"other bytes", Level::MIN).unwrap();
-        let failures: [fn(Vec<u8>) -> Result<Vec<u8>, EncodeError>; 4] = [
+        type Failure = fn(Vec<u8>) -> Result<Vec<u8>, EncodeError>;
+        let failures: [Failure; 4] = [
             |_| panic!("on purpose"),
             |_| Err(EncodeError::Zstd("on purpose")),
             |_| Ok(b"no member".to_vec()),

@@ -31,7 +31,8 @@ impl Parts {
     #[cold]
     fn make_room(&mut self, len: usize) {
         if self.last.len() < PART_LEN {
-            return self.last.reserve(len);
+            let more = (self.last.len() * 3).clamp(64, PART_LEN);
+            return self.last.reserve_exact(len.max(more));
         }
         let part = std::mem::replace(&mut self.last, Vec::with_capacity(len.max(PART_LEN)));
         self.full_len += part.len();

@@ -145,7 +145,7 @@ impl StreamWriter {
         varint::write(&mut bytes, directory.len() as u64);
         bytes.extend_from_slice(&directory);
         let streams_start = bytes.len();
-        let mut layouts_at = streams_start - self.streams.len();
+        let layouts_at = streams_start - self.streams.len();
         let mut cuts = Cuts {
             places: Vec::new(),
             last: 0,
@@ -155,11 +155,10 @@ impl StreamWriter {
         let mut chooser = layout_choice::Chooser::new(self.choices);
         let mut scratch = Vec::new();
         // One after the other is freed as it is copied.
-        for stream in self.streams {
+        for (number, stream) in self.streams.into_iter().enumerate() {
             let start = bytes.len();
             let layout = lay_out(&stream, &mut chooser, &mut scratch, &mut bytes);
-            bytes[layouts_at] = layout as u8;
-            layouts_at += 1;
+            bytes[layouts_at + number] = layout as u8;
             let rows = stream.bytes.len() / stream.width;
             if layout != Layout::Rows {
                 for plane in 1..stream.width {

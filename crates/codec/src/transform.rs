@@ -140,14 +140,49 @@ fn put_word(bytes: &mut [u8], at: usize, word: u64) {
     }
 }
 
+/// Rows that are numbers of the processor: the compiler makes vectors of these loops.
+macro_rules! number_planes {
+    ($type:ty, $split:ident, $join:ident) => {
+        fn $split(rows: &[u8], planes: &mut [u8]) {
+            let rows = rows.as_chunks::<{ size_of::<$type>() }>().0;
+            for (column, plane) in planes.chunks_exact_mut(rows.len().max(1)).enumerate() {
+                for (byte, row) in plane.iter_mut().zip(rows) {
+                    *byte = (<$type>::from_le_bytes(*row) >> (8 * column)) as u8;
+                }
+            }
+        }
+
+        fn $join(planes: &[u8], rows: &mut [u8]) {
+            let rows = rows.as_chunks_mut::<{ size_of::<$type>() }>().0;
+            for (column, plane) in planes.chunks_exact(rows.len().max(1)).enumerate() {
+                for (byte, row) in plane.iter().zip(rows.iter_mut()) {
+                    let before = match column {
+                        0 => 0,
+                        _ => <$type>::from_le_bytes(*row),
+                    };
+                    *row = (before | <$type>::from(*byte) << (8 * column)).to_le_bytes();
+                }
+            }
+        }
+    };
+}
+
+number_planes!(u16, split_planes_of_2, join_planes_of_2);
+number_planes!(u32, split_planes_of_4, join_planes_of_4);
+
 fn split_planes(rows: &[u8], width: usize, planes: &mut [u8]) {
+    match width {
+        2 => return split_planes_of_2(rows, planes),
+        4 => return split_planes_of_4(rows, planes),
+        _ => {}
+    }
     let count = rows.len() / width;
     let in_blocks = rows_in_blocks(rows.len(), width);
     for row in (0..in_blocks).step_by(8) {
         for column in (0..width).step_by(8) {
             let mut block = [0; 8];
-            for n in 0..8 {
-                block[n] = word(rows, (row + n) * width + column);
+            for (n, place) in block.iter_mut().enumerate() {
+                *place = word(rows, (row + n) * width + column);
             }
             for (n, word) in transpose(block).iter().enumerate().take(width - column) {
                 put_word(planes, (column + n) * count + row, *word);
@@ -162,6 +197,11 @@ fn split_planes(rows: &[u8], width: usize, planes: &mut [u8]) {
 }
 
 fn join_planes(planes: &[u8], width: usize, rows: &mut [u8]) {
+    match width {
+        2 => return join_planes_of_2(planes, rows),
+        4 => return join_planes_of_4(planes, rows),
+        _ => {}
+    }
     let count = planes.len() / width;
     let in_blocks = rows_in_blocks(rows.len(), width);
     for row in (0..in_blocks).step_by(8) {
@@ -173,8 +213,8 @@ fn join_planes(planes: &[u8], width: usize, rows: &mut [u8]) {
                 *place = word(planes, plane * count + row);
             }
             let block = transpose(block);
-            for n in 0..8 {
-                put_word(rows, (row + n) * width + column, block[n]);
+            for (n, word) in block.into_iter().enumerate() {
+                put_word(rows, (row + n) * width + column, word);
             }
         }
     }

@@ -197,8 +197,8 @@ impl JsonStreams {
         let mut form = 0;
         if C::ENCODING
             && let Some((start, end)) = Attribute::Varlena.find(data, at)
-            && let Some((is_long, content)) = json_content(&data[start..end])
-            && self.json.learn(content)
+            && let Some((is_long, _)) = json_content(&data[start..end])
+            && self.json.next_can_be_coded()
         {
             form = if is_long { LONG_JSON } else { SHORT_JSON };
         }

@@ -92,7 +92,7 @@ impl GinStreams {
         self.keys.code(coder, StreamKind::IndexKey, key);
         let end = tuple.len();
         let list = coder.part(tuple, start, end);
-        let len = max_align(start + self.lists.code(coder, list, usize::from(count)));
+        let len = max_align(start + self.list(coder, list, count));
         coder.put(
             tuple,
             6,
@@ -150,7 +150,13 @@ impl GinStreams {
         }
         let stream = self.segments.open(coder, StreamKind::IndexInfo, 2);
         let count = coder.u16(stream, count as u16);
-        self.lists.code(coder, bytes, usize::from(count))
+        self.list(coder, bytes, count)
+    }
+
+    /// Codes the list whose places were read last.
+    fn list<C: Coder>(&mut self, coder: &mut C, bytes: &mut [u8], count: u16) -> usize {
+        self.lists
+            .code(coder, bytes, usize::from(count), &mut self.scratch)
     }
 
     /// The bytes are segments one after the other.

@@ -93,8 +93,8 @@ pub struct Json {
     /// The encoder's way back: from header, JEntries and bytes of the keys.
     shape_numbers: HashMap<Vec<u8>, u16, SeededHash>,
     field_numbers: HashMap<Vec<u8>, u16, SeededHash>,
-    /// Nothing can be added any more.
-    is_coded: bool,
+    /// Whether each of the encoder's values to come can be coded.
+    can_be_coded: std::vec::IntoIter<bool>,
 }
 
 /// A child, as its JEntry says.
@@ -143,13 +143,17 @@ impl Json {
                 *stream = (field.has >> number & 1 != 0).then(|| coder.open(kind, width));
             }
         }
-        json.is_coded = true;
         json
     }
 
     /// What the lists count for.
     pub fn list_cost(&self) -> usize {
         list_cost(self.shapes.len(), self.fields.len())
+    }
+
+    /// The encoder's next value is one of those that can be coded.
+    pub fn next_can_be_coded(&mut self) -> bool {
+        self.can_be_coded.next().unwrap_or_default()
     }
 
     /// Codes the value that begins at `at`; returns where it ends.

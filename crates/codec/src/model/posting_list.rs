@@ -29,7 +29,6 @@ pub struct ListStreams {
     near: Slot,
     far: Slot,
     offset: Slot,
-    places: Vec<u64>,
 }
 
 /// `SHORTALIGN`.
@@ -39,12 +38,16 @@ pub const fn short_align(len: usize) -> usize {
 
 impl ListStreams {
     /// Codes a list of `count` places at the front of `bytes`; returns its length, even. The
-    /// encoder has checked it with [`read_list`]; the decoder's bytes are zeros.
-    pub fn code<C: Coder>(&mut self, coder: &mut C, bytes: &mut [u8], count: usize) -> usize {
-        let mut places = std::mem::take(&mut self.places);
-        places.clear();
-        if C::ENCODING {
-            read_list(bytes, &mut places);
+    /// encoder's `places` are what [`read_list`] found in it; the decoder's bytes are zeros.
+    pub fn code<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        bytes: &mut [u8],
+        count: usize,
+        places: &mut Vec<u64>,
+    ) -> usize {
+        if !C::ENCODING {
+            places.clear();
         }
         if count > 0 {
             let place = places.first().copied().unwrap_or_default();
@@ -52,18 +55,15 @@ impl ListStreams {
             if !C::ENCODING {
                 places.push(first);
             }
-            self.others(coder, first, count, &mut places);
+            self.others(coder, first, count, places);
         }
-        let len = if C::ENCODING {
-            LIST_HEADER_LEN + short_align(usize::from(get_u16(bytes, 6)))
-        } else {
-            write_list(bytes, &places).unwrap_or_else(|| {
-                coder.fail();
-                LIST_HEADER_LEN
-            })
-        };
-        self.places = places;
-        len
+        if C::ENCODING {
+            return LIST_HEADER_LEN + short_align(usize::from(get_u16(bytes, 6)));
+        }
+        write_list(bytes, places).unwrap_or_else(|| {
+            coder.fail();
+            LIST_HEADER_LEN
+        })
     }
 
     fn first<C: Coder>(&mut self, coder: &mut C, place: u64) -> u64 {

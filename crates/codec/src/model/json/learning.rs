@@ -26,9 +26,8 @@ impl Json {
             return None;
         }
         let mut json = Json::new();
-        for content in contents {
-            json.learn(content);
-        }
+        let learned: Vec<bool> = contents.map(|content| json.learn(content)).collect();
+        json.can_be_coded = learned.into_iter();
         Some(json)
     }
 
@@ -131,9 +130,6 @@ impl Json {
     fn need(&mut self, field: u16, has: u8) -> Option<()> {
         let field = self.fields.get_mut(usize::from(field))?;
         if field.has & has == 0 {
-            if self.is_coded {
-                return None;
-            }
             field.has |= has;
         }
         Some(())
@@ -150,7 +146,7 @@ impl Json {
     }
 
     fn add_field(&mut self) -> Option<u16> {
-        if self.is_coded || self.fields.len() == LIST_MAX {
+        if self.fields.len() == LIST_MAX {
             return None;
         }
         self.fields.push(Field::default());
@@ -163,7 +159,7 @@ impl Json {
         if let Some(&number) = self.shape_numbers.get(&signature) {
             return Some(usize::from(number));
         }
-        if self.is_coded || self.shapes.len() == LIST_MAX {
+        if self.shapes.len() == LIST_MAX {
             return None;
         }
         let mut shape = Shape {
