@@ -118,10 +118,12 @@ impl Bodies {
     pub fn add<C: Coder>(&mut self, coder: &mut C, header: Infomask, bytes: &mut [u8]) -> bool {
         if C::ENCODING {
             match u16::try_from(bytes.len()) {
-                Ok(len) => self.headers.push((header, len)),
+                Ok(len) => {
+                    self.headers.push((header, len));
+                    self.collected.push(bytes);
+                }
                 Err(_) => coder.fail(),
             }
-            self.collected.push(bytes);
             return self.headers.len() == 1;
         }
         let coding = self.coding.get_or_insert_with(|| Coding::open(coder, None));
