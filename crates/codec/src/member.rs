@@ -97,14 +97,20 @@ fn smallest(content: &mut Content, may_be_mixed: bool) -> Result<Vec<u8>, Encode
     }
     let mixed = container::pack_mixed(content, effort(BESIDE_MIXED, true))?;
     let plain = pack(content, BESIDE_MIXED)?;
-    match mixed {
-        Some(mixed) if mixed.len() < plain.len() - plain.len() * MIXING_GAIN_MIN / 100 => Ok(mixed),
-        mixed => {
-            let bodies = [mixed, Some(plain), Some(pack(content, below)?)];
-            let smallest = bodies.into_iter().flatten().min_by_key(Vec::len);
-            smallest.ok_or(EncodeError::NotProven)
+    let clearly_less = plain.len() - plain.len() * MIXING_GAIN_MIN / 100;
+    let mut best = plain;
+    if mixed
+        .as_ref()
+        .is_none_or(|mixed| mixed.len() >= clearly_less)
+    {
+        let unmixed = pack(content, below)?;
+        if unmixed.len() < best.len() {
+            best = unmixed;
         }
     }
+    Ok(mixed
+        .filter(|mixed| mixed.len() < best.len())
+        .unwrap_or(best))
 }
 
 fn pack(content: &Content, level: Level) -> Result<Vec<u8>, EncodeError> {

@@ -380,3 +380,50 @@ impl CopyChecked for [u8] {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coder::Slot;
+    use crate::limits::LISTS_COST_MAX;
+    use crate::streams::StreamReader;
+
+    /// A column of three values, coded when lists have taken so much; and its mode.
+    fn coded(taken: usize) -> (Vec<u8>, u8) {
+        let names: [&[u8]; 3] = [b"\x13somebody", b"\x13nobody__", b"\x13anyone__"];
+        // Which name comes next follows from nothing that zstd could find.
+        let mut state = 1u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            names[(state >> 20) as usize % 3]
+        };
+        let values: Vec<&[u8]> = (0..900).map(|_| next()).collect();
+        let mut coder = StreamWriter::default();
+        let choices = Slot::default().open(&mut coder, StreamKind::HeapSchema, 1);
+        assert!(coder.take_list(taken));
+        let known = Values {
+            values: &values,
+            are_all: true,
+        };
+        let mut column = Column::open(&mut coder, choices, Attribute::Varlena, Some(known));
+        column.code_all(&mut coder, &values);
+        let content = coder.into_content().bytes;
+        let mut reader = StreamReader::new(content.clone()).unwrap();
+        let choices = Slot::default().open(&mut reader, StreamKind::HeapSchema, 1);
+        (content, reader.u8(choices, 0))
+    }
+
+    #[test]
+    fn lists_are_limited_in_both_directions() {
+        let (content, mode) = coded(0);
+        assert_eq!(mode, DICTIONARY);
+        assert_ne!(coded(LISTS_COST_MAX).1, DICTIONARY);
+        for (taken, fails) in [(0, false), (LISTS_COST_MAX, true)] {
+            let mut reader = StreamReader::new(content.clone()).unwrap();
+            let choices = Slot::default().open(&mut reader, StreamKind::HeapSchema, 1);
+            assert!(reader.take_list(taken));
+            Column::open(&mut reader, choices, Attribute::Varlena, None);
+            assert_eq!(reader.failed(), fails);
+        }
+    }
+}

@@ -200,6 +200,22 @@ fn a_length_that_is_not_there_costs_no_memory() {
     );
 }
 
+/// Any number of the streams as a length: but for the list of parts of the segment, which comes
+/// first and may rightly say that the original is long and zeros.
+#[test]
+fn a_length_in_a_stream_costs_no_memory_before_its_bytes_are_there() {
+    let (_, _, member) = contents().swap_remove(0);
+    let directory_len = number(&mut &member.content[..]) as usize;
+    let claimed = member.clone().with_original_len(1 << 30);
+    for at in directory_len + 64..member.content.len() - 4 {
+        let mut content = member.content.clone();
+        content[at..at + 4].copy_from_slice(&((1u32 << 30) - 1).to_le_bytes());
+        let (result, peak) = peak_of(|| decode(&claimed.seal(&content)));
+        assert!(result.is_err(), "{at}");
+        assert!(peak < 96 << 20, "{at}: {peak} bytes");
+    }
+}
+
 #[test]
 fn a_block_that_claims_more_than_the_original_has_is_an_error() {
     let original = text(1000);
