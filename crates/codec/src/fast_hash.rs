@@ -12,8 +12,20 @@ pub struct SeededHash(u64);
 
 impl Default for SeededHash {
     fn default() -> Self {
-        SeededHash(RandomState::new().hash_one(0))
+        SeededHash(random_seed())
     }
+}
+
+/// A number that nobody can foresee.
+pub fn random_seed() -> u64 {
+    RandomState::new().hash_one(0)
+}
+
+/// Mixes the bits of a word.
+#[inline]
+pub fn fold(word: u64) -> u64 {
+    let product = u128::from(word) * 0x9E37_79B9_7F4A_7C15;
+    (product >> 64) as u64 ^ product as u64
 }
 
 impl BuildHasher for SeededHash {
@@ -31,8 +43,7 @@ pub struct FastHasher(u64);
 impl FastHasher {
     #[inline]
     fn add(&mut self, word: u64) {
-        let product = u128::from(self.0 ^ word) * 0x9E37_79B9_7F4A_7C15;
-        self.0 = (product >> 64) as u64 ^ product as u64;
+        self.0 = fold(self.0 ^ word);
     }
 }
 

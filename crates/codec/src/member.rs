@@ -11,6 +11,7 @@ use crate::container::{self, Content, Header, WalIdentity};
 use crate::error::{DecodeError, EncodeError};
 use crate::level::Level;
 use crate::limits::{MEMBER_LEN_MAX, content_len_max};
+use crate::registry::Models;
 use crate::segment;
 use crate::zstd_frame::Effort;
 
@@ -199,7 +200,7 @@ pub fn choices(level: Level) -> Choices {
             1 => Care::Quick,
             _ => Care::Full,
         },
-        without: None,
+        models: Models::ALL,
     }
 }
 

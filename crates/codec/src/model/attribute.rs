@@ -58,10 +58,10 @@ impl Attribute {
 
     /// Where the value behind `at` begins and ends; `None` where there can be none, or where
     /// the bytes up to its place are not zero.
+    #[inline]
     pub fn find(self, data: &[u8], at: usize) -> Option<(usize, usize)> {
-        let (start, len) = match self.fixed() {
-            Some((len, align)) => (at.next_multiple_of(align), len),
-            None => {
+        let (start, len) = match self {
+            Attribute::Varlena => {
                 let start = varlena_start(*data.get(at)?, at);
                 let value = data.get(start..)?;
                 // Only values with a long header have padding before them.
@@ -70,14 +70,22 @@ impl Attribute {
                 }
                 (start, varlena_len(value)?)
             }
+            Attribute::Fixed1 => (at, 1),
+            Attribute::Fixed2 => (at.next_multiple_of(2), 2),
+            Attribute::Fixed4 => (at.next_multiple_of(4), 4),
+            Attribute::Fixed8 => (at.next_multiple_of(8), 8),
+            Attribute::Uuid => (at, 16),
+            Attribute::Fixed16 => (at.next_multiple_of(8), 16),
+            Attribute::Name => (at, 64),
         };
-        let skipped = data.get(at..start)?;
-        let fits = start + len <= data.len() && skipped.iter().all(|&byte| byte == 0);
-        fits.then_some((start, start + len))
+        let end = start + len;
+        let is_padded = start == at || data.get(at..start)?.iter().all(|&byte| byte == 0);
+        (end <= data.len() && is_padded).then_some((start, end))
     }
 }
 
 /// Where a varlena begins of which `header` is the first byte that is not padding.
+#[inline]
 pub fn varlena_start(header: u8, at: usize) -> usize {
     if header & 1 != 0 {
         at
@@ -87,6 +95,7 @@ pub fn varlena_start(header: u8, at: usize) -> usize {
 }
 
 /// The bytes of the varlena at the front, its header included.
+#[inline]
 pub fn varlena_len(bytes: &[u8]) -> Option<usize> {
     let header = *bytes.first()?;
     match header {

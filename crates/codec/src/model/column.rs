@@ -133,14 +133,18 @@ impl Column {
 
     /// Codes values that are all there, as one [`Column::code`] after the other would.
     pub fn code_all(&mut self, coder: &mut StreamWriter, values: &[&[u8]]) {
-        if let ColumnCoding::Fixed(stream) = self.coding {
-            return code_fixed(coder, stream, values);
-        }
-        let mut scratch = Vec::new();
-        for value in values {
-            scratch.clear();
-            scratch.extend_from_slice(value);
-            self.code(coder, &mut scratch, 0);
+        match &mut self.coding {
+            ColumnCoding::Fixed(stream) => append_fixed(coder, *stream, values),
+            ColumnCoding::Dictionary(dictionary) => dictionary.append(coder, values.len()),
+            ColumnCoding::Varlena(streams) => streams.append(coder, values),
+            ColumnCoding::Scaled(..) | ColumnCoding::Json(_) => {
+                let mut scratch = Vec::new();
+                for value in values {
+                    scratch.clear();
+                    scratch.extend_from_slice(value);
+                    self.code(coder, &mut scratch, 0);
+                }
+            }
         }
     }
 
@@ -171,7 +175,7 @@ impl Column {
 }
 
 /// Values of a fixed length: those of the usual ones without a copy in pieces.
-fn code_fixed(coder: &mut StreamWriter, stream: StreamId, values: &[&[u8]]) {
+fn append_fixed(coder: &mut StreamWriter, stream: StreamId, values: &[&[u8]]) {
     for value in values {
         if let Ok(value) = <&[u8; 8]>::try_from(*value) {
             coder.append(stream, value);
@@ -279,11 +283,32 @@ impl VarlenaStreams {
             coder.fail();
             return at;
         };
-        let own = self.by_header.iter().find(|(own, _)| *own == header);
-        let stream = own.map_or(self.content, |(_, stream)| *stream);
         let bytes = coder.part(data, content, start + len);
-        coder.bytes(stream, bytes);
+        coder.bytes(self.stream_of(header), bytes);
         start + len
+    }
+
+    fn stream_of(&self, header: u8) -> StreamId {
+        let own = self.by_header.iter().find(|(own, _)| *own == header);
+        own.map_or(self.content, |(_, stream)| *stream)
+    }
+
+    /// [`VarlenaStreams::code`] for values that are all there.
+    fn append(&self, coder: &mut StreamWriter, values: &[&[u8]]) {
+        let mut last = (0, self.stream_of(0));
+        for value in values {
+            let (&header, mut content) = value.split_first().unwrap_or((&0, &[]));
+            coder.u8(self.header, header);
+            if header & 1 == 0 {
+                let (len, rest) = content.split_at_checked(3).unwrap_or_default();
+                coder.append(self.long_len, len);
+                content = rest;
+            }
+            if header != last.0 {
+                last = (header, self.stream_of(header));
+            }
+            coder.append(last.1, content);
+        }
     }
 }
 
@@ -336,6 +361,16 @@ impl Dictionary {
             None => 0,
         };
         self.values.get(start..*self.ends.get(number)? as usize)
+    }
+
+    /// Codes the numbers of the next values.
+    fn append(&mut self, coder: &mut StreamWriter, count: usize) {
+        for number in self.numbers.by_ref().take(count) {
+            match self.is_wide {
+                true => coder.u16(self.number, number),
+                false => coder.u8(self.number, number as u8).into(),
+            };
+        }
     }
 
     fn code<C: Coder>(

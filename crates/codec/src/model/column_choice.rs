@@ -1,15 +1,11 @@
 //! How the encoder chooses the coding of a column: by what a sample of its values takes.
 
-use std::collections::HashMap;
-
 use super::attribute::Attribute;
-use super::column::{
-    BY_LEN, DICTIONARY, JSON, PLAIN, SCALED, VALUE_LEN_MAX, VALUES_MAX, Values, json_content,
-};
+use super::column::{BY_LEN, DICTIONARY, JSON, PLAIN, SCALED, Values, json_content};
+use super::different::Different;
 use super::json::Json;
 use super::scale::Scale;
 use crate::coder::{Care, Choices};
-use crate::fast_hash::SeededHash;
 use crate::limits::DICTIONARY_VALUE_COST;
 use crate::registry::OptionalModel;
 use crate::trial::{Trial, entropy_bytes};
@@ -20,7 +16,7 @@ const LENGTHS_MAX: usize = 32;
 const QUICK_FACTOR: usize = 4;
 /// Bytes of values that coders are tried on.
 const TRIAL_LEN: usize = 16384;
-/// Values looked at before a dictionary is made of all.
+/// Values of a fixed length that are looked at.
 const SAMPLE: usize = 2048;
 /// How the encoder wants a column.
 #[derive(Debug, Default)]
@@ -202,81 +198,4 @@ fn varlena_costs(values: &[&[u8]], trial_len: usize) -> (f64, f64, Vec<u8>) {
         (by_len + header_cost) * scale,
         found,
     )
-}
-
-/// The different values of a column.
-struct Different<'a> {
-    /// In the order of their first occurrence.
-    values: Vec<(&'a [u8], u32)>,
-    /// For each value of the column, its place in that order.
-    places: Vec<u16>,
-}
-
-impl<'a> Different<'a> {
-    /// `None` where a dictionary cannot pay, or cannot hold them.
-    fn of(values: &[&'a [u8]]) -> Option<Different<'a>> {
-        let mut known: HashMap<&[u8], u16, SeededHash> = HashMap::default();
-        let mut different = Different {
-            values: Vec::new(),
-            places: Vec::with_capacity(values.len()),
-        };
-        for (seen, value) in values.iter().enumerate() {
-            let count = different.values.len();
-            if value.len() > VALUE_LEN_MAX || count == VALUES_MAX || count * 2 > values.len() {
-                return None;
-            }
-            // Mostly new values: no dictionary will pay.
-            if seen == SAMPLE && count > SAMPLE * 3 / 5 {
-                return None;
-            }
-            let place = *known.entry(value).or_insert(count as u16);
-            match different.values.get_mut(usize::from(place)) {
-                Some((_, count)) => *count += 1,
-                None => different.values.push((value, 1)),
-            }
-            different.places.push(place);
-        }
-        let count = different.values.len();
-        (count >= 2 && count * 2 <= values.len()).then_some(different)
-    }
-
-    /// What the list and a column of numbers take.
-    fn cost(&self) -> f64 {
-        let mut counts: Vec<u32> = self.values.iter().map(|(_, count)| *count).collect();
-        let numbers = if counts.len() <= 256 {
-            entropy_bytes(counts.into_iter())
-        } else {
-            // Two planes: the high bytes, and the low ones whatever the high ones are.
-            counts.sort_unstable_by(|a, b| b.cmp(a));
-            let mut planes = [[0u32; 256]; 2];
-            for (number, count) in counts.iter().enumerate() {
-                planes[0][number & 0xFF] += count;
-                planes[1][number >> 8] += count;
-            }
-            planes
-                .iter()
-                .map(|plane| entropy_bytes(plane.iter().copied()))
-                .sum()
-        };
-        let content: usize = self.values.iter().map(|(value, _)| value.len() + 1).sum();
-        numbers + content as f64 * 0.8
-    }
-
-    /// The values, the most frequent first, and the numbers that this gives to the column's.
-    fn ranked(self) -> (Vec<Vec<u8>>, Vec<u16>) {
-        let mut order: Vec<u16> = (0..=u16::MAX).take(self.values.len()).collect();
-        let of = |place: &u16| self.values[usize::from(*place)];
-        order.sort_unstable_by(|a, b| {
-            let ((a, often), (b, seldom)) = (of(a), of(b));
-            seldom.cmp(&often).then(a.cmp(b))
-        });
-        let mut ranks = vec![0; order.len()];
-        for (rank, place) in (0..=u16::MAX).zip(&order) {
-            ranks[usize::from(*place)] = rank;
-        }
-        let values = order.iter().map(|place| of(place).0.to_vec()).collect();
-        let numbers = self.places.iter();
-        let numbers = numbers.map(|place| ranks[usize::from(*place)]).collect();
-        (values, numbers)
-    }
 }

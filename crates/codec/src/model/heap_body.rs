@@ -55,19 +55,32 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Puts the values and the numbers of their attributes into `row`; `None` where the
-    /// attributes do not fit.
-    fn read(&self, attributes: &[Attribute], row: &mut Vec<(usize, &'a [u8])>) -> Option<()> {
-        let data = self.bytes.get(self.data_start()?..)?;
+    /// Adds the values to those of their attributes; none, where the attributes do not fit.
+    fn read(&self, attributes: &[Attribute], columns: &mut [Vec<&'a [u8]>]) -> bool {
+        let Some(data) = self.data_start().and_then(|start| self.bytes.get(start..)) else {
+            return false;
+        };
         let mut at = 0;
-        for (number, attribute) in attributes.iter().enumerate() {
-            if self.has(number) {
-                let (start, end) = attribute.find(data, at)?;
-                row.push((number, data.get(start..end)?));
+        let mut passed = 0;
+        for (attribute, column) in attributes.iter().zip(columns.iter_mut()) {
+            if self.has(passed) {
+                let Some((start, end)) = attribute.find(data, at) else {
+                    break;
+                };
+                column.push(&data[start..end]);
                 at = end;
             }
+            passed += 1;
         }
-        (at == data.len() && self.attributes <= attributes.len()).then_some(())
+        let fits = passed == attributes.len() && self.attributes <= passed && at == data.len();
+        if !fits {
+            for (number, column) in columns.iter_mut().enumerate().take(passed) {
+                if self.has(number) {
+                    column.pop();
+                }
+            }
+        }
+        fits
     }
 
     /// The tuple has a value of the attribute.
@@ -181,17 +194,10 @@ struct Values<'a> {
 impl<'a> Values<'a> {
     fn of(attributes: &[Attribute], bodies: &'a [Body<'a>]) -> Values<'a> {
         let mut columns = vec![Vec::new(); attributes.len()];
-        let mut row = Vec::with_capacity(attributes.len());
-        let mut fits = Vec::with_capacity(bodies.len());
-        for body in bodies {
-            row.clear();
-            fits.push(body.read(attributes, &mut row).is_some());
-            if fits.last() == Some(&true) {
-                for (number, value) in row.drain(..) {
-                    columns[number].push(value);
-                }
-            }
-        }
+        let fits = bodies.iter();
+        let fits = fits
+            .map(|body| body.read(attributes, &mut columns))
+            .collect();
         Values {
             bodies,
             fits,

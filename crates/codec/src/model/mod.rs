@@ -8,6 +8,7 @@ mod attribute_inference;
 mod block_data;
 mod column;
 mod column_choice;
+mod different;
 mod gin;
 mod heap_body;
 mod heap_tuple;

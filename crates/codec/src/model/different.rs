@@ -1,0 +1,228 @@
+//! The different values of a column, and how often each occurs.
+
+use crate::coder::{get, get_u16, get_u32};
+use crate::fast_hash::{fold, random_seed};
+use crate::trial::entropy_bytes;
+
+use super::column::{VALUE_LEN_MAX, VALUES_MAX};
+
+/// Values looked at before a list is made of all.
+const SAMPLE: usize = 2048;
+/// Places of the first table.
+const TABLE_LEN_MIN: usize = 256;
+
+/// The different values of a column.
+pub struct Different<'a> {
+    /// In the order of their first occurrence.
+    values: Vec<Value<'a>>,
+    /// For each value of the column, its place in that order.
+    places: Vec<u16>,
+}
+
+#[derive(Clone, Copy)]
+struct Value<'a> {
+    bytes: &'a [u8],
+    ends: Ends,
+    hash: u64,
+    count: u32,
+}
+
+/// Some bytes at the beginning and at the end of a value: up to 16 bytes, all of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Ends(u64, u64);
+
+impl Ends {
+    #[inline]
+    fn of(value: &[u8]) -> Ends {
+        let last = |len: usize| value.len() - len;
+        match value.len() {
+            8.. => Ends(
+                u64::from_le_bytes(get(value, 0)),
+                u64::from_le_bytes(get(value, last(8))),
+            ),
+            4..=7 => Ends(get_u32(value, 0).into(), get_u32(value, last(4)).into()),
+            2..=3 => Ends(get_u16(value, 0).into(), get_u16(value, last(2)).into()),
+            _ => Ends(value.first().copied().unwrap_or_default().into(), 0),
+        }
+    }
+}
+
+/// Finds values by their hashes: whoever writes to the database may choose them, so the hashes
+/// begin at random.
+struct Table {
+    /// Places among the values, plus 1; 0 where there is none.
+    slots: Vec<u32>,
+    seed: u64,
+}
+
+impl Table {
+    fn new() -> Table {
+        Table {
+            slots: vec![0; TABLE_LEN_MIN],
+            seed: random_seed(),
+        }
+    }
+
+    #[inline]
+    fn hash(&self, value: &[u8], ends: Ends) -> u64 {
+        let mut hash = fold(self.seed ^ ends.0);
+        if value.len() > 16 {
+            for word in value.as_chunks().0 {
+                hash = fold(hash ^ u64::from_le_bytes(*word));
+            }
+        }
+        fold(hash ^ ends.1 ^ (value.len() as u64) << 56)
+    }
+
+    /// The place of a value among those known; if it is new, it is added behind them.
+    #[inline]
+    fn place<'a>(&mut self, known: &mut Vec<Value<'a>>, value: &'a [u8]) -> usize {
+        let ends = Ends::of(value);
+        let hash = self.hash(value, ends);
+        let mask = self.slots.len() - 1;
+        let mut slot = hash as usize & mask;
+        while let Some(place) = (self.slots[slot] as usize).checked_sub(1) {
+            let other = &known[place];
+            if other.ends == ends
+                && other.bytes.len() == value.len()
+                && (value.len() <= 16 || other.bytes == value)
+            {
+                return place;
+            }
+            slot = (slot + 1) & mask;
+        }
+        known.push(Value {
+            bytes: value,
+            ends,
+            hash,
+            count: 0,
+        });
+        self.slots[slot] = known.len() as u32;
+        if known.len() * 2 > self.slots.len() {
+            self.grow(known);
+        }
+        known.len() - 1
+    }
+
+    #[cold]
+    fn grow(&mut self, known: &[Value<'_>]) {
+        let mask = self.slots.len() * 4 - 1;
+        self.slots.clear();
+        self.slots.resize(mask + 1, 0);
+        for (place, value) in (1..).zip(known) {
+            let mut slot = value.hash as usize & mask;
+            while self.slots[slot] != 0 {
+                slot = (slot + 1) & mask;
+            }
+            self.slots[slot] = place;
+        }
+    }
+}
+
+impl<'a> Different<'a> {
+    /// `None` where a dictionary cannot pay, or cannot hold them.
+    pub fn of(values: &[&'a [u8]]) -> Option<Different<'a>> {
+        let mut table = Table::new();
+        let mut different = Different {
+            values: Vec::new(),
+            places: Vec::with_capacity(values.len()),
+        };
+        for (seen, value) in values.iter().enumerate() {
+            let count = different.values.len();
+            if value.len() > VALUE_LEN_MAX || count == VALUES_MAX || count * 2 > values.len() {
+                return None;
+            }
+            // Mostly new values: no dictionary will pay.
+            if seen == SAMPLE && count > SAMPLE * 3 / 5 {
+                return None;
+            }
+            let place = table.place(&mut different.values, value);
+            different.values[place].count += 1;
+            different.places.push(place as u16);
+        }
+        let count = different.values.len();
+        (count >= 2 && count * 2 <= values.len()).then_some(different)
+    }
+
+    /// What the list and a column of numbers take.
+    pub fn cost(&self) -> f64 {
+        let mut counts: Vec<u32> = self.values.iter().map(|value| value.count).collect();
+        let numbers = if counts.len() <= 256 {
+            entropy_bytes(counts.into_iter())
+        } else {
+            // Two planes: the high bytes, and the low ones whatever the high ones are.
+            counts.sort_unstable_by(|a, b| b.cmp(a));
+            let mut planes = [[0u32; 256]; 2];
+            for (number, count) in counts.iter().enumerate() {
+                planes[0][number & 0xFF] += count;
+                planes[1][number >> 8] += count;
+            }
+            planes
+                .iter()
+                .map(|plane| entropy_bytes(plane.iter().copied()))
+                .sum()
+        };
+        let content: usize = self.values.iter().map(|value| value.bytes.len() + 1).sum();
+        numbers + content as f64 * 0.8
+    }
+
+    /// The values, the most frequent first, and the numbers that this gives to the column's.
+    pub fn ranked(self) -> (Vec<Vec<u8>>, Vec<u16>) {
+        let mut order: Vec<u16> = (0..=u16::MAX).take(self.values.len()).collect();
+        let of = |place: &u16| &self.values[usize::from(*place)];
+        order.sort_unstable_by(|a, b| {
+            let (a, b) = (of(a), of(b));
+            b.count.cmp(&a.count).then(a.bytes.cmp(b.bytes))
+        });
+        let mut ranks = vec![0; order.len()];
+        for (rank, place) in (0..=u16::MAX).zip(&order) {
+            ranks[usize::from(*place)] = rank;
+        }
+        let values = order.iter().map(|place| of(place).bytes.to_vec()).collect();
+        let numbers = self.places.iter();
+        let numbers = numbers.map(|place| ranks[usize::from(*place)]).collect();
+        (values, numbers)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        #[test]
+        fn every_value_is_counted_and_found_again(
+            known in proptest::collection::hash_set(proptest::collection::vec(0u8..3, 1..40), 2..600),
+            picks in proptest::collection::vec(any::<proptest::sample::Index>(), 1300..2000),
+        ) {
+            let known: Vec<Vec<u8>> = known.into_iter().collect();
+            let values: Vec<&[u8]> = picks.iter().map(|pick| &pick.get(&known)[..]).collect();
+            let mut counts: HashMap<&[u8], u32> = HashMap::new();
+            for value in &values {
+                *counts.entry(value).or_default() += 1;
+            }
+            prop_assume!(counts.len() >= 2);
+            let different = Different::of(&values).unwrap();
+            for value in &different.values {
+                prop_assert_eq!(counts.remove(value.bytes), Some(value.count));
+            }
+            prop_assert!(counts.is_empty());
+            let (ranked, numbers) = different.ranked();
+            for (number, value) in numbers.iter().zip(&values) {
+                prop_assert_eq!(&ranked[usize::from(*number)], value);
+            }
+        }
+    }
+
+    #[test]
+    fn values_that_begin_and_end_alike_differ() {
+        let values: Vec<Vec<u8>> = (0..64u8)
+            .map(|n| [[7; 8], [n % 4; 8], [7; 8]].concat())
+            .collect();
+        let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+        assert_eq!(Different::of(&values).unwrap().values.len(), 4);
+    }
+}
