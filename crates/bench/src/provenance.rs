@@ -66,7 +66,7 @@ impl Provenance {
     /// The load before anything was measured, when it leaves less than one processor idle.
     pub fn load_of_others(&self) -> Option<f64> {
         self.load_average_before
-            .filter(|load| *load > self.cpus as f64 - 1.0)
+            .filter(|load| *load > (self.cpus as f64 - 1.0).max(0.5))
     }
 
     /// The first lines of comma-separated values.

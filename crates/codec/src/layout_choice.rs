@@ -14,7 +14,7 @@ const PART_LEN: usize = 8192;
 /// The same in a hurry, where the stream is short.
 const QUICK_PART_LEN: usize = 2048;
 /// In a hurry, shorter streams get the layout of the last one of their kind and width.
-const QUICK_LEN_MIN: usize = 4096;
+const QUICK_LEN_MIN: usize = 16384;
 /// Parts of a sample at most, and bytes of a stream for each.
 const PARTS_MAX: usize = 4;
 const LEN_FOR_PART: usize = 128 * 1024;

@@ -33,6 +33,8 @@ models! {
     Dictionaries, "different values of an attribute";
     Scales, "integers with a divisor";
     Jsonb, "jsonb by its keys";
+    RecentBlocks, "blocks referred to before";
+    TidRuns, "targets in the order of the rows";
     NewRows, "index entries of new rows";
     Recipes, "index keys made of rows";
     Layouts, "planes and differences";

@@ -99,6 +99,8 @@ kinds! {
     JsonShape = 50, HeapTuples, "jsonb, sets of keys";
     JsonEntry = 51, HeapTuples, "jsonb, types and lengths";
     JsonNumber = 52, HeapTuples, "jsonb, numbers";
+    BlockRank = 53, RecordHeaders, "block numbers, rank";
+    TidRun = 54, IndexTuples, "runs of index tuple targets";
 }
 
 impl StreamKind {

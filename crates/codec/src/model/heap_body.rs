@@ -193,7 +193,8 @@ struct Values<'a> {
 
 impl<'a> Values<'a> {
     fn of(attributes: &[Attribute], bodies: &'a [Body<'a>]) -> Values<'a> {
-        let mut columns = vec![Vec::new(); attributes.len()];
+        let empty = || Vec::with_capacity(bodies.len());
+        let mut columns: Vec<_> = attributes.iter().map(|_| empty()).collect();
         let fits = bodies.iter();
         let fits = fits
             .map(|body| body.read(attributes, &mut columns))

@@ -5,9 +5,10 @@
 //! ```
 
 use super::key_recipe::Recipes;
-use super::recent_rows::{RecentRows, RowNumber};
+use super::recent_rows::{RecentRows, RowNumber, Tid};
 use super::rows_by_len::RowsByLen;
-use crate::coder::{Coder, Slot, get_u16};
+use super::tid_run::TidRun;
+use crate::coder::{Care, Coder, Slot, get_u16};
 use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
 
@@ -33,6 +34,8 @@ const UNKNOWN_ROW: u8 = 1;
 const SAME_ROW: u8 = 2;
 /// The tuple is for the transaction's newest row; higher codes are for those before it.
 const NEWEST_ROW: u8 = 3;
+/// In a hurry, the encoder looks no further back.
+const QUICK_ROWS: u8 = 12;
 
 /// Where an index tuple stands; each place has values of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +67,7 @@ struct PlaceStreams {
     offset: Slot,
     info: Slot,
     keys: RowsByLen,
+    run: TidRun,
 }
 
 /// The streams of the tuples of one index.
@@ -77,6 +81,25 @@ pub struct IndexStreams {
     recipes: Recipes,
 }
 
+impl PlaceStreams {
+    /// Codes what a tuple points to; `in_order` where tuples may do so in the order of the rows.
+    fn code_tid<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], in_order: bool) -> Tid {
+        if in_order && let Some(tid) = self.run.code(coder, read_tid(tuple)) {
+            coder.put(tuple, 0, block_bytes(tid.0));
+            coder.put(tuple, 4, tid.1.to_le_bytes());
+            return tid;
+        }
+        let stream = self.offset.open(coder, StreamKind::IndexTid, 2);
+        let offset = coder.u16_at(stream, tuple, 4);
+        let stream = self.block.open(coder, StreamKind::IndexTid, 4);
+        let block = code_block(coder, stream, tuple, 0);
+        if in_order {
+            self.run.stray((block, offset));
+        }
+        (block, offset)
+    }
+}
+
 impl IndexStreams {
     /// Codes a tuple and returns its length, which is in it. The encoder has checked that with
     /// [`tuple_len`]; the decoder's slice has zeros to spare.
@@ -88,10 +111,8 @@ impl IndexStreams {
             coder.fail();
             INDEX_TUPLE_HEADER_LEN
         });
-        let stream = streams.offset.open(coder, StreamKind::IndexTid, 2);
-        let offset = coder.u16_at(stream, tuple, 4);
-        let stream = streams.block.open(coder, StreamKind::IndexTid, 4);
-        let block = code_block(coder, stream, tuple, 0);
+        let in_order = place == Place::Leaf && info & ALT_TID == 0;
+        let (block, offset) = streams.code_tid(coder, tuple, in_order);
         let (key_end, list_end) = posting_list(info, offset, block, end).unwrap_or((end, end));
         let key = coder.part(tuple, INDEX_TUPLE_HEADER_LEN, key_end);
         streams.keys.code(coder, StreamKind::IndexKey, key);
@@ -146,8 +167,7 @@ impl IndexStreams {
             return tuple.len();
         };
         let (block, line_pointer) = row.tid;
-        let [b0, b1, b2, b3] = block.to_le_bytes();
-        coder.put(tuple, 0, [b2, b3, b0, b1]);
+        coder.put(tuple, 0, block_bytes(block));
         coder.put(tuple, 4, line_pointer.to_le_bytes());
         let streams = &mut self.places[Place::Record as usize];
         let stream = streams.info.open(coder, StreamKind::IndexInfo, 2);
@@ -177,17 +197,18 @@ impl IndexStreams {
         let expected = rows.expected(newest, self.last_row);
         let mut code = UNKNOWN_ROW;
         if C::ENCODING && coder.choices().uses(OptionalModel::NewRows) {
-            let tid = (
-                u32::from(get_u16(tuple, 0)) << 16 | u32::from(get_u16(tuple, 2)),
-                get_u16(tuple, 4),
-            );
+            let tid = read_tid(tuple);
             let is_for = |number| rows.is_at(number, tid);
             code = if is_for(expected) {
                 EXPECTED_ROW
             } else if is_for(self.last_row) {
                 SAME_ROW
             } else {
-                let mut codes = (NEWEST_ROW..=u8::MAX).zip(rows.back(newest));
+                let last = match coder.choices().care {
+                    Care::Quick => NEWEST_ROW + QUICK_ROWS,
+                    Care::Full => u8::MAX,
+                };
+                let mut codes = (NEWEST_ROW..=last).zip(rows.back(newest));
                 let found = codes.find(|(_, number)| is_for(*number));
                 found.map_or(UNKNOWN_ROW, |(code, _)| code)
             };
@@ -244,9 +265,21 @@ fn code_block<C: Coder>(
     bytes: &mut [u8],
     at: usize,
 ) -> u32 {
-    let block = u32::from(get_u16(bytes, at)) << 16 | u32::from(get_u16(bytes, at + 2));
-    let block = coder.u32(stream, block);
-    let [b0, b1, b2, b3] = block.to_le_bytes();
-    coder.put(bytes, at, [b2, b3, b0, b1]);
+    let block = coder.u32(stream, read_block(bytes, at));
+    coder.put(bytes, at, block_bytes(block));
     block
+}
+
+fn read_block(bytes: &[u8], at: usize) -> u32 {
+    u32::from(get_u16(bytes, at)) << 16 | u32::from(get_u16(bytes, at + 2))
+}
+
+fn block_bytes(block: u32) -> [u8; 4] {
+    let [b0, b1, b2, b3] = block.to_le_bytes();
+    [b2, b3, b0, b1]
+}
+
+/// What a tuple points to.
+fn read_tid(tuple: &[u8]) -> Tid {
+    (read_block(tuple, 0), get_u16(tuple, 4))
 }

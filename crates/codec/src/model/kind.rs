@@ -24,6 +24,8 @@ const FIXED_MAIN_LEN_MAX: usize = 64;
 const VARIABLE_MAIN_LEN: u8 = 255;
 /// Kinds remembered as successors of a kind.
 const SUCCESSORS_MAX: usize = 250;
+/// Of these, so many are looked at before any is looked up.
+const LIKELY_MAX: u8 = 4;
 /// The rank that says "none of them".
 const OTHER: u8 = 255;
 
@@ -129,22 +131,14 @@ impl Kinds {
         layout: &mut RecordLayout,
         prev_follows: bool,
     ) -> Option<(usize, bool)> {
-        let wanted = if C::ENCODING {
-            self.number_of(relations, layout, prev_follows)
+        let (wanted, found) = if C::ENCODING {
+            self.find(relations, *context, layout, prev_follows)?
         } else {
-            0
+            (0, 0)
         };
         let successors = self.successors.get_mut(*context as usize)?;
-        let found = if C::ENCODING {
-            successors
-                .iter()
-                .position(|&kind| kind == wanted)
-                .unwrap_or(usize::from(OTHER))
-        } else {
-            0
-        };
         let stream = self.rank.open(coder, StreamKind::KindRank, 1);
-        let rank = coder.u8(stream, found as u8);
+        let rank = coder.u8(stream, found);
         let number = if rank == OTHER {
             let stream = self.id.open(coder, StreamKind::KindId, 4);
             let number = coder.u32(stream, wanted);
@@ -171,17 +165,28 @@ impl Kinds {
         self.list.get_mut(number)
     }
 
-    fn number_of(
+    /// The kind of a record, and its rank among those that came after the kind before.
+    fn find(
         &mut self,
         relations: &mut Relations,
+        context: u32,
         layout: &RecordLayout,
         prev_follows: bool,
-    ) -> u32 {
-        self.scratch.describe(relations, layout, prev_follows);
-        self.numbers
-            .get(&self.scratch)
-            .copied()
-            .unwrap_or(self.list.len() as u32)
+    ) -> Option<(u32, u8)> {
+        let successors = self.successors.get(context as usize)?;
+        self.scratch.describe_header(layout, prev_follows);
+        for (rank, number) in (0..LIKELY_MAX).zip(successors) {
+            let shape = &self.list.get(*number as usize)?.shape;
+            if shape.header_is(&self.scratch) && shape.blocks_are(relations, layout) {
+                return Some((*number, rank));
+            }
+        }
+        self.scratch.describe_blocks(relations, layout);
+        let known = self.numbers.get(&self.scratch).copied();
+        let number = known.unwrap_or(self.list.len() as u32);
+        let mut ranks = (0..OTHER).zip(successors);
+        let found = ranks.find(|(_, kind)| **kind == number);
+        Some((number, found.map_or(OTHER, |(rank, _)| rank)))
     }
 
     /// Codes the definition of the next kind. The encoder's is in `scratch`. The number of
@@ -221,6 +226,17 @@ impl Kinds {
     }
 }
 
+fn image_flags(block: &Block) -> u8 {
+    block.image.map_or(0, |image| image.flags)
+}
+
+fn relation_of(block: &Block) -> RelationFork {
+    RelationFork {
+        locator: block.locator,
+        fork: block.fork(),
+    }
+}
+
 impl Kind {
     fn new(shape: Shape) -> Kind {
         let count = shape.blocks.len();
@@ -245,7 +261,7 @@ impl Kind {
 }
 
 impl Shape {
-    fn describe(&mut self, relations: &mut Relations, layout: &RecordLayout, prev_follows: bool) {
+    fn describe_header(&mut self, layout: &RecordLayout, prev_follows: bool) {
         self.rmid = layout.header.rmid;
         self.info = layout.header.info;
         self.flags = layout.origin.map_or(0, |_| HAS_ORIGIN)
@@ -258,17 +274,33 @@ impl Shape {
             len if len < FIXED_MAIN_LEN_MAX => len as u8,
             _ => VARIABLE_MAIN_LEN,
         };
+    }
+
+    fn describe_blocks(&mut self, relations: &mut Relations, layout: &RecordLayout) {
         self.blocks.clear();
         self.blocks
             .extend(layout.blocks.iter().map(|block| ShapeBlock {
                 id: block.id,
                 fork_flags: block.fork_flags,
-                image_flags: block.image.map_or(0, |image| image.flags),
-                relation: relations.number_of(RelationFork {
-                    locator: block.locator,
-                    fork: block.fork(),
-                }),
+                image_flags: image_flags(block),
+                relation: relations.number_of(relation_of(block)),
             }));
+    }
+
+    fn header_is(&self, other: &Shape) -> bool {
+        (self.rmid, self.info, self.flags, self.main_len)
+            == (other.rmid, other.info, other.flags, other.main_len)
+    }
+
+    /// What [`Shape::describe_blocks`] would make of the record.
+    fn blocks_are(&self, relations: &Relations, layout: &RecordLayout) -> bool {
+        self.blocks.len() == layout.blocks.len()
+            && self.blocks.iter().zip(&layout.blocks).all(|(own, block)| {
+                own.id == block.id
+                    && own.fork_flags == block.fork_flags
+                    && own.image_flags == image_flags(block)
+                    && relations.name_of(own.relation) == Some(relation_of(block))
+            })
     }
 
     /// Sets everything in the layout that the shape says.

@@ -6,6 +6,7 @@
 mod attribute;
 mod attribute_inference;
 mod block_data;
+mod block_number;
 mod column;
 mod column_choice;
 mod different;
@@ -28,6 +29,7 @@ mod record;
 mod relation;
 mod rows_by_len;
 mod scale;
+mod tid_run;
 mod xid;
 
 pub use record::Model;

@@ -125,10 +125,7 @@ impl Model {
             let relation = self
                 .relations
                 .get_mut(kind.shape.blocks.get(place)?.relation)?;
-            let stream = relation
-                .block_numbers
-                .open(coder, StreamKind::BlockNumber, 4);
-            block.number = coder.u32(stream, block.number);
+            block.number = relation.block_numbers.code(coder, block.number);
             if block.fork_flags & walzip_pgformat::wal::Block::HAS_DATA != 0 {
                 let len = &mut kind.block_streams.get_mut(place)?.len;
                 let stream = len.open(coder, StreamKind::BlockDataLen, 2);

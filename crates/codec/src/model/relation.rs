@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use walzip_pgformat::wal::RelFileLocator;
 
+use super::block_number::BlockNumbers;
 use super::gin::GinStreams;
 use super::heap_tuple::HeapStreams;
 use super::index_tuple::IndexStreams;
@@ -26,7 +27,7 @@ pub struct Relation {
     /// Which it is.
     pub name: RelationFork,
     /// Block numbers of all references to it.
-    pub block_numbers: Slot,
+    pub block_numbers: BlockNumbers,
     /// Its heap tuples.
     pub heap: HeapStreams,
     /// Its index tuples.
@@ -94,7 +95,7 @@ impl Relations {
         self.numbers.insert(name, self.list.len() as u32);
         self.list.push(Box::new(Relation {
             name,
-            block_numbers: Slot::default(),
+            block_numbers: BlockNumbers::default(),
             heap: HeapStreams::default(),
             index: IndexStreams::default(),
             gin_pages: GinStreams::default(),
@@ -103,6 +104,11 @@ impl Relations {
             items: RowsByLen::default(),
             raw_pages: Slot::default(),
         }));
+    }
+
+    /// The name of the relation of a number.
+    pub fn name_of(&self, number: u32) -> Option<RelationFork> {
+        self.list.get(number as usize).map(|relation| relation.name)
     }
 
     /// The relation of a number that [`Relations::code`] returned.
