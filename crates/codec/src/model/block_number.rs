@@ -1,6 +1,7 @@
 //! Block numbers of references to a relation: records come back to the blocks that the last
 //! ones were about, or go on to the next block.
 
+use super::recency::to_front;
 use crate::coder::{Coder, Slot};
 use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
@@ -32,9 +33,8 @@ impl BlockNumbers {
         };
         let stream = self.rank.open(coder, StreamKind::BlockRank, 1);
         let rank = coder.u8(stream, known);
-        if let Some(before) = self.recent.get_mut(..=usize::from(rank)) {
-            before.rotate_right(1);
-            return before[0];
+        if let Some(number) = to_front(&mut self.recent, rank.into()) {
+            return number;
         }
         let number = match rank {
             NEXT => next,

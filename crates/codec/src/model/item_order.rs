@@ -14,18 +14,25 @@ use crate::stream_kind::StreamKind;
 pub const ITEMS_MAX: usize = (PAGE_SIZE - 24) / 4;
 
 /// A set of numbers below [`ITEMS_MAX`].
-struct Set([u64; ITEMS_MAX.div_ceil(64)]);
+struct Set {
+    words: [u64; ITEMS_MAX.div_ceil(64)],
+    highest: usize,
+}
 
 impl Set {
-    fn below(&self, item: usize) -> usize {
-        let word = item / 64;
-        let whole: u32 = self.0[..word].iter().map(|word| word.count_ones()).sum();
-        let part = self.0[word] & ((1 << (item % 64)) - 1);
-        (whole + part.count_ones()) as usize
+    /// How many numbers are above this one.
+    fn above(&self, item: usize) -> u16 {
+        let Some((word, rest)) = self.words[item / 64..=self.highest / 64].split_first() else {
+            return 0;
+        };
+        let part = (word >> (item % 64) >> 1).count_ones();
+        let whole: u32 = rest.iter().map(|word| word.count_ones()).sum();
+        (part + whole) as u16
     }
 
     fn insert(&mut self, item: usize) {
-        self.0[item / 64] |= 1 << (item % 64);
+        self.words[item / 64] |= 1 << (item % 64);
+        self.highest = self.highest.max(item);
     }
 }
 
@@ -39,53 +46,79 @@ pub struct OrderStreams {
 impl OrderStreams {
     /// Codes a permutation of the numbers below `order.len()`.
     pub fn code<C: Coder>(&mut self, coder: &mut C, order: &mut [u16]) {
-        let mut distances = [0u16; ITEMS_MAX];
-        let distances = &mut distances[..order.len().min(ITEMS_MAX)];
-        if C::ENCODING {
-            distances_of(order, distances);
-        }
-        let sorted = distances
-            .iter()
-            .take_while(|&&distance| distance == 0)
-            .count();
+        let len = order.len().min(ITEMS_MAX);
+        let known = if C::ENCODING { ascending(order) } else { 0 };
         let stream = self.sorted.open(coder, StreamKind::ItemOrder, 2);
-        let sorted = usize::from(coder.u16(stream, sorted as u16));
-        let Some(unsorted) = distances.get_mut(sorted..) else {
-            return coder.fail();
-        };
-        if !unsorted.is_empty() {
-            let stream = self.distance.open(coder, StreamKind::ItemOrder, 2);
-            for distance in unsorted {
-                *distance = coder.u16(stream, *distance);
+        let sorted = usize::from(coder.u16(stream, known as u16));
+        if sorted >= len {
+            if sorted > len {
+                return coder.fail();
             }
+            if !C::ENCODING {
+                identity(order);
+            }
+            return;
         }
-        if !C::ENCODING && !order_of(distances, order) {
+        let mut distances = [0u16; ITEMS_MAX];
+        let distances = &mut distances[sorted..len];
+        if C::ENCODING {
+            distances_of(order, sorted, distances);
+        }
+        let stream = self.distance.open(coder, StreamKind::ItemOrder, 2);
+        for distance in distances.iter_mut() {
+            *distance = coder.u16(stream, *distance);
+        }
+        if !C::ENCODING && !order_of(sorted, distances, order) {
             coder.fail();
         }
     }
 }
 
-fn distances_of(order: &[u16], distances: &mut [u16]) {
-    let mut seen = Set([0; ITEMS_MAX.div_ceil(64)]);
-    for (count, (item, distance)) in order.iter().zip(distances).enumerate() {
-        *distance = (count - seen.below(usize::from(*item))) as u16;
+/// How many items, from the first one on, have a higher number than the one before.
+fn ascending(order: &[u16]) -> usize {
+    let pairs = order.iter().zip(order.iter().skip(1));
+    let rising = pairs.take_while(|(before, item)| before < item).count();
+    (rising + 1).min(order.len())
+}
+
+fn identity(order: &mut [u16]) {
+    for (item, place) in (0..).zip(order) {
+        *place = item;
+    }
+}
+
+/// How many items before each, from that at `sorted` on, have a higher number.
+fn distances_of(order: &[u16], sorted: usize, distances: &mut [u16]) {
+    let mut seen = Set {
+        words: [0; ITEMS_MAX.div_ceil(64)],
+        highest: 0,
+    };
+    let (first, others) = order.split_at(sorted);
+    for item in first {
         seen.insert(usize::from(*item));
+    }
+    for (item, distance) in others.iter().zip(distances) {
+        let item = usize::from(*item);
+        if item < seen.highest {
+            *distance = seen.above(item);
+        }
+        seen.insert(item);
     }
 }
 
 /// The last item has its rank among all; without it, the one before has, and so on.
-fn order_of(distances: &[u16], order: &mut [u16]) -> bool {
+fn order_of(sorted: usize, distances: &[u16], order: &mut [u16]) -> bool {
     let mut left = [0u16; ITEMS_MAX];
-    for (item, place) in left.iter_mut().enumerate().take(distances.len()) {
-        *place = item as u16;
-    }
-    for (place, &distance) in distances.iter().enumerate().rev() {
+    let count = sorted + distances.len();
+    identity(&mut left[..count]);
+    for (place, &distance) in (sorted..count).zip(distances).rev() {
         let Some(rank) = place.checked_sub(usize::from(distance)) else {
             return false;
         };
         order[place] = left[rank];
         left.copy_within(rank + 1..=place, rank);
     }
+    order[..sorted].copy_from_slice(&left[..sorted]);
     true
 }
 
@@ -101,10 +134,11 @@ mod tests {
                 Just((0..count as u16).collect::<Vec<_>>()).prop_shuffle()
             })
         ) {
-            let mut distances = vec![0; order.len()];
-            distances_of(&order, &mut distances);
+            let sorted = ascending(&order);
+            let mut distances = vec![0; order.len() - sorted];
+            distances_of(&order, sorted, &mut distances);
             let mut found = vec![0; order.len()];
-            prop_assert!(order_of(&distances, &mut found));
+            prop_assert!(order_of(sorted, &distances, &mut found));
             prop_assert_eq!(found, order);
         }
     }

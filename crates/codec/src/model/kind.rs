@@ -11,6 +11,7 @@ use walzip_pgformat::wal::{Block, Compression, Image, RecordLayout};
 
 use super::block_data::BlockModel;
 use super::main_data::MainStreams;
+use super::recency::to_front;
 use super::relation::{RelationFork, Relations};
 use super::rows_by_len::RowsByLen;
 use crate::coder::{Coder, Slot};
@@ -146,8 +147,7 @@ impl Kinds {
             successors.insert(0, number);
             number
         } else {
-            successors.get_mut(..=usize::from(rank))?.rotate_right(1);
-            *successors.first()?
+            to_front(successors, rank.into())?
         };
         if number as usize == self.list.len() {
             self.define(coder, relations)?;

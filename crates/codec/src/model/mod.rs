@@ -24,6 +24,7 @@ mod new_rows;
 mod page;
 mod page_items;
 mod posting_list;
+mod recency;
 mod recent_rows;
 mod record;
 mod relation;

@@ -6,11 +6,26 @@ use crate::stream_kind::StreamKind;
 /// Lengths that get a stream of their own; others share one.
 const LENGTHS_MAX: usize = 48;
 
+/// Lengths below this are found without a search.
+const SHORT: usize = 64;
+
 /// The streams of one kind of byte string of one relation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RowsByLen {
     by_len: Vec<(u32, StreamId)>,
+    /// For each of the first lengths: its place in `by_len` plus 1, 0 where it has none.
+    places: [u8; SHORT],
     shared: Slot,
+}
+
+impl Default for RowsByLen {
+    fn default() -> Self {
+        RowsByLen {
+            by_len: Vec::new(),
+            places: [0; SHORT],
+            shared: Slot::default(),
+        }
+    }
 }
 
 impl RowsByLen {
@@ -24,18 +39,24 @@ impl RowsByLen {
     }
 
     fn stream<C: Coder>(&mut self, coder: &mut C, kind: StreamKind, len: usize) -> StreamId {
-        let known = self
-            .by_len
-            .iter()
-            .position(|(known, _)| *known as usize == len);
-        if let Some(place) = known {
-            return self.by_len[place].1;
+        let known = match self.places.get(len) {
+            Some(place) => usize::from(*place).checked_sub(1),
+            None => self
+                .by_len
+                .iter()
+                .position(|(known, _)| *known as usize == len),
+        };
+        if let Some((_, stream)) = known.and_then(|place| self.by_len.get(place)) {
+            return *stream;
         }
         if self.by_len.len() == LENGTHS_MAX {
             return self.shared.open(coder, kind, 1);
         }
         let stream = coder.open(kind, len);
         self.by_len.push((len as u32, stream));
+        if let Some(place) = self.places.get_mut(len) {
+            *place = self.by_len.len() as u8;
+        }
         stream
     }
 }

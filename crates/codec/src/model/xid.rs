@@ -1,5 +1,6 @@
 //! Transaction ids: a few sessions take turns, so most are among the last ones seen.
 
+use super::recency::to_front;
 use super::recent_rows::RowNumber;
 use crate::coder::{Coder, Slot};
 use crate::stream_kind::StreamKind;
@@ -33,9 +34,8 @@ impl Xids {
         let rank_stream = self.rank.open(coder, StreamKind::XidRank, 1);
         let found = if C::ENCODING { self.rank_of(xid) } else { NEW };
         let rank = coder.u8(rank_stream, found);
-        if usize::from(rank) < self.recent.len() {
-            self.recent[..=usize::from(rank)].rotate_right(1);
-            return self.recent[0].xid;
+        if let Some(known) = to_front(&mut self.recent, rank.into()) {
+            return known.xid;
         }
         if rank != NEW {
             coder.fail();

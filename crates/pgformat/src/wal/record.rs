@@ -145,12 +145,12 @@ impl Image {
         self.compression != Compression::None && self.flags & IMAGE_HAS_HOLE != 0
     }
 
-    fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.len.to_le_bytes());
-        out.extend_from_slice(&self.hole_offset.to_le_bytes());
-        out.push(self.flags);
+    fn write(&self, out: &mut Writer<'_>) {
+        out.put(self.len.to_le_bytes());
+        out.put(self.hole_offset.to_le_bytes());
+        out.put([self.flags]);
         if self.has_hole_len_field() {
-            out.extend_from_slice(&self.hole_len.to_le_bytes());
+            out.put(self.hole_len.to_le_bytes());
         }
     }
 }
@@ -249,6 +249,23 @@ pub enum RecordError {
     Lengths,
 }
 
+/// Writes one header field after the other, as far as there is room.
+struct Writer<'a> {
+    bytes: &'a mut [u8],
+    at: usize,
+}
+
+impl Writer<'_> {
+    #[inline]
+    fn put<const N: usize>(&mut self, field: [u8; N]) {
+        let place = self.bytes.get_mut(self.at..);
+        if let Some(place) = place.and_then(<[u8]>::first_chunk_mut) {
+            *place = field;
+        }
+        self.at += N;
+    }
+}
+
 /// Reads one header field after the other.
 struct Cursor<'a> {
     bytes: &'a [u8],
@@ -316,39 +333,39 @@ impl RecordLayout {
     /// included. `record` has [`RecordLayout::headers_len`] bytes of any content before the
     /// data. The reverse of [`RecordLayout::read`].
     pub fn write_headers(&mut self, record: &mut [u8]) {
-        let headers_len = self.headers_len();
-        let mut out = Vec::with_capacity(headers_len);
         self.header.total_len = record.len() as u32;
-        out.extend_from_slice(&self.header.to_bytes());
+        let out = &mut Writer {
+            bytes: record,
+            at: 0,
+        };
+        out.put(self.header.to_bytes());
         for block in &self.blocks {
-            out.extend_from_slice(&[block.id, block.fork_flags]);
-            out.extend_from_slice(&block.data_len.to_le_bytes());
+            out.put([block.id, block.fork_flags]);
+            out.put(block.data_len.to_le_bytes());
             if let Some(image) = &block.image {
-                image.write(&mut out);
+                image.write(out);
             }
             if block.fork_flags & Block::SAME_REL == 0 {
-                out.extend_from_slice(&block.locator.to_bytes());
+                out.put(block.locator.to_bytes());
             }
-            out.extend_from_slice(&block.number.to_le_bytes());
+            out.put(block.number.to_le_bytes());
         }
         if let Some(origin) = self.origin {
-            out.push(ID_ORIGIN);
-            out.extend_from_slice(&origin.to_le_bytes());
+            out.put([ID_ORIGIN]);
+            out.put(origin.to_le_bytes());
         }
         if let Some(xid) = self.toplevel_xid {
-            out.push(ID_TOPLEVEL_XID);
-            out.extend_from_slice(&xid.to_le_bytes());
+            out.put([ID_TOPLEVEL_XID]);
+            out.put(xid.to_le_bytes());
         }
         match self.main_header {
             Some(true) => {
-                out.push(ID_MAIN_LONG);
-                out.extend_from_slice(&(self.main_len as u32).to_le_bytes());
+                out.put([ID_MAIN_LONG]);
+                out.put((self.main_len as u32).to_le_bytes());
             }
-            Some(false) => out.extend_from_slice(&[ID_MAIN_SHORT, self.main_len as u8]),
+            Some(false) => out.put([ID_MAIN_SHORT, self.main_len as u8]),
             None => {}
         }
-        let len = out.len().min(record.len());
-        record[..len].copy_from_slice(&out[..len]);
         self.header.crc = RecordHeader::checksum(record);
         record[20..24].copy_from_slice(&self.header.crc.to_le_bytes());
     }
