@@ -20,6 +20,10 @@ use criterion::{
 };
 use walzip_codec::{Level, decode, encode};
 
+/// The command's allocator: see docs/decisions/2026-11-22-mimalloc-behind-the-command.md.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const SAMPLES: [&str; 5] = [
     "oltp-mixed",
     "oltp-steady",

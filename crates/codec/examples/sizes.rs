@@ -22,6 +22,10 @@ use walzip_codec::{Level, decode, encode};
 
 type Error = Box<dyn std::error::Error>;
 
+/// The command's allocator: see docs/decisions/2026-11-22-mimalloc-behind-the-command.md.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
