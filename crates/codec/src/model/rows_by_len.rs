@@ -10,22 +10,12 @@ const LENGTHS_MAX: usize = 48;
 const SHORT: usize = 64;
 
 /// The streams of one kind of byte string of one relation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RowsByLen {
     by_len: Vec<(u32, StreamId)>,
     /// For each of the first lengths: its place in `by_len` plus 1, 0 where it has none.
-    places: [u8; SHORT],
+    places: Vec<u8>,
     shared: Slot,
-}
-
-impl Default for RowsByLen {
-    fn default() -> Self {
-        RowsByLen {
-            by_len: Vec::new(),
-            places: [0; SHORT],
-            shared: Slot::default(),
-        }
-    }
 }
 
 impl RowsByLen {
@@ -39,12 +29,12 @@ impl RowsByLen {
     }
 
     fn stream<C: Coder>(&mut self, coder: &mut C, kind: StreamKind, len: usize) -> StreamId {
-        let known = match self.places.get(len) {
-            Some(place) => usize::from(*place).checked_sub(1),
-            None => self
-                .by_len
-                .iter()
-                .position(|(known, _)| *known as usize == len),
+        let known = if len < SHORT {
+            let place = self.places.get(len).copied();
+            place.and_then(|place| usize::from(place).checked_sub(1))
+        } else {
+            let mut lens = self.by_len.iter().map(|(known, _)| *known as usize);
+            lens.position(|known| known == len)
         };
         if let Some((_, stream)) = known.and_then(|place| self.by_len.get(place)) {
             return *stream;
@@ -54,8 +44,9 @@ impl RowsByLen {
         }
         let stream = coder.open(kind, len);
         self.by_len.push((len as u32, stream));
-        if let Some(place) = self.places.get_mut(len) {
-            *place = self.by_len.len() as u8;
+        if len < SHORT {
+            self.places.resize(self.places.len().max(len + 1), 0);
+            self.places[len] = self.by_len.len() as u8;
         }
         stream
     }
