@@ -52,6 +52,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    allocator::set_up();
     panic::exit_code_of(|| {
         let cli = Cli::parse();
         log::start(log_level(&cli));
