@@ -63,7 +63,8 @@ impl Provenance {
         self.load_average_after = load_average();
     }
 
-    /// The load before anything was measured, when it leaves less than one processor idle.
+    /// The load before anything was measured, when it leaves less than one processor idle; with
+    /// only one, less than half of it.
     pub fn load_of_others(&self) -> Option<f64> {
         self.load_average_before
             .filter(|load| *load > (self.cpus as f64 - 1.0).max(0.5))
@@ -189,5 +190,9 @@ mod tests {
         assert_eq!(provenance.load_of_others(), None);
         provenance.load_average_before = Some(1.1);
         assert_eq!(provenance.load_of_others(), Some(1.1));
+        provenance.cpus = 1;
+        assert_eq!(provenance.load_of_others(), Some(1.1));
+        provenance.load_average_before = Some(0.4);
+        assert_eq!(provenance.load_of_others(), None);
     }
 }

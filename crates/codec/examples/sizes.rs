@@ -22,7 +22,8 @@ use walzip_codec::{Level, decode, encode};
 
 type Error = Box<dyn std::error::Error>;
 
-/// The command's allocator: see docs/decisions/2026-11-22-mimalloc-behind-the-command.md.
+/// The command's allocator, but it keeps freed memory for its own second: this measures the codec,
+/// not how the kernel gives pages again and again.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

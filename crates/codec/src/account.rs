@@ -1,5 +1,6 @@
 //! Where the bytes of a segment go: what each kind of stream holds, and what is left of it.
 
+use crate::coder::Choices;
 use crate::error::EncodeError;
 use crate::level::Level;
 use crate::member;
@@ -80,8 +81,10 @@ pub fn encoded_len_without(
     level: Level,
     without: Option<OptionalModel>,
 ) -> Result<Option<usize>, EncodeError> {
-    let mut choices = member::choices(level);
-    choices.models = without.map_or(choices.models, |model| choices.models.without(model));
+    let choices = Choices {
+        without,
+        ..member::choices(level)
+    };
     let Some((_, streams)) = segment::encode(input, choices) else {
         return Ok(None);
     };

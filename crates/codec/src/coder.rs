@@ -5,7 +5,7 @@
 //! call takes the field from its stream and puts it into the slice. So a model may look at
 //! whatever of the slice it has already coded, and both directions see the same.
 
-use crate::registry::{Models, OptionalModel};
+use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
 
 /// A stream, as a place in the coder's table.
@@ -46,14 +46,14 @@ pub enum Care {
 pub struct Choices {
     /// How carefully.
     pub care: Care,
-    /// The models that may be used.
-    pub models: Models,
+    /// A model that is not used.
+    pub without: Option<OptionalModel>,
 }
 
 impl Choices {
     /// The model may be used.
     pub fn uses(self, model: OptionalModel) -> bool {
-        self.models.contains(model)
+        self.without != Some(model)
     }
 }
 

@@ -11,7 +11,6 @@ use crate::container::{self, Content, Header, WalIdentity};
 use crate::error::{DecodeError, EncodeError};
 use crate::level::Level;
 use crate::limits::{MEMBER_LEN_MAX, content_len_max};
-use crate::registry::Models;
 use crate::segment;
 use crate::zstd_frame::Effort;
 
@@ -200,7 +199,7 @@ pub fn choices(level: Level) -> Choices {
             1 => Care::Quick,
             _ => Care::Full,
         },
-        models: Models::ALL,
+        without: None,
     }
 }
 

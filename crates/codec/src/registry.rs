@@ -1,8 +1,8 @@
 //! The models that a segment can do without: each stands for bytes that it saves.
 //!
 //! Every one can be left out by the encoder, because the format can say of each value, page
-//! or relation that a model does not apply. So a level may take only the quick ones, and what a
-//! model earns can be measured: see [`crate::encoded_len_without`].
+//! or relation that a model does not apply. So what a model earns can be measured: see
+//! [`crate::encoded_len_without`].
 
 macro_rules! models {
     ($($name:ident, $label:literal;)*) => {
@@ -38,29 +38,4 @@ models! {
     NewRows, "index entries of new rows";
     Recipes, "index keys made of rows";
     Layouts, "planes and differences";
-}
-
-/// Models that are used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Models(u16);
-
-impl Models {
-    /// Every one.
-    pub const ALL: Models = Models(u16::MAX);
-
-    /// These, but for one.
-    pub const fn without(self, model: OptionalModel) -> Models {
-        Models(self.0 & !(1 << model as u16))
-    }
-
-    /// Whether the model is among them.
-    pub const fn contains(self, model: OptionalModel) -> bool {
-        self.0 & (1 << model as u16) != 0
-    }
-}
-
-impl Default for Models {
-    fn default() -> Self {
-        Models::ALL
-    }
 }

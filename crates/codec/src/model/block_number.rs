@@ -87,6 +87,22 @@ mod tests {
     }
 
     #[test]
+    fn only_a_block_that_does_not_follow_is_given_by_its_number() {
+        let mut coder = StreamWriter::default();
+        let mut model = BlockNumbers::default();
+        for number in [0, 1, 70, 1, 70, 2, 71, 0, 70] {
+            model.code(&mut coder, number);
+        }
+        let mut reader = StreamReader::new(coder.into_content().bytes).unwrap();
+        let numbers = reader.open(StreamKind::BlockNumber, 4);
+        assert_eq!([reader.u32(numbers, 0), reader.u32(numbers, 0)], [70, 2]);
+        assert_eq!(reader.u32(numbers, 0), 71);
+        assert!(!reader.failed());
+        reader.u8(numbers, 0);
+        assert!(reader.failed());
+    }
+
+    #[test]
     fn refuses_a_rank_of_no_block() {
         let mut coder = StreamWriter::default();
         let stream = coder.open(StreamKind::BlockRank, 1);

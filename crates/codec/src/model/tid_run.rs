@@ -103,4 +103,25 @@ mod tests {
             prop_assert!(reader.exhausted() && !reader.failed());
         }
     }
+
+    #[test]
+    fn a_stray_target_does_not_end_the_run_but_two_begin_another() {
+        let mut coder = StreamWriter::default();
+        let mut run = TidRun::default();
+        let mut strays = |targets: &[Tid]| -> Vec<Tid> {
+            let is_stray = |target: &&Tid| {
+                let found = run.code(&mut coder, **target);
+                if found.is_none() {
+                    run.stray(**target);
+                }
+                found.is_none()
+            };
+            targets.iter().filter(is_stray).copied().collect()
+        };
+        assert_eq!(
+            strays(&[(0, 1), (0, 2), (9, 40), (0, 4), (1, 1), (1, 2)]),
+            [(9, 40)]
+        );
+        assert_eq!(strays(&[(7, 7), (7, 8), (7, 9), (8, 1)]), [(7, 7), (7, 8)]);
+    }
 }
