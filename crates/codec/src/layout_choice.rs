@@ -7,7 +7,7 @@ use crate::fast_hash::FastHash;
 use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
 use crate::transform::Layout;
-use crate::trial::Trial;
+use crate::trial::{Trial, entropy_bytes};
 
 /// Bytes of each part of a sample.
 const PART_LEN: usize = 8192;
@@ -64,21 +64,41 @@ impl Chooser {
     fn best(&mut self, rows: &[u8], width: usize) -> Layout {
         self.take_sample(rows, width);
         let sample = std::mem::take(&mut self.sample);
-        let mut best = (Layout::Rows, usize::MAX);
-        for layout in [
+        let mut layouts = vec![
             Layout::Planes,
             Layout::Rows,
             Layout::DeltaPlanes,
             Layout::ByteDeltaPlanes,
-        ] {
-            if layout.fits(width) {
-                let cost = self.cost(layout, &sample, width);
-                if cost < best.1 {
-                    best = (layout, cost);
-                }
+        ];
+        layouts.retain(|layout| layout.fits(width));
+        if self.choices.care == Care::Quick {
+            let likely = self.likely_planes(&layouts, &sample, width);
+            layouts.retain(|&layout| layout == Layout::Rows || layout == likely);
+        }
+        let mut best = (Layout::Rows, usize::MAX);
+        for layout in layouts {
+            let cost = self.cost(layout, &sample, width);
+            if cost < best.1 {
+                best = (layout, cost);
             }
         }
         self.sample = sample;
+        best.0
+    }
+
+    /// Which of the layouts in planes has the least entropy: not what zstd makes of it, but soon
+    /// found.
+    fn likely_planes(&mut self, layouts: &[Layout], sample: &[u8], width: usize) -> Layout {
+        let mut best = (Layout::Planes, f64::MAX);
+        for &layout in layouts.iter().filter(|&&layout| layout != Layout::Rows) {
+            self.laid.clear();
+            layout.apply(sample, width, &mut self.laid);
+            let planes = self.laid.chunks_exact(sample.len() / width);
+            let cost = planes.map(plane_entropy).sum();
+            if cost < best.1 {
+                best = (layout, cost);
+            }
+        }
         best.0
     }
 
@@ -103,4 +123,12 @@ impl Chooser {
         layout.apply(sample, width, &mut self.laid);
         self.trial.cost(&self.laid)
     }
+}
+
+fn plane_entropy(plane: &[u8]) -> f64 {
+    let mut counts = [0u32; 256];
+    for &byte in plane {
+        counts[usize::from(byte)] += 1;
+    }
+    entropy_bytes(counts.into_iter())
 }

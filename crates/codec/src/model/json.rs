@@ -13,6 +13,7 @@
 
 mod learning;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use crate::coder::{Coder, StreamId, get_u32};
@@ -61,11 +62,30 @@ struct Shape {
     keys: Vec<u8>,
     /// The field of each key's values.
     fields: Vec<u16>,
+    /// The encoder's: JEntries of the keys.
+    entries: Vec<u8>,
 }
 
 impl Shape {
     fn count(&self) -> usize {
         (self.header & COUNT_MASK) as usize
+    }
+
+    /// The encoder's container at `at` has this shape.
+    fn is_at(&self, json: &[u8], at: usize) -> bool {
+        let rest = json.get(at..).unwrap_or_default();
+        let Some((header, entries)) = rest.split_first_chunk() else {
+            return false;
+        };
+        let children = match self.header & IS_OBJECT {
+            0 => self.count(),
+            _ => 2 * self.count(),
+        };
+        u32::from_le_bytes(*header) == self.header
+            && entries.starts_with(&self.entries)
+            && entries
+                .get(4 * children..)
+                .is_some_and(|keys| keys.starts_with(&self.keys))
     }
 }
 
@@ -76,6 +96,8 @@ struct Field {
     has: u8,
     /// The field of the elements where a value is an array, 0 for none.
     elements: u16,
+    /// The encoder's: the shape of the last container.
+    last_shape: u16,
     streams: [Option<StreamId>; 6],
 }
 
@@ -95,6 +117,10 @@ pub struct Json {
     field_numbers: HashMap<Vec<u8>, u16, SeededHash>,
     /// Whether each of the encoder's values to come can be coded.
     can_be_coded: std::vec::IntoIter<bool>,
+    /// The shapes of their containers, one after the other.
+    shapes_to_come: Vec<u16>,
+    /// How many of those have come.
+    shapes_seen: Cell<usize>,
 }
 
 /// A child, as its JEntry says.
@@ -178,11 +204,12 @@ impl Json {
         depth: usize,
     ) -> Option<usize> {
         let own = self.fields.get(usize::from(field))?;
-        let wanted = if C::ENCODING {
-            self.shape_at(json, at)?
-        } else {
-            0
-        };
+        let mut wanted = 0;
+        if C::ENCODING {
+            let seen = self.shapes_seen.get();
+            wanted = *self.shapes_to_come.get(seen)?;
+            self.shapes_seen.set(seen + 1);
+        }
         let shape = coder.u16(own.stream(HAS_SHAPES)?, wanted);
         let shape = self.shapes.get(usize::from(shape))?;
         let count = shape.count();
@@ -277,23 +304,6 @@ impl Json {
             _ => start,
         };
         Some((kind, end))
-    }
-
-    /// The encoder's number of the shape of a container.
-    fn shape_at(&self, json: &[u8], at: usize) -> Option<u16> {
-        let header = get_u32(json, at);
-        let count = (header & COUNT_MASK) as usize;
-        let (children, keys) = match header & IS_OBJECT {
-            0 => (count, 0),
-            _ => (2 * count, count),
-        };
-        let start = at + 4 + 4 * children;
-        let mut end = start;
-        for number in 0..keys {
-            end += child_at(json, at, number, end - start)?.len;
-        }
-        let signature = signature(json, at, start, end)?;
-        self.shape_numbers.get(&signature).copied()
     }
 }
 

@@ -15,18 +15,15 @@ const CHILD_LEN_MAX: usize = 0x1FFF;
 
 impl Json {
     /// What the encoder has to know of a column; `None` where it is not of jsonb.
-    pub fn learn_all<'a>(contents: impl Iterator<Item = &'a [u8]> + Clone) -> Option<Json> {
-        let mut sample = Json::new();
-        let (mut seen, mut known) = (0, 0);
-        for content in contents.clone().take(SAMPLE) {
-            seen += 1;
-            known += usize::from(sample.learn(content));
-        }
-        if known * 4 < seen * 3 || sample.fields.len() < 2 {
+    pub fn learn_all<'a>(mut contents: impl Iterator<Item = &'a [u8]>) -> Option<Json> {
+        let mut json = Json::new();
+        let learn = |content| json.learn(content);
+        let mut learned: Vec<bool> = contents.by_ref().take(SAMPLE).map(learn).collect();
+        let known = learned.iter().filter(|&&known| known).count();
+        if known * 4 < learned.len() * 3 || json.fields.len() < 2 {
             return None;
         }
-        let mut json = Json::new();
-        let learned: Vec<bool> = contents.map(|content| json.learn(content)).collect();
+        learned.extend(contents.map(|content| json.learn(content)));
         json.can_be_coded = learned.into_iter();
         Some(json)
     }
@@ -40,7 +37,12 @@ impl Json {
 
     /// The bytes are a jsonb value that can be coded; what it needs for that is added.
     pub fn learn(&mut self, json: &[u8]) -> bool {
-        self.learn_container(json, 0, ROOT, 0) == Some(json.len())
+        let containers = self.shapes_to_come.len();
+        let can_be_coded = self.learn_container(json, 0, ROOT, 0) == Some(json.len());
+        if !can_be_coded {
+            self.shapes_to_come.truncate(containers);
+        }
+        can_be_coded
     }
 
     /// Adds a container, and returns where it ends.
@@ -58,38 +60,45 @@ impl Json {
         if depth == DEPTH_MAX || children > json.len() / 4 || is_object && count > PAIRS_MAX {
             return None;
         }
-        let mut end = at + 4 + 4 * children;
-        json.get(at..end)?;
-        let start = end;
-        let mut elements = 0;
-        let mut shape = 0;
-        for number in 0..children {
-            let child = child_at(json, at, number, end - start)?;
-            if is_object && number < count {
-                if child.kind != STRING || child.len > PAIRS_MAX {
-                    return None;
-                }
-                end += child.len;
-                continue;
-            }
-            if is_object && number == count {
-                shape = self.learn_shape(json, at, start, end)?;
-            }
+        let start = at + 4 + 4 * children;
+        json.get(at..start)?;
+        let last = self.fields.get(usize::from(field))?.last_shape;
+        let (shape, mut end) = match self.shapes.get(usize::from(last)) {
+            Some(shape) if shape.is_at(json, at) => (last, start + shape.keys.len()),
+            _ if is_object => self.learn_keys(json, at, start)?,
+            _ => (self.learn_shape(json, at, start, start)?, start),
+        };
+        self.fields.get_mut(usize::from(field))?.last_shape = shape;
+        self.shapes_to_come.push(shape);
+        let elements = match is_object || count == 0 {
+            true => 0,
+            false => self.learn_elements(field)?,
+        };
+        for number in 0..count {
+            let child = child_at(json, at, children - count + number, end - start)?;
             let own = match is_object {
-                true => *self.shapes.get(shape)?.fields.get(number - count)?,
-                false if elements != 0 => elements,
-                false => {
-                    elements = self.learn_elements(field)?;
-                    elements
-                }
+                true => *self.shapes.get(usize::from(shape))?.fields.get(number)?,
+                false => elements,
             };
             end = self.learn_child(json, end, child, own, depth)?;
         }
-        if !is_object || count == 0 {
-            self.learn_shape(json, at, start, start)?;
-        }
         self.need(field, HAS_SHAPES)?;
         Some(end)
+    }
+
+    /// The shape of an object whose keys begin at `start`, and where they end.
+    fn learn_keys(&mut self, json: &[u8], at: usize, start: usize) -> Option<(u16, usize)> {
+        let count = (get_u32(json, at) & COUNT_MASK) as usize;
+        let mut end = start;
+        for number in 0..count {
+            let key = child_at(json, at, number, end - start)?;
+            if key.kind != STRING || key.len > PAIRS_MAX {
+                return None;
+            }
+            end += key.len;
+        }
+        json.get(start..end)?;
+        Some((self.learn_shape(json, at, start, end)?, end))
     }
 
     fn learn_child(
@@ -154,10 +163,10 @@ impl Json {
     }
 
     /// The number of a shape whose keys stand between `start` and `end`.
-    fn learn_shape(&mut self, json: &[u8], at: usize, start: usize, end: usize) -> Option<usize> {
+    fn learn_shape(&mut self, json: &[u8], at: usize, start: usize, end: usize) -> Option<u16> {
         let signature = signature(json, at, start, end)?;
         if let Some(&number) = self.shape_numbers.get(&signature) {
-            return Some(usize::from(number));
+            return Some(number);
         }
         if self.shapes.len() == LIST_MAX {
             return None;
@@ -187,8 +196,9 @@ impl Json {
             shape.fields.push(field);
             key_start += child.len;
         }
-        let number = self.shapes.len();
-        self.shape_numbers.insert(signature, number as u16);
+        let number = self.shapes.len() as u16;
+        shape.entries = json.get(at + 4..at + 4 + 4 * keys)?.to_vec();
+        self.shape_numbers.insert(signature, number);
         self.shapes.push(shape);
         Some(number)
     }
