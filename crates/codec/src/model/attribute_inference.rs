@@ -111,16 +111,20 @@ impl Search<'_> {
     }
 
     /// Attributes, the likeliest first.
-    fn candidates(&self, number: usize, places: &[usize]) -> Vec<Attribute> {
+    fn candidates(
+        &self,
+        number: usize,
+        places: &[usize],
+    ) -> impl Iterator<Item = Attribute> + use<> {
         let mut evidence = Evidence::default();
         for (sample, &place) in self.samples.iter().zip(places) {
             if sample.body.has(number) {
                 evidence.see(sample.data, place);
             }
         }
-        let mut candidates = Attribute::ALL;
-        candidates.sort_by_key(|attribute| std::cmp::Reverse(evidence.score(*attribute)));
-        candidates.to_vec()
+        let mut candidates = Attribute::ALL.map(|attribute| (evidence.score(attribute), attribute));
+        candidates.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+        candidates.into_iter().map(|(_, attribute)| attribute)
     }
 }
 
@@ -144,9 +148,16 @@ struct Evidence {
     small2: u32,
     boolean: u32,
     varlena: u32,
-    high_bytes: HashSet<[u8; 2], FastHash>,
-    fourth_bytes: HashSet<u8, FastHash>,
-    aligned_bytes: HashSet<u8, FastHash>,
+    high_bytes: Vec<[u8; 2]>,
+    fourth_bytes: Vec<u8>,
+    aligned_bytes: Vec<u8>,
+}
+
+/// Adds what is not there: few enough for a look at each.
+fn add<T: PartialEq>(different: &mut Vec<T>, value: T) {
+    if !different.contains(&value) {
+        different.push(value);
+    }
 }
 
 impl Evidence {
@@ -166,18 +177,18 @@ impl Evidence {
         self.seen += 1;
         if let Some([_, b1, b2, b3]) = at(4).first_chunk::<4>().copied() {
             self.small4 += u32::from(extends(&[b1, b2, b3]) || (b2, b3) == (0, 0));
-            self.fourth_bytes.insert(b3);
+            add(&mut self.fourth_bytes, b3);
         }
         if let Some(bytes) = at(8).first_chunk::<8>() {
             self.small8 += u32::from(extends(&bytes[3..8]));
-            self.high_bytes.insert([bytes[6], bytes[7]]);
+            add(&mut self.high_bytes, [bytes[6], bytes[7]]);
         }
         if let Some([_, b1]) = at(2).first_chunk::<2>() {
             self.small2 += u32::from(*b1 == 0);
         }
         if let Some(byte) = at(1).first() {
             self.boolean += u32::from(*byte <= 1);
-            self.aligned_bytes.insert(*byte);
+            add(&mut self.aligned_bytes, *byte);
         }
         let varlena = Attribute::Varlena.find(data, place);
         self.varlena += u32::from(varlena.is_some_and(|(start, end)| end - start > 1));
