@@ -1,8 +1,13 @@
 //! Many bytes, collected a few at a time.
 
-/// Bytes of a part from which on the next one is begun. Until then the part is moved where it
-/// can grow.
-const PART_LEN: usize = 128 * 1024;
+use std::ops::RangeInclusive;
+
+/// Bytes of each part but the first.
+const PART_LEN: usize = 64 * 1024;
+/// Bytes of the first part at most. Until then it is moved where it can grow, by these lengths
+/// only: blocks of a few sizes leave few holes.
+const FIRST_PART_LENS: RangeInclusive<usize> = 64..=PART_LEN / 2;
+const GROWTH: usize = 4;
 
 /// Bytes in parts: a single long buffer that grows would be copied again and again, and would
 /// for a moment take three times its length.
@@ -30,9 +35,10 @@ impl Parts {
 
     #[cold]
     fn make_room(&mut self, len: usize) {
-        if self.last.len() < PART_LEN {
-            let more = (self.last.len() * 3).clamp(64, PART_LEN);
-            return self.last.reserve_exact(len.max(more));
+        if self.last.capacity() < *FIRST_PART_LENS.end() {
+            let wanted = self.last.capacity() * GROWTH;
+            let wanted = wanted.clamp(*FIRST_PART_LENS.start(), *FIRST_PART_LENS.end());
+            return self.last.reserve_exact(len.max(wanted - self.last.len()));
         }
         let part = std::mem::replace(&mut self.last, Vec::with_capacity(len.max(PART_LEN)));
         self.full_len += part.len();
