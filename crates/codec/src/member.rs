@@ -25,7 +25,7 @@ const MIXED_EXPANSION_MAX: usize = 4;
 /// What mixed streams are compared with.
 const BESIDE_MIXED: Level = Level::STRONG;
 /// Where mixing gains less than this, in percent, the level below may be smaller.
-const MIXING_GAIN_MIN: usize = 7;
+const MIXING_GAIN_MIN: usize = 2;
 
 /// Bytes of input that the next member should take: a segment if one begins here.
 pub fn member_len(start_of_input: &[u8]) -> usize {
@@ -89,28 +89,25 @@ fn encode_with_model(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError>
     Ok(container::write_member(input, identity, &body))
 }
 
-/// Mixed streams, unless a level that does not mix makes less of them.
+/// Mixed streams, with the others as the level below packs them, unless that level makes less
+/// of all.
 fn smallest(content: &mut Content, may_be_mixed: bool) -> Result<Vec<u8>, EncodeError> {
     let below = Level::MAX.below();
     if !may_be_mixed {
         return pack(content, below);
     }
-    let mixed = container::pack_mixed(content, effort(BESIDE_MIXED, true))?;
+    let Some(mixed) = container::pack_mixed(content, effort(below, true))? else {
+        return pack(content, below);
+    };
     let plain = pack(content, BESIDE_MIXED)?;
-    let clearly_less = plain.len() - plain.len() * MIXING_GAIN_MIN / 100;
-    let mut best = plain;
-    if mixed
-        .as_ref()
-        .is_none_or(|mixed| mixed.len() >= clearly_less)
-    {
-        let unmixed = pack(content, below)?;
-        if unmixed.len() < best.len() {
-            best = unmixed;
-        }
+    if mixed.len() < plain.len() - plain.len() * MIXING_GAIN_MIN / 100 {
+        return Ok(mixed);
     }
-    Ok(mixed
-        .filter(|mixed| mixed.len() < best.len())
-        .unwrap_or(best))
+    let unmixed = pack(content, below)?;
+    Ok([mixed, plain, unmixed]
+        .into_iter()
+        .min_by_key(Vec::len)
+        .unwrap_or_default())
 }
 
 fn pack(content: &Content, level: Level) -> Result<Vec<u8>, EncodeError> {
