@@ -199,8 +199,37 @@ pub struct Content {
     pub shapes: Vec<Shape>,
 }
 
+/// Blocks that stand for an original.
+pub struct Body(Vec<Block>);
+
+struct Block {
+    header: Vec<u8>,
+    data: Vec<u8>,
+}
+
+impl Body {
+    /// Bytes of the blocks.
+    pub fn len(&self) -> usize {
+        let lens = self
+            .0
+            .iter()
+            .map(|block| block.header.len() + block.data.len());
+        lens.sum()
+    }
+}
+
+impl Block {
+    fn new(coding: BlockCoding, content_len: usize, data: Vec<u8>) -> Block {
+        let mut header = vec![coding as u8];
+        varint::write(&mut header, content_len as u64);
+        varint::write(&mut header, data.len() as u64);
+        header.extend_from_slice(&crc32c::crc32c(&data).to_le_bytes());
+        Block { header, data }
+    }
+}
+
 /// Writes a member: `original` is hashed, `body` is what stands for it.
-pub fn write_member(original: &[u8], identity: Option<WalIdentity>, body: &[u8]) -> Vec<u8> {
+pub fn write_member(original: &[u8], identity: Option<WalIdentity>, body: &Body) -> Vec<u8> {
     let header = Header {
         version: VERSION,
         original_len: original.len() as u64,
@@ -209,34 +238,38 @@ pub fn write_member(original: &[u8], identity: Option<WalIdentity>, body: &[u8])
         header_len: 0,
         member_len: 0,
     };
-    let mut out = Vec::with_capacity(HEADER_LEN_MAX + body.len());
-    header.write(&mut out, body.len());
-    out.extend_from_slice(body);
+    let body_len = body.len();
+    let mut out = Vec::with_capacity(HEADER_LEN_MAX + body_len);
+    header.write(&mut out, body_len);
+    for block in &body.0 {
+        out.extend_from_slice(&block.header);
+        out.extend_from_slice(&block.data);
+    }
     out
 }
 
-/// The body of one block, in zstd's coding where that makes the content smaller.
-pub fn pack(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Vec<u8>, EncodeError> {
+/// One block, in zstd's coding where that makes the content smaller.
+pub fn pack(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Body, EncodeError> {
     let packed = zstd_frame::compress(content, cuts, effort)?.bytes;
-    let mut body = Vec::with_capacity(packed.len().min(content.len()) + 25);
-    if packed.len() < content.len() {
-        write_block(&mut body, BlockCoding::Zstd, content.len(), &packed);
+    let (coding, data) = if packed.len() < content.len() {
+        (BlockCoding::Zstd, packed)
     } else {
-        write_block(&mut body, BlockCoding::Stored, content.len(), content);
-    }
-    Ok(body)
+        (BlockCoding::Stored, content.to_vec())
+    };
+    Ok(Body(vec![Block::new(coding, content.len(), data)]))
 }
 
-/// The body of two blocks: the directory, and the streams, mixed where that pays. `None` where the format
+/// Two blocks: the directory, and the streams, mixed where that pays. `None` where the format
 /// cannot say it.
-pub fn pack_mixed(content: &mut Content, effort: Effort) -> Result<Option<Vec<u8>>, EncodeError> {
+pub fn pack_mixed(content: &mut Content, effort: Effort) -> Result<Option<Body>, EncodeError> {
     let (directory, streams) = content.bytes.split_at(content.streams_start);
     let mut body = pack(directory, &[], effort)?;
-    let streams_len = streams.len();
+    let content_len = streams.len();
     let mixed = mixing::choose(&content.bytes, &content.shapes, &packed_lens(content)?);
     let data = mixing::compress(&mut content.bytes, &content.shapes, &mixed, effort)?;
     Ok(data.map(|data| {
-        write_block(&mut body, BlockCoding::Mixing, streams_len, &data);
+        body.0
+            .push(Block::new(BlockCoding::Mixing, content_len, data));
         body
     }))
 }
@@ -263,14 +296,6 @@ fn packed_lens(content: &Content) -> Result<Vec<usize>, EncodeError> {
         len
     });
     Ok(lens.collect())
-}
-
-fn write_block(body: &mut Vec<u8>, coding: BlockCoding, content_len: usize, data: &[u8]) {
-    body.push(coding as u8);
-    varint::write(body, content_len as u64);
-    varint::write(body, data.len() as u64);
-    body.extend_from_slice(&crc32c::crc32c(data).to_le_bytes());
-    body.extend_from_slice(data);
 }
 
 /// Reads the blocks of a member behind its header, and puts their bytes together.

@@ -7,7 +7,7 @@ use walzip_pgformat::wal::SegmentHeader;
 use crate::coder::{Care, Choices};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::container::{self, Content, Header, WalIdentity};
+use crate::container::{self, Body, Content, Header, WalIdentity};
 use crate::error::{DecodeError, EncodeError};
 use crate::level::Level;
 use crate::limits::{MEMBER_LEN_MAX, content_len_max};
@@ -91,7 +91,7 @@ fn encode_with_model(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError>
 
 /// Mixed streams, with the others as the level below packs them, unless that level makes less
 /// of all.
-fn smallest(content: &mut Content, may_be_mixed: bool) -> Result<Vec<u8>, EncodeError> {
+fn smallest(content: &mut Content, may_be_mixed: bool) -> Result<Body, EncodeError> {
     let below = Level::MAX.below();
     if !may_be_mixed {
         return pack(content, below);
@@ -104,13 +104,11 @@ fn smallest(content: &mut Content, may_be_mixed: bool) -> Result<Vec<u8>, Encode
         return Ok(mixed);
     }
     let unmixed = pack(content, below)?;
-    Ok([mixed, plain, unmixed]
-        .into_iter()
-        .min_by_key(Vec::len)
-        .unwrap_or_default())
+    let better = std::cmp::min_by_key(plain, unmixed, Body::len);
+    Ok(std::cmp::min_by_key(mixed, better, Body::len))
 }
 
-fn pack(content: &Content, level: Level) -> Result<Vec<u8>, EncodeError> {
+fn pack(content: &Content, level: Level) -> Result<Body, EncodeError> {
     container::pack(&content.bytes, &content.cuts, effort(level, true))
 }
 

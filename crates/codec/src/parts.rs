@@ -59,6 +59,7 @@ impl Parts {
             return &self.last;
         }
         scratch.clear();
+        scratch.reserve(self.len());
         self.iter().for_each(|part| scratch.extend_from_slice(part));
         scratch
     }
