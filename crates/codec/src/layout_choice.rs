@@ -91,7 +91,7 @@ impl Chooser {
     fn likely_planes(&mut self, layouts: &[Layout], sample: &[u8], width: usize) -> Layout {
         let mut best = (Layout::Planes, f64::MAX);
         for &layout in layouts.iter().filter(|&&layout| layout != Layout::Rows) {
-            self.laid.clear();
+            self.laid.resize(sample.len(), 0);
             layout.apply(sample, width, &mut self.laid);
             let planes = self.laid.chunks_exact(sample.len() / width);
             let cost = planes.map(entropy).sum();
@@ -119,7 +119,7 @@ impl Chooser {
     }
 
     fn cost(&mut self, layout: Layout, sample: &[u8], width: usize) -> usize {
-        self.laid.clear();
+        self.laid.resize(sample.len(), 0);
         layout.apply(sample, width, &mut self.laid);
         self.trial.cost(&self.laid)
     }

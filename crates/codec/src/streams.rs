@@ -141,11 +141,13 @@ impl StreamWriter {
         // Stable: streams of one kind stay in the order in which they were opened.
         self.streams.sort_by_key(|stream| stream.kind);
         let directory = self.directory();
-        let mut bytes = Vec::with_capacity(directory.len() + self.total_len() + 10);
-        varint::write(&mut bytes, directory.len() as u64);
-        bytes.extend_from_slice(&directory);
-        let streams_start = bytes.len();
+        let mut start = Vec::new();
+        varint::write(&mut start, directory.len() as u64);
+        start.extend_from_slice(&directory);
+        let streams_start = start.len();
         let layouts_at = streams_start - self.streams.len();
+        let mut bytes = vec![0; streams_start + self.total_len()];
+        bytes[..streams_start].copy_from_slice(&start);
         let mut cuts = Cuts {
             places: Vec::new(),
             last: 0,
@@ -154,10 +156,11 @@ impl StreamWriter {
         let mut shapes = Vec::with_capacity(self.streams.len());
         let mut chooser = layout_choice::Chooser::new(self.choices);
         let mut scratch = Vec::new();
+        let mut start = streams_start;
         // One after the other is freed as it is copied.
         for (number, stream) in self.streams.into_iter().enumerate() {
-            let start = bytes.len();
-            let layout = lay_out(&stream, &mut chooser, &mut scratch, &mut bytes);
+            let end = start + stream.bytes.len();
+            let layout = lay_out(&stream, &mut chooser, &mut scratch, &mut bytes[start..end]);
             bytes[layouts_at + number] = layout as u8;
             let rows = stream.bytes.len() / stream.width;
             if layout != Layout::Rows {
@@ -165,14 +168,15 @@ impl StreamWriter {
                     cuts.part(start + plane * rows);
                 }
             }
-            cuts.part(bytes.len());
+            cuts.part(end);
             shapes.push(Shape {
                 kind: stream.kind,
                 width: stream.width,
                 layout,
                 start,
-                end: bytes.len(),
+                end,
             });
+            start = end;
         }
         Content {
             bytes,
@@ -199,18 +203,20 @@ impl StreamWriter {
     }
 }
 
-/// Appends a stream to `out` in the layout that is chosen for it.
+/// Writes a stream to `out`, which is as long, in the layout that is chosen for it.
 fn lay_out(
     stream: &Filling,
     chooser: &mut layout_choice::Chooser,
     scratch: &mut Vec<u8>,
-    out: &mut Vec<u8>,
+    out: &mut [u8],
 ) -> Layout {
     if stream.width == 1 {
-        stream
-            .bytes
-            .iter()
-            .for_each(|part| out.extend_from_slice(part));
+        let mut rest = out;
+        for part in stream.bytes.iter() {
+            let (place, behind) = rest.split_at_mut(part.len());
+            place.copy_from_slice(part);
+            rest = behind;
+        }
         return Layout::Rows;
     }
     let rows = stream.bytes.whole(scratch);

@@ -41,13 +41,12 @@ impl Layout {
         }
     }
 
-    /// Appends `rows` in this layout to `out`.
-    pub fn apply(self, rows: &[u8], width: usize, out: &mut Vec<u8>) {
+    /// Writes `rows` in this layout to `out`, which is as long.
+    pub fn apply(self, rows: &[u8], width: usize, out: &mut [u8]) {
         let whole = rows.len() - rows.len() % width;
         let (body, rest) = rows.split_at(whole);
-        let start = out.len();
-        out.resize(start + whole, 0);
-        let planes = &mut out[start..];
+        let (planes, out_rest) = out.split_at_mut(whole);
+        out_rest.copy_from_slice(rest);
         match self {
             Layout::Rows => planes.copy_from_slice(body),
             Layout::Planes => split_planes(body, width, planes),
@@ -62,7 +61,6 @@ impl Layout {
                 }
             }
         }
-        out.extend_from_slice(rest);
     }
 
     /// The reverse of [`Layout::apply`], in place; `scratch` is memory to work with.
@@ -304,7 +302,7 @@ mod tests {
                 if !layout.fits(width) {
                     continue;
                 }
-                let mut laid = Vec::new();
+                let mut laid = vec![0; bytes.len()];
                 layout.apply(&bytes, width, &mut laid);
                 layout.undo(&mut laid, width, &mut Vec::new()).unwrap();
                 prop_assert_eq!(&laid, &bytes);

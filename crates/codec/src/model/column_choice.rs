@@ -8,6 +8,7 @@ use super::scale::Scale;
 use crate::coder::{Care, Choices};
 use crate::limits::DICTIONARY_VALUE_COST;
 use crate::registry::OptionalModel;
+use crate::transform::Layout;
 use crate::trial::{Trial, entropy_bytes};
 
 /// Lengths that get a stream of their own.
@@ -182,10 +183,13 @@ fn varlena_costs(values: &[&[u8]], trial_len: usize) -> (f64, f64, Vec<u8>) {
     if by_header.len() > LENGTHS_MAX {
         return ((concatenated + header_cost) * scale, f64::MAX, Vec::new());
     }
-    let mut laid = Vec::new();
+    let mut laid = vec![0; by_header.iter().map(|(_, rows)| rows.len()).sum()];
+    let mut rest = laid.as_mut_slice();
     for (header, rows) in &by_header {
         let width = usize::from(header >> 1).saturating_sub(1).max(1);
-        crate::transform::Layout::Planes.apply(rows, width, &mut laid);
+        let (part, behind) = rest.split_at_mut(rows.len());
+        Layout::Planes.apply(rows, width, part);
+        rest = behind;
     }
     let by_len = trial.cost(&laid) as f64;
     let found = by_header
