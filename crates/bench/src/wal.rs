@@ -2,8 +2,9 @@
 //!
 //! Each measurement compresses one segment with one program at one level, decompresses the
 //! result, and compares: a figure exists only when the round trip gave back every byte. The
-//! runs are interleaved (each run visits every segment with every contender, and begins with
-//! another contender than the run before), so that a slow minute of the machine hits all alike.
+//! runs are interleaved (each run visits every segment with every contender, in another order
+//! than the round before), so that a slow minute of the machine, or a program that leaves it
+//! slow, hits all alike.
 
 mod csv;
 mod dominance;

@@ -163,26 +163,45 @@ fn without_path(error: Error) -> String {
     }
 }
 
-/// Each run and each input begin with another row: nobody is always first.
+/// Each round walks over all rows, from another one on and by another step: nobody is always
+/// first, and nobody always comes behind the same one, which may leave a machine that is slow
+/// to hand out memory.
 fn interleave(rows: usize, inputs: usize, runs: u32) -> Vec<Turn> {
+    let steps: Vec<usize> = (1..=rows).filter(|&step| gcd(step, rows) == 1).collect();
+    let rounds = (1..=runs).flat_map(|run| (0..inputs).map(move |input| (run, input)));
     let mut turns = Vec::new();
-    for run in 1..=runs {
-        for input in 0..inputs {
-            for place in 0..rows {
-                turns.push(Turn {
-                    row: (place + run as usize + input) % rows,
-                    input,
-                    run,
-                });
-            }
+    for (round, (run, input)) in rounds.enumerate() {
+        let step = steps[round % steps.len()];
+        for place in 0..rows {
+            turns.push(Turn {
+                row: (round + place * step) % rows,
+                input,
+                run,
+            });
         }
     }
     turns
 }
 
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_always_comes_behind_the_same() {
+        let turns = interleave(21, 12, 1);
+        for row in 0..21 {
+            let pairs = turns.windows(2).filter(|pair| pair[1].row == row);
+            let mut before: Vec<_> = pairs.map(|pair| pair[0].row).collect();
+            before.sort_unstable();
+            before.dedup();
+            assert!(before.len() > 6, "row {row}: behind {before:?}");
+        }
+    }
 
     #[test]
     fn every_row_meets_every_input_in_every_run_and_nobody_is_always_first() {
