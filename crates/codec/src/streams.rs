@@ -141,13 +141,13 @@ impl StreamWriter {
         // Stable: streams of one kind stay in the order in which they were opened.
         self.streams.sort_by_key(|stream| stream.kind);
         let directory = self.directory();
-        let mut start = Vec::new();
-        varint::write(&mut start, directory.len() as u64);
-        start.extend_from_slice(&directory);
-        let streams_start = start.len();
+        let mut front = Vec::new();
+        varint::write(&mut front, directory.len() as u64);
+        front.extend_from_slice(&directory);
+        let streams_start = front.len();
         let layouts_at = streams_start - self.streams.len();
         let mut bytes = vec![0; streams_start + self.total_len()];
-        bytes[..streams_start].copy_from_slice(&start);
+        bytes[..streams_start].copy_from_slice(&front);
         let mut cuts = Cuts {
             places: Vec::new(),
             last: 0,

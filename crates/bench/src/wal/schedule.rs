@@ -167,7 +167,10 @@ fn without_path(error: Error) -> String {
 /// first, and nobody always comes behind the same one, which may leave a machine that is slow
 /// to hand out memory.
 fn interleave(rows: usize, inputs: usize, runs: u32) -> Vec<Turn> {
-    let steps: Vec<usize> = (1..=rows).filter(|&step| gcd(step, rows) == 1).collect();
+    // At least a step of one: where no program is there, there are no turns either.
+    let steps: Vec<usize> = (1..=rows.max(1))
+        .filter(|&step| gcd(step, rows) == 1)
+        .collect();
     let rounds = (1..=runs).flat_map(|run| (0..inputs).map(move |input| (run, input)));
     let mut turns = Vec::new();
     for (round, (run, input)) in rounds.enumerate() {
@@ -190,6 +193,12 @@ fn gcd(a: usize, b: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_to_measure_with_makes_no_turns() {
+        assert!(interleave(0, 2, 3).is_empty());
+        assert_eq!(interleave(1, 2, 3).len(), 6);
+    }
 
     #[test]
     fn nobody_always_comes_behind_the_same() {
