@@ -285,10 +285,11 @@ fn copy_and_hash(bytes: &mut impl Read, to: &Path) -> io::Result<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
     let mut piece = vec![0; 1 << 18];
     loop {
-        let length = bytes.read(&mut piece)?;
-        if length == 0 {
-            return Ok(hasher.finalize());
-        }
+        let length = match bytes.read(&mut piece) {
+            Ok(0) => return Ok(hasher.finalize()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            length => length?,
+        };
         hasher.update(&piece[..length]);
         file.write_all(&piece[..length])?;
     }

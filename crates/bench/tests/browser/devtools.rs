@@ -1,7 +1,7 @@
 //! A small client of the protocol that Chromium's developer tools speak: enough to open a page,
 //! click, hover, take pictures, and hear what the page complains of and asks the network for.
 
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -23,11 +23,36 @@ const ANNOUNCEMENT: &str = "DevTools listening on ";
 /// A browser with one page.
 pub struct Browser {
     process: Child,
-    socket: WebSocket<TcpStream>,
+    socket: WebSocket<Connection>,
     session: Option<String>,
     calls: u64,
     events: Vec<Value>,
     _profile: TempDir,
+}
+
+/// A stream that reads on when it is interrupted: to wait with a time limit fails so when the
+/// process is stopped and goes on, signal or not (signal(7) of Linux).
+struct Connection(TcpStream);
+
+impl Read for Connection {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(into) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return done,
+            }
+        }
+    }
+}
+
+impl Write for Connection {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.0.write(from)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 impl Browser {
@@ -40,6 +65,7 @@ impl Browser {
         let (host, _) = place.split_once('/').expect("a host");
         let stream = TcpStream::connect(host).expect("the browser listens");
         stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+        let stream = Connection(stream);
         let (socket, _) = tungstenite::client(address.as_str(), stream).expect("a web socket");
         let mut browser = Browser {
             process,
