@@ -48,6 +48,9 @@ pub struct Choices {
     pub care: Care,
     /// A model that is not used.
     pub without: Option<OptionalModel>,
+    /// What is encoded is decoded and compared: what was true of all so far may be taken for
+    /// granted, since the member is not used where it is not.
+    pub verified: bool,
 }
 
 impl Choices {

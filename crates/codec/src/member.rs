@@ -38,41 +38,58 @@ pub fn member_len(start_of_input: &[u8]) -> usize {
 /// Encodes one member. The result is not proven: see [`encode_verified`]. What the model should
 /// fail at, even by a panic, is carried without it: the header then has no identity.
 pub fn encode(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
-    or_do_without(input, level, Ok, || encode_with_model(input, level))
+    or_do_without(
+        || encode_with_model(input, level, choices(level)),
+        || encode_foreign(input, level),
+    )
 }
 
 /// As [`encode`], and proves that the member decodes to the same bytes.
 pub fn encode_verified(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
-    let proven = |file: Vec<u8>| match decode(&file) {
-        Ok(decoded) if decoded == input => Ok(file),
-        _ => Err(EncodeError::NotProven),
+    let with_model = |verified| {
+        let choices = Choices {
+            verified,
+            ..choices(level)
+        };
+        proven(input, encode_with_model(input, level, choices)?)
     };
-    or_do_without(input, level, proven, || encode_with_model(input, level))
+    or_do_without(
+        || match with_model(true) {
+            // Something was taken for granted wrongly.
+            Err(EncodeError::NotProven) => with_model(false),
+            done => done,
+        },
+        || proven(input, encode_foreign(input, level)?),
+    )
 }
 
-fn or_do_without(
-    input: &[u8],
-    level: Level,
-    proven: impl Fn(Vec<u8>) -> Result<Vec<u8>, EncodeError>,
-    with_model: impl FnOnce() -> Result<Vec<u8>, EncodeError>,
-) -> Result<Vec<u8>, EncodeError> {
-    // Nothing that a panic could leave half done is used again.
-    let attempt = catch_unwind(AssertUnwindSafe(|| proven(with_model()?)));
-    match attempt {
-        Ok(Ok(file)) => Ok(file),
-        Ok(Err(too_long @ EncodeError::TooLong { .. })) => Err(too_long),
-        _ => proven(encode_foreign(input, level)?),
+fn proven(input: &[u8], file: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
+    match decode(&file) {
+        Ok(decoded) if decoded == input => Ok(file),
+        _ => Err(EncodeError::NotProven),
     }
 }
 
-fn encode_with_model(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
+fn or_do_without(
+    with_model: impl FnOnce() -> Result<Vec<u8>, EncodeError>,
+    without_model: impl FnOnce() -> Result<Vec<u8>, EncodeError>,
+) -> Result<Vec<u8>, EncodeError> {
+    // Nothing that a panic could leave half done is used again.
+    match catch_unwind(AssertUnwindSafe(with_model)) {
+        Ok(Ok(file)) => Ok(file),
+        Ok(Err(too_long @ EncodeError::TooLong { .. })) => Err(too_long),
+        _ => without_model(),
+    }
+}
+
+fn encode_with_model(input: &[u8], level: Level, choices: Choices) -> Result<Vec<u8>, EncodeError> {
     if input.len() > MEMBER_LEN_MAX {
         return Err(EncodeError::TooLong {
             len: input.len(),
             max: MEMBER_LEN_MAX,
         });
     }
-    let Some((header, streams)) = segment::encode(input, choices(level)) else {
+    let Some((header, streams)) = segment::encode(input, choices) else {
         return encode_foreign(input, level);
     };
     let mut content = streams.into_content();
@@ -194,7 +211,7 @@ pub fn choices(level: Level) -> Choices {
             1 => Care::Quick,
             _ => Care::Full,
         },
-        without: None,
+        ..Choices::default()
     }
 }
 
@@ -234,11 +251,11 @@ mod tests {
             Ok,
         ];
         for failure in failures {
-            let proven = |file: Vec<u8>| match decode(&file) {
-                Ok(decoded) if decoded == input => Ok(file),
-                _ => Err(EncodeError::NotProven),
-            };
-            let file = or_do_without(input, Level::MIN, proven, || failure(other.clone())).unwrap();
+            let file = or_do_without(
+                || proven(input, failure(other.clone())?),
+                || proven(input, encode_foreign(input, Level::MIN)?),
+            )
+            .unwrap();
             assert_eq!(decode(&file).unwrap(), input);
             assert_eq!(Header::read(&file).unwrap().identity, None);
         }

@@ -28,6 +28,14 @@ const EXPANSION_MAX: usize = 8;
 /// The same of any segment: the memory of the encoder is a small multiple of it.
 const SEEN_THROUGH_MAX: usize = 1 << 30;
 
+/// After how many images in a row the next ones are taken for granted, if the two compressors
+/// of the method differed on one of them,
+const TRUSTED_FROM: u32 = 16;
+/// and if they did not.
+const TRUSTED_UNTOLD_FROM: u32 = 64;
+/// One of so many images is still tried then.
+const TRIED_OF: u32 = 32;
+
 /// The state of the image model.
 pub struct ImageModel {
     hole_offset: Slot,
@@ -44,6 +52,7 @@ pub struct ImageModel {
     pglz: pglz::Compressor,
     /// The flag that fitted last: one server wrote all images of a segment.
     likely: u8,
+    trust: Trust,
     /// Bytes of pages that may still be seen through.
     budget: usize,
 }
@@ -65,6 +74,7 @@ impl ImageModel {
             unzstd: DCtx::create(),
             pglz: pglz::Compressor::new(),
             likely: FIRST,
+            trust: Trust::default(),
             budget: segment_len
                 .saturating_mul(EXPANSION_MAX)
                 .min(SEEN_THROUGH_MAX),
@@ -113,7 +123,7 @@ impl ImageModel {
         }
         let flag = if C::ENCODING && coder.choices().uses(OptionalModel::SeenThrough) {
             let packed = &record[start..start + usize::from(image.len)];
-            self.see_through(image, packed)
+            self.see_through(image, packed, coder.choices().verified)
         } else {
             OPAQUE
         };
@@ -148,11 +158,23 @@ impl ImageModel {
     }
 
     /// Decompresses into `scratch`, and finds the compressor that makes the same bytes of it.
-    fn see_through(&mut self, image: &Image, packed: &[u8]) -> u8 {
-        let page_len = image.page_len();
-        if self.budget < page_len {
+    fn see_through(&mut self, image: &Image, packed: &[u8], verified: bool) -> u8 {
+        if self.budget < image.page_len() || !self.decompress(image, packed) {
             return OPAQUE;
         }
+        if !(verified && self.trust.is_earned(image.compression)) {
+            let Some(flag) = self.find_compressor(image, packed, verified) else {
+                self.trust = Trust::default();
+                return OPAQUE;
+            };
+            self.likely = flag;
+        }
+        self.budget -= image.page_len();
+        self.likely
+    }
+
+    fn decompress(&mut self, image: &Image, packed: &[u8]) -> bool {
+        let page_len = image.page_len();
         let page = &mut self.scratch[..page_len];
         let len = match image.compression {
             Compression::Zstd => self.unzstd.decompress(page, packed).ok(),
@@ -160,17 +182,24 @@ impl ImageModel {
             Compression::Pglz => pglz::decompress(packed, page).ok().map(|()| page_len),
             Compression::None | Compression::Unknown => None,
         };
-        if len != Some(page_len) {
-            return OPAQUE;
+        len == Some(page_len)
+    }
+
+    fn find_compressor(&mut self, image: &Image, packed: &[u8], verified: bool) -> Option<u8> {
+        let other = FIRST + SECOND - self.likely;
+        if self.compress(image, self.likely) && self.packed == packed {
+            let told_apart = verified
+                && !self.trust.told_apart
+                && !(self.compress(image, other) && self.packed == packed);
+            self.trust.grow(image.compression, told_apart);
+            return Some(self.likely);
         }
-        for flag in [self.likely, FIRST + SECOND - self.likely] {
-            if self.compress(image, flag) && self.packed == packed {
-                self.likely = flag;
-                self.budget -= page_len;
-                return flag;
-            }
-        }
-        OPAQUE
+        let fits = self.compress(image, other) && self.packed == packed;
+        self.trust = Trust::default();
+        fits.then(|| {
+            self.trust.grow(image.compression, true);
+            other
+        })
     }
 
     /// Compresses the page in `scratch` into `packed` as the server does.
@@ -196,5 +225,77 @@ impl ImageModel {
             }
             _ => false,
         }
+    }
+}
+
+/// What the images before tell of the next one, where a verification will prove it: to compress
+/// each page twice, here and there, is most of the time that such a segment takes.
+#[derive(Default)]
+struct Trust {
+    method: Option<Compression>,
+    /// Images of the method, one after the other, that the likely compressor reproduced.
+    reproduced: u32,
+    /// The other compressor did not reproduce one of them.
+    told_apart: bool,
+    /// Images taken for granted since the last one that was tried.
+    granted: u32,
+}
+
+impl Trust {
+    fn is_earned(&mut self, method: Compression) -> bool {
+        let enough = match self.told_apart {
+            true => TRUSTED_FROM,
+            false => TRUSTED_UNTOLD_FROM,
+        };
+        let earned =
+            self.method == Some(method) && self.reproduced >= enough && self.granted + 1 < TRIED_OF;
+        if earned {
+            self.granted += 1;
+        }
+        earned
+    }
+
+    fn grow(&mut self, method: Compression, told_apart: bool) {
+        if self.method != Some(method) {
+            *self = Trust {
+                method: Some(method),
+                ..Trust::default()
+            };
+        }
+        self.reproduced += 1;
+        self.told_apart |= told_apart;
+        self.granted = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trusted(trust: &mut Trust, method: Compression, images: u32) -> u32 {
+        (0..images)
+            .filter(|_| {
+                let earned = trust.is_earned(method);
+                if !earned {
+                    trust.grow(method, method == Compression::Zstd);
+                }
+                earned
+            })
+            .count() as u32
+    }
+
+    #[test]
+    fn trust_is_earned_by_one_method_and_some_are_tried_nevertheless() {
+        let mut trust = Trust::default();
+        assert_eq!(trusted(&mut trust, Compression::Zstd, TRUSTED_FROM), 0);
+        assert_eq!(
+            trusted(&mut trust, Compression::Zstd, 10 * TRIED_OF),
+            10 * (TRIED_OF - 1)
+        );
+        assert_eq!(
+            trusted(&mut trust, Compression::Pglz, TRUSTED_UNTOLD_FROM),
+            0
+        );
+        assert_eq!(trusted(&mut trust, Compression::Pglz, 5), 5);
     }
 }

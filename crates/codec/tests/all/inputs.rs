@@ -1,5 +1,9 @@
 //! Inputs that are made here, out of the first pages of segments of every major.
 
+use walzip_pgformat::wal::{
+    Event, PageState, RecordHeader, RecordLayout, SegmentReader, SegmentWriter,
+};
+
 /// Bytes of a WAL page.
 pub const PAGE: usize = 8192;
 /// Bytes of the smallest segments.
@@ -39,6 +43,35 @@ pub fn small_segment(beginning: &[u8]) -> Vec<u8> {
     segment[32..36].copy_from_slice(&(SMALL_SEGMENT as u32).to_le_bytes());
     segment.resize(SMALL_SEGMENT, 0);
     segment
+}
+
+/// The records of a segment, changed, and with checksums that are right again.
+pub fn with_records(
+    segment: &[u8],
+    change: impl FnOnce(&mut Vec<(RecordLayout, Vec<u8>)>),
+) -> Vec<u8> {
+    let mut reader = SegmentReader::new(segment).expect("a segment");
+    let mut records = Vec::new();
+    let mut layout = RecordLayout::default();
+    while let Some(event) = reader.next_event(&mut layout) {
+        if matches!(event, Event::Record { .. }) {
+            records.push((layout.clone(), reader.bytes().to_vec()));
+        }
+    }
+    change(&mut records);
+    let mut writer = SegmentWriter::new(*reader.header(), segment.len());
+    let state = PageState {
+        page: 0,
+        flags: 0,
+        timeline: reader.header().timeline.0,
+    };
+    writer.start_run(state, 0, Vec::new());
+    for (_, record) in &mut records {
+        let checksum = RecordHeader::checksum(record);
+        record[20..24].copy_from_slice(&checksum.to_le_bytes());
+        writer.record(record);
+    }
+    writer.into_bytes()
 }
 
 /// Bytes without any order, the same for the same seed.

@@ -2,6 +2,7 @@
 //! bounded, old files stay readable, and the specification says what the code does.
 
 mod compatibility;
+mod compressed_images;
 mod corruption;
 mod counting_allocator;
 mod inputs;

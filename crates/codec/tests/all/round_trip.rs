@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 use walzip_codec::{Header, Level, decode, encode, encode_verified, member_len};
+use walzip_pgformat::wal::RECORD_HEADER_LEN;
 
-use crate::inputs::{BEGINNINGS, PAGE, SMALL_SEGMENT, noise, small_segment, text};
+use crate::inputs::{BEGINNINGS, PAGE, SMALL_SEGMENT, noise, small_segment, text, with_records};
 use crate::samples;
 
 fn level(number: u8) -> Level {
@@ -335,36 +336,15 @@ fn mutate(bytes: &mut [u8], mutations: &[(prop::sample::Index, u8, u8)]) {
 
 /// Changes the data of records behind their fixed headers, and makes their checksums right.
 fn with_changed_records(segment: &[u8], mutations: &[(prop::sample::Index, u8, u8)]) -> Vec<u8> {
-    use walzip_pgformat::wal::{
-        Event, PageState, RECORD_HEADER_LEN, RecordHeader, RecordLayout, SegmentReader,
-        SegmentWriter,
-    };
-    let mut reader = SegmentReader::new(segment).expect("a segment");
-    let mut records: Vec<Vec<u8>> = Vec::new();
-    let mut layout = RecordLayout::default();
-    while let Some(event) = reader.next_event(&mut layout) {
-        if matches!(event, Event::Record { .. }) {
-            records.push(reader.bytes().to_vec());
+    with_records(segment, |records| {
+        for (place, value, len) in mutations {
+            let record = &mut place.get_mut(&mut records[..]).1;
+            let data = &mut record[RECORD_HEADER_LEN..];
+            if !data.is_empty() {
+                let at = usize::from(*value) * usize::from(*len) % data.len();
+                let end = (at + usize::from(len % 3) + 1).min(data.len());
+                data[at..end].iter_mut().for_each(|byte| *byte ^= value | 1);
+            }
         }
-    }
-    for (place, value, len) in mutations {
-        let record = place.get_mut(&mut records[..]);
-        let data = &mut record[RECORD_HEADER_LEN..];
-        if !data.is_empty() {
-            let at = usize::from(*value) * usize::from(*len) % data.len();
-            let end = (at + usize::from(len % 3) + 1).min(data.len());
-            data[at..end].iter_mut().for_each(|byte| *byte ^= value | 1);
-        }
-        let checksum = RecordHeader::checksum(record);
-        record[20..24].copy_from_slice(&checksum.to_le_bytes());
-    }
-    let mut writer = SegmentWriter::new(*reader.header(), segment.len());
-    let state = PageState {
-        page: 0,
-        flags: 0,
-        timeline: reader.header().timeline.0,
-    };
-    writer.start_run(state, 0, Vec::new());
-    records.iter().for_each(|record| writer.record(record));
-    writer.into_bytes()
+    })
 }
