@@ -20,6 +20,7 @@ mod mixing;
 mod model;
 mod page_image;
 mod parts;
+mod prefetch;
 mod registry;
 mod segment;
 mod stream_kind;

@@ -25,7 +25,7 @@ const MIXED_EXPANSION_MAX: usize = 4;
 /// What mixed streams are compared with.
 const BESIDE_MIXED: Level = Level::STRONG;
 /// Where mixing gains less than this, in percent, the level below may be smaller.
-const MIXING_GAIN_MIN: usize = 2;
+const MIXING_GAIN_MIN: usize = 4;
 
 /// Bytes of input that the next member should take: a segment if one begins here.
 pub fn member_len(start_of_input: &[u8]) -> usize {

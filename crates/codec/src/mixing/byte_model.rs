@@ -25,6 +25,9 @@ const BIAS: usize = CONTEXTS + 1;
 const BIAS_WEIGHT: i16 = 256;
 const _: () = assert!(BIAS < INPUTS);
 
+/// What tells the contexts of the lower half of a byte from those of the upper one.
+const LOWER_HALF: u32 = 77;
+
 const KINDS: usize = 64;
 /// How often the chances of histories and of repeats are counted as seen, at most.
 const HISTORY_SEEN_MAX: u32 = 255;
@@ -58,6 +61,8 @@ pub struct ByteModel {
     refinement: Refinement,
     guesses: Guesses,
     repeats: Repeats,
+    /// The last byte was guessed, and so not mixed.
+    was_guessed: bool,
 }
 
 impl ByteModel {
@@ -77,6 +82,7 @@ impl ByteModel {
             mixer: Mixer::new(),
             guesses: Guesses::new(),
             repeats: Repeats::new(history),
+            was_guessed: false,
         }
     }
 
@@ -85,9 +91,32 @@ impl ByteModel {
         self.repeats.interrupt();
     }
 
+    /// `byte` comes after the one that is coded next. The encoder knows it, and asks for the
+    /// memory that it will take: that is what half of the time is spent waiting for.
+    #[inline(always)]
+    pub fn expect(&self, byte: u8, situation: &Situation) {
+        if self.was_guessed {
+            return;
+        }
+        self.repeats.expect(situation.recent, situation.is_noise);
+        if !situation.is_noise {
+            let upper_half = 16 | u32::from(byte >> 4);
+            for (slots, &context) in self.slots.iter().zip(&situation.contexts) {
+                slots.expect(context);
+                slots.expect(hash(context, upper_half, LOWER_HALF));
+            }
+        }
+    }
+
     /// Codes one byte: the encoder returns `byte`, the decoder what the encoder was given.
     #[inline(always)]
     pub fn code<C: BitCoder>(&mut self, coder: &mut C, byte: u8, situation: &Situation) -> u8 {
+        // The decoder can ask no earlier; at least it waits for all at once.
+        if !C::ENCODING && !situation.is_noise && self.repeats.class() == 0 {
+            for (slots, &context) in self.slots.iter().zip(&situation.contexts) {
+                slots.expect(context);
+            }
+        }
         self.repeats.look(situation.recent, situation.is_noise);
         let repeated = self.repeats.expected();
         let context = situation.contexts[GUESSING];
@@ -103,6 +132,7 @@ impl ByteModel {
             let repeated = repeated.filter(|_| !asked);
             self.mix(coder, byte, situation, repeated)
         };
+        self.was_guessed = asked && coded == guess.byte;
         self.guesses.learn(guess, coded, &self.rates);
         self.repeats.push(coded);
         coded
@@ -128,7 +158,7 @@ impl ByteModel {
             for i in 0..CONTEXTS {
                 let context = match first {
                     1 => situation.contexts[i],
-                    _ => hash(situation.contexts[i], first, 77),
+                    _ => hash(situation.contexts[i], first, LOWER_HALF),
                 };
                 places[i] = self.slots[i].find(context);
                 slots[i] = self.slots[i].get(places[i]);

@@ -5,6 +5,7 @@
 )]
 
 use super::{fixed_table, hash};
+use crate::prefetch::prefetch;
 
 /// Bytes that must agree.
 const LEN_MIN: usize = 6;
@@ -49,15 +50,14 @@ impl Repeats {
     /// Looks for a repeat, after the bytes in `recent`, the last one lowest.
     #[inline(always)]
     pub fn look(&mut self, recent: u64, is_noise: bool) {
-        let (len_min, more) = match is_noise {
-            true => (NOISE_LEN_MIN, 0),
-            false => (LEN_MIN, (recent >> 32) as u32 & 0xFFFF),
+        let len_min = match is_noise {
+            true => NOISE_LEN_MIN,
+            false => LEN_MIN,
         };
         if self.fresh < len_min {
             return;
         }
-        let place = hash(recent as u32, more, 9) as usize;
-        let known = &mut self.places[place & (PLACES - 1)];
+        let known = &mut self.places[place_of(recent, is_noise)];
         let before = *known as usize;
         *known = self.history.len() as u32;
         if self.len == 0 && before > 0 {
@@ -69,6 +69,12 @@ impl Repeats {
                 self.at = before;
             }
         }
+    }
+
+    /// Bytes behind `recent` will be looked for soon.
+    #[inline(always)]
+    pub fn expect(&self, recent: u64, is_noise: bool) {
+        prefetch(&self.places[place_of(recent, is_noise)]);
     }
 
     /// The byte that a repeat makes likely.
@@ -101,4 +107,14 @@ impl Repeats {
         self.fresh += 1;
         self.history.push(byte);
     }
+}
+
+/// Where it is noted what followed the bytes in `recent`.
+#[inline(always)]
+fn place_of(recent: u64, is_noise: bool) -> usize {
+    let more = match is_noise {
+        true => 0,
+        false => (recent >> 32) as u32 & 0xFFFF,
+    };
+    hash(recent as u32, more, 9) as usize & (PLACES - 1)
 }

@@ -5,6 +5,7 @@
 )]
 
 use super::fixed_table;
+use crate::prefetch::prefetch;
 
 /// A check byte, and the histories of the nodes of a binary tree of depth four: 1 is the
 /// root, 2 n and 2 n + 1 are below n.
@@ -42,6 +43,12 @@ impl Slots {
         self.0[least] = [0; 16];
         self.0[least][0] = check;
         least
+    }
+
+    /// The context will be looked for soon.
+    #[inline(always)]
+    pub fn expect(&self, hash: u32) {
+        prefetch(&self.0[hash as usize & (SLOTS - 1)]);
     }
 
     #[inline(always)]

@@ -152,12 +152,12 @@ impl StreamModel {
         let (beside, beyond) = above.split_at(rows.min(above.len()));
         let mut recent = 0u64;
         let mut neighbours = Neighbours::new(beside);
-        for (row, byte) in plane.iter_mut().enumerate() {
-            let [before, next_to, after] = neighbours.step(beside, row);
+        let is_noise = self.mode == PlaneMode::Noise;
+        let situation = |row: usize, recent: u64, [before, next_to, after]: [u32; 3]| {
             let further = at(beyond, row);
             let companion = at(column.companion, row);
             let [a, b, c, ..] = recent.to_le_bytes().map(u32::from);
-            let situation = Situation {
+            Situation {
                 contexts: [
                     hash(column.hash, a, 1),
                     hash(column.hash, a | next_to << 8, 2),
@@ -173,10 +173,27 @@ impl StreamModel {
                 kind: column.kind as u8,
                 column: column.hash,
                 recent,
-                is_noise: self.mode == PlaneMode::Noise,
+                is_noise,
+            }
+        };
+        let mut around = neighbours.step(beside, 0);
+        for row in 0..rows {
+            let Some(byte) = plane.get(row).copied() else {
+                return;
             };
-            *byte = self.bytes.code(coder, *byte, &situation);
-            recent = recent << 8 | u64::from(*byte);
+            let now = situation(row, recent, around);
+            around = neighbours.step(beside, row + 1);
+            if C::ENCODING
+                && let Some(&next) = plane.get(row + 1)
+            {
+                let recent = recent << 8 | u64::from(byte);
+                self.bytes.expect(next, &situation(row + 1, recent, around));
+            }
+            let byte = self.bytes.code(coder, byte, &now);
+            if let Some(place) = plane.get_mut(row) {
+                *place = byte;
+            }
+            recent = recent << 8 | u64::from(byte);
         }
     }
 
@@ -233,10 +250,10 @@ impl StreamModel {
         let mut recent = 0u64;
         let mut word = 0u32;
         let key = hash(column.hash, 0, 0x51);
-        for (row, byte) in stream.iter_mut().enumerate() {
+        let situation = |row: usize, recent: u64, word: u32| {
             let last = recent as u32;
             let companion = at(column.companion, row);
-            let situation = Situation {
+            Situation {
                 contexts: [
                     hash(last & 0xFF, column.hash, 2),
                     hash(last & 0xFFFF, column.hash, 3),
@@ -249,15 +266,26 @@ impl StreamModel {
                 column: key,
                 recent,
                 is_noise: false,
+            }
+        };
+        for row in 0..stream.len() {
+            let Some(byte) = stream.get(row).copied() else {
+                return;
             };
-            *byte = self.bytes.code(coder, *byte, &situation);
-            recent = recent << 8 | u64::from(*byte);
-            word = match byte.is_ascii_alphabetic() {
-                true => word
-                    .wrapping_add(u32::from(*byte) + 1)
-                    .wrapping_mul(0x2F0B_4C47),
-                false => 0,
-            };
+            let now = situation(row, recent, word);
+            if C::ENCODING
+                && let Some(&next) = stream.get(row + 1)
+            {
+                let recent = recent << 8 | u64::from(byte);
+                let next_situation = situation(row + 1, recent, word_after(word, byte));
+                self.bytes.expect(next, &next_situation);
+            }
+            let byte = self.bytes.code(coder, byte, &now);
+            if let Some(place) = stream.get_mut(row) {
+                *place = byte;
+            }
+            recent = recent << 8 | u64::from(byte);
+            word = word_after(word, byte);
         }
     }
 
@@ -333,6 +361,17 @@ fn mode_of(plane: &[u8]) -> PlaneMode {
         PlaneMode::Noise
     } else {
         PlaneMode::Mixed
+    }
+}
+
+/// Stands for the letters up to `byte`.
+#[inline(always)]
+fn word_after(word: u32, byte: u8) -> u32 {
+    match byte.is_ascii_alphabetic() {
+        true => word
+            .wrapping_add(u32::from(byte) + 1)
+            .wrapping_mul(0x2F0B_4C47),
+        false => 0,
     }
 }
 
