@@ -4,6 +4,9 @@ use std::ops::RangeInclusive;
 
 /// Bytes of each part but the first.
 const PART_LEN: usize = 64 * 1024;
+/// The same where there are as many already: an allocator gives blocks of this length back to the
+/// system when they are freed, whatever lies beside them.
+const LONG_PART_LEN: usize = 4 << 20;
 /// Bytes of the first part at most. Until then it is moved where it can grow, by these lengths
 /// only: blocks of a few sizes leave few holes.
 const FIRST_PART_LENS: RangeInclusive<usize> = 64..=PART_LEN / 2;
@@ -40,7 +43,11 @@ impl Parts {
             let wanted = wanted.clamp(*FIRST_PART_LENS.start(), *FIRST_PART_LENS.end());
             return self.last.reserve_exact(len.max(wanted - self.last.len()));
         }
-        let part = std::mem::replace(&mut self.last, Vec::with_capacity(len.max(PART_LEN)));
+        let part_len = match self.full_len {
+            0..LONG_PART_LEN => PART_LEN,
+            _ => LONG_PART_LEN,
+        };
+        let part = std::mem::replace(&mut self.last, Vec::with_capacity(len.max(part_len)));
         self.full_len += part.len();
         self.full.push(part);
     }
