@@ -41,6 +41,19 @@ pub enum Care {
     Full,
 }
 
+/// How it is proven that the images which the server compressed come back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ImageProof {
+    /// Each by itself.
+    #[default]
+    Each,
+    /// The member will be decoded and compared: what was true of the images before may be taken
+    /// for granted, since the member is not used where it is not.
+    Later,
+    /// The same, and of two compressors that make the same of most pages the other one is likely.
+    LaterByOther,
+}
+
 /// How the encoder chooses. The decoder is told what was chosen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Choices {
@@ -48,9 +61,8 @@ pub struct Choices {
     pub care: Care,
     /// A model that is not used.
     pub without: Option<OptionalModel>,
-    /// What is encoded is decoded and compared: what was true of all so far may be taken for
-    /// granted, since the member is not used where it is not.
-    pub verified: bool,
+    /// How images are proven.
+    pub image_proof: ImageProof,
 }
 
 impl Choices {

@@ -4,7 +4,7 @@
 use walzip_pgformat::Version;
 use walzip_pgformat::wal::SegmentHeader;
 
-use crate::coder::{Care, Choices};
+use crate::coder::{Care, Choices, ImageProof};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::container::{self, Body, Content, Header, WalIdentity};
@@ -46,17 +46,19 @@ pub fn encode(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
 
 /// As [`encode`], and proves that the member decodes to the same bytes.
 pub fn encode_verified(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
-    let with_model = |verified| {
+    let with_model = |image_proof| {
         let choices = Choices {
-            verified,
+            image_proof,
             ..choices(level)
         };
         proven(input, encode_with_model(input, level, choices)?)
     };
     or_do_without(
-        || match with_model(true) {
+        || match with_model(ImageProof::Later) {
             // Something was taken for granted wrongly.
-            Err(EncodeError::NotProven) => with_model(false),
+            Err(EncodeError::NotProven) => {
+                with_model(ImageProof::LaterByOther).or_else(|_| with_model(ImageProof::Each))
+            }
             done => done,
         },
         || proven(input, encode_foreign(input, level)?),

@@ -8,7 +8,7 @@ use zstd_safe::{CCtx, DCtx};
 
 use super::page::{ImageShape, PageModel};
 use super::relation::Relation;
-use crate::coder::{Coder, Slot};
+use crate::coder::{Coder, ImageProof, Slot};
 use crate::lz4_block;
 use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
@@ -123,7 +123,7 @@ impl ImageModel {
         }
         let flag = if C::ENCODING && coder.choices().uses(OptionalModel::SeenThrough) {
             let packed = &record[start..start + usize::from(image.len)];
-            self.see_through(image, packed, coder.choices().verified)
+            self.see_through(image, packed, coder.choices().image_proof)
         } else {
             OPAQUE
         };
@@ -158,13 +158,21 @@ impl ImageModel {
     }
 
     /// Decompresses into `scratch`, and finds the compressor that makes the same bytes of it.
-    fn see_through(&mut self, image: &Image, packed: &[u8], verified: bool) -> u8 {
+    fn see_through(&mut self, image: &Image, packed: &[u8], proof: ImageProof) -> u8 {
         if self.budget < image.page_len() || !self.decompress(image, packed) {
             return OPAQUE;
         }
-        if !(verified && self.trust.is_earned(image.compression)) {
-            let Some(flag) = self.find_compressor(image, packed, verified) else {
-                self.trust = Trust::default();
+        if self.trust.method != Some(image.compression) {
+            self.trust = Trust::of(image.compression);
+            self.likely = match proof {
+                ImageProof::Each | ImageProof::Later => expected(image.compression),
+                ImageProof::LaterByOther => other(expected(image.compression)),
+            };
+        }
+        let later = proof != ImageProof::Each;
+        if !(later && self.trust.is_earned()) {
+            let Some(flag) = self.find_compressor(image, packed, later) else {
+                self.trust = Trust::of(image.compression);
                 return OPAQUE;
             };
             self.likely = flag;
@@ -185,19 +193,19 @@ impl ImageModel {
         len == Some(page_len)
     }
 
-    fn find_compressor(&mut self, image: &Image, packed: &[u8], verified: bool) -> Option<u8> {
-        let other = FIRST + SECOND - self.likely;
+    fn find_compressor(&mut self, image: &Image, packed: &[u8], later: bool) -> Option<u8> {
+        let other = other(self.likely);
         if self.compress(image, self.likely) && self.packed == packed {
-            let told_apart = verified
+            let told_apart = later
                 && !self.trust.told_apart
                 && !(self.compress(image, other) && self.packed == packed);
-            self.trust.grow(image.compression, told_apart);
+            self.trust.grow(told_apart);
             return Some(self.likely);
         }
         let fits = self.compress(image, other) && self.packed == packed;
-        self.trust = Trust::default();
+        self.trust = Trust::of(image.compression);
         fits.then(|| {
-            self.trust.grow(image.compression, true);
+            self.trust.grow(true);
             other
         })
     }
@@ -242,60 +250,68 @@ struct Trust {
 }
 
 impl Trust {
-    fn is_earned(&mut self, method: Compression) -> bool {
+    fn of(method: Compression) -> Trust {
+        Trust {
+            method: Some(method),
+            ..Trust::default()
+        }
+    }
+
+    fn is_earned(&mut self) -> bool {
         let enough = match self.told_apart {
             true => TRUSTED_FROM,
             false => TRUSTED_UNTOLD_FROM,
         };
-        let earned =
-            self.method == Some(method) && self.reproduced >= enough && self.granted + 1 < TRIED_OF;
+        let earned = self.reproduced >= enough && self.granted + 1 < TRIED_OF;
         if earned {
             self.granted += 1;
         }
         earned
     }
 
-    fn grow(&mut self, method: Compression, told_apart: bool) {
-        if self.method != Some(method) {
-            *self = Trust {
-                method: Some(method),
-                ..Trust::default()
-            };
-        }
+    fn grow(&mut self, told_apart: bool) {
         self.reproduced += 1;
         self.told_apart |= told_apart;
         self.granted = 0;
     }
 }
 
+/// The flag to begin with: of a server that runs on a machine like this one.
+fn expected(method: Compression) -> u8 {
+    const CHAR_IS_SIGNED: bool = std::ffi::c_char::MIN != 0;
+    match method {
+        Compression::Pglz if !CHAR_IS_SIGNED => SECOND,
+        _ => FIRST,
+    }
+}
+
+fn other(flag: u8) -> u8 {
+    FIRST + SECOND - flag
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn trusted(trust: &mut Trust, method: Compression, images: u32) -> u32 {
-        (0..images)
-            .filter(|_| {
-                let earned = trust.is_earned(method);
-                if !earned {
-                    trust.grow(method, method == Compression::Zstd);
-                }
-                earned
-            })
-            .count() as u32
+    fn trusted(trust: &mut Trust, told_apart: bool, images: u32) -> u32 {
+        let earned = (0..images).filter(|_| {
+            let earned = trust.is_earned();
+            if !earned {
+                trust.grow(told_apart);
+            }
+            earned
+        });
+        earned.count() as u32
     }
 
     #[test]
-    fn trust_is_earned_by_one_method_and_some_are_tried_nevertheless() {
-        let mut trust = Trust::default();
-        assert_eq!(trusted(&mut trust, Compression::Zstd, TRUSTED_FROM), 0);
-        assert_eq!(
-            trusted(&mut trust, Compression::Zstd, 10 * TRIED_OF),
-            10 * (TRIED_OF - 1)
-        );
-        assert_eq!(
-            trusted(&mut trust, Compression::Pglz, TRUSTED_UNTOLD_FROM),
-            0
-        );
-        assert_eq!(trusted(&mut trust, Compression::Pglz, 5), 5);
+    fn trust_is_earned_and_some_images_are_tried_nevertheless() {
+        let mut trust = Trust::of(Compression::Zstd);
+        assert_eq!(trusted(&mut trust, true, TRUSTED_FROM), 0);
+        let granted = trusted(&mut trust, true, 10 * TRIED_OF);
+        assert_eq!(granted, 10 * (TRIED_OF - 1));
+        let mut trust = Trust::of(Compression::Pglz);
+        assert_eq!(trusted(&mut trust, false, TRUSTED_UNTOLD_FROM), 0);
+        assert_eq!(trusted(&mut trust, false, 5), 5);
     }
 }

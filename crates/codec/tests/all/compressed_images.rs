@@ -1,6 +1,7 @@
 //! Images that the server compressed, and that are not what its compressor makes of their pages.
 
 use walzip_codec::{Header, Level, PageImages, decode, encode, encode_verified};
+use walzip_pgformat::pglz::{CharSign, Compressor};
 use walzip_pgformat::wal::{Compression, RecordLayout};
 
 use crate::inputs::with_records;
@@ -38,6 +39,40 @@ fn an_image_that_no_compressor_wrote_comes_back() {
             );
         }
     }
+}
+
+/// A server whose `char` is unsigned makes another image of one page in a thousand here.
+#[test]
+fn images_of_the_compressor_that_is_not_expected_come_back() {
+    let Some(sample) = samples::of_workload("pgbench-pglz") else {
+        return;
+    };
+    let mut differing = 0;
+    let segment = with_records(&sample.read(), |records| {
+        let (mut images, mut compressor) = (PageImages::default(), Compressor::new());
+        let mut packed = Vec::new();
+        for (layout, record) in records {
+            let Some((method, place, page_len)) = image(layout) else {
+                continue;
+            };
+            let known = &record[place.clone()];
+            let page = images.decompress(method, known, page_len).expect("a page");
+            assert!(compressor.compress(page, &mut packed, CharSign::Unsigned));
+            differing += usize::from(packed != known);
+            let changed = layout.blocks.iter_mut().filter_map(|b| b.image.as_mut());
+            let changed = changed.filter(|image| image.start == place.start);
+            changed.for_each(|image| image.len = packed.len() as u16);
+            record.splice(place, packed.iter().copied());
+            layout.write_headers(record);
+        }
+    });
+    assert!(differing > 0);
+    let file = encode_verified(&segment, Level::MIN).expect("encodes");
+    assert_eq!(decode(&file), Ok(segment.clone()));
+    // Where each is tried, the flags change at the first image that tells the compressors apart,
+    // unless this machine's `char` is unsigned too.
+    let each = encode(&segment, Level::MIN).expect("encodes");
+    assert_eq!(file.len() < each.len(), std::ffi::c_char::MIN != 0);
 }
 
 /// The method, the place and the bytes of the page of a record's compressed image.
