@@ -3,7 +3,7 @@
 //! Nothing here does I/O, reads a clock, or allocates from a size that was not checked.
 //! The model and the invariants are in this crate's README.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod backup_label;
 pub mod bytes;

@@ -5,6 +5,7 @@
 //! not fit goes on behind the header of the next page, be it in the next file.
 //! (src/include/access/xlog_internal.h, xlogrecord.h; PostgreSQL 13 to 19.)
 
+mod checksum;
 mod page_header;
 mod reader;
 mod record;

@@ -13,6 +13,7 @@
 //! ```
 //! (access/xlogrecord.h; assembled by XLogRecordAssemble, read by DecodeXLogRecord.)
 
+use super::checksum::crc32c_of_parts;
 use crate::PAGE_SIZE;
 use crate::bytes::{read_u16, read_u32, read_u64};
 use crate::version::{ImageFlags, Version};
@@ -76,7 +77,7 @@ impl RecordHeader {
     #[inline]
     pub fn checksum(record: &[u8]) -> u32 {
         let (header, data) = record.split_at(RECORD_HEADER_LEN.min(record.len()));
-        crc32c::crc32c_append(crc32c::crc32c(data), &header[..header.len().min(20)])
+        crc32c_of_parts(data, &header[..header.len().min(20)])
     }
 }
 
