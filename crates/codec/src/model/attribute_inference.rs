@@ -6,11 +6,10 @@
 //! a wrong guess costs bytes, never truth.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher, Hash};
 
 use super::attribute::Attribute;
 use super::heap_body::Body;
-use crate::fast_hash::FastHash;
+use crate::fast_hash::{FastHash, fold};
 
 /// Tuples looked at.
 const SAMPLES_MAX: usize = 24;
@@ -48,9 +47,11 @@ pub fn infer(bodies: &[Body<'_>]) -> Option<Vec<Attribute>> {
         failed: HashSet::default(),
         steps: 0,
     };
-    let places = vec![0; search.samples.len()];
-    search.go_on(&places).then_some(search.found)
+    search.go_on(&[0; SAMPLES_MAX]).then_some(search.found)
 }
+
+/// How far each sample is read: a tuple has less than 65,536 bytes.
+type Places = [u16; SAMPLES_MAX];
 
 struct Sample<'a> {
     body: Body<'a>,
@@ -68,14 +69,17 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Finds the attributes behind those found, each sample being read up to its place.
-    fn go_on(&mut self, places: &[usize]) -> bool {
+    fn go_on(&mut self, places: &Places) -> bool {
         let number = self.found.len();
         if number == self.count {
             let mut samples = self.samples.iter().zip(places);
-            return samples.all(|(sample, &place)| place == sample.data.len());
+            return samples.all(|(sample, &place)| usize::from(place) == sample.data.len());
         }
-        let state = FastHash::default().hash_one(HashedPlaces(number, places));
-        if self.steps == STEPS_MAX || self.failed.contains(&state) {
+        if self.steps == STEPS_MAX {
+            return false;
+        }
+        let state = hash(number, places);
+        if self.failed.contains(&state) {
             return false;
         }
         self.steps += 1;
@@ -97,15 +101,13 @@ impl Search<'_> {
         &self,
         attribute: Attribute,
         number: usize,
-        places: &[usize],
-    ) -> Option<Vec<usize>> {
-        let mut next = Vec::with_capacity(places.len());
-        for (sample, &place) in self.samples.iter().zip(places) {
-            next.push(if sample.body.has(number) {
-                attribute.find(sample.data, place)?.1
-            } else {
-                place
-            });
+        places: &Places,
+    ) -> Option<Places> {
+        let mut next = *places;
+        for (sample, place) in self.samples.iter().zip(&mut next) {
+            if sample.body.has(number) {
+                *place = attribute.find(sample.data, (*place).into())?.1 as u16;
+            }
         }
         Some(next)
     }
@@ -114,12 +116,12 @@ impl Search<'_> {
     fn candidates(
         &self,
         number: usize,
-        places: &[usize],
+        places: &Places,
     ) -> impl Iterator<Item = Attribute> + use<> {
         let mut evidence = Evidence::default();
         for (sample, &place) in self.samples.iter().zip(places) {
             if sample.body.has(number) {
-                evidence.see(sample.data, place);
+                evidence.see(sample.data, place.into());
             }
         }
         let mut candidates = Attribute::ALL.map(|attribute| (evidence.score(attribute), attribute));
@@ -128,15 +130,15 @@ impl Search<'_> {
     }
 }
 
-struct HashedPlaces<'a>(usize, &'a [usize]);
-
-impl Hash for HashedPlaces<'_> {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        state.write_usize(self.0);
-        for place in self.1 {
-            state.write_usize(*place);
-        }
-    }
+/// The hash of a state of the search.
+fn hash(number: usize, places: &Places) -> u64 {
+    let word = |&[a, b, c, d]: &[u16; 4]| {
+        u64::from(a) | u64::from(b) << 16 | u64::from(c) << 32 | u64::from(d) << 48
+    };
+    let words = places.as_chunks().0.iter().map(word);
+    words.fold(number as u64 + 1, |hash, word| {
+        fold(hash.rotate_left(32) ^ word)
+    })
 }
 
 /// What the bytes at the places of the samples look like.
@@ -148,15 +150,24 @@ struct Evidence {
     small2: u32,
     boolean: u32,
     varlena: u32,
-    high_bytes: Vec<[u8; 2]>,
-    fourth_bytes: Vec<u8>,
-    aligned_bytes: Vec<u8>,
+    high_bytes: Different<[u8; 2]>,
+    fourth_bytes: Different<u8>,
+    aligned_bytes: Different<u8>,
 }
 
-/// Adds what is not there: few enough for a look at each.
-fn add<T: PartialEq>(different: &mut Vec<T>, value: T) {
-    if !different.contains(&value) {
-        different.push(value);
+/// Different values of the samples: few enough for a look at each.
+#[derive(Default)]
+struct Different<T> {
+    values: [T; SAMPLES_MAX],
+    count: usize,
+}
+
+impl<T: Copy + PartialEq> Different<T> {
+    fn add(&mut self, value: T) {
+        if self.count < SAMPLES_MAX && !self.values[..self.count].contains(&value) {
+            self.values[self.count] = value;
+            self.count += 1;
+        }
     }
 }
 
@@ -177,18 +188,18 @@ impl Evidence {
         self.seen += 1;
         if let Some([_, b1, b2, b3]) = at(4).first_chunk::<4>().copied() {
             self.small4 += u32::from(extends(&[b1, b2, b3]) || (b2, b3) == (0, 0));
-            add(&mut self.fourth_bytes, b3);
+            self.fourth_bytes.add(b3);
         }
         if let Some(bytes) = at(8).first_chunk::<8>() {
             self.small8 += u32::from(extends(&bytes[3..8]));
-            add(&mut self.high_bytes, [bytes[6], bytes[7]]);
+            self.high_bytes.add([bytes[6], bytes[7]]);
         }
         if let Some([_, b1]) = at(2).first_chunk::<2>() {
             self.small2 += u32::from(*b1 == 0);
         }
         if let Some(byte) = at(1).first() {
             self.boolean += u32::from(*byte <= 1);
-            add(&mut self.aligned_bytes, *byte);
+            self.aligned_bytes.add(*byte);
         }
         let varlena = Attribute::Varlena.find(data, place);
         self.varlena += u32::from(varlena.is_some_and(|(start, end)| end - start > 1));
@@ -197,15 +208,15 @@ impl Evidence {
     fn score(&self, attribute: Attribute) -> u32 {
         let share = |count: u32| count * 100 / self.seen.max(1);
         // A number of eight bytes, such as a time, has high bytes alike and low ones not.
-        let looks_long = self.high_bytes.len() * 4 <= self.seen as usize + 3
-            && self.fourth_bytes.len() * 2 > self.seen as usize;
+        let looks_long = self.high_bytes.count * 4 <= self.seen as usize + 3
+            && self.fourth_bytes.count * 2 > self.seen as usize;
         match attribute {
             Attribute::Fixed8 => 10 + share(self.small8).max(if looks_long { 96 } else { 0 }),
             Attribute::Fixed4 => 5 + share(self.small4).max(60),
             Attribute::Varlena => share(self.varlena) * 92 / 100,
             Attribute::Fixed2 => share(self.small2) / 2,
             Attribute::Fixed1 => {
-                let few = self.aligned_bytes.len() <= 2 && self.seen >= SAMPLES_MIN as u32;
+                let few = self.aligned_bytes.count <= 2 && self.seen >= SAMPLES_MIN as u32;
                 if few {
                     share(self.boolean) * 7 / 10
                 } else {
