@@ -15,8 +15,9 @@ use crate::fast_hash::{FastHash, fold};
 const SAMPLES_MAX: usize = 24;
 /// Fewer samples tell too little.
 const SAMPLES_MIN: usize = 4;
-/// Steps of the search.
+/// Steps of the search, and for each tuple that they may pay for.
 const STEPS_MAX: usize = 6000;
+const STEPS_PER_TUPLE: usize = 50;
 /// Attributes of a relation at most; PostgreSQL allows 1600.
 const ATTRIBUTES_MAX: usize = 250;
 
@@ -45,7 +46,7 @@ pub fn infer(bodies: &[Body<'_>]) -> Option<Vec<Attribute>> {
         found: Vec::with_capacity(count),
         count,
         failed: HashSet::default(),
-        steps: 0,
+        steps_left: STEPS_MAX.min(bodies.len() * STEPS_PER_TUPLE),
     };
     search.go_on(&[0; SAMPLES_MAX]).then_some(search.found)
 }
@@ -64,7 +65,7 @@ struct Search<'a> {
     count: usize,
     /// Hashes of states from which no way leads on.
     failed: HashSet<u64, FastHash>,
-    steps: usize,
+    steps_left: usize,
 }
 
 impl Search<'_> {
@@ -75,14 +76,14 @@ impl Search<'_> {
             let mut samples = self.samples.iter().zip(places);
             return samples.all(|(sample, &place)| usize::from(place) == sample.data.len());
         }
-        if self.steps == STEPS_MAX {
+        if self.steps_left == 0 {
             return false;
         }
         let state = hash(number, places);
         if self.failed.contains(&state) {
             return false;
         }
-        self.steps += 1;
+        self.steps_left -= 1;
         for attribute in self.candidates(number, places) {
             if let Some(next) = self.places_behind(attribute, number, places) {
                 self.found.push(attribute);
