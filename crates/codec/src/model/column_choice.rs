@@ -13,12 +13,12 @@ use crate::trial::{Trial, entropy_bytes};
 
 /// Lengths that get a stream of their own.
 const LENGTHS_MAX: usize = 32;
-/// In a hurry, samples are smaller by this factor.
-const QUICK_FACTOR: usize = 4;
-/// Bytes of values that coders are tried on.
+/// Bytes of values that coders are tried on; and in a hurry.
 const TRIAL_LEN: usize = 16384;
-/// Values of a fixed length that are looked at.
+const QUICK_TRIAL_LEN: usize = 1024;
+/// Values of a fixed length that are looked at; and in a hurry.
 const SAMPLE: usize = 2048;
+const QUICK_SAMPLE: usize = 512;
 /// How the encoder wants a column.
 #[derive(Debug, Default)]
 pub struct Choice {
@@ -46,18 +46,18 @@ impl Choice {
     /// The coding that a look at the values recommends.
     pub fn make(attribute: Attribute, values: Values<'_>, choices: Choices) -> Choice {
         let Values { values, are_all } = values;
-        let factor = match choices.care {
-            Care::Quick => QUICK_FACTOR,
-            Care::Full => 1,
+        let (sample, trial_len) = match choices.care {
+            Care::Quick => (QUICK_SAMPLE, QUICK_TRIAL_LEN),
+            Care::Full => (SAMPLE, TRIAL_LEN),
         };
         let plain = match attribute.fixed() {
-            Some((len, _)) => fixed_cost(values, len, SAMPLE / factor),
+            Some((len, _)) => fixed_cost(values, len, sample),
             None => f64::MAX,
         };
         let (mut best, mut headers) = (plain, Vec::new());
         let mut mode = PLAIN;
         if attribute == Attribute::Varlena {
-            let (concatenated, by_len, found) = varlena_costs(values, TRIAL_LEN / factor);
+            let (concatenated, by_len, found) = varlena_costs(values, trial_len);
             (best, mode) = if by_len < concatenated {
                 (by_len, BY_LEN)
             } else {
@@ -76,7 +76,7 @@ impl Choice {
                 .map(|value| found.down(value).to_le_bytes())
                 .collect();
             let scaled: Vec<&[u8]> = scaled.iter().map(|value| &value[..len]).collect();
-            let cost = fixed_cost(&scaled, len, SAMPLE / factor);
+            let cost = fixed_cost(&scaled, len, sample);
             if cost < best {
                 (best, mode, scale) = (cost, SCALED, found);
             }
