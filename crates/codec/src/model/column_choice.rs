@@ -84,7 +84,7 @@ impl Choice {
         if are_all
             && choices.uses(OptionalModel::Dictionaries)
             && attribute != Attribute::Fixed1
-            && let Some(dictionary) = Different::of(values)
+            && let Some(dictionary) = Different::of(values, best)
             && dictionary.cost() < best
         {
             let (dictionary, numbers) = dictionary.ranked();

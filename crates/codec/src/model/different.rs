@@ -8,6 +8,8 @@ use super::column::{VALUE_LEN_MAX, VALUES_MAX};
 
 /// Values looked at before a list is made of all.
 const SAMPLE: usize = 2048;
+/// What a byte of the list takes.
+const LIST_COST: f64 = 0.8;
 /// Places of the first table.
 const TABLE_LEN_MIN: usize = 256;
 
@@ -120,8 +122,11 @@ impl Table {
 }
 
 impl<'a> Different<'a> {
-    /// `None` where a dictionary cannot pay, or cannot hold them.
-    pub fn of(values: &[&'a [u8]]) -> Option<Different<'a>> {
+    /// `None` where a dictionary cannot hold them, or does not pay: its list alone would cost
+    /// `limit` bytes.
+    pub fn of(values: &[&'a [u8]], limit: f64) -> Option<Different<'a>> {
+        let list_len_max = (limit / LIST_COST) as usize;
+        let mut list_len = 0;
         let mut table = Table::new();
         let mut different = Different {
             values: Vec::new(),
@@ -137,6 +142,12 @@ impl<'a> Different<'a> {
                 return None;
             }
             let place = table.place(&mut different.values, value);
+            if place == count {
+                list_len += value.len() + 1;
+                if list_len > list_len_max {
+                    return None;
+                }
+            }
             different.values[place].count += 1;
             different.places.push(place as u16);
         }
@@ -163,7 +174,7 @@ impl<'a> Different<'a> {
                 .sum()
         };
         let content: usize = self.values.iter().map(|value| value.bytes.len() + 1).sum();
-        numbers + content as f64 * 0.8
+        numbers + content as f64 * LIST_COST
     }
 
     /// The values, the most frequent first, and the numbers that this gives to the column's.
@@ -205,7 +216,7 @@ mod tests {
                 *counts.entry(value).or_default() += 1;
             }
             prop_assume!(counts.len() >= 2);
-            let different = Different::of(&values).unwrap();
+            let different = Different::of(&values, f64::MAX).unwrap();
             for value in &different.values {
                 prop_assert_eq!(counts.remove(value.bytes), Some(value.count));
             }
@@ -223,6 +234,6 @@ mod tests {
             .map(|n| [[7; 8], [n % 4; 8], [7; 8]].concat())
             .collect();
         let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
-        assert_eq!(Different::of(&values).unwrap().values.len(), 4);
+        assert_eq!(Different::of(&values, f64::MAX).unwrap().values.len(), 4);
     }
 }
