@@ -212,12 +212,7 @@ fn piece_of(form: Form, row: &Row<'_>, key: &[u8], at: usize) -> Option<(Piece, 
     }
     let end = start + form.len(key.get(start..)?)?;
     let wanted = key.get(start..end)?;
-    let range = row.range();
-    let first = range.start.next_multiple_of(form.align());
-    let place = (first..range.end)
-        .step_by(form.align())
-        .find(|&place| row.get(place, wanted.len()) == Some(wanted))?;
-    let at = u16::try_from(place).ok()?;
+    let at = u16::try_from(row.find(wanted, form.align())?).ok()?;
     Some((Piece { form, at }, end))
 }
 

@@ -4,6 +4,8 @@
 //! back, and those that it put into one relation are one from the oldest on: a transaction
 //! that copies a thousand rows makes their index entries in the same order afterwards.
 
+use crate::coder::get_u16;
+
 /// Bytes of rows that are kept; when there are as many again, the older ones are dropped.
 const KEPT_LEN: usize = 1 << 20;
 /// The same for their number: rows may be empty.
@@ -34,9 +36,20 @@ impl Row<'_> {
         self.values.get(at..at + len)
     }
 
-    /// Where the known values begin and end.
-    pub fn range(&self) -> std::ops::Range<usize> {
-        self.missing..self.missing + self.values.len()
+    /// The first place, at a multiple of `align`, where the known values go on with these bytes,
+    /// which are two at least.
+    pub fn find(&self, wanted: &[u8], align: usize) -> Option<usize> {
+        let last = self.values.len().checked_sub(wanted.len())?;
+        let head = get_u16(wanted, 0);
+        let mut at = self.missing.next_multiple_of(align) - self.missing;
+        while at <= last {
+            // Two bytes tell nearly all places apart.
+            if get_u16(self.values, at) == head && self.values[at..].starts_with(wanted) {
+                return Some(at + self.missing);
+            }
+            at += align;
+        }
+        None
     }
 }
 
