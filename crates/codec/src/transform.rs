@@ -176,14 +176,19 @@ fn split_planes(rows: &[u8], width: usize, planes: &mut [u8]) {
     }
     let count = rows.len() / width;
     let in_blocks = rows_in_blocks(rows.len(), width);
-    for row in (0..in_blocks).step_by(8) {
-        for column in (0..width).step_by(8) {
+    let mut columns = planes.chunks_mut(count.max(1) * 8);
+    for column in (0..width).step_by(8) {
+        let columns = columns.next().unwrap_or_default();
+        for row in (0..in_blocks).step_by(8) {
+            let mut rows = rows.get(row * width + column..).unwrap_or_default();
             let mut block = [0; 8];
-            for (n, place) in block.iter_mut().enumerate() {
-                *place = word(rows, (row + n) * width + column);
+            for place in &mut block {
+                *place = word(rows, 0);
+                rows = rows.get(width..).unwrap_or_default();
             }
-            for (n, word) in transpose(block).iter().enumerate().take(width - column) {
-                put_word(planes, (column + n) * count + row, *word);
+            let planes = columns.chunks_exact_mut(count);
+            for (plane, word) in planes.zip(transpose(block)) {
+                put_word(plane, row, word);
             }
         }
     }
