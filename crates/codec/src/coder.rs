@@ -135,8 +135,16 @@ pub trait Coder {
         value
     }
 
-    /// Codes `len` bytes of the slice from `at` on: in one go where they are a number.
+    /// As [`Coder::u16_at`].
     #[inline]
+    fn u64_at(&mut self, stream: StreamId, bytes: &mut [u8], at: usize) -> u64 {
+        let value = self.u64(stream, u64::from_le_bytes(get(bytes, at)));
+        self.put(bytes, at, value.to_le_bytes());
+        value
+    }
+
+    /// Codes `len` bytes of the slice from `at` on: in one go where they are a number.
+    #[inline(always)]
     fn bytes_at(&mut self, stream: StreamId, bytes: &mut [u8], at: usize, len: usize) {
         match len {
             1 => {
@@ -149,12 +157,11 @@ pub trait Coder {
                 self.u32_at(stream, bytes, at);
             }
             8 => {
-                let value = self.u64(stream, u64::from_le_bytes(get(bytes, at)));
-                self.put(bytes, at, value.to_le_bytes());
+                self.u64_at(stream, bytes, at);
             }
             16 => {
-                self.bytes_at(stream, bytes, at, 8);
-                self.bytes_at(stream, bytes, at + 8, 8);
+                self.u64_at(stream, bytes, at);
+                self.u64_at(stream, bytes, at + 8);
             }
             _ => {
                 let part = self.part(bytes, at, at + len);
