@@ -1,232 +1,146 @@
 //! What the attributes of a relation are, found from some of its tuples.
 //!
 //! There is no catalog in the log. But each tuple says how many attributes it has and which of
-//! them are null, and the values must fill it to the last byte. A search over the kinds of
-//! attributes that fit all samples finds a way to read them. It need not be the declared one:
-//! a wrong guess costs bytes, never truth.
-
-use std::collections::HashSet;
+//! them are null, and the values must fill it to the last byte. A first guess takes what looks
+//! likeliest, one attribute after the other, and goes back where the samples refute it; a search
+//! ([`cheapest`]) goes on where that leads nowhere. What is found need not be what was declared:
+//! what is wrong costs bytes, never truth.
 
 use super::attribute::Attribute;
+use super::attribute_guess::guess;
+use super::attribute_price::VALUES_MAX;
+use super::attribute_search::{Width, cheapest};
 use super::heap_body::Body;
-use crate::fast_hash::{FastHash, fold};
+use crate::coder::Care;
 
-/// Tuples looked at.
+/// Tuples looked at, from the first to the last.
 const SAMPLES_MAX: usize = 24;
+/// The same with those that have values which no other one has, and with those that what was
+/// found for the others does not fit.
+const ALL_SAMPLES_MAX: usize = VALUES_MAX;
+/// Tuples that are looked through for new values, and how many of them are samples then.
+const SCANNED_MAX: usize = 1024;
+const NEW_SAMPLES_MAX: usize = 4;
+/// Tuples on which is tried what was found.
+const CHECKED_MAX: usize = 128;
+/// So many of them may be no values of any attributes: what was written before the table was
+/// changed.
+const MISFITS_FEW: usize = 2;
+/// How often attributes are looked for.
+const ROUNDS: usize = 3;
 /// Fewer samples tell too little.
-const SAMPLES_MIN: usize = 4;
-/// Steps of the search, and for each tuple that they may pay for.
-const STEPS_MAX: usize = 6000;
-const STEPS_PER_TUPLE: usize = 50;
+pub const SAMPLES_MIN: usize = 4;
+/// Steps of the search for each 256 bytes of tuples: what is found must be worth it.
+const SEARCH_STEPS: usize = 8;
+const QUICK_SEARCH_STEPS: usize = 2;
+/// The search is tried with these, one after the other.
+const WIDTHS: [Width; 2] = [
+    Width {
+        ways: 16,
+        of_number: 3,
+    },
+    Width {
+        ways: 64,
+        of_number: 6,
+    },
+];
 /// Attributes of a relation at most; PostgreSQL allows 1600.
 const ATTRIBUTES_MAX: usize = 250;
 
-/// The attributes that fit the samples, if a search finds any.
-pub fn infer(bodies: &[Body<'_>]) -> Option<Vec<Attribute>> {
+/// The attributes that fit some of the tuples, if they are found.
+pub fn infer(bodies: &[Body<'_>], care: Care) -> Option<Vec<Attribute>> {
     let count = bodies.iter().map(|body| body.attributes).max()?;
     if count == 0 || count > ATTRIBUTES_MAX {
         return None;
     }
-    let stride = bodies.len().div_ceil(SAMPLES_MAX).max(1);
-    let mut samples: Vec<Sample<'_>> = bodies
-        .iter()
-        .step_by(stride)
-        .filter_map(|body| {
-            let data = body.bytes.get(body.data_start()?..)?;
-            Some(Sample { body: *body, data })
-        })
-        .collect();
-    // The longest tuples first: they refute a wrong guess soonest.
-    samples.sort_by_key(|sample| std::cmp::Reverse(sample.data.len()));
+    let len: usize = bodies.iter().map(|body| body.bytes.len()).sum();
+    let steps = match care {
+        Care::Quick => QUICK_SEARCH_STEPS,
+        Care::Full => SEARCH_STEPS,
+    };
+    let mut steps_left = len / 256 * steps;
+    let mut samples = samples(bodies, count);
+    let (mut found, mut fewest) = (None, usize::MAX);
+    for _ in 0..ROUNDS {
+        let Some(attributes) = find(&samples, count, bodies.len(), &mut steps_left) else {
+            break;
+        };
+        let misfits = misfits(bodies, &attributes);
+        if misfits.len() < fewest {
+            (found, fewest) = (Some(attributes), misfits.len());
+        }
+        let room = ALL_SAMPLES_MAX - samples.len();
+        if misfits.len() <= MISFITS_FEW || room == 0 {
+            break;
+        }
+        samples.extend(misfits.into_iter().take(room));
+    }
+    found
+}
+
+/// The attributes that fit all samples, if they are found.
+fn find(
+    samples: &[Sample<'_>],
+    count: usize,
+    tuples: usize,
+    steps_left: &mut usize,
+) -> Option<Vec<Attribute>> {
     if samples.len() < SAMPLES_MIN {
         return None;
     }
-    let mut search = Search {
-        samples,
-        found: Vec::with_capacity(count),
-        count,
-        failed: HashSet::default(),
-        steps_left: STEPS_MAX.min(bodies.len() * STEPS_PER_TUPLE),
-    };
-    search.go_on(&[0; SAMPLES_MAX]).then_some(search.found)
+    if let Some(found) = guess(samples, count, tuples) {
+        return Some(found);
+    }
+    let mut searches = WIDTHS.iter();
+    searches.find_map(|width| cheapest(samples, count, *width, steps_left))
 }
 
-/// How far each sample is read: a tuple has less than 65,536 bytes.
-type Places = [u16; SAMPLES_MAX];
-
-struct Sample<'a> {
-    body: Body<'a>,
-    data: &'a [u8],
+/// Of tuples from all of them, those that the attributes do not fit.
+fn misfits<'a>(bodies: &[Body<'a>], attributes: &[Attribute]) -> Vec<Sample<'a>> {
+    let mut columns = vec![Vec::new(); attributes.len()];
+    let misfits = some(bodies, CHECKED_MAX).filter(|body| !body.read(attributes, &mut columns));
+    misfits.filter_map(Sample::of).collect()
 }
 
-struct Search<'a> {
-    samples: Vec<Sample<'a>>,
-    found: Vec<Attribute>,
-    count: usize,
-    /// Hashes of states from which no way leads on.
-    failed: HashSet<u64, FastHash>,
-    steps_left: usize,
+/// A tuple that is looked at.
+pub struct Sample<'a> {
+    /// Its body.
+    pub body: Body<'a>,
+    /// Its values.
+    pub data: &'a [u8],
 }
 
-impl Search<'_> {
-    /// Finds the attributes behind those found, each sample being read up to its place.
-    fn go_on(&mut self, places: &Places) -> bool {
-        let number = self.found.len();
-        if number == self.count {
-            let mut samples = self.samples.iter().zip(places);
-            return samples.all(|(sample, &place)| usize::from(place) == sample.data.len());
+impl<'a> Sample<'a> {
+    fn of(body: &Body<'a>) -> Option<Sample<'a>> {
+        let data = body.bytes.get(body.data_start()?..)?;
+        Some(Sample { body: *body, data })
+    }
+}
+
+/// So many tuples from all of them.
+fn some<'b, 'a>(bodies: &'b [Body<'a>], count: usize) -> impl Iterator<Item = &'b Body<'a>> {
+    bodies.iter().step_by(bodies.len().div_ceil(count).max(1))
+}
+
+/// Tuples from all of them, the longest first: they refute a wrong guess soonest.
+fn samples<'a>(bodies: &[Body<'a>], count: usize) -> Vec<Sample<'a>> {
+    let mut samples: Vec<Sample<'_>> = some(bodies, SAMPLES_MAX).filter_map(Sample::of).collect();
+    let mut is_seen: Vec<bool> = (0..count)
+        .map(|number| samples.iter().any(|sample| sample.body.has(number)))
+        .collect();
+    for body in some(bodies, SCANNED_MAX) {
+        if samples.len() == SAMPLES_MAX + NEW_SAMPLES_MAX || is_seen.iter().all(|&is_seen| is_seen)
+        {
+            break;
         }
-        if self.steps_left == 0 {
-            return false;
-        }
-        let state = hash(number, places);
-        if self.failed.contains(&state) {
-            return false;
-        }
-        self.steps_left -= 1;
-        for attribute in self.candidates(number, places) {
-            if let Some(next) = self.places_behind(attribute, number, places) {
-                self.found.push(attribute);
-                if self.go_on(&next) {
-                    return true;
-                }
-                self.found.pop();
+        let is_new = (0..count).any(|number| !is_seen[number] && body.has(number));
+        if is_new && let Some(sample) = Sample::of(body) {
+            for (number, is_seen) in is_seen.iter_mut().enumerate() {
+                *is_seen |= body.has(number);
             }
-        }
-        self.failed.insert(state);
-        false
-    }
-
-    /// Where the samples go on behind an attribute; `None` if one has no such value.
-    fn places_behind(
-        &self,
-        attribute: Attribute,
-        number: usize,
-        places: &Places,
-    ) -> Option<Places> {
-        let mut next = *places;
-        for (sample, place) in self.samples.iter().zip(&mut next) {
-            if sample.body.has(number) {
-                *place = attribute.find(sample.data, (*place).into())?.1 as u16;
-            }
-        }
-        Some(next)
-    }
-
-    /// Attributes, the likeliest first.
-    fn candidates(
-        &self,
-        number: usize,
-        places: &Places,
-    ) -> impl Iterator<Item = Attribute> + use<> {
-        let mut evidence = Evidence::default();
-        for (sample, &place) in self.samples.iter().zip(places) {
-            if sample.body.has(number) {
-                evidence.see(sample.data, place.into());
-            }
-        }
-        let mut candidates = Attribute::ALL.map(|attribute| (evidence.score(attribute), attribute));
-        candidates.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
-        candidates.into_iter().map(|(_, attribute)| attribute)
-    }
-}
-
-/// The hash of a state of the search.
-fn hash(number: usize, places: &Places) -> u64 {
-    let word = |&[a, b, c, d]: &[u16; 4]| {
-        u64::from(a) | u64::from(b) << 16 | u64::from(c) << 32 | u64::from(d) << 48
-    };
-    let words = places.as_chunks().0.iter().map(word);
-    words.fold(number as u64 + 1, |hash, word| {
-        fold(hash.rotate_left(32) ^ word)
-    })
-}
-
-/// What the bytes at the places of the samples look like.
-#[derive(Default)]
-struct Evidence {
-    seen: u32,
-    small4: u32,
-    small8: u32,
-    small2: u32,
-    boolean: u32,
-    varlena: u32,
-    high_bytes: Different<[u8; 2]>,
-    fourth_bytes: Different<u8>,
-    aligned_bytes: Different<u8>,
-}
-
-/// Different values of the samples: few enough for a look at each.
-#[derive(Default)]
-struct Different<T> {
-    values: [T; SAMPLES_MAX],
-    count: usize,
-}
-
-impl<T: Copy + PartialEq> Different<T> {
-    fn add(&mut self, value: T) {
-        if self.count < SAMPLES_MAX && !self.values[..self.count].contains(&value) {
-            self.values[self.count] = value;
-            self.count += 1;
+            samples.push(sample);
         }
     }
-}
-
-impl Evidence {
-    fn see(&mut self, data: &[u8], place: usize) {
-        let at = |align: usize| {
-            data.get(place.next_multiple_of(align)..)
-                .unwrap_or_default()
-        };
-        let extends = |bytes: &[u8]| {
-            let sign = if bytes.first().is_some_and(|byte| byte & 0x80 != 0) {
-                0xFF
-            } else {
-                0
-            };
-            bytes.iter().skip(1).all(|&byte| byte == sign)
-        };
-        self.seen += 1;
-        if let Some([_, b1, b2, b3]) = at(4).first_chunk::<4>().copied() {
-            self.small4 += u32::from(extends(&[b1, b2, b3]) || (b2, b3) == (0, 0));
-            self.fourth_bytes.add(b3);
-        }
-        if let Some(bytes) = at(8).first_chunk::<8>() {
-            self.small8 += u32::from(extends(&bytes[3..8]));
-            self.high_bytes.add([bytes[6], bytes[7]]);
-        }
-        if let Some([_, b1]) = at(2).first_chunk::<2>() {
-            self.small2 += u32::from(*b1 == 0);
-        }
-        if let Some(byte) = at(1).first() {
-            self.boolean += u32::from(*byte <= 1);
-            self.aligned_bytes.add(*byte);
-        }
-        let varlena = Attribute::Varlena.find(data, place);
-        self.varlena += u32::from(varlena.is_some_and(|(start, end)| end - start > 1));
-    }
-
-    fn score(&self, attribute: Attribute) -> u32 {
-        let share = |count: u32| count * 100 / self.seen.max(1);
-        // A number of eight bytes, such as a time, has high bytes alike and low ones not.
-        let looks_long = self.high_bytes.count * 4 <= self.seen as usize + 3
-            && self.fourth_bytes.count * 2 > self.seen as usize;
-        match attribute {
-            Attribute::Fixed8 => 10 + share(self.small8).max(if looks_long { 96 } else { 0 }),
-            Attribute::Fixed4 => 5 + share(self.small4).max(60),
-            Attribute::Varlena => share(self.varlena) * 92 / 100,
-            Attribute::Fixed2 => share(self.small2) / 2,
-            Attribute::Fixed1 => {
-                let few = self.aligned_bytes.count <= 2 && self.seen >= SAMPLES_MIN as u32;
-                if few {
-                    share(self.boolean) * 7 / 10
-                } else {
-                    20
-                }
-            }
-            Attribute::Uuid => 15,
-            Attribute::Fixed16 => 10,
-            Attribute::Name => 5,
-        }
-    }
+    samples.sort_by_key(|sample| std::cmp::Reverse(sample.data.len()));
+    samples
 }

@@ -56,7 +56,7 @@ impl<'a> Body<'a> {
     }
 
     /// Adds the values to those of their attributes; none, where the attributes do not fit.
-    fn read(&self, attributes: &[Attribute], columns: &mut [Vec<&'a [u8]>]) -> bool {
+    pub fn read(&self, attributes: &[Attribute], columns: &mut [Vec<&'a [u8]>]) -> bool {
         let Some(data) = self.data_start().and_then(|start| self.bytes.get(start..)) else {
             return false;
         };
@@ -106,7 +106,8 @@ pub struct Infomask {
 }
 
 impl Infomask {
-    fn body(self, bytes: &[u8]) -> Body<'_> {
+    /// The body of the tuple.
+    pub fn body(self, bytes: &[u8]) -> Body<'_> {
         Body {
             bytes,
             attributes: usize::from(self.infomask2 & NATTS_MASK),
@@ -160,7 +161,9 @@ impl Bodies {
             part = behind;
         }
         let is_wanted = coder.choices().uses(OptionalModel::Attributes);
-        let attributes = is_wanted.then(|| infer(&bodies)).flatten();
+        let attributes = is_wanted
+            .then(|| infer(&bodies, coder.choices().care))
+            .flatten();
         let attributes = attributes.unwrap_or_default();
         // A place in memory for each value: of too many bodies, only the first are looked at
         // before the coding is chosen.

@@ -4,7 +4,10 @@
 //! One state serves both directions and is changed only by what both know.
 
 mod attribute;
+mod attribute_guess;
 mod attribute_inference;
+mod attribute_price;
+mod attribute_search;
 mod block_data;
 mod block_number;
 mod column;
