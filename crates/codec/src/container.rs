@@ -7,7 +7,7 @@ use walzip_pgformat::{Lsn, SystemId, TimelineId, Version};
 
 use crate::error::{DecodeError, EncodeError, NO_MEMORY};
 use crate::limits::{MEMBER_LEN_MAX, content_len_max};
-use crate::mixing::{self, Shape};
+use crate::mixing::{self, Outlook, Shape};
 use crate::streams;
 use crate::varint;
 use crate::zstd_frame::{self, Effort};
@@ -261,17 +261,26 @@ pub fn pack(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Body, Enco
 
 /// Two blocks: the directory, and the streams, mixed where that pays. `None` where the format
 /// cannot say it.
-pub fn pack_mixed(content: &mut Content, effort: Effort) -> Result<Option<Body>, EncodeError> {
+pub fn pack_mixed(
+    content: &mut Content,
+    mixed: &[bool],
+    effort: Effort,
+) -> Result<Option<Body>, EncodeError> {
     let (directory, streams) = content.bytes.split_at(content.streams_start);
     let mut body = pack(directory, &[], effort)?;
     let content_len = streams.len();
-    let mixed = mixing::choose(&content.bytes, &content.shapes, &packed_lens(content)?);
-    let data = mixing::compress(&mut content.bytes, &content.shapes, &mixed, effort)?;
+    let data = mixing::compress(&mut content.bytes, &content.shapes, mixed, effort)?;
     Ok(data.map(|data| {
         body.0
             .push(Block::new(BlockCoding::Mixing, content_len, data));
         body
     }))
+}
+
+/// What much effort would be spent on.
+pub fn outlook(content: &Content) -> Result<Outlook, EncodeError> {
+    let packed = packed_lens(content)?;
+    Ok(mixing::outlook(&content.bytes, &content.shapes, &packed))
 }
 
 /// Bytes of each stream as zstd packs it in little time.

@@ -20,8 +20,11 @@ impl Level {
     }
 
     /// The next faster level; the fastest one's own.
-    pub fn below(self) -> Level {
-        Level(self.0.saturating_sub(1).max(Level::MIN.0))
+    pub const fn below(self) -> Level {
+        match self.0 {
+            0 | 1 => Level::MIN,
+            level => Level(level - 1),
+        }
     }
 
     /// The level's number.

@@ -19,6 +19,10 @@ const FOREIGN_MEMBER_LEN: usize = 64 << 20;
 
 /// Streams are mixed from this level on.
 const MIXED_FROM: Level = Level::MAX;
+/// The first level at which zstd takes long, and the part of the original that it may have to
+/// take long for.
+const SLOW_FROM: Level = Level::MAX.below();
+const HARD_PART: usize = 4;
 /// Streams of more bytes than this for each byte of the input are not mixed: there would be
 /// three copies of them in memory.
 const MIXED_EXPANSION_MAX: usize = 4;
@@ -99,23 +103,37 @@ fn encode_with_model(input: &[u8], level: Level, choices: Choices) -> Result<Vec
         return encode_foreign(input, level);
     }
     let identity = Some(WalIdentity::from(&header));
-    let body = if level >= MIXED_FROM {
-        let may_be_mixed = content.bytes.len() <= input.len().saturating_mul(MIXED_EXPANSION_MAX);
-        smallest(&mut content, may_be_mixed)?
+    let body = if level >= SLOW_FROM {
+        pack_slowly(&mut content, level, input.len())?
     } else {
         pack(&content, level)?
     };
     Ok(container::write_member(input, identity, &body))
 }
 
-/// Mixed streams, with the others as the level below packs them, unless that level makes less
-/// of all.
-fn smallest(content: &mut Content, may_be_mixed: bool) -> Result<Body, EncodeError> {
-    let below = Level::MAX.below();
-    if !may_be_mixed {
-        return pack(content, below);
+/// What the slow levels make of content: less effort where it would take far too long.
+fn pack_slowly(
+    content: &mut Content,
+    level: Level,
+    original_len: usize,
+) -> Result<Body, EncodeError> {
+    let outlook = container::outlook(content)?;
+    let is_too_hard = |hard_len: usize| hard_len > original_len / HARD_PART;
+    let unmixed = match is_too_hard(outlook.hard_len) {
+        true => SLOW_FROM.below(),
+        false => SLOW_FROM,
+    };
+    let may_be_mixed = content.bytes.len() <= original_len.saturating_mul(MIXED_EXPANSION_MAX);
+    if level >= MIXED_FROM && may_be_mixed && !is_too_hard(outlook.hard_len_unmixed) {
+        smallest(content, &outlook.mixed, unmixed)
+    } else {
+        pack(content, unmixed)
     }
-    let Some(mixed) = container::pack_mixed(content, effort(below, true))? else {
+}
+
+/// Mixed streams, unless the level `below` makes less of all.
+fn smallest(content: &mut Content, mixed: &[bool], below: Level) -> Result<Body, EncodeError> {
+    let Some(mixed) = container::pack_mixed(content, mixed, effort(SLOW_FROM, true))? else {
         return pack(content, below);
     };
     let plain = pack(content, BESIDE_MIXED)?;

@@ -1,4 +1,5 @@
-//! Which streams are mixed: where time is short, those that gain most for it.
+//! What much effort would be spent on, and which streams are mixed: where time is short, those
+//! that gain most for it.
 
 use super::stream_model::{Shape, noise_len};
 
@@ -10,19 +11,33 @@ const PACKED_COST: u64 = 1600;
 
 struct Candidate {
     number: usize,
+    /// Bytes that zstd could not do without, but for noise.
+    hard_len: usize,
     cost: u64,
     /// Bytes that zstd could not do without, over the time that mixing them takes.
     gain: u64,
 }
 
-/// The choice for streams of `content` that take `packed` bytes each as zstd packs them.
-pub fn choose(content: &[u8], shapes: &[Shape], packed: &[usize]) -> Vec<bool> {
+/// What is known of streams before they are packed with much effort.
+pub struct Outlook {
+    /// For each stream, whether it should be mixed.
+    pub mixed: Vec<bool>,
+    /// Bytes that zstd could not do without in little time, and that are no noise.
+    pub hard_len: usize,
+    /// Of these, bytes of streams that should not be mixed.
+    pub hard_len_unmixed: usize,
+}
+
+/// The outlook for streams of `content` that take `packed` bytes each as zstd packs them in
+/// little time.
+pub fn outlook(content: &[u8], shapes: &[Shape], packed: &[usize]) -> Outlook {
     let candidate = |(number, (shape, &packed)): (usize, (&Shape, &usize))| {
         // Noise is as large for zstd, and takes no time here.
-        let hard = packed.saturating_sub(noise_len(content, shape)) as u64;
-        let cost = shape.len() as u64 * GUESSED_COST + hard * PACKED_COST;
+        let hard_len = packed.saturating_sub(noise_len(content, shape));
+        let cost = shape.len() as u64 * GUESSED_COST + hard_len as u64 * PACKED_COST;
         Candidate {
             number,
+            hard_len,
             cost,
             gain: ((packed as u64) << 20) / cost.max(1),
         }
@@ -30,15 +45,57 @@ pub fn choose(content: &[u8], shapes: &[Shape], packed: &[usize]) -> Vec<bool> {
     let pairs = shapes.iter().zip(packed).enumerate();
     let mut candidates: Vec<Candidate> = pairs.map(candidate).collect();
     candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.gain));
-    let mut mixed = vec![false; shapes.len()];
+    let hard_len = candidates.iter().map(|candidate| candidate.hard_len).sum();
+    let mut outlook = Outlook {
+        mixed: vec![false; shapes.len()],
+        hard_len,
+        hard_len_unmixed: hard_len,
+    };
     let mut spent = 0;
     for candidate in candidates {
         if spent + candidate.cost <= BUDGET
-            && let Some(mixed) = mixed.get_mut(candidate.number)
+            && let Some(mixed) = outlook.mixed.get_mut(candidate.number)
         {
             *mixed = true;
             spent += candidate.cost;
+            outlook.hard_len_unmixed -= candidate.hard_len;
         }
     }
-    mixed
+    outlook
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::stream_kind::StreamKind;
+    use crate::transform::Layout;
+
+    fn shapes(lens: &[usize]) -> Vec<Shape> {
+        let mut start = 0;
+        let shape = |&len: &usize| {
+            start += len;
+            Shape {
+                kind: StreamKind::Text,
+                width: 1,
+                layout: Layout::Rows,
+                start: start - len,
+                end: start,
+            }
+        };
+        lens.iter().map(shape).collect()
+    }
+
+    #[test]
+    fn what_takes_too_long_is_left_to_zstd() {
+        let content = vec![0; 12_000_000];
+        let outlook = outlook(
+            &content,
+            &shapes(&[10_000_000, 2_000_000]),
+            &[8_000_000, 400],
+        );
+        assert_eq!(outlook.mixed, [false, true]);
+        assert_eq!(outlook.hard_len, 8_000_400);
+        assert_eq!(outlook.hard_len_unmixed, 8_000_000);
+    }
 }

@@ -21,7 +21,7 @@ mod stream_model;
 
 use arithmetic::{BitCoder, Decoder, Encoder};
 use chance::{Chance, Rates};
-pub use choice::choose;
+pub use choice::{Outlook, outlook};
 pub use stream_model::Shape;
 use stream_model::StreamModel;
 
