@@ -11,6 +11,7 @@ use crate::container::{self, Body, Content, Header, WalIdentity};
 use crate::error::{DecodeError, EncodeError};
 use crate::level::Level;
 use crate::limits::{MEMBER_LEN_MAX, content_len_max};
+use crate::mixing::Outlook;
 use crate::segment;
 use crate::zstd_frame::Effort;
 
@@ -123,21 +124,27 @@ fn pack_slowly(
         true => SLOW_FROM.below(),
         false => SLOW_FROM,
     };
-    let may_be_mixed = content.bytes.len() <= original_len.saturating_mul(MIXED_EXPANSION_MAX);
-    if level >= MIXED_FROM && may_be_mixed && !is_too_hard(outlook.hard_len_unmixed) {
-        smallest(content, &outlook.mixed, unmixed)
+    let is_too_long = content.bytes.len() > original_len.saturating_mul(MIXED_EXPANSION_MAX);
+    // Where the hardest streams take too long to be mixed, the others are not worth it.
+    let is_mostly_left = outlook.hard_len_unmixed > outlook.hard_len / 2;
+    if level >= MIXED_FROM && !is_too_long && !is_mostly_left {
+        smallest(content, &outlook, unmixed)
     } else {
         pack(content, unmixed)
     }
 }
 
 /// Mixed streams, unless the level `below` makes less of all.
-fn smallest(content: &mut Content, mixed: &[bool], below: Level) -> Result<Body, EncodeError> {
-    let Some(mixed) = container::pack_mixed(content, mixed, effort(SLOW_FROM, true))? else {
+fn smallest(content: &mut Content, outlook: &Outlook, below: Level) -> Result<Body, EncodeError> {
+    let effort = effort(SLOW_FROM, true);
+    let Some(mixed) = container::pack_mixed(content, &outlook.mixed, effort)? else {
         return pack(content, below);
     };
     let plain = pack(content, BESIDE_MIXED)?;
-    if mixed.len() < plain.len() - plain.len() * MIXING_GAIN_MIN / 100 {
+    // More effort gains less and less.
+    let gained = outlook.packed_len.saturating_sub(plain.len());
+    let expected = plain.len().saturating_sub(gained / 2);
+    if mixed.len() < expected.max(plain.len() - plain.len() * MIXING_GAIN_MIN / 100) {
         return Ok(mixed);
     }
     let unmixed = pack(content, below)?;

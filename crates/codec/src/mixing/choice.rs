@@ -22,7 +22,9 @@ struct Candidate {
 pub struct Outlook {
     /// For each stream, whether it should be mixed.
     pub mixed: Vec<bool>,
-    /// Bytes that zstd could not do without in little time, and that are no noise.
+    /// Bytes that zstd made of them in little time.
+    pub packed_len: usize,
+    /// Of these, bytes that are no noise.
     pub hard_len: usize,
     /// Of these, bytes of streams that should not be mixed.
     pub hard_len_unmixed: usize,
@@ -48,6 +50,7 @@ pub fn outlook(content: &[u8], shapes: &[Shape], packed: &[usize]) -> Outlook {
     let hard_len = candidates.iter().map(|candidate| candidate.hard_len).sum();
     let mut outlook = Outlook {
         mixed: vec![false; shapes.len()],
+        packed_len: packed.iter().sum(),
         hard_len,
         hard_len_unmixed: hard_len,
     };
