@@ -126,7 +126,10 @@ const MIXED: &[Feature] = &[
 ];
 
 /// Features that no sample has, and the files in tests/inputs that do: cut down already.
-const KEPT: &[(&str, &str)] = &[("image_zstd_1_5_7", "pg18_zstd_1_5_7.xz")];
+const KEPT: &[(&str, &str)] = &[
+    ("image_zstd_1_5_7", "pg18_zstd_1_5_7.xz"),
+    ("gist_and_spgist", "pg15_gist_and_spgist.xz"),
+];
 
 fn is(record: &RecordLayout, rmid: u8, info: u8) -> bool {
     let mask = if matches!(rmid, HEAP | HEAP2 | XACT) {

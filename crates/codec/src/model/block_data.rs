@@ -19,6 +19,8 @@ const PREFIX_FROM_OLD: u8 = 1 << 5;
 const SUFFIX_FROM_OLD: u8 = 1 << 6;
 /// Where the flags stand in xl_heap_update.
 const UPDATE_FLAGS_AT: usize = 7;
+/// Bytes of the count in front of a page's tuples in XLOG_GIST_PAGE_SPLIT.
+const GIST_COUNT_LEN: usize = 4;
 /// Where ntuples stands in xl_heap_multi_insert.
 const MULTI_INSERT_COUNT_AT: usize = 2;
 
@@ -34,7 +36,7 @@ pub enum BlockModel {
     /// Heap tuples one after the other (XLOG_HEAP2_MULTI_INSERT).
     HeapMultiInsert,
     /// A tuple of a new row (XLOG_BTREE_INSERT_LEAF).
-    BtreeInsertLeaf,
+    RowTuple,
     /// An index tuple that leads to another page (XLOG_BTREE_INSERT_UPPER and _META).
     BtreeInsert,
     /// Index tuples one after the other that come to a new page (XLOG_BTREE_SPLIT_*,
@@ -47,6 +49,10 @@ pub enum BlockModel {
     GinInsert,
     /// Changed segments of posting lists (XLOG_GIN_VACUUM_DATA_LEAF_PAGE).
     GinRecompress,
+    /// Line pointer numbers of deleted tuples, then new tuples (XLOG_GIST_PAGE_UPDATE).
+    GistUpdate,
+    /// A count, then the tuples of a page (XLOG_GIST_PAGE_SPLIT).
+    GistSplit,
     /// Line pointer numbers and other numbers of 16 bits.
     Offsets,
 }
@@ -62,7 +68,7 @@ impl BlockModel {
             (rmgr_id::HEAP, 0x20 | 0x40, 0) => BlockModel::HeapUpdate,
             (rmgr_id::HEAP2, 0x50, 0) => BlockModel::HeapMultiInsert,
             (rmgr_id::HEAP2, 0x10 | 0x20 | 0x30, 0) => BlockModel::Offsets,
-            (rmgr_id::BTREE, 0x00, 0) => BlockModel::BtreeInsertLeaf,
+            (rmgr_id::BTREE, 0x00, 0) => BlockModel::RowTuple,
             (rmgr_id::BTREE, 0x10 | 0x20, 0) => BlockModel::BtreeInsert,
             (rmgr_id::BTREE, 0x30 | 0x40, 0 | 1) | (rmgr_id::BTREE, 0xA0, 0) => {
                 BlockModel::BtreeTuples
@@ -71,6 +77,8 @@ impl BlockModel {
             (rmgr_id::GIN, 0x60, 1) | (rmgr_id::GIN, 0x70, 0) => BlockModel::NewTuples,
             (rmgr_id::GIN, 0x20, 0) => BlockModel::GinInsert,
             (rmgr_id::GIN, 0x90, 0) => BlockModel::GinRecompress,
+            (rmgr_id::GIST, 0x00, 0) => BlockModel::GistUpdate,
+            (rmgr_id::GIST, 0x30, 1..) => BlockModel::GistSplit,
             _ => BlockModel::Rows,
         }
     }
@@ -105,17 +113,21 @@ impl BlockModel {
                 code_multi_insert(coder, streams, relation, main, data);
             }
             BlockModel::BtreeInsert => relation.index.tuples(coder, data, Place::Upper),
-            BlockModel::BtreeInsertLeaf | BlockModel::NewTuples => {
-                let keys = match model {
-                    BlockModel::NewTuples => Keys::Extracted,
-                    _ => Keys::OfRows,
-                };
-                let Context { rows, newest, .. } = *context;
-                relation.index.new_tuples(coder, data, rows, newest, keys);
+            BlockModel::RowTuple => {
+                relation
+                    .index
+                    .new_tuples(coder, data, context, Keys::OfRows);
+            }
+            BlockModel::NewTuples => {
+                relation
+                    .index
+                    .new_tuples(coder, data, context, Keys::Extracted);
             }
             BlockModel::BtreeTuples => relation.index.tuples(coder, data, Place::Moved),
             BlockModel::GinInsert => code_gin_insert(coder, streams, relation, main, data),
             BlockModel::GinRecompress => relation.gin_records.recompress(coder, data),
+            BlockModel::GistUpdate => code_gist_update(coder, streams, relation, context, data),
+            BlockModel::GistSplit => code_gist_split(coder, streams, relation, data),
             BlockModel::Offsets => {
                 let [offsets, ..] = &mut streams.fields;
                 let stream = offsets.open(coder, StreamKind::Offsets, 2);
@@ -149,13 +161,15 @@ impl BlockModel {
                 }
                 main.len() >= MULTI_INSERT_COUNT_AT + 2
             }
-            BlockModel::BtreeInsertLeaf
+            BlockModel::RowTuple
             | BlockModel::BtreeInsert
             | BlockModel::NewTuples
             | BlockModel::BtreeTuples => are_tuples(data),
             BlockModel::GinInsert if is_gin_data(main) => relation.gin_records.is_recompress(data),
             BlockModel::GinInsert => data.len() >= INSERT_ENTRY_HEADER_LEN,
             BlockModel::GinRecompress => relation.gin_records.is_recompress(data),
+            BlockModel::GistUpdate => data.get(gist_deleted_len(main)..).is_some_and(are_tuples),
+            BlockModel::GistSplit => data.get(GIST_COUNT_LEN..).is_some_and(are_tuples),
             BlockModel::Offsets => data.len().is_multiple_of(2),
         }
     }
@@ -197,6 +211,44 @@ fn code_gin_insert<C: Coder>(
     if relation.gin_records.entry(coder, tuple) != tuple.len() {
         coder.fail();
     }
+}
+
+/// Bytes of the line pointer numbers in front of the tuples (ntodelete, in gistxlogPageUpdate).
+fn gist_deleted_len(main: &[u8]) -> usize {
+    2 * usize::from(get_u16(main, 0))
+}
+
+fn code_gist_update<C: Coder>(
+    coder: &mut C,
+    streams: &mut BlockStreams,
+    relation: &mut Relation,
+    context: &Context<'_>,
+    data: &mut [u8],
+) {
+    let deleted_len = gist_deleted_len(context.main);
+    let [offsets, ..] = &mut streams.fields;
+    let stream = offsets.open(coder, StreamKind::Offsets, 2);
+    let deleted = coder.part(data, 0, deleted_len);
+    coder.bytes(stream, deleted);
+    let end = data.len();
+    let tuples = coder.part(data, deleted_len, end);
+    relation
+        .index
+        .new_tuples(coder, tuples, context, Keys::OfRows);
+}
+
+fn code_gist_split<C: Coder>(
+    coder: &mut C,
+    streams: &mut BlockStreams,
+    relation: &mut Relation,
+    data: &mut [u8],
+) {
+    let [count, ..] = &mut streams.fields;
+    let stream = count.open(coder, StreamKind::MainField, GIST_COUNT_LEN);
+    coder.u32_at(stream, data, 0);
+    let end = data.len();
+    let tuples = coder.part(data, GIST_COUNT_LEN, end);
+    relation.index.tuples(coder, tuples, Place::Moved);
 }
 
 /// Bytes of the lengths of prefix and suffix in front of the tuple.

@@ -4,6 +4,7 @@
 //! 0 t_tid: block high u16, block low u16, offset u16   6 t_info u16   8 key, posting list
 //! ```
 
+use super::block_data::Context;
 use super::key_recipe::Recipes;
 use super::recent_rows::{RecentRows, RowNumber, Tid};
 use super::rows_by_len::RowsByLen;
@@ -134,16 +135,15 @@ impl IndexStreams {
         }
     }
 
-    /// Codes tuples of new index entries, as [`IndexStreams::tuples`]; `newest` is the row that
-    /// their transaction inserted last.
+    /// Codes tuples of new index entries, as [`IndexStreams::tuples`].
     pub fn new_tuples<C: Coder>(
         &mut self,
         coder: &mut C,
         bytes: &mut [u8],
-        rows: &RecentRows,
-        newest: RowNumber,
+        context: &Context<'_>,
         keys: Keys,
     ) {
+        let Context { rows, newest, .. } = *context;
         let mut at = 0;
         while at < bytes.len() && !coder.failed() {
             at += self.new_tuple(coder, &mut bytes[at..], rows, newest, keys);

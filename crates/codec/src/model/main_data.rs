@@ -42,6 +42,9 @@ fn field_widths(rmid: u8, info: u8) -> &'static [u8] {
         (rmgr_id::BTREE, 0x30 | 0x40) => &[4, 2, 2, 2],
         // xl_btree_dedup: nintervals
         (rmgr_id::BTREE, 0x60) => &[2],
+        // spgxlogAddLeaf: newPage, storesNulls, offnumLeaf, offnumHeadLeaf, offnumParent, nodeI;
+        // SpGistLeafTupleData: state and size, nextOffset or t_info, heapPtr
+        (rmgr_id::SPGIST, 0x10) => &[1, 1, 2, 2, 2, 2, 4, 2, 4, 2],
         _ => &[],
     }
 }

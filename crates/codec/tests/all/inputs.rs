@@ -35,6 +35,10 @@ pub const BEGINNINGS: &[(&str, &[u8])] = &[
         "18",
         include_bytes!("../../../pgformat/tests/data/wal/pg18-oltp-pglz"),
     ),
+    (
+        "15, with indexes of GiST and SP-GiST",
+        include_bytes!("../inputs/pg15_gist"),
+    ),
 ];
 
 /// A whole segment of 1 MiB: two pages of records, and zeros.
