@@ -30,9 +30,12 @@ const MISFITS_FEW: usize = 2;
 const ROUNDS: usize = 3;
 /// Fewer samples tell too little.
 pub const SAMPLES_MIN: usize = 4;
-/// Steps of the search for each 256 bytes of tuples: what is found must be worth it.
-const SEARCH_STEPS: usize = 8;
-const QUICK_SEARCH_STEPS: usize = 2;
+/// Steps of the search at most, and bytes of tuples that a step has to be worth; and in a hurry.
+/// A step takes some two microseconds, and a table of 60 columns 12,000 of them.
+const SEARCH_STEPS_MAX: usize = 60_000;
+const SEARCH_STEP_LEN: usize = 64;
+const QUICK_SEARCH_STEPS_MAX: usize = 30_000;
+const QUICK_SEARCH_STEP_LEN: usize = 256;
 /// The search is tried with these, one after the other.
 const WIDTHS: [Width; 2] = [
     Width {
@@ -54,11 +57,10 @@ pub fn infer(bodies: &[Body<'_>], care: Care) -> Option<Vec<Attribute>> {
         return None;
     }
     let len: usize = bodies.iter().map(|body| body.bytes.len()).sum();
-    let steps = match care {
-        Care::Quick => QUICK_SEARCH_STEPS,
-        Care::Full => SEARCH_STEPS,
+    let mut steps_left = match care {
+        Care::Quick => QUICK_SEARCH_STEPS_MAX.min(len / QUICK_SEARCH_STEP_LEN),
+        Care::Full => SEARCH_STEPS_MAX.min(len / SEARCH_STEP_LEN),
     };
-    let mut steps_left = len / 256 * steps;
     let mut samples = samples(bodies, count);
     let (mut found, mut fewest) = (None, usize::MAX);
     for _ in 0..ROUNDS {
