@@ -277,10 +277,11 @@ pub fn pack_mixed(
     }))
 }
 
-/// What much effort would be spent on.
-pub fn outlook(content: &Content) -> Result<Outlook, EncodeError> {
+/// What much effort would be spent on, where the content stands for so many bytes.
+pub fn outlook(content: &Content, original_len: usize) -> Result<Outlook, EncodeError> {
     let packed = packed_lens(content)?;
-    Ok(mixing::outlook(&content.bytes, &content.shapes, &packed))
+    let (bytes, shapes) = (&content.bytes, &content.shapes);
+    Ok(mixing::outlook(bytes, shapes, &packed, original_len))
 }
 
 /// Bytes of each stream as zstd packs it in little time.

@@ -118,7 +118,7 @@ fn pack_slowly(
     level: Level,
     original_len: usize,
 ) -> Result<Body, EncodeError> {
-    let outlook = container::outlook(content)?;
+    let outlook = container::outlook(content, original_len)?;
     let is_too_hard = |hard_len: usize| hard_len > original_len / HARD_PART;
     let unmixed = match is_too_hard(outlook.hard_len) {
         true => SLOW_FROM.below(),

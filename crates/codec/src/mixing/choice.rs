@@ -3,8 +3,9 @@
 
 use super::stream_model::{Shape, noise_len};
 
-/// Time that may be spent, in units of about a nanosecond.
+/// Time that may be spent on each 16 MiB of the original, in units of about a nanosecond.
 const BUDGET: u64 = 3_800_000_000;
+const BUDGET_LEN: usize = 16 << 20;
 /// What a byte costs that is guessed, and one that zstd could not do without.
 const GUESSED_COST: u64 = 100;
 const PACKED_COST: u64 = 1600;
@@ -30,9 +31,10 @@ pub struct Outlook {
     pub hard_len_unmixed: usize,
 }
 
-/// The outlook for streams of `content` that take `packed` bytes each as zstd packs them in
-/// little time.
-pub fn outlook(content: &[u8], shapes: &[Shape], packed: &[usize]) -> Outlook {
+/// The outlook for streams of `content`, which stands for so many bytes, that take `packed` bytes
+/// each as zstd packs them in little time.
+pub fn outlook(content: &[u8], shapes: &[Shape], packed: &[usize], original_len: usize) -> Outlook {
+    let budget = original_len.div_ceil(BUDGET_LEN) as u64 * BUDGET;
     let candidate = |(number, (shape, &packed)): (usize, (&Shape, &usize))| {
         // Noise is as large for zstd, and takes no time here.
         let hard_len = packed.saturating_sub(noise_len(content, shape));
@@ -56,7 +58,7 @@ pub fn outlook(content: &[u8], shapes: &[Shape], packed: &[usize]) -> Outlook {
     };
     let mut spent = 0;
     for candidate in candidates {
-        if spent + candidate.cost <= BUDGET
+        if spent + candidate.cost <= budget
             && let Some(mixed) = outlook.mixed.get_mut(candidate.number)
         {
             *mixed = true;
@@ -91,14 +93,15 @@ mod tests {
 
     #[test]
     fn what_takes_too_long_is_left_to_zstd() {
-        let content = vec![0; 12_000_000];
-        let outlook = outlook(
-            &content,
-            &shapes(&[10_000_000, 2_000_000]),
-            &[8_000_000, 400],
-        );
-        assert_eq!(outlook.mixed, [false, true]);
-        assert_eq!(outlook.hard_len, 8_000_400);
-        assert_eq!(outlook.hard_len_unmixed, 8_000_000);
+        let content = vec![0; 8_000_000];
+        let shapes = shapes(&[6_000_000, 2_000_000]);
+        let packed = [4_000_000, 400];
+        let of_16_mib = outlook(&content, &shapes, &packed, 16 << 20);
+        assert_eq!(of_16_mib.mixed, [false, true]);
+        assert_eq!(of_16_mib.hard_len, 4_000_400);
+        assert_eq!(of_16_mib.hard_len_unmixed, 4_000_000);
+        let of_64_mib = outlook(&content, &shapes, &packed, 64 << 20);
+        assert_eq!(of_64_mib.mixed, [true, true]);
+        assert_eq!(of_64_mib.hard_len_unmixed, 0);
     }
 }
