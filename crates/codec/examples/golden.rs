@@ -16,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use walzip_codec::{Level, encode_verified};
+use walzip_codec::{Level, VERSION, encode_verified};
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::rmgr_id::{BTREE, GIN, HEAP, HEAP2, XACT, XLOG};
 use walzip_pgformat::wal::{Compression, Event, Image, PageHeader, RecordLayout, SegmentReader};
@@ -214,7 +214,7 @@ fn make(folder: &Path) -> Result<(), Error> {
         files.push((feature.name, vec![original], file));
     }
     for (name, members, file) in files {
-        let name = format!("v1_{name}.wz");
+        let name = format!("v{VERSION}_{name}.wz");
         println!("{:6} {name}", file.len());
         fs::write(folder.join(&name), file)?;
         hashes.push((name, blake3::hash(&members.concat()).to_hex()));

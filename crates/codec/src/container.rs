@@ -15,7 +15,7 @@ use crate::zstd_frame::{self, Effort};
 /// The first bytes of a member.
 pub const MAGIC: [u8; 4] = *b"WALZ";
 /// The version that is written, and the last one that is read.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 const KIND_FOREIGN: u8 = 0;
 const KIND_WAL: u8 = 1;
@@ -112,7 +112,7 @@ impl Header {
             Ok(part)
         };
         let &[version, kind, references] = take(3)?.first_chunk().ok_or(CUT)?;
-        if version != VERSION {
+        if version == 0 || version > VERSION {
             return Err(DecodeError::UnsupportedVersion {
                 found: version,
                 supported: VERSION,

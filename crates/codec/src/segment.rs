@@ -11,7 +11,7 @@ use walzip_pgformat::wal::{
 use walzip_pgformat::{Lsn, PAGE_SIZE};
 
 use crate::coder::{Choices, Coder, Slot, StreamId};
-use crate::container::Header;
+use crate::container::{Header, VERSION};
 use crate::error::DecodeError;
 use crate::model::Model;
 use crate::stream_kind::StreamKind;
@@ -79,7 +79,7 @@ pub fn encode(segment: &[u8], choices: Choices) -> Option<(SegmentHeader, Stream
         return None;
     }
     let mut coder = StreamWriter::new(choices);
-    let mut model = Model::new(&header, segment.len());
+    let mut model = Model::new(&header, segment.len(), VERSION);
     let spans = Slot::default().open(&mut coder, StreamKind::Spans, 1);
     let fragments = &mut Slot::default();
     let other = &mut Slot::default();
@@ -163,7 +163,7 @@ pub fn decode(
     let len = usize::try_from(header.original_len).map_err(|_| BAD)?;
     let mut decoder = Decoder {
         coder: StreamReader::new(content)?,
-        model: Model::new(&segment, len),
+        model: Model::new(&segment, len, header.version),
         writer: SegmentWriter::new(segment, len.min(1 << 26)),
         start: segment.start,
         len,

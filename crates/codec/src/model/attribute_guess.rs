@@ -4,8 +4,7 @@
 use std::collections::HashSet;
 
 use super::attribute::Attribute;
-use super::attribute_inference::{SAMPLES_MIN, Sample};
-use super::attribute_price::VALUES_MAX;
+use super::attribute_inference::{SAMPLES_MAX, SAMPLES_MIN, Sample};
 use crate::fast_hash::{FastHash, fold};
 
 /// Steps at most, and for each tuple that they may pay for.
@@ -21,11 +20,11 @@ pub fn guess(samples: &[Sample<'_>], count: usize, tuples: usize) -> Option<Vec<
         failed: HashSet::default(),
         steps_left: STEPS_MAX.min(tuples * STEPS_PER_TUPLE),
     };
-    guess.go_on(&[0; VALUES_MAX]).then_some(guess.found)
+    guess.go_on(&[0; SAMPLES_MAX]).then_some(guess.found)
 }
 
 /// How far each sample is read: a tuple has less than 65,536 bytes.
-type Places = [u16; VALUES_MAX];
+type Places = [u16; SAMPLES_MAX];
 
 struct Guess<'a> {
     samples: &'a [Sample<'a>],
@@ -127,13 +126,13 @@ struct Evidence {
 /// Different values of the samples: few enough for a look at each.
 #[derive(Default)]
 struct Different<T> {
-    values: [T; VALUES_MAX],
+    values: [T; SAMPLES_MAX],
     count: usize,
 }
 
 impl<T: Copy + PartialEq> Different<T> {
     fn add(&mut self, value: T) {
-        if self.count < VALUES_MAX && !self.values[..self.count].contains(&value) {
+        if self.count < SAMPLES_MAX && !self.values[..self.count].contains(&value) {
             self.values[self.count] = value;
             self.count += 1;
         }

@@ -8,16 +8,14 @@
 
 use super::attribute::Attribute;
 use super::attribute_guess::guess;
-use super::attribute_price::VALUES_MAX;
 use super::attribute_search::{Width, cheapest};
 use super::heap_body::Body;
 use crate::coder::Care;
 
-/// Tuples looked at, from the first to the last.
-const SAMPLES_MAX: usize = 24;
-/// The same with those that have values which no other one has, and with those that what was
-/// found for the others does not fit.
-const ALL_SAMPLES_MAX: usize = VALUES_MAX;
+/// Tuples looked at: from the first to the last; and with those that have values which no other
+/// one has, and those that what was found for the others does not fit.
+const FIRST_SAMPLES: usize = 24;
+pub const SAMPLES_MAX: usize = 32;
 /// Tuples that are looked through for new values, and how many of them are samples then.
 const SCANNED_MAX: usize = 1024;
 const NEW_SAMPLES_MAX: usize = 4;
@@ -71,7 +69,7 @@ pub fn infer(bodies: &[Body<'_>], care: Care) -> Option<Vec<Attribute>> {
         if misfits.len() < fewest {
             (found, fewest) = (Some(attributes), misfits.len());
         }
-        let room = ALL_SAMPLES_MAX - samples.len();
+        let room = SAMPLES_MAX - samples.len();
         if misfits.len() <= MISFITS_FEW || room == 0 {
             break;
         }
@@ -126,12 +124,13 @@ fn some<'b, 'a>(bodies: &'b [Body<'a>], count: usize) -> impl Iterator<Item = &'
 
 /// Tuples from all of them, the longest first: they refute a wrong guess soonest.
 fn samples<'a>(bodies: &[Body<'a>], count: usize) -> Vec<Sample<'a>> {
-    let mut samples: Vec<Sample<'_>> = some(bodies, SAMPLES_MAX).filter_map(Sample::of).collect();
+    let mut samples: Vec<Sample<'_>> = some(bodies, FIRST_SAMPLES).filter_map(Sample::of).collect();
     let mut is_seen: Vec<bool> = (0..count)
         .map(|number| samples.iter().any(|sample| sample.body.has(number)))
         .collect();
     for body in some(bodies, SCANNED_MAX) {
-        if samples.len() == SAMPLES_MAX + NEW_SAMPLES_MAX || is_seen.iter().all(|&is_seen| is_seen)
+        if samples.len() == FIRST_SAMPLES + NEW_SAMPLES_MAX
+            || is_seen.iter().all(|&is_seen| is_seen)
         {
             break;
         }

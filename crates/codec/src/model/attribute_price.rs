@@ -1,9 +1,8 @@
 //! What values would take if they were of some attribute: a guide for the search for attributes.
 
 use super::attribute::Attribute;
+use super::attribute_inference::SAMPLES_MAX;
 
-/// Values that can be looked at together.
-pub const VALUES_MAX: usize = 32;
 /// Bytes from the beginning of a varlena that are compared with those of others.
 const COMPARED_LEN: usize = 24;
 /// Costs are in this part of a bit.
@@ -14,13 +13,13 @@ pub struct Prices {
     /// How often each byte was there; zeros between two uses.
     counts: [u8; 256],
     /// The binary logarithms of numbers.
-    log2: [i32; VALUES_MAX + 2],
+    log2: [i32; SAMPLES_MAX + 2],
     /// What each byte takes by itself.
     alone: [i32; 256],
 }
 
 impl Prices {
-    /// For values of these tuples.
+    /// For values of these tuples, which are no more than [`SAMPLES_MAX`].
     pub fn new<'a>(tuples: impl Iterator<Item = &'a [u8]>) -> Prices {
         let log2 = |number: usize| ((number as f64).log2() * UNIT).round() as i32;
         let mut counts = [1usize; 256];
@@ -61,7 +60,7 @@ impl Prices {
             };
             if is_number {
                 // The higher a byte of a number, the less it tells.
-                cost += (taken - below).max(0) / 2;
+                cost += taken.saturating_sub(below).max(0) / 2;
                 below = taken;
             }
         }

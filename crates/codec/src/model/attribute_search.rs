@@ -119,7 +119,7 @@ impl<'a> Search<'a> {
     /// Follows ways of one distance.
     fn go_on(&mut self, distance: usize, mut ways: Vec<Way>) {
         let mut known: HashMap<u64, Next, FastHash> = HashMap::default();
-        self.keep_cheapest(&mut ways, 1);
+        keep_cheapest(&mut ways, self.width, 1);
         // Values of a few samples may be too short to change the distance.
         while let Some(number) = ways.iter().map(|way| way.number).min() {
             for way in self.take_cheapest(&mut ways, number) {
@@ -180,25 +180,11 @@ impl<'a> Search<'a> {
 
     fn put_off(&mut self, distance: usize, way: Way) {
         const FACTOR: usize = 4;
-        let mut others = self.open.remove(&distance).unwrap_or_default();
+        let others = self.open.entry(distance).or_default();
         others.push(way);
         if others.len() > 2 * FACTOR * self.width.ways {
-            self.keep_cheapest(&mut others, FACTOR);
+            keep_cheapest(others, self.width, FACTOR);
         }
-        self.open.insert(distance, others);
-    }
-
-    /// Keeps so many times the ways that are followed.
-    fn keep_cheapest(&self, ways: &mut Vec<Way>, factor: usize) {
-        ways.sort_by_key(|way| way.cost);
-        // Some have the same places: there are more than enough of each number.
-        let mut of_number: HashMap<usize, usize, FastHash> = HashMap::default();
-        ways.retain(|way| {
-            let kept = of_number.entry(way.number).or_default();
-            *kept += 1;
-            *kept <= 2 * self.width.of_number
-        });
-        ways.truncate(factor * self.width.ways);
     }
 
     /// How far the places are from the start, in the mean.
@@ -252,6 +238,19 @@ impl<'a> Search<'a> {
         attributes.reverse();
         attributes
     }
+}
+
+/// Keeps so many times the ways that are followed.
+fn keep_cheapest(ways: &mut Vec<Way>, width: Width, factor: usize) {
+    ways.sort_by_key(|way| way.cost);
+    // Some have the same places: there are more than enough of each number.
+    let mut of_number: HashMap<usize, usize, FastHash> = HashMap::default();
+    ways.retain(|way| {
+        let kept = of_number.entry(way.number).or_default();
+        *kept += 1;
+        *kept <= 2 * width.of_number
+    });
+    ways.truncate(factor * width.ways);
 }
 
 #[cfg(test)]
@@ -337,11 +336,7 @@ mod tests {
         let read = bodies
             .iter()
             .filter(|body| body.read(&attributes, &mut columns));
-        assert_eq!(
-            (read.count() as u64 * 100).div_ceil(ROWS),
-            100,
-            "{attributes:?}"
-        );
+        assert!(read.count() as u64 * 100 > ROWS * 99, "{attributes:?}");
     }
 
     #[test]

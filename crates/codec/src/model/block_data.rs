@@ -6,7 +6,7 @@ use super::gin::INSERT_ENTRY_HEADER_LEN;
 use super::heap_tuple::{RECORD_TUPLE_HEADER_LEN, multi_insert_end};
 use super::index_tuple::{Keys, Place, are_tuples};
 use super::kind::{BlockStreams, Shape};
-use super::main_data::record_type;
+use super::main_data::{GIST_FROM, record_type};
 use super::recent_rows::{RecentRows, RowNumber};
 use super::relation::Relation;
 use crate::coder::{Choices, Coder, get_u16};
@@ -58,8 +58,8 @@ pub enum BlockModel {
 }
 
 impl BlockModel {
-    /// The model of block reference number `block` of a shape.
-    pub fn of(shape: &Shape, block: usize) -> BlockModel {
+    /// The model of block reference number `block` of a shape, in this version of the format.
+    pub fn of(shape: &Shape, block: usize, format: u8) -> BlockModel {
         let Some(id) = shape.blocks.get(block).map(|block| block.id) else {
             return BlockModel::Rows;
         };
@@ -77,8 +77,8 @@ impl BlockModel {
             (rmgr_id::GIN, 0x60, 1) | (rmgr_id::GIN, 0x70, 0) => BlockModel::NewTuples,
             (rmgr_id::GIN, 0x20, 0) => BlockModel::GinInsert,
             (rmgr_id::GIN, 0x90, 0) => BlockModel::GinRecompress,
-            (rmgr_id::GIST, 0x00, 0) => BlockModel::GistUpdate,
-            (rmgr_id::GIST, 0x30, 1..) => BlockModel::GistSplit,
+            (rmgr_id::GIST, 0x00, 0) if format >= GIST_FROM => BlockModel::GistUpdate,
+            (rmgr_id::GIST, 0x30, 1..) if format >= GIST_FROM => BlockModel::GistSplit,
             _ => BlockModel::Rows,
         }
     }

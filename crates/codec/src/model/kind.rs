@@ -93,6 +93,8 @@ pub struct BlockStreams {
 /// All kinds of a segment.
 #[derive(Debug)]
 pub struct Kinds {
+    /// The version of the format.
+    format: u8,
     list: Vec<Kind>,
     /// Block references of all kinds together.
     blocks_total: usize,
@@ -105,9 +107,11 @@ pub struct Kinds {
     id: Slot,
 }
 
-impl Default for Kinds {
-    fn default() -> Self {
+impl Kinds {
+    /// Without any kind; for this version of the format.
+    pub fn new(format: u8) -> Kinds {
         Kinds {
+            format,
             list: Vec::new(),
             blocks_total: 0,
             numbers: HashMap::default(),
@@ -221,7 +225,7 @@ impl Kinds {
             self.numbers.insert(shape.clone(), self.list.len() as u32);
         }
         self.successors.push(Vec::new());
-        self.list.push(Kind::new(shape));
+        self.list.push(Kind::new(shape, self.format));
         Some(())
     }
 }
@@ -238,14 +242,14 @@ fn relation_of(block: &Block) -> RelationFork {
 }
 
 impl Kind {
-    fn new(shape: Shape) -> Kind {
+    fn new(shape: Shape, format: u8) -> Kind {
         let count = shape.blocks.len();
         Kind {
             block_models: (0..count)
-                .map(|block| BlockModel::of(&shape, block))
+                .map(|block| BlockModel::of(&shape, block, format))
                 .collect(),
             block_streams: (0..count).map(|_| BlockStreams::default()).collect(),
-            main: MainStreams::new(&shape),
+            main: MainStreams::new(&shape, format),
             main_len: Slot::default(),
             shape,
         }

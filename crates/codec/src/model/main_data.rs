@@ -7,6 +7,9 @@ use super::rows_by_len::RowsByLen;
 use crate::coder::{Coder, Slot};
 use crate::stream_kind::StreamKind;
 
+/// The first version of the format with models for GiST and SP-GiST.
+pub const GIST_FROM: u8 = 2;
+
 /// The part of `xl_info` that tells the types of a resource manager's records apart: some
 /// keep the top bit for a flag (`XLOG_XACT_HAS_INFO`, `XLOG_HEAP_INIT_PAGE`).
 pub fn record_type(rmid: u8, info: u8) -> u8 {
@@ -18,7 +21,7 @@ pub fn record_type(rmid: u8, info: u8) -> u8 {
 
 /// The widths of the leading fields of the main data, by resource manager and record type.
 /// What follows, or has no row, is coded as a row of bytes.
-fn field_widths(rmid: u8, info: u8) -> &'static [u8] {
+fn field_widths(rmid: u8, info: u8, format: u8) -> &'static [u8] {
     match (rmid, record_type(rmid, info)) {
         // xl_xact_commit, xl_xact_abort: xact_time, xinfo
         (rmgr_id::XACT, 0x00 | 0x20) => &[8, 4],
@@ -44,7 +47,7 @@ fn field_widths(rmid: u8, info: u8) -> &'static [u8] {
         (rmgr_id::BTREE, 0x60) => &[2],
         // spgxlogAddLeaf: newPage, storesNulls, offnumLeaf, offnumHeadLeaf, offnumParent, nodeI;
         // SpGistLeafTupleData: state and size, nextOffset or t_info, heapPtr
-        (rmgr_id::SPGIST, 0x10) => &[1, 1, 2, 2, 2, 2, 4, 2, 4, 2],
+        (rmgr_id::SPGIST, 0x10) if format >= GIST_FROM => &[1, 1, 2, 2, 2, 2, 4, 2, 4, 2],
         _ => &[],
     }
 }
@@ -57,9 +60,9 @@ pub struct MainStreams {
 }
 
 impl MainStreams {
-    /// For records of a shape.
-    pub fn new(shape: &Shape) -> MainStreams {
-        let widths = field_widths(shape.rmid, shape.info);
+    /// For records of a shape, in this version of the format.
+    pub fn new(shape: &Shape, format: u8) -> MainStreams {
+        let widths = field_widths(shape.rmid, shape.info, format);
         MainStreams {
             fields: widths
                 .iter()

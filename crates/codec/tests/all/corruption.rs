@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 
 use proptest::prelude::*;
-use walzip_codec::{DecodeError, Header, Level, decode, encode};
+use walzip_codec::{DecodeError, Header, Level, VERSION, decode, encode};
 
 use crate::compatibility::golden_files;
 use crate::counting_allocator::peak_of;
@@ -242,14 +242,16 @@ fn what_is_no_file_of_ours_is_said_to_be_none() {
 }
 
 #[test]
-fn a_later_version_is_said_to_be_one() {
+fn a_version_that_is_not_known_is_said_to_be_one() {
     let mut file = encode(b"text", Level::default()).expect("encodes");
-    file[4] = 2;
-    let refused = decode(&file).expect_err("a later version");
-    assert_eq!(
-        refused.to_string(),
-        "format version 2, this walzip reads up to 1"
-    );
+    for version in [VERSION + 1, 0, 255] {
+        file[4] = version;
+        let refused = decode(&file).expect_err("not a version of ours");
+        assert_eq!(
+            refused.to_string(),
+            format!("format version {version}, this walzip reads up to {VERSION}")
+        );
+    }
 }
 
 /// Each mixed block costs tables and a pass over the directory, even if it stands for nothing.

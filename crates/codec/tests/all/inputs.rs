@@ -9,7 +9,9 @@ pub const PAGE: usize = 8192;
 /// Bytes of the smallest segments.
 pub const SMALL_SEGMENT: usize = 1 << 20;
 
-/// The first two pages of segments of each major.
+/// The first two pages of segments of each major; and the records of
+/// `pg15_gist_and_spgist.xz`, which is three pages out of a load of points, ranges and names,
+/// written from the first page on as [`with_records`] does.
 pub const BEGINNINGS: &[(&str, &[u8])] = &[
     (
         "13",
