@@ -50,7 +50,10 @@ const ATTRIBUTES_MAX: usize = 250;
 
 /// The attributes that fit some of the tuples, if they are found.
 pub fn infer(bodies: &[Body<'_>], care: Care) -> Option<Vec<Attribute>> {
-    let count = bodies.iter().map(|body| body.attributes).max()?;
+    let count = bodies
+        .iter()
+        .map(|body| usize::from(body.attributes))
+        .max()?;
     if count == 0 || count > ATTRIBUTES_MAX {
         return None;
     }

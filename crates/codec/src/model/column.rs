@@ -31,15 +31,6 @@ pub const VALUES_MAX: usize = 1 << 16;
 /// Bytes of a value in a dictionary at most.
 pub const VALUE_LEN_MAX: usize = 255;
 
-/// What the encoder looks at before it chooses.
-#[derive(Clone, Copy, Debug)]
-pub struct Values<'a> {
-    /// Values of the attribute, in their order.
-    pub values: &'a [&'a [u8]],
-    /// There are no others.
-    pub are_all: bool,
-}
-
 /// The values of one attribute.
 #[derive(Debug)]
 pub struct Column {
@@ -85,12 +76,12 @@ struct Dictionary {
 }
 
 impl Column {
-    /// Codes how values are coded; the encoder chooses by looking at all of them.
+    /// Codes how values are coded; the encoder chooses by looking at all of them, in their order.
     pub fn open<C: Coder>(
         coder: &mut C,
         choices: StreamId,
         attribute: Attribute,
-        values: Option<Values<'_>>,
+        values: Option<&[&[u8]]>,
     ) -> Column {
         let choice = values
             .map(|values| Choice::make(attribute, values, coder.choices()))
@@ -436,11 +427,7 @@ mod tests {
         let mut coder = StreamWriter::default();
         let choices = Slot::default().open(&mut coder, StreamKind::HeapSchema, 1);
         assert!(coder.take_list(taken));
-        let known = Values {
-            values: &values,
-            are_all: true,
-        };
-        let mut column = Column::open(&mut coder, choices, Attribute::Varlena, Some(known));
+        let mut column = Column::open(&mut coder, choices, Attribute::Varlena, Some(&values));
         column.code_all(&mut coder, &values);
         let content = coder.into_content().bytes;
         let mut reader = StreamReader::new(content.clone()).unwrap();

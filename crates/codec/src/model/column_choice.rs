@@ -1,7 +1,7 @@
 //! How the encoder chooses the coding of a column: by what a sample of its values takes.
 
 use super::attribute::Attribute;
-use super::column::{BY_LEN, DICTIONARY, JSON, PLAIN, SCALED, Values, json_content};
+use super::column::{BY_LEN, DICTIONARY, JSON, PLAIN, SCALED, json_content};
 use super::different::Different;
 use super::json::Json;
 use super::scale::Scale;
@@ -44,8 +44,7 @@ impl Choice {
     }
 
     /// The coding that a look at the values recommends.
-    pub fn make(attribute: Attribute, values: Values<'_>, choices: Choices) -> Choice {
-        let Values { values, are_all } = values;
+    pub fn make(attribute: Attribute, values: &[&[u8]], choices: Choices) -> Choice {
         let (sample, trial_len) = match choices.care {
             Care::Quick => (QUICK_SAMPLE, QUICK_TRIAL_LEN),
             Care::Full => (SAMPLE, TRIAL_LEN),
@@ -66,8 +65,7 @@ impl Choice {
             headers = found;
         }
         let mut scale = Scale::default();
-        if are_all
-            && choices.uses(OptionalModel::Scales)
+        if choices.uses(OptionalModel::Scales)
             && let Some((len @ (4 | 8), _)) = attribute.fixed()
             && let Some(found) = Scale::of(values, len)
         {
@@ -81,8 +79,7 @@ impl Choice {
                 (best, mode, scale) = (cost, SCALED, found);
             }
         }
-        if are_all
-            && choices.uses(OptionalModel::Dictionaries)
+        if choices.uses(OptionalModel::Dictionaries)
             && attribute != Attribute::Fixed1
             && let Some(dictionary) = Different::of(values, best)
             && dictionary.cost() < best
@@ -95,7 +92,7 @@ impl Choice {
                 ..Choice::default()
             };
         }
-        if are_all && choices.uses(OptionalModel::Jsonb) && attribute == Attribute::Varlena {
+        if choices.uses(OptionalModel::Jsonb) && attribute == Attribute::Varlena {
             let contents = values
                 .iter()
                 .filter_map(|value| Some(json_content(value)?.1));

@@ -6,7 +6,7 @@
 
 use super::attribute::Attribute;
 use super::attribute_inference::infer;
-use super::column::{Column, Values as ColumnValues};
+use super::column::Column;
 use crate::coder::{Coder, Slot, StreamId};
 use crate::parts::Parts;
 use crate::registry::OptionalModel;
@@ -20,8 +20,6 @@ use super::heap_tuple::TUPLE_HEADER_LEN;
 const HAS_NULL: u16 = 1;
 /// `HEAP_NATTS_MASK`.
 const NATTS_MASK: u16 = 0x07FF;
-/// Values of one relation that are looked at before their coding is chosen.
-const VALUES_MAX: usize = 1 << 22;
 /// Lengths that get a stream of their own where the attributes are not known.
 const LENGTHS_MAX: usize = 48;
 
@@ -31,7 +29,7 @@ pub struct Body<'a> {
     /// From behind the header's fixed part to the end of the tuple.
     pub bytes: &'a [u8],
     /// How many attributes the tuple has.
-    pub attributes: usize,
+    pub attributes: u16,
     has_null: bool,
     hoff: u8,
 }
@@ -49,17 +47,19 @@ impl<'a> Body<'a> {
 
     fn bitmap_len(&self) -> usize {
         if self.has_null {
-            self.attributes.div_ceil(8)
+            usize::from(self.attributes).div_ceil(8)
         } else {
             0
         }
     }
 
-    /// Adds the values to those of their attributes; none, where the attributes do not fit.
-    pub fn read(&self, attributes: &[Attribute], columns: &mut [Vec<&'a [u8]>]) -> bool {
-        let Some(data) = self.data_start().and_then(|start| self.bytes.get(start..)) else {
+    /// Adds the places of the values to those of their attributes; none, where the attributes do
+    /// not fit.
+    pub fn read(&self, attributes: &[Attribute], columns: &mut [Vec<Place>]) -> bool {
+        let Some(data_start) = self.data_start() else {
             return false;
         };
+        let data = &self.bytes[data_start..];
         let mut at = 0;
         let mut passed = 0;
         for (attribute, column) in attributes.iter().zip(columns.iter_mut()) {
@@ -67,12 +67,14 @@ impl<'a> Body<'a> {
                 let Some((start, end)) = attribute.find(data, at) else {
                     break;
                 };
-                column.push(&data[start..end]);
+                column.push(Place::new(data_start + start, data_start + end));
                 at = end;
             }
             passed += 1;
         }
-        let fits = passed == attributes.len() && self.attributes <= passed && at == data.len();
+        let fits = passed == attributes.len()
+            && usize::from(self.attributes) <= passed
+            && at == data.len();
         if !fits {
             for (number, column) in columns.iter_mut().enumerate().take(passed) {
                 if self.has(number) {
@@ -90,7 +92,29 @@ impl<'a> Body<'a> {
                 .get(number / 8)
                 .is_some_and(|byte| byte >> (number % 8) & 1 != 0)
         };
-        number < self.attributes && (!self.has_null || bit())
+        number < usize::from(self.attributes) && (!self.has_null || bit())
+    }
+}
+
+/// Where a value begins and ends in a body, which has less than 64 KiB.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    start: u16,
+    end: u16,
+}
+
+impl Place {
+    #[inline]
+    fn new(start: usize, end: usize) -> Place {
+        Place {
+            start: start as u16,
+            end: end as u16,
+        }
+    }
+
+    #[inline]
+    fn of<'a>(self, body: &Body<'a>) -> &'a [u8] {
+        &body.bytes[usize::from(self.start)..usize::from(self.end)]
     }
 }
 
@@ -110,7 +134,7 @@ impl Infomask {
     pub fn body(self, bytes: &[u8]) -> Body<'_> {
         Body {
             bytes,
-            attributes: usize::from(self.infomask2 & NATTS_MASK),
+            attributes: self.infomask2 & NATTS_MASK,
             has_null: self.infomask & HAS_NULL != 0,
             hoff: self.hoff,
         }
@@ -140,7 +164,7 @@ impl Bodies {
             }
             return self.headers.len() == 1;
         }
-        let coding = self.coding.get_or_insert_with(|| Coding::open(coder, None));
+        let coding = self.coding.get_or_insert_with(|| Coding::open(coder));
         coding.decode(coder, header, bytes);
         false
     }
@@ -164,121 +188,120 @@ impl Bodies {
         let attributes = is_wanted
             .then(|| infer(&bodies, coder.choices().care))
             .flatten();
-        let attributes = attributes.unwrap_or_default();
-        // A place in memory for each value: of too many bodies, only the first are looked at
-        // before the coding is chosen.
-        let at_once = (VALUES_MAX / attributes.len().max(1)).max(1);
-        let mut parts = bodies.chunks(at_once);
-        let first = Values::of(&attributes, parts.next().unwrap_or_default());
-        let known = Known {
-            bodies: &bodies,
-            attributes: &attributes,
-            values: &first,
-            are_all: parts.len() == 0,
-        };
-        let mut coding = Coding::open(coder, Some(known));
-        coding.code_all(coder, &first);
-        drop(first);
-        for part in parts {
-            coding.code_all(coder, &Values::of(&attributes, part));
+        let choices = Slot::default().open(coder, StreamKind::HeapSchema, 1);
+        match attributes {
+            Some(attributes) => code_values(coder, choices, &attributes, &bodies),
+            None => code_rows(coder, choices, &bodies),
         }
     }
 }
 
-/// The values of some bodies, attribute by attribute.
+/// Codes bodies attribute by attribute: [`Coding::Columns`].
+fn code_values(
+    coder: &mut StreamWriter,
+    choices: StreamId,
+    attributes: &[Attribute],
+    bodies: &[Body<'_>],
+) {
+    let values = Values::of(attributes, bodies);
+    let mut of_column = Vec::with_capacity(bodies.len());
+    coder.u8(choices, attributes.len() as u8);
+    for (number, attribute) in attributes.iter().enumerate() {
+        coder.u8(choices, *attribute as u8);
+        values.of_column(number, &mut of_column);
+        let mut column = Column::open(coder, choices, *attribute, Some(&of_column));
+        column.code_all(coder, &of_column);
+    }
+    let streams = BodyStreams::open(coder, attributes.len());
+    for (body, fits) in bodies.iter().zip(&values.fits) {
+        coder.u8(streams.flag, (*fits).into());
+        match fits {
+            true => coder.append(streams.bitmap, &body.bytes[..body.bitmap_len()]),
+            false => coder.append(streams.other, body.bytes),
+        }
+    }
+}
+
+/// Codes bodies as they are: [`Coding::Rows`].
+fn code_rows(coder: &mut StreamWriter, choices: StreamId, bodies: &[Body<'_>]) {
+    coder.u8(choices, 0);
+    let mut lengths: Vec<u16> = Vec::new();
+    for body in bodies {
+        let len = body.bytes.len() as u16;
+        if lengths.len() < LENGTHS_MAX && !lengths.contains(&len) {
+            lengths.push(len);
+        }
+    }
+    let rows = RowStreams::open(coder, choices, lengths);
+    for body in bodies {
+        coder.append(rows.of(body.bytes), body.bytes);
+    }
+}
+
+/// Where the values of some bodies are.
 struct Values<'a> {
     bodies: &'a [Body<'a>],
     /// Whether the attributes fit them.
     fits: Vec<bool>,
-    /// For each attribute, its values in the bodies that fit.
-    columns: Vec<Vec<&'a [u8]>>,
+    /// For each attribute, those in the bodies that fit and have it.
+    places: Vec<Vec<Place>>,
 }
 
 impl<'a> Values<'a> {
     fn of(attributes: &[Attribute], bodies: &'a [Body<'a>]) -> Values<'a> {
         let empty = || Vec::with_capacity(bodies.len());
-        let mut columns: Vec<_> = attributes.iter().map(|_| empty()).collect();
+        let mut places: Vec<_> = attributes.iter().map(|_| empty()).collect();
         let fits = bodies.iter();
         let fits = fits
-            .map(|body| body.read(attributes, &mut columns))
+            .map(|body| body.read(attributes, &mut places))
             .collect();
         Values {
             bodies,
             fits,
-            columns,
+            places,
         }
     }
-}
 
-/// What the encoder knows before it chooses.
-#[derive(Clone, Copy)]
-struct Known<'a> {
-    bodies: &'a [Body<'a>],
-    attributes: &'a [Attribute],
-    values: &'a Values<'a>,
-    /// There are no other values.
-    are_all: bool,
+    /// Puts the values of an attribute into `values`.
+    fn of_column(&self, number: usize, values: &mut Vec<&'a [u8]>) {
+        let places = &self.places[number];
+        let value = |(body, place): (&Body<'a>, &Place)| place.of(body);
+        values.clear();
+        if places.len() == self.bodies.len() {
+            values.extend(self.bodies.iter().zip(places).map(value));
+        } else {
+            let bodies = self.bodies.iter().zip(&self.fits);
+            let having = bodies.filter(|(body, fits)| **fits && body.has(number));
+            values.extend(having.map(|(body, _)| body).zip(places).map(value));
+        }
+    }
 }
 
 /// How the bodies of a relation are coded.
 #[derive(Debug)]
 enum Coding {
     /// As rows, by length.
-    Rows {
-        by_len: Vec<(u16, StreamId)>,
-        shared: StreamId,
-    },
+    Rows(RowStreams),
     /// Attribute by attribute.
-    Columns {
-        flag: StreamId,
-        bitmap: StreamId,
-        other: StreamId,
-        columns: Vec<Column>,
-    },
+    Columns(BodyStreams, Vec<Column>),
 }
 
-impl Coding {
-    /// Codes the choices; the encoder makes them from what it knows.
-    fn open<C: Coder>(coder: &mut C, known: Option<Known<'_>>) -> Coding {
-        let choices = Slot::default().open(coder, StreamKind::HeapSchema, 1);
-        let attributes = known.map(|known| known.attributes).unwrap_or_default();
-        let count = usize::from(coder.u8(choices, attributes.len() as u8));
-        if count == 0 {
-            let bodies = known.map(|known| known.bodies).unwrap_or_default();
-            return Coding::open_rows(coder, choices, bodies);
-        }
-        let mut columns = Vec::with_capacity(count);
-        for number in 0..count {
-            let attribute = attributes
-                .get(number)
-                .map_or(0, |attribute| *attribute as u8);
-            let attribute = usize::from(coder.u8(choices, attribute));
-            let Some(attribute) = Attribute::ALL.get(attribute) else {
-                coder.fail();
-                break;
-            };
-            let values = known.map(|known| ColumnValues {
-                values: &known.values.columns[number],
-                are_all: known.are_all,
-            });
-            columns.push(Column::open(coder, choices, *attribute, values));
-        }
-        Coding::Columns {
-            flag: coder.open(StreamKind::HeapModelFlag, 1),
-            bitmap: coder.open(StreamKind::NullBitmap, count.div_ceil(8)),
-            other: coder.open(StreamKind::HeapBody, 1),
-            columns,
-        }
-    }
+#[derive(Debug)]
+struct RowStreams {
+    by_len: Vec<(u16, StreamId)>,
+    shared: StreamId,
+}
 
-    fn open_rows<C: Coder>(coder: &mut C, choices: StreamId, bodies: &[Body<'_>]) -> Coding {
-        let mut lengths: Vec<u16> = Vec::new();
-        for body in bodies {
-            let len = body.bytes.len() as u16;
-            if lengths.len() < LENGTHS_MAX && !lengths.contains(&len) {
-                lengths.push(len);
-            }
-        }
+/// Beside those of the columns.
+#[derive(Debug)]
+struct BodyStreams {
+    flag: StreamId,
+    bitmap: StreamId,
+    other: StreamId,
+}
+
+impl RowStreams {
+    fn open<C: Coder>(coder: &mut C, choices: StreamId, mut lengths: Vec<u16>) -> RowStreams {
         let count = usize::from(coder.u8(choices, lengths.len() as u8));
         lengths.resize(count, 0);
         for len in &mut lengths {
@@ -286,66 +309,60 @@ impl Coding {
         }
         let open = |len: u16| (len, coder.open(StreamKind::HeapBody, len.into()));
         let by_len = lengths.into_iter().map(open).collect();
-        Coding::Rows {
+        RowStreams {
             by_len,
             shared: coder.open(StreamKind::HeapBody, 1),
         }
     }
 
-    /// The encoder's side of [`Coding::decode`]: column by column, since each has streams of
-    /// its own.
-    fn code_all(&mut self, coder: &mut StreamWriter, values: &Values<'_>) {
-        match self {
-            Coding::Rows { by_len, shared } => {
-                for body in values.bodies {
-                    coder.append(stream_of(by_len, *shared, body.bytes), body.bytes);
-                }
-            }
-            Coding::Columns {
-                flag,
-                bitmap,
-                other,
-                columns,
-            } => {
-                for (body, fits) in values.bodies.iter().zip(&values.fits) {
-                    coder.u8(*flag, (*fits).into());
-                    match fits {
-                        true => coder.append(*bitmap, &body.bytes[..body.bitmap_len()]),
-                        false => coder.append(*other, body.bytes),
-                    }
-                }
-                for (column, values) in columns.iter_mut().zip(&values.columns) {
-                    column.code_all(coder, values);
-                }
-            }
-        }
+    fn of(&self, bytes: &[u8]) -> StreamId {
+        let mut by_len = self.by_len.iter();
+        let own = by_len.find(|(len, _)| usize::from(*len) == bytes.len());
+        own.map_or(self.shared, |(_, stream)| *stream)
     }
+}
 
-    fn decode<C: Coder>(&mut self, coder: &mut C, header: Infomask, bytes: &mut [u8]) {
-        match self {
-            Coding::Rows { by_len, shared } => {
-                coder.bytes(stream_of(by_len, *shared, bytes), bytes);
-            }
-            Coding::Columns {
-                flag,
-                bitmap,
-                other,
-                columns,
-            } => {
-                if coder.u8(*flag, 0) == 0 {
-                    return coder.bytes(*other, bytes);
-                }
-                decode_values(coder, *bitmap, columns, header, bytes);
-            }
+impl BodyStreams {
+    fn open<C: Coder>(coder: &mut C, attributes: usize) -> BodyStreams {
+        BodyStreams {
+            flag: coder.open(StreamKind::HeapModelFlag, 1),
+            bitmap: coder.open(StreamKind::NullBitmap, attributes.div_ceil(8)),
+            other: coder.open(StreamKind::HeapBody, 1),
         }
     }
 }
 
-fn stream_of(by_len: &[(u16, StreamId)], shared: StreamId, bytes: &[u8]) -> StreamId {
-    let own = by_len
-        .iter()
-        .find(|(len, _)| usize::from(*len) == bytes.len());
-    own.map_or(shared, |(_, stream)| *stream)
+impl Coding {
+    /// Decodes the choices that [`Bodies::finish`] made.
+    fn open<C: Coder>(coder: &mut C) -> Coding {
+        let choices = Slot::default().open(coder, StreamKind::HeapSchema, 1);
+        let count = usize::from(coder.u8(choices, 0));
+        if count == 0 {
+            return Coding::Rows(RowStreams::open(coder, choices, Vec::new()));
+        }
+        let mut columns = Vec::with_capacity(count);
+        for _ in 0..count {
+            let attribute = usize::from(coder.u8(choices, 0));
+            let Some(attribute) = Attribute::ALL.get(attribute) else {
+                coder.fail();
+                break;
+            };
+            columns.push(Column::open(coder, choices, *attribute, None));
+        }
+        Coding::Columns(BodyStreams::open(coder, count), columns)
+    }
+
+    fn decode<C: Coder>(&mut self, coder: &mut C, header: Infomask, bytes: &mut [u8]) {
+        match self {
+            Coding::Rows(rows) => coder.bytes(rows.of(bytes), bytes),
+            Coding::Columns(streams, columns) => {
+                if coder.u8(streams.flag, 0) == 0 {
+                    return coder.bytes(streams.other, bytes);
+                }
+                decode_values(coder, streams.bitmap, columns, header, bytes);
+            }
+        }
+    }
 }
 
 fn decode_values<C: Coder>(
