@@ -289,6 +289,7 @@ fn packed_lens(content: &Content) -> Result<Vec<usize>, EncodeError> {
     const QUICK: Effort = Effort {
         level: 1,
         long: false,
+        hash_log: None,
     };
     let mut cuts = vec![content.streams_start];
     cuts.extend(content.shapes.iter().map(|shape| shape.end));

@@ -109,6 +109,8 @@ fn encode_with_model(input: &[u8], level: Level, choices: Choices) -> Result<Vec
     } else {
         pack(&content, level)?
     };
+    // What the member is put together in can have its place.
+    drop(content);
     Ok(container::write_member(input, identity, &body))
 }
 
@@ -257,6 +259,8 @@ pub fn effort(level: Level, streams: bool) -> Effort {
     Effort {
         level: zstd_level,
         long: streams && level.get() >= 5,
+        // Half of that level's table, which then stays in the processor's inner caches.
+        hash_log: (streams && level == Level::MIN).then_some(15),
     }
 }
 

@@ -146,8 +146,8 @@ impl StreamWriter {
         front.extend_from_slice(&directory);
         let streams_start = front.len();
         let layouts_at = streams_start - self.streams.len();
-        let mut bytes = vec![0; streams_start + self.total_len()];
-        bytes[..streams_start].copy_from_slice(&front);
+        let mut bytes = front;
+        bytes.reserve_exact(self.total_len());
         let mut cuts = Cuts {
             places: Vec::new(),
             last: 0,
@@ -160,6 +160,7 @@ impl StreamWriter {
         // One after the other is freed as it is copied.
         for (number, stream) in self.streams.into_iter().enumerate() {
             let end = start + stream.bytes.len();
+            bytes.resize(end, 0);
             let layout = lay_out(&stream, &mut chooser, &mut scratch, &mut bytes[start..end]);
             bytes[layouts_at + number] = layout as u8;
             let rows = stream.bytes.len() / stream.width;

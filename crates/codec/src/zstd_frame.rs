@@ -13,6 +13,8 @@ pub struct Effort {
     pub level: i32,
     /// Look for matches at any distance.
     pub long: bool,
+    /// Binary logarithm of the entries of zstd's table of places, if not the level's own.
+    pub hash_log: Option<u32>,
 }
 
 /// zstd cannot make more of a byte than this: a block of 128 KiB needs four bytes.
@@ -35,6 +37,9 @@ pub fn compress(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Packed
     set(CParameter::CompressionLevel(effort.level))?;
     set(CParameter::Format(FrameFormat::Magicless))?;
     set(CParameter::ContentSizeFlag(false))?;
+    if let Some(hash_log) = effort.hash_log {
+        set(CParameter::HashLog(hash_log))?;
+    }
     // The content is all there: zstd needs no window of its own beside it.
     set(CParameter::StableInBuffer(true))?;
     if effort.long {

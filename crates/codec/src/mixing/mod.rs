@@ -183,6 +183,7 @@ mod tests {
     const EFFORT: Effort = Effort {
         level: 1,
         long: false,
+        hash_log: None,
     };
 
     /// Bytes of a stream: noise, few values, rows alike, or one value.

@@ -53,20 +53,29 @@ impl Row<'_> {
     }
 }
 
+/// A row in few bytes, of which there are many. Offsets within a record fit 16 bits, and
+/// a member's rows 32.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     relation: u32,
-    tid: Tid,
-    /// Where its bytes begin and end, counted from the first one that was ever added.
-    start: usize,
-    end: usize,
-    missing: usize,
+    block: u32,
+    line_pointer: u16,
+    missing: u16,
+    /// Where its bytes begin, counted from the first one that was ever added.
+    start: u32,
+    len: u16,
     /// The transaction's row before, 0 if there is none.
     before: RowNumber,
     /// The transaction's next row of the same relation, 0 as long as there is none.
     next: RowNumber,
     /// The first row of the same record.
     first_of_record: RowNumber,
+}
+
+impl Entry {
+    fn tid(&self) -> Tid {
+        (self.block, self.line_pointer)
+    }
 }
 
 /// What is known of a row when it is added.
@@ -100,7 +109,8 @@ impl RecentRows {
         if self.bytes.len() >= 2 * KEPT_LEN || self.entries.len() >= 2 * KEPT_ROWS {
             self.drop_old();
         }
-        let start = self.dropped_len + self.bytes.len();
+        let start = (self.dropped_len + self.bytes.len()) as u32;
+        debug_assert!(row.values.len().max(row.missing) <= usize::from(u16::MAX));
         self.bytes.extend_from_slice(row.values);
         let number = self.dropped_rows + self.entries.len() as RowNumber + 1;
         let first_of_record = match self.entry(*newest) {
@@ -114,10 +124,11 @@ impl RecentRows {
         }
         self.entries.push(Entry {
             relation: row.relation,
-            tid: row.tid,
+            block: row.tid.0,
+            line_pointer: row.tid.1,
+            missing: row.missing as u16,
             start,
-            end: start + row.values.len(),
-            missing: row.missing,
+            len: row.values.len() as u16,
             before: *newest,
             next: 0,
             first_of_record,
@@ -130,9 +141,12 @@ impl RecentRows {
         let too_early = end.saturating_sub(KEPT_LEN);
         let long_ago = self
             .entries
-            .partition_point(|entry| entry.start < too_early);
+            .partition_point(|entry| (entry.start as usize) < too_early);
         let rows = long_ago.max(self.entries.len().saturating_sub(KEPT_ROWS));
-        let start = self.entries.get(rows).map_or(end, |entry| entry.start);
+        let start = self
+            .entries
+            .get(rows)
+            .map_or(end, |entry| entry.start as usize);
         self.bytes.drain(..start - self.dropped_len);
         self.dropped_len = start;
         self.entries.drain(..rows);
@@ -152,18 +166,17 @@ impl RecentRows {
     /// The row of a number, unless it was dropped.
     pub fn get(&self, number: RowNumber) -> Option<Row<'_>> {
         let entry = self.entry(number)?;
-        let start = entry.start.checked_sub(self.dropped_len)?;
-        let end = entry.end.checked_sub(self.dropped_len)?;
+        let start = (entry.start as usize).checked_sub(self.dropped_len)?;
         Some(Row {
-            tid: entry.tid,
-            values: self.bytes.get(start..end)?,
-            missing: entry.missing,
+            tid: entry.tid(),
+            values: self.bytes.get(start..start + usize::from(entry.len))?,
+            missing: usize::from(entry.missing),
         })
     }
 
     /// The row of this number is there, and has that place.
     pub fn is_at(&self, number: RowNumber, tid: Tid) -> bool {
-        self.entry(number).is_some_and(|entry| entry.tid == tid)
+        self.entry(number).is_some_and(|entry| entry.tid() == tid)
     }
 
     /// The rows of a transaction, from its newest back.
