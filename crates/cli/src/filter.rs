@@ -66,8 +66,14 @@ pub trait Filter {
     /// The name of the output for a named input.
     fn output_path(&self, input: &Path) -> Result<PathBuf, CommandError>;
 
-    /// Copies input to output, a member at a time.
-    fn run(&self, input: &mut dyn Read, output: &mut dyn Write) -> Result<(), CommandError>;
+    /// Copies input to output, a member at a time. Of a provisional output nobody sees anything
+    /// if this fails.
+    fn run(
+        &self,
+        input: &mut dyn Read,
+        output: &mut dyn Write,
+        is_provisional: bool,
+    ) -> Result<(), CommandError>;
 }
 
 /// Where the outputs go.
@@ -120,7 +126,7 @@ impl FilterArgs {
                 Destination::Stdout | Destination::BesideInput => {
                     self.to_stdout(filter, &mut input)
                 }
-                Destination::Nowhere => filter.run(&mut input, &mut io::sink()),
+                Destination::Nowhere => filter.run(&mut input, &mut io::sink(), true),
             }
             .map_err(|error| error.at("standard input"));
         }
@@ -133,7 +139,7 @@ impl FilterArgs {
         let (mut input, before) = open_input(path)?;
         match self.destination(filter) {
             Destination::Stdout => self.to_stdout(filter, &mut input),
-            Destination::Nowhere => filter.run(&mut input, &mut io::sink()),
+            Destination::Nowhere => filter.run(&mut input, &mut io::sink(), true),
             Destination::File(output) => {
                 self.to_named_file(filter, &mut input, &output, Some((path, &before)))
             }
@@ -169,7 +175,7 @@ impl FilterArgs {
             .try_clone_to_owned()
             .map_err(CommandError::stdout)?;
         let mut output = File::from(handle);
-        filter.run(input, &mut output)?;
+        filter.run(input, &mut output, false)?;
         // An archiver that takes our output relies on it. Only the content can be made durable
         // here: the file's name was given by the shell, which syncs nothing. What is restored
         // can be restored again, and PostgreSQL syncs the segments that it keeps
@@ -207,7 +213,8 @@ impl FilterArgs {
         source: Option<(&Path, &Metadata)>,
     ) -> Result<(), CommandError> {
         let mut file = OutputFile::create(output, self.force, source.is_some())?;
-        filter.run(input, &mut file)?;
+        let is_provisional = file.is_provisional();
+        filter.run(input, &mut file, is_provisional)?;
         if let Some((path, before)) = source {
             refuse_changed(path, before)?;
             file.copy_attributes(before)?;
@@ -231,10 +238,17 @@ pub fn fill(input: &mut dyn Read, buffer: &mut Vec<u8>, len: usize) -> Result<()
 
 /// Writes a decoded or encoded member.
 pub fn write(output: &mut dyn Write, bytes: &[u8]) -> Result<(), CommandError> {
-    output.write_all(bytes).map_err(|error| match error.kind() {
+    output
+        .write_all(bytes)
+        .map_err(|error| cannot_write(&error))
+}
+
+/// The output took no more.
+pub fn cannot_write(error: &io::Error) -> CommandError {
+    match error.kind() {
         io::ErrorKind::BrokenPipe => CommandError::silent(Kind::FileWrite),
-        _ => CommandError::caused(Kind::FileWrite, "cannot write the output", &error),
-    })
+        _ => CommandError::caused(Kind::FileWrite, "cannot write the output", error),
+    }
 }
 
 fn open_input(path: &Path) -> Result<(File, Metadata), CommandError> {

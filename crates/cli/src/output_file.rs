@@ -62,6 +62,11 @@ impl OutputFile {
         })
     }
 
+    /// Nobody sees what is written before it is published.
+    pub fn is_provisional(&self) -> bool {
+        matches!(self.target, Target::Temporary(_))
+    }
+
     /// Gives the output the input's owner (where permitted), mode and time of modification.
     pub fn copy_attributes(&self, input: &Metadata) -> Result<(), CommandError> {
         let Target::Temporary(temporary) = &self.target else {

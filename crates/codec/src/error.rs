@@ -28,6 +28,17 @@ pub enum DecodeError {
     HashMismatch,
 }
 
+/// A member could not be decoded into an output.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeToError {
+    /// The member cannot be decoded.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// The output took no more.
+    #[error("cannot write what was decoded")]
+    Write(#[source] std::io::Error),
+}
+
 /// What content claims, it may have; but not here.
 pub(crate) const NO_MEMORY: DecodeError =
     DecodeError::Corrupt("more content than there is memory for");

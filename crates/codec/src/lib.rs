@@ -18,6 +18,7 @@ mod lz4_block;
 mod member;
 mod mixing;
 mod model;
+mod original;
 mod page_image;
 mod parts;
 mod prefetch;
@@ -33,10 +34,12 @@ mod zstd_frame;
 
 pub use account::{KindAccount, account, encoded_len_without};
 pub use container::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity};
-pub use error::{DecodeError, EncodeError};
+pub use error::{DecodeError, DecodeToError, EncodeError};
 pub use level::Level;
 pub use limits::MEMBER_LEN_MAX;
-pub use member::{decode, decode_member, encode, encode_verified, member_len};
+pub use member::{
+    decode, decode_member, decode_member_to, decode_to, encode, encode_verified, member_len,
+};
 pub use page_image::PageImages;
 pub use registry::OptionalModel;
 pub use stream_kind::{Category, StreamKind};

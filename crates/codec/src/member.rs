@@ -1,22 +1,29 @@
 //! Members: what one call encodes, and what a file is a sequence of.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use walzip_pgformat::Version;
 use walzip_pgformat::wal::SegmentHeader;
 
 use crate::coder::{Care, Choices, ImageProof};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use crate::container::{self, Body, Content, Header, WalIdentity};
-use crate::error::{DecodeError, EncodeError};
+use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
 use crate::level::Level;
 use crate::limits::{MEMBER_LEN_MAX, content_len_max};
 use crate::mixing::Outlook;
+use crate::original::{Expected, Original};
 use crate::segment;
 use crate::zstd_frame::Effort;
 
 /// Bytes of input that are no WAL segment and go into one member.
 const FOREIGN_MEMBER_LEN: usize = 64 << 20;
+
+const TOO_MUCH: DecodeError = DecodeError::Corrupt("members of more bytes than a segment");
+
+/// Bytes of an original that are believed before they are there.
+const RESERVED_MAX: u64 = 64 << 20;
 
 /// Streams are mixed from this level on.
 const MIXED_FROM: Level = Level::MAX;
@@ -71,8 +78,9 @@ pub fn encode_verified(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeErro
 }
 
 fn proven(input: &[u8], file: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
-    match decode(&file) {
-        Ok(decoded) if decoded == input => Ok(file),
+    let mut expected = Expected(input);
+    match decode_to(&file, &mut expected) {
+        Ok(()) if expected.0.is_empty() => Ok(file),
         _ => Err(EncodeError::NotProven),
     }
 }
@@ -166,56 +174,78 @@ fn encode_foreign(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
 /// Decodes all members of a file, which together hold at most [`MEMBER_LEN_MAX`] bytes; of
 /// more, decode one after the other.
 pub fn decode(file: &[u8]) -> Result<Vec<u8>, DecodeError> {
-    check_len(file)?;
-    let (mut original, mut rest) = split_member(file)?;
-    while !rest.is_empty() {
-        let (next, behind) = split_member(rest)?;
-        original.extend_from_slice(&next);
-        rest = behind;
-    }
+    let (original, ()) = in_memory(total_len(file)?, |original| decode_to(file, original))?;
     Ok(original)
 }
 
-/// Refuses a file whose members claim too much, before anything is decoded.
-fn check_len(file: &[u8]) -> Result<(), DecodeError> {
+/// [`decode`] into an output; see [`decode_member_to`].
+pub fn decode_to(file: &[u8], output: &mut dyn Write) -> Result<(), DecodeToError> {
+    total_len(file)?;
+    let mut at = decode_member_to(file, output)?;
+    while let Some(rest) = file.get(at..).filter(|rest| !rest.is_empty()) {
+        at += decode_member_to(rest, output)?;
+    }
+    Ok(())
+}
+
+/// Bytes that all members claim to hold: refuses too many, before anything is decoded.
+fn total_len(file: &[u8]) -> Result<u64, DecodeError> {
     let mut rest = file;
     let mut total = 0u64;
     while !rest.is_empty() {
         let header = Header::read(rest)?;
         total = total.saturating_add(header.original_len);
         if total > MEMBER_LEN_MAX as u64 {
-            return Err(DecodeError::Corrupt("members of more bytes than a segment"));
+            return Err(TOO_MUCH);
         }
         let member_len = usize::try_from(header.member_len).unwrap_or(usize::MAX);
         rest = rest.get(member_len..).unwrap_or_default();
     }
-    Ok(())
+    Ok(total)
 }
 
 /// Decodes the member at the front of `bytes`; also returns the bytes that it has.
 pub fn decode_member(bytes: &[u8]) -> Result<(Vec<u8>, usize), DecodeError> {
-    let (original, rest) = split_member(bytes)?;
-    Ok((original, bytes.len() - rest.len()))
+    let len = Header::read(bytes)?.original_len;
+    in_memory(len, |original| decode_member_to(bytes, original))
 }
 
-/// The original of the member at the front of `bytes`, and what is behind it.
-fn split_member(bytes: &[u8]) -> Result<(Vec<u8>, &[u8]), DecodeError> {
+fn in_memory<T>(
+    len: u64,
+    decode: impl FnOnce(&mut Vec<u8>) -> Result<T, DecodeToError>,
+) -> Result<(Vec<u8>, T), DecodeError> {
+    let mut original = Vec::with_capacity(len.min(RESERVED_MAX) as usize);
+    match decode(&mut original) {
+        Ok(result) => Ok((original, result)),
+        Err(DecodeToError::Decode(error)) => Err(error),
+        // Which a vector does not do.
+        Err(DecodeToError::Write(_)) => Err(NO_MEMORY),
+    }
+}
+
+/// Decodes the member at the front of `bytes` into an output; returns the bytes that it has.
+///
+/// The output gets the original a piece at a time, before all of it is checked: where this
+/// fails, what was written is worth nothing.
+pub fn decode_member_to(bytes: &[u8], output: &mut dyn Write) -> Result<usize, DecodeToError> {
     const CUT: DecodeError = DecodeError::Truncated("member");
     let header = Header::read(bytes)?;
+    if header.original_len > MEMBER_LEN_MAX as u64 {
+        return Err(TOO_MUCH.into());
+    }
     let member_len = usize::try_from(header.member_len).map_err(|_| CUT)?;
-    let (member, rest) = bytes.split_at_checked(member_len).ok_or(CUT)?;
+    let member = bytes.get(..member_len).ok_or(CUT)?;
     let body = member.get(header.header_len..).ok_or(CUT)?;
     let content = container::read_content(&header, body)?;
-    let original = match header.identity {
-        None => content,
-        Some(identity) => segment::decode(&header, segment_header(&identity)?, content)?,
-    };
-    if original.len() as u64 != header.original_len
-        || *blake3::hash(&original).as_bytes() != header.original_hash
-    {
-        return Err(DecodeError::HashMismatch);
+    let mut original = Original::new(output);
+    match &header.identity {
+        None => original.write(&content)?,
+        Some(identity) => {
+            segment::decode(&header, segment_header(identity)?, content, &mut original)?;
+        }
     }
-    Ok((original, rest))
+    original.check(header.original_len, &header.original_hash)?;
+    Ok(member_len)
 }
 
 /// What the first page of the segment needs; the rest of it is in the streams.

@@ -12,8 +12,9 @@ use walzip_pgformat::{Lsn, PAGE_SIZE};
 
 use crate::coder::{Choices, Coder, Slot, StreamId};
 use crate::container::{Header, VERSION};
-use crate::error::DecodeError;
+use crate::error::{DecodeError, DecodeToError};
 use crate::model::Model;
+use crate::original::{Original, PIECE_LEN};
 use crate::stream_kind::StreamKind;
 use crate::streams::{StreamReader, StreamWriter};
 
@@ -154,17 +155,18 @@ fn code_fragment(
     coder.bytes(stream, scratch);
 }
 
-/// The segment of a member's content.
+/// Decodes the segment of a member's content.
 pub fn decode(
     header: &Header,
     segment: SegmentHeader,
     content: Vec<u8>,
-) -> Result<Vec<u8>, DecodeError> {
+    original: &mut Original<'_>,
+) -> Result<(), DecodeToError> {
     let len = usize::try_from(header.original_len).map_err(|_| BAD)?;
     let mut decoder = Decoder {
         coder: StreamReader::new(content)?,
         model: Model::new(&segment, len, header.version),
-        writer: SegmentWriter::new(segment, len.min(1 << 26)),
+        writer: SegmentWriter::new(segment, len.min(2 * PIECE_LEN)),
         start: segment.start,
         len,
         fragments: Slot::default(),
@@ -174,17 +176,18 @@ pub fn decode(
     let spans = Slot::default().open(&mut decoder.coder, StreamKind::Spans, 1);
     loop {
         match decoder.coder.u8(spans, 0) {
-            _ if decoder.coder.failed() => return Err(BAD),
+            _ if decoder.coder.failed() => return Err(BAD.into()),
             END => break,
-            RUN => decoder.run(spans)?,
+            RUN => decoder.run(spans, original)?,
             OTHER => decoder.other(spans)?,
-            _ => return Err(BAD),
+            _ => return Err(BAD.into()),
         }
+        decoder.hand_over(original)?;
     }
     if !decoder.coder.exhausted() || decoder.writer.len() != len {
-        return Err(BAD);
+        return Err(BAD.into());
     }
-    Ok(decoder.writer.into_bytes())
+    original.write(decoder.writer.ready())
 }
 
 struct Decoder {
@@ -199,11 +202,11 @@ struct Decoder {
 }
 
 impl Decoder {
-    fn run(&mut self, spans: StreamId) -> Result<(), DecodeError> {
+    fn run(&mut self, spans: StreamId, original: &mut Original<'_>) -> Result<(), DecodeToError> {
         let mut run = Run::default();
         run.code(&mut self.coder, spans);
         if self.coder.failed() || !self.writer.len().is_multiple_of(PAGE_SIZE) {
-            return Err(BAD);
+            return Err(BAD.into());
         }
         let page = (self.writer.len() / PAGE_SIZE) as u32;
         let state = PageState {
@@ -214,7 +217,7 @@ impl Decoder {
         self.writer.start_run(state, run.remaining_len, run.changes);
         if run.remaining_len != 0 {
             if run.lead_len > run.remaining_len {
-                return Err(BAD);
+                return Err(BAD.into());
             }
             self.fragment(run.lead_len)?;
             self.writer
@@ -232,20 +235,34 @@ impl Decoder {
             self.model
                 .code(&mut self.coder, lsn, &mut layout, &mut self.bytes);
             if self.coder.failed() {
-                return Err(BAD);
+                return Err(BAD.into());
             }
             self.writer.record(&self.bytes);
             self.check_len()?;
+            self.hand_over(original)?;
         }
         if run.tail_len != 0 {
             self.fragment(run.tail_len)?;
             let total_len = read_u32(&self.bytes, 0).ok_or(BAD)? as usize;
             if total_len < self.bytes.len() {
-                return Err(BAD);
+                return Err(BAD.into());
             }
             self.writer.fragment(&self.bytes, total_len);
         }
-        self.check_len()
+        Ok(self.check_len()?)
+    }
+
+    /// What is ready, in whole pieces.
+    fn hand_over(&mut self, original: &mut Original<'_>) -> Result<(), DecodeToError> {
+        let ready = self.writer.ready();
+        if ready.len() < PIECE_LEN {
+            return Ok(());
+        }
+        let (pieces, _) = ready.split_at(ready.len() - ready.len() % PIECE_LEN);
+        original.write(pieces)?;
+        let len = pieces.len();
+        self.writer.take(len);
+        Ok(())
     }
 
     fn fragment(&mut self, len: u32) -> Result<(), DecodeError> {

@@ -80,7 +80,12 @@ impl Filter for Compress {
         decompress::holds(output, input)
     }
 
-    fn run(&self, input: &mut dyn Read, output: &mut dyn Write) -> Result<(), CommandError> {
+    fn run(
+        &self,
+        input: &mut dyn Read,
+        output: &mut dyn Write,
+        _is_provisional: bool,
+    ) -> Result<(), CommandError> {
         let mut buffer = Vec::new();
         let mut members = 0u64;
         loop {

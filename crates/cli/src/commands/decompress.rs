@@ -3,12 +3,12 @@
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use walzip_codec::{DecodeError, HEADER_LEN_MAX, Header, MEMBER_LEN_MAX};
+use walzip_codec::{DecodeError, DecodeToError, HEADER_LEN_MAX, Header, MEMBER_LEN_MAX};
 
 use crate::archive_error::decoding;
 use crate::error::{CommandError, chain};
 use crate::exit_code::Kind;
-use crate::filter::{Filter, FilterArgs, fill, write};
+use crate::filter::{Filter, FilterArgs, cannot_write, fill, write};
 
 /// Decompress .wz files
 ///
@@ -77,7 +77,12 @@ impl Filter for Decompress {
         }
     }
 
-    fn run(&self, input: &mut dyn Read, output: &mut dyn Write) -> Result<(), CommandError> {
+    fn run(
+        &self,
+        input: &mut dyn Read,
+        output: &mut dyn Write,
+        is_provisional: bool,
+    ) -> Result<(), CommandError> {
         let mut buffer = Vec::new();
         let mut position = 0u64;
         loop {
@@ -90,10 +95,16 @@ impl Filter for Decompress {
             let member_len = member_len.min(ENCODED_LEN_MAX) as usize;
             fill(input, &mut buffer, member_len)?;
             let member = member_len.min(buffer.len());
-            write(
-                output,
-                &walzip_codec::decode(&buffer[..member]).map_err(failed)?,
-            )?;
+            let encoded = &buffer[..member];
+            if is_provisional {
+                let decoded = walzip_codec::decode_member_to(encoded, output);
+                decoded.map_err(|error| match error {
+                    DecodeToError::Decode(error) => failed(error),
+                    DecodeToError::Write(error) => cannot_write(&error),
+                })?;
+            } else {
+                write(output, &walzip_codec::decode(encoded).map_err(failed)?)?;
+            }
             buffer.drain(..member);
             position += member as u64;
         }
@@ -107,7 +118,7 @@ pub fn holds(compressed: &mut dyn Read, original: &mut dyn Read) -> Result<bool,
         is_equal: true,
     };
     let only_checks = true;
-    let decoded = Decompress { only_checks }.run(compressed, &mut comparison);
+    let decoded = Decompress { only_checks }.run(compressed, &mut comparison, true);
     let is_equal = comparison.is_equal;
     let mut rest = Vec::new();
     fill(original, &mut rest, 1)?;

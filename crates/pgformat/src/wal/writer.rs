@@ -10,18 +10,23 @@ use crate::PAGE_SIZE;
 #[derive(Debug)]
 pub struct SegmentWriter {
     header: SegmentHeader,
+    /// What was not taken yet.
     out: Vec<u8>,
+    /// Bytes written, with those that were taken.
+    len: usize,
     state: PageState,
     changes: Vec<PageState>,
     next_change: usize,
 }
 
 impl SegmentWriter {
-    /// Begins a segment; `capacity` is what will be written, as far as the caller trusts it.
+    /// Begins a segment; `capacity` is what will be written before it is taken, as far as the
+    /// caller trusts it.
     pub fn new(header: SegmentHeader, capacity: usize) -> Self {
         SegmentWriter {
             header,
             out: Vec::with_capacity(capacity),
+            len: 0,
             state: PageState {
                 page: 0,
                 flags: 0,
@@ -34,23 +39,33 @@ impl SegmentWriter {
 
     /// Bytes written so far.
     pub fn len(&self) -> usize {
-        self.out.len()
+        self.len
     }
 
     /// Nothing is written yet.
     pub fn is_empty(&self) -> bool {
-        self.out.is_empty()
+        self.len == 0
     }
 
     /// Where the next byte of a record would stand.
     pub fn next_record_offset(&self) -> usize {
-        match self.out.len() {
+        match self.len {
             at if at.is_multiple_of(PAGE_SIZE) => at + PageHeader::len_at(at),
             at => at,
         }
     }
 
-    /// The segment.
+    /// What was written and not taken yet.
+    pub fn ready(&self) -> &[u8] {
+        &self.out
+    }
+
+    /// Takes so many of the bytes that are ready.
+    pub fn take(&mut self, len: usize) {
+        self.out.drain(..len);
+    }
+
+    /// The segment, if nothing was taken before.
     pub fn into_bytes(self) -> Vec<u8> {
         self.out
     }
@@ -73,34 +88,36 @@ impl SegmentWriter {
     pub fn fragment(&mut self, bytes: &[u8], total_len: usize) {
         let mut done = 0;
         while done < bytes.len() {
-            if self.out.len().is_multiple_of(PAGE_SIZE) {
+            if self.len.is_multiple_of(PAGE_SIZE) {
                 let remaining = if done == 0 { 0 } else { total_len - done };
                 self.next_page(remaining as u32);
             }
-            let left = PAGE_SIZE - self.out.len() % PAGE_SIZE;
+            let left = PAGE_SIZE - self.len % PAGE_SIZE;
             let part = left.min(bytes.len() - done);
-            self.out.extend_from_slice(&bytes[done..done + part]);
+            self.other(&bytes[done..done + part]);
             done += part;
         }
     }
 
     /// Writes zeros up to a multiple of 8.
     pub fn padding(&mut self) {
-        self.out.resize(max_align(self.out.len()), 0);
+        self.zeros(max_align(self.len) - self.len);
     }
 
     /// Writes bytes that are no pages.
     pub fn other(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
+        self.len += bytes.len();
     }
 
     /// Writes bytes of zero that are no pages.
     pub fn zeros(&mut self, len: usize) {
         self.out.resize(self.out.len() + len, 0);
+        self.len += len;
     }
 
     fn next_page(&mut self, remaining_len: u32) {
-        let page = (self.out.len() / PAGE_SIZE) as u32;
+        let page = (self.len / PAGE_SIZE) as u32;
         if let Some(change) = self.changes.get(self.next_change)
             && change.page == page
         {
@@ -111,7 +128,7 @@ impl SegmentWriter {
     }
 
     fn page_header(&mut self, remaining_len: u32) {
-        let first = self.out.is_empty();
+        let first = self.is_empty();
         let mut flags = self.state.flags;
         if remaining_len != 0 {
             flags |= FIRST_IS_CONTRECORD;
@@ -123,12 +140,12 @@ impl SegmentWriter {
             magic: self.header.version.page_magic,
             flags,
             timeline: self.state.timeline,
-            address: self.header.start.0.wrapping_add(self.out.len() as u64),
+            address: self.header.start.0.wrapping_add(self.len as u64),
             remaining_len,
         };
-        self.out.extend_from_slice(&header.to_bytes());
+        self.other(&header.to_bytes());
         if first {
-            self.out.extend_from_slice(&self.header.long_part());
+            self.other(&self.header.long_part());
         }
     }
 }
