@@ -290,6 +290,7 @@ fn packed_lens(content: &Content) -> Result<Vec<usize>, EncodeError> {
         level: 1,
         long: false,
         hash_log: None,
+        min_match: None,
     };
     let mut cuts = vec![content.streams_start];
     cuts.extend(content.shapes.iter().map(|shape| shape.end));

@@ -276,10 +276,11 @@ pub fn choices(level: Level) -> Choices {
 
 /// What stands behind each level.
 pub fn effort(level: Level, streams: bool) -> Effort {
-    let zstd_level = match level.get() {
+    let level = level.get();
+    let zstd_level = match level {
         // On streams zstd's first level is no faster than its second, and up to 15 % larger.
         1 if streams => 2,
-        level @ 0..=3 => i32::from(level),
+        0..=3 => i32::from(level),
         4 => 6,
         5 => 9,
         6 => 12,
@@ -288,9 +289,11 @@ pub fn effort(level: Level, streams: bool) -> Effort {
     };
     Effort {
         level: zstd_level,
-        long: streams && level.get() >= 5,
+        long: streams && level >= 5,
         // Half of that level's table, which then stays in the processor's inner caches.
-        hash_log: (streams && level == Level::MIN).then_some(15),
+        hash_log: (streams && level == 1).then_some(15),
+        // Of 5 bytes, as that level takes them, more matches cost more than they save.
+        min_match: (streams && level == 3).then_some(6),
     }
 }
 

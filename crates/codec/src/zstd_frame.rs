@@ -7,7 +7,7 @@ use crate::error::{DecodeError, EncodeError, NO_MEMORY};
 use crate::limits::WINDOW_LOG_MAX;
 
 /// How hard zstd tries.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Effort {
     /// zstd's own level.
     pub level: i32,
@@ -15,6 +15,8 @@ pub struct Effort {
     pub long: bool,
     /// Binary logarithm of the entries of zstd's table of places, if not the level's own.
     pub hash_log: Option<u32>,
+    /// Bytes of the shortest match, if not the level's own.
+    pub min_match: Option<u32>,
 }
 
 /// zstd cannot make more of a byte than this: a block of 128 KiB needs four bytes.
@@ -39,6 +41,9 @@ pub fn compress(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Packed
     set(CParameter::ContentSizeFlag(false))?;
     if let Some(hash_log) = effort.hash_log {
         set(CParameter::HashLog(hash_log))?;
+    }
+    if let Some(min_match) = effort.min_match {
+        set(CParameter::MinMatch(min_match))?;
     }
     // The content is all there: zstd needs no window of its own beside it.
     set(CParameter::StableInBuffer(true))?;

@@ -184,6 +184,7 @@ mod tests {
         level: 1,
         long: false,
         hash_log: None,
+        min_match: None,
     };
 
     /// Bytes of a stream: noise, few values, rows alike, or one value.
