@@ -39,11 +39,21 @@ pub(crate) fn check(
     content: &[u8],
     cluster: ClusterIdentity,
 ) -> Result<(), ContentError> {
+    check_beginning(name, content, content.len(), cluster)
+}
+
+/// [`check`] for content that has `len` bytes and begins with these, a page at least.
+pub(crate) fn check_beginning(
+    name: &WalFileName,
+    beginning: &[u8],
+    len: usize,
+    cluster: ClusterIdentity,
+) -> Result<(), ContentError> {
     match name {
         WalFileName::Segment(segment) | WalFileName::Partial(segment) => {
-            check_segment(*segment, content, cluster)
+            check_segment(*segment, beginning, len, cluster)
         }
-        WalFileName::History(_) | WalFileName::BackupHistory { .. } if content.is_empty() => {
+        WalFileName::History(_) | WalFileName::BackupHistory { .. } if len == 0 => {
             Err(ContentError::Empty)
         }
         WalFileName::History(_) | WalFileName::BackupHistory { .. } => Ok(()),
@@ -52,10 +62,11 @@ pub(crate) fn check(
 
 fn check_segment(
     name: SegmentName,
-    content: &[u8],
+    beginning: &[u8],
+    len: usize,
     cluster: ClusterIdentity,
 ) -> Result<(), ContentError> {
-    let header = SegmentHeader::read(content)?;
+    let header = SegmentHeader::read(beginning)?;
     let found = ClusterIdentity {
         system_id: header.system_id.0,
         major: header.version.major,
@@ -63,9 +74,9 @@ fn check_segment(
     if found != cluster {
         return Err(ContentError::Cluster(found));
     }
-    if content.len() != header.segment_size as usize {
+    if len != header.segment_size as usize {
         return Err(ContentError::Size {
-            len: content.len(),
+            len,
             segment_size: header.segment_size,
         });
     }

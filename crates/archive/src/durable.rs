@@ -12,8 +12,19 @@ use crate::error::ArchiveError;
 
 /// Writes a file under a temporary name, makes it durable and renames it into place.
 pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<(), ArchiveError> {
-    let temporary = Temporary::beside(path)?;
-    let written = temporary.write_and_rename(path, content);
+    write_file_with(path, |file| {
+        let written = file.write_all(content);
+        written.map_err(|error| ArchiveError::file("write", path, error))
+    })
+}
+
+/// [`write_file`] of what `write` writes; where that fails, there is no file.
+pub(crate) fn write_file_with<T>(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<T, ArchiveError>,
+) -> Result<T, ArchiveError> {
+    let mut temporary = Temporary::beside(path)?;
+    let written = temporary.write_and_rename(path, write);
     if written.is_err() {
         // The error that counts is the first one; it may well prevent this too.
         let _ = fs::remove_file(&temporary.path);
@@ -62,18 +73,21 @@ impl Temporary {
         })
     }
 
-    fn write_and_rename(&self, path: &Path, content: &[u8]) -> Result<(), ArchiveError> {
+    fn write_and_rename<T>(
+        &mut self,
+        path: &Path,
+        write: impl FnOnce(&mut File) -> Result<T, ArchiveError>,
+    ) -> Result<T, ArchiveError> {
         let failed = |action, place: &Path| {
             let place = place.to_owned();
             move |error| ArchiveError::file(action, &place, error)
         };
-        let mut file = &self.file;
-        file.set_len(0)
-            .and_then(|()| file.write_all(content))
-            .map_err(failed("write", &self.path))?;
-        file.sync_all().map_err(failed("sync", &self.path))?;
+        self.file.set_len(0).map_err(failed("write", &self.path))?;
+        let written = write(&mut self.file)?;
+        self.file.sync_all().map_err(failed("sync", &self.path))?;
         fs::rename(&self.path, path).map_err(failed("rename to", path))?;
-        sync_directory(&parent(path))
+        sync_directory(&parent(path))?;
+        Ok(written)
     }
 }
 
@@ -161,13 +175,31 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_fails_half_way_leaves_what_was_there() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("RECOVERYXLOG");
+        write_file(&path, b"content").expect("written");
+        let failed: Result<(), _> = write_file_with(&path, |file| {
+            file.write_all(b"oth").expect("written");
+            Err(ArchiveError::Request("no more".to_owned()))
+        });
+        assert!(matches!(failed, Err(ArchiveError::Request(_))));
+        assert_eq!(fs::read(&path).expect("readable"), b"content");
+        assert_eq!(names(directory.path()), ["RECOVERYXLOG"]);
+    }
+
+    #[test]
     fn keeps_off_a_temporary_file_in_use() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("RECOVERYXLOG");
-        let other = Temporary::beside(&path).expect("opened");
+        let mut other = Temporary::beside(&path).expect("opened");
         write_file(&path, b"content").expect("written");
         assert_eq!(names(directory.path()).len(), 2);
-        other.write_and_rename(&path, b"other").expect("written");
+        let write = |file: &mut File| {
+            file.write_all(b"other").expect("written");
+            Ok(())
+        };
+        other.write_and_rename(&path, write).expect("renamed");
         assert_eq!(fs::read(&path).expect("readable"), b"other");
         assert_eq!(names(directory.path()), ["RECOVERYXLOG"]);
     }

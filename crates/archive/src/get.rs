@@ -2,12 +2,17 @@
 //!
 //! PostgreSQL asks for files that do not exist, histories and the next segment above all, so
 //! "not in the archive" is an answer and not an error. What is delivered was decoded whole, its
-//! hash and identity checked, and appears under the destination's name at once or not at all.
+//! hash and identity checked, and appears under the destination's name at once or not at all. Until
+//! then it is written under another name, while it is decoded.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
+use walzip_codec::DecodeToError;
+use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal_file_name::WalFileName;
-use walzip_repo::Repository;
+use walzip_repo::{ClusterIdentity, Repository};
 
 use crate::error::ArchiveError;
 use crate::{cluster, coding, content, durable};
@@ -50,15 +55,58 @@ pub async fn get(
         return Ok(Got::NotFound);
     };
     let stored_bytes = object.len() as u64;
-    let original = coding::decode(name, object).await?;
-    content::check(&file_name, &original, repository.cluster())
-        .map_err(|error| ArchiveError::invalid_object(name, error, repository.cluster()))?;
-
-    let original_bytes = original.len() as u64;
-    let destination = destination.to_owned();
-    coding::off_the_runtime(move || durable::write_file(&destination, &original)).await?;
+    let (cluster, destination) = (repository.cluster(), destination.to_owned());
+    let delivered = move || deliver(&file_name, object, cluster, &destination);
     Ok(Got::Found {
-        original_bytes,
+        original_bytes: coding::off_the_runtime(delivered).await?,
         stored_bytes,
     })
+}
+
+/// Decodes an object into the destination; returns the size of the file.
+fn deliver(
+    name: &WalFileName,
+    object: Bytes,
+    cluster: ClusterIdentity,
+    destination: &Path,
+) -> Result<u64, ArchiveError> {
+    durable::write_file_with(destination, |file| {
+        let mut output = Delivery {
+            file,
+            beginning: Vec::new(),
+            len: 0,
+        };
+        walzip_codec::decode_to(&object, &mut output).map_err(|error| match error {
+            DecodeToError::Decode(source) => ArchiveError::Undecodable {
+                object: name.to_string(),
+                source,
+            },
+            DecodeToError::Write(error) => ArchiveError::file("write", destination, error),
+        })?;
+        content::check_beginning(name, &output.beginning, output.len, cluster)
+            .map_err(|error| ArchiveError::invalid_object(&name.to_string(), error, cluster))?;
+        Ok(output.len as u64)
+    })
+}
+
+/// Keeps the beginning of what it writes.
+struct Delivery<W> {
+    file: W,
+    beginning: Vec<u8>,
+    len: usize,
+}
+
+impl<W: Write> Write for Delivery<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        let missing = PAGE_SIZE - self.beginning.len();
+        self.beginning
+            .extend_from_slice(&bytes[..written.min(missing)]);
+        self.len += written;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }
