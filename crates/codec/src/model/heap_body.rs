@@ -20,6 +20,8 @@ use super::heap_tuple::TUPLE_HEADER_LEN;
 const HAS_NULL: u16 = 1;
 /// `HEAP_NATTS_MASK`.
 const NATTS_MASK: u16 = 0x07FF;
+/// Places of values for which memory is reserved before they are found.
+const PLACES_RESERVED: usize = 1 << 22;
 /// Lengths that get a stream of their own where the attributes are not known.
 const LENGTHS_MAX: usize = 48;
 
@@ -249,7 +251,9 @@ struct Values<'a> {
 
 impl<'a> Values<'a> {
     fn of(attributes: &[Attribute], bodies: &'a [Body<'a>]) -> Values<'a> {
-        let empty = || Vec::with_capacity(bodies.len());
+        // Of many attributes, most bodies may have few.
+        let reserved = bodies.len().min(PLACES_RESERVED / attributes.len().max(1));
+        let empty = || Vec::with_capacity(reserved);
         let mut places: Vec<_> = attributes.iter().map(|_| empty()).collect();
         let fits = bodies.iter();
         let fits = fits
