@@ -13,7 +13,7 @@ use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
 use crate::level::Level;
 use crate::limits::{MEMBER_LEN_MAX, content_len_max};
 use crate::mixing::Outlook;
-use crate::original::{Expected, Original};
+use crate::original::{Expected, InMemory, Original};
 use crate::segment;
 use crate::zstd_frame::Effort;
 
@@ -212,13 +212,13 @@ pub fn decode_member(bytes: &[u8]) -> Result<(Vec<u8>, usize), DecodeError> {
 
 fn in_memory<T>(
     len: u64,
-    decode: impl FnOnce(&mut Vec<u8>) -> Result<T, DecodeToError>,
+    decode: impl FnOnce(&mut InMemory) -> Result<T, DecodeToError>,
 ) -> Result<(Vec<u8>, T), DecodeError> {
-    let mut original = Vec::with_capacity(len.min(RESERVED_MAX) as usize);
+    let mut original = InMemory::of(len.min(RESERVED_MAX) as usize);
     match decode(&mut original) {
-        Ok(result) => Ok((original, result)),
+        Ok(result) => Ok((original.bytes, result)),
         Err(DecodeToError::Decode(error)) => Err(error),
-        // Which a vector does not do.
+        // Which memory does not do.
         Err(DecodeToError::Write(_)) => Err(NO_MEMORY),
     }
 }

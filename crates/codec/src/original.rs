@@ -40,6 +40,38 @@ impl<'o> Original<'o> {
     }
 }
 
+/// An output in memory, which is taken when the first bytes come: what decoding took before that
+/// can be used again.
+pub struct InMemory {
+    /// What came.
+    pub bytes: Vec<u8>,
+    expected_len: usize,
+}
+
+impl InMemory {
+    /// For about so many bytes.
+    pub fn of(expected_len: usize) -> InMemory {
+        InMemory {
+            bytes: Vec::new(),
+            expected_len,
+        }
+    }
+}
+
+impl Write for InMemory {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.is_empty() {
+            self.bytes.reserve_exact(self.expected_len);
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// An output that takes only what is expected.
 pub struct Expected<'a>(pub &'a [u8]);
 
