@@ -1,7 +1,8 @@
 //! Makes the golden files of this version of the format:
 //!
 //! ```text
-//! cargo run --release -p walzip-codec --example golden -- crates/codec/tests/golden
+//! mkdir FOLDER
+//! cargo run --release -p walzip-codec --example golden -- FOLDER
 //! ```
 //!
 //! Each shows one feature, and is small: a sample segment is cut down to the header of its
@@ -9,7 +10,8 @@
 //! that every record keeps its place. `hashes.txt` gets the BLAKE3 hash of each original. The samples are
 //! in the folder that `WALZIP_SAMPLES` names, else in `../shared/wal-samples`.
 //!
-//! Files of released versions are for ever: this is for features that were not released yet.
+//! What is in crates/codec/tests/golden stays there. The files of features that this version
+//! introduced, and their lines of `hashes.txt`, are copied to it.
 
 use std::fmt::Write as _;
 use std::fs;

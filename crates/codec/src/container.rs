@@ -286,12 +286,7 @@ pub fn outlook(content: &Content, original_len: usize) -> Result<Outlook, Encode
 
 /// Bytes of each stream as zstd packs it in little time.
 fn packed_lens(content: &Content) -> Result<Vec<usize>, EncodeError> {
-    const QUICK: Effort = Effort {
-        level: 1,
-        long: false,
-        hash_log: None,
-        min_match: None,
-    };
+    const QUICK: Effort = Effort::of(1);
     let mut cuts = vec![content.streams_start];
     cuts.extend(content.shapes.iter().map(|shape| shape.end));
     cuts.dedup();

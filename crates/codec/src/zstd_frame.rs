@@ -7,7 +7,7 @@ use crate::error::{DecodeError, EncodeError, NO_MEMORY};
 use crate::limits::WINDOW_LOG_MAX;
 
 /// How hard zstd tries.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// zstd's own level.
     pub level: i32,
@@ -17,6 +17,18 @@ pub struct Effort {
     pub hash_log: Option<u32>,
     /// Bytes of the shortest match, if not the level's own.
     pub min_match: Option<u32>,
+}
+
+impl Effort {
+    /// Just what zstd does at its level.
+    pub const fn of(level: i32) -> Effort {
+        Effort {
+            level,
+            long: false,
+            hash_log: None,
+            min_match: None,
+        }
+    }
 }
 
 /// zstd cannot make more of a byte than this: a block of 128 KiB needs four bytes.

@@ -180,12 +180,7 @@ mod tests {
     use crate::transform::Layout;
     use proptest::prelude::*;
 
-    const EFFORT: Effort = Effort {
-        level: 1,
-        long: false,
-        hash_log: None,
-        min_match: None,
-    };
+    const EFFORT: Effort = Effort::of(1);
 
     /// Bytes of a stream: noise, few values, rows alike, or one value.
     fn stream() -> impl Strategy<Value = (Vec<u8>, usize, bool)> {

@@ -1,4 +1,4 @@
-//! Golden files: one for each feature of the format, named by the version that introduced it.
+//! Golden files: one for each feature of the format, named by the version that wrote it.
 //! Every later version reads them. `cargo run -p walzip-codec --example golden -- FOLDER`
 //! makes them; once a version is released its files never change again.
 

@@ -94,7 +94,7 @@ impl SegmentWriter {
             }
             let left = PAGE_SIZE - self.len % PAGE_SIZE;
             let part = left.min(bytes.len() - done);
-            self.other(&bytes[done..done + part]);
+            self.append(&bytes[done..done + part]);
             done += part;
         }
     }
@@ -106,14 +106,18 @@ impl SegmentWriter {
 
     /// Writes bytes that are no pages.
     pub fn other(&mut self, bytes: &[u8]) {
-        self.out.extend_from_slice(bytes);
-        self.len += bytes.len();
+        self.append(bytes);
     }
 
     /// Writes bytes of zero that are no pages.
     pub fn zeros(&mut self, len: usize) {
         self.out.resize(self.out.len() + len, 0);
         self.len += len;
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+        self.len += bytes.len();
     }
 
     fn next_page(&mut self, remaining_len: u32) {
@@ -143,9 +147,9 @@ impl SegmentWriter {
             address: self.header.start.0.wrapping_add(self.len as u64),
             remaining_len,
         };
-        self.other(&header.to_bytes());
+        self.append(&header.to_bytes());
         if first {
-            self.other(&self.header.long_part());
+            self.append(&self.header.long_part());
         }
     }
 }
