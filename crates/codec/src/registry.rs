@@ -33,6 +33,7 @@ models! {
     Dictionaries, "different values of an attribute";
     Scales, "integers with a divisor";
     Jsonb, "jsonb by its keys";
+    RowVersions, "new versions of rows made of the old ones";
     RecentBlocks, "blocks referred to before";
     TidRuns, "targets in the order of the rows";
     NewRows, "index entries of new rows";

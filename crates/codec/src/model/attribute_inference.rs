@@ -48,8 +48,8 @@ const WIDTHS: [Width; 2] = [
 /// Attributes of a relation at most; PostgreSQL allows 1600.
 const ATTRIBUTES_MAX: usize = 250;
 
-/// The attributes that fit some of the tuples, if they are found.
-pub fn infer(bodies: &[Body<'_>], care: Care) -> Option<Vec<Attribute>> {
+/// The attributes that fit some of the tuples, and all of `shown`, if they are found.
+pub fn infer(bodies: &[Body<'_>], shown: &[Body<'_>], care: Care) -> Option<Vec<Attribute>> {
     let count = bodies
         .iter()
         .map(|body| usize::from(body.attributes))
@@ -62,7 +62,7 @@ pub fn infer(bodies: &[Body<'_>], care: Care) -> Option<Vec<Attribute>> {
         Care::Quick => QUICK_SEARCH_STEPS_MAX.min(len / QUICK_SEARCH_STEP_LEN),
         Care::Full => SEARCH_STEPS_MAX.min(len / SEARCH_STEP_LEN),
     };
-    let mut samples = samples(bodies, count);
+    let mut samples = samples(bodies, shown, count);
     let (mut found, mut fewest) = (None, usize::MAX);
     for _ in 0..ROUNDS {
         let Some(attributes) = find(&samples, count, bodies.len(), &mut steps_left) else {
@@ -121,13 +121,16 @@ impl<'a> Sample<'a> {
 }
 
 /// So many tuples from all of them.
-fn some<'b, 'a>(bodies: &'b [Body<'a>], count: usize) -> impl Iterator<Item = &'b Body<'a>> {
+pub fn some<'b, 'a>(bodies: &'b [Body<'a>], count: usize) -> impl Iterator<Item = &'b Body<'a>> {
     bodies.iter().step_by(bodies.len().div_ceil(count).max(1))
 }
 
 /// Tuples from all of them, the longest first: they refute a wrong guess soonest.
-fn samples<'a>(bodies: &[Body<'a>], count: usize) -> Vec<Sample<'a>> {
-    let mut samples: Vec<Sample<'_>> = some(bodies, FIRST_SAMPLES).filter_map(Sample::of).collect();
+fn samples<'a>(bodies: &[Body<'a>], shown: &[Body<'a>], count: usize) -> Vec<Sample<'a>> {
+    let first = shown
+        .iter()
+        .chain(some(bodies, FIRST_SAMPLES - shown.len()));
+    let mut samples: Vec<Sample<'_>> = first.filter_map(Sample::of).collect();
     let mut is_seen: Vec<bool> = (0..count)
         .map(|number| samples.iter().any(|sample| sample.body.has(number)))
         .collect();

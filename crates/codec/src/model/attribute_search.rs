@@ -331,7 +331,7 @@ mod tests {
     fn a_table_of_many_columns_is_read() {
         let tuples: Vec<_> = (0..ROWS).map(tuple).collect();
         let bodies = bodies(&tuples);
-        let attributes = infer(&bodies, Care::Full).unwrap();
+        let attributes = infer(&bodies, &[], Care::Full).unwrap();
         let mut columns = vec![Vec::new(); attributes.len()];
         let read = bodies
             .iter()
@@ -342,6 +342,6 @@ mod tests {
     #[test]
     fn little_is_not_worth_a_long_search() {
         let tuples: Vec<_> = (0..20).map(tuple).collect();
-        assert_eq!(infer(&bodies(&tuples), Care::Quick), None);
+        assert_eq!(infer(&bodies(&tuples), &[], Care::Quick), None);
     }
 }

@@ -9,6 +9,8 @@ use super::kind::{BlockStreams, Shape};
 use super::main_data::{GIST_FROM, record_type};
 use super::recent_rows::{RecentRows, RowNumber};
 use super::relation::Relation;
+use super::row_change::ChangeScratch;
+use super::row_versions::{Kept, ROW_VERSIONS_FROM, RowVersions, Version};
 use crate::coder::{Choices, Coder, get_u16};
 use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
@@ -17,6 +19,8 @@ use crate::stream_kind::StreamKind;
 const PREFIX_FROM_OLD: u8 = 1 << 5;
 /// `XLH_UPDATE_SUFFIX_FROM_OLD`.
 const SUFFIX_FROM_OLD: u8 = 1 << 6;
+/// Where the line pointer of the old version stands in xl_heap_update.
+const UPDATE_OLD_OFFSET_AT: usize = 4;
 /// Where the flags stand in xl_heap_update.
 const UPDATE_FLAGS_AT: usize = 7;
 /// Bytes of the count in front of a page's tuples in XLOG_GIST_PAGE_SPLIT.
@@ -31,8 +35,11 @@ pub enum BlockModel {
     Rows,
     /// A heap tuple (XLOG_HEAP_INSERT).
     HeapInsert,
-    /// A heap tuple that may lack what its predecessor has (XLOG_HEAP_UPDATE).
+    /// A heap tuple that may lack what its predecessor has (XLOG_HEAP_UPDATE), beside what is
+    /// known of that one.
     HeapUpdate,
+    /// The same by itself.
+    HeapUpdateAlone,
     /// Heap tuples one after the other (XLOG_HEAP2_MULTI_INSERT).
     HeapMultiInsert,
     /// A tuple of a new row (XLOG_BTREE_INSERT_LEAF).
@@ -65,7 +72,10 @@ impl BlockModel {
         };
         match (shape.rmid, record_type(shape.rmid, shape.info), id) {
             (rmgr_id::HEAP, 0x00, 0) => BlockModel::HeapInsert,
-            (rmgr_id::HEAP, 0x20 | 0x40, 0) => BlockModel::HeapUpdate,
+            (rmgr_id::HEAP, 0x20 | 0x40, 0) if format >= ROW_VERSIONS_FROM => {
+                BlockModel::HeapUpdate
+            }
+            (rmgr_id::HEAP, 0x20 | 0x40, 0) => BlockModel::HeapUpdateAlone,
             (rmgr_id::HEAP2, 0x50, 0) => BlockModel::HeapMultiInsert,
             (rmgr_id::HEAP2, 0x10 | 0x20 | 0x30, 0) => BlockModel::Offsets,
             (rmgr_id::BTREE, 0x00, 0) => BlockModel::RowTuple,
@@ -89,7 +99,7 @@ impl BlockModel {
         coder: &mut C,
         streams: &mut BlockStreams,
         relation: &mut Relation,
-        context: &Context<'_>,
+        context: &mut Context<'_>,
         data: &mut [u8],
     ) {
         let main = context.main;
@@ -108,7 +118,13 @@ impl BlockModel {
         match model {
             BlockModel::Rows => streams.rows.code(coder, StreamKind::BlockDataRow, data),
             BlockModel::HeapInsert => relation.heap.record_tuple(coder, data),
-            BlockModel::HeapUpdate => code_update(coder, streams, relation, main, data),
+            BlockModel::HeapUpdate => {
+                let old = context.old_version();
+                code_update(coder, streams, relation, context, data, old);
+            }
+            BlockModel::HeapUpdateAlone => {
+                code_update(coder, streams, relation, context, data, None);
+            }
             BlockModel::HeapMultiInsert => {
                 code_multi_insert(coder, streams, relation, main, data);
             }
@@ -147,7 +163,7 @@ impl BlockModel {
         match self {
             BlockModel::Rows => true,
             BlockModel::HeapInsert => data.len() >= RECORD_TUPLE_HEADER_LEN,
-            BlockModel::HeapUpdate => {
+            BlockModel::HeapUpdate | BlockModel::HeapUpdateAlone => {
                 main.len() > UPDATE_FLAGS_AT
                     && data.len() >= update_fields_len(main) + RECORD_TUPLE_HEADER_LEN
             }
@@ -176,14 +192,30 @@ impl BlockModel {
 }
 
 /// What is known when the data of a block reference is coded.
-#[derive(Clone, Copy)]
 pub struct Context<'a> {
     /// The record's main data.
     pub main: &'a [u8],
+    /// The relation's number.
+    pub relation: u32,
+    /// The block of the record's last reference, which an update's old version is on.
+    pub last_block: u32,
     /// Rows of the records before.
     pub rows: &'a RecentRows,
-    /// The transaction's newest one.
+    /// What is known of rows that may get new versions.
+    pub versions: &'a RowVersions,
+    /// The transaction's newest row.
     pub newest: RowNumber,
+    /// Memory to work with.
+    pub scratch: &'a mut ChangeScratch,
+}
+
+impl<'a> Context<'a> {
+    /// The version of a row that an update takes the place of.
+    fn old_version(&self) -> Option<Version<'a>> {
+        let tid = (self.last_block, update_old_line_pointer(self.main));
+        self.versions
+            .get(self.rows, self.versions.id(self.relation, tid))
+    }
 }
 
 /// The record inserts into a posting tree (`GIN_INSERT_ISDATA`, in ginxlogInsert's flags).
@@ -257,33 +289,45 @@ pub fn update_fields_len(main: &[u8]) -> usize {
     2 * (usize::from(flags & PREFIX_FROM_OLD != 0) + usize::from(flags & SUFFIX_FROM_OLD != 0))
 }
 
-/// Bytes of the values' beginning that an update takes from the old version.
-pub fn update_prefix_len(main: &[u8], data: &[u8]) -> usize {
-    match main.get(UPDATE_FLAGS_AT) {
-        Some(flags) if flags & PREFIX_FROM_OLD != 0 => get_u16(data, 0).into(),
-        _ => 0,
-    }
+/// What an update takes from the old version; `None` where it brings the whole tuple.
+pub fn update_kept(main: &[u8], data: &[u8]) -> Option<Kept> {
+    let flags = main.get(UPDATE_FLAGS_AT).copied().unwrap_or(0);
+    let has_prefix = flags & PREFIX_FROM_OLD != 0;
+    let has_suffix = flags & SUFFIX_FROM_OLD != 0;
+    let field = |number: usize| usize::from(get_u16(data, 2 * number));
+    (has_prefix || has_suffix).then(|| Kept {
+        prefix: if has_prefix { field(0) } else { 0 },
+        suffix: if has_suffix {
+            field(has_prefix.into())
+        } else {
+            0
+        },
+    })
+}
+
+/// The line pointer of the old version.
+pub fn update_old_line_pointer(main: &[u8]) -> u16 {
+    get_u16(main, UPDATE_OLD_OFFSET_AT)
 }
 
 fn code_update<C: Coder>(
     coder: &mut C,
     streams: &mut BlockStreams,
     relation: &mut Relation,
-    main: &[u8],
+    context: &mut Context<'_>,
     data: &mut [u8],
+    old: Option<Version<'_>>,
 ) {
-    let fields_len = update_fields_len(main);
+    let fields_len = update_fields_len(context.main);
     for at in (0..fields_len).step_by(2) {
         let stream = streams.fields[at / 2].open(coder, StreamKind::TupleLen, 2);
         coder.u16_at(stream, data, at);
     }
+    let kept = update_kept(context.main, data);
     let end = data.len();
     let tuple = coder.part(data, fields_len, end);
-    if fields_len == 0 {
-        relation.heap.record_tuple(coder, tuple);
-    } else {
-        relation.heap.record_part(coder, tuple);
-    }
+    let heap = &mut relation.heap;
+    heap.record_version(coder, context.scratch, tuple, old, kept);
 }
 
 /// Tuples of a multi-insert.

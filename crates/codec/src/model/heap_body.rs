@@ -5,9 +5,9 @@
 //! when it meets the first body.
 
 use super::attribute::Attribute;
-use super::attribute_inference::infer;
+use super::attribute_inference::{infer, some};
 use super::column::Column;
-use crate::coder::{Coder, Slot, StreamId};
+use crate::coder::{Care, Coder, Slot, StreamId};
 use crate::parts::Parts;
 use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
@@ -22,6 +22,10 @@ const HAS_NULL: u16 = 1;
 const NATTS_MASK: u16 = 0x07FF;
 /// Places of values for which memory is reserved before they are found.
 const PLACES_RESERVED: usize = 1 << 22;
+/// One of so many bodies that the attributes do not fit is worth another look,
+const MISFIT_OF: usize = 64;
+/// at so many of them.
+const MISFITS_SHOWN: usize = 4;
 /// Lengths that get a stream of their own where the attributes are not known.
 const LENGTHS_MAX: usize = 48;
 
@@ -132,6 +136,11 @@ pub struct Infomask {
 }
 
 impl Infomask {
+    /// Bytes of the body in front of the values.
+    pub fn before_values(self) -> usize {
+        usize::from(self.hoff).saturating_sub(TUPLE_HEADER_LEN)
+    }
+
     /// The body of the tuple.
     pub fn body(self, bytes: &[u8]) -> Body<'_> {
         Body {
@@ -187,25 +196,21 @@ impl Bodies {
             part = behind;
         }
         let is_wanted = coder.choices().uses(OptionalModel::Attributes);
-        let attributes = is_wanted
-            .then(|| infer(&bodies, coder.choices().care))
-            .flatten();
+        let care = coder.choices().care;
+        let values = is_wanted.then(|| Values::find(&bodies, care)).flatten();
         let choices = Slot::default().open(coder, StreamKind::HeapSchema, 1);
-        match attributes {
-            Some(attributes) => code_values(coder, choices, &attributes, &bodies),
+        match values {
+            Some(values) => code_values(coder, choices, &values),
             None => code_rows(coder, choices, &bodies),
         }
     }
 }
 
 /// Codes bodies attribute by attribute: [`Coding::Columns`].
-fn code_values(
-    coder: &mut StreamWriter,
-    choices: StreamId,
-    attributes: &[Attribute],
-    bodies: &[Body<'_>],
-) {
-    let values = Values::of(attributes, bodies);
+fn code_values(coder: &mut StreamWriter, choices: StreamId, values: &Values<'_>) {
+    let Values {
+        attributes, bodies, ..
+    } = values;
     let mut of_column = Vec::with_capacity(bodies.len());
     coder.u8(choices, attributes.len() as u8);
     for (number, attribute) in attributes.iter().enumerate() {
@@ -242,6 +247,7 @@ fn code_rows(coder: &mut StreamWriter, choices: StreamId, bodies: &[Body<'_>]) {
 
 /// Where the values of some bodies are.
 struct Values<'a> {
+    attributes: Vec<Attribute>,
     bodies: &'a [Body<'a>],
     /// Whether the attributes fit them.
     fits: Vec<bool>,
@@ -250,16 +256,36 @@ struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    fn of(attributes: &[Attribute], bodies: &'a [Body<'a>]) -> Values<'a> {
+    /// Finds the attributes, and those of what they do not fit too where that is not rare.
+    fn find(bodies: &'a [Body<'a>], care: Care) -> Option<Values<'a>> {
+        let values = Values::of(infer(bodies, &[], care)?, bodies);
+        let misfits = values.misfits();
+        if misfits.len() * MISFIT_OF < bodies.len() {
+            return Some(values);
+        }
+        let shown: Vec<Body<'_>> = some(&misfits, MISFITS_SHOWN).copied().collect();
+        let others = infer(bodies, &shown, care).map(|attributes| Values::of(attributes, bodies));
+        let better = others.filter(|others| others.misfits().len() < misfits.len());
+        Some(better.unwrap_or(values))
+    }
+
+    fn misfits(&self) -> Vec<Body<'a>> {
+        let bodies = self.bodies.iter().zip(&self.fits);
+        let misfits = bodies.filter(|(_, fits)| !**fits);
+        misfits.map(|(body, _)| *body).collect()
+    }
+
+    fn of(attributes: Vec<Attribute>, bodies: &'a [Body<'a>]) -> Values<'a> {
         // Of many attributes, most bodies may have few.
         let reserved = bodies.len().min(PLACES_RESERVED / attributes.len().max(1));
         let empty = || Vec::with_capacity(reserved);
         let mut places: Vec<_> = attributes.iter().map(|_| empty()).collect();
         let fits = bodies.iter();
         let fits = fits
-            .map(|body| body.read(attributes, &mut places))
+            .map(|body| body.read(&attributes, &mut places))
             .collect();
         Values {
+            attributes,
             bodies,
             fits,
             places,

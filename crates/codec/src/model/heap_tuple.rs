@@ -6,6 +6,8 @@
 //! ```
 
 use super::heap_body::{Bodies, Infomask};
+use super::row_change::{Change, ChangeScratch, ChangeStreams};
+use super::row_versions::{Kept, Version};
 use super::rows_by_len::RowsByLen;
 use crate::coder::{Coder, Slot, get, get_u16, get_u32};
 use crate::stream_kind::StreamKind;
@@ -33,6 +35,7 @@ pub struct HeapStreams {
     record_infomask: [Slot; 3],
     bodies: Bodies,
     parts: RowsByLen,
+    changes: ChangeStreams,
     last_xmin: u32,
     has_new_bodies: bool,
 }
@@ -93,6 +96,32 @@ impl HeapStreams {
         self.add_body(coder, header, body);
     }
 
+    /// Codes what a record keeps of the new version of a tuple.
+    pub fn record_version<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        scratch: &mut ChangeScratch,
+        data: &mut [u8],
+        old: Option<Version<'_>>,
+        kept: Option<Kept>,
+    ) {
+        let header = code_infomask(coder, &mut self.record_infomask, data, 0);
+        let end = data.len();
+        let body = coder.part(data, RECORD_TUPLE_HEADER_LEN, end);
+        let change = old.map(|old| Change {
+            before: header.before_values(),
+            old,
+            kept: kept.unwrap_or_default(),
+        });
+        if change.is_some_and(|change| self.changes.code(coder, scratch, body, change)) {
+            return;
+        }
+        match kept {
+            Some(_) => self.parts.code(coder, StreamKind::HeapPart, body),
+            None => self.add_body(coder, header, body),
+        }
+    }
+
     fn add_body<C: Coder>(&mut self, coder: &mut C, header: Infomask, body: &mut [u8]) {
         let is_first = self.bodies.add(coder, header, body);
         self.has_new_bodies |= is_first;
@@ -106,14 +135,6 @@ impl HeapStreams {
     /// Codes the bodies that the encoder has collected.
     pub fn finish(&mut self, coder: &mut StreamWriter) {
         self.bodies.finish(coder);
-    }
-
-    /// Codes a tuple of which the beginning or the end is that of its predecessor.
-    pub fn record_part<C: Coder>(&mut self, coder: &mut C, data: &mut [u8]) {
-        code_infomask(coder, &mut self.record_infomask, data, 0);
-        let end = data.len();
-        let body = coder.part(data, RECORD_TUPLE_HEADER_LEN, end);
-        self.parts.code(coder, StreamKind::HeapPart, body);
     }
 }
 

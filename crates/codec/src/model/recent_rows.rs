@@ -29,7 +29,12 @@ pub struct Row<'a> {
     missing: usize,
 }
 
-impl Row<'_> {
+impl<'a> Row<'a> {
+    /// All values, where the record had them.
+    pub fn all_values(&self) -> Option<&'a [u8]> {
+        (self.missing == 0).then_some(self.values)
+    }
+
     /// So many bytes of the values, counted from the first one.
     pub fn get(&self, at: usize, len: usize) -> Option<&[u8]> {
         let at = at.checked_sub(self.missing)?;

@@ -9,6 +9,8 @@ use super::kind::Kinds;
 use super::new_rows::HeapRecord;
 use super::recent_rows::RecentRows;
 use super::relation::Relations;
+use super::row_change::ChangeScratch;
+use super::row_versions::RowVersions;
 use super::xid::Xids;
 use crate::coder::{Coder, Slot};
 use crate::stream_kind::StreamKind;
@@ -27,6 +29,8 @@ pub struct Model {
     toplevel_xid: Slot,
     main: Vec<u8>,
     rows: RecentRows,
+    versions: RowVersions,
+    change_scratch: ChangeScratch,
     /// Relations whose heap tuples are collected, in the order of their first one.
     with_bodies: Vec<u32>,
     len_max: usize,
@@ -47,6 +51,8 @@ impl Model {
             toplevel_xid: Slot::default(),
             main: Vec::new(),
             rows: RecentRows::default(),
+            versions: RowVersions::new(segment_len),
+            change_scratch: ChangeScratch::default(),
             with_bodies: Vec::new(),
             len_max: segment_len,
         }
@@ -183,6 +189,7 @@ impl Model {
             record.clear();
             record.resize(layout.headers_len(), 0);
         }
+        let last_block = layout.blocks.last().map_or(0, |block| block.number);
         for (place, block) in layout.blocks.iter_mut().enumerate() {
             let shape_block = kind.shape.blocks.get(place)?;
             let relation = self.relations.get_mut(shape_block.relation)?;
@@ -200,12 +207,16 @@ impl Model {
                 let model = *kind.block_models.get(place)?;
                 let streams = kind.block_streams.get_mut(place)?;
                 let newest = self.xids.newest_row()?;
-                let context = Context {
+                let mut context = Context {
                     main: &self.main,
+                    relation: shape_block.relation,
+                    last_block,
                     rows: &self.rows,
+                    versions: &self.versions,
                     newest: *newest,
+                    scratch: &mut self.change_scratch,
                 };
-                model.code(coder, streams, relation, &context, data);
+                model.code(coder, streams, relation, &mut context, data);
                 if place == 0 && !coder.failed() {
                     let record = HeapRecord {
                         rmid: kind.shape.rmid,
@@ -214,8 +225,9 @@ impl Model {
                         data,
                         relation: shape_block.relation,
                         block: block.number,
+                        last_block,
                     };
-                    record.add_rows(&mut self.rows, newest);
+                    record.add_rows(&mut self.rows, &mut self.versions, newest);
                 }
             }
             if C::ENCODING && relation.heap.take_has_new_bodies() {

@@ -11,7 +11,8 @@ pub const SMALL_SEGMENT: usize = 1 << 20;
 
 /// The first two pages of segments of each major; and the records of
 /// `pg15_gist_and_spgist.xz`, which is three pages out of a load of points, ranges and names,
-/// written from the first page on as [`with_records`] does.
+/// written from the first page on as [`with_records`] does; and of a queue, whose status changes
+/// its length, and a table of accounts with fields that change on both sides of a text.
 pub const BEGINNINGS: &[(&str, &[u8])] = &[
     (
         "13",
@@ -40,6 +41,10 @@ pub const BEGINNINGS: &[(&str, &[u8])] = &[
     (
         "15, with indexes of GiST and SP-GiST",
         include_bytes!("../inputs/pg15_gist"),
+    ),
+    (
+        "15, with updates of known rows",
+        include_bytes!("../inputs/pg15_row_versions"),
     ),
 ];
 
