@@ -292,8 +292,13 @@ pub fn effort(level: Level, streams: bool) -> Effort {
         long: streams && level >= 5,
         // Half of that level's table, which then stays in the processor's inner caches.
         hash_log: (streams && level == 1).then_some(15),
-        // Of 5 bytes, as that level takes them, more matches cost more than they save.
-        min_match: (streams && level == 3).then_some(6),
+        // Of 5 bytes, as zstd's levels take them, more matches cost more than they save; and its
+        // fastest levels are faster without those of 6.
+        min_match: match level {
+            1 if streams => Some(7),
+            3..=6 if streams => Some(6),
+            _ => None,
+        },
     }
 }
 
