@@ -53,7 +53,7 @@ pub fn find_copies(
         let found = places.find(old.bytes, word);
         let copy = found.map(|source| longest((values, at), done, (old.bytes, source)));
         match copy {
-            Some((start, source, len)) if len >= COPY_MIN && copies.len() < COPIES_MAX => {
+            Some((start, source, len)) if len >= COPY_MIN => {
                 let (own, len) = ((start - done) as u16, len as u16);
                 let source = (old.from + source) as u16;
                 let shift = source.wrapping_sub(expected.wrapping_add(own));
@@ -61,6 +61,9 @@ pub fn find_copies(
                 expected = source.wrapping_add(len);
                 done = start + usize::from(len);
                 at = done;
+                if copies.len() == COPIES_MAX {
+                    break;
+                }
             }
             _ => at += 1 + (at - done) / IN_VAIN,
         }
