@@ -27,6 +27,14 @@ impl Level {
         }
     }
 
+    /// The next slower level; the slowest one's own.
+    pub const fn above(self) -> Level {
+        match self.0 {
+            9.. => Level::MAX,
+            level => Level(level + 1),
+        }
+    }
+
     /// The level's number.
     pub fn get(self) -> u8 {
         self.0

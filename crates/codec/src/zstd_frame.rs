@@ -11,8 +11,8 @@ use crate::limits::WINDOW_LOG_MAX;
 pub struct Effort {
     /// zstd's own level.
     pub level: i32,
-    /// Look for matches at any distance.
-    pub long: bool,
+    /// Look for matches at any distance, of so many bytes at least.
+    pub long: Option<u32>,
     /// Binary logarithm of the entries of zstd's table of places, if not the level's own.
     pub hash_log: Option<u32>,
     /// Bytes of the shortest match, if not the level's own.
@@ -24,7 +24,7 @@ impl Effort {
     pub const fn of(level: i32) -> Effort {
         Effort {
             level,
-            long: false,
+            long: None,
             hash_log: None,
             min_match: None,
         }
@@ -59,8 +59,9 @@ pub fn compress(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Packed
     }
     // The content is all there: zstd needs no window of its own beside it.
     set(CParameter::StableInBuffer(true))?;
-    if effort.long {
+    if let Some(min_match) = effort.long {
         set(CParameter::EnableLongDistanceMatching(true))?;
+        set(CParameter::LdmMinMatch(min_match))?;
         let window_log = content.len().max(1).ilog2() + 1;
         set(CParameter::WindowLog(window_log.clamp(20, WINDOW_LOG_MAX)))?;
     }
