@@ -132,6 +132,7 @@ const KEPT: &[(&str, &str)] = &[
     ("image_zstd_1_5_7", "pg18_zstd_1_5_7.xz"),
     ("gist_and_spgist", "pg15_gist_and_spgist.xz"),
     ("row_versions", "pg15_row_versions"),
+    ("replica_identity_full", "pg15_replica_identity_full"),
 ];
 
 fn is(record: &RecordLayout, rmid: u8, info: u8) -> bool {

@@ -7,6 +7,7 @@ use super::heap_tuple::{RECORD_TUPLE_HEADER_LEN, multi_insert_end};
 use super::index_tuple::{Keys, Place, are_tuples};
 use super::kind::{BlockStreams, Shape};
 use super::main_data::{GIST_FROM, record_type};
+use super::new_rows::values_of;
 use super::recent_rows::{RecentRows, RowNumber};
 use super::relation::Relation;
 use super::row_change::ChangeScratch;
@@ -15,7 +16,9 @@ use crate::coder::{Choices, Coder, get_u16};
 use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
 
-/// `XLH_UPDATE_PREFIX_FROM_OLD`, in xl_heap_update's flags.
+/// `XLH_UPDATE_CONTAINS_OLD_TUPLE`, in xl_heap_update's flags.
+const CONTAINS_OLD_TUPLE: u8 = 1 << 2;
+/// `XLH_UPDATE_PREFIX_FROM_OLD`.
 const PREFIX_FROM_OLD: u8 = 1 << 5;
 /// `XLH_UPDATE_SUFFIX_FROM_OLD`.
 const SUFFIX_FROM_OLD: u8 = 1 << 6;
@@ -23,6 +26,8 @@ const SUFFIX_FROM_OLD: u8 = 1 << 6;
 const UPDATE_OLD_OFFSET_AT: usize = 4;
 /// Where the flags stand in xl_heap_update.
 const UPDATE_FLAGS_AT: usize = 7;
+/// Bytes of xl_heap_update (`SizeOfHeapUpdate`).
+const UPDATE_LEN: usize = 14;
 /// Bytes of the count in front of a page's tuples in XLOG_GIST_PAGE_SPLIT.
 const GIST_COUNT_LEN: usize = 4;
 /// Where ntuples stands in xl_heap_multi_insert.
@@ -210,8 +215,12 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// The version of a row that an update takes the place of.
+    /// The version of a row that an update takes the place of: what the record has of it
+    /// (`REPLICA IDENTITY FULL`), or records before told.
     fn old_version(&self) -> Option<Version<'a>> {
+        if let Some(values) = update_old_values(self.main) {
+            return Some(Version::whole(values));
+        }
         let tid = (self.last_block, update_old_line_pointer(self.main));
         self.versions
             .get(self.rows, self.versions.id(self.relation, tid))
@@ -303,6 +312,13 @@ pub fn update_kept(main: &[u8], data: &[u8]) -> Option<Kept> {
             0
         },
     })
+}
+
+/// The values of the old version, where the main data has them.
+fn update_old_values(main: &[u8]) -> Option<&[u8]> {
+    let flags = *main.get(UPDATE_FLAGS_AT)?;
+    (flags & CONTAINS_OLD_TUPLE != 0).then_some(())?;
+    values_of(main.get(UPDATE_LEN..)?)
 }
 
 /// The line pointer of the old version.

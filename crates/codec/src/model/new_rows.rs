@@ -124,7 +124,7 @@ impl HeapRecord<'_> {
 }
 
 /// The values of a tuple that begins with `xl_heap_header`.
-fn values_of(tuple: &[u8]) -> Option<&[u8]> {
+pub fn values_of(tuple: &[u8]) -> Option<&[u8]> {
     let hoff = tuple.get(RECORD_TUPLE_HEADER_LEN - 1).copied();
     let before = usize::from(hoff.unwrap_or(0)).saturating_sub(TUPLE_HEADER_LEN);
     tuple.get(RECORD_TUPLE_HEADER_LEN + before..)

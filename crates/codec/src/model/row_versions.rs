@@ -46,6 +46,17 @@ pub struct Version<'a> {
     pub total: usize,
 }
 
+impl<'a> Version<'a> {
+    /// A version of which all values are known.
+    pub fn whole(values: &'a [u8]) -> Version<'a> {
+        Version {
+            bytes: values,
+            from: 0,
+            total: values.len(),
+        }
+    }
+}
+
 /// A slot of the table: empty, if all zeros.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
@@ -93,9 +104,7 @@ impl RowVersions {
     pub fn get<'a>(&'a self, rows: &'a RecentRows, id: VersionId) -> Option<Version<'a>> {
         let entry = self.entries.get(self.find(id)?)?;
         if entry.at & KEPT == 0 {
-            let bytes = rows.get(entry.at)?.all_values()?;
-            let (from, total) = (0, bytes.len());
-            return Some(Version { bytes, from, total });
+            return Some(Version::whole(rows.get(entry.at)?.all_values()?));
         }
         let ([len, from, total], behind) = self.kept(*entry)?;
         Some(Version {

@@ -12,7 +12,8 @@ pub const SMALL_SEGMENT: usize = 1 << 20;
 /// The first two pages of segments of each major; and the records of
 /// `pg15_gist_and_spgist.xz`, which is three pages out of a load of points, ranges and names,
 /// written from the first page on as [`with_records`] does; and of a queue, whose status changes
-/// its length, and a table of accounts with fields that change on both sides of a text.
+/// its length, and a table of accounts with fields that change on both sides of a text, which the
+/// last one has with its old rows.
 pub const BEGINNINGS: &[(&str, &[u8])] = &[
     (
         "13",
@@ -45,6 +46,10 @@ pub const BEGINNINGS: &[(&str, &[u8])] = &[
     (
         "15, with updates of known rows",
         include_bytes!("../inputs/pg15_row_versions"),
+    ),
+    (
+        "15, with REPLICA IDENTITY FULL",
+        include_bytes!("../inputs/pg15_replica_identity_full"),
     ),
 ];
 
