@@ -90,6 +90,8 @@ pub fn compress(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Packed
         &mut input,
         ZSTD_EndDirective::ZSTD_e_end,
     )?;
+    // What was not needed of it can have another use while the content is still there.
+    packed.shrink_to_fit();
     Ok(Packed {
         bytes: packed,
         cut_places,
