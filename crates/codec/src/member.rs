@@ -376,6 +376,27 @@ mod tests {
         }
     }
 
+    /// Of random hexadecimal digits zstd's search makes more than its fastest levels do.
+    #[test]
+    fn search_that_gains_nothing_is_given_up() {
+        let mut state = 1u32;
+        let mut digit = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            char::from_digit(state >> 28, 16).unwrap() as u8
+        };
+        let content = Content {
+            bytes: std::iter::repeat_with(&mut digit).take(1 << 20).collect(),
+            cuts: Vec::new(),
+            streams_start: 0,
+            shapes: Vec::new(),
+        };
+        let quick = pack_at(&content, QUICK).unwrap().len();
+        assert!(pack_at(&content, UNMIXED).unwrap().len() > quick);
+        for level in [SEARCHED_FROM, Level::STRONG, SLOW_FROM, UNMIXED] {
+            assert_eq!(pack(&content, level).unwrap().len(), quick);
+        }
+    }
+
     #[test]
     fn members_that_claim_more_than_a_segment_are_refused() {
         let file = encode(&vec![0; 64 << 20], Level::MIN).unwrap();

@@ -418,3 +418,33 @@ fn decode_values<C: Coder>(
         coder.fail();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values that one tuple of 50 has in another length, in places that the first look passes by.
+    #[test]
+    fn attributes_are_looked_for_again_where_too_many_tuples_do_not_fit() {
+        let header = Infomask {
+            infomask2: 3,
+            infomask: 0,
+            hoff: 24,
+        };
+        let tuple = |number: u32| {
+            let mut bytes = vec![0];
+            bytes.extend_from_slice(&number.to_le_bytes());
+            // A varlena of 4 bytes, which looks like a small number, but for those of 8.
+            let len = if number % 50 == 1 { 8 } else { 4 };
+            bytes.push(len << 1 | 1);
+            bytes.push(number as u8);
+            bytes.resize(5 + usize::from(len), 0);
+            bytes.extend_from_slice(&(number * 3).to_le_bytes());
+            bytes
+        };
+        let tuples: Vec<Vec<u8>> = (0..5000).map(tuple).collect();
+        let bodies: Vec<Body<'_>> = tuples.iter().map(|bytes| header.body(bytes)).collect();
+        let values = Values::find(&bodies, Care::Full).unwrap();
+        assert_eq!(values.misfits().len(), 0, "{:?}", values.attributes);
+    }
+}
