@@ -15,7 +15,7 @@ use crate::zstd_frame::{self, Effort};
 /// The first bytes of a member.
 pub const MAGIC: [u8; 4] = *b"WALZ";
 /// The version that is written, and the last one that is read.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 const KIND_FOREIGN: u8 = 0;
 const KIND_WAL: u8 = 1;

@@ -28,6 +28,17 @@ pub const JSON_ENTRY_COST: usize = 128;
 /// The largest window of a zstd frame, as a power of two.
 pub const WINDOW_LOG_MAX: u32 = 27;
 
+/// Bytes that are taken apart for the keys of GIN indexes, at most: so many for each byte of
+/// the original, and [`CONTENT_LEN_BASE`] more.
+pub const EXTRACTION_MAX: usize = 4;
+
+/// See [`EXTRACTION_MAX`].
+pub fn extraction_max(original_len: usize) -> usize {
+    original_len
+        .saturating_mul(EXTRACTION_MAX)
+        .saturating_add(CONTENT_LEN_BASE as usize)
+}
+
 /// Bytes that the blocks of a member may have, all together.
 pub fn content_len_max(original_len: u64, is_wal: bool) -> u64 {
     if is_wal {

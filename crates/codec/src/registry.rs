@@ -38,5 +38,6 @@ models! {
     TidRuns, "targets in the order of the rows";
     NewRows, "index entries of new rows";
     Recipes, "index keys made of rows";
+    ExtractedKeys, "GIN keys taken out of rows";
     Layouts, "planes and differences";
 }

@@ -101,6 +101,7 @@ kinds! {
     JsonNumber = 52, HeapTuples, "jsonb, numbers";
     BlockRank = 53, RecordHeaders, "block numbers, rank";
     TidRun = 54, IndexTuples, "runs of index tuple targets";
+    KeySkip = 55, IndexTuples, "keys that are left out";
 }
 
 impl StreamKind {

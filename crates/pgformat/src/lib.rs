@@ -8,6 +8,7 @@
 pub mod backup_label;
 pub mod bytes;
 pub mod control_file;
+pub mod hash;
 pub mod pglz;
 pub mod rmgr;
 pub mod rmgr_id;

@@ -2,6 +2,8 @@
 
 use walzip_pgformat::rmgr_id;
 
+use super::extracted_key::EXTRACTION_FROM;
+use super::extracted_tuples::ExtractedTuples;
 use super::gin::INSERT_ENTRY_HEADER_LEN;
 use super::heap_tuple::{RECORD_TUPLE_HEADER_LEN, multi_insert_end};
 use super::index_tuple::{Keys, Place, are_tuples};
@@ -54,8 +56,11 @@ pub enum BlockModel {
     /// Index tuples one after the other that come to a new page (XLOG_BTREE_SPLIT_*,
     /// XLOG_BTREE_NEWROOT).
     BtreeTuples,
-    /// Index tuples one after the other (XLOG_GIN_UPDATE_META_PAGE, XLOG_GIN_INSERT_LISTPAGE).
-    NewTuples,
+    /// Index tuples one after the other (XLOG_GIN_UPDATE_META_PAGE, XLOG_GIN_INSERT_LISTPAGE),
+    /// whose keys were taken out of rows.
+    ListTuples,
+    /// The same, whatever their keys are.
+    ListTuplesAlone,
     /// An entry tuple behind a `ginxlogInsertEntry`, or changed segments of posting lists
     /// (XLOG_GIN_INSERT).
     GinInsert,
@@ -89,7 +94,10 @@ impl BlockModel {
                 BlockModel::BtreeTuples
             }
             (rmgr_id::BTREE, 0x60 | 0x70 | 0xC0, 0) => BlockModel::Offsets,
-            (rmgr_id::GIN, 0x60, 1) | (rmgr_id::GIN, 0x70, 0) => BlockModel::NewTuples,
+            (rmgr_id::GIN, 0x60, 1) | (rmgr_id::GIN, 0x70, 0) if format >= EXTRACTION_FROM => {
+                BlockModel::ListTuples
+            }
+            (rmgr_id::GIN, 0x60, 1) | (rmgr_id::GIN, 0x70, 0) => BlockModel::ListTuplesAlone,
             (rmgr_id::GIN, 0x20, 0) => BlockModel::GinInsert,
             (rmgr_id::GIN, 0x90, 0) => BlockModel::GinRecompress,
             (rmgr_id::GIST, 0x00, 0) if format >= GIST_FROM => BlockModel::GistUpdate,
@@ -139,10 +147,13 @@ impl BlockModel {
                     .index
                     .new_tuples(coder, data, context, Keys::OfRows);
             }
-            BlockModel::NewTuples => {
+            BlockModel::ListTuples => {
                 relation
                     .index
                     .new_tuples(coder, data, context, Keys::Extracted);
+            }
+            BlockModel::ListTuplesAlone => {
+                relation.index.new_tuples(coder, data, context, Keys::Any);
             }
             BlockModel::BtreeTuples => relation.index.tuples(coder, data, Place::Moved),
             BlockModel::GinInsert => code_gin_insert(coder, streams, relation, main, data),
@@ -184,7 +195,8 @@ impl BlockModel {
             }
             BlockModel::RowTuple
             | BlockModel::BtreeInsert
-            | BlockModel::NewTuples
+            | BlockModel::ListTuples
+            | BlockModel::ListTuplesAlone
             | BlockModel::BtreeTuples => are_tuples(data),
             BlockModel::GinInsert if is_gin_data(main) => relation.gin_records.is_recompress(data),
             BlockModel::GinInsert => data.len() >= INSERT_ENTRY_HEADER_LEN,
@@ -212,6 +224,8 @@ pub struct Context<'a> {
     pub newest: RowNumber,
     /// Memory to work with.
     pub scratch: &'a mut ChangeScratch,
+    /// Keys that were taken out of rows.
+    pub extracted: &'a mut ExtractedTuples,
 }
 
 impl<'a> Context<'a> {
@@ -263,7 +277,7 @@ fn code_gist_update<C: Coder>(
     coder: &mut C,
     streams: &mut BlockStreams,
     relation: &mut Relation,
-    context: &Context<'_>,
+    context: &mut Context<'_>,
     data: &mut [u8],
 ) {
     let deleted_len = gist_deleted_len(context.main);

@@ -5,6 +5,7 @@
 //! ```
 
 use super::block_data::Context;
+use super::extracted_key::Sources;
 use super::key_recipe::Recipes;
 use super::recent_rows::{RecentRows, RowNumber, Tid};
 use super::rows_by_len::RowsByLen;
@@ -60,6 +61,8 @@ pub enum Keys {
     OfRows,
     /// What the index has taken out of the rows' values.
     Extracted,
+    /// Anything.
+    Any,
 }
 
 #[derive(Debug, Default)]
@@ -80,6 +83,7 @@ pub struct IndexStreams {
     row: Slot,
     last_row: RowNumber,
     recipes: Recipes,
+    sources: Sources,
 }
 
 impl PlaceStreams {
@@ -140,13 +144,12 @@ impl IndexStreams {
         &mut self,
         coder: &mut C,
         bytes: &mut [u8],
-        context: &Context<'_>,
+        context: &mut Context<'_>,
         keys: Keys,
     ) {
-        let Context { rows, newest, .. } = *context;
         let mut at = 0;
         while at < bytes.len() && !coder.failed() {
-            at += self.new_tuple(coder, &mut bytes[at..], rows, newest, keys);
+            at += self.new_tuple(coder, &mut bytes[at..], context, keys);
         }
     }
 
@@ -154,10 +157,10 @@ impl IndexStreams {
         &mut self,
         coder: &mut C,
         tuple: &mut [u8],
-        rows: &RecentRows,
-        newest: RowNumber,
+        context: &mut Context<'_>,
         keys: Keys,
     ) -> usize {
+        let Context { rows, newest, .. } = *context;
         let Some(number) = self.code_row(coder, tuple, rows, newest) else {
             return self.tuple(coder, tuple, Place::Record);
         };
@@ -169,6 +172,11 @@ impl IndexStreams {
         let (block, line_pointer) = row.tid;
         coder.put(tuple, 0, block_bytes(block));
         coder.put(tuple, 4, line_pointer.to_le_bytes());
+        if keys == Keys::Extracted
+            && let Some(end) = self.sources.code(coder, context, number, tuple)
+        {
+            return end;
+        }
         let streams = &mut self.places[Place::Record as usize];
         let stream = streams.info.open(coder, StreamKind::IndexInfo, 2);
         let info = coder.u16_at(stream, tuple, 6);

@@ -22,27 +22,30 @@ use crate::limits::JSON_ENTRY_COST;
 use crate::stream_kind::StreamKind;
 
 /// `JB_CMASK`.
-const COUNT_MASK: u32 = 0x0FFF_FFFF;
+pub const COUNT_MASK: u32 = 0x0FFF_FFFF;
 /// `JB_FOBJECT`.
-const IS_OBJECT: u32 = 0x2000_0000;
+pub const IS_OBJECT: u32 = 0x2000_0000;
 /// `JENTRY_OFFLENMASK`.
 const LEN_MASK: u32 = 0x0FFF_FFFF;
 /// `JENTRY_HAS_OFF`.
 const HAS_OFFSET: u32 = 0x8000_0000;
 /// `JB_OFFSET_STRIDE`.
 const OFFSET_STRIDE: usize = 32;
-const STRING: u8 = 0;
-const NUMERIC: u8 = 1;
-const CONTAINER: u8 = 5;
+/// Types of a JEntry (`JENTRY_IS*`).
+pub const STRING: u8 = 0;
+/// See [`STRING`].
+pub const NUMERIC: u8 = 1;
+/// See [`STRING`].
+pub const CONTAINER: u8 = 5;
 
 /// Containers in containers.
-const DEPTH_MAX: usize = 16;
+pub const DEPTH_MAX: usize = 16;
 /// Pairs of an object, and bytes of a key.
 const PAIRS_MAX: usize = 255;
 /// Different keys of a column, and different sets of them.
 const LIST_MAX: usize = 1024;
 /// The bytes of a number's varlena header.
-const NUMERIC_HEADER_LEN: usize = 4;
+pub const NUMERIC_HEADER_LEN: usize = 4;
 
 /// What the field of the outermost container is.
 const ROOT: u16 = 0;
@@ -125,10 +128,11 @@ pub struct Json {
 
 /// A child, as its JEntry says.
 #[derive(Clone, Copy)]
-struct Child {
-    kind: u8,
+pub struct Child {
+    /// Its type.
+    pub kind: u8,
     /// Its bytes, padding included.
-    len: usize,
+    pub len: usize,
 }
 
 impl Json {
@@ -334,7 +338,7 @@ fn list_cost(shapes: usize, fields: usize) -> usize {
 }
 
 /// Where a child of a type begins behind another's end.
-fn aligned(kind: u8, at: usize) -> usize {
+pub fn aligned(kind: u8, at: usize) -> usize {
     match kind {
         NUMERIC | CONTAINER => at.next_multiple_of(4),
         _ => at,
@@ -364,7 +368,7 @@ fn signature(json: &[u8], at: usize, start: usize, end: usize) -> Option<Vec<u8>
 
 /// Reads a JEntry; `before` is where the child begins. `None` where it is not as PostgreSQL
 /// writes it.
-fn child_at(json: &[u8], at: usize, number: usize, before: usize) -> Option<Child> {
+pub fn child_at(json: &[u8], at: usize, number: usize, before: usize) -> Option<Child> {
     let entry_at = at + 4 + 4 * number;
     let entry = get_u32(json.get(entry_at..entry_at + 4)?, 0);
     let has_offset = entry & HAS_OFFSET != 0;

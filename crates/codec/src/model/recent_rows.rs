@@ -22,6 +22,8 @@ pub type Tid = (u32, u16);
 /// A row.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
+    /// The relation's number.
+    pub relation: u32,
     /// Its place.
     pub tid: Tid,
     /// Its values, but for `missing` bytes in front of them that its record does not have.
@@ -173,6 +175,7 @@ impl RecentRows {
         let entry = self.entry(number)?;
         let start = (entry.start as usize).checked_sub(self.dropped_len)?;
         Some(Row {
+            relation: entry.relation,
             tid: entry.tid(),
             values: self.bytes.get(start..start + usize::from(entry.len))?,
             missing: usize::from(entry.missing),

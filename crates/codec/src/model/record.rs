@@ -4,6 +4,7 @@ use walzip_pgformat::wal::{Compression, IMAGE_HAS_HOLE, RecordLayout, SegmentHea
 use walzip_pgformat::{Lsn, Version};
 
 use super::block_data::Context;
+use super::extracted_tuples::ExtractedTuples;
 use super::image::ImageModel;
 use super::kind::Kinds;
 use super::new_rows::HeapRecord;
@@ -31,6 +32,7 @@ pub struct Model {
     rows: RecentRows,
     versions: RowVersions,
     change_scratch: ChangeScratch,
+    extracted: ExtractedTuples,
     /// Relations whose heap tuples are collected, in the order of their first one.
     with_bodies: Vec<u32>,
     len_max: usize,
@@ -53,6 +55,7 @@ impl Model {
             rows: RecentRows::default(),
             versions: RowVersions::new(segment_len),
             change_scratch: ChangeScratch::default(),
+            extracted: ExtractedTuples::new(segment_len),
             with_bodies: Vec::new(),
             len_max: segment_len,
         }
@@ -215,6 +218,7 @@ impl Model {
                     versions: &self.versions,
                     newest: *newest,
                     scratch: &mut self.change_scratch,
+                    extracted: &mut self.extracted,
                 };
                 model.code(coder, streams, relation, &mut context, data);
                 if place == 0 && !coder.failed() {

@@ -1,0 +1,118 @@
+//! numeric (utils/adt/numeric.c): the hash and the text of a number.
+//!
+//! ```text
+//! header u16, weight i16 where the header is the long one, digits of base 10,000 u16
+//! ```
+
+use walzip_pgformat::hash::hash_bytes;
+
+use crate::coder::get_u16;
+
+/// `NUMERIC_SIGN_MASK`.
+const SIGN_MASK: u16 = 0xC000;
+const NEGATIVE: u16 = 0x4000;
+/// `NUMERIC_SHORT`: weight and scale are in the header.
+const SHORT: u16 = 0x8000;
+/// `NUMERIC_SPECIAL`: not a number, or infinite.
+const SPECIAL: u16 = 0xC000;
+const DIGIT_LEN: usize = 2;
+/// Decimal digits of a digit.
+const DECIMALS: usize = 4;
+/// Digits before the point that a text may have.
+const WEIGHT_MAX: i32 = 1000;
+
+/// A number, without its varlena header.
+pub struct Numeric<'a> {
+    is_negative: bool,
+    /// Decimal digits behind the point.
+    scale: usize,
+    /// Digits before the point, less one.
+    weight: i32,
+    digits: &'a [u8],
+}
+
+impl<'a> Numeric<'a> {
+    /// Reads a number; `None` for one that is not finite.
+    pub fn read(bytes: &'a [u8]) -> Option<Numeric<'a>> {
+        let (head, behind) = bytes.split_at_checked(2)?;
+        let header = get_u16(head, 0);
+        match header & SIGN_MASK {
+            SPECIAL => None,
+            SHORT => Some(Numeric {
+                is_negative: header & 0x2000 != 0,
+                scale: usize::from((header & 0x1F80) >> 7),
+                weight: i32::from(header & 0x3F) - i32::from(header & 0x40),
+                digits: behind,
+            }),
+            sign => Some(Numeric {
+                is_negative: sign == NEGATIVE,
+                scale: usize::from(header & !SIGN_MASK),
+                weight: i32::from(get_u16(behind, 0) as i16),
+                digits: behind.get(DIGIT_LEN..)?,
+            }),
+        }
+    }
+
+    /// `hash_numeric`.
+    pub fn hash(&self) -> u32 {
+        let (digits, _) = self.digits.as_chunks::<DIGIT_LEN>();
+        let is_some = |digit: &[u8; DIGIT_LEN]| *digit != [0; DIGIT_LEN];
+        let Some(first) = digits.iter().position(is_some) else {
+            return u32::MAX;
+        };
+        let last = digits.iter().rposition(is_some).unwrap_or(first);
+        let weight = self.weight - first as i32;
+        hash_bytes(digits[first..=last].as_flattened()) ^ weight as u32
+    }
+
+    /// `numeric_normalize`: as a text without zeros behind the last other digit of a fraction.
+    pub fn normalized(&self, text: &mut Vec<u8>) -> Option<()> {
+        if self.weight > WEIGHT_MAX {
+            return None;
+        }
+        text.clear();
+        if self.is_negative {
+            text.push(b'-');
+        }
+        let sign = text.len();
+        for place in 0..=self.weight {
+            push_digit(text, self.digit(place));
+        }
+        let zeros = text[sign..]
+            .iter()
+            .take_while(|&&byte| byte == b'0')
+            .count();
+        text.drain(sign..sign + zeros);
+        if text.len() == sign {
+            text.push(b'0');
+        }
+        let point = text.len();
+        text.push(b'.');
+        for place in 0..self.scale.div_ceil(DECIMALS) {
+            push_digit(text, self.digit(self.weight.max(-1) + 1 + place as i32));
+        }
+        text.truncate(point + 1 + self.scale);
+        while text.len() > point + 1 && text.last() == Some(&b'0') {
+            text.pop();
+        }
+        if text.len() == point + 1 {
+            text.truncate(point);
+        }
+        Some(())
+    }
+
+    /// The digit so many places behind the first one before the point, where that is at the
+    /// weight; 0 where there is none.
+    fn digit(&self, place: i32) -> u16 {
+        // Where the weight is negative, the first digit stands behind the point.
+        let skipped = (-1 - self.weight).max(0);
+        let number = usize::try_from(place - skipped);
+        number.map_or(0, |number| get_u16(self.digits, number * DIGIT_LEN))
+    }
+}
+
+fn push_digit(text: &mut Vec<u8>, digit: u16) {
+    for unit in [1000, 100, 10, 1] {
+        text.push(b'0' + (digit / unit % 10) as u8);
+    }
+}

@@ -1,0 +1,48 @@
+//! Trigrams (contrib/pg_trgm): of each word, with two blanks in front of it and one behind, all
+//! parts of three letters, in lower case. Those with a letter that is not ASCII are left out:
+//! what becomes of them depends on the database's encoding and locale.
+
+use std::ops::Range;
+
+use super::Keys;
+
+/// Where what can be text ends; asked from the front to the back, it looks at each byte once.
+#[derive(Default)]
+pub struct TextRun {
+    end: usize,
+}
+
+impl TextRun {
+    /// All bytes of the range can be text.
+    pub fn has(&mut self, bytes: &[u8], range: &Range<usize>) -> bool {
+        if self.end < range.start {
+            self.end = range.start;
+        }
+        let behind = bytes.get(self.end..range.end).unwrap_or_default();
+        let is_text = |byte: &u8| *byte >= b' ' || byte.is_ascii_whitespace();
+        let others = behind.iter().position(|byte| !is_text(byte));
+        self.end += others.unwrap_or(behind.len());
+        self.end >= range.end
+    }
+}
+
+/// Takes the trigrams out, each as a number of which the first letter is the highest byte.
+pub fn extract(content: &[u8], keys: &mut Keys) {
+    let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || !byte.is_ascii();
+    for word in content.split(|byte| !is_letter(byte)) {
+        if word.is_empty() {
+            continue;
+        }
+        let mut last = [b' '; 2];
+        for byte in word.iter().chain(b" ") {
+            let letters = [last[0], last[1], byte.to_ascii_lowercase()];
+            if letters.is_ascii() {
+                let [first, second, third] = letters;
+                keys.numbers
+                    .push(u32::from_be_bytes([0, first, second, third]));
+            }
+            last = [letters[1], letters[2]];
+        }
+    }
+    keys.push_numbers(0);
+}

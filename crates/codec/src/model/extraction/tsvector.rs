@@ -1,0 +1,34 @@
+//! tsvector (tsearch/ts_type.h): its words are in order already.
+//!
+//! ```text
+//! words u32, for each: has positions 1 bit, length 11 bits, place 20 bits; the words
+//! ```
+
+use super::Keys;
+use crate::coder::get_u32;
+
+const HEAD_LEN: usize = 4;
+
+/// There is a place for each word, and the first one's is 0.
+pub fn is_likely(content: &[u8]) -> bool {
+    let words = get_u32(content, 0) as usize;
+    words > 0 && words < content.len() / 4 && get_u32(content, HEAD_LEN) >> 12 == 0
+}
+
+/// Takes the words out.
+pub fn extract(content: &[u8], keys: &mut Keys) -> Option<()> {
+    keys.is_varlena = true;
+    let words = get_u32(content, 0) as usize;
+    let texts = content.get(HEAD_LEN + 4 * words..)?;
+    let mut end = 0;
+    for word in 0..words {
+        let entry = get_u32(content, HEAD_LEN + 4 * word);
+        let start = (entry >> 12) as usize;
+        if start < end {
+            return None;
+        }
+        end = start + (entry >> 1 & 0x7FF) as usize;
+        keys.push(&[texts.get(start..end)?]);
+    }
+    Some(())
+}
