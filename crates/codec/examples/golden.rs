@@ -133,6 +133,8 @@ const KEPT: &[(&str, &str)] = &[
     ("gist_and_spgist", "pg15_gist_and_spgist.xz"),
     ("row_versions", "pg15_row_versions"),
     ("replica_identity_full", "pg15_replica_identity_full"),
+    ("gin_keys", "pg15_gin_keys"),
+    ("words", "pg15_words"),
 ];
 
 fn is(record: &RecordLayout, rmid: u8, info: u8) -> bool {

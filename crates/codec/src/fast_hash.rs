@@ -36,6 +36,25 @@ impl BuildHasher for SeededHash {
     }
 }
 
+/// The last bytes as a word, which may have others in front of them; without a copy of so many.
+#[inline]
+fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
+    let four =
+        |place: Option<&[u8; 4]>| u64::from(place.map_or(0, |four| u32::from_le_bytes(*four)));
+    if let Some(last) = bytes.last_chunk() {
+        return u64::from_le_bytes(*last);
+    }
+    match *rest {
+        [] => 0,
+        [one] => one.into(),
+        [first, .., last] if rest.len() < 4 => {
+            let middle = rest[rest.len() / 2];
+            u64::from(first) | u64::from(middle) << 8 | u64::from(last) << 16
+        }
+        _ => four(rest.first_chunk()) | four(rest.last_chunk()) << 32,
+    }
+}
+
 /// Multiplies and folds each word.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FastHasher(u64);
@@ -57,9 +76,7 @@ impl Hasher for FastHasher {
         for word in words {
             self.add(u64::from_le_bytes(*word));
         }
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        self.add(u64::from_le_bytes(last) ^ (bytes.len() as u64) << 56);
+        self.add(last_word(bytes, rest) ^ (bytes.len() as u64) << 56);
     }
 
     fn write_u8(&mut self, value: u8) {

@@ -25,6 +25,8 @@ pub const LISTS_COST_MAX: usize = 1 << 26;
 pub const DICTIONARY_VALUE_COST: usize = 8;
 /// What a shape or a field of jsonb counts for.
 pub const JSON_ENTRY_COST: usize = 128;
+/// What the words of a column count for.
+pub const WORDS_COST: usize = 1 << 16;
 /// The largest window of a zstd frame, as a power of two.
 pub const WINDOW_LOG_MAX: u32 = 27;
 

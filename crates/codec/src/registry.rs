@@ -32,6 +32,7 @@ models! {
     Attributes, "heap tuples as attributes";
     Dictionaries, "different values of an attribute";
     Scales, "integers with a divisor";
+    Words, "texts as words and digits";
     Jsonb, "jsonb by its keys";
     RowVersions, "new versions of rows made of the old ones";
     RecentBlocks, "blocks referred to before";

@@ -102,6 +102,11 @@ kinds! {
     BlockRank = 53, RecordHeaders, "block numbers, rank";
     TidRun = 54, IndexTuples, "runs of index tuple targets";
     KeySkip = 55, IndexTuples, "keys that are left out";
+    WordRun = 56, HeapTuples, "words that are foreseen";
+    WordSymbol = 57, HeapTuples, "words";
+    WordLen = 58, HeapTuples, "lengths of new words";
+    WordText = 59, HeapTuples, "new words";
+    Digits = 60, HeapTuples, "digits in texts";
 }
 
 impl StreamKind {

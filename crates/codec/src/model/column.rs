@@ -4,8 +4,9 @@ use super::attribute::{Attribute, varlena_len, varlena_start};
 use super::column_choice::Choice;
 use super::json::Json;
 use super::scale::Scale;
+use super::words::Words;
 use crate::coder::{Coder, StreamId};
-use crate::limits::DICTIONARY_VALUE_COST;
+use crate::limits::{DICTIONARY_VALUE_COST, WORDS_COST};
 use crate::stream_kind::StreamKind;
 use crate::streams::StreamWriter;
 
@@ -21,10 +22,13 @@ pub const JSON: u8 = 3;
 /// Values are integers that are alike modulo some number, such as times in whole seconds.
 pub const SCALED: u8 = 4;
 
-/// A jsonb value with a header of one byte.
-const SHORT_JSON: u8 = 1;
-/// A jsonb value with a header of four bytes.
-const LONG_JSON: u8 = 2;
+/// Values are texts, in words.
+pub const WORDS: u8 = 5;
+
+/// A value of the column's type with a header of one byte.
+const SHORT: u8 = 1;
+/// The same with a header of four bytes.
+const LONG: u8 = 2;
 
 /// Different values of a dictionary at most.
 pub const VALUES_MAX: usize = 1 << 16;
@@ -45,6 +49,7 @@ enum ColumnCoding {
     Dictionary(Dictionary),
     Scaled(StreamId, Scale),
     Json(Box<JsonStreams>),
+    Words(Box<WordStreams>),
 }
 
 #[derive(Debug)]
@@ -52,6 +57,14 @@ struct JsonStreams {
     json: Json,
     form: StreamId,
     /// For what is none, or too long for the row.
+    other: VarlenaStreams,
+}
+
+#[derive(Debug)]
+struct WordStreams {
+    words: Words,
+    form: StreamId,
+    /// For what is stored otherwise.
     other: VarlenaStreams,
 }
 
@@ -98,6 +111,17 @@ impl Column {
             JSON if attribute == Attribute::Varlena => {
                 ColumnCoding::Json(Box::new(JsonStreams::open(coder, choices, choice.json)))
             }
+            WORDS
+                if attribute == Attribute::Varlena
+                    && (C::ENCODING || coder.take_list(WORDS_COST)) =>
+            {
+                let words = Words::open(coder, choices, choice.digits);
+                ColumnCoding::Words(Box::new(WordStreams {
+                    words,
+                    form: coder.open(StreamKind::ValueHeader, 1),
+                    other: VarlenaStreams::open(coder, choices, Vec::new()),
+                }))
+            }
             SCALED if matches!(attribute.fixed(), Some((4 | 8, _))) => {
                 let scale = choice.scale.code(coder, choices);
                 let len = attribute.fixed().map_or(8, |(len, _)| len);
@@ -128,12 +152,17 @@ impl Column {
             ColumnCoding::Fixed(stream) => append_fixed(coder, *stream, values),
             ColumnCoding::Dictionary(dictionary) => dictionary.append(coder, values.len()),
             ColumnCoding::Varlena(streams) => streams.append(coder, values),
-            ColumnCoding::Scaled(..) | ColumnCoding::Json(_) => {
+            ColumnCoding::Scaled(..) | ColumnCoding::Json(_) | ColumnCoding::Words(_) => {
                 let mut scratch = Vec::new();
                 for value in values {
                     scratch.clear();
                     scratch.extend_from_slice(value);
                     self.code(coder, &mut scratch, 0);
+                }
+                match &mut self.coding {
+                    ColumnCoding::Words(streams) => streams.words.finish(coder),
+                    ColumnCoding::Json(streams) => streams.json.finish(coder),
+                    _ => {}
                 }
             }
         }
@@ -157,6 +186,7 @@ impl Column {
             }
             (ColumnCoding::Varlena(streams), _) => streams.code(coder, data, at),
             (ColumnCoding::Json(streams), _) => streams.code(coder, data, at),
+            (ColumnCoding::Words(streams), _) => streams.code(coder, data, at),
             (ColumnCoding::Fixed(_) | ColumnCoding::Scaled(..), None) => {
                 coder.fail();
                 at
@@ -192,18 +222,18 @@ impl JsonStreams {
         let mut form = 0;
         if C::ENCODING
             && let Some((start, end)) = Attribute::Varlena.find(data, at)
-            && let Some((is_long, _)) = json_content(&data[start..end])
+            && let Some((is_long, _)) = plain_content(&data[start..end])
             && self.json.next_can_be_coded()
         {
-            form = if is_long { LONG_JSON } else { SHORT_JSON };
+            form = if is_long { LONG } else { SHORT };
         }
         match coder.u8(self.form, form) {
-            SHORT_JSON => {
+            SHORT => {
                 let end = self.json.code(coder, data, at + 1);
                 coder.put(data, at, [((end - at) << 1 | 1) as u8]);
                 end
             }
-            LONG_JSON => {
+            LONG => {
                 let start = varlena_start(0, at);
                 let end = self.json.code(coder, data, start + 4);
                 coder.put(data, start, (((end - start) << 2) as u32).to_le_bytes());
@@ -214,8 +244,35 @@ impl JsonStreams {
     }
 }
 
-/// The content of a varlena that may be of jsonb, and whether its header has four bytes.
-pub fn json_content(value: &[u8]) -> Option<(bool, &[u8])> {
+impl WordStreams {
+    fn code<C: Coder>(&mut self, coder: &mut C, data: &mut [u8], at: usize) -> usize {
+        let (mut form, mut text_end) = (0, data.len());
+        if C::ENCODING
+            && let Some((start, end)) = Attribute::Varlena.find(data, at)
+            && let Some((is_long, _)) = plain_content(&data[start..end])
+        {
+            form = if is_long { LONG } else { SHORT };
+            text_end = end;
+        }
+        match coder.u8(self.form, form) {
+            SHORT => {
+                let end = self.words.code(coder, data, at + 1, text_end);
+                coder.put(data, at, [((end - at) << 1 | 1) as u8]);
+                end
+            }
+            LONG => {
+                let start = varlena_start(0, at);
+                let end = self.words.code(coder, data, start + 4, text_end);
+                coder.put(data, start, (((end - start) << 2) as u32).to_le_bytes());
+                end
+            }
+            _ => self.other.code(coder, data, at),
+        }
+    }
+}
+
+/// The content of a varlena that is neither compressed nor elsewhere, and whether its header has four bytes.
+pub fn plain_content(value: &[u8]) -> Option<(bool, &[u8])> {
     match value.first()? {
         1 => None,
         header if header & 1 != 0 => Some((false, value.get(1..)?)),

@@ -1,16 +1,22 @@
 //! How the encoder chooses the coding of a column: by what a sample of its values takes.
 
 use super::attribute::Attribute;
-use super::column::{BY_LEN, DICTIONARY, JSON, PLAIN, SCALED, json_content};
+use super::column::{BY_LEN, DICTIONARY, JSON, PLAIN, SCALED, WORDS, plain_content};
 use super::different::Different;
 use super::json::Json;
 use super::scale::Scale;
+use super::word_choice::{self, WORDS_PART};
+use super::words::DigitRuns;
 use crate::coder::{Care, Choices};
-use crate::limits::DICTIONARY_VALUE_COST;
+use crate::limits::{DICTIONARY_VALUE_COST, WORDS_COST};
 use crate::registry::OptionalModel;
 use crate::transform::Layout;
 use crate::trial::{Trial, entropy_bytes};
 
+/// The same of what a dictionary takes,
+const WORDS_PART_OF_DICTIONARY: f64 = 0.8;
+/// unless it has no more values than this.
+const SMALL_DICTIONARY: usize = 256;
 /// Lengths that get a stream of their own.
 const LENGTHS_MAX: usize = 32;
 /// Bytes of values that coders are tried on; and in a hurry.
@@ -34,39 +40,88 @@ pub struct Choice {
     pub json: Option<Json>,
     /// What integers have in common.
     pub scale: Scale,
+    /// How many digits stand together in texts.
+    pub digits: DigitRuns,
+    /// What varlenas take one behind the other.
+    concatenated: f64,
 }
 
 impl Choice {
     /// What the lists of the column count for.
     pub fn list_cost(&self) -> usize {
         let json = self.json.as_ref().map_or(0, Json::list_cost);
-        self.dictionary.len() * DICTIONARY_VALUE_COST + json
+        let words = if self.mode == WORDS { WORDS_COST } else { 0 };
+        self.dictionary.len() * DICTIONARY_VALUE_COST + json + words
     }
 
     /// The coding that a look at the values recommends.
-    pub fn make(attribute: Attribute, values: &[&[u8]], choices: Choices) -> Choice {
-        let (sample, trial_len) = match choices.care {
-            Care::Quick => (QUICK_SAMPLE, QUICK_TRIAL_LEN),
-            Care::Full => (SAMPLE, TRIAL_LEN),
+    pub fn make<'v>(attribute: Attribute, values: &[&'v [u8]], choices: Choices) -> Choice {
+        let (mut best, mut choice) = match attribute.fixed() {
+            Some((len, _)) => Choice::of_fixed(values, len, choices),
+            None => Choice::of_varlena(values, choices),
         };
-        let plain = match attribute.fixed() {
-            Some((len, _)) => fixed_cost(values, len, sample),
-            None => f64::MAX,
-        };
-        let (mut best, mut headers) = (plain, Vec::new());
-        let mut mode = PLAIN;
-        if attribute == Attribute::Varlena {
-            let (concatenated, by_len, found) = varlena_costs(values, trial_len);
-            (best, mode) = if by_len < concatenated {
-                (by_len, BY_LEN)
-            } else {
-                (concatenated, PLAIN)
+        let mut words_part = 1.0;
+        if choices.uses(OptionalModel::Dictionaries)
+            && attribute != Attribute::Fixed1
+            && let Some(different) = Different::of(values, best)
+            && different.cost() < best
+        {
+            best = different.cost();
+            let (dictionary, numbers) = different.ranked();
+            choice = Choice {
+                mode: DICTIONARY,
+                dictionary,
+                numbers,
+                concatenated: choice.concatenated,
+                ..Choice::default()
             };
-            headers = found;
+            if choice.dictionary.len() <= SMALL_DICTIONARY {
+                return choice;
+            }
+            words_part = WORDS_PART_OF_DICTIONARY;
         }
-        let mut scale = Scale::default();
+        if attribute != Attribute::Varlena {
+            return choice;
+        }
+        let contents = || {
+            let content = |value: &&'v [u8]| Some(plain_content(value)?.1);
+            values.iter().filter_map(content)
+        };
+        let with_words = choices.uses(OptionalModel::Words) && choices.care == Care::Full;
+        if choice.mode != DICTIONARY
+            && choices.uses(OptionalModel::Jsonb)
+            && let Some(json) = Json::learn_all(contents(), with_words)
+        {
+            return Choice {
+                mode: JSON,
+                json: Some(json),
+                ..Choice::default()
+            };
+        }
+        if with_words
+            && let Some(part) = word_choice::part_of_plain(contents)
+            && part < WORDS_PART
+            && part * choice.concatenated < best * words_part
+        {
+            return Choice {
+                mode: WORDS,
+                digits: DigitRuns::of(contents()),
+                ..Choice::default()
+            };
+        }
+        choice
+    }
+
+    /// What values of a fixed length take, and how.
+    fn of_fixed(values: &[&[u8]], len: usize, choices: Choices) -> (f64, Choice) {
+        let sample = match choices.care {
+            Care::Quick => QUICK_SAMPLE,
+            Care::Full => SAMPLE,
+        };
+        let mut choice = Choice::default();
+        let mut best = fixed_cost(values, len, sample);
         if choices.uses(OptionalModel::Scales)
-            && let Some((len @ (4 | 8), _)) = attribute.fixed()
+            && matches!(len, 4 | 8)
             && let Some(found) = Scale::of(values, len)
         {
             let scaled: Vec<[u8; 8]> = values
@@ -76,40 +131,28 @@ impl Choice {
             let scaled: Vec<&[u8]> = scaled.iter().map(|value| &value[..len]).collect();
             let cost = fixed_cost(&scaled, len, sample);
             if cost < best {
-                (best, mode, scale) = (cost, SCALED, found);
+                best = cost;
+                (choice.mode, choice.scale) = (SCALED, found);
             }
         }
-        if choices.uses(OptionalModel::Dictionaries)
-            && attribute != Attribute::Fixed1
-            && let Some(dictionary) = Different::of(values, best)
-            && dictionary.cost() < best
-        {
-            let (dictionary, numbers) = dictionary.ranked();
-            return Choice {
-                mode: DICTIONARY,
-                dictionary,
-                numbers,
-                ..Choice::default()
-            };
-        }
-        if choices.uses(OptionalModel::Jsonb) && attribute == Attribute::Varlena {
-            let contents = values
-                .iter()
-                .filter_map(|value| Some(json_content(value)?.1));
-            if let Some(json) = Json::learn_all(contents) {
-                return Choice {
-                    mode: JSON,
-                    json: Some(json),
-                    ..Choice::default()
-                };
-            }
-        }
-        Choice {
+        (best, choice)
+    }
+
+    /// What values of variable length take, one behind the other or by length.
+    fn of_varlena(values: &[&[u8]], choices: Choices) -> (f64, Choice) {
+        let trial_len = match choices.care {
+            Care::Quick => QUICK_TRIAL_LEN,
+            Care::Full => TRIAL_LEN,
+        };
+        let (concatenated, by_len, headers) = varlena_costs(values, trial_len);
+        let mode = if by_len < concatenated { BY_LEN } else { PLAIN };
+        let choice = Choice {
             mode,
             headers,
-            scale,
+            concatenated,
             ..Choice::default()
-        }
+        };
+        (concatenated.min(by_len), choice)
     }
 }
 
@@ -153,6 +196,7 @@ fn fixed_cost(values: &[&[u8]], len: usize, sample: usize) -> f64 {
 fn varlena_costs(values: &[&[u8]], trial_len: usize) -> (f64, f64, Vec<u8>) {
     let mut trial = Trial::new();
     let mut by_header: Vec<(u8, Vec<u8>)> = Vec::new();
+    let mut others = Vec::new();
     let mut concatenated = Vec::new();
     let mut headers = Vec::new();
     let mut seen = 0usize;
@@ -168,6 +212,8 @@ fn varlena_costs(values: &[&[u8]], trial_len: usize) -> (f64, f64, Vec<u8>) {
                 Some((_, rows)) => rows.extend_from_slice(content),
                 None => by_header.push((header, content.to_vec())),
             }
+        } else {
+            others.extend_from_slice(content);
         }
         if seen > trial_len {
             break;
@@ -181,6 +227,7 @@ fn varlena_costs(values: &[&[u8]], trial_len: usize) -> (f64, f64, Vec<u8>) {
         return ((concatenated + header_cost) * scale, f64::MAX, Vec::new());
     }
     let mut laid = vec![0; by_header.iter().map(|(_, rows)| rows.len()).sum()];
+    laid.extend_from_slice(&others);
     let mut rest = laid.as_mut_slice();
     for (header, rows) in &by_header {
         let width = usize::from(header >> 1).saturating_sub(1).max(1);

@@ -2,7 +2,7 @@
 //! of the row that the tuple is for.
 
 use super::block_data::Context;
-use super::extracted_tuples::{ExtractedTuples, INFO_AT, KEPT, Source};
+use super::extracted_tuples::{ExtractedTuples, INFO_AT, Source, column_of};
 use super::extraction::{Form, Values};
 use super::recent_rows::{RecentRows, RowNumber};
 use super::row_versions::{RowVersions, Version};
@@ -14,7 +14,7 @@ use crate::stream_kind::StreamKind;
 pub const EXTRACTION_FROM: u8 = 4;
 
 /// Sources that an index remembers.
-const SOURCES_MAX: usize = KEPT;
+const SOURCES_MAX: usize = 4;
 /// The rank that says "a source of its own follows".
 const NEW: u8 = 254;
 /// The rank that says "no source has this key".
@@ -36,11 +36,9 @@ pub struct Sources {
     next: usize,
     /// The encoder's: keys that no source had, since the last new one.
     misses: u32,
-    /// The last row of which one was, and how many of that row.
-    missed: RowNumber,
+    /// The last row, and the index's column, of which one was; and how many of these.
+    missed: (RowNumber, Option<u16>),
     row_misses: u32,
-    /// The last row that has no keys for any source.
-    barren: RowNumber,
 }
 
 impl Sources {
@@ -82,9 +80,9 @@ impl Sources {
         }
         let stream = self.skip.open(coder, StreamKind::KeySkip, 2);
         let skip = coder.u16(stream, skip);
-        let source = self.known.first();
-        let tuples = source.and_then(|source| context.extracted.load(of, values, *source));
-        let Some(tuples) = tuples else {
+        let source = self.known.first().copied().unwrap_or_default();
+        let of = (context.relation, row, source);
+        let Some(tuples) = context.extracted.take(of, values) else {
             coder.fail();
             return Some(tuple.len());
         };
@@ -113,32 +111,36 @@ impl Sources {
         tuple: &[u8],
         care: Care,
     ) -> Option<(u8, u16, Source)> {
-        if of.1 == self.barren {
-            return None;
+        let (index, row) = of;
+        let expected = self.expected(row);
+        let column = column_of(tuple);
+        if (row, column) != self.missed {
+            (self.missed, self.row_misses) = ((row, column), 0);
         }
-        let expected = self.expected(of.1);
-        let mut has_keys = false;
-        for (rank, source) in (0..NEW).zip(&self.known) {
-            let tuples = extracted.load(of, &values, *source);
-            has_keys |= tuples.is_some();
-            if let Some(skip) = tuples.and_then(|tuples| tuples.find(tuple, expected)) {
-                return Some((rank, skip, *source));
+        let has_patience = self.row_misses <= ROW_PATIENCE;
+        let is_tried = has_patience && extracted.may_try(care);
+        for (rank, &source) in (0..NEW).zip(&self.known) {
+            let of = (index, row, source);
+            let is_possible = source.column == 0 || Some(source.column) == column;
+            let is_worth_it = match rank {
+                0 => extracted.has(of) || has_patience && extracted.may_repeat(),
+                _ => is_tried,
+            };
+            if !is_possible || !is_worth_it {
+                continue;
+            }
+            if let Some(skip) = extracted.find(of, &values, tuple, expected) {
+                return Some((rank, skip, source));
             }
         }
         self.misses += 1;
-        if of.1 != self.missed {
-            (self.missed, self.row_misses) = (of.1, 0);
-        }
         self.row_misses += 1;
-        if !has_keys && self.row_misses > ROW_PATIENCE {
-            self.barren = of.1;
-        }
         let is_rare = self.misses.is_multiple_of(PATIENCE);
-        if self.misses > PATIENCE && !is_rare || self.row_misses > ROW_PATIENCE {
+        if self.misses > PATIENCE && !is_rare || !is_tried {
             return None;
         }
-        let values = values()?;
-        let (skip, source) = extracted.explore(values, tuple, expected, care)?;
+        let source = extracted.explore(values()?, tuple, expected)?;
+        let skip = extracted.find((index, row, source), &values, tuple, expected)?;
         (self.misses, self.row_misses) = (0, 0);
         Some((NEW, skip, source))
     }

@@ -13,12 +13,13 @@
 
 mod learning;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
+use super::words::{DigitRuns, Words};
 use crate::coder::{Coder, StreamId, get_u32};
 use crate::fast_hash::SeededHash;
-use crate::limits::JSON_ENTRY_COST;
+use crate::limits::{JSON_ENTRY_COST, WORDS_COST};
 use crate::stream_kind::StreamKind;
 
 /// `JB_CMASK`.
@@ -55,6 +56,7 @@ const HAS_TEXT: u8 = 4;
 const HAS_NUMBERS_4: u8 = 8;
 const HAS_NUMBERS_6: u8 = 16;
 const HAS_NUMBERS: u8 = 32;
+const HAS_WORDS: u8 = 64;
 
 /// What containers with the same keys have in common.
 #[derive(Clone, Debug, Default)]
@@ -101,10 +103,16 @@ struct Field {
     elements: u16,
     /// The encoder's: the shape of the last container.
     last_shape: u16,
+    /// The encoder's: how many digits stand together in its texts, if they are of words.
+    digits: DigitRuns,
     streams: [Option<StreamId>; 6],
 }
 
 impl Field {
+    fn has_words(&self) -> bool {
+        self.has & HAS_WORDS != 0
+    }
+
     fn stream(&self, which: u8) -> Option<StreamId> {
         *self.streams.get(which.trailing_zeros() as usize)?
     }
@@ -115,6 +123,10 @@ impl Field {
 pub struct Json {
     shapes: Vec<Shape>,
     fields: Vec<Field>,
+    /// Of those fields that have them.
+    words: Vec<Option<RefCell<Words>>>,
+    /// The encoder's: the first texts of each field.
+    samples: Vec<Sample>,
     /// The encoder's way back: from header, JEntries and bytes of the keys.
     shape_numbers: HashMap<Vec<u8>, u16, SeededHash>,
     field_numbers: HashMap<Vec<u8>, u16, SeededHash>,
@@ -124,6 +136,13 @@ pub struct Json {
     shapes_to_come: Vec<u16>,
     /// How many of those have come.
     shapes_seen: Cell<usize>,
+}
+
+/// Texts, one behind the other.
+#[derive(Debug, Default)]
+struct Sample {
+    bytes: Vec<u8>,
+    lens: Vec<u16>,
 }
 
 /// A child, as its JEntry says.
@@ -158,6 +177,11 @@ impl Json {
             field.has = coder.u8(choices, field.has);
             field.elements = coder.u16(choices, field.elements);
         }
+        let with_words = json.fields.iter().filter(|field| field.has_words()).count();
+        if !C::ENCODING && !coder.take_list(with_words * WORDS_COST) {
+            coder.fail();
+            return json;
+        }
         const STREAMS: [(StreamKind, usize); 6] = [
             (StreamKind::JsonEntry, 2),
             (StreamKind::JsonShape, 2),
@@ -172,13 +196,24 @@ impl Json {
             {
                 *stream = (field.has >> number & 1 != 0).then(|| coder.open(kind, width));
             }
+            let has_words = field.has_words();
+            let words = has_words.then(|| RefCell::new(Words::open(coder, choices, field.digits)));
+            json.words.push(words);
         }
         json
     }
 
     /// What the lists count for.
     pub fn list_cost(&self) -> usize {
-        list_cost(self.shapes.len(), self.fields.len())
+        let with_words = self.fields.iter().filter(|field| field.has_words()).count();
+        list_cost(self.shapes.len(), self.fields.len()) + with_words * WORDS_COST
+    }
+
+    /// Codes what is left, behind the last value.
+    pub fn finish<C: Coder>(&mut self, coder: &mut C) {
+        for words in self.words.iter_mut().flatten() {
+            words.get_mut().finish(coder);
+        }
     }
 
     /// The encoder's next value is one of those that can be coded.
@@ -282,6 +317,7 @@ impl Json {
         if C::ENCODING {
             let before = match child.kind {
                 NUMERIC => aligned(NUMERIC, at) - at + NUMERIC_HEADER_LEN,
+                STRING if own.has_words() => child.len,
                 CONTAINER => child.len,
                 _ => 0,
             };
@@ -291,6 +327,12 @@ impl Json {
         let (kind, len) = ((code & 7) as u8, usize::from(code >> 3));
         let start = aligned(kind, at);
         let end = match kind {
+            STRING if own.has_words() => {
+                let words = self.words.get(usize::from(field))?.as_ref()?;
+                words
+                    .borrow_mut()
+                    .code(coder, json, start, start + child.len)
+            }
             STRING => {
                 let text = coder.part(json, start, start + len);
                 coder.bytes(own.stream(HAS_TEXT)?, text);
@@ -500,7 +542,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_learned_comes_back(values in prop::collection::vec(any_json(), 1..8), flip in any::<prop::sample::Index>()) {
+        fn what_is_learned_comes_back(
+            values in prop::collection::vec(any_json(), 1..8),
+            in_words in any::<bool>(),
+            flip in any::<prop::sample::Index>(),
+        ) {
             let mut originals = Vec::new();
             let mut json = Json::new();
             for value in &values {
@@ -513,13 +559,19 @@ mod tests {
                 }
             }
             prop_assume!(!originals.is_empty());
+            for field in &mut json.fields {
+                if in_words && field.has & HAS_TEXT != 0 {
+                    field.has ^= HAS_TEXT | HAS_WORDS;
+                }
+            }
             let mut coder = StreamWriter::default();
             let choices = coder.open(StreamKind::HeapSchema, 1);
-            let json = Json::open(&mut coder, choices, Some(json));
+            let mut json = Json::open(&mut coder, choices, Some(json));
             for bytes in &mut originals {
                 let len = json.code(&mut coder, bytes, 0);
                 prop_assert_eq!(len, bytes.len());
             }
+            json.finish(&mut coder);
             prop_assert!(!coder.failed());
             let mut content = coder.into_content().bytes;
             let lens: Vec<usize> = originals.iter().map(Vec::len).collect();

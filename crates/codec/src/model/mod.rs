@@ -40,6 +40,8 @@ mod row_versions;
 mod rows_by_len;
 mod scale;
 mod tid_run;
+mod word_choice;
+mod words;
 mod xid;
 
 pub use record::Model;

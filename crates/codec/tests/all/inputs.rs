@@ -9,11 +9,12 @@ pub const PAGE: usize = 8192;
 /// Bytes of the smallest segments.
 pub const SMALL_SEGMENT: usize = 1 << 20;
 
-/// The first two pages of segments of each major; and the records of
+/// The first pages of segments of each major; and the records of
 /// `pg15_gist_and_spgist.xz`, which is three pages out of a load of points, ranges and names,
 /// written from the first page on as [`with_records`] does; and of a queue, whose status changes
 /// its length, and a table of accounts with fields that change on both sides of a text, which the
-/// last one has with its old rows.
+/// last one has with its old rows; of tables with GIN indexes of every kind whose keys are taken
+/// out of rows; and of texts, some in jsonb.
 pub const BEGINNINGS: &[(&str, &[u8])] = &[
     (
         "13",
@@ -51,6 +52,11 @@ pub const BEGINNINGS: &[(&str, &[u8])] = &[
         "15, with REPLICA IDENTITY FULL",
         include_bytes!("../inputs/pg15_replica_identity_full"),
     ),
+    (
+        "15, with GIN indexes",
+        include_bytes!("../inputs/pg15_gin_keys"),
+    ),
+    ("15, with texts", include_bytes!("../inputs/pg15_words")),
 ];
 
 /// A whole segment of 1 MiB: two pages of records, and zeros.

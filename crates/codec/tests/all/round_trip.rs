@@ -1,7 +1,10 @@
 //! Any bytes come back, and cost little where nothing is known of them.
 
 use proptest::prelude::*;
-use walzip_codec::{Header, Level, decode, encode, encode_verified, member_len};
+use walzip_codec::{
+    Header, Level, OptionalModel, StreamKind, account, decode, encode, encode_verified,
+    encoded_len_without, member_len,
+};
 use walzip_pgformat::wal::RECORD_HEADER_LEN;
 
 use crate::inputs::{BEGINNINGS, PAGE, SMALL_SEGMENT, noise, small_segment, text, with_records};
@@ -74,6 +77,35 @@ fn small_segments_come_back_at_every_level() {
             );
         }
     }
+}
+
+#[test]
+fn keys_of_gin_indexes_follow_from_rows() {
+    let (_, beginning) = BEGINNINGS
+        .iter()
+        .find(|(name, _)| name.contains("GIN"))
+        .expect("one with GIN");
+    let kinds = account(&small_segment(beginning), Level::default());
+    let kinds = kinds.expect("zstd works").expect("a segment");
+    let keys = kinds.iter().find(|kind| kind.kind == StreamKind::IndexKey);
+    // What is left: trigrams with a letter that is not ASCII, eight bytes each.
+    let bytes = keys.map_or(0, |keys| keys.stream_bytes);
+    assert!(bytes <= 9 * 3 * 8, "{bytes}");
+}
+
+#[test]
+fn texts_take_less_in_words() {
+    let (_, beginning) = BEGINNINGS
+        .iter()
+        .find(|(name, _)| name.contains("texts"))
+        .expect("one with texts");
+    let segment = small_segment(beginning);
+    let len = |without| {
+        let len = encoded_len_without(&segment, Level::default(), without);
+        len.expect("zstd works").expect("a segment")
+    };
+    let (with, without) = (len(None), len(Some(OptionalModel::Words)));
+    assert!(with * 5 < without * 4, "{with} bytes, {without} without");
 }
 
 #[test]

@@ -116,3 +116,61 @@ fn push_digit(text: &mut Vec<u8>, digit: u16) {
         text.push(b'0' + (digit / unit % 10) as u8);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers as PostgreSQL 15 stores them, what `hash_numeric` says of them, and their text.
+    #[test]
+    fn hashes_and_writes_as_postgresql_does() {
+        let short = |scale: u16, weight: i16, digits: &[u16]| {
+            let header = SHORT | scale << 7 | weight as u16 & 0x7F;
+            [&[header], digits].concat()
+        };
+        let known: [(Vec<u16>, i32, &str); 8] = [
+            (short(0, 0, &[]), -1, "0"),
+            (short(2, 0, &[]), -1, "0"),
+            (short(0, 0, &[1]), 1_324_868_424, "1"),
+            (
+                vec![SHORT | 0x2000 | 2 << 7, 12, 5000],
+                -1_617_707_945,
+                "-12.5",
+            ),
+            (short(4, -1, &[1]), -1_324_868_425, "0.0001"),
+            (short(0, 2, &[1]), 1_324_868_426, "100000000"),
+            (
+                short(9, 2, &[1, 2345, 6789, 9876, 5432, 1000]),
+                1_241_263_062,
+                "123456789.987654321",
+            ),
+            (vec![0, 2, 1], 1_324_868_426, "100000000"),
+        ];
+        for (words, hash, text) in known {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let number = Numeric::read(&bytes).expect(text);
+            assert_eq!(number.hash(), hash as u32, "{text}");
+            let mut normalized = Vec::new();
+            number.normalized(&mut normalized).expect(text);
+            assert_eq!(String::from_utf8_lossy(&normalized), text);
+        }
+        assert!(Numeric::read(&SPECIAL.to_le_bytes()).is_none());
+        assert!(Numeric::read(&[0]).is_none());
+    }
+
+    #[test]
+    fn a_fraction_may_begin_with_zeros() {
+        let header = SHORT | 8 << 7 | -2i16 as u16 & 0x7F;
+        let bytes = [header, 12].map(u16::to_le_bytes).concat();
+        let mut text = Vec::new();
+        let number = Numeric::read(&bytes).expect("a number");
+        number.normalized(&mut text).expect("a text");
+        assert_eq!(text, b"0.00000012");
+        assert!(
+            Numeric::read(&[0, 0, 0xFF, 0x7F])
+                .expect("a number")
+                .normalized(&mut text)
+                .is_none()
+        );
+    }
+}

@@ -46,3 +46,43 @@ pub fn extract(content: &[u8], keys: &mut Keys) {
     }
     keys.push_numbers(0);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `show_trgm` of PostgreSQL 15 says.
+    #[test]
+    fn takes_out_what_pg_trgm_does() {
+        let mut keys = Keys::default();
+        extract(b"Walzip, a DB-tool", &mut keys);
+        let letters = keys.iter().map(|key| {
+            let [third, second, first, _] = *key else {
+                panic!("{key:?}")
+            };
+            String::from_utf8_lossy(&[first, second, third]).into_owned()
+        });
+        let expected = [
+            "  a", "  d", "  t", "  w", " a ", " db", " to", " wa", "alz", "db ", "ip ", "lzi",
+            "ol ", "ool", "too", "wal", "zip",
+        ];
+        assert_eq!(letters.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn leaves_out_what_is_not_ascii() {
+        let mut keys = Keys::default();
+        extract("é".as_bytes(), &mut keys);
+        assert_eq!(keys.iter().count(), 0);
+    }
+
+    #[test]
+    fn a_run_is_looked_at_once() {
+        let bytes = b"one\0two";
+        let mut run = TextRun::default();
+        assert!(run.has(bytes, &(0..3)));
+        assert!(!run.has(bytes, &(1..4)));
+        assert!(!run.has(bytes, &(2..7)));
+        assert!(run.has(bytes, &(4..7)));
+    }
+}

@@ -2,20 +2,45 @@
 //! there are, and which sets of them.
 
 use super::{
-    CONTAINER, COUNT_MASK, Child, DEPTH_MAX, Field, HAS_ENTRIES, HAS_SHAPES, HAS_TEXT, IS_OBJECT,
-    Json, LIST_MAX, NUMERIC, NUMERIC_HEADER_LEN, PAIRS_MAX, ROOT, STRING, Shape, aligned, child_at,
-    numbers_of, signature,
+    CONTAINER, COUNT_MASK, Child, DEPTH_MAX, Field, HAS_ENTRIES, HAS_SHAPES, HAS_TEXT, HAS_WORDS,
+    IS_OBJECT, Json, LIST_MAX, NUMERIC, NUMERIC_HEADER_LEN, PAIRS_MAX, ROOT, STRING, Sample, Shape,
+    aligned, child_at, numbers_of, signature,
 };
 use crate::coder::get_u32;
+use crate::model::word_choice::{self, WORDS_PART};
+use crate::model::words::DigitRuns;
 
 /// Values that are looked at to find out whether a column is of jsonb.
 const SAMPLE: usize = 64;
+/// Texts of a field that are looked at.
+const TEXTS_MAX: usize = 1024;
 /// Bytes of a child, so that they and its type fit into 16 bits.
 const CHILD_LEN_MAX: usize = 0x1FFF;
 
+impl Sample {
+    fn push(&mut self, text: &[u8]) {
+        if self.lens.len() < TEXTS_MAX {
+            self.bytes.extend_from_slice(text);
+            self.lens.push(text.len() as u16);
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = self.bytes.as_slice();
+        self.lens.iter().map(move |&len| {
+            let (text, behind) = rest.split_at(len.into());
+            rest = behind;
+            text
+        })
+    }
+}
+
 impl Json {
     /// What the encoder has to know of a column; `None` where it is not of jsonb.
-    pub fn learn_all<'a>(mut contents: impl Iterator<Item = &'a [u8]>) -> Option<Json> {
+    pub fn learn_all<'a>(
+        mut contents: impl Iterator<Item = &'a [u8]>,
+        with_words: bool,
+    ) -> Option<Json> {
         let mut json = Json::new();
         let learn = |content| json.learn(content);
         let mut learned: Vec<bool> = contents.by_ref().take(SAMPLE).map(learn).collect();
@@ -25,12 +50,28 @@ impl Json {
         }
         learned.extend(contents.map(|content| json.learn(content)));
         json.can_be_coded = learned.into_iter();
+        if with_words {
+            json.choose_words();
+        }
         Some(json)
+    }
+
+    /// Finds the fields whose texts take less in words.
+    fn choose_words(&mut self) {
+        for (field, texts) in self.fields.iter_mut().zip(&self.samples) {
+            let texts = || texts.iter();
+            if word_choice::part_of_plain(texts).is_some_and(|part| part < WORDS_PART) {
+                field.has = field.has & !HAS_TEXT | HAS_WORDS;
+                field.digits = DigitRuns::of(texts());
+            }
+        }
+        self.samples.clear();
     }
 
     pub(super) fn new() -> Json {
         Json {
             fields: vec![Field::default()],
+            samples: vec![Sample::default()],
             ..Json::default()
         }
     }
@@ -117,7 +158,11 @@ impl Json {
         }
         self.need(field, HAS_ENTRIES)?;
         match child.kind {
-            STRING => self.need(field, HAS_TEXT)?,
+            STRING => {
+                self.need(field, HAS_TEXT)?;
+                let texts = self.samples.get_mut(usize::from(field))?;
+                texts.push(json.get(start..end)?);
+            }
             NUMERIC => {
                 let len = end.checked_sub(start + NUMERIC_HEADER_LEN)?;
                 if get_u32(json.get(start..end)?, 0) as usize != (end - start) << 2 {
@@ -159,6 +204,7 @@ impl Json {
             return None;
         }
         self.fields.push(Field::default());
+        self.samples.push(Sample::default());
         Some(self.fields.len() as u16 - 1)
     }
 

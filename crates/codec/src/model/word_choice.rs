@@ -1,0 +1,162 @@
+//! Whether texts take less in words: what the second half of a sample takes, when the first one
+//! is known.
+
+use super::words::{DigitRuns, Words};
+use crate::coder::{Coder, StreamId};
+use crate::stream_kind::StreamKind;
+use crate::trial::Trial;
+
+/// Words have to take less than this part of what texts take otherwise.
+pub const WORDS_PART: f64 = 0.95;
+/// Bytes of the sample, or this part of very many; of fewer than the least nothing can be told.
+const SAMPLE_LEN: usize = 16384;
+const PART_OF_MANY: usize = 16;
+const SAMPLE_LEN_MAX: usize = 1 << 18;
+const SAMPLE_LEN_MIN: usize = 2048;
+/// Bytes that are tried first, and what they have to take less than.
+const FIRST_LEN: usize = 4096;
+const FIRST_PART: f64 = 2.0;
+/// What zstd leaves of letters.
+const PART_OF_LETTERS: f64 = 0.55;
+
+/// What texts take in words, as a part of what they take one behind the other; `None` where
+/// there are too few, or no words.
+pub fn part_of_plain<'a, T: Iterator<Item = &'a [u8]>>(texts: impl Fn() -> T) -> Option<f64> {
+    let total: usize = texts().map(<[u8]>::len).sum();
+    let len = (total / PART_OF_MANY).clamp(SAMPLE_LEN, SAMPLE_LEN_MAX);
+    let mut seen = 0;
+    let is_within = |text: &&[u8]| {
+        seen += text.len();
+        seen <= len
+    };
+    let sample: Vec<&[u8]> = texts().take_while(is_within).collect();
+    if total < SAMPLE_LEN_MIN {
+        return None;
+    }
+    // Most of what are no words is found out early.
+    let first = sample.len() * FIRST_LEN / seen.max(FIRST_LEN);
+    let part = part_of_sample(&sample[..first]);
+    if first == sample.len() || part.is_none_or(|part| part > FIRST_PART) {
+        return part;
+    }
+    part_of_sample(&sample)
+}
+
+fn part_of_sample(sample: &[&[u8]]) -> Option<f64> {
+    let halves = sample.split_at(sample.len() / 2);
+    let mut trial = Trial::new();
+    let mut plain = |texts: &[&[u8]]| {
+        let lens: Vec<u8> = texts.iter().map(|text| text.len() as u8).collect();
+        (trial.cost(&texts.concat()) + trial.cost(&lens)) as f64
+    };
+    let second = plain(sample) - plain(halves.0);
+    (second > 0.0).then(|| cost_in_words(halves) / second)
+}
+
+fn cost_in_words((known, texts): (&[&[u8]], &[&[u8]])) -> f64 {
+    let mut tally = Tally::default();
+    let choices = tally.open(StreamKind::HeapSchema, 1);
+    let all = known.iter().chain(texts).copied();
+    let mut words = Words::open(&mut tally, choices, DigitRuns::of(all));
+    let mut scratch = Vec::new();
+    for part in [known, texts] {
+        tally.forget();
+        for text in part {
+            scratch.clear();
+            scratch.extend_from_slice(text);
+            words.code(&mut tally, &mut scratch, 0, text.len());
+        }
+    }
+    tally.cost()
+}
+
+/// Counts what is coded: for each stream its kind, and how often it has each byte.
+#[derive(Default)]
+struct Tally {
+    streams: Vec<(StreamKind, Box<[[u32; 256]; 2]>)>,
+}
+
+impl Tally {
+    fn forget(&mut self) {
+        for (_, counts) in &mut self.streams {
+            **counts = [[0; 256]; 2];
+        }
+    }
+
+    fn cost(&self) -> f64 {
+        let of_stream = |(kind, counts): &(StreamKind, Box<[[u32; 256]; 2]>)| match kind {
+            StreamKind::WordText => {
+                let letters: u32 = counts[0].iter().sum();
+                f64::from(letters) * PART_OF_LETTERS
+            }
+            _ => counts.iter().map(huffman_bytes).sum(),
+        };
+        self.streams.iter().map(of_stream).sum()
+    }
+
+    fn count(&mut self, stream: StreamId, plane: usize, byte: u8) {
+        if let Some((_, counts)) = self.streams.get_mut(stream.0 as usize) {
+            counts[plane][usize::from(byte)] += 1;
+        }
+    }
+}
+
+/// What Huffman's code makes of bytes, which takes a bit at least for each, unless all are equal.
+fn huffman_bytes(counts: &[u32; 256]) -> f64 {
+    let total: u32 = counts.iter().sum();
+    if counts.contains(&total) {
+        return 0.0;
+    }
+    let bits = |&count: &u32| match count {
+        0 => 0.0,
+        count => f64::from(count) * (f64::from(total) / f64::from(count)).log2().max(1.0),
+    };
+    counts.iter().map(bits).sum::<f64>() / 8.0
+}
+
+impl Coder for Tally {
+    const ENCODING: bool = true;
+
+    fn take_list(&mut self, _: usize) -> bool {
+        true
+    }
+
+    fn open(&mut self, kind: StreamKind, _: usize) -> StreamId {
+        self.streams.push((kind, Box::new([[0; 256]; 2])));
+        StreamId(self.streams.len() as u32 - 1)
+    }
+
+    fn u8(&mut self, stream: StreamId, value: u8) -> u8 {
+        self.count(stream, 0, value);
+        value
+    }
+
+    fn u16(&mut self, stream: StreamId, value: u16) -> u16 {
+        let [low, high] = value.to_le_bytes();
+        self.count(stream, 0, low);
+        self.count(stream, 1, high);
+        value
+    }
+
+    fn u32(&mut self, stream: StreamId, value: u32) -> u32 {
+        self.bytes(stream, &mut value.to_le_bytes());
+        value
+    }
+
+    fn u64(&mut self, stream: StreamId, value: u64) -> u64 {
+        self.bytes(stream, &mut value.to_le_bytes());
+        value
+    }
+
+    fn bytes(&mut self, stream: StreamId, bytes: &mut [u8]) {
+        for byte in bytes {
+            self.count(stream, 0, *byte);
+        }
+    }
+
+    fn fail(&mut self) {}
+
+    fn failed(&self) -> bool {
+        false
+    }
+}

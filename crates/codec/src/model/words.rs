@@ -1,0 +1,477 @@
+//! Texts as words, runs of digits, and what is between them.
+//!
+//! A word is spelled out where it first comes and has a number from then on. What follows two
+//! words mostly is what followed them before: then it costs next to nothing.
+
+use std::hash::{BuildHasher as _, Hasher as _};
+
+use hashbrown::HashTable;
+
+use crate::coder::{Coder, StreamId};
+use crate::fast_hash::SeededHash;
+use crate::stream_kind::StreamKind;
+
+/// The symbol is the one that came last behind the same one.
+const AS_AFTER_ONE: u16 = 0;
+/// A word without a number, spelled out.
+const NEW: u16 = 1;
+/// The end of the text.
+const END: u16 = 2;
+/// Digits: one of them. The next symbols are two of them and so on.
+const DIGIT: u16 = 3;
+/// Digits of one symbol at most.
+const DIGITS_MAX: usize = 28;
+/// The first word.
+const WORD: u16 = DIGIT + DIGITS_MAX as u16;
+/// Words with a number at most.
+const WORDS_MAX: usize = (1 << 16) - WORD as usize;
+/// Bytes of a word at most.
+const WORD_LEN_MAX: usize = 255;
+/// Bytes of texts in which digits are looked for.
+const DIGITS_SAMPLE: usize = 1 << 16;
+/// Symbols one after the other that are each the one that came last behind the same two, before
+/// one that is told. So many are followed by more, or none.
+const RUN_MAX: u8 = 255;
+/// Places for what came behind two symbols, as a power of two.
+const PAIRS_LOG: u32 = 14;
+
+/// The words of the texts of one column, and their streams.
+#[derive(Debug)]
+pub struct Words {
+    runs: StreamId,
+    symbols: StreamId,
+    lens: StreamId,
+    spelled: StreamId,
+    /// By how many there are.
+    digits: Vec<Option<StreamId>>,
+    words: Vec<u8>,
+    ends: Vec<u32>,
+    /// What came last behind a symbol, and behind two.
+    after_one: Vec<u16>,
+    after_two: Vec<u16>,
+    /// The run that is at hand: how long it has become, or, for the decoder, what is left of it.
+    run: u8,
+    /// A symbol is told behind what is left of it.
+    is_told: bool,
+    /// The encoder's way back from a word, whose hashes nobody can foresee.
+    symbols_of: HashTable<u16>,
+    seed: SeededHash,
+}
+
+impl Words {
+    /// Codes which numbers of digits have streams, and opens all streams.
+    pub fn open<C: Coder>(coder: &mut C, choices: StreamId, digits: DigitRuns) -> Words {
+        let runs = coder.u32(choices, digits.0);
+        Words {
+            runs: coder.open(StreamKind::WordRun, 1),
+            symbols: coder.open(StreamKind::WordSymbol, 2),
+            lens: coder.open(StreamKind::WordLen, 1),
+            spelled: coder.open(StreamKind::WordText, 1),
+            digits: (1..=DIGITS_MAX)
+                .map(|len| {
+                    let is_used = runs >> len & 1 != 0;
+                    is_used.then(|| coder.open(StreamKind::Digits, len))
+                })
+                .collect(),
+            words: Vec::new(),
+            ends: Vec::new(),
+            after_one: vec![0; usize::from(WORD)],
+            after_two: vec![0; 1 << PAIRS_LOG],
+            run: 0,
+            is_told: false,
+            symbols_of: HashTable::new(),
+            seed: SeededHash::default(),
+        }
+    }
+
+    /// Codes the text from `start` to `end` and returns where it ends; the decoder's `end` is
+    /// only where there is no more room.
+    pub fn code<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        data: &mut [u8],
+        start: usize,
+        end: usize,
+    ) -> usize {
+        let mut at = start;
+        let (mut before, mut last) = (END, END);
+        loop {
+            let pair = pair_of(before, last);
+            let likely = [self.after_two[pair], self.after_one(last)];
+            let (mut wanted, mut len) = (END, 0);
+            if C::ENCODING {
+                (wanted, len) = self.next(data.get(at..end).unwrap_or_default(), likely);
+            }
+            let mut symbol = self.symbol(coder, likely, wanted);
+            if coder.failed() || symbol < NEW {
+                coder.fail();
+                return at;
+            }
+            match symbol {
+                END => {}
+                NEW => {
+                    len = usize::from(coder.u8(self.lens, len as u8));
+                    // A run of words without bytes would take time, and room nowhere.
+                    if len == 0 {
+                        coder.fail();
+                    }
+                    let word = coder.part(data, at, at + len);
+                    coder.bytes(self.spelled, word);
+                    symbol = self.add::<C>(word);
+                }
+                DIGIT..WORD => {
+                    len = usize::from(symbol - DIGIT) + 1;
+                    match self.digits.get(len - 1) {
+                        Some(Some(stream)) => coder.bytes_at(*stream, data, at, len),
+                        _ => coder.fail(),
+                    }
+                }
+                _ => match self.word(symbol) {
+                    Some(word) => {
+                        len = word.len();
+                        let place = coder.part(data, at, at + len);
+                        if !C::ENCODING && place.len() == len {
+                            place.copy_from_slice(word);
+                        }
+                    }
+                    None => coder.fail(),
+                },
+            }
+            self.after_two[pair] = symbol;
+            if let Some(after) = self.after_one.get_mut(usize::from(last)) {
+                *after = symbol;
+            }
+            if symbol == END {
+                return at;
+            }
+            at += len;
+            (before, last) = (last, symbol);
+        }
+    }
+
+    /// Codes a symbol, by what is likely.
+    fn symbol<C: Coder>(&mut self, coder: &mut C, likely: [u16; 2], wanted: u16) -> u16 {
+        let [after_two, after_one] = likely;
+        if C::ENCODING {
+            if wanted == after_two && wanted != NEW {
+                self.run += 1;
+                if self.run == RUN_MAX {
+                    self.finish(coder);
+                }
+                return wanted;
+            }
+            coder.u8(self.runs, self.run);
+            self.run = 0;
+        } else {
+            if self.run == 0 && !self.is_told {
+                self.run = coder.u8(self.runs, 0);
+                self.is_told = self.run < RUN_MAX;
+            }
+            if self.run > 0 {
+                self.run -= 1;
+                return after_two;
+            }
+            self.is_told = false;
+        }
+        let is_likely = wanted == after_one && wanted != NEW;
+        match coder.u16(self.symbols, if is_likely { AS_AFTER_ONE } else { wanted }) {
+            AS_AFTER_ONE => after_one,
+            symbol => symbol,
+        }
+    }
+
+    /// Codes the run that is at hand, behind the last text.
+    pub fn finish<C: Coder>(&mut self, coder: &mut C) {
+        if self.run > 0 {
+            coder.u8(self.runs, self.run);
+            self.run = 0;
+        }
+    }
+
+    fn has_digits(&self, len: usize) -> bool {
+        matches!(self.digits.get(len - 1), Some(Some(_)))
+    }
+
+    fn after_one(&self, symbol: u16) -> u16 {
+        let after = self.after_one.get(usize::from(symbol));
+        after.copied().unwrap_or_default()
+    }
+
+    fn word(&self, symbol: u16) -> Option<&[u8]> {
+        word_of(&self.words, &self.ends, symbol)
+    }
+
+    fn hash(&self, word: &[u8]) -> u64 {
+        hash_of(self.seed, word)
+    }
+
+    /// Gives a word its number, if there are any left.
+    fn add<C: Coder>(&mut self, word: &[u8]) -> u16 {
+        if self.ends.len() == WORDS_MAX {
+            return NEW;
+        }
+        let symbol = WORD + self.ends.len() as u16;
+        self.words.extend_from_slice(word);
+        self.ends.push(self.words.len() as u32);
+        self.after_one.push(0);
+        if C::ENCODING {
+            let (words, ends, seed) = (&self.words, &self.ends, self.seed);
+            let known = |symbol: &u16| word_of(words, ends, *symbol).unwrap_or_default();
+            let rehash = |symbol: &u16| hash_of(seed, known(symbol));
+            self.symbols_of
+                .insert_unique(hash_of(seed, word), symbol, rehash);
+        }
+        symbol
+    }
+
+    /// The encoder's next symbol, and how many bytes it stands for.
+    fn next(&self, rest: &[u8], likely: [u16; 2]) -> (u16, usize) {
+        let len = token_len(rest);
+        let token = &rest[..len];
+        let symbol = match token.first() {
+            None => END,
+            Some(first) if first.is_ascii_digit() && self.has_digits(len) => DIGIT + len as u16 - 1,
+            _ => {
+                let is_token = |symbol: &u16| self.word(*symbol) == Some(token);
+                let likely = likely.iter().find(|symbol| is_token(symbol));
+                let find = || self.symbols_of.find(self.hash(token), is_token);
+                let known = likely.or_else(find);
+                known.copied().unwrap_or(NEW)
+            }
+        };
+        (symbol, len)
+    }
+}
+
+fn word_of<'w>(words: &'w [u8], ends: &[u32], symbol: u16) -> Option<&'w [u8]> {
+    let number = usize::from(symbol.checked_sub(WORD)?);
+    let start = match number.checked_sub(1) {
+        Some(before) => *ends.get(before)? as usize,
+        None => 0,
+    };
+    words.get(start..*ends.get(number)? as usize)
+}
+
+fn hash_of(seed: SeededHash, word: &[u8]) -> u64 {
+    let mut hasher = seed.build_hasher();
+    hasher.write(word);
+    hasher.finish()
+}
+
+fn pair_of(before: u16, last: u16) -> usize {
+    let pair = u32::from(before) << 16 | u32::from(last);
+    (pair.wrapping_mul(0x9E37_79B1) >> (32 - PAIRS_LOG)) as usize
+}
+
+/// How many digits stand together: bit n, n of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DigitRuns(u32);
+
+impl DigitRuns {
+    /// Of the first texts; what comes up later is a word.
+    pub fn of<'a>(texts: impl Iterator<Item = &'a [u8]>) -> DigitRuns {
+        let mut runs = 0;
+        let mut seen = 0;
+        for mut rest in texts {
+            seen += rest.len();
+            if seen > DIGITS_SAMPLE {
+                break;
+            }
+            while !rest.is_empty() {
+                let len = token_len(rest);
+                if rest[0].is_ascii_digit() {
+                    runs |= 1 << len;
+                }
+                rest = &rest[len..];
+            }
+        }
+        DigitRuns(runs)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Letter,
+    Digit,
+    Other,
+}
+
+const CLASSES: [Class; 256] = {
+    let mut classes = [Class::Other; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        if (byte as u8).is_ascii_digit() {
+            classes[byte] = Class::Digit;
+        } else if (byte as u8).is_ascii_alphabetic() || byte >= 128 {
+            classes[byte] = Class::Letter;
+        }
+        byte += 1;
+    }
+    classes
+};
+
+fn class(byte: u8) -> Class {
+    CLASSES[usize::from(byte)]
+}
+
+/// Where bytes of another class begin, from `at` on, or so many bytes are over.
+#[inline]
+fn run_end(bytes: &[u8], mut at: usize, wanted: Class, len_max: usize) -> usize {
+    let end = bytes.len().min(len_max);
+    while at < end && class(bytes[at]) == wanted {
+        at += 1;
+    }
+    at
+}
+
+/// How many of the first bytes belong together: letters with a blank in front of them, digits,
+/// or others.
+#[inline]
+fn token_len(rest: &[u8]) -> usize {
+    let Some(&first) = rest.first() else { return 0 };
+    let begins_word = |at: usize| {
+        let is_letter = |byte: &u8| class(*byte) == Class::Letter;
+        rest[at] == b' ' && rest.get(at + 1).is_some_and(is_letter)
+    };
+    match class(first) {
+        Class::Digit => run_end(rest, 1, Class::Digit, DIGITS_MAX),
+        Class::Letter => run_end(rest, 1, Class::Letter, WORD_LEN_MAX),
+        Class::Other if begins_word(0) => run_end(rest, 1, Class::Letter, WORD_LEN_MAX),
+        Class::Other => {
+            let end = run_end(rest, 1, Class::Other, WORD_LEN_MAX);
+            if end > 1 && begins_word(end - 1) {
+                end - 1
+            } else {
+                end
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::{StreamReader, StreamWriter};
+    use proptest::prelude::*;
+
+    fn encode(texts: &[&[u8]], known: usize) -> Vec<u8> {
+        let mut coder = StreamWriter::default();
+        let choices = coder.open(StreamKind::HeapSchema, 1);
+        let runs = DigitRuns::of(texts[..known].iter().copied());
+        let mut words = Words::open(&mut coder, choices, runs);
+        for text in texts {
+            let mut data = text.to_vec();
+            assert_eq!(words.code(&mut coder, &mut data, 0, text.len()), text.len());
+        }
+        words.finish(&mut coder);
+        assert!(!coder.failed());
+        coder.into_content().bytes
+    }
+
+    fn decode(content: Vec<u8>, lens: &[usize]) -> Option<Vec<Vec<u8>>> {
+        let mut coder = StreamReader::new(content).ok()?;
+        let choices = coder.open(StreamKind::HeapSchema, 1);
+        let mut words = Words::open(&mut coder, choices, DigitRuns::default());
+        let mut texts = Vec::new();
+        for &len in lens {
+            let mut data = vec![0; len];
+            let end = words.code(&mut coder, &mut data, 0, 0);
+            if coder.failed() || end != len {
+                return None;
+            }
+            texts.push(data);
+        }
+        coder.exhausted().then_some(texts)
+    }
+
+    fn any_text() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop_oneof![
+            "[a-c]{1,3}".prop_map(String::into_bytes),
+            "[0-9]{1,40}".prop_map(String::into_bytes),
+            " {0,3}[-,.;]{0,2}".prop_map(String::into_bytes),
+            "[é ]{1,3}".prop_map(String::into_bytes),
+            prop::collection::vec(any::<u8>(), 0..300),
+        ];
+        prop::collection::vec(piece, 0..9).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn texts_come_back(
+            texts in prop::collection::vec(any_text(), 1..20),
+            repeated in 1usize..40,
+            flip in any::<prop::sample::Index>(),
+        ) {
+            let texts: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
+            let texts = texts.repeat(repeated);
+            let mut content = encode(&texts, texts.len() / 2);
+            let lens: Vec<usize> = texts.iter().map(|text| text.len()).collect();
+            let decoded = decode(content.clone(), &lens);
+            prop_assert!(decoded.is_some_and(|decoded| decoded == texts));
+            // Whatever else the streams say, decoding ends.
+            let place = flip.index(content.len());
+            content[place] ^= 0x55;
+            decode(content, &lens);
+        }
+    }
+
+    #[test]
+    fn what_was_foreseen_takes_a_byte_for_very_many() {
+        let texts = vec![&b"Order #17 created, total 4 EUR"[..]; 2000];
+        let once = encode(&texts[..2], 2);
+        let often = encode(&texts, 2000);
+        let digits = 3 * (texts.len() - 2);
+        assert!(
+            often.len() < once.len() + digits + texts.len() / 10,
+            "{}",
+            often.len()
+        );
+        let lens = vec![texts[0].len(); texts.len()];
+        assert!(decode(often, &lens).is_some_and(|decoded| decoded == texts));
+    }
+
+    #[test]
+    fn more_words_than_there_are_numbers_come_back() {
+        let texts: Vec<String> = (0..70_000u32)
+            .map(|number| {
+                let letter = |shift: u32| char::from(b'a' + (number >> shift & 15) as u8);
+                [0, 4, 8, 12, 16].map(letter).iter().collect()
+            })
+            .collect();
+        let texts: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+        let texts = [&texts[..], &texts[69_990..]].concat();
+        let decoded = decode(encode(&texts, 0), &vec![5; texts.len()]);
+        assert!(decoded.is_some_and(|decoded| decoded == texts));
+    }
+
+    #[test]
+    fn refuses_a_word_without_bytes() {
+        let mut coder = StreamWriter::default();
+        let choices = coder.open(StreamKind::HeapSchema, 1);
+        Words::open(&mut coder, choices, DigitRuns::default());
+        let [runs, symbols, lens] = [1, 2, 3].map(StreamId);
+        for symbol in [NEW, END] {
+            coder.u8(runs, 0);
+            coder.u16(symbols, symbol);
+        }
+        coder.u8(lens, 0);
+        assert_eq!(decode(coder.into_content().bytes, &[0]), None);
+    }
+
+    #[test]
+    fn a_blank_belongs_to_the_word_behind_it() {
+        let split = |mut rest: &'static str| {
+            let mut tokens = Vec::new();
+            while !rest.is_empty() {
+                let (token, behind) = rest.split_at(token_len(rest.as_bytes()));
+                tokens.push(token);
+                rest = behind;
+            }
+            tokens
+        };
+        assert_eq!(split("two words"), ["two", " words"]);
+        assert_eq!(split("No. 17, größer"), ["No", ". ", "17", ",", " größer"]);
+        assert_eq!(split("a@b.org  x"), ["a", "@", "b", ".", "org", " ", " x"]);
+        assert_eq!(split(&"1".repeat(30).leak()[..]).len(), 2);
+    }
+}
