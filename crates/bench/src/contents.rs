@@ -142,7 +142,7 @@ impl Contents {
                     self.before.fragment_bytes += len as u64;
                     if whole { self.aligned(len) } else { len as u64 }
                 }
-                Event::Tail => {
+                Event::Tail { .. } => {
                     let len = reader.bytes().len() as u64;
                     self.before.fragment_bytes += len;
                     len

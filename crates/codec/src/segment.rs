@@ -114,7 +114,7 @@ pub fn encode(segment: &[u8], choices: Choices) -> Option<(SegmentHeader, Stream
                 model.code(&mut coder, lsn, &mut layout, &mut record);
                 run.records += 1;
             }
-            Event::Tail => {
+            Event::Tail { .. } => {
                 run.tail_len = reader.bytes().len() as u32;
                 code_fragment(&mut coder, fragments, &reader, &mut record);
             }

@@ -46,7 +46,10 @@ pub enum Event {
         lsn: Lsn,
     },
     /// The beginning of a record of which the run has no more: [`SegmentReader::bytes`].
-    Tail,
+    Tail {
+        /// Where it begins.
+        lsn: Lsn,
+    },
     /// The run ends before this offset in the segment.
     RunEnd {
         /// Bytes from the start of the segment.
@@ -194,15 +197,14 @@ impl<'a> SegmentReader<'a> {
         // A record begins at a multiple of 8, so its length stands whole on this page.
         let total_len = read_u32(self.segment, start).unwrap_or(0) as usize;
         if total_len >= RECORD_HEADER_LEN {
+            let lsn = Lsn(self.header.start.0 + start as u64);
             if !self.take(total_len) {
                 self.step = Step::EndRun;
-                return Some(Event::Tail);
+                return Some(Event::Tail { lsn });
             }
             let read = layout.read(self.bytes(), self.header.version);
             if read.is_ok() && self.skip_padding() {
-                return Some(Event::Record {
-                    lsn: Lsn(self.header.start.0 + start as u64),
-                });
+                return Some(Event::Record { lsn });
             }
         }
         self.crossing.clear();

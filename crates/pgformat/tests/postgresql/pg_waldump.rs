@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use walzip_pgformat::rmgr::{record_type_name, rmgr_name};
 use walzip_pgformat::version::ImageFlags;
 use walzip_pgformat::wal::{
-    Block, Compression, Event, IMAGE_HAS_HOLE, Image, RecordLayout, SegmentReader,
+    Block, Compression, Event, IMAGE_HAS_HOLE, Image, RecordLayout, SegmentReader, TimedRecord,
 };
 use walzip_pgformat::{Lsn, PAGE_SIZE, Version};
 
@@ -43,6 +43,7 @@ impl Dump {
     fn start(program: &Path, segment: &Path) -> Self {
         let mut command = Command::new(program);
         command
+            .env("TZ", "UTC")
             .arg("--bkp-details")
             .arg(segment)
             .stdout(Stdio::piped())
@@ -142,6 +143,38 @@ fn write_image(line: &mut String, version: &Version, image: &Image) {
     }
 }
 
+/// Compares what a record says of times and timelines with `pg_waldump`'s description.
+fn compare_time(timed: &TimedRecord, description: &str) {
+    let expected = match timed {
+        TimedRecord::TransactionEnd { time, .. } => {
+            let time = jiff::Timestamp::from_microsecond(time.0).expect("a time");
+            let time = time.strftime("%Y-%m-%d %H:%M:%S.%6f UTC").to_string();
+            match description.split_once(": ") {
+                // Of a prepared transaction, whose number comes first.
+                Some((xid, rest)) if xid.bytes().all(|byte| byte.is_ascii_digit()) => {
+                    assert!(rest.starts_with(&time), "{timed:?}: {description}");
+                    return;
+                }
+                _ => time,
+            }
+        }
+        TimedRecord::RestorePoint { name, .. } => String::from_utf8_lossy(name).into_owned(),
+        TimedRecord::Checkpoint {
+            timeline,
+            previous_timeline,
+            ..
+        } => {
+            let timelines = format!("tli {timeline}; prev tli {previous_timeline};");
+            assert!(description.contains(&timelines), "{timed:?}: {description}");
+            return;
+        }
+    };
+    assert!(
+        description.starts_with(&expected),
+        "{timed:?}: {description}"
+    );
+}
+
 /// Compares a segment's records with `pg_waldump`'s; the result is how many they are.
 pub fn compare(path: &Path, program: &Path, segment: &[u8]) -> usize {
     let mut reader = SegmentReader::new(segment).expect("a segment");
@@ -163,6 +196,9 @@ pub fn compare(path: &Path, program: &Path, segment: &[u8]) -> usize {
             "{}\nours:   {expected}\ntheirs: {line}",
             place()
         );
+        if let Some(timed) = TimedRecord::read(reader.bytes(), &layout, version.major) {
+            compare_time(&timed, &line[expected.len()..]);
+        }
         for block in &layout.blocks {
             block_line(&mut expected, version, block);
             assert_eq!(

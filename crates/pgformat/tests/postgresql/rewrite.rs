@@ -49,7 +49,7 @@ pub fn rewritten(segment: &[u8]) -> Option<(Vec<u8>, Counts)> {
                 counts.records += 1;
                 parts.push(Part::Record(with_new_headers(&mut layout, reader.bytes())));
             }
-            Event::Tail => parts.push(Part::Tail(reader.bytes().to_vec())),
+            Event::Tail { .. } => parts.push(Part::Tail(reader.bytes().to_vec())),
             Event::RunEnd { offset } => {
                 let (state, remaining_len) = start.take().expect("a run has begun");
                 writer.start_run(state, remaining_len, reader.changes().to_vec());
