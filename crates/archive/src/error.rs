@@ -3,13 +3,17 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use walzip_codec::{DecodeError, EncodeError};
 use walzip_pgformat::control_file::ControlFileError;
 use walzip_pgformat::wal_file_name::WalFileNameError;
-use walzip_repo::{ClusterIdentity, RepoError};
+use walzip_pgformat::{Lsn, TimelineId};
+use walzip_repo::{BackupLabel, ClusterIdentity, RepoError};
 
+use crate::branches::OtherBranch;
 use crate::content::ContentError;
 use crate::replication::ServerError;
+use crate::restore::{WalEnd, shown};
 
 /// Why an operation on the archive failed.
 #[derive(Debug, thiserror::Error)]
@@ -116,6 +120,94 @@ pub enum ArchiveError {
     #[error("no backup to restore: {0}")]
     NoBackup(String),
 
+    /// Two timelines were written to at the same time: two clusters, and which of them is meant is
+    /// for people to say.
+    #[error("timeline {timeline}{} is not the only one that went on{}", born_at(.born), went_on(.others))]
+    BranchesCompete {
+        /// The one that was born last.
+        timeline: TimelineId,
+        /// When it was born, as far as that can be read.
+        born: Option<Timestamp>,
+        /// Those that went on beside it.
+        others: Vec<OtherBranch>,
+    },
+
+    /// The archive has objects of timelines whose history it has lost.
+    #[error(
+        "the archive has WAL of timeline {}, but not its history{}",
+        listed(.timelines),
+        because(.damage)
+    )]
+    HistoryLost {
+        /// The timelines.
+        timelines: Vec<TimelineId>,
+        /// Why the first one's history cannot be read, where it is there.
+        damage: Option<String>,
+    },
+
+    /// A history contradicts the WAL of its timeline that is archived. Nothing was changed.
+    #[error(
+        "{name} says that the timeline begins at {says}; in the archive it begins {found}: \
+         it is the history of another cluster's timeline"
+    )]
+    HistoryConflict {
+        /// The history's name.
+        name: String,
+        /// Where it says that the timeline begins.
+        says: Lsn,
+        /// Where the archived WAL shows it to begin.
+        found: String,
+    },
+
+    /// The newest backup that serves a target cannot be used; an older one might.
+    #[error("the newest backup cannot be used: {problem}")]
+    BackupUnusable {
+        /// Which backups, and why.
+        problem: String,
+        /// The next older one that serves.
+        older: BackupLabel,
+    },
+
+    /// Segments are missing before the target.
+    #[error(
+        "WAL is missing before the target: {}; recovery gets no further than {end}",
+        missing(.first, .last, *.segments)
+    )]
+    WalMissing {
+        /// The first missing segment.
+        first: String,
+        /// The last one of the hole.
+        last: String,
+        /// How many they are.
+        segments: u64,
+        /// The end of what comes before the hole.
+        end: Box<WalEnd>,
+    },
+
+    /// The target lies after everything that is archived.
+    #[error("the target, {target}, is not in the archived WAL, which ends at {end}")]
+    BeyondArchive {
+        /// The target.
+        target: String,
+        /// The end of the archived WAL.
+        end: Box<WalEnd>,
+    },
+
+    /// A transaction or a restore point is in no WAL after a backup.
+    #[error(
+        "the target, {target}, is nowhere in the archived WAL of timeline {timeline} after a \
+         backup{}",
+        hole.as_ref().map(|hole| format!("; {hole} is missing there")).unwrap_or_default()
+    )]
+    TargetNotFound {
+        /// The target.
+        target: String,
+        /// The timeline that was searched.
+        timeline: TimelineId,
+        /// The first missing segment, where there is a hole.
+        hole: Option<String>,
+    },
+
     /// A directory to restore into holds something.
     #[error("{path} is not empty", path = path.display())]
     NotEmpty {
@@ -210,4 +302,38 @@ fn because(failure: &Option<String>) -> String {
         .as_ref()
         .map(|failure| format!("; {failure}"))
         .unwrap_or_default()
+}
+
+fn born_at(born: &Option<Timestamp>) -> String {
+    match born {
+        Some(born) => format!(", born at {},", shown(*born)),
+        None => String::new(),
+    }
+}
+
+fn went_on(others: &[OtherBranch]) -> String {
+    let other = |other: &OtherBranch| {
+        let until = match other.last {
+            Some(last) => format!("until {} at least", shown(last)),
+            None => "for a time that cannot be read".to_owned(),
+        };
+        format!(
+            "timeline {} went on after {}, {until}",
+            other.timeline, other.parted_at
+        )
+    };
+    let others: Vec<String> = others.iter().map(other).collect();
+    format!(": {}", others.join("; "))
+}
+
+fn listed(timelines: &[TimelineId]) -> String {
+    let timelines: Vec<String> = timelines.iter().map(TimelineId::to_string).collect();
+    timelines.join(", ")
+}
+
+fn missing(first: &str, last: &str, segments: u64) -> String {
+    match segments {
+        1 => first.to_owned(),
+        _ => format!("{first} to {last} ({segments} segments)"),
+    }
 }

@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use walzip_codec::DecodeToError;
-use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal_file_name::WalFileName;
+use walzip_pgformat::{PAGE_SIZE, TimelineId};
 use walzip_repo::{ClusterIdentity, Repository};
 
 use crate::error::ArchiveError;
+use crate::timelines::Timelines;
 use crate::{cluster, coding, content, durable};
 
 /// How to get.
@@ -52,6 +53,9 @@ pub async fn get(
         cluster::check_data_directory(repository, data_directory).await?;
     }
     let Some(object) = repository.get_wal(name).await? else {
+        if let WalFileName::History(timeline) = file_name {
+            refuse_lost_history(repository, timeline).await?;
+        }
         return Ok(Got::NotFound);
     };
     let stored_bytes = object.len() as u64;
@@ -60,6 +64,24 @@ pub async fn get(
     Ok(Got::Found {
         original_bytes: coding::off_the_runtime(delivered).await?,
         stored_bytes,
+    })
+}
+
+/// A history that is not there is the end of PostgreSQL's search for timelines, and the number of
+/// its own new one. Where the archive has WAL of that timeline, it would be mixed with another's.
+async fn refuse_lost_history(
+    repository: &Repository,
+    timeline: TimelineId,
+) -> Result<(), ArchiveError> {
+    let survey = repository.survey_wal().await?;
+    let timelines = Timelines::read(repository, &survey.histories).await;
+    let with_wal = survey.timelines.iter().copied().map(TimelineId);
+    if !timelines.without_history(with_wal).contains(&timeline) {
+        return Ok(());
+    }
+    Err(ArchiveError::HistoryLost {
+        timelines: vec![timeline],
+        damage: None,
     })
 }
 

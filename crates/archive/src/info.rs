@@ -10,9 +10,6 @@ use crate::backup_record::{BackupRecord, Moment, TablespaceRecord};
 use crate::error::ArchiveError;
 use crate::wal_index::{self, TimelineWal};
 
-/// PostgreSQL's default segment size, for a repository without a segment to tell.
-const DEFAULT_SEGMENT_SIZE: u32 = 16 << 20;
-
 /// The content of a repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Info {
@@ -130,7 +127,7 @@ pub async fn info(repository: &Repository) -> Result<Info, ArchiveError> {
     }
     let cluster = repository.cluster();
     let unfinished = repository.list_unfinished_backups().await?;
-    let segment_size = segment_size_bytes.unwrap_or(DEFAULT_SEGMENT_SIZE);
+    let segment_size = segment_size_bytes.unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE);
     Ok(Info {
         format: 1,
         cluster: ClusterInfo {

@@ -4,9 +4,11 @@
 
 #![forbid(unsafe_code)]
 
+mod archived_wal;
 pub mod backup;
 mod backup_record;
 mod backup_stream;
+mod branches;
 pub mod check;
 mod cluster;
 mod coding;
@@ -25,10 +27,13 @@ mod text;
 mod timelines;
 pub mod verify;
 mod wal_index;
+mod wal_search;
+mod wal_times;
 mod wal_wait;
 
 pub use backup_record::{
     ArchiveRecord, BackupRecord, Moment, ObjectRecord, RequiredWal, TablespaceRecord,
 };
+pub use branches::OtherBranch;
 pub use error::ArchiveError;
 pub use wal_index::{SegmentRange, TimelineWal};

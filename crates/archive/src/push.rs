@@ -15,8 +15,10 @@ use walzip_pgformat::timeline_history::TimelineHistory;
 use walzip_pgformat::wal_file_name::{SEGMENT_SIZE_BYTES_MAX, WalFileName};
 use walzip_repo::{PutOutcome, Repository};
 
+use crate::archived_wal::ArchivedWal;
 use crate::error::ArchiveError;
-use crate::{cluster, coding, content};
+use crate::wal_times::SegmentTimes;
+use crate::{cluster, coding, content, wal_index};
 
 /// How to push.
 #[derive(Clone, Debug)]
@@ -80,10 +82,13 @@ pub async fn push(
     {
         cluster::check_data_directory(repository, data_directory).await?;
     }
-    if let WalFileName::History(timeline) = name
-        && let Err(error) = TimelineHistory::read(timeline, &original)
-    {
-        tracing::warn!("{name} is archived as it is, and not understood: {error}");
+    if let WalFileName::History(timeline) = name {
+        match TimelineHistory::read(timeline, &original) {
+            Ok(history) => check_history(repository, &history).await?,
+            Err(error) => {
+                tracing::warn!("{name} is archived as it is, and not understood: {error}");
+            }
+        }
     }
 
     let name = name.to_string();
@@ -100,6 +105,46 @@ pub async fn push(
             let stored_bytes = compare(repository, &name, &original).await?;
             Ok(pushed(PushOutcome::AlreadyStored, stored_bytes))
         }
+    }
+}
+
+/// Refuses a history that is not the one of the WAL that the archive has of its timeline: where
+/// an archive has lost a history, another cluster may come to the same number.
+async fn check_history(
+    repository: &Repository,
+    history: &TimelineHistory,
+) -> Result<(), ArchiveError> {
+    let timeline = history.timeline;
+    let survey = repository.survey_wal().await?;
+    if !survey.timelines.contains(&timeline.0) {
+        return Ok(());
+    }
+    let listing = repository.list_wal().await?;
+    let segment_size = wal_index::segment_size(repository, &listing).await?;
+    let segment_size = segment_size.unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE);
+    let wal = ArchivedWal::of(&listing, segment_size)?;
+    let Some(first) = wal.numbers_from(timeline, 0).next() else {
+        return Ok(());
+    };
+    let Some(switch) = history.ancestors.last().map(|parent| parent.switch) else {
+        return Ok(());
+    };
+    let conflict = |found: String| ArchiveError::HistoryConflict {
+        name: WalFileName::History(timeline).to_string(),
+        says: switch,
+        found,
+    };
+    let segment = wal.name(timeline, first)?;
+    if first != wal.number_at(switch) {
+        return Err(conflict(format!("with {segment}")));
+    }
+    let times = SegmentTimes::read(repository, segment).await?;
+    match times.beginning(timeline) {
+        Some(beginning) if beginning.is_right_after(switch) => Ok(()),
+        Some(beginning) => Err(conflict(format!("at {}", beginning.lsn))),
+        None => Err(conflict(format!(
+            "with {segment}, in which nothing says so"
+        ))),
     }
 }
 

@@ -6,9 +6,10 @@
 //! cannot be started.
 
 mod directories;
-mod select;
+mod plan;
 mod target;
 mod unpack;
+mod wal_end;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,13 +19,16 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
 use walzip_pgformat::control_file::ControlFile;
+use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{BackupLabel, ClusterIdentity, Repository};
 
 use self::directories::Directories;
 pub use self::target::{Recovery, RecoveryTarget, TargetAction, TargetTimeline};
 use self::unpack::{CONTROL_FILE, CONTROL_FILE_UNFINISHED, Counts, Unpacker};
+pub use self::wal_end::{WalEnd, shown};
 use crate::backup_record::BackupRecord;
 use crate::backup_stream;
+use crate::branches::OtherBranch;
 use crate::coding::off_the_runtime;
 use crate::durable;
 use crate::error::ArchiveError;
@@ -41,9 +45,19 @@ pub struct RestoreOptions {
     pub restore_command: String,
     /// Where tablespaces go that are not to go where they were: by OID or old directory.
     pub tablespace_map: BTreeMap<String, PathBuf>,
-    /// Turn `archive_mode` off in the restored cluster, which otherwise archives as the original
-    /// did once it is promoted.
-    pub archive_mode_off: bool,
+    /// Whether the restored cluster archives.
+    pub archive_mode: ArchiveMode,
+}
+
+/// Whether a restored cluster archives once it is promoted. It has the original's
+/// `archive_command`: into the original's repository.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ArchiveMode {
+    /// It does not, until somebody says that it takes the original's place.
+    #[default]
+    Off,
+    /// As the original did.
+    Preserve,
 }
 
 /// A finished restore.
@@ -51,6 +65,14 @@ pub struct RestoreOptions {
 pub struct Restored {
     /// The backup that was restored.
     pub backup: BackupRecord,
+    /// The timeline that recovery follows.
+    pub timeline: TimelineId,
+    /// Where the archived WAL on that timeline ends.
+    pub end: WalEnd,
+    /// Where a restore point or a transaction was found that is the target.
+    pub target_found: Option<(Lsn, Option<Timestamp>)>,
+    /// Timelines that ended when this one was born, with commits that it lacks.
+    pub superseded: Vec<OtherBranch>,
     /// Where its tablespaces are, by OID.
     pub tablespaces: BTreeMap<u32, PathBuf>,
     /// Files written.
@@ -73,8 +95,9 @@ pub async fn restore(
             return Err(ArchiveError::Request(reason));
         }
     }
-    let settings = recovery_settings(options)?;
-    let record = select::select(repository, options.backup.as_ref(), &options.recovery).await?;
+    let plan = plan::plan(repository, options).await?;
+    let settings = recovery_settings(options, plan.timeline)?;
+    let record = plan.backup;
     let directories =
         Directories::plan(data_directory, &record.tablespaces, &options.tablespace_map)?;
     let prepared = directories.clone();
@@ -88,6 +111,10 @@ pub async fn restore(
     off_the_runtime(move || finish(&directories, &settings)).await?;
     Ok(Restored {
         backup: record,
+        timeline: plan.timeline,
+        end: plan.end,
+        target_found: plan.found.map(|found| (found.lsn, found.time)),
+        superseded: plan.superseded,
         tablespaces,
         files: counts.files,
         bytes: counts.bytes,
@@ -95,13 +122,16 @@ pub async fn restore(
     })
 }
 
-fn recovery_settings(options: &RestoreOptions) -> Result<String, ArchiveError> {
-    let settings = options.recovery.settings(&options.restore_command)?;
+fn recovery_settings(
+    options: &RestoreOptions,
+    timeline: TimelineId,
+) -> Result<String, ArchiveError> {
+    let recovery = &options.recovery;
+    let settings = recovery.settings(&options.restore_command, timeline)?;
     let now = Timestamp::now();
-    let archive_mode = if options.archive_mode_off {
-        "archive_mode = 'off'\n"
-    } else {
-        ""
+    let archive_mode = match options.archive_mode {
+        ArchiveMode::Off => "archive_mode = 'off'\n",
+        ArchiveMode::Preserve => "",
     };
     Ok(format!(
         "# Written by walzip restore at {now:.0}.\n{settings}{archive_mode}"

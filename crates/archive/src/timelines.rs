@@ -1,6 +1,6 @@
 //! The timelines in a repository: which descends from which, and where.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use walzip_pgformat::timeline_history::TimelineHistory;
 use walzip_pgformat::wal_file_name::WalFileName;
@@ -10,13 +10,15 @@ use walzip_repo::{Repository, WalEntry};
 use crate::coding;
 use crate::error::ArchiveError;
 
+/// The timeline that initdb makes; the only one without a history.
+const FIRST_TIMELINE: TimelineId = TimelineId(1);
+
 /// The histories that a repository holds.
 #[derive(Debug, Default)]
 pub(crate) struct Timelines {
     histories: BTreeMap<TimelineId, TimelineHistory>,
-    /// Why others could not be read. They are passed over: most restores do not need them, and
-    /// PostgreSQL stops at one that it asks for.
-    pub(crate) unreadable: Vec<ArchiveError>,
+    /// Why others could not be read.
+    unreadable: BTreeMap<TimelineId, ArchiveError>,
 }
 
 impl Timelines {
@@ -32,10 +34,92 @@ impl Timelines {
                     timelines.histories.insert(timeline, history);
                 }
                 Ok(None) => {}
-                Err(error) => timelines.unreadable.push(error),
+                Err(error) => {
+                    timelines.unreadable.insert(timeline, error);
+                }
             }
         }
         timelines
+    }
+
+    #[cfg(test)]
+    pub(crate) fn insert(&mut self, timeline: TimelineId, content: &[u8]) {
+        let history = TimelineHistory::read(timeline, content).expect("a history");
+        self.histories.insert(timeline, history);
+    }
+
+    /// The timelines whose history ought to be in the archive and is not, or cannot be read:
+    /// those with WAL, and those that a descendant's history names. Timeline 1 has none.
+    ///
+    /// A recovery takes the first number without a history for its own new timeline, so that a
+    /// lost history lets two branches into one timeline.
+    pub(crate) fn without_history(
+        &self,
+        with_wal: impl Iterator<Item = TimelineId>,
+    ) -> Vec<TimelineId> {
+        let named = self.histories.values().flat_map(|history| {
+            let ancestors = history.ancestors.iter();
+            ancestors.map(|ancestor| ancestor.timeline)
+        });
+        let unreadable = self.unreadable.keys().copied();
+        let needed: BTreeSet<TimelineId> = with_wal.chain(named).chain(unreadable).collect();
+        let lost = |timeline: &TimelineId| {
+            *timeline > FIRST_TIMELINE && !self.histories.contains_key(timeline)
+        };
+        needed.into_iter().filter(lost).collect()
+    }
+
+    /// Why a history that is there cannot be read.
+    pub(crate) fn unreadable(&self, timeline: TimelineId) -> Option<&ArchiveError> {
+        self.unreadable.get(&timeline)
+    }
+
+    /// The timelines that have a history, oldest number first.
+    pub(crate) fn known(&self) -> impl Iterator<Item = TimelineId> + '_ {
+        self.histories.keys().copied()
+    }
+
+    /// Where a timeline began: the one that it left, and where.
+    pub(crate) fn beginning(&self, timeline: TimelineId) -> Option<(TimelineId, Lsn)> {
+        let history = self.histories.get(&timeline)?;
+        let switch = history.ancestors.last()?.switch;
+        let parent = history.timeline_at(Lsn(switch.0.saturating_sub(1)));
+        Some((parent, switch))
+    }
+
+    /// Up to where two timelines are the same: their last common timeline, and the position at
+    /// which the first of them leaves it. Nothing where they have none in common.
+    pub(crate) fn common(&self, one: TimelineId, other: TimelineId) -> Option<(TimelineId, Lsn)> {
+        let (one, other) = (self.legs(one), self.legs(other));
+        let mut common = None;
+        for (a, b) in one.iter().zip(&other) {
+            if a.0 != b.0 {
+                break;
+            }
+            common = Some((a.0, a.1.min(b.1)));
+            if a.1 != b.1 {
+                break;
+            }
+        }
+        common
+    }
+
+    /// The timelines on the way to one, each with where it is left; those of which nothing is on
+    /// the way are left out.
+    fn legs(&self, timeline: TimelineId) -> Vec<(TimelineId, Lsn)> {
+        let mut legs: Vec<(TimelineId, Lsn)> = Vec::new();
+        if let Some(history) = self.histories.get(&timeline) {
+            for ancestor in &history.ancestors {
+                let Some(end) = history.switch_of(ancestor.timeline) else {
+                    continue;
+                };
+                if legs.last().is_none_or(|&(_, before)| before < end) {
+                    legs.push((ancestor.timeline, end));
+                }
+            }
+        }
+        legs.push((timeline, Lsn(u64::MAX)));
+        legs
     }
 
     /// The timeline that PostgreSQL calls `latest` when it starts from this one: it asks for the
@@ -75,6 +159,14 @@ impl Timelines {
     }
 }
 
+/// The timelines of which a listing has WAL, whole segments or partial ones.
+pub(crate) fn with_wal(listing: &[WalEntry]) -> impl Iterator<Item = TimelineId> + '_ {
+    listing.iter().filter_map(|entry| match entry.name.parse() {
+        Ok(WalFileName::Segment(segment) | WalFileName::Partial(segment)) => Some(segment.timeline),
+        _ => None,
+    })
+}
+
 async fn read_object(
     repository: &Repository,
     name: &str,
@@ -97,4 +189,59 @@ pub(crate) fn read_history(
         object: name.to_owned(),
         reason: error.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timelines(histories: &[(u32, &str)]) -> Timelines {
+        let mut timelines = Timelines::default();
+        for (timeline, text) in histories {
+            timelines.insert(TimelineId(*timeline), text.as_bytes());
+        }
+        timelines
+    }
+
+    fn common(timelines: &Timelines, one: u32, other: u32) -> Option<(u32, u64)> {
+        let common = timelines.common(TimelineId(one), TimelineId(other));
+        common.map(|(timeline, at)| (timeline.0, at.0))
+    }
+
+    #[test]
+    fn finds_up_to_where_timelines_are_the_same() {
+        let timelines = timelines(&[
+            (2, "1\t0/500\tx\n"),
+            (3, "1\t0/500\tx\n2\t0/900\tx\n"),
+            (4, "1\t0/300\tx\n"),
+            (5, "1\t0/500\tx\n2\t0/700\tx\n"),
+        ]);
+        assert_eq!(common(&timelines, 1, 2), Some((1, 0x500)));
+        assert_eq!(common(&timelines, 2, 3), Some((2, 0x900)));
+        assert_eq!(common(&timelines, 3, 4), Some((1, 0x300)));
+        assert_eq!(common(&timelines, 3, 5), Some((2, 0x700)));
+        assert_eq!(common(&timelines, 4, 1), Some((1, 0x300)));
+        assert_eq!(common(&timelines, 6, 2), None);
+    }
+
+    /// A recovery along timeline 2 that stopped before 2 began.
+    #[test]
+    fn leaves_a_timeline_out_that_was_followed_and_not_reached() {
+        let timelines = timelines(&[(2, "1\t0/500\tx\n"), (3, "1\t0/500\tx\n2\t0/300\tx\n")]);
+        assert_eq!(common(&timelines, 2, 3), Some((1, 0x300)));
+        let began = timelines.beginning(TimelineId(3));
+        assert_eq!(began, Some((TimelineId(1), Lsn(0x300))));
+    }
+
+    #[test]
+    fn misses_the_history_of_what_has_wal_or_a_descendant() {
+        let timelines = timelines(&[(4, "1\t0/500\tx\n3\t0/900\tx\n")]);
+        let with_wal = [1, 2, 4].map(TimelineId).into_iter();
+        let missing: Vec<u32> = timelines
+            .without_history(with_wal)
+            .iter()
+            .map(|t| t.0)
+            .collect();
+        assert_eq!(missing, [2, 3]);
+    }
 }

@@ -9,10 +9,11 @@ use std::collections::BTreeSet;
 
 use futures::StreamExt;
 use serde::Serialize;
-use walzip_pgformat::TimelineId;
-use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_pgformat::Lsn;
+use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{BackupLabel, RepoError, Repository, WalEntry};
 
+use crate::archived_wal::ArchivedWal;
 use crate::backup_record::BackupRecord;
 use crate::backup_stream;
 use crate::error::ArchiveError;
@@ -71,6 +72,9 @@ pub enum FindingKind {
     BackupWalMissing,
     /// A WAL object is damaged, or is not what its name says: no recovery gets past it.
     WalDamaged,
+    /// A timeline has lost its history: no recovery can follow it, and the next promotion takes
+    /// its number.
+    HistoryLost,
     /// Segments are missing after a backup: recovery from it gets no further.
     WalGap,
 }
@@ -83,11 +87,13 @@ pub async fn verify(
     let listing = repository.list_wal().await?;
     let mut verification = Verification::default();
     verify_wal(repository, &listing, options, &mut verification).await;
-    let names: BTreeSet<String> = listing.iter().map(|entry| entry.name.clone()).collect();
     let timelines = Timelines::read(repository, &listing).await;
+    verification
+        .findings
+        .extend(lost_histories(&listing, &timelines));
     for label in repository.list_backups().await? {
         let findings =
-            verify_label(repository, &label, &names, &timelines, &mut verification).await;
+            verify_label(repository, &label, &listing, &timelines, &mut verification).await;
         let findings = findings.into_iter().map(|(kind, detail)| Finding {
             kind,
             object: label.to_string(),
@@ -97,6 +103,23 @@ pub async fn verify(
     }
     verification.findings.sort();
     Ok(verification)
+}
+
+/// Timelines that have WAL or descendants in the archive, and no history.
+fn lost_histories(listing: &[WalEntry], timelines: &Timelines) -> Vec<Finding> {
+    let lost = timelines.without_history(timelines::with_wal(listing));
+    // What cannot be read is a finding already, as an object that is damaged.
+    let absent = lost
+        .into_iter()
+        .filter(|&timeline| timelines.unreadable(timeline).is_none());
+    let finding = |timeline| Finding {
+        kind: FindingKind::HistoryLost,
+        object: WalFileName::History(timeline).to_string(),
+        detail: format!(
+            "it is missing, and WAL of timeline {timeline} or of one after it is there"
+        ),
+    };
+    absent.map(finding).collect()
 }
 
 async fn verify_wal(
@@ -149,7 +172,7 @@ async fn verify_wal_object(repository: &Repository, name: &str) -> Result<u64, A
 async fn verify_label(
     repository: &Repository,
     label: &BackupLabel,
-    names: &BTreeSet<String>,
+    listing: &[WalEntry],
     timelines: &Timelines,
     verification: &mut Verification,
 ) -> Vec<(FindingKind, String)> {
@@ -164,14 +187,21 @@ async fn verify_label(
     for detail in verify_backup(repository, label, &record).await {
         findings.push((FindingKind::BackupDamaged, detail));
     }
-    match missing(&record, names) {
+    let wal = match ArchivedWal::of(listing, record.segment_size_bytes) {
+        Ok(wal) => wal,
+        Err(error) => {
+            findings.push(damaged(error));
+            return findings;
+        }
+    };
+    match missing(&record, &wal) {
         Ok(missing) => findings.extend(missing.into_iter().map(|name| {
             let detail = format!("{name} is missing");
             (FindingKind::BackupWalMissing, detail)
         })),
         Err(error) => findings.push(damaged(error)),
     }
-    match gaps(&record, names, timelines) {
+    match gaps(&record, &wal, timelines) {
         Ok(gaps) => findings.extend(gaps.into_iter().map(|name| {
             let detail = format!("{name} is missing, and later WAL is there");
             (FindingKind::WalGap, detail)
@@ -205,12 +235,9 @@ async fn verify_backup(
 }
 
 /// The required segments that are not archived.
-fn missing(record: &BackupRecord, names: &BTreeSet<String>) -> Result<Vec<String>, ArchiveError> {
-    let required = record
-        .required_segments()?
-        .into_iter()
-        .map(|name| name.to_string());
-    Ok(required.filter(|name| !names.contains(name)).collect())
+fn missing(record: &BackupRecord, wal: &ArchivedWal) -> Result<Vec<String>, ArchiveError> {
+    let missing = wal.missing(&record.required_segments()?)?;
+    Ok(missing.iter().map(ToString::to_string).collect())
 }
 
 /// The first missing segment after a backup, on each timeline that passes through its end.
@@ -218,66 +245,18 @@ fn missing(record: &BackupRecord, names: &BTreeSet<String>) -> Result<Vec<String
 /// The WAL is followed up to the newest segment: what comes after that is not archived yet.
 fn gaps(
     record: &BackupRecord,
-    names: &BTreeSet<String>,
+    wal: &ArchivedWal,
     timelines: &Timelines,
 ) -> Result<BTreeSet<String>, ArchiveError> {
-    let size = record.segment_size_bytes;
     let stop = record.stop;
     // The first segment that is not among those required.
-    let first = stop.lsn.0.saturating_sub(1) / u64::from(size) + 1;
+    let first = wal.number_at(Lsn(stop.lsn.0.saturating_sub(1))) + 1;
     let mut gaps = BTreeSet::new();
     for goal in timelines.descendants(stop.timeline, stop.lsn) {
-        let Some(last) = last_number(names, timelines, goal, size)? else {
-            continue;
-        };
-        for number in first..=last {
-            let name = segment_on(timelines, goal, number, size)?.to_string();
-            if !names.contains(&name) {
-                gaps.insert(name);
-                break;
-            }
-        }
+        let reach = wal.way(timelines, goal).reach(first)?;
+        gaps.extend(reach.hole.map(|hole| hole.first.to_string()));
     }
     Ok(gaps)
-}
-
-/// The segment with this number on the way to a timeline: its last byte decides, since a child
-/// has its own copy of the segment in which it left its parent.
-fn segment_on(
-    timelines: &Timelines,
-    goal: TimelineId,
-    number: u64,
-    segment_size_bytes: u32,
-) -> Result<SegmentName, ArchiveError> {
-    let first = SegmentName::from_number(goal, number, segment_size_bytes)?;
-    let timeline = match timelines.history(goal) {
-        None => goal,
-        Some(history) => {
-            let range = first.range(segment_size_bytes)?;
-            history.timeline_at(walzip_pgformat::Lsn(range.end.0 - 1))
-        }
-    };
-    Ok(SegmentName { timeline, ..first })
-}
-
-/// The number of the newest segment that is archived on the way to a timeline.
-fn last_number(
-    names: &BTreeSet<String>,
-    timelines: &Timelines,
-    goal: TimelineId,
-    segment_size_bytes: u32,
-) -> Result<Option<u64>, ArchiveError> {
-    let mut last = None;
-    for name in names {
-        let Ok(WalFileName::Segment(segment)) = name.parse() else {
-            continue;
-        };
-        let number = segment.number(segment_size_bytes)?;
-        if segment_on(timelines, goal, number, segment_size_bytes)? == segment {
-            last = last.max(Some(number));
-        }
-    }
-    Ok(last)
 }
 
 /// What is wrong with an object, without its name where the finding has it.

@@ -9,6 +9,9 @@ use walzip_repo::{Repository, WalEntry};
 
 use crate::error::ArchiveError;
 
+/// PostgreSQL's default segment size, for a repository without a segment to tell.
+pub(crate) const DEFAULT_SEGMENT_SIZE: u32 = 16 << 20;
+
 /// How many segments are tried for one whose header tells the segment size.
 const HEADERS_TRIED: usize = 5;
 

@@ -52,6 +52,11 @@ fn with_hint(error: CommandError, hint: Option<&str>) -> CommandError {
 
 type KindAndHint = (Kind, Option<&'static str>);
 
+/// Another cluster has taken the number of a timeline.
+const NUMBER_TAKEN: &str = "Another cluster, such as a restored copy, has archived a timeline of this \
+     number. If its branch is abandoned, \"walzip timeline set-aside\" puts it away, and \
+     PostgreSQL's next attempt succeeds.";
+
 fn archive(error: &ArchiveError) -> KindAndHint {
     match error {
         ArchiveError::Request(_) => (Kind::OptionInvalid, None),
@@ -72,6 +77,9 @@ fn archive(error: &ArchiveError) -> KindAndHint {
                  initdb, use a new one.",
             ),
         ),
+        ArchiveError::Duplicate { name } if name.ends_with(".history") => {
+            (Kind::ArchiveDuplicate, Some(NUMBER_TAKEN))
+        }
         ArchiveError::Duplicate { .. } => (
             Kind::ArchiveDuplicate,
             Some(
@@ -103,6 +111,47 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         ArchiveError::NoBackup(_) => (
             Kind::BackupSetInvalid,
             Some("\"walzip info\" lists the backups, and --backup names one."),
+        ),
+        ArchiveError::BranchesCompete { .. } => (
+            Kind::TimelineAmbiguous,
+            Some(
+                "Name the one to restore with --target-timeline; \"walzip info\" shows their times. \
+                 \"walzip timeline set-aside\" puts an abandoned one away.",
+            ),
+        ),
+        ArchiveError::HistoryLost { .. } => (
+            Kind::Damaged,
+            Some(
+                "Push it from the pg_wal of a server on that timeline or a later one: walzip \
+                 archive-push pg_wal/0000000N.history. \"walzip timeline set-aside\" puts an \
+                 abandoned timeline away.",
+            ),
+        ),
+        ArchiveError::HistoryConflict { .. } => (Kind::ArchiveDuplicate, Some(NUMBER_TAKEN)),
+        ArchiveError::BackupUnusable { .. } => (
+            Kind::BackupSetInvalid,
+            Some("--backup names an older one; \"walzip verify\" shows what is wrong."),
+        ),
+        ArchiveError::WalMissing { .. } => (
+            Kind::WalMissing,
+            Some(
+                "Find the segments (pg_wal of the server, a copy of the archive) and push them, or \
+                 restore up to the hole: --target-lsn with the position that the message names.",
+            ),
+        ),
+        ArchiveError::BeyondArchive { .. } => (
+            Kind::TargetNotArchived,
+            Some(
+                "What the server wrote last is not archived yet: \"walzip check\" makes it end its \
+                 segment and waits for it. Without a target, all that is archived is restored.",
+            ),
+        ),
+        ArchiveError::TargetNotFound { .. } => (
+            Kind::TargetNotArchived,
+            Some(
+                "If it is recent, \"walzip check\" brings in what is not archived yet. --backup names \
+                 a backup to replay from without looking for the target first.",
+            ),
         ),
         ArchiveError::NotEmpty { .. } => (
             Kind::PathNotEmpty,

@@ -61,6 +61,9 @@ kinds! {
     RepoInvalid = 103, "repo-invalid", "there is no repository at this place";
     Problems = 104, "problems", "the check ran to its end and found problems";
     Access = 105, "access", "the server or the repository's storage refused access";
+    TimelineAmbiguous = 110, "timeline-ambiguous", "two timelines were written to at the same time";
+    WalMissing = 111, "wal-missing", "segments are missing before the target";
+    TargetNotArchived = 112, "target-not-archived", "the target is not in the archived WAL";
 }
 
 #[cfg(test)]

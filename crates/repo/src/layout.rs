@@ -76,6 +76,16 @@ fn wal_directory(name: &str) -> Option<&str> {
     }
 }
 
+/// The timeline of a directory of segments.
+pub(crate) fn wal_directory_timeline(directory: &str) -> Option<u32> {
+    let is_upper_hex = |c: u8| c.is_ascii_digit() || (b'A'..=b'F').contains(&c);
+    let is_directory =
+        directory.len() == WAL_DIRECTORY_CHARS && directory.bytes().all(is_upper_hex);
+    is_directory
+        .then(|| u32::from_str_radix(directory.get(..8)?, 16).ok())
+        .flatten()
+}
+
 fn check_wal_name(name: &str) -> Result<(), RepoError> {
     let invalid = |detail| {
         Err(RepoError::InvalidName {

@@ -34,4 +34,4 @@ pub use error::RepoError;
 pub use local::LocalStore;
 pub use location::{Location, open_store};
 pub use repository::{ClusterIdentity, Initialised, Repository};
-pub use wal::{PutOutcome, WalEntry};
+pub use wal::{PutOutcome, WalEntry, WalSurvey};

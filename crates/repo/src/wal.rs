@@ -1,9 +1,11 @@
 //! WAL files, timeline histories and backup history files: small whole objects.
 
+use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
+use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use crate::layout::{self, MAX_WAL_OBJECT_BYTES};
@@ -29,6 +31,22 @@ pub struct WalEntry {
     pub size_bytes: u64,
     /// When the store says it was made.
     pub modified: SystemTime,
+}
+
+/// What an archive has of each timeline, at a glance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WalSurvey {
+    /// The timelines with segments, whole or partial.
+    pub timelines: BTreeSet<u32>,
+    /// The files that are named after no segment: histories.
+    pub histories: Vec<WalEntry>,
+}
+
+impl WalSurvey {
+    fn has_history(&self, timeline: u32) -> bool {
+        let name = format!("{timeline:08X}.history");
+        timeline == 1 || self.histories.iter().any(|entry| entry.name == name)
+    }
 }
 
 impl Repository {
@@ -63,28 +81,47 @@ impl Repository {
         }
     }
 
+    /// Looks at the timelines without listing their segments: one request, whatever the size of
+    /// the archive.
+    pub async fn survey_wal(&self) -> Result<WalSurvey, RepoError> {
+        let prefix = layout::wal_prefix(self.cluster());
+        let listing = self
+            .store()
+            .list_with_delimiter(Some(&Path::from(prefix.as_str())))
+            .await
+            .map_err(|error| RepoError::from_store(&prefix, error))?;
+        let directories = listing.common_prefixes.iter().filter_map(Path::filename);
+        Ok(WalSurvey {
+            timelines: directories
+                .filter_map(layout::wal_directory_timeline)
+                .collect(),
+            histories: self.wal_entries(listing.objects),
+        })
+    }
+
+    /// What these objects are, where they are WAL, in the order of their names.
+    fn wal_entries(&self, objects: Vec<ObjectMeta>) -> Vec<WalEntry> {
+        let entry = |meta: &ObjectMeta| {
+            let name = layout::wal_name(self.cluster(), meta.location.as_ref())?;
+            Some(WalEntry {
+                name: name.to_owned(),
+                size_bytes: meta.size,
+                modified: meta.last_modified.into(),
+            })
+        };
+        let mut entries: Vec<WalEntry> = objects.iter().filter_map(entry).collect();
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        entries
+    }
+
     /// Lists this cluster's WAL objects in the order of their names.
     ///
     /// Objects under keys that [`Repository::put_wal`] would not have made are not
     /// part of the archive and are passed over.
     pub async fn list_wal(&self) -> Result<Vec<WalEntry>, RepoError> {
         let prefix = layout::wal_prefix(self.cluster());
-        let mut objects = self.store().list(Some(&Path::from(prefix.as_str())));
-        let mut entries = Vec::new();
-        while let Some(meta) = objects
-            .try_next()
-            .await
-            .map_err(|error| RepoError::from_store(&prefix, error))?
-        {
-            if let Some(name) = layout::wal_name(self.cluster(), meta.location.as_ref()) {
-                entries.push(WalEntry {
-                    name: name.to_owned(),
-                    size_bytes: meta.size,
-                    modified: meta.last_modified.into(),
-                });
-            }
-        }
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(entries)
+        let objects = self.store().list(Some(&Path::from(prefix.as_str())));
+        let objects = objects.try_collect().await;
+        Ok(self.wal_entries(objects.map_err(|error| RepoError::from_store(&prefix, error))?))
     }
 }

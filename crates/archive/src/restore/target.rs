@@ -1,12 +1,12 @@
 //! To which moment a cluster is restored, and how PostgreSQL is told.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::str::FromStr;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use walzip_pgformat::{Lsn, TimelineId};
 
+use super::wal_end::shown;
 use crate::error::ArchiveError;
 
 /// The targets. A server refuses to start with two, and takes one from any configuration file.
@@ -52,8 +52,10 @@ pub enum RecoveryTarget {
 /// Along which timeline recovery goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TargetTimeline {
-    /// The newest in the archive.
+    /// The one that was alive at the target, where there was only one.
     #[default]
+    Sole,
+    /// The one with the highest number, as PostgreSQL has it.
     Latest,
     /// The backup's own.
     Current,
@@ -93,6 +95,19 @@ impl Default for Recovery {
             inclusive: true,
             timeline: TargetTimeline::default(),
             action: TargetAction::default(),
+        }
+    }
+}
+
+impl fmt::Display for RecoveryTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecoveryTarget::Latest => f.write_str("the end of the WAL"),
+            RecoveryTarget::Immediate => f.write_str("the end of the backup"),
+            RecoveryTarget::Time(time) => write!(f, "time {}", shown(*time)),
+            RecoveryTarget::Lsn(lsn) => write!(f, "position {lsn}"),
+            RecoveryTarget::Name(name) => write!(f, "restore point \"{}\"", name.escape_debug()),
+            RecoveryTarget::Xid(xid) => write!(f, "transaction {xid}"),
         }
     }
 }
@@ -157,11 +172,18 @@ impl Recovery {
     /// Every setting of recovery is among them, so that none takes effect that somebody once put
     /// into `postgresql.conf`. The targets that are not wanted come first: setting one to nothing
     /// takes back whatever target there is (the assign hooks in access/transam/xlog.c).
-    pub(super) fn settings(&self, restore_command: &str) -> Result<String, ArchiveError> {
+    ///
+    /// The timeline is a number: whatever is archived meanwhile, the server goes where it was said
+    /// that it would.
+    pub(super) fn settings(
+        &self,
+        restore_command: &str,
+        timeline: TimelineId,
+    ) -> Result<String, ArchiveError> {
         let target = match &self.target {
             RecoveryTarget::Latest => None,
             RecoveryTarget::Immediate => Some(("recovery_target", "immediate".to_owned())),
-            RecoveryTarget::Time(time) => Some(("recovery_target_time", postgres_time(*time))),
+            RecoveryTarget::Time(time) => Some(("recovery_target_time", shown(*time))),
             RecoveryTarget::Lsn(lsn) => Some(("recovery_target_lsn", lsn.to_string())),
             RecoveryTarget::Name(name) => Some(("recovery_target_name", name.clone())),
             RecoveryTarget::Xid(xid) => Some(("recovery_target_xid", xid.to_string())),
@@ -170,11 +192,6 @@ impl Recovery {
         let others = TARGET_SETTINGS
             .into_iter()
             .filter(|name| Some(*name) != wanted);
-        let timeline = match self.timeline {
-            TargetTimeline::Latest => "latest".to_owned(),
-            TargetTimeline::Current => "current".to_owned(),
-            TargetTimeline::Id(id) => id.to_string(),
-        };
         let inclusive = if self.inclusive { "on" } else { "off" };
         let action = match self.action {
             TargetAction::Promote => "promote",
@@ -183,7 +200,7 @@ impl Recovery {
         };
         let own = [
             ("restore_command", restore_command.to_owned()),
-            ("recovery_target_timeline", timeline),
+            ("recovery_target_timeline", timeline.to_string()),
             ("recovery_target_inclusive", inclusive.to_owned()),
             ("recovery_target_action", action.to_owned()),
         ];
@@ -218,13 +235,6 @@ fn sets(line: &[u8], name: &str) -> bool {
         .first()
         .is_none_or(|&byte| byte.is_ascii_whitespace() || byte == b'=');
     start.eq_ignore_ascii_case(name.as_bytes()) && ends
-}
-
-fn postgres_time(time: Timestamp) -> String {
-    let time = time
-        .to_zoned(TimeZone::UTC)
-        .strftime("%Y-%m-%d %H:%M:%S%.6f");
-    format!("{time}+00")
 }
 
 /// A value for between the quotes of a configuration file (guc-file.l).
@@ -263,11 +273,11 @@ mod tests {
         let recovery = Recovery {
             target: RecoveryTarget::time("2026-11-21 22:01:30.25+00").expect("valid"),
             inclusive: false,
-            timeline: TargetTimeline::Id(TimelineId(2)),
+            timeline: TargetTimeline::default(),
             action: TargetAction::Pause,
         };
         let settings = recovery
-            .settings(r"walzip --repo '/a\b' archive-get %f %p")
+            .settings(r"walzip --repo '/a\b' archive-get %f %p", TimelineId(2))
             .expect("valid");
         assert_eq!(
             settings,
@@ -285,7 +295,9 @@ mod tests {
 
     #[test]
     fn takes_back_every_target_where_none_is_wanted() {
-        let settings = Recovery::default().settings("get %f %p").expect("valid");
+        let settings = Recovery::default()
+            .settings("get %f %p", TimelineId(1))
+            .expect("valid");
         for name in TARGET_SETTINGS {
             assert!(settings.contains(&format!("{name} = ''\n")), "{settings}");
         }
@@ -297,7 +309,11 @@ mod tests {
 
     #[test]
     fn refuses_a_value_that_would_end_its_line() {
-        assert!(Recovery::default().settings("get\nfsync = off").is_err());
+        assert!(
+            Recovery::default()
+                .settings("get\nfsync = off", TimelineId(1))
+                .is_err()
+        );
     }
 
     #[test]

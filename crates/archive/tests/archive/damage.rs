@@ -12,7 +12,7 @@ use walzip_archive::backup::{BackupOptions, backup};
 use walzip_archive::check::check;
 use walzip_archive::info::info;
 use walzip_archive::init::{Source, init};
-use walzip_archive::restore::{Recovery, RecoveryTarget, RestoreOptions, restore};
+use walzip_archive::restore::{ArchiveMode, Recovery, RecoveryTarget, RestoreOptions, restore};
 use walzip_archive::verify::{FindingKind, VerifyOptions, verify};
 use walzip_archive::{ArchiveError, BackupRecord};
 use walzip_repo::Repository;
@@ -31,7 +31,7 @@ fn options(target: RecoveryTarget) -> RestoreOptions {
         },
         restore_command: "walzip archive-get %f %p".to_owned(),
         tablespace_map: BTreeMap::new(),
-        archive_mode_off: false,
+        archive_mode: ArchiveMode::Preserve,
     }
 }
 

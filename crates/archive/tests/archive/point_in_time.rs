@@ -8,7 +8,7 @@ use walzip_archive::ArchiveError;
 use walzip_archive::backup::{BackupOptions, backup};
 use walzip_archive::check::check;
 use walzip_archive::init::{Source, init};
-use walzip_archive::restore::{Recovery, RecoveryTarget, RestoreOptions, restore};
+use walzip_archive::restore::{ArchiveMode, Recovery, RecoveryTarget, RestoreOptions, restore};
 use walzip_repo::testing::memory_store;
 use walzip_repo::{ClusterIdentity, Repository};
 
@@ -36,7 +36,7 @@ fn options(target: RecoveryTarget, restore_command: &str) -> RestoreOptions {
         },
         restore_command: restore_command.to_owned(),
         tablespace_map: BTreeMap::new(),
-        archive_mode_off: true,
+        archive_mode: ArchiveMode::Off,
     }
 }
 

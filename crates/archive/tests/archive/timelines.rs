@@ -9,7 +9,9 @@ use walzip_archive::backup::{BackupOptions, backup};
 use walzip_archive::check::check;
 use walzip_archive::info::info;
 use walzip_archive::init::{Source, init};
-use walzip_archive::restore::{Recovery, RecoveryTarget, RestoreOptions, TargetTimeline, restore};
+use walzip_archive::restore::{
+    ArchiveMode, Recovery, RecoveryTarget, RestoreOptions, TargetTimeline, restore,
+};
 use walzip_archive::verify::{VerifyOptions, verify};
 use walzip_pgformat::TimelineId;
 use walzip_repo::Repository;
@@ -30,7 +32,7 @@ fn options(restore_command: &str, timeline: TargetTimeline) -> RestoreOptions {
         },
         restore_command: restore_command.to_owned(),
         tablespace_map: BTreeMap::new(),
-        archive_mode_off: false,
+        archive_mode: ArchiveMode::Preserve,
     }
 }
 

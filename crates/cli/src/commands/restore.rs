@@ -5,7 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use walzip_archive::restore::{
-    Recovery, RecoveryTarget, RestoreOptions, Restored, TargetAction, TargetTimeline, restore,
+    ArchiveMode, Recovery, RecoveryTarget, RestoreOptions, Restored, TargetAction, TargetTimeline,
+    restore, shown,
 };
 use walzip_pgformat::Lsn;
 use walzip_repo::{BackupLabel, Location};
@@ -29,8 +30,12 @@ Examples:
   walzip restore --repo /var/lib/walzip -D DIR --target-time '2026-11-21 22:01:30+00'
   walzip restore --repo /var/lib/walzip -D DIR --target-name before_the_release
 
-Then: pg_ctl -D DIR start. Until archive_mode is off or archive_command names another repository,
-the restored cluster archives into the same one once it is promoted, on a timeline of its own.")]
+Then: pg_ctl -D DIR start. The restored cluster does not archive, so that a copy never mixes with the
+original in its repository. When it takes the original's place: ALTER SYSTEM RESET archive_mode, and
+restart it; or restore with --archive-mode preserve.
+
+Where two timelines were written to at the same time, restore asks for --target-timeline instead of
+guessing. It refuses a target that the archive does not reach, and WAL that is missing before it.")]
 pub struct RestoreArgs {
     /// The directory to restore into
     #[arg(value_name = "DIR", required_unless_present = "pgdata")]
@@ -51,9 +56,9 @@ pub struct RestoreArgs {
     #[arg(short = 'T', long, value_name = "OLD=NEW", value_parser = tablespace)]
     tablespace_mapping: Vec<(String, PathBuf)>,
 
-    /// Switch archive_mode off in the restored cluster
-    #[arg(long)]
-    archive_mode_off: bool,
+    /// Whether the restored cluster archives: off, or preserve, as the original did
+    #[arg(long, value_name = "MODE", default_value = "off", value_parser = archive_mode)]
+    archive_mode: ArchiveMode,
 
     #[command(flatten)]
     target: TargetArgs,
@@ -87,13 +92,22 @@ struct TargetArgs {
     #[arg(long, requires = "target")]
     target_exclusive: bool,
 
-    /// The timeline to follow: latest, current or a number [default: latest]
+    /// The timeline to follow: a number, current (the backup's) or latest (the highest number)
+    /// [default: the one that was alive at the target, if only one was]
     #[arg(long, value_name = "TIMELINE")]
     target_timeline: Option<TargetTimeline>,
 
     /// What the server does at the target: promote, pause or shutdown [default: promote]
     #[arg(long, value_name = "ACTION", requires = "target")]
     target_action: Option<TargetAction>,
+}
+
+fn archive_mode(text: &str) -> Result<ArchiveMode, String> {
+    match text {
+        "off" => Ok(ArchiveMode::Off),
+        "preserve" => Ok(ArchiveMode::Preserve),
+        _ => Err("it is off or preserve".to_owned()),
+    }
 }
 
 fn tablespace(text: &str) -> Result<(String, PathBuf), String> {
@@ -139,8 +153,9 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
         recovery: args.target.recovery()?,
         restore_command: restore_command(&location)?,
         tablespace_map: BTreeMap::from_iter(args.tablespace_mapping),
-        archive_mode_off: args.archive_mode_off,
+        archive_mode: args.archive_mode,
     };
+    let archives = args.archive_mode == ArchiveMode::Preserve;
     let directory = args.directory.or(args.pgdata).unwrap_or_default();
     let restored = runtime::block_on(async {
         let repository = repo_args::open(&location).await?;
@@ -153,11 +168,40 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
         );
     }
     warn_of_settings_elsewhere(&directory, restored.backup.major);
-    report(&directory, &restored).map_err(CommandError::stdout)
+    for branch in &restored.superseded {
+        let last = branch.last.map(shown).unwrap_or_default();
+        tracing::warn!(
+            "timeline {} has commits up to {last} after timeline {} left it at {}: they are not \
+             in this restore, --target-timeline {} has them",
+            branch.timeline,
+            restored.timeline,
+            branch.parted_at,
+            branch.timeline
+        );
+    }
+    report(&directory, &restored, archives).map_err(CommandError::stdout)
 }
 
-fn report(directory: &Path, restored: &Restored) -> std::io::Result<()> {
+fn report(directory: &Path, restored: &Restored, archives: bool) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
+    let backup = &restored.backup;
+    writeln!(
+        out,
+        "backup {} of timeline {}, ended at {} ({})",
+        backup.label,
+        backup.stop.timeline,
+        shown(backup.stop.time),
+        backup.stop.lsn
+    )?;
+    writeln!(
+        out,
+        "recovery follows timeline {}, whose archived WAL ends at {}",
+        restored.timeline, restored.end
+    )?;
+    if let Some((lsn, time)) = restored.target_found {
+        let time = time.map(|time| format!(" ({})", shown(time)));
+        writeln!(out, "the target is at {lsn}{}", time.unwrap_or_default())?;
+    }
     for (oid, path) in &restored.tablespaces {
         writeln!(out, "tablespace {oid} is in {}", path.display())?;
     }
@@ -168,7 +212,18 @@ fn report(directory: &Path, restored: &Restored) -> std::io::Result<()> {
         directory.display(),
         restored.files,
         restored.bytes
-    )
+    )?;
+    match archives {
+        true => writeln!(
+            out,
+            "once promoted, it archives on a new timeline with the original's archive_command"
+        ),
+        false => writeln!(
+            out,
+            "archive_mode is off in it; when it takes the original's place: ALTER SYSTEM RESET \
+             archive_mode, and restart"
+        ),
+    }
 }
 
 /// Debian and Ubuntu keep a cluster's settings in /etc, where no base backup finds them. A server

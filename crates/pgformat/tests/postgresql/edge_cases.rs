@@ -67,7 +67,9 @@ fn reads_on_behind_a_record_whose_rest_was_lost_within_a_segment() {
     let switch_end = 0x4988;
     let expected = [
         run_start(0, BACKUP_REMOVABLE, 1, 0),
-        Event::Tail { lsn: Lsn(0xC0_08A8) },
+        Event::Tail {
+            lsn: Lsn(0xC0_08A8),
+        },
         Event::RunEnd {
             offset: 2 * PAGE_SIZE,
         },
@@ -88,7 +90,9 @@ fn reads_a_segment_that_begins_in_place_of_a_lost_rest() {
     assert_eq!(
         events[1..],
         [
-            Event::Tail { lsn: Lsn(0xDF_0078) },
+            Event::Tail {
+                lsn: Lsn(0xDF_0078)
+            },
             Event::RunEnd {
                 offset: SEGMENT_LEN
             }

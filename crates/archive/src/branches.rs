@@ -1,0 +1,201 @@
+//! Which timeline a restore follows when nobody says so.
+//!
+//! PostgreSQL's `latest` is the highest number in the archive, whoever made it: a copy of the
+//! cluster that was promoted for an hour wins over the production that it was copied from. Here
+//! the timeline that was **born last** by the target's moment is followed, and only if nothing
+//! else was alive when it was born. Alive is a timeline with a commit or a backup of its own
+//! after that. Two that were alive at the same time are two clusters, and which of them is meant
+//! is not ours to guess.
+
+use jiff::Timestamp;
+use walzip_pgformat::{Lsn, TimelineId};
+use walzip_repo::Repository;
+
+use crate::archived_wal::ArchivedWal;
+use crate::backup_record::BackupRecord;
+use crate::error::ArchiveError;
+use crate::timelines::Timelines;
+use crate::wal_times::SegmentTimes;
+
+/// How many segments are searched for the beginning of a timeline.
+const BEGINNING_SEGMENTS: usize = 2;
+
+/// Everything that tells one branch from another.
+pub(crate) struct Branches<'a> {
+    pub(crate) repository: &'a Repository,
+    pub(crate) timelines: &'a Timelines,
+    pub(crate) wal: &'a ArchivedWal,
+    pub(crate) backups: &'a [BackupRecord],
+}
+
+/// Until when a timeline is known to have been written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Life {
+    /// Nothing was committed after the point in question.
+    Over,
+    /// A commit or a backup at this time.
+    Until(Timestamp),
+    /// Its WAL cannot be read: it counts as alive.
+    Unknown,
+}
+
+/// A timeline that is not the one followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherBranch {
+    /// The timeline.
+    pub timeline: TimelineId,
+    /// Where it parts from the one followed.
+    pub parted_at: Lsn,
+    /// Its last commit or backup after that, as far as it can be read.
+    pub last: Option<Timestamp>,
+}
+
+/// The timeline to follow.
+#[derive(Clone, Debug)]
+pub(crate) struct Choice {
+    pub(crate) timeline: TimelineId,
+    /// When it was born, if it was born by leaving another.
+    pub(crate) born: Option<Timestamp>,
+    /// Timelines that were alive when it was born: two clusters wrote at the same time.
+    pub(crate) competing: Vec<OtherBranch>,
+    /// Timelines with commits that it lacks, which had ended when it was born.
+    pub(crate) superseded: Vec<OtherBranch>,
+}
+
+impl Branches<'_> {
+    /// Chooses among `candidates`; with a moment, among those that were born by then. Nothing
+    /// where no candidate has WAL or a backup.
+    pub(crate) async fn choose(
+        &self,
+        candidates: &[TimelineId],
+        moment: Option<Timestamp>,
+    ) -> Result<Option<Choice>, ArchiveError> {
+        let mut born = Vec::new();
+        for &timeline in candidates {
+            if !self.has_content(timeline) {
+                continue;
+            }
+            let birth = self.birth(timeline).await?;
+            if moment.is_none_or(|moment| birth.is_none_or(|birth| birth <= moment)) {
+                born.push((birth, timeline));
+            }
+        }
+        let Some(&(birth, newest)) = born.iter().max() else {
+            return Ok(None);
+        };
+        let mut choice = Choice {
+            timeline: newest,
+            born: birth,
+            competing: Vec::new(),
+            superseded: Vec::new(),
+        };
+        for &(_, timeline) in &born {
+            if timeline == newest {
+                continue;
+            }
+            let common = self.timelines.common(timeline, newest);
+            let parted_at = common.map(|(_, at)| at).unwrap_or_default();
+            let life = self.life(timeline, parted_at, birth).await?;
+            let last = match life {
+                Life::Until(time) => Some(time),
+                Life::Over | Life::Unknown => None,
+            };
+            let branch = OtherBranch {
+                timeline,
+                parted_at,
+                last,
+            };
+            match (life, birth) {
+                (Life::Over, _) => {}
+                (Life::Until(last), Some(birth)) if last < birth => choice.superseded.push(branch),
+                _ => choice.competing.push(branch),
+            }
+        }
+        Ok(Some(choice))
+    }
+
+    fn has_content(&self, timeline: TimelineId) -> bool {
+        self.wal.numbers_from(timeline, 0).next().is_some()
+            || self
+                .backups
+                .iter()
+                .any(|backup| backup.stop.timeline == timeline)
+    }
+
+    /// When a timeline left its parent, by its own first record. `None` for one without a parent,
+    /// and where its beginning cannot be read: it then counts as there from the start.
+    pub(crate) async fn birth(
+        &self,
+        timeline: TimelineId,
+    ) -> Result<Option<Timestamp>, ArchiveError> {
+        let Some((_, switch)) = self.timelines.beginning(timeline) else {
+            return Ok(None);
+        };
+        let first = self.wal.number_at(switch);
+        for number in self
+            .wal
+            .numbers_from(timeline, first)
+            .take(BEGINNING_SEGMENTS)
+        {
+            let segment = self.wal.name(timeline, number)?;
+            let Some(times) = readable(SegmentTimes::read(self.repository, segment).await)? else {
+                return Ok(None);
+            };
+            if let Some(beginning) = times.beginning(timeline) {
+                return Ok(beginning.time());
+            }
+        }
+        Ok(None)
+    }
+
+    /// Until when a timeline was written to after `from`. A segment without commits that was
+    /// written before `since` ends the search: what came before it is older still.
+    async fn life(
+        &self,
+        timeline: TimelineId,
+        from: Lsn,
+        since: Option<Timestamp>,
+    ) -> Result<Life, ArchiveError> {
+        let backed_up = self.backed_up(timeline, from);
+        let numbers = self.wal.numbers_from(timeline, self.wal.number_at(from));
+        for number in numbers.rev() {
+            let segment = self.wal.name(timeline, number)?;
+            let Some(times) = readable(SegmentTimes::read(self.repository, segment).await)? else {
+                return Ok(Life::Unknown);
+            };
+            if let Some(commit) = times.last_commit(from) {
+                return Ok(backed_up.max(Life::Until(commit)));
+            }
+            // What comes before this segment is older still.
+            match (times.first(), since) {
+                (Some(first), Some(since)) if first < since => {
+                    return Ok(backed_up.max(Life::Until(first)));
+                }
+                _ => {}
+            }
+        }
+        // Segments after the point without a commit in them: there is nothing to lack.
+        Ok(backed_up)
+    }
+
+    fn backed_up(&self, timeline: TimelineId, from: Lsn) -> Life {
+        let of_timeline = self
+            .backups
+            .iter()
+            .filter(|backup| backup.stop.timeline == timeline && backup.stop.lsn > from);
+        let last = of_timeline.map(|backup| backup.stop.time).max();
+        last.map_or(Life::Over, Life::Until)
+    }
+}
+
+/// What a segment says; nothing for one that is damaged, which `verify` reports.
+pub(crate) fn readable<T>(read: Result<T, ArchiveError>) -> Result<Option<T>, ArchiveError> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error @ (ArchiveError::Damaged { .. } | ArchiveError::Undecodable { .. })) => {
+            tracing::warn!("{error}");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

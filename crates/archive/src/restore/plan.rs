@@ -1,0 +1,452 @@
+//! From which backup and along which timeline a target is reached: all of it is decided, and
+//! checked against the archive, before a byte is written.
+//!
+//! A restore that silently ended somewhere else would be believed. So whatever the archive shows
+//! to be in the way is an error that names it: branches of which nobody said which is meant, a
+//! lost history, a backup that would have been passed over, a hole in the WAL, a target that is
+//! not archived.
+
+use std::collections::BTreeSet;
+
+use walzip_pgformat::TimelineId;
+use walzip_repo::{BackupLabel, Repository};
+
+use super::RestoreOptions;
+use super::target::{RecoveryTarget, TargetTimeline};
+use crate::archived_wal::{ArchivedWal, Reach, Way};
+use crate::backup_record::BackupRecord;
+use crate::branches::{Branches, Choice, OtherBranch};
+use crate::error::ArchiveError;
+use crate::restore::wal_end::{self, WalEnd};
+use crate::timelines::{self, Timelines};
+use crate::wal_search::{self, Found, Wanted};
+
+/// What a restore is going to do.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) backup: BackupRecord,
+    pub(super) timeline: TimelineId,
+    /// The end of the archived WAL on that timeline.
+    pub(super) end: WalEnd,
+    /// Where a named target was found.
+    pub(super) found: Option<Found>,
+    pub(super) superseded: Vec<OtherBranch>,
+}
+
+/// A backup of the listing.
+struct Listed {
+    label: BackupLabel,
+    read: Result<BackupRecord, ArchiveError>,
+}
+
+/// Everything that is known of the archive, and what is asked for.
+struct Planner<'a> {
+    repository: &'a Repository,
+    options: &'a RestoreOptions,
+    listed: Vec<Listed>,
+    records: Vec<BackupRecord>,
+    timelines: Timelines,
+    wal: ArchivedWal,
+    /// Partial segments included.
+    with_wal: BTreeSet<TimelineId>,
+}
+
+/// Decides how to restore.
+pub(super) async fn plan(
+    repository: &Repository,
+    options: &RestoreOptions,
+) -> Result<Plan, ArchiveError> {
+    let planner = Planner::new(repository, options).await?;
+    let choice = planner.timeline().await?;
+    let (backup, found) = planner.backup(&choice).await?;
+    // Where a backup itself is asked for, it is its timeline that counts.
+    let timeline = match options.recovery.timeline {
+        TargetTimeline::Current => backup.stop.timeline,
+        _ => choice.timeline,
+    };
+    let end = planner.check_reach(&backup, timeline, found).await?;
+    Ok(Plan {
+        backup,
+        timeline,
+        end,
+        found,
+        superseded: choice.superseded,
+    })
+}
+
+impl<'a> Planner<'a> {
+    async fn new(
+        repository: &'a Repository,
+        options: &'a RestoreOptions,
+    ) -> Result<Planner<'a>, ArchiveError> {
+        let mut listed = Vec::new();
+        for label in repository.list_backups().await? {
+            let read = BackupRecord::read(repository, &label).await;
+            listed.push(Listed { label, read });
+        }
+        let records: Vec<BackupRecord> = listed
+            .iter()
+            .filter_map(|listed| listed.read.as_ref().ok().cloned())
+            .collect();
+        let Some(newest) = records.last() else {
+            let mut reason = "the repository has none that is finished".to_owned();
+            if let Some(Listed {
+                label,
+                read: Err(error),
+            }) = listed.last()
+            {
+                reason = format!("{label} cannot be read: {error}");
+            }
+            return Err(ArchiveError::NoBackup(reason));
+        };
+        let listing = repository.list_wal().await?;
+        let wal = ArchivedWal::of(&listing, newest.segment_size_bytes)?;
+        Ok(Planner {
+            timelines: Timelines::read(repository, &listing).await,
+            with_wal: timelines::with_wal(&listing).collect(),
+            repository,
+            options,
+            listed,
+            records,
+            wal,
+        })
+    }
+
+    fn target(&self) -> &RecoveryTarget {
+        &self.options.recovery.target
+    }
+
+    /// The backup that was asked for.
+    fn asked(&self) -> Result<Option<&BackupRecord>, ArchiveError> {
+        let Some(label) = &self.options.backup else {
+            return Ok(None);
+        };
+        let found = self
+            .records
+            .iter()
+            .find(|record| record.label == label.as_str());
+        match found {
+            Some(record) => Ok(Some(record)),
+            None => match self.listed.iter().find(|listed| listed.label == *label) {
+                Some(Listed {
+                    read: Err(error), ..
+                }) => Err(ArchiveError::NoBackup(format!(
+                    "{label} cannot be read: {error}"
+                ))),
+                _ => Err(ArchiveError::NoBackup(format!(
+                    "the repository has no finished backup {label}"
+                ))),
+            },
+        }
+    }
+
+    /// The timeline to follow.
+    async fn timeline(&self) -> Result<Choice, ArchiveError> {
+        let asked = self.asked()?;
+        let newest = asked
+            .or(self.records.last())
+            .map(|record| record.stop.timeline);
+        let newest = newest.unwrap_or_default();
+        let told = |timeline| Choice {
+            timeline,
+            born: None,
+            competing: Vec::new(),
+            superseded: Vec::new(),
+        };
+        match self.options.recovery.timeline {
+            TargetTimeline::Current => Ok(told(newest)),
+            TargetTimeline::Latest => Ok(told(self.timelines.newest_from(newest))),
+            TargetTimeline::Id(timeline) => {
+                self.check_known(timeline)?;
+                Ok(told(timeline))
+            }
+            TargetTimeline::Sole => match (asked, self.target()) {
+                // The end of a backup lies on its own timeline, wherever others went.
+                (Some(record), RecoveryTarget::Immediate) => Ok(told(record.stop.timeline)),
+                _ => self.sole_timeline(asked).await,
+            },
+        }
+    }
+
+    async fn sole_timeline(&self, asked: Option<&BackupRecord>) -> Result<Choice, ArchiveError> {
+        let lost = self
+            .timelines
+            .without_history(self.with_wal.iter().copied());
+        if !lost.is_empty() {
+            return Err(self.history_lost(lost));
+        }
+        let mut candidates: Vec<TimelineId> = self.wal.timelines().collect();
+        candidates.extend(self.records.iter().map(|record| record.stop.timeline));
+        candidates.sort();
+        candidates.dedup();
+        if let Some(BackupRecord { stop, .. }) = asked {
+            candidates.retain(|&goal| self.timelines.passes(goal, stop.timeline, stop.lsn));
+        }
+        let moment = match self.target() {
+            RecoveryTarget::Time(time) => Some(*time),
+            _ => None,
+        };
+        let branches = Branches {
+            repository: self.repository,
+            timelines: &self.timelines,
+            wal: &self.wal,
+            backups: &self.records,
+        };
+        let choice = branches.choose(&candidates, moment).await?;
+        let Some(choice) = choice else {
+            let reason = "no timeline of the archive existed at the target".to_owned();
+            return Err(ArchiveError::NoBackup(reason));
+        };
+        let apart_at = choice.competing.iter().map(|other| other.parted_at).min();
+        match (apart_at, self.target()) {
+            (None, _) => Ok(choice),
+            // Before they part, all are the same.
+            (Some(apart_at), RecoveryTarget::Lsn(lsn)) if *lsn <= apart_at => Ok(choice),
+            // Seen when the target is found.
+            (Some(_), RecoveryTarget::Name(_) | RecoveryTarget::Xid(_)) if asked.is_none() => {
+                Ok(choice)
+            }
+            (Some(_), _) => Err(self.competing(&choice)),
+        }
+    }
+
+    /// A timeline that was asked for has to be known, with everything on the way to it.
+    fn check_known(&self, timeline: TimelineId) -> Result<(), ArchiveError> {
+        let lost = self.timelines.without_history(std::iter::once(timeline));
+        match lost.contains(&timeline) {
+            false => Ok(()),
+            true if self.wal.timelines().any(|known| known == timeline) => {
+                Err(self.history_lost(vec![timeline]))
+            }
+            true => Err(ArchiveError::NoBackup(format!(
+                "the archive has no timeline {timeline}"
+            ))),
+        }
+    }
+
+    fn history_lost(&self, timelines: Vec<TimelineId>) -> ArchiveError {
+        let first = timelines.first().copied().unwrap_or_default();
+        ArchiveError::HistoryLost {
+            damage: self.timelines.unreadable(first).map(ToString::to_string),
+            timelines,
+        }
+    }
+
+    fn competing(&self, choice: &Choice) -> ArchiveError {
+        ArchiveError::BranchesCompete {
+            timeline: choice.timeline,
+            born: choice.born,
+            others: choice.competing.clone(),
+        }
+    }
+
+    /// The backup that was asked for, if it serves the target; otherwise the newest that does. A
+    /// newer one that cannot be used is passed over for nobody who did not say so.
+    async fn backup(&self, choice: &Choice) -> Result<(BackupRecord, Option<Found>), ArchiveError> {
+        let goal = choice.timeline;
+        if let Some(asked) = self.asked()? {
+            return match self.obstacle(asked, goal, None) {
+                None => Ok((asked.clone(), None)),
+                Some(obstacle) => {
+                    let label = &asked.label;
+                    Err(ArchiveError::NoBackup(format!("{label} {obstacle}")))
+                }
+            };
+        }
+        let found = match self.wanted() {
+            None => None,
+            Some(wanted) => Some(self.find(&wanted, goal).await?),
+        };
+        if let Some(found) = &found
+            && choice
+                .competing
+                .iter()
+                .any(|other| found.lsn > other.parted_at)
+        {
+            return Err(self.competing(choice));
+        }
+        let mut obstacles = Vec::new();
+        let mut passed_over = Vec::new();
+        for listed in self.listed.iter().rev() {
+            let label = &listed.label;
+            match &listed.read {
+                Err(error) if self.may_serve(label) => {
+                    passed_over.push(format!("{label} cannot be read: {error}"));
+                }
+                Err(_) => {}
+                Ok(record) => match self.obstacle(record, goal, found) {
+                    Some(obstacle) => obstacles.push(format!("{label} {obstacle}")),
+                    None => match self.missing(record)? {
+                        Some(missing) => passed_over
+                            .push(format!("{label} needs {missing}, which is not archived")),
+                        None if passed_over.is_empty() => return Ok((record.clone(), found)),
+                        None => {
+                            return Err(ArchiveError::BackupUnusable {
+                                problem: passed_over.join("; "),
+                                older: label.clone(),
+                            });
+                        }
+                    },
+                },
+            }
+        }
+        obstacles.append(&mut passed_over);
+        Err(ArchiveError::NoBackup(obstacles.join("; ")))
+    }
+
+    /// Whether a backup that cannot be read may be one that the target wants: its label tells
+    /// when it began.
+    fn may_serve(&self, label: &BackupLabel) -> bool {
+        match self.target() {
+            RecoveryTarget::Time(time) => *label <= BackupLabel::full(*time),
+            _ => true,
+        }
+    }
+
+    /// Why recovery from this backup cannot reach the target.
+    fn obstacle(
+        &self,
+        record: &BackupRecord,
+        goal: TimelineId,
+        found: Option<Found>,
+    ) -> Option<String> {
+        let stop = record.stop;
+        let after = |what: String| Some(format!("ended at {}, after {what}", stop.lsn));
+        match self.target() {
+            RecoveryTarget::Time(time) if stop.time > *time => {
+                return Some(format!(
+                    "ended at {}, after the target time {time}",
+                    stop.time
+                ));
+            }
+            RecoveryTarget::Lsn(lsn) if stop.lsn > *lsn => {
+                return after(format!("the target position {lsn}"));
+            }
+            _ => {}
+        }
+        if let Some(found) = found.filter(|found| stop.lsn > found.lsn) {
+            return after(format!("the target, which is at {}", found.lsn));
+        }
+        let goal = match self.options.recovery.timeline {
+            TargetTimeline::Current => stop.timeline,
+            _ => goal,
+        };
+        if self.timelines.passes(goal, stop.timeline, stop.lsn) {
+            return None;
+        }
+        Some(format!(
+            "ended at {} on timeline {}, which timeline {goal} does not contain",
+            stop.lsn, stop.timeline
+        ))
+    }
+
+    /// The first segment without which a backup is worth nothing and that is not archived.
+    fn missing(&self, record: &BackupRecord) -> Result<Option<String>, ArchiveError> {
+        let missing = self.wal.missing(&record.required_segments()?)?;
+        Ok(missing.first().map(ToString::to_string))
+    }
+
+    fn wanted(&self) -> Option<Wanted> {
+        match self.target() {
+            // WAL has the lower half, and PostgreSQL compares no more.
+            RecoveryTarget::Xid(xid) => Some(Wanted::Transaction(*xid as u32)),
+            RecoveryTarget::Name(name) => Some(Wanted::RestorePoint(name.clone().into_bytes())),
+            _ => None,
+        }
+    }
+
+    /// Looks for the target from the newest backup's WAL back to the oldest's. PostgreSQL stops at
+    /// the first that it meets after a backup, so there must not be two.
+    async fn find(&self, wanted: &Wanted, goal: TimelineId) -> Result<Found, ArchiveError> {
+        let way = self.wal.way(&self.timelines, goal);
+        let mut before = None;
+        let mut hole = None;
+        for record in self.records.iter().rev() {
+            if self.obstacle(record, goal, None).is_some() {
+                continue;
+            }
+            let first = self.wal.number_at(record.start.lsn);
+            let reach = way.reach(first)?;
+            hole = hole.or(reach.hole);
+            let last = reach.last_number.min(before.or(reach.last_number));
+            let segments = (first..last.map_or(first, |last| last + 1)).map(|n| way.segment(n));
+            let segments = segments.collect::<Result<Vec<_>, _>>()?;
+            tracing::info!(
+                "looking for the target in {} segments after backup {}",
+                segments.len(),
+                record.label
+            );
+            let found = wal_search::search(self.repository, segments, wanted).await?;
+            let reachable = found.iter().filter(|found| found.lsn >= record.start.lsn);
+            let reachable: Vec<Found> = reachable.copied().collect();
+            match reachable.as_slice() {
+                [] => {}
+                [one] if one.lsn >= record.stop.lsn => return Ok(*one),
+                // While the backup was taken: an older backup reaches it.
+                [_] => {}
+                [one, other, ..] => {
+                    let (first, second) = (one.lsn, other.lsn);
+                    return Err(ArchiveError::Request(format!(
+                        "the target is in the WAL more than once, at {first} and at {second}: \
+                         --target-lsn names one"
+                    )));
+                }
+            }
+            before = Some(self.wal.number_at(record.stop.lsn));
+        }
+        Err(ArchiveError::TargetNotFound {
+            target: self.target().to_string(),
+            timeline: goal,
+            hole: hole.map(|hole| hole.first.to_string()),
+        })
+    }
+
+    /// Refuses a target that the archived WAL does not reach; returns where that WAL ends.
+    async fn check_reach(
+        &self,
+        backup: &BackupRecord,
+        timeline: TimelineId,
+        found: Option<Found>,
+    ) -> Result<WalEnd, ArchiveError> {
+        let way = self.wal.way(&self.timelines, timeline);
+        let reach = way.reach(self.wal.number_at(backup.start.lsn))?;
+        let end = wal_end::read(self.repository, &way, &reach, backup.stop).await?;
+        if let Some(missing) = self.missing(backup)? {
+            let label = &backup.label;
+            let reason = format!("{label} needs {missing}, which is not archived");
+            return Err(ArchiveError::NoBackup(reason));
+        }
+        let is_reached = match self.target() {
+            RecoveryTarget::Immediate => true,
+            RecoveryTarget::Latest => reach.hole.is_none(),
+            RecoveryTarget::Lsn(lsn) => *lsn <= end.last_record,
+            RecoveryTarget::Time(time) => {
+                let way: &Way<'_> = &way;
+                wal_end::has_transaction_after(self.repository, way, &reach, backup.stop, *time)
+                    .await?
+            }
+            // Found already, or left to the server with a backup that was asked for.
+            RecoveryTarget::Name(_) | RecoveryTarget::Xid(_) => {
+                found.is_some() || reach.hole.is_none()
+            }
+        };
+        match (is_reached, reach) {
+            (true, _) => Ok(end),
+            (
+                false,
+                Reach {
+                    hole: Some(hole), ..
+                },
+            ) => Err(ArchiveError::WalMissing {
+                first: hole.first.to_string(),
+                last: hole.last.to_string(),
+                segments: hole.segments,
+                end: Box::new(end),
+            }),
+            (false, Reach { hole: None, .. }) => Err(ArchiveError::BeyondArchive {
+                target: self.target().to_string(),
+                end: Box::new(end),
+            }),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Where in the archived WAL a recovery would stop at a transaction or a restore point.
+//!
+//! PostgreSQL finds these targets only by replaying. Which backup serves one can be known only
+//! by reading the WAL before.
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use walzip_pgformat::Lsn;
+use walzip_pgformat::wal::{Event, RecordLayout, SegmentReader, TimedRecord};
+use walzip_pgformat::wal_file_name::SegmentName;
+use walzip_repo::Repository;
+
+use crate::coding::off_the_runtime;
+use crate::error::ArchiveError;
+use crate::wal_times::{read_segment, timestamp};
+
+/// How many segments are got and decoded at the same time.
+const AT_ONCE: usize = 2;
+
+/// A target that is only known by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// The end of a transaction. WAL has the lower half of its number.
+    Transaction(u32),
+    /// A restore point.
+    RestorePoint(Vec<u8>),
+}
+
+/// Where the target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Where its record begins.
+    pub(crate) lsn: Lsn,
+    /// When it was written.
+    pub(crate) time: Option<Timestamp>,
+}
+
+/// Finds every record of the target in consecutive segments, in their order.
+pub(crate) async fn search(
+    repository: &Repository,
+    segments: Vec<SegmentName>,
+    wanted: &Wanted,
+) -> Result<Vec<Found>, ArchiveError> {
+    let read = segments
+        .into_iter()
+        .map(|segment| read_segment(repository, segment));
+    let mut contents = futures::stream::iter(read).buffered(AT_ONCE);
+    let mut searched = Searched {
+        wanted: wanted.clone(),
+        found: Vec::new(),
+        broken_off: None,
+    };
+    while let Some(content) = contents.next().await {
+        let content = content?;
+        searched = off_the_runtime(move || {
+            searched.read(&content);
+            searched
+        })
+        .await;
+    }
+    Ok(searched.found)
+}
+
+struct Searched {
+    wanted: Wanted,
+    found: Vec<Found>,
+    /// The beginning of a record whose rest is in the next segment.
+    broken_off: Option<(Lsn, Vec<u8>)>,
+}
+
+impl Searched {
+    fn read(&mut self, segment: &[u8]) {
+        let Ok(mut reader) = SegmentReader::new(segment) else {
+            self.broken_off = None;
+            return;
+        };
+        let version = reader.header().version;
+        let mut layout = RecordLayout::default();
+        while let Some(event) = reader.next_event(&mut layout) {
+            match event {
+                Event::Record { lsn } => {
+                    let record = TimedRecord::read(reader.bytes(), &layout, version.major);
+                    self.look_at(lsn, record);
+                }
+                Event::Lead { whole } => {
+                    let Some((lsn, mut record)) = self.broken_off.take() else {
+                        continue;
+                    };
+                    record.extend_from_slice(reader.bytes());
+                    if !whole {
+                        // A record longer than a segment goes on in the next one.
+                        self.broken_off = Some((lsn, record));
+                    } else if layout.read(&record, version).is_ok() {
+                        let read = TimedRecord::read(&record, &layout, version.major);
+                        self.look_at(lsn, read);
+                    }
+                }
+                Event::Tail { lsn } => self.broken_off = Some((lsn, reader.bytes().to_vec())),
+                _ => {}
+            }
+        }
+    }
+
+    fn look_at(&mut self, lsn: Lsn, record: Option<TimedRecord>) {
+        let Some(record) = record else {
+            return;
+        };
+        let is_wanted = match (&self.wanted, &record) {
+            (Wanted::Transaction(wanted), TimedRecord::TransactionEnd { xid, .. }) => wanted == xid,
+            (Wanted::RestorePoint(wanted), TimedRecord::RestorePoint { name, .. }) => {
+                wanted == name
+            }
+            _ => false,
+        };
+        if is_wanted {
+            let time = record.time().and_then(timestamp);
+            self.found.push(Found { lsn, time });
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What archived segments say of time: the records that carry one.
+//!
+//! A segment is decoded and read alone, so that a record which lies on its border is not among
+//! them; [`crate::wal_search`] puts those together.
+
+use jiff::Timestamp;
+use walzip_pgformat::wal::{
+    Event, PageHeader, RecordLayout, SegmentReader, TimedRecord, UnixMicros,
+};
+use walzip_pgformat::wal_file_name::SegmentName;
+use walzip_pgformat::{Lsn, TimelineId};
+use walzip_repo::Repository;
+
+use crate::coding::{self, off_the_runtime};
+use crate::error::ArchiveError;
+
+/// A record with a time, and where it begins.
+#[derive(Clone, Debug)]
+pub(crate) struct Timed {
+    pub(crate) lsn: Lsn,
+    pub(crate) record: TimedRecord,
+}
+
+/// What the records of one segment say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SegmentTimes {
+    /// In the order of their positions.
+    pub(crate) timed: Vec<Timed>,
+    /// Where the last whole record begins.
+    pub(crate) last_record: Option<Lsn>,
+}
+
+impl SegmentTimes {
+    /// Decodes an archived segment and reads it.
+    pub(crate) async fn read(
+        repository: &Repository,
+        segment: SegmentName,
+    ) -> Result<SegmentTimes, ArchiveError> {
+        let content = read_segment(repository, segment).await?;
+        Ok(off_the_runtime(move || SegmentTimes::of(&content)).await)
+    }
+
+    /// Reads a segment. What is no WAL has no records.
+    fn of(segment: &[u8]) -> SegmentTimes {
+        let mut times = SegmentTimes::default();
+        let Ok(mut reader) = SegmentReader::new(segment) else {
+            return times;
+        };
+        let major = reader.header().version.major;
+        let mut layout = RecordLayout::default();
+        while let Some(event) = reader.next_event(&mut layout) {
+            if let Event::Record { lsn } = event {
+                times.last_record = Some(lsn);
+                if let Some(record) = TimedRecord::read(reader.bytes(), &layout, major) {
+                    times.timed.push(Timed { lsn, record });
+                }
+            }
+        }
+        times
+    }
+
+    /// The earliest time in the segment.
+    pub(crate) fn first(&self) -> Option<Timestamp> {
+        self.times().min()
+    }
+
+    /// The latest time in the segment.
+    pub(crate) fn last(&self) -> Option<Timestamp> {
+        self.times().max()
+    }
+
+    fn times(&self) -> impl Iterator<Item = Timestamp> + '_ {
+        self.timed.iter().filter_map(Timed::time)
+    }
+
+    /// The latest end of a transaction from this position on. A recovery to a time stops at the
+    /// first end of a transaction that is later.
+    pub(crate) fn last_transaction(&self, from: Lsn) -> Option<Timestamp> {
+        self.latest(from, |record| {
+            matches!(record, TimedRecord::TransactionEnd { .. })
+        })
+    }
+
+    /// The latest commit from this position on.
+    pub(crate) fn last_commit(&self, from: Lsn) -> Option<Timestamp> {
+        self.latest(from, |record| {
+            matches!(
+                record,
+                TimedRecord::TransactionEnd {
+                    committed: true,
+                    ..
+                }
+            )
+        })
+    }
+
+    fn latest(&self, from: Lsn, counts: impl Fn(&TimedRecord) -> bool) -> Option<Timestamp> {
+        let timed = self.timed.iter().filter(|timed| timed.lsn >= from);
+        let counted = timed.filter(|timed| counts(&timed.record));
+        counted.filter_map(Timed::time).max()
+    }
+
+    /// Where a timeline begins: its first record names the one that it left.
+    pub(crate) fn beginning(&self, of: TimelineId) -> Option<&Timed> {
+        self.timed.iter().find(|timed| {
+            matches!(
+                timed.record,
+                TimedRecord::Checkpoint { timeline, previous_timeline, .. }
+                    if timeline == of && previous_timeline != of
+            )
+        })
+    }
+}
+
+impl Timed {
+    /// Whether the record is the one that begins at this position: nothing but a page header may
+    /// lie between them.
+    pub(crate) fn is_right_after(&self, position: Lsn) -> bool {
+        let between = self.lsn.0.checked_sub(position.0);
+        between.is_some_and(|between| between <= PageHeader::LONG_LEN as u64)
+    }
+
+    /// When the record was written.
+    pub(crate) fn time(&self) -> Option<Timestamp> {
+        self.record.time().and_then(timestamp)
+    }
+}
+
+/// A moment that can be shown; a damaged record may have one that cannot.
+pub(crate) fn timestamp(time: UnixMicros) -> Option<Timestamp> {
+    Timestamp::from_microsecond(time.0).ok()
+}
+
+/// The content of an archived segment.
+pub(crate) async fn read_segment(
+    repository: &Repository,
+    segment: SegmentName,
+) -> Result<Vec<u8>, ArchiveError> {
+    let name = segment.to_string();
+    let Some(object) = repository.get_wal(&name).await? else {
+        return Err(ArchiveError::Damaged {
+            object: name,
+            reason: "it disappeared while it was read".to_owned(),
+        });
+    };
+    coding::decode(&name, object).await
+}
