@@ -8,6 +8,7 @@ use walzip_repo::Repository;
 
 use crate::backup_record::{BackupRecord, Moment, TablespaceRecord};
 use crate::error::ArchiveError;
+use crate::timeline_info;
 use crate::wal_index::{self, TimelineWal};
 
 /// The content of a repository.
@@ -80,6 +81,7 @@ pub struct UnreadableBackup {
 /// Describes a repository.
 pub async fn info(repository: &Repository) -> Result<Info, ArchiveError> {
     let listing = repository.list_wal().await?;
+    let mut records = Vec::new();
     let mut backups = Vec::new();
     let mut unreadable_backups = Vec::new();
     let mut segment_size_bytes = None;
@@ -99,6 +101,7 @@ pub async fn info(repository: &Repository) -> Result<Info, ArchiveError> {
             }
         };
         segment_size_bytes = Some(record.segment_size_bytes);
+        records.push(record.clone());
         let is_archived = |name: &String| {
             listing
                 .binary_search_by(|entry| entry.name.as_str().cmp(name))
@@ -139,13 +142,14 @@ pub async fn info(repository: &Repository) -> Result<Info, ArchiveError> {
         backups,
         unreadable_backups,
         unfinished_backups: unfinished.iter().map(ToString::to_string).collect(),
-        wal: wal_index::index(&listing, segment_size)?,
+        wal: timeline_info::timelines(repository, &listing, &records, segment_size).await?,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::restore::WalEnd;
     use crate::wal_index::SegmentRange;
     use walzip_pgformat::{Lsn, TimelineId};
 
@@ -159,6 +163,8 @@ mod tests {
             first: first.to_owned(),
             last: last.to_owned(),
             segments,
+            first_time: Some(Timestamp::UNIX_EPOCH),
+            last_time: None,
         };
         Info {
             format: 1,
@@ -192,6 +198,16 @@ mod tests {
             wal: vec![TimelineWal {
                 timeline: 1,
                 has_history: false,
+                history_missing: false,
+                parent: None,
+                parted_at: None,
+                restorable_to: Some(WalEnd {
+                    timeline: 1,
+                    segment: Some("b".to_owned()),
+                    last_record: Lsn(0x200_0100),
+                    last_transaction: Some(Timestamp::UNIX_EPOCH),
+                }),
+                age_seconds: Some(7),
                 segments: 2,
                 stored_bytes: 20,
                 ranges: vec![range("a", "b", 2)],
@@ -229,9 +245,25 @@ mod tests {
             "wal": [{
                 "timeline": 1,
                 "has_history": false,
+                "history_missing": false,
+                "parent": null,
+                "parted_at": null,
+                "restorable_to": {
+                    "timeline": 1,
+                    "segment": "b",
+                    "last_record": "0/2000100",
+                    "last_transaction": epoch,
+                },
+                "age_seconds": 7,
                 "segments": 2,
                 "stored_bytes": 20,
-                "ranges": [{ "first": "a", "last": "b", "segments": 2 }],
+                "ranges": [{
+                    "first": "a",
+                    "last": "b",
+                    "segments": 2,
+                    "first_time": epoch,
+                    "last_time": null,
+                }],
                 "gaps": [],
                 "partial": [],
             }],

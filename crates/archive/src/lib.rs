@@ -24,6 +24,7 @@ pub mod replication;
 pub mod restore;
 mod server;
 mod text;
+mod timeline_info;
 mod timelines;
 pub mod verify;
 mod wal_index;

@@ -9,7 +9,7 @@ mod directories;
 mod plan;
 mod target;
 mod unpack;
-mod wal_end;
+pub(crate) mod wal_end;
 
 use std::collections::BTreeMap;
 use std::fs;

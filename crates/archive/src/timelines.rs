@@ -74,11 +74,6 @@ impl Timelines {
         self.unreadable.get(&timeline)
     }
 
-    /// The timelines that have a history, oldest number first.
-    pub(crate) fn known(&self) -> impl Iterator<Item = TimelineId> + '_ {
-        self.histories.keys().copied()
-    }
-
     /// Where a timeline began: the one that it left, and where.
     pub(crate) fn beginning(&self, timeline: TimelineId) -> Option<(TimelineId, Lsn)> {
         let history = self.histories.get(&timeline)?;

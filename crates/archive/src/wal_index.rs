@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::Serialize;
 use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName, WalFileNameError};
 use walzip_repo::{Repository, WalEntry};
 
 use crate::error::ArchiveError;
+use crate::restore::WalEnd;
 
 /// PostgreSQL's default segment size, for a repository without a segment to tell.
 pub(crate) const DEFAULT_SEGMENT_SIZE: u32 = 16 << 20;
@@ -22,6 +24,16 @@ pub struct TimelineWal {
     pub timeline: u32,
     /// Whether its history is archived. Timeline 1 has none.
     pub has_history: bool,
+    /// Whether its history is lost: it has WAL or descendants, and no history that can be read.
+    pub history_missing: bool,
+    /// The timeline that it left.
+    pub parent: Option<u32>,
+    /// Where it left that timeline.
+    pub parted_at: Option<String>,
+    /// How far one can restore along it, from the newest backup on the way to it.
+    pub restorable_to: Option<WalEnd>,
+    /// Seconds since the last transaction up to which one can restore.
+    pub age_seconds: Option<i64>,
     /// How many whole segments there are.
     pub segments: u64,
     /// The size of everything of this timeline in the repository.
@@ -43,6 +55,10 @@ pub struct SegmentRange {
     pub last: String,
     /// How many they are.
     pub segments: u64,
+    /// The earliest time in a record of the first; none for a gap.
+    pub first_time: Option<Timestamp>,
+    /// The latest time in a record of the last; none for a gap.
+    pub last_time: Option<Timestamp>,
 }
 
 #[derive(Default)]
@@ -79,6 +95,11 @@ pub(crate) fn index(
         Ok(TimelineWal {
             timeline: timeline.0,
             has_history: collected.has_history,
+            history_missing: false,
+            parent: None,
+            parted_at: None,
+            restorable_to: None,
+            age_seconds: None,
             segments: collected.segments.len() as u64,
             stored_bytes: collected.stored_bytes,
             ranges,
@@ -110,6 +131,8 @@ fn ranges_and_gaps(
             first: first_name,
             last: last_name,
             segments,
+            first_time: None,
+            last_time: None,
         })
     };
     let whole = ranges
@@ -181,6 +204,8 @@ mod tests {
             first: first.to_owned(),
             last: last.to_owned(),
             segments,
+            first_time: None,
+            last_time: None,
         };
         assert_eq!(timelines.len(), 2);
         let one = &timelines[0];

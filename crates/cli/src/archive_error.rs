@@ -143,7 +143,8 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Kind::TargetNotArchived,
             Some(
                 "What the server wrote last is not archived yet: \"walzip check\" makes it end its \
-                 segment and waits for it. Without a target, all that is archived is restored.",
+                 segment and waits for it. Without a target, and with --target-timeline, all that \
+                 is archived of that timeline is restored.",
             ),
         ),
         ArchiveError::TargetNotFound { .. } => (

@@ -90,13 +90,28 @@ impl Repository {
             .list_with_delimiter(Some(&Path::from(prefix.as_str())))
             .await
             .map_err(|error| RepoError::from_store(&prefix, error))?;
-        let directories = listing.common_prefixes.iter().filter_map(Path::filename);
-        Ok(WalSurvey {
-            timelines: directories
-                .filter_map(layout::wal_directory_timeline)
-                .collect(),
+        let mut survey = WalSurvey {
+            timelines: BTreeSet::new(),
             histories: self.wal_entries(listing.objects),
-        })
+        };
+        for directory in &listing.common_prefixes {
+            let name = directory.filename().unwrap_or_default();
+            if let Some(timeline) = layout::wal_directory_timeline(name)
+                && !survey.timelines.contains(&timeline)
+                && (survey.has_history(timeline) || self.has_objects(directory).await?)
+            {
+                survey.timelines.insert(timeline);
+            }
+        }
+        Ok(survey)
+    }
+
+    /// A local disk keeps directories from which everything was removed. That matters where a
+    /// history is missing.
+    async fn has_objects(&self, prefix: &Path) -> Result<bool, RepoError> {
+        let listing = self.store().list_with_delimiter(Some(prefix)).await;
+        let listing = listing.map_err(|error| RepoError::from_store(prefix.as_ref(), error))?;
+        Ok(!listing.objects.is_empty())
     }
 
     /// What these objects are, where they are WAL, in the order of their names.

@@ -47,7 +47,7 @@ pub fn shown(time: Timestamp) -> String {
 }
 
 /// Reads where the WAL ends; nothing before the end of the backup counts.
-pub(super) async fn read(
+pub(crate) async fn read(
     repository: &Repository,
     way: &Way<'_>,
     reach: &Reach,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::Write;
 
+use jiff::{SignedDuration, Timestamp};
 use walzip_archive::TimelineWal;
 use walzip_archive::info::{BackupInfo, Info, info};
 use walzip_repo::Location;
@@ -14,8 +15,9 @@ use crate::table::write_table;
 
 /// Show the backups and the WAL in the repository
 ///
-/// Gaps in the WAL are shown, and backups that cannot be restored because WAL is missing. Only
-/// names and sizes are looked at: "walzip verify" reads the content.
+/// Gaps in the WAL are shown, backups that cannot be restored because WAL is missing, and how far
+/// each timeline can be restored. Of the WAL, only the segments at the ends of each range are read:
+/// "walzip verify" reads everything.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
@@ -111,11 +113,33 @@ impl fmt::Display for Text<'_> {
             writeln!(f, "\nno WAL")?;
         }
         let rows = info.wal.iter().flat_map(wal_rows).collect();
-        write_table(
+        write_table(f, &WAL_HEADS, rows)?;
+        info.wal.iter().try_for_each(|wal| write_timeline(f, wal))
+    }
+}
+
+/// Where a timeline comes from, and how far one can restore along it.
+fn write_timeline(f: &mut fmt::Formatter<'_>, wal: &TimelineWal) -> fmt::Result {
+    let timeline = wal.timeline;
+    if wal.history_missing {
+        writeln!(
             f,
-            &["Timeline", "WAL from", "to", "segments", "stored MB"],
-            rows,
-        )
+            "timeline {timeline}: CANNOT BE RESTORED: its history is missing"
+        )?;
+    }
+    if let (Some(parent), Some(at)) = (wal.parent, &wal.parted_at) {
+        writeln!(f, "timeline {timeline} left timeline {parent} at {at}")?;
+    }
+    let Some(end) = &wal.restorable_to else {
+        return Ok(());
+    };
+    write!(f, "timeline {timeline} can be restored up to {end}")?;
+    match wal.age_seconds {
+        Some(seconds) if seconds >= 0 => {
+            let age = SignedDuration::from_secs(seconds);
+            writeln!(f, ", {age:#} ago")
+        }
+        _ => writeln!(f),
     }
 }
 
@@ -133,6 +157,17 @@ fn write_missing(f: &mut fmt::Formatter<'_>, backup: &BackupInfo) -> fmt::Result
         backup.label
     )
 }
+
+const WAL_COLUMNS: usize = 7;
+const WAL_HEADS: [&str; WAL_COLUMNS] = [
+    "Timeline",
+    "WAL from",
+    "to",
+    "segments",
+    "first record",
+    "last record",
+    "stored MB",
+];
 
 /// The ranges with the gaps between them, in their order.
 fn wal_rows(wal: &TimelineWal) -> Vec<Vec<String>> {
@@ -155,34 +190,32 @@ fn wal_rows(wal: &TimelineWal) -> Vec<Vec<String>> {
                 range.first.clone(),
                 range.last.clone(),
                 count,
+                range.first_time.map(second).unwrap_or_default(),
+                range.last_time.map(second).unwrap_or_default(),
                 String::new(),
             ]
         })
         .collect();
     for partial in &wal.partial {
         let timeline = wal.timeline.to_string();
-        rows.push(vec![
-            timeline,
-            partial.clone(),
-            String::new(),
-            String::new(),
-            String::new(),
-        ]);
+        let mut row = vec![timeline, partial.clone()];
+        row.resize(WAL_COLUMNS, String::new());
+        rows.push(row);
     }
     if rows.is_empty() {
         let history = "(a history only)".to_owned();
-        rows.push(vec![
-            wal.timeline.to_string(),
-            history,
-            String::new(),
-            String::new(),
-            String::new(),
-        ]);
+        let mut row = vec![wal.timeline.to_string(), history];
+        row.resize(WAL_COLUMNS, String::new());
+        rows.push(row);
     }
     if let Some(stored) = rows.last_mut().and_then(|row| row.last_mut()) {
         *stored = megabytes(wal.stored_bytes);
     }
     rows
+}
+
+fn second(time: Timestamp) -> String {
+    format!("{time:.0}")
 }
 
 fn megabytes(bytes: u64) -> String {
