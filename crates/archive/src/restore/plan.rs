@@ -43,6 +43,8 @@ struct Listed {
 struct Planner<'a> {
     repository: &'a Repository,
     options: &'a RestoreOptions,
+    /// The backup that was asked for.
+    asked: Option<BackupRecord>,
     listed: Vec<Listed>,
     records: Vec<BackupRecord>,
     timelines: Timelines,
@@ -79,6 +81,10 @@ impl<'a> Planner<'a> {
         repository: &'a Repository,
         options: &'a RestoreOptions,
     ) -> Result<Planner<'a>, ArchiveError> {
+        let asked = match &options.backup {
+            Some(label) => Some(BackupRecord::read(repository, label).await?),
+            None => None,
+        };
         let mut listed = Vec::new();
         for label in repository.list_backups().await? {
             let read = BackupRecord::read(repository, &label).await;
@@ -106,6 +112,7 @@ impl<'a> Planner<'a> {
             with_wal: timelines::with_wal(&listing).collect(),
             repository,
             options,
+            asked,
             listed,
             records,
             wal,
@@ -116,33 +123,9 @@ impl<'a> Planner<'a> {
         &self.options.recovery.target
     }
 
-    /// The backup that was asked for.
-    fn asked(&self) -> Result<Option<&BackupRecord>, ArchiveError> {
-        let Some(label) = &self.options.backup else {
-            return Ok(None);
-        };
-        let found = self
-            .records
-            .iter()
-            .find(|record| record.label == label.as_str());
-        match found {
-            Some(record) => Ok(Some(record)),
-            None => match self.listed.iter().find(|listed| listed.label == *label) {
-                Some(Listed {
-                    read: Err(error), ..
-                }) => Err(ArchiveError::NoBackup(format!(
-                    "{label} cannot be read: {error}"
-                ))),
-                _ => Err(ArchiveError::NoBackup(format!(
-                    "the repository has no finished backup {label}"
-                ))),
-            },
-        }
-    }
-
     /// The timeline to follow.
     async fn timeline(&self) -> Result<Choice, ArchiveError> {
-        let asked = self.asked()?;
+        let asked = self.asked.as_ref();
         let newest = asked
             .or(self.records.last())
             .map(|record| record.stop.timeline);
@@ -244,7 +227,7 @@ impl<'a> Planner<'a> {
     /// newer one that cannot be used is passed over for nobody who did not say so.
     async fn backup(&self, choice: &Choice) -> Result<(BackupRecord, Option<Found>), ArchiveError> {
         let goal = choice.timeline;
-        if let Some(asked) = self.asked()? {
+        if let Some(asked) = &self.asked {
             return match self.obstacle(asked, goal, None) {
                 None => Ok((asked.clone(), None)),
                 Some(obstacle) => {

@@ -195,7 +195,10 @@ fn write_segments(primary: &Server, variant: &Variant, count: u32) {
 fn restore<'a>(site: &'a Site, name: &'a str, target: &[String]) -> Server<'a> {
     let server = Server::on(site, name);
     let mut command = server.walzip(&["restore", "-D"]);
-    command.arg(server.data()).arg("--tablespace-mapping");
+    command
+        .arg(server.data())
+        .args(["--archive-mode", "preserve"]);
+    command.arg("--tablespace-mapping");
     let directories = (tablespace(site, "primary"), tablespace(site, name));
     command.arg(format!(
         "{}={}",
