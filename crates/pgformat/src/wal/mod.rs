@@ -10,6 +10,7 @@ mod page_header;
 mod reader;
 mod record;
 mod segment_header;
+mod tablespace_creations;
 mod writer;
 
 pub use page_header::{FIRST_IS_CONTRECORD, LONG_HEADER, PageHeader};
@@ -19,6 +20,7 @@ pub use record::{
     RecordLayout, RelFileLocator,
 };
 pub use segment_header::{SegmentHeader, SegmentHeaderError};
+pub use tablespace_creations::{TablespaceCreation, TablespaceCreations};
 pub use writer::SegmentWriter;
 
 /// Rounds up to the alignment of records and tuples (`MAXALIGN`).
