@@ -17,10 +17,14 @@ pub mod get;
 pub mod info;
 pub mod init;
 mod pg_manifest;
+pub mod progress;
 pub mod push;
 pub mod replication;
 pub mod restore;
 mod server;
+mod tablespace_guard;
+mod tablespaces;
+mod tar_links;
 mod text;
 mod timelines;
 pub mod verify;
@@ -30,5 +34,5 @@ mod wal_wait;
 pub use backup_record::{
     ArchiveRecord, BackupRecord, Moment, ObjectRecord, RequiredWal, TablespaceRecord,
 };
-pub use error::ArchiveError;
+pub use error::{ArchiveError, OccupiedDirectory};
 pub use wal_index::{SegmentRange, TimelineWal};

@@ -31,6 +31,7 @@ fn options(target: RecoveryTarget) -> RestoreOptions {
         },
         restore_command: "walzip archive-get %f %p".to_owned(),
         tablespace_map: BTreeMap::new(),
+        progress: Default::default(),
         archive_mode_off: false,
     }
 }

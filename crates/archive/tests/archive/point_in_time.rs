@@ -36,6 +36,7 @@ fn options(target: RecoveryTarget, restore_command: &str) -> RestoreOptions {
         },
         restore_command: restore_command.to_owned(),
         tablespace_map: BTreeMap::new(),
+        progress: Default::default(),
         archive_mode_off: true,
     }
 }

@@ -30,6 +30,7 @@ fn options(restore_command: &str, timeline: TargetTimeline) -> RestoreOptions {
         },
         restore_command: restore_command.to_owned(),
         tablespace_map: BTreeMap::new(),
+        progress: Default::default(),
         archive_mode_off: false,
     }
 }
