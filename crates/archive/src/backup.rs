@@ -6,6 +6,7 @@
 //! unpacked into nothing, which proves every file against the manifest, and all WAL that it needs
 //! is in the repository: a backup that is listed can be restored.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -13,16 +14,19 @@ use jiff::Timestamp;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{BackupWriter, Repository};
 
-use crate::backup_record::{ArchiveRecord, BackupRecord, Moment, RequiredWal, TablespaceRecord};
+use crate::backup_record::{ArchiveRecord, BackupRecord, Moment, RequiredWal};
 use crate::backup_stream::StreamWriter;
 use crate::error::ArchiveError;
 use crate::pg_manifest::{PgManifest, WalRange};
+use crate::progress::{Phase, Progress};
 use crate::replication::{
     BackupEnd, BackupPart, BackupTablespace, BaseBackup, BaseBackupOptions, Connection,
     ConnectionSettings, ManifestChecksums, Mode, ServerError,
 };
 use crate::restore;
 use crate::server::{self, Server};
+use crate::tablespaces::{self, Tablespaces};
+use crate::tar_links::TarLinks;
 use crate::wal_wait;
 
 /// About seven million files; beyond it something other than a manifest is being sent.
@@ -47,6 +51,12 @@ pub struct BackupOptions {
     pub verify: bool,
     /// Archives are cut into objects of at most this size.
     pub object_bytes_max: u64,
+    /// The server sends no more than this many kilobytes a second, from 32 to 1048576.
+    pub max_rate_kilobytes: Option<u32>,
+    /// Make the server look for the size of everything first, so that progress has an end.
+    pub estimate_size: bool,
+    /// Where to leave how far it has come.
+    pub progress: Progress,
 }
 
 impl Default for BackupOptions {
@@ -59,6 +69,9 @@ impl Default for BackupOptions {
             wal_timeout: Duration::from_secs(60 * 60),
             verify: true,
             object_bytes_max: 64 << 30,
+            max_rate_kilobytes: None,
+            estimate_size: false,
+            progress: Progress::default(),
         }
     }
 }
@@ -69,7 +82,9 @@ pub async fn backup(
     settings: &ConnectionSettings,
     options: &BackupOptions,
 ) -> Result<BackupRecord, ArchiveError> {
+    let progress = &options.progress;
     let server = server::inspect(repository, settings).await?;
+    progress.begin(Phase::CheckingArchiving, 0);
     match server::check_archiving(repository, settings, &server, options.archive_timeout).await {
         // What would be found now is found after the copy.
         Err(error @ ArchiveError::SwitchRefused(_)) => tracing::warn!("before the backup: {error}"),
@@ -86,11 +101,20 @@ pub async fn backup(
 
     if options.verify {
         tracing::info!("backup {} is read back", writer.label());
-        restore::prove(repository, &record).await?;
+        progress.begin(Phase::ReadingBack, record.original_bytes());
+        restore::prove(repository, &record, progress).await?;
     }
     tracing::info!("backup {} waits for its WAL", writer.label());
     let required = record.required_segments()?;
-    wal_wait::wait_for(repository, required, options.wal_timeout, settings).await?;
+    progress.begin(Phase::WaitingForWal, required.len() as u64);
+    wal_wait::wait_for(
+        repository,
+        required,
+        options.wal_timeout,
+        settings,
+        progress,
+    )
+    .await?;
     let mut json = serde_json::to_vec_pretty(&record)
         .map_err(|error| ArchiveError::Internal(error.to_string()))?;
     json.push(b'\n');
@@ -102,7 +126,7 @@ pub async fn backup(
 struct Copied {
     start: Moment,
     end: BackupEnd,
-    tablespaces: Vec<BackupTablespace>,
+    tablespaces: Tablespaces,
     archives: Vec<ArchiveRecord>,
     manifest: ArchiveRecord,
     wal_ranges: Vec<WalRange>,
@@ -114,27 +138,32 @@ async fn copy(
     options: &BackupOptions,
     server: &Server,
 ) -> Result<Copied, ArchiveError> {
+    let names = tablespaces::names(settings).await?;
     let start_time = server::clock(settings).await?;
+    options.progress.begin(Phase::WaitingForCheckpoint, 0);
     let mut connection = Connection::open(settings, Mode::Replication).await?;
     let base_backup_options = BaseBackupOptions {
         label: format!("walzip {}", writer.label()),
         fast_checkpoint: options.fast_checkpoint,
         checksums: options.checksums,
+        estimate_size: options.estimate_size,
+        max_rate_kilobytes: options.max_rate_kilobytes,
     };
     let mut base_backup = BaseBackup::start(&mut connection, &base_backup_options).await?;
-    let tablespaces = base_backup.tablespaces.clone();
-    refuse_in_place(&tablespaces)?;
+    let announced = base_backup.tablespaces.clone();
+    refuse_in_place(&announced)?;
     let start = Moment {
         lsn: base_backup.start,
         timeline: base_backup.timeline,
         time: start_time,
     };
 
-    let (archives, manifest) = store_parts(writer, &mut base_backup, options).await?;
+    let sent = store_parts(writer, &mut base_backup, options).await?;
     let end = base_backup.finish().await?;
     connection.close().await;
+    let tablespaces = Tablespaces::after_copy(settings, announced, sent.links, names).await;
 
-    let wal_ranges = PgManifest::read(&manifest)
+    let wal_ranges = PgManifest::read(&sent.manifest)
         .map_err(|error| ServerError::Protocol(error.to_string()))?
         .wal_ranges;
     check_ranges(&wal_ranges, &start, &end)?;
@@ -146,16 +175,24 @@ async fn copy(
         options.zstd_level,
         u64::MAX,
     )?;
-    stream.write(&manifest).await?;
+    stream.write(&sent.manifest).await?;
     let manifest = stream.finish().await?;
     Ok(Copied {
         start,
         end,
         tablespaces,
-        archives,
+        archives: sent.archives,
         manifest,
         wal_ranges,
     })
+}
+
+/// The parts of a base backup.
+struct Sent {
+    archives: Vec<ArchiveRecord>,
+    /// The locations of all tablespaces whose links came with the data directory, by OID.
+    links: BTreeMap<u32, String>,
+    manifest: BytesMut,
 }
 
 /// Stores the archives and collects the manifest, which has to be read as well.
@@ -163,14 +200,23 @@ async fn store_parts(
     writer: &BackupWriter,
     base_backup: &mut BaseBackup<'_>,
     options: &BackupOptions,
-) -> Result<(Vec<ArchiveRecord>, BytesMut), ArchiveError> {
+) -> Result<Sent, ArchiveError> {
+    let progress = &options.progress;
+    progress.begin(Phase::Copying, base_backup.estimated_bytes);
     let mut archives = Vec::new();
+    let mut links = TarLinks::default();
     let mut manifest = BytesMut::new();
     let mut stream: Option<StreamWriter<'_>> = None;
     while let Some(part) = base_backup.next().await? {
         match part {
             BackupPart::Data(data) => match &mut stream {
-                Some(stream) => stream.write(&data).await?,
+                Some(stream) => {
+                    if stream.tablespace_oid().is_none() {
+                        links.feed(&data);
+                    }
+                    stream.write(&data).await?;
+                    progress.add(data.len() as u64);
+                }
                 None if manifest.len() + data.len() > MANIFEST_BYTES_MAX => {
                     let reason = "the backup manifest is longer than 1 GiB".to_owned();
                     return Err(ServerError::Protocol(reason).into());
@@ -192,7 +238,11 @@ async fn store_parts(
         }
     }
     finish_archive(stream, &mut archives).await?;
-    Ok((archives, manifest))
+    Ok(Sent {
+        archives,
+        links: links.into_found(),
+        manifest,
+    })
 }
 
 async fn finish_archive(
@@ -241,14 +291,6 @@ fn record(
     stop_time: Timestamp,
 ) -> Result<BackupRecord, ArchiveError> {
     let required_wal = required_wal(&copied.wal_ranges, server.segment_size_bytes)?;
-    let tablespaces = copied
-        .tablespaces
-        .into_iter()
-        .map(|tablespace| TablespaceRecord {
-            oid: tablespace.oid,
-            location: tablespace.location,
-        })
-        .collect();
     Ok(BackupRecord {
         format: BackupRecord::FORMAT,
         label: writer.label().to_string(),
@@ -264,7 +306,8 @@ fn record(
             time: stop_time,
         },
         required_wal,
-        tablespaces,
+        tablespaces: copied.tablespaces.announced,
+        new_tablespaces: copied.tablespaces.new,
         archives: copied.archives,
         manifest: copied.manifest,
     })

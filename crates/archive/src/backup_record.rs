@@ -2,6 +2,9 @@
 //!
 //! The field names are part of the repository's format: they are added to, never renamed.
 
+use std::fmt;
+use std::path::Path;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use walzip_pgformat::wal_file_name::SegmentName;
@@ -44,6 +47,10 @@ pub struct BackupRecord {
     pub required_wal: Vec<RequiredWal>,
     /// The tablespaces other than the data directory.
     pub tablespaces: Vec<TablespaceRecord>,
+    /// Tablespaces that were created while the backup ran. Nothing of them is in it: a replay
+    /// makes them, in the directories that they had.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub new_tablespaces: Vec<TablespaceRecord>,
     /// One tar archive per tablespace, then the data directory's.
     pub archives: Vec<ArchiveRecord>,
     /// PostgreSQL's `backup_manifest`.
@@ -79,6 +86,9 @@ pub struct RequiredWal {
 pub struct TablespaceRecord {
     /// Its OID.
     pub oid: u32,
+    /// Its name, where that is known: it may have come and gone too soon to be asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Its directory on the server that was backed up.
     pub location: String,
 }
@@ -104,6 +114,24 @@ pub struct ObjectRecord {
     pub size_bytes: u64,
     /// BLAKE3 of its bytes, in hexadecimal.
     pub blake3: String,
+}
+
+impl TablespaceRecord {
+    /// Whether a person who says this means the tablespace: its name, its OID or its directory.
+    pub fn is_called(&self, said: &str) -> bool {
+        let is_directory = || said.starts_with('/') && Path::new(said) == Path::new(&self.location);
+        self.name.as_deref() == Some(said) || self.oid.to_string() == said || is_directory()
+    }
+}
+
+/// For messages: `tablespace fast (16400)`, or without a name `tablespace 16400`.
+impl fmt::Display for TablespaceRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "tablespace {} ({})", name.escape_debug(), self.oid),
+            None => write!(f, "tablespace {}", self.oid),
+        }
+    }
 }
 
 impl ArchiveRecord {

@@ -59,6 +59,11 @@ impl<'w> StreamWriter<'w> {
         })
     }
 
+    /// The tablespace whose archive it is.
+    pub(crate) fn tablespace_oid(&self) -> Option<u32> {
+        self.record.tablespace_oid
+    }
+
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), ArchiveError> {
         self.record.original_bytes += bytes.len() as u64;
         self.encoder.write_all(bytes).map_err(zstd_failed)?;

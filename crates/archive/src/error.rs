@@ -1,5 +1,6 @@
 //! Errors, told apart by what the caller can do about them.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +11,7 @@ use walzip_pgformat::wal_file_name::WalFileNameError;
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{BackupLabel, ClusterIdentity, RepoError};
 
+use crate::backup_record::TablespaceRecord;
 use crate::branches::OtherBranch;
 use crate::content::ContentError;
 use crate::replication::ServerError;
@@ -135,7 +137,7 @@ pub enum ArchiveError {
     /// The archive has objects of timelines whose history it has lost.
     #[error(
         "the archive has WAL of timeline {}, but not its history{}",
-        listed(.timelines),
+        numbers(.timelines),
         because(.damage)
     )]
     HistoryLost {
@@ -208,11 +210,39 @@ pub enum ArchiveError {
         hole: Option<String>,
     },
 
-    /// A directory to restore into holds something.
-    #[error("{path} is not empty", path = path.display())]
+    /// Directories to restore into hold something. Nothing was written.
+    #[error("{} not empty: {}", if .directories.len() == 1 { "a directory to restore into is" }
+        else { "directories to restore into are" }, listed(.directories))]
     NotEmpty {
+        /// All of them.
+        directories: Vec<OccupiedDirectory>,
+    },
+
+    /// A directory in which the replay will create a tablespace is missing, and cannot be made.
+    #[error("the replay will create {tablespace} in {path}, which cannot be made: {source}",
+        path = path.display())]
+    NoLocation {
+        /// The tablespace.
+        tablespace: TablespaceRecord,
         /// The directory.
         path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+
+    /// A segment creates a tablespace where another data directory has its files.
+    #[error("{segment} creates tablespace {oid} in {location}, where {found} belongs to another \
+             data directory: replaying it would change those files", location = location.display(),
+             found = found.display())]
+    TablespaceInUse {
+        /// The segment, which was not delivered.
+        segment: String,
+        /// The tablespace.
+        oid: u32,
+        /// Its directory.
+        location: PathBuf,
+        /// What is in it.
+        found: PathBuf,
     },
 
     /// A fault in walzip or a library below it.
@@ -226,6 +256,35 @@ pub enum ArchiveError {
     /// The server failed.
     #[error(transparent)]
     Server(#[from] ServerError),
+}
+
+/// A directory that is in the way of a restore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OccupiedDirectory {
+    /// The directory, or what is in it.
+    pub path: PathBuf,
+    /// The tablespace that would be there, unless it is the data directory.
+    pub tablespace: Option<TablespaceRecord>,
+    /// The replay will create the tablespace, there and nowhere else.
+    pub is_replayed: bool,
+}
+
+impl fmt::Display for OccupiedDirectory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        match &self.tablespace {
+            None => Ok(()),
+            Some(tablespace) if self.is_replayed => {
+                write!(f, " ({tablespace}, which the replay will create there)")
+            }
+            Some(tablespace) => write!(f, " ({tablespace})"),
+        }
+    }
+}
+
+fn listed(directories: &[OccupiedDirectory]) -> String {
+    let directories: Vec<String> = directories.iter().map(ToString::to_string).collect();
+    directories.join(", ")
 }
 
 impl ArchiveError {
@@ -326,7 +385,7 @@ fn went_on(others: &[OtherBranch]) -> String {
     format!(": {}", others.join("; "))
 }
 
-fn listed(timelines: &[TimelineId]) -> String {
+fn numbers(timelines: &[TimelineId]) -> String {
     let timelines: Vec<String> = timelines.iter().map(TimelineId::to_string).collect();
     timelines.join(", ")
 }

@@ -4,6 +4,8 @@
 //! "not in the archive" is an answer and not an error. What is delivered was decoded whole, its
 //! hash and identity checked, and appears under the destination's name at once or not at all. Until
 //! then it is written under another name, while it is decoded.
+//!
+//! A segment whose replay would take the directory of another cluster is not delivered.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use walzip_pgformat::{PAGE_SIZE, TimelineId};
 use walzip_repo::{ClusterIdentity, Repository};
 
 use crate::error::ArchiveError;
+use crate::tablespace_guard::TablespaceGuard;
 use crate::timelines::Timelines;
 use crate::{cluster, coding, content, durable};
 
@@ -60,7 +63,17 @@ pub async fn get(
     };
     let stored_bytes = object.len() as u64;
     let (cluster, destination) = (repository.cluster(), destination.to_owned());
-    let delivered = move || deliver(&file_name, object, cluster, &destination);
+    let data_directory = options.data_directory.clone();
+    let delivered = move || {
+        let guard = match (&file_name, &data_directory) {
+            (WalFileName::Segment(segment), Some(data_directory)) => {
+                let major = cluster.major;
+                Some(TablespaceGuard::new(data_directory, *segment, major))
+            }
+            _ => None,
+        };
+        deliver(&file_name, object, cluster, &destination, guard)
+    };
     Ok(Got::Found {
         original_bytes: coding::off_the_runtime(delivered).await?,
         stored_bytes,
@@ -91,12 +104,14 @@ fn deliver(
     object: Bytes,
     cluster: ClusterIdentity,
     destination: &Path,
+    guard: Option<TablespaceGuard<'_>>,
 ) -> Result<u64, ArchiveError> {
     durable::write_file_with(destination, |file| {
         let mut output = Delivery {
             file,
             beginning: Vec::new(),
             len: 0,
+            guard,
         };
         walzip_codec::decode_to(&object, &mut output).map_err(|error| match error {
             DecodeToError::Decode(source) => ArchiveError::Undecodable {
@@ -107,24 +122,34 @@ fn deliver(
         })?;
         content::check_beginning(name, &output.beginning, output.len, cluster)
             .map_err(|error| ArchiveError::invalid_object(&name.to_string(), error, cluster))?;
+        if let Some(guard) = output.guard {
+            guard.finish()?;
+        }
         Ok(output.len as u64)
     })
 }
 
-/// Keeps the beginning of what it writes.
-struct Delivery<W> {
+/// Keeps the beginning of what it writes, and shows everything to the guard.
+struct Delivery<'a, W> {
     file: W,
     beginning: Vec<u8>,
     len: usize,
+    guard: Option<TablespaceGuard<'a>>,
 }
 
-impl<W: Write> Write for Delivery<W> {
+impl<W: Write> Write for Delivery<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes)?;
         let missing = PAGE_SIZE - self.beginning.len();
-        self.beginning
-            .extend_from_slice(&bytes[..written.min(missing)]);
+        let (first, further) = bytes[..written].split_at(written.min(missing));
+        self.beginning.extend_from_slice(first);
         self.len += written;
+        if let Some(guard) = &mut self.guard {
+            if missing > 0 && self.beginning.len() == PAGE_SIZE {
+                guard.begin(&self.beginning);
+            }
+            guard.feed(further);
+        }
         Ok(written)
     }
 

@@ -185,6 +185,7 @@ mod tests {
                 original_bytes: 2,
                 stored_bytes: 1,
                 tablespaces: vec![TablespaceRecord {
+                    name: None,
                     oid: 16385,
                     location: "/srv/fast".to_owned(),
                 }],

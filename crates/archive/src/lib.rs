@@ -19,10 +19,14 @@ pub mod get;
 pub mod info;
 pub mod init;
 mod pg_manifest;
+pub mod progress;
 pub mod push;
 pub mod replication;
 pub mod restore;
 mod server;
+mod tablespace_guard;
+mod tablespaces;
+mod tar_links;
 mod text;
 mod timeline_info;
 mod timelines;
@@ -36,5 +40,5 @@ pub use backup_record::{
     ArchiveRecord, BackupRecord, Moment, ObjectRecord, RequiredWal, TablespaceRecord,
 };
 pub use branches::OtherBranch;
-pub use error::ArchiveError;
+pub use error::{ArchiveError, OccupiedDirectory};
 pub use wal_index::{SegmentRange, TimelineWal};

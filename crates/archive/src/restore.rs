@@ -33,6 +33,7 @@ use crate::coding::off_the_runtime;
 use crate::durable;
 use crate::error::ArchiveError;
 use crate::pg_manifest::PgManifest;
+use crate::progress::{Phase, Progress};
 
 /// What and how to restore.
 #[derive(Clone, Debug)]
@@ -43,10 +44,12 @@ pub struct RestoreOptions {
     pub recovery: Recovery,
     /// The whole `restore_command`, with `%f` and `%p`.
     pub restore_command: String,
-    /// Where tablespaces go that are not to go where they were: by OID or old directory.
+    /// Where tablespaces go that are not to go where they were: by name, OID or old directory.
     pub tablespace_map: BTreeMap<String, PathBuf>,
     /// Whether the restored cluster archives.
     pub archive_mode: ArchiveMode,
+    /// Where to leave how far it has come.
+    pub progress: Progress,
 }
 
 /// Whether a restored cluster archives once it is promoted. It has the original's
@@ -98,15 +101,17 @@ pub async fn restore(
     let plan = plan::plan(repository, options).await?;
     let settings = recovery_settings(options, plan.timeline)?;
     let record = plan.backup;
-    let directories =
-        Directories::plan(data_directory, &record.tablespaces, &options.tablespace_map)?;
+    let directories = Directories::plan(data_directory, &record, &options.tablespace_map)?;
     let prepared = directories.clone();
     off_the_runtime(move || prepared.prepare()).await?;
 
     tracing::info!("restoring backup {}", record.label);
     let manifest = read_manifest(repository, &record).await?;
     let unpacker = Unpacker::new(&record.label, directories.clone(), manifest);
-    let counts = unpack_all(repository, &record, unpacker).await?;
+    let progress = &options.progress;
+    progress.begin(Phase::Unpacking, record.original_bytes());
+    let counts = unpack_all(repository, &record, unpacker, progress).await?;
+    progress.begin(Phase::Syncing, 0);
     let tablespaces = directories.tablespaces.clone();
     off_the_runtime(move || finish(&directories, &settings)).await?;
     Ok(Restored {
@@ -139,14 +144,15 @@ fn recovery_settings(
 }
 
 /// Does everything that a restore does to a backup, but writes nothing: after this, a restore
-/// fails at the place to restore to, or not at all.
+/// fails at the place to restore to, or not at all. The caller begins the progress's phase.
 pub(crate) async fn prove(
     repository: &Repository,
     record: &BackupRecord,
+    progress: &Progress,
 ) -> Result<(), ArchiveError> {
     let manifest = read_manifest(repository, record).await?;
     let unpacker = Unpacker::proving(&record.label, &record.tablespaces, manifest);
-    unpack_all(repository, record, unpacker).await?;
+    unpack_all(repository, record, unpacker, progress).await?;
     Ok(())
 }
 
@@ -154,12 +160,14 @@ async fn unpack_all(
     repository: &Repository,
     record: &BackupRecord,
     mut unpacker: Unpacker,
+    progress: &Progress,
 ) -> Result<Counts, ArchiveError> {
     let label: BackupLabel = record.label.parse()?;
     for archive in &record.archives {
         let tablespace = archive.tablespace_oid;
+        let progress = progress.clone();
         let unpack = move |content: &mut dyn Read| {
-            unpacker.unpack(tablespace, content)?;
+            unpacker.unpack(tablespace, &mut progress.counting(content))?;
             Ok(unpacker)
         };
         unpacker = backup_stream::read_decompressed(repository, &label, archive, unpack).await?;

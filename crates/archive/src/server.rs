@@ -9,6 +9,7 @@ use walzip_repo::{ClusterIdentity, Repository};
 
 use crate::cluster;
 use crate::error::ArchiveError;
+use crate::progress::Progress;
 use crate::replication::{Connection, ConnectionSettings, Mode, ServerError};
 use crate::wal_wait;
 
@@ -103,7 +104,14 @@ pub(crate) async fn check_archiving(
     };
     let last_byte = Lsn(switched.0.saturating_sub(1));
     let segment = SegmentName::from_lsn(server.timeline, last_byte, server.segment_size_bytes)?;
-    wal_wait::wait_for(repository, vec![segment], timeout, settings).await?;
+    wal_wait::wait_for(
+        repository,
+        vec![segment],
+        timeout,
+        settings,
+        &Progress::default(),
+    )
+    .await?;
     Ok(Some(segment))
 }
 

@@ -17,20 +17,26 @@ use crate::archived_wal::ArchivedWal;
 use crate::backup_record::BackupRecord;
 use crate::backup_stream;
 use crate::error::ArchiveError;
+use crate::progress::{Phase, Progress};
 use crate::restore;
 use crate::timelines::{self, Timelines};
 use crate::{coding, content};
 
 /// How to verify.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct VerifyOptions {
     /// How many WAL objects are decoded at the same time, each in the memory of a segment.
     pub parallel: usize,
+    /// Where to leave how far it has come.
+    pub progress: Progress,
 }
 
 impl Default for VerifyOptions {
     fn default() -> Self {
-        VerifyOptions { parallel: 2 }
+        VerifyOptions {
+            parallel: 2,
+            progress: Progress::default(),
+        }
     }
 }
 
@@ -86,14 +92,20 @@ pub async fn verify(
 ) -> Result<Verification, ArchiveError> {
     let listing = repository.list_wal().await?;
     let mut verification = Verification::default();
+    let progress = &options.progress;
+    let wal_bytes = listing.iter().map(|entry| entry.size_bytes).sum();
+    progress.begin(Phase::VerifyingWal, wal_bytes);
     verify_wal(repository, &listing, options, &mut verification).await;
     let timelines = Timelines::read(repository, &listing).await;
-    verification
-        .findings
-        .extend(lost_histories(&listing, &timelines));
-    for label in repository.list_backups().await? {
+    let lost = lost_histories(&listing, &timelines);
+    verification.findings.extend(lost);
+    let labels = repository.list_backups().await?;
+    let backup_bytes = original_bytes(repository, &labels).await;
+    progress.begin(Phase::VerifyingBackups, backup_bytes);
+    for label in labels {
+        let found = &mut verification;
         let findings =
-            verify_label(repository, &label, &listing, &timelines, &mut verification).await;
+            verify_label(repository, &label, &listing, &timelines, found, progress).await;
         let findings = findings.into_iter().map(|(kind, detail)| Finding {
             kind,
             object: label.to_string(),
@@ -136,6 +148,7 @@ async fn verify_wal(
     while let (Some(checked), Some(entry)) = (checks.next().await, entries.next()) {
         verification.wal_objects += 1;
         verification.wal_stored_bytes += entry.size_bytes;
+        options.progress.add(entry.size_bytes);
         match checked {
             Ok(original_bytes) => verification.wal_original_bytes += original_bytes,
             Err(error) => {
@@ -147,6 +160,16 @@ async fn verify_wal(
             }
         }
     }
+}
+
+/// The size of the backups that can be read: what there is to prove.
+async fn original_bytes(repository: &Repository, labels: &[BackupLabel]) -> u64 {
+    let mut bytes = 0;
+    for label in labels {
+        let record = BackupRecord::read(repository, label).await;
+        bytes += record.map_or(0, |record| record.original_bytes());
+    }
+    bytes
 }
 
 /// Proves one object; returns the size of its content.
@@ -175,6 +198,7 @@ async fn verify_label(
     listing: &[WalEntry],
     timelines: &Timelines,
     verification: &mut Verification,
+    progress: &Progress,
 ) -> Vec<(FindingKind, String)> {
     let damaged = |error| (FindingKind::BackupDamaged, detail_of(error));
     let record = match BackupRecord::read(repository, label).await {
@@ -184,7 +208,7 @@ async fn verify_label(
     verification.backups += 1;
     verification.backup_stored_bytes += record.stored_bytes();
     let mut findings = Vec::new();
-    for detail in verify_backup(repository, label, &record).await {
+    for detail in verify_backup(repository, label, &record, progress).await {
         findings.push((FindingKind::BackupDamaged, detail));
     }
     let wal = match ArchivedWal::of(listing, record.segment_size_bytes) {
@@ -219,8 +243,9 @@ async fn verify_backup(
     repository: &Repository,
     label: &BackupLabel,
     record: &BackupRecord,
+    progress: &Progress,
 ) -> Vec<String> {
-    let Err(fault) = restore::prove(repository, record).await else {
+    let Err(fault) = restore::prove(repository, record, progress).await else {
         return Vec::new();
     };
     let mut wrong = Vec::new();

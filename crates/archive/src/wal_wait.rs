@@ -11,6 +11,7 @@ use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{RepoError, Repository};
 
 use crate::error::ArchiveError;
+use crate::progress::Progress;
 use crate::replication::{Connection, ConnectionSettings, Mode};
 
 const POLL_FIRST: Duration = Duration::from_millis(50);
@@ -24,6 +25,7 @@ pub(crate) async fn wait_for(
     segments: Vec<SegmentName>,
     timeout: Duration,
     server: &ConnectionSettings,
+    progress: &Progress,
 ) -> Result<(), ArchiveError> {
     let deadline = Instant::now() + timeout;
     let mut missing = VecDeque::from(segments);
@@ -33,6 +35,7 @@ pub(crate) async fn wait_for(
         let failure = match repository.find_wal(&name).await {
             Ok(Some(_)) => {
                 missing.pop_front();
+                progress.add(1);
                 continue;
             }
             Ok(None) => None,
@@ -95,7 +98,14 @@ mod tests {
         };
         let nobody = ConnectionSettings::parse("host=/nowhere").expect("valid");
         let timeout = Duration::from_millis(300);
-        wait_for(&repository, vec![segment], timeout, &nobody).await
+        wait_for(
+            &repository,
+            vec![segment],
+            timeout,
+            &nobody,
+            &Progress::default(),
+        )
+        .await
     }
 
     #[tokio::test]

@@ -9,12 +9,24 @@ use walzip_repo::RepoError;
 
 use crate::error::{CommandError, chain};
 use crate::exit_code::Kind;
+use crate::tablespace_hints;
 
 impl From<ArchiveError> for CommandError {
     fn from(error: ArchiveError) -> CommandError {
         match error {
             ArchiveError::Repository(error) => error.into(),
             ArchiveError::Server(error) => error.into(),
+            ArchiveError::NotEmpty { ref directories } => {
+                let hint = tablespace_hints::not_empty(directories);
+                CommandError::new(Kind::PathNotEmpty, &error).hint(hint)
+            }
+            ArchiveError::TablespaceInUse { .. } => {
+                CommandError::new(Kind::PathNotEmpty, &error).hint(tablespace_hints::in_use())
+            }
+            ArchiveError::NoLocation { ref path, .. } => {
+                let hint = tablespace_hints::no_location(path);
+                CommandError::new(Kind::FileWrite, chain(&error)).hint(hint)
+            }
             error => {
                 let (kind, hint) = archive(&error);
                 with_hint(CommandError::new(kind, chain(&error)), hint)
@@ -153,10 +165,6 @@ fn archive(error: &ArchiveError) -> KindAndHint {
                 "If it is recent, \"walzip check\" brings in what is not archived yet. --backup names \
                  a backup to replay from without looking for the target first.",
             ),
-        ),
-        ArchiveError::NotEmpty { .. } => (
-            Kind::PathNotEmpty,
-            Some("Name an empty or a new directory."),
         ),
         _ => (Kind::Internal, None),
     }

@@ -11,11 +11,13 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::progress_line::StandardError;
+
 /// Shows events from this level on.
 pub fn start(level: LevelFilter) {
     tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
+        .with_writer(|| StandardError)
         .with_ansi(false)
         // Of a standard error that cannot be written it would complain there, and panic.
         .log_internal_errors(false)

@@ -19,10 +19,12 @@ mod log;
 mod output_file;
 mod panic;
 mod passfile;
+mod progress_line;
 mod repo_args;
 mod root;
 mod runtime;
 mod table;
+mod tablespace_hints;
 
 use std::process::ExitCode;
 

@@ -36,6 +36,10 @@ pub struct BaseBackupOptions {
     pub fast_checkpoint: bool,
     /// The checksum of each file.
     pub checksums: ManifestChecksums,
+    /// Look for the size of everything before sending it.
+    pub estimate_size: bool,
+    /// Send no faster than this many kilobytes a second.
+    pub max_rate_kilobytes: Option<u32>,
 }
 
 /// A tablespace that is part of the backup.
@@ -76,6 +80,8 @@ pub struct BaseBackup<'c> {
     pub timeline: TimelineId,
     /// The tablespaces other than the data directory.
     pub tablespaces: Vec<BackupTablespace>,
+    /// About how much will be sent; 0 where that was not asked for.
+    pub estimated_bytes: u64,
     stream: StreamState,
 }
 
@@ -109,6 +115,7 @@ impl<'c> BaseBackup<'c> {
             .map(read_tablespace)
             .collect::<Result<VecDeque<_>, _>>()?;
         let tablespaces = archives.iter().flatten().cloned().collect();
+        let estimated_bytes = rows.iter().map(|row| estimated_bytes(row)).sum();
         let stream = if tagged {
             match connection.receive().await? {
                 Message::CopyOutResponse(_) => StreamState::Tagged { open: true },
@@ -126,6 +133,7 @@ impl<'c> BaseBackup<'c> {
             start: start.lsn,
             timeline: start.timeline,
             tablespaces,
+            estimated_bytes,
             stream,
         })
     }
@@ -239,20 +247,33 @@ fn command(options: &BaseBackupOptions, tagged: bool) -> String {
         ManifestChecksums::Crc32c => "CRC32C",
         ManifestChecksums::Sha256 => "SHA256",
     };
+    let max_rate = options.max_rate_kilobytes.map(|rate| rate.to_string());
     if tagged {
         let checkpoint = if options.fast_checkpoint {
             "fast"
         } else {
             "spread"
         };
+        let progress = if options.estimate_size {
+            ", PROGRESS"
+        } else {
+            ""
+        };
+        let max_rate = max_rate.map_or(String::new(), |rate| format!(", MAX_RATE {rate}"));
         format!(
             "BASE_BACKUP (LABEL '{label}', CHECKPOINT '{checkpoint}', WAIT false, \
-             MANIFEST 'yes', MANIFEST_CHECKSUMS '{checksums}')"
+             MANIFEST 'yes', MANIFEST_CHECKSUMS '{checksums}'{progress}{max_rate})"
         )
     } else {
         let fast = if options.fast_checkpoint { "FAST " } else { "" };
+        let progress = if options.estimate_size {
+            "PROGRESS "
+        } else {
+            ""
+        };
+        let max_rate = max_rate.map_or(String::new(), |rate| format!("MAX_RATE {rate} "));
         format!(
-            "BASE_BACKUP LABEL '{label}' {fast}NOWAIT \
+            "BASE_BACKUP LABEL '{label}' {progress}{fast}NOWAIT {max_rate}\
              MANIFEST 'yes' MANIFEST_CHECKSUMS '{checksums}'"
         )
     }
@@ -302,21 +323,47 @@ fn read_tablespace(row: &Row) -> Result<Option<BackupTablespace>, ServerError> {
     }
 }
 
+/// The size in a row of the header, which has kilobytes: a help, so that nonsense is none.
+fn estimated_bytes(row: &Row) -> u64 {
+    let size = row.get(2).and_then(Option::as_deref);
+    let kilobytes: u64 = size.and_then(|size| size.parse().ok()).unwrap_or(0);
+    kilobytes.saturating_mul(1024)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn quotes_the_label_in_both_grammars() {
-        let options = BaseBackupOptions {
+    fn asks_in_both_grammars() {
+        let mut options = BaseBackupOptions {
             label: "it's".to_owned(),
             fast_checkpoint: true,
             checksums: ManifestChecksums::Crc32c,
+            estimate_size: false,
+            max_rate_kilobytes: None,
         };
-        assert!(
-            command(&options, true).starts_with("BASE_BACKUP (LABEL 'it''s', CHECKPOINT 'fast'")
+        assert_eq!(
+            command(&options, true),
+            "BASE_BACKUP (LABEL 'it''s', CHECKPOINT 'fast', WAIT false, MANIFEST 'yes', \
+             MANIFEST_CHECKSUMS 'CRC32C')"
         );
-        assert!(command(&options, false).starts_with("BASE_BACKUP LABEL 'it''s' FAST NOWAIT"));
+        assert_eq!(
+            command(&options, false),
+            "BASE_BACKUP LABEL 'it''s' FAST NOWAIT MANIFEST 'yes' MANIFEST_CHECKSUMS 'CRC32C'"
+        );
+        options.estimate_size = true;
+        options.max_rate_kilobytes = Some(1000);
+        assert_eq!(
+            command(&options, true),
+            "BASE_BACKUP (LABEL 'it''s', CHECKPOINT 'fast', WAIT false, MANIFEST 'yes', \
+             MANIFEST_CHECKSUMS 'CRC32C', PROGRESS, MAX_RATE 1000)"
+        );
+        assert_eq!(
+            command(&options, false),
+            "BASE_BACKUP LABEL 'it''s' PROGRESS FAST NOWAIT MAX_RATE 1000 MANIFEST 'yes' \
+             MANIFEST_CHECKSUMS 'CRC32C'"
+        );
     }
 
     #[test]

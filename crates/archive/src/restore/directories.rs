@@ -6,8 +6,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use crate::backup_record::TablespaceRecord;
-use crate::error::ArchiveError;
+use crate::backup_record::{BackupRecord, TablespaceRecord};
+use crate::error::{ArchiveError, OccupiedDirectory};
+use crate::tablespace_guard;
 
 /// PostgreSQL refuses to start in a directory that others can read.
 const MODE: u32 = 0o700;
@@ -18,30 +19,32 @@ pub(super) struct Directories {
     pub(super) data: PathBuf,
     /// By OID.
     pub(super) tablespaces: BTreeMap<u32, PathBuf>,
+    /// The tablespaces that are in the backup.
+    known: Vec<TablespaceRecord>,
+    /// Those that the replay will create, each in the directory that it had.
+    replayed: Vec<TablespaceRecord>,
+    major: u32,
 }
 
 impl Directories {
-    /// Decides where everything goes. A tablespace is named by its OID or its old directory.
+    /// Decides where everything goes. A tablespace is called by its name, its OID or its old
+    /// directory.
     pub(super) fn plan(
         data: &Path,
-        tablespaces: &[TablespaceRecord],
+        record: &BackupRecord,
         map: &BTreeMap<String, PathBuf>,
     ) -> Result<Directories, ArchiveError> {
-        let absolute = |path: &Path| {
-            std::path::absolute(path).map_err(|error| ArchiveError::file("resolve", path, error))
-        };
         let data = absolute(data)?;
+        let mapped = resolve(map, record)?;
         let mut placed = BTreeMap::new();
-        for tablespace in tablespaces {
-            let oid = tablespace.oid.to_string();
-            let mapped = map.get(&oid).or_else(|| map.get(&tablespace.location));
-            let path = match mapped {
+        for tablespace in &record.tablespaces {
+            let path = match mapped.get(&tablespace.oid) {
                 Some(path) => absolute(path)?,
                 None => as_recorded(tablespace)?,
             };
             if path.starts_with(&data) || data.starts_with(&path) {
                 return Err(ArchiveError::Request(format!(
-                    "tablespace {oid} would go to {}, inside the data directory or around it",
+                    "{tablespace} would go to {}, inside the data directory or around it",
                     path.display()
                 )));
             }
@@ -53,29 +56,36 @@ impl Directories {
             }
             placed.insert(tablespace.oid, path);
         }
-        let known = |name: &String| {
-            tablespaces.iter().any(|tablespace| {
-                tablespace.oid.to_string() == *name || tablespace.location == *name
-            })
-        };
-        if let Some(unknown) = map.keys().find(|name| !known(name)) {
-            return Err(ArchiveError::Request(format!(
-                "the backup has no tablespace {unknown}"
-            )));
-        }
         Ok(Directories {
             data,
             tablespaces: placed,
+            known: record.tablespaces.clone(),
+            replayed: record.new_tablespaces.clone(),
+            major: record.major,
         })
+    }
+
+    /// Directories that nobody has to decide about.
+    #[cfg(test)]
+    pub(super) fn of(data: PathBuf, tablespaces: BTreeMap<u32, PathBuf>) -> Directories {
+        Directories {
+            data,
+            tablespaces,
+            known: Vec::new(),
+            replayed: Vec::new(),
+            major: 15,
+        }
     }
 
     /// Creates what is missing, and refuses what is not empty before anything is written.
     pub(super) fn prepare(&self) -> Result<(), ArchiveError> {
-        let all = || std::iter::once(&self.data).chain(self.tablespaces.values());
-        for directory in all() {
-            refuse_content(directory)?;
+        let occupied = self.occupied()?;
+        if !occupied.is_empty() {
+            return Err(ArchiveError::NotEmpty {
+                directories: occupied,
+            });
         }
-        for directory in all() {
+        for directory in std::iter::once(&self.data).chain(self.tablespaces.values()) {
             DirBuilder::new()
                 .recursive(true)
                 .mode(MODE)
@@ -83,38 +93,139 @@ impl Directories {
                 .and_then(|()| fs::set_permissions(directory, Permissions::from_mode(MODE)))
                 .map_err(|error| ArchiveError::file("create", directory, error))?;
         }
+        for (tablespace, location) in self.locations() {
+            let created = DirBuilder::new()
+                .recursive(true)
+                .mode(MODE)
+                .create(location);
+            created.map_err(|source| ArchiveError::NoLocation {
+                tablespace: tablespace.clone(),
+                path: location.to_owned(),
+                source,
+            })?;
+        }
         Ok(())
     }
+
+    /// The directories outside the data directory in which the replay will create tablespaces.
+    /// PostgreSQL stops where one is missing.
+    fn locations(&self) -> impl Iterator<Item = (&TablespaceRecord, &Path)> {
+        let located = self.replayed.iter().map(|tablespace| {
+            let location = Path::new(&tablespace.location);
+            (tablespace, location)
+        });
+        // Inside, the backup's own files are there, and no other cluster's.
+        located.filter(|(_, path)| is_plain(path) && !path.starts_with(&self.data))
+    }
+
+    /// Everything that is in the way.
+    fn occupied(&self) -> Result<Vec<OccupiedDirectory>, ArchiveError> {
+        let mut occupied = Vec::new();
+        if has_content(&self.data)? {
+            occupied.push(OccupiedDirectory {
+                path: self.data.clone(),
+                tablespace: None,
+                is_replayed: false,
+            });
+        }
+        for tablespace in &self.known {
+            if let Some(path) = self.tablespaces.get(&tablespace.oid)
+                && has_content(path)?
+            {
+                occupied.push(OccupiedDirectory {
+                    path: path.clone(),
+                    tablespace: Some(tablespace.clone()),
+                    is_replayed: false,
+                });
+            }
+        }
+        for (tablespace, location) in self.locations() {
+            if let Some(path) = tablespace_guard::occupied_by(location, self.major) {
+                occupied.push(OccupiedDirectory {
+                    path,
+                    tablespace: Some(tablespace.clone()),
+                    is_replayed: true,
+                });
+            }
+        }
+        Ok(occupied)
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, ArchiveError> {
+    std::path::absolute(path).map_err(|error| ArchiveError::file("resolve", path, error))
+}
+
+/// Which tablespaces the map means, by OID.
+fn resolve<'m>(
+    map: &'m BTreeMap<String, PathBuf>,
+    record: &BackupRecord,
+) -> Result<BTreeMap<u32, &'m PathBuf>, ArchiveError> {
+    let mut mapped = BTreeMap::new();
+    for (said, path) in map {
+        let called = |tablespaces: &'_ [TablespaceRecord]| -> Vec<TablespaceRecord> {
+            let called = tablespaces.iter().filter(|t| t.is_called(said));
+            called.cloned().collect()
+        };
+        let tablespace = match called(&record.tablespaces).as_slice() {
+            [tablespace] => tablespace.clone(),
+            [] => return Err(not_in_the_backup(said, &called(&record.new_tablespaces))),
+            [one, other, ..] => {
+                return Err(ArchiveError::Request(format!(
+                    "\"{said}\" means {one} and {other}: call them by their directories"
+                )));
+            }
+        };
+        if mapped
+            .insert(tablespace.oid, path)
+            .is_some_and(|other| other != path)
+        {
+            return Err(ArchiveError::Request(format!(
+                "{tablespace} would go to two places"
+            )));
+        }
+    }
+    Ok(mapped)
+}
+
+fn not_in_the_backup(said: &str, new: &[TablespaceRecord]) -> ArchiveError {
+    ArchiveError::Request(match new.first() {
+        None => format!("the backup has no tablespace {said}"),
+        Some(tablespace) => format!(
+            "{tablespace} was created while the backup ran: the replay creates it in {location}, \
+             and nowhere else. Leave it out of the mapping; to have it in another place, make \
+             {location} a link to that",
+            location = tablespace.location.escape_debug()
+        ),
+    })
 }
 
 /// Where a tablespace was. The repository says so, which is not believed to lead anywhere else
 /// than it reads.
 fn as_recorded(tablespace: &TablespaceRecord) -> Result<PathBuf, ArchiveError> {
     let path = PathBuf::from(&tablespace.location);
-    let is_plain = path.is_absolute()
-        && path
-            .components()
-            .all(|component| matches!(component, Component::RootDir | Component::Normal(_)));
-    if is_plain {
+    if is_plain(&path) {
         return Ok(path);
     }
     Err(ArchiveError::Request(format!(
-        "the backup says that tablespace {} was in \"{}\", which is not an absolute path \
-         without steps upwards: say where it goes",
-        tablespace.oid,
+        "the backup says that {tablespace} was in \"{}\", which is not an absolute path without \
+         steps upwards: say where it goes",
         tablespace.location.escape_debug()
     )))
 }
 
-fn refuse_content(directory: &Path) -> Result<(), ArchiveError> {
+/// An absolute path without steps upwards.
+fn is_plain(path: &Path) -> bool {
+    path.is_absolute()
+        && path
+            .components()
+            .all(|component| matches!(component, Component::RootDir | Component::Normal(_)))
+}
+
+fn has_content(directory: &Path) -> Result<bool, ArchiveError> {
     match fs::read_dir(directory) {
-        Ok(mut entries) => match entries.next() {
-            None => Ok(()),
-            Some(_) => Err(ArchiveError::NotEmpty {
-                path: directory.to_owned(),
-            }),
-        },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(mut entries) => Ok(entries.next().is_some()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(ArchiveError::file("read", directory, error)),
     }
 }
@@ -122,16 +233,56 @@ fn refuse_content(directory: &Path) -> Result<(), ArchiveError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backup_record::{ArchiveRecord, Moment};
+    use jiff::Timestamp;
+    use walzip_pgformat::{Lsn, TimelineId};
 
-    fn plan(location: &str, map: &[(&str, &str)]) -> Result<Directories, ArchiveError> {
-        let tablespace = TablespaceRecord {
-            oid: 16384,
+    fn tablespace(oid: u32, name: &str, location: &str) -> TablespaceRecord {
+        TablespaceRecord {
+            oid,
+            name: (!name.is_empty()).then(|| name.to_owned()),
             location: location.to_owned(),
+        }
+    }
+
+    fn record(tablespaces: Vec<TablespaceRecord>, new: Vec<TablespaceRecord>) -> BackupRecord {
+        let moment = Moment {
+            lsn: Lsn(0),
+            timeline: TimelineId(1),
+            time: Timestamp::UNIX_EPOCH,
         };
-        let map = map
-            .iter()
-            .map(|(old, new)| ((*old).to_owned(), PathBuf::from(new)));
-        Directories::plan(Path::new("/restored"), &[tablespace], &map.collect())
+        BackupRecord {
+            format: BackupRecord::FORMAT,
+            label: "20261121-220130F".to_owned(),
+            system_identifier: "7".to_owned(),
+            major: 15,
+            server_version: "15.13".to_owned(),
+            segment_size_bytes: 16 << 20,
+            from_standby: false,
+            start: moment,
+            stop: moment,
+            required_wal: Vec::new(),
+            tablespaces,
+            new_tablespaces: new,
+            archives: Vec::new(),
+            manifest: ArchiveRecord {
+                tablespace_oid: None,
+                original_bytes: 0,
+                objects: Vec::new(),
+            },
+        }
+    }
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, PathBuf> {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(old, new)| ((*old).to_owned(), PathBuf::from(new)))
+            .collect()
+    }
+
+    fn plan(location: &str, pairs: &[(&str, &str)]) -> Result<Directories, ArchiveError> {
+        let record = record(vec![tablespace(16384, "fast", location)], Vec::new());
+        Directories::plan(Path::new("/restored"), &record, &map(pairs))
     }
 
     #[test]
@@ -139,8 +290,10 @@ mod tests {
         let place =
             |planned: Result<Directories, _>| planned.expect("valid").tablespaces[&16384].clone();
         assert_eq!(place(plan("/srv/fast", &[])), Path::new("/srv/fast"));
-        let mapped = plan("/srv/fast", &[("/srv/fast", "/new")]);
-        assert_eq!(place(mapped), Path::new("/new"));
+        for called in ["/srv/fast", "/srv/fast/", "16384", "fast"] {
+            let mapped = plan("/srv/fast", &[(called, "/new")]);
+            assert_eq!(place(mapped), Path::new("/new"), "{called}");
+        }
     }
 
     #[test]
@@ -152,6 +305,94 @@ mod tests {
                 "{location}"
             );
             assert!(plan(location, &[("16384", "/new")]).is_ok(), "{location}");
+        }
+    }
+
+    #[test]
+    fn refuses_mappings_that_are_not_clear() {
+        let record = record(
+            vec![
+                tablespace(16384, "16385", "/a"),
+                tablespace(16385, "b", "/b"),
+            ],
+            vec![tablespace(16400, "new", "/new")],
+        );
+        let plan = |pairs: &[(&str, &str)]| {
+            let planned = Directories::plan(Path::new("/restored"), &record, &map(pairs));
+            planned.map(|_| ()).map_err(|error| error.to_string())
+        };
+        for (pairs, said) in [
+            (
+                &[("16385", "/x")][..],
+                "means tablespace 16385 (16384) and tablespace b (16385)",
+            ),
+            (
+                &[("b", "/x"), ("/b", "/y")],
+                "tablespace b (16385) would go to two places",
+            ),
+            (&[("c", "/x")], "the backup has no tablespace c"),
+            (
+                &[("new", "/x")],
+                "the replay creates it in /new, and nowhere else",
+            ),
+            (
+                &[("16400", "/x")],
+                "tablespace new (16400) was created while the backup ran",
+            ),
+        ] {
+            let error = plan(pairs).expect_err(said);
+            assert!(error.contains(said), "{error}");
+        }
+        assert_eq!(plan(&[("b", "/x"), ("/b", "/x")]), Ok(()));
+    }
+
+    #[test]
+    fn names_everything_that_is_in_the_way_at_once() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let path = |name: &str| place.path().join(name).display().to_string();
+        for directory in [
+            "data/base",
+            "fast/PG_15_2",
+            "replayed/PG_15_2",
+            "older/PG_14_2",
+        ] {
+            fs::create_dir_all(place.path().join(directory)).expect("a new directory");
+        }
+        let record = record(
+            vec![
+                tablespace(1, "fast", &path("fast")),
+                tablespace(2, "empty", &path("empty")),
+            ],
+            vec![
+                tablespace(3, "", &path("replayed")),
+                tablespace(4, "older", &path("older")),
+                tablespace(5, "missing", &path("missing/deep")),
+            ],
+        );
+        let planned = Directories::plan(&place.path().join("data"), &record, &BTreeMap::new());
+        let error = planned.expect("a plan").prepare().expect_err("occupied");
+        let ArchiveError::NotEmpty { directories } = &error else {
+            panic!("{error}")
+        };
+        let found: Vec<_> = directories
+            .iter()
+            .map(|directory| {
+                (
+                    directory.tablespace.as_ref().map(|t| t.oid),
+                    directory.is_replayed,
+                )
+            })
+            .collect();
+        assert_eq!(found, [(None, false), (Some(1), false), (Some(3), true)]);
+        assert!(!place.path().join("empty").exists(), "nothing was created");
+
+        for directory in ["data", "fast", "replayed"] {
+            fs::remove_dir_all(place.path().join(directory)).expect("removed");
+        }
+        let planned = Directories::plan(&place.path().join("data"), &record, &BTreeMap::new());
+        planned.expect("a plan").prepare().expect("room");
+        for directory in ["data", "fast", "empty", "replayed", "missing/deep"] {
+            assert!(place.path().join(directory).is_dir(), "{directory}");
         }
     }
 }

@@ -2,8 +2,10 @@
 //! alone, with nothing written, which shows that a backup can be restored.
 //!
 //! An archive decides nothing but content: paths that leave their directory, links other than
-//! those of the known tablespaces and files that the manifest does not list are refused, and no
-//! file is written twice. Links are made last, so that nothing is ever written through one.
+//! those of tablespaces and files that the manifest does not list are refused, and no file is
+//! written twice. The links of known tablespaces are made last, so that nothing is ever written
+//! through one. Those of others are left out: such a tablespace was created while the backup ran,
+//! and the replay of its creation makes the link, whether there is one or not.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -19,6 +21,7 @@ use super::directories::Directories;
 use crate::backup_record::TablespaceRecord;
 use crate::error::ArchiveError;
 use crate::pg_manifest::{Hasher, ManifestFile, PgManifest};
+use crate::tar_links::linked_tablespace;
 
 /// The control file, without which a server does not start.
 pub(super) const CONTROL_FILE: &str = "global/pg_control";
@@ -61,15 +64,6 @@ impl Destination {
             }
             (Destination::Nowhere(oids), Some(oid)) if !oids.contains(&oid) => None,
             (Destination::Nowhere(_), _) => Some(PathBuf::new()),
-        }
-    }
-
-    fn tablespaces(&self) -> Vec<u32> {
-        match self {
-            Destination::Directories(directories) => {
-                directories.tablespaces.keys().copied().collect()
-            }
-            Destination::Nowhere(oids) => oids.clone(),
         }
     }
 
@@ -314,13 +308,12 @@ impl Unpacker {
         Ok(path)
     }
 
-    /// The only links in a data directory are those of the tablespaces, made anew in the end.
+    /// The only links in a data directory are those of the tablespaces.
     fn check_link(&self, path: &Path) -> Result<(), ArchiveError> {
-        let is_of = |oid: &u32| path == Path::new("pg_tblspc").join(oid.to_string());
-        if self.destination.tablespaces().iter().any(is_of) {
-            return Ok(());
+        match linked_tablespace(path.as_os_str().as_bytes()) {
+            Some(_) => Ok(()),
+            None => Err(self.damaged(format!("{} is a link", path.display()))),
         }
-        Err(self.damaged(format!("{} is a link", path.display())))
     }
 
     fn unreadable(&self, error: &io::Error) -> ArchiveError {
@@ -366,10 +359,10 @@ mod tests {
             files: HashMap::from_iter(files.map(|name| (name, listed()))),
             wal_ranges: Vec::new(),
         };
-        let directories = Directories {
-            data: place.path().join("data"),
-            tablespaces: BTreeMap::from([(16384, place.path().join("tablespace"))]),
-        };
+        let directories = Directories::of(
+            place.path().join("data"),
+            BTreeMap::from([(16384, place.path().join("tablespace"))]),
+        );
         directories.prepare().expect("new directories");
         Unpacker::new("test", directories, manifest)
     }
@@ -466,6 +459,17 @@ mod tests {
             );
             assert_eq!(files_below(place.path()), Vec::<PathBuf>::new(), "{what}");
         }
+    }
+
+    #[test]
+    fn leaves_out_the_link_of_a_tablespace_that_a_replay_will_create() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let mut unpacker = unpacker(&place);
+        let link = archive(b"pg_tblspc/16400", EntryType::Symlink, b"");
+        unpacker
+            .unpack(None, &mut link.as_slice())
+            .expect("no damage");
+        assert_eq!(files_below(place.path()), Vec::<PathBuf>::new());
     }
 
     #[test]

@@ -35,6 +35,7 @@ fn options(target: RecoveryTarget) -> RestoreOptions {
         restore_command: "walzip archive-get %f %p".to_owned(),
         tablespace_map: BTreeMap::new(),
         archive_mode: ArchiveMode::Preserve,
+        progress: Default::default(),
     }
 }
 

@@ -37,6 +37,7 @@ fn options(target: RecoveryTarget, restore_command: &str) -> RestoreOptions {
         restore_command: restore_command.to_owned(),
         tablespace_map: BTreeMap::new(),
         archive_mode: ArchiveMode::Off,
+        progress: Default::default(),
     }
 }
 

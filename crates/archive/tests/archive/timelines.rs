@@ -33,6 +33,7 @@ fn options(restore_command: &str, timeline: TargetTimeline) -> RestoreOptions {
         restore_command: restore_command.to_owned(),
         tablespace_map: BTreeMap::new(),
         archive_mode: ArchiveMode::Preserve,
+        progress: Default::default(),
     }
 }
 

@@ -9,6 +9,7 @@ use walzip_archive::replication::ManifestChecksums;
 
 use crate::connection_args::ConnectionArgs;
 use crate::error::CommandError;
+use crate::progress_line::{self, ProgressLine};
 use crate::repo_args::{self, RepoArgs};
 use crate::{root, runtime};
 
@@ -37,6 +38,10 @@ pub struct BackupArgs {
     #[arg(long, value_enum, default_value_t = Checksums::Crc32c)]
     manifest_checksums: Checksums,
 
+    /// The most that the server sends, in kilobytes a second, or with k or M behind it
+    #[arg(short = 'r', long, value_name = "RATE", value_parser = max_rate)]
+    max_rate: Option<u32>,
+
     /// How long to wait for WAL to be archived [default: 60 before the copy, 3600 after it]
     #[arg(long, value_name = "SECONDS")]
     archive_timeout: Option<u64>,
@@ -62,6 +67,21 @@ enum Checksums {
     Sha256,
 }
 
+/// As pg_basebackup takes it; the bounds are the server's.
+fn max_rate(text: &str) -> Result<u32, String> {
+    let (number, kilobytes) = match text.strip_suffix(['k', 'M']) {
+        Some(number) if text.ends_with('M') => (number, 1024),
+        Some(number) => (number, 1),
+        None => (text, 1),
+    };
+    let rate = number
+        .parse()
+        .ok()
+        .and_then(|rate: u32| rate.checked_mul(kilobytes));
+    let rate = rate.filter(|rate| (32..=1024 * 1024).contains(rate));
+    rate.ok_or_else(|| "it is a number from 32 to 1048576, or from 1M to 1024M".to_owned())
+}
+
 /// Runs the command.
 pub fn run(args: BackupArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
@@ -79,9 +99,12 @@ pub fn run(args: BackupArgs) -> Result<(), CommandError> {
         archive_timeout: timeout.unwrap_or(defaults.archive_timeout),
         wal_timeout: timeout.unwrap_or(defaults.wal_timeout),
         verify: !args.no_verify,
+        max_rate_kilobytes: args.max_rate,
+        estimate_size: progress_line::is_wanted(),
         ..defaults
     };
     let record = runtime::block_on_tidily(async {
+        let _line = ProgressLine::show(&options.progress);
         let repository = repo_args::open(&location).await?;
         Ok(backup(&repository, &settings, &options).await?)
     })?;
@@ -95,4 +118,19 @@ pub fn run(args: BackupArgs) -> Result<(), CommandError> {
         record.stop.lsn
     )
     .map_err(CommandError::stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_in_kilobytes_unless_it_says_otherwise() {
+        for (text, kilobytes) in [("32", 32), ("100k", 100), ("2M", 2048), ("1024M", 1 << 20)] {
+            assert_eq!(max_rate(text), Ok(kilobytes), "{text}");
+        }
+        for wrong in ["", "k", "31", "1025M", "4194304M", "1.5M", "-1", "2G"] {
+            assert!(max_rate(wrong).is_err(), "{wrong}");
+        }
+    }
 }

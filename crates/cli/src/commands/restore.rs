@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use walzip_archive::progress::Progress;
 use walzip_archive::restore::{
     ArchiveMode, Recovery, RecoveryTarget, RestoreOptions, Restored, TargetAction, TargetTimeline,
     restore, shown,
@@ -13,6 +14,7 @@ use walzip_repo::{BackupLabel, Location};
 
 use crate::error::CommandError;
 use crate::exit_code::Kind;
+use crate::progress_line::ProgressLine;
 use crate::repo_args::{self, RepoArgs};
 use crate::{root, runtime};
 
@@ -52,7 +54,7 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "LABEL")]
     backup: Option<BackupLabel>,
 
-    /// Put a tablespace elsewhere: its old directory or OID, and the new directory
+    /// Put a tablespace elsewhere: its name, OID or old directory, and the new directory
     #[arg(short = 'T', long, value_name = "OLD=NEW", value_parser = tablespace)]
     tablespace_mapping: Vec<(String, PathBuf)>,
 
@@ -154,10 +156,12 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
         restore_command: restore_command(&location)?,
         tablespace_map: BTreeMap::from_iter(args.tablespace_mapping),
         archive_mode: args.archive_mode,
+        progress: Progress::default(),
     };
     let archives = args.archive_mode == ArchiveMode::Preserve;
     let directory = args.directory.or(args.pgdata).unwrap_or_default();
     let restored = runtime::block_on(async {
+        let _line = ProgressLine::show(&options.progress);
         let repository = repo_args::open(&location).await?;
         Ok(restore(&repository, &directory, &options).await?)
     })?;
@@ -202,8 +206,17 @@ fn report(directory: &Path, restored: &Restored, archives: bool) -> std::io::Res
         let time = time.map(|time| format!(" ({})", shown(time)));
         writeln!(out, "the target is at {lsn}{}", time.unwrap_or_default())?;
     }
-    for (oid, path) in &restored.tablespaces {
-        writeln!(out, "tablespace {oid} is in {}", path.display())?;
+    for tablespace in &backup.tablespaces {
+        if let Some(path) = restored.tablespaces.get(&tablespace.oid) {
+            writeln!(out, "{tablespace} is in {}", path.display())?;
+        }
+    }
+    for tablespace in &backup.new_tablespaces {
+        let location = tablespace.location.escape_debug();
+        writeln!(
+            out,
+            "{tablespace} will be created in {location} by the replay"
+        )?;
     }
     writeln!(
         out,

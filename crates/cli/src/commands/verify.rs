@@ -6,6 +6,7 @@ use walzip_archive::verify::{FindingKind, Verification, VerifyOptions, verify};
 
 use crate::error::CommandError;
 use crate::exit_code::Kind;
+use crate::progress_line::ProgressLine;
 use crate::repo_args::{self, RepoArgs};
 use crate::runtime;
 
@@ -39,8 +40,10 @@ pub fn run(args: VerifyArgs) -> Result<(), CommandError> {
     let location = args.repo.location(&config)?;
     let options = VerifyOptions {
         parallel: usize::from(args.parallel),
+        ..VerifyOptions::default()
     };
     let verification = runtime::block_on(async {
+        let _line = ProgressLine::show(&options.progress);
         let repository = repo_args::open(&location).await?;
         Ok(verify(&repository, &options).await?)
     })?;

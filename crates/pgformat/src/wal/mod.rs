@@ -10,6 +10,7 @@ mod page_header;
 mod reader;
 mod record;
 mod segment_header;
+mod tablespace_creations;
 mod timed_record;
 mod writer;
 
@@ -20,6 +21,7 @@ pub use record::{
     RecordLayout, RelFileLocator,
 };
 pub use segment_header::{SegmentHeader, SegmentHeaderError};
+pub use tablespace_creations::{TablespaceCreation, TablespaceCreations};
 pub use timed_record::{TimedRecord, UnixMicros};
 pub use writer::SegmentWriter;
 
