@@ -167,7 +167,7 @@ impl Branches<'_> {
                 return Ok(backed_up.max(Life::Until(commit)));
             }
             // What comes before this segment is older still.
-            match (times.first(), since) {
+            match (times.earliest_written(), since) {
                 (Some(first), Some(since)) if first < since => {
                     return Ok(backed_up.max(Life::Until(first)));
                 }

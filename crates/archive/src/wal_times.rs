@@ -59,18 +59,31 @@ impl SegmentTimes {
         times
     }
 
-    /// The earliest time in the segment.
+    /// The earliest time in the segment, for people.
     pub(crate) fn first(&self) -> Option<Timestamp> {
-        self.times().min()
+        self.earliest_written().or(self.checkpoints().min())
     }
 
-    /// The latest time in the segment.
+    /// The latest time in the segment, for people.
     pub(crate) fn last(&self) -> Option<Timestamp> {
-        self.times().max()
+        self.written().max().or(self.checkpoints().max())
     }
 
-    fn times(&self) -> impl Iterator<Item = Timestamp> + '_ {
-        self.timed.iter().filter_map(Timed::time)
+    /// The earliest time of a record that has the time at which it was written: what comes before
+    /// the segment is older. A checkpoint's record says when the checkpoint began, which may be
+    /// minutes and many segments earlier.
+    pub(crate) fn earliest_written(&self) -> Option<Timestamp> {
+        self.written().min()
+    }
+
+    fn written(&self) -> impl Iterator<Item = Timestamp> + '_ {
+        let written = self.timed.iter().filter(|timed| !timed.is_checkpoint());
+        written.filter_map(Timed::time)
+    }
+
+    fn checkpoints(&self) -> impl Iterator<Item = Timestamp> + '_ {
+        let checkpoints = self.timed.iter().filter(|timed| timed.is_checkpoint());
+        checkpoints.filter_map(Timed::time)
     }
 
     /// The latest end of a transaction from this position on. A recovery to a time stops at the
@@ -120,7 +133,11 @@ impl Timed {
         between.is_some_and(|between| between <= PageHeader::LONG_LEN as u64)
     }
 
-    /// When the record was written.
+    fn is_checkpoint(&self) -> bool {
+        matches!(self.record, TimedRecord::Checkpoint { .. })
+    }
+
+    /// When the record was written; of a checkpoint, when it began.
     pub(crate) fn time(&self) -> Option<Timestamp> {
         self.record.time().and_then(timestamp)
     }

@@ -96,7 +96,7 @@ pub(super) async fn has_transaction_after(
             return Ok(true);
         }
         // What comes before is older still.
-        if times.first().is_some_and(|first| first <= time) {
+        if times.earliest_written().is_some_and(|first| first <= time) {
             return Ok(false);
         }
     }
