@@ -23,6 +23,7 @@ pub mod push;
 pub mod replication;
 pub mod restore;
 mod server;
+pub mod set_aside;
 mod text;
 mod timelines;
 pub mod verify;

@@ -74,6 +74,12 @@ impl Timelines {
         self.unreadable.get(&timeline)
     }
 
+    /// The newest timeline whose history is there and cannot be read.
+    pub(crate) fn last_unreadable(&self) -> Option<(TimelineId, &ArchiveError)> {
+        let (&timeline, error) = self.unreadable.last_key_value()?;
+        Some((timeline, error))
+    }
+
     /// The timelines that have a history, oldest number first.
     pub(crate) fn known(&self) -> impl Iterator<Item = TimelineId> + '_ {
         self.histories.keys().copied()

@@ -66,6 +66,7 @@ fn print(verification: &Verification) -> std::io::Result<()> {
             FindingKind::BackupDamaged => "backup damaged",
             FindingKind::BackupWalMissing => "backup without its WAL",
             FindingKind::WalDamaged => "WAL damaged",
+            FindingKind::HistoryLost => "timeline without its history",
             FindingKind::WalGap => "gap in the WAL",
         };
         writeln!(out, "{what}: {}: {}", finding.object, finding.detail)?;
