@@ -86,7 +86,10 @@ pub async fn plan_set_aside(
     timeline: TimelineId,
 ) -> Result<Move, ArchiveError> {
     let listing = repository.list_wal().await?;
-    let timelines = Timelines::read(repository, &listing).await;
+    let mut timelines = Timelines::read(repository, &listing).await;
+    if let Some(error) = timelines.take_failure() {
+        return Err(error);
+    }
     refuse_root(timeline, &timelines)?;
     let moving = family(timeline, &timelines);
     let mut entries: Vec<WalEntry> = of_timelines(&listing, &moving).cloned().collect();

@@ -74,6 +74,22 @@ impl Timelines {
         self.unreadable.get(&timeline)
     }
 
+    /// The first failure to read a history that says nothing of the history itself: the store's.
+    pub(crate) fn take_failure(&mut self) -> Option<ArchiveError> {
+        let is_damage = |error: &ArchiveError| {
+            matches!(
+                error,
+                ArchiveError::Damaged { .. } | ArchiveError::Undecodable { .. }
+            )
+        };
+        let mut failed = self
+            .unreadable
+            .iter()
+            .filter(|(_, error)| !is_damage(error));
+        let timeline = *failed.next()?.0;
+        self.unreadable.remove(&timeline)
+    }
+
     /// The newest timeline whose history is there and cannot be read.
     pub(crate) fn last_unreadable(&self) -> Option<(TimelineId, &ArchiveError)> {
         let (&timeline, error) = self.unreadable.last_key_value()?;
