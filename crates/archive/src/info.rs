@@ -8,6 +8,7 @@ use walzip_repo::Repository;
 
 use crate::backup_record::{BackupRecord, Moment, TablespaceRecord};
 use crate::error::ArchiveError;
+use crate::set_aside::{self, SetAside};
 use crate::timeline_info;
 use crate::wal_index::{self, TimelineWal};
 
@@ -30,6 +31,8 @@ pub struct Info {
     pub unfinished_backups: Vec<String>,
     /// The archived WAL by timeline, gaps included.
     pub wal: Vec<TimelineWal>,
+    /// WAL of abandoned timelines that was set aside.
+    pub set_aside: Vec<SetAside>,
 }
 
 /// A cluster.
@@ -138,6 +141,7 @@ pub async fn info(repository: &Repository) -> Result<Info, ArchiveError> {
             major: cluster.major,
         },
         created: repository.created(),
+        set_aside: set_aside::list(repository).await?,
         segment_size_bytes,
         backups,
         unreadable_backups,
@@ -173,6 +177,11 @@ mod tests {
                 major: 15,
             },
             created: Timestamp::UNIX_EPOCH,
+            set_aside: vec![SetAside {
+                label: "00000002".to_owned(),
+                objects: 5,
+                stored_bytes: 7,
+            }],
             segment_size_bytes: Some(1 << 24),
             backups: vec![BackupInfo {
                 label: "20261121-220130F".to_owned(),
@@ -227,6 +236,7 @@ mod tests {
             "format": 1,
             "cluster": { "system_identifier": "7", "major": 15 },
             "created": epoch,
+            "set_aside": [{ "label": "00000002", "objects": 5, "stored_bytes": 7 }],
             "segment_size_bytes": 16777216,
             "backups": [{
                 "label": "20261121-220130F",

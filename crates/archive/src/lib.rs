@@ -24,6 +24,7 @@ pub mod push;
 pub mod replication;
 pub mod restore;
 mod server;
+pub mod set_aside;
 mod tablespace_guard;
 mod tablespaces;
 mod tar_links;

@@ -74,6 +74,33 @@ impl Timelines {
         self.unreadable.get(&timeline)
     }
 
+    /// The first failure to read a history that says nothing of the history itself: the store's.
+    pub(crate) fn take_failure(&mut self) -> Option<ArchiveError> {
+        let is_damage = |error: &ArchiveError| {
+            matches!(
+                error,
+                ArchiveError::Damaged { .. } | ArchiveError::Undecodable { .. }
+            )
+        };
+        let mut failed = self
+            .unreadable
+            .iter()
+            .filter(|(_, error)| !is_damage(error));
+        let timeline = *failed.next()?.0;
+        self.unreadable.remove(&timeline)
+    }
+
+    /// The newest timeline whose history is there and cannot be read.
+    pub(crate) fn last_unreadable(&self) -> Option<(TimelineId, &ArchiveError)> {
+        let (&timeline, error) = self.unreadable.last_key_value()?;
+        Some((timeline, error))
+    }
+
+    /// The timelines that have a history, oldest number first.
+    pub(crate) fn known(&self) -> impl Iterator<Item = TimelineId> + '_ {
+        self.histories.keys().copied()
+    }
+
     /// Where a timeline began: the one that it left, and where.
     pub(crate) fn beginning(&self, timeline: TimelineId) -> Option<(TimelineId, Lsn)> {
         let history = self.histories.get(&timeline)?;

@@ -4,7 +4,7 @@
 //! document. Every key is built from validated names, so that no name can reach
 //! outside its place, on any store.
 
-use crate::{ClusterIdentity, RepoError};
+use crate::{AsideLabel, ClusterIdentity, RepoError};
 
 /// The version of the layout and of `repository.json`.
 pub const FORMAT: u64 = 1;
@@ -12,6 +12,8 @@ pub const FORMAT: u64 = 1;
 pub const REPOSITORY_JSON: &str = "repository.json";
 /// The prefix of all WAL objects.
 pub const WAL_PREFIX: &str = "wal";
+/// The prefix of all WAL objects that were set aside.
+pub const ASIDE_PREFIX: &str = "aside";
 /// The prefix of all backups.
 pub const BACKUP_PREFIX: &str = "backup";
 /// The suffix of encoded WAL objects, after the WAL file's own name.
@@ -60,6 +62,12 @@ pub(crate) fn wal_name(cluster: ClusterIdentity, key: &str) -> Option<&str> {
     let name = key.rsplit('/').next()?.strip_suffix(WAL_SUFFIX)?;
     let expected = wal_key(cluster, name).ok()?;
     (expected == key).then_some(name)
+}
+
+/// The key of a WAL object that was set aside.
+pub(crate) fn aside_key(label: AsideLabel, name: &str) -> Result<String, RepoError> {
+    check_wal_name(name)?;
+    Ok(format!("{ASIDE_PREFIX}/{label}/{name}{WAL_SUFFIX}"))
 }
 
 /// Segments, and the files named after one, lie in a directory of at most 4096

@@ -24,6 +24,7 @@ pub mod layout;
 mod local;
 mod location;
 mod repository;
+mod set_aside;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod wal;
@@ -34,4 +35,5 @@ pub use error::RepoError;
 pub use local::LocalStore;
 pub use location::{Location, open_store};
 pub use repository::{ClusterIdentity, Initialised, Repository};
+pub use set_aside::AsideLabel;
 pub use wal::{PutOutcome, WalEntry, WalSurvey};

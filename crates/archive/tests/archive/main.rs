@@ -7,5 +7,6 @@ mod faults;
 mod get;
 mod point_in_time;
 mod push;
+mod set_aside;
 mod timelines;
 mod wal;

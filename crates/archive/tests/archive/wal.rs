@@ -15,7 +15,7 @@ pub const CLUSTER: ClusterIdentity = ClusterIdentity {
     system_id: 7_710_755_210_953_377_699,
     major: 15,
 };
-const PAGE_MAGIC_15: u16 = 0xD110;
+pub const PAGE_MAGIC_15: u16 = 0xD110;
 const LONG_HEADER: u16 = 2;
 
 /// A segment of 1 MiB: a first page that says where it belongs, then bytes that follow from the

@@ -109,6 +109,15 @@ impl fmt::Display for Text<'_> {
                  removed"
             )?;
         }
+        for aside in &info.set_aside {
+            writeln!(
+                f,
+                "aside/{}: set aside: WAL files {}, {} MB stored",
+                aside.label,
+                aside.objects,
+                megabytes(aside.stored_bytes)
+            )?;
+        }
         if info.wal.is_empty() {
             writeln!(f, "\nno WAL")?;
         }

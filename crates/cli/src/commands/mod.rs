@@ -12,6 +12,7 @@ mod info;
 mod init;
 mod inspect;
 mod restore;
+mod timeline;
 mod verify;
 
 use std::io::Write;
@@ -35,6 +36,7 @@ pub enum Command {
     Restore(restore::RestoreArgs),
     Info(info::InfoArgs),
     Verify(verify::VerifyArgs),
+    Timeline(timeline::TimelineArgs),
     Bench(bench::BenchArgs),
     Advise(advise::AdviseArgs),
 }
@@ -53,6 +55,7 @@ pub fn run(command: Command) -> Result<(), CommandError> {
         Command::Restore(args) => restore::run(args),
         Command::Info(args) => info::run(args),
         Command::Verify(args) => verify::run(args),
+        Command::Timeline(args) => timeline::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Advise(args) => advise::run(args),
     }

@@ -38,6 +38,7 @@ fn constants_are_those_of_the_specification() {
         ("FORMAT", layout::FORMAT.to_string()),
         ("REPOSITORY_JSON", layout::REPOSITORY_JSON.to_owned()),
         ("WAL_PREFIX", layout::WAL_PREFIX.to_owned()),
+        ("ASIDE_PREFIX", layout::ASIDE_PREFIX.to_owned()),
         ("WAL_SUFFIX", layout::WAL_SUFFIX.to_owned()),
         ("BACKUP_PREFIX", layout::BACKUP_PREFIX.to_owned()),
         ("BACKUP_STARTED", layout::BACKUP_STARTED.to_owned()),

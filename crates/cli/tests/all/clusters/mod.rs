@@ -13,5 +13,6 @@ mod kills;
 mod object_store;
 mod point_in_time;
 mod server;
+mod set_aside;
 mod settings_elsewhere;
 pub mod site;

@@ -1,0 +1,449 @@
+//! `timeline set-aside` and `put-back`: an abandoned branch out of the way, and back.
+//!
+//! A copy that was promoted has taken the number that the next promotion of production comes to.
+//! Its WAL moves to `aside/`, together with that of all timelines that descend from it. Histories
+//! go last: as long as one is there, PostgreSQL's new history is refused, and its WAL waits.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::Serialize;
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_pgformat::{Lsn, TimelineId};
+use walzip_repo::{AsideLabel, RepoError, Repository, WalEntry};
+
+use crate::backup_record::BackupRecord;
+use crate::error::ArchiveError;
+use crate::timelines::Timelines;
+use crate::wal_index;
+use crate::wal_times::SegmentTimes;
+
+/// What is set aside under one label.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SetAside {
+    /// The label.
+    pub label: String,
+    /// How many WAL objects there are.
+    pub objects: u64,
+    /// Their size in the repository.
+    pub stored_bytes: u64,
+}
+
+/// What is going to move.
+#[derive(Clone, Debug)]
+pub struct Move {
+    /// Under what it is set aside.
+    pub label: AsideLabel,
+    /// The timelines that move; empty for what is put back.
+    pub timelines: Vec<MovedTimeline>,
+    /// The names of the objects, histories last and the newest timeline's before the others.
+    names: Vec<String>,
+}
+
+/// A timeline that moves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MovedTimeline {
+    /// The timeline.
+    pub timeline: TimelineId,
+    /// How many whole segments it has.
+    pub segments: u64,
+    /// The size of its objects in the repository.
+    pub stored_bytes: u64,
+    /// The timeline that it left, and where, unless its history is lost.
+    pub parent: Option<(TimelineId, Lsn)>,
+    /// The first time in its first segment.
+    pub first_time: Option<Timestamp>,
+    /// The last time in its last segment.
+    pub last_time: Option<Timestamp>,
+}
+
+impl Move {
+    /// How many objects move.
+    pub fn objects(&self) -> usize {
+        self.names.len()
+    }
+}
+
+/// What is set aside in a repository.
+pub(crate) async fn list(repository: &Repository) -> Result<Vec<SetAside>, ArchiveError> {
+    let mut all = Vec::new();
+    for label in repository.list_aside_labels().await? {
+        let entries = repository.list_aside(label).await?;
+        all.push(SetAside {
+            label: label.to_string(),
+            objects: entries.len() as u64,
+            stored_bytes: stored_bytes(&entries),
+        });
+    }
+    Ok(all)
+}
+
+/// Finds out what setting a timeline aside would move, and whether it may be.
+///
+/// A move that was completed before has no objects.
+pub async fn plan_set_aside(
+    repository: &Repository,
+    timeline: TimelineId,
+) -> Result<Move, ArchiveError> {
+    let listing = repository.list_wal().await?;
+    let mut timelines = Timelines::read(repository, &listing).await;
+    if let Some(error) = timelines.take_failure() {
+        return Err(error);
+    }
+    refuse_root(timeline, &timelines)?;
+    let moving = family(timeline, &timelines);
+    let mut entries: Vec<WalEntry> = of_timelines(&listing, &moving).cloned().collect();
+    if entries.is_empty() {
+        return moved_before(repository, timeline, &listing).await;
+    }
+    refuse_unknown_descent(timeline, &timelines)?;
+    refuse_backups(repository, &moving).await?;
+    entries.extend(partial_of_parent(repository, &listing, &timelines, &moving, timeline).await?);
+    Ok(Move {
+        label: choose_label(repository, timeline, &entries).await?,
+        timelines: describe(repository, &entries, &timelines, &moving).await?,
+        names: histories_last(&entries),
+    })
+}
+
+/// Sets aside what was planned. Whatever interrupts it, planning and doing it again goes on.
+pub async fn set_aside(repository: &Repository, plan: &Move) -> Result<(), ArchiveError> {
+    for name in &plan.names {
+        let copied = repository.copy_aside(plan.label, name).await;
+        copied.map_err(|error| conflict(error, name))?;
+    }
+    let (histories, others): (Vec<_>, Vec<_>) =
+        plan.names.iter().partition(|name| is_history(name));
+    for name in others {
+        let removed = repository.remove_copied_aside(plan.label, name).await;
+        removed.map_err(|error| conflict(error, name))?;
+    }
+    refuse_newcomers(repository, plan).await?;
+    for name in histories {
+        let removed = repository.remove_copied_aside(plan.label, name).await;
+        removed.map_err(|error| conflict(error, name))?;
+    }
+    Ok(())
+}
+
+/// Finds out what putting back a label would move, and whether it may be.
+pub async fn plan_put_back(
+    repository: &Repository,
+    label: AsideLabel,
+) -> Result<Move, ArchiveError> {
+    let entries = repository.list_aside(label).await?;
+    if entries.is_empty() {
+        return Err(ArchiveError::Request(format!(
+            "nothing is set aside as {label}{}",
+            listed(&repository.list_aside_labels().await?)
+        )));
+    }
+    refuse_foreign_history(repository, &entries).await?;
+    for entry in &entries {
+        let Some(taken) = repository.get_wal(&entry.name).await? else {
+            continue;
+        };
+        if repository.get_aside(label, &entry.name).await?.as_ref() != Some(&taken) {
+            return Err(ArchiveError::Duplicate {
+                name: entry.name.clone(),
+            });
+        }
+    }
+    Ok(Move {
+        label,
+        timelines: Vec::new(),
+        names: histories_last(&entries),
+    })
+}
+
+/// Puts back what was planned. Whatever interrupts it, planning and doing it again goes on.
+pub async fn put_back(repository: &Repository, plan: &Move) -> Result<(), ArchiveError> {
+    // A history first: it keeps others away from the number.
+    for name in plan.names.iter().rev() {
+        let copied = repository.copy_back(plan.label, name).await;
+        copied.map_err(|error| conflict(error, name))?;
+    }
+    for name in &plan.names {
+        let removed = repository.remove_copied_back(plan.label, name).await;
+        removed.map_err(|error| conflict(error, name))?;
+    }
+    Ok(())
+}
+
+/// A timeline that left no other is where the cluster began.
+fn refuse_root(timeline: TimelineId, timelines: &Timelines) -> Result<(), ArchiveError> {
+    let history = timelines.history(timeline);
+    if timeline.0 <= 1 || history.is_some_and(|history| history.ancestors.is_empty()) {
+        return Err(ArchiveError::Request(format!(
+            "timeline {timeline} left no other: it is where the cluster began, and cannot be set \
+             aside"
+        )));
+    }
+    Ok(())
+}
+
+/// A timeline and those whose history names it.
+fn family(timeline: TimelineId, timelines: &Timelines) -> BTreeSet<TimelineId> {
+    let descends = |other: &TimelineId| {
+        let history = timelines.history(*other);
+        history.is_some_and(|history| history.contains(timeline))
+    };
+    let descendants = timelines.known().filter(descends);
+    descendants.chain([timeline]).collect()
+}
+
+fn of_timelines<'a>(
+    listing: &'a [WalEntry],
+    moving: &'a BTreeSet<TimelineId>,
+) -> impl Iterator<Item = &'a WalEntry> {
+    listing.iter().filter(|entry| {
+        let name = entry.name.parse::<WalFileName>();
+        name.is_ok_and(|name| moving.contains(&name.timeline()))
+    })
+}
+
+/// Nothing is left to be moved: either that was done, or there never was anything.
+async fn moved_before(
+    repository: &Repository,
+    timeline: TimelineId,
+    listing: &[WalEntry],
+) -> Result<Move, ArchiveError> {
+    let labels = repository.list_aside_labels().await?;
+    let mut before = labels.iter().rev();
+    if let Some(&label) = before.find(|label| label.timeline() == timeline.0) {
+        return Ok(Move {
+            label,
+            timelines: Vec::new(),
+            names: Vec::new(),
+        });
+    }
+    let names = listing.iter().filter_map(|entry| entry.name.parse().ok());
+    let known: BTreeSet<u32> = names.map(|name: WalFileName| name.timeline().0).collect();
+    let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+    Err(ArchiveError::Request(format!(
+        "timeline {timeline} is not in the archive, which has timelines {}",
+        known.join(", ")
+    )))
+}
+
+/// A later history that cannot be read may name the timeline.
+fn refuse_unknown_descent(timeline: TimelineId, timelines: &Timelines) -> Result<(), ArchiveError> {
+    let Some((other, error)) = timelines.last_unreadable().filter(|(id, _)| *id > timeline) else {
+        return Ok(());
+    };
+    Err(ArchiveError::Request(format!(
+        "whether timeline {other} descends from timeline {timeline} is not known: {error}; restore \
+         that history from a copy of the repository, or set timeline {other} aside first"
+    )))
+}
+
+/// A backup is worth nothing without the WAL that it ended in.
+async fn refuse_backups(
+    repository: &Repository,
+    moving: &BTreeSet<TimelineId>,
+) -> Result<(), ArchiveError> {
+    let mut labels = Vec::new();
+    for label in repository.list_backups().await? {
+        let record = match BackupRecord::read(repository, &label).await {
+            Ok(record) => record,
+            // It cannot be restored, with the WAL or without.
+            Err(ArchiveError::Damaged { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        let required = record.required_wal.iter();
+        let mut needed = required.map(|range| range.first_segment.timeline);
+        if moving.contains(&record.stop.timeline) || needed.any(|id| moving.contains(&id)) {
+            labels.push(record.label);
+        }
+    }
+    if labels.is_empty() {
+        return Ok(());
+    }
+    let moving: Vec<String> = moving.iter().map(ToString::to_string).collect();
+    Err(ArchiveError::Request(format!(
+        "finished backups need the WAL of timeline {}: {}; if that branch is abandoned, remove \
+         their directories (backup/LABEL in the repository) first, and the branch cannot be \
+         restored from them any more",
+        moving.join(", "),
+        labels.join(", ")
+    )))
+}
+
+/// The partial segment at which the timeline left its parent: its promotion archived it, and that
+/// of another timeline may have other content under the same name. It stays where a timeline that
+/// stays left the same parent in the same segment.
+async fn partial_of_parent(
+    repository: &Repository,
+    listing: &[WalEntry],
+    timelines: &Timelines,
+    moving: &BTreeSet<TimelineId>,
+    timeline: TimelineId,
+) -> Result<Option<WalEntry>, ArchiveError> {
+    let Some((parent, at)) = timelines.beginning(timeline) else {
+        return Ok(None);
+    };
+    let size = wal_index::segment_size(repository, listing).await?;
+    let size = size.unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE);
+    let segment = SegmentName::from_lsn(parent, at, size)?;
+    let left_there = |other: TimelineId| {
+        let beginning = timelines.beginning(other);
+        beginning.is_some_and(|(from, at)| {
+            from == parent && SegmentName::from_lsn(from, at, size) == Ok(segment)
+        })
+    };
+    let mut staying = timelines.known().filter(|other| !moving.contains(other));
+    if staying.any(left_there) {
+        return Ok(None);
+    }
+    let name = WalFileName::Partial(segment).to_string();
+    Ok(listing.iter().find(|entry| entry.name == name).cloned())
+}
+
+/// The first label that is free, or that an interrupted attempt to move the same has used.
+async fn choose_label(
+    repository: &Repository,
+    timeline: TimelineId,
+    entries: &[WalEntry],
+) -> Result<AsideLabel, ArchiveError> {
+    let mut label = AsideLabel::first(timeline.0);
+    loop {
+        let there = repository.list_aside(label).await?;
+        if there.is_empty() {
+            return Ok(label);
+        }
+        let names: BTreeSet<&str> = there.iter().map(|entry| entry.name.as_str()).collect();
+        let (mut common, mut differ) = (false, false);
+        for entry in entries.iter().filter(|e| names.contains(e.name.as_str())) {
+            let aside = repository.get_aside(label, &entry.name).await?;
+            let is_same = repository.get_wal(&entry.name).await? == aside;
+            (common, differ) = (common | is_same, differ | !is_same);
+            if differ {
+                break;
+            }
+        }
+        if common && !differ {
+            return Ok(label);
+        }
+        label = label.next();
+    }
+}
+
+async fn describe(
+    repository: &Repository,
+    entries: &[WalEntry],
+    timelines: &Timelines,
+    moving: &BTreeSet<TimelineId>,
+) -> Result<Vec<MovedTimeline>, ArchiveError> {
+    let mut of: BTreeMap<TimelineId, (u64, Vec<SegmentName>)> =
+        moving.iter().map(|&id| (id, Default::default())).collect();
+    for entry in entries {
+        let Ok(name) = entry.name.parse::<WalFileName>() else {
+            continue;
+        };
+        if let Some((bytes, segments)) = of.get_mut(&name.timeline()) {
+            *bytes += entry.size_bytes;
+            if let WalFileName::Segment(segment) = name {
+                segments.push(segment);
+            }
+        }
+    }
+    let mut described = Vec::new();
+    for (timeline, (stored_bytes, segments)) in of {
+        let first = times(repository, segments.first()).await?;
+        let last = times(repository, segments.last()).await?;
+        described.push(MovedTimeline {
+            timeline,
+            segments: segments.len() as u64,
+            stored_bytes,
+            parent: timelines.beginning(timeline),
+            first_time: first.first(),
+            last_time: last.last(),
+        });
+    }
+    Ok(described)
+}
+
+/// What a segment says of time; nothing where it is damaged, which keeps nobody from moving it.
+async fn times(
+    repository: &Repository,
+    segment: Option<&SegmentName>,
+) -> Result<SegmentTimes, ArchiveError> {
+    let Some(&segment) = segment else {
+        return Ok(SegmentTimes::default());
+    };
+    match SegmentTimes::read(repository, segment).await {
+        Err(ArchiveError::Damaged { .. } | ArchiveError::Undecodable { .. }) => {
+            Ok(SegmentTimes::default())
+        }
+        other => other,
+    }
+}
+
+/// Stops while the histories are still there when WAL of these timelines has arrived meanwhile: who
+/// writes it would write it into the next timeline of this number.
+async fn refuse_newcomers(repository: &Repository, plan: &Move) -> Result<(), ArchiveError> {
+    let moving: BTreeSet<TimelineId> = plan.timelines.iter().map(|moved| moved.timeline).collect();
+    let listing = repository.list_wal().await?;
+    let mut left = of_timelines(&listing, &moving);
+    match left.find(|entry| !is_history(&entry.name) || !plan.names.contains(&entry.name)) {
+        None => Ok(()),
+        Some(entry) => Err(ArchiveError::Request(format!(
+            "{} was archived meanwhile: a server still writes to what is being set aside; stop it, \
+             or its archiving, and run this again",
+            entry.name
+        ))),
+    }
+}
+
+/// Segments whose history was lost are put back to no timeline that has a history now.
+async fn refuse_foreign_history(
+    repository: &Repository,
+    entries: &[WalEntry],
+) -> Result<(), ArchiveError> {
+    for entry in entries {
+        let Ok(WalFileName::Segment(segment)) = entry.name.parse() else {
+            continue;
+        };
+        let history = WalFileName::History(segment.timeline).to_string();
+        let is_with_it = entries.iter().any(|entry| entry.name == history);
+        if !is_with_it && repository.find_wal(&history).await?.is_some() {
+            return Err(ArchiveError::Duplicate { name: history });
+        }
+    }
+    Ok(())
+}
+
+fn histories_last(entries: &[WalEntry]) -> Vec<String> {
+    let names = entries.iter().map(|entry| entry.name.clone());
+    let (mut histories, mut names): (Vec<String>, Vec<String>) = names.partition(|n| is_history(n));
+    histories.sort();
+    names.sort();
+    names.extend(histories.into_iter().rev());
+    names
+}
+
+fn is_history(name: &str) -> bool {
+    matches!(name.parse(), Ok(WalFileName::History(_)))
+}
+
+/// Another object has the name.
+fn conflict(error: RepoError, name: &str) -> ArchiveError {
+    match error {
+        RepoError::AlreadyExists { .. } => ArchiveError::Duplicate {
+            name: name.to_owned(),
+        },
+        other => other.into(),
+    }
+}
+
+fn stored_bytes(entries: &[WalEntry]) -> u64 {
+    entries.iter().map(|entry| entry.size_bytes).sum()
+}
+
+fn listed(labels: &[AsideLabel]) -> String {
+    if labels.is_empty() {
+        return String::new();
+    }
+    let labels: Vec<String> = labels.iter().map(ToString::to_string).collect();
+    format!("; there is {}", labels.join(", "))
+}

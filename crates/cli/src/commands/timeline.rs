@@ -1,0 +1,163 @@
+//! `walzip timeline`: an abandoned branch out of the way, and back.
+
+use std::io::{self, Write};
+
+use walzip_archive::set_aside::{
+    Move, MovedTimeline, plan_put_back, plan_set_aside, put_back, set_aside,
+};
+use walzip_pgformat::TimelineId;
+use walzip_repo::AsideLabel;
+
+use crate::error::CommandError;
+use crate::repo_args::{self, RepoArgs};
+use crate::{root, runtime};
+
+/// Set the WAL of an abandoned timeline aside, or put it back
+#[derive(Debug, clap::Args)]
+pub struct TimelineArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    SetAside(SetAsideArgs),
+    PutBack(PutBackArgs),
+}
+
+/// Set aside the WAL of a timeline and of all that descend from it
+///
+/// A restored copy that was promoted and archived into this repository has taken a timeline's
+/// number. When production is promoted to the same number, its history is refused (exit code 45),
+/// and its WAL waits. If the copy is abandoned, this moves what it archived to aside/LABEL in the
+/// repository, where no restore looks; nothing is lost, and "put-back" brings it back.
+///
+/// Stop the abandoned server first, or its archiving. Without --confirm, this only says what would
+/// be moved. When it is interrupted, run it again. Run only one at a time.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  walzip timeline set-aside 2 --repo /var/lib/walzip
+  walzip timeline set-aside 2 --repo /var/lib/walzip --confirm")]
+struct SetAsideArgs {
+    /// The timeline's number, as "walzip info" shows it
+    #[arg(value_name = "TIMELINE")]
+    timeline: u32,
+
+    /// Do it
+    #[arg(long)]
+    confirm: bool,
+
+    #[command(flatten)]
+    repo: RepoArgs,
+}
+
+/// Put back what was set aside
+///
+/// Refused, before anything is moved, when other content has one of the names by now. Without
+/// --confirm, this only says what would be moved. When it is interrupted, run it again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  walzip timeline put-back 00000002 --repo /var/lib/walzip --confirm")]
+struct PutBackArgs {
+    /// What to put back, as "walzip info" shows it: 00000002
+    #[arg(value_name = "LABEL")]
+    label: String,
+
+    /// Do it
+    #[arg(long)]
+    confirm: bool,
+
+    #[command(flatten)]
+    repo: RepoArgs,
+}
+
+/// Runs the command.
+pub fn run(args: TimelineArgs) -> Result<(), CommandError> {
+    match args.what {
+        What::SetAside(args) => run_set_aside(args),
+        What::PutBack(args) => run_put_back(args),
+    }
+}
+
+fn run_set_aside(args: SetAsideArgs) -> Result<(), CommandError> {
+    let location = args.repo.location(&args.repo.config()?)?;
+    if args.confirm {
+        root::refuse_foreign_repository(&location)?;
+    }
+    runtime::block_on(async {
+        let repository = repo_args::open(&location).await?;
+        let timeline = TimelineId(args.timeline);
+        let plan = plan_set_aside(&repository, timeline).await?;
+        let label = plan.label;
+        if plan.objects() == 0 {
+            return say(format_args!(
+                "timeline {timeline} is set aside already, as {label}: nothing to do"
+            ));
+        }
+        for moved in &plan.timelines {
+            say(describe(moved))?;
+        }
+        if !args.confirm {
+            return would_move(&plan, format_args!("to aside/{label}"));
+        }
+        set_aside(&repository, &plan).await?;
+        say(format_args!(
+            "moved to aside/{label}: WAL files {}; \"walzip timeline put-back {label}\" puts them \
+             back",
+            plan.objects()
+        ))
+    })
+}
+
+fn run_put_back(args: PutBackArgs) -> Result<(), CommandError> {
+    let location = args.repo.location(&args.repo.config()?)?;
+    let label: AsideLabel = args.label.parse()?;
+    if args.confirm {
+        root::refuse_foreign_repository(&location)?;
+    }
+    runtime::block_on(async {
+        let repository = repo_args::open(&location).await?;
+        let plan = plan_put_back(&repository, label).await?;
+        if !args.confirm {
+            return would_move(&plan, format_args!("from aside/{label} back to wal"));
+        }
+        put_back(&repository, &plan).await?;
+        say(format_args!(
+            "put back from aside/{label}: WAL files {}",
+            plan.objects()
+        ))
+    })
+}
+
+fn would_move(plan: &Move, from_or_to: impl std::fmt::Display) -> Result<(), CommandError> {
+    say(format_args!(
+        "would move {from_or_to}: WAL files {}\nnothing was done: --confirm does it",
+        plan.objects()
+    ))
+}
+
+fn describe(moved: &MovedTimeline) -> String {
+    let timeline = moved.timeline;
+    let from = match moved.parent {
+        Some((parent, at)) => format!("left timeline {parent} at {at}"),
+        None => "its history is lost".to_owned(),
+    };
+    let times = match (moved.first_time, moved.last_time) {
+        (None, None) => "no times".to_owned(),
+        (first, last) => {
+            let shown = |time: Option<_>| time.map_or("?".to_owned(), |time| format!("{time:.0}"));
+            format!("times from {} to {}", shown(first), shown(last))
+        }
+    };
+    format!(
+        "timeline {timeline}: {from}; segments {}, {} bytes stored, {times}",
+        moved.segments, moved.stored_bytes
+    )
+}
+
+fn say(line: impl std::fmt::Display) -> Result<(), CommandError> {
+    let written: io::Result<()> = writeln!(io::stdout(), "{line}");
+    written.map_err(CommandError::stdout)
+}

@@ -1,0 +1,226 @@
+//! WAL objects of abandoned timelines: put aside, and put back.
+//!
+//! An object moves by being copied, compared and then removed, so that it is never absent from
+//! both places. Each step may be repeated, whatever became of it the first time.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use bytes::Bytes;
+use futures::TryStreamExt;
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+
+use crate::layout::{self, ASIDE_PREFIX, MAX_WAL_OBJECT_BYTES, WAL_SUFFIX};
+use crate::{RepoError, Repository, WalEntry};
+
+/// Under what a timeline and its descendants are set aside: its number, as in `00000002`, and for
+/// another timeline of the same number a count after it, as in `00000002-2`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AsideLabel {
+    timeline: u32,
+    count: u32,
+}
+
+impl AsideLabel {
+    /// The first label of a timeline.
+    pub fn first(timeline: u32) -> AsideLabel {
+        AsideLabel { timeline, count: 1 }
+    }
+
+    /// The label after this one.
+    pub fn next(self) -> AsideLabel {
+        AsideLabel {
+            count: self.count.saturating_add(1),
+            ..self
+        }
+    }
+
+    /// The timeline that was set aside, with its descendants.
+    pub fn timeline(self) -> u32 {
+        self.timeline
+    }
+}
+
+impl fmt::Display for AsideLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08X}", self.timeline)?;
+        match self.count {
+            1 => Ok(()),
+            count => write!(f, "-{count}"),
+        }
+    }
+}
+
+impl FromStr for AsideLabel {
+    type Err = RepoError;
+
+    fn from_str(text: &str) -> Result<AsideLabel, RepoError> {
+        let (timeline, count) = text.split_once('-').unwrap_or((text, "1"));
+        let label = u32::from_str_radix(timeline, 16)
+            .ok()
+            .zip(count.parse().ok())
+            .map(|(timeline, count)| AsideLabel { timeline, count });
+        // Each label is written in one way only.
+        label
+            .filter(|label| label.count > 0 && label.to_string() == text)
+            .ok_or_else(|| RepoError::InvalidName {
+                what: "what was set aside",
+                name: text.to_owned(),
+                detail: "it has the form 00000002 or 00000002-2",
+            })
+    }
+}
+
+impl Repository {
+    /// The labels under which something is set aside.
+    pub async fn list_aside_labels(&self) -> Result<Vec<AsideLabel>, RepoError> {
+        let listing = self
+            .store()
+            .list_with_delimiter(Some(&Path::from(ASIDE_PREFIX)))
+            .await
+            .map_err(|error| RepoError::from_store(ASIDE_PREFIX, error))?;
+        let directories = listing.common_prefixes.iter();
+        let labels: BTreeSet<AsideLabel> = directories
+            .filter_map(|path| path.filename()?.parse().ok())
+            .collect();
+        let mut used = Vec::new();
+        for label in labels {
+            // A local disk keeps directories from which everything was removed.
+            if !self.list_aside(label).await?.is_empty() {
+                used.push(label);
+            }
+        }
+        Ok(used)
+    }
+
+    /// What is set aside under a label, in the order of the names.
+    pub async fn list_aside(&self, label: AsideLabel) -> Result<Vec<WalEntry>, RepoError> {
+        let prefix = format!("{ASIDE_PREFIX}/{label}");
+        let objects = self.store().list(Some(&Path::from(prefix.as_str())));
+        let objects: Vec<_> = objects
+            .try_collect()
+            .await
+            .map_err(|error| RepoError::from_store(&prefix, error))?;
+        let entry = |meta: &object_store::ObjectMeta| {
+            let key = meta.location.as_ref();
+            let name = key.rsplit('/').next()?.strip_suffix(WAL_SUFFIX)?;
+            (layout::aside_key(label, name).ok()? == key).then(|| WalEntry {
+                name: name.to_owned(),
+                size_bytes: meta.size,
+                modified: meta.last_modified.into(),
+            })
+        };
+        let mut entries: Vec<WalEntry> = objects.iter().filter_map(entry).collect();
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    /// Gets an object that is set aside.
+    pub async fn get_aside(
+        &self,
+        label: AsideLabel,
+        name: &str,
+    ) -> Result<Option<Bytes>, RepoError> {
+        let key = layout::aside_key(label, name)?;
+        self.read(&key, MAX_WAL_OBJECT_BYTES).await
+    }
+
+    /// Copies a WAL object to what is set aside; the copy is durable and was compared.
+    pub async fn copy_aside(&self, label: AsideLabel, name: &str) -> Result<(), RepoError> {
+        let (wal, aside) = self.both_keys(label, name)?;
+        self.copy(&wal, &aside).await
+    }
+
+    /// Copies an object that is set aside back to the WAL; the copy is durable and was compared.
+    pub async fn copy_back(&self, label: AsideLabel, name: &str) -> Result<(), RepoError> {
+        let (wal, aside) = self.both_keys(label, name)?;
+        self.copy(&aside, &wal).await
+    }
+
+    /// Removes a WAL object of which a copy is set aside.
+    pub async fn remove_copied_aside(
+        &self,
+        label: AsideLabel,
+        name: &str,
+    ) -> Result<(), RepoError> {
+        let (wal, aside) = self.both_keys(label, name)?;
+        self.remove_copied(&wal, &aside).await
+    }
+
+    /// Removes an object that was set aside and is in the WAL again.
+    pub async fn remove_copied_back(&self, label: AsideLabel, name: &str) -> Result<(), RepoError> {
+        let (wal, aside) = self.both_keys(label, name)?;
+        self.remove_copied(&aside, &wal).await
+    }
+
+    fn both_keys(&self, label: AsideLabel, name: &str) -> Result<(String, String), RepoError> {
+        let wal = layout::wal_key(self.cluster(), name)?;
+        Ok((wal, layout::aside_key(label, name)?))
+    }
+
+    async fn copy(&self, from: &str, to: &str) -> Result<(), RepoError> {
+        let Some(object) = self.read(from, MAX_WAL_OBJECT_BYTES).await? else {
+            return Err(RepoError::NotFound {
+                key: from.to_owned(),
+            });
+        };
+        match self.create(to, object.clone()).await {
+            // An earlier attempt, whose answer was lost, or another object: the comparison tells.
+            Ok(()) | Err(RepoError::AlreadyExists { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let copy = self.read(to, MAX_WAL_OBJECT_BYTES).await?;
+        if copy != Some(object) {
+            return Err(RepoError::AlreadyExists { key: to.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Compares again, since the name may have been given to another object after the original
+    /// was removed by somebody else.
+    async fn remove_copied(&self, original: &str, copy: &str) -> Result<(), RepoError> {
+        let Some(object) = self.read(original, MAX_WAL_OBJECT_BYTES).await? else {
+            return Ok(());
+        };
+        if self.read(copy, MAX_WAL_OBJECT_BYTES).await? != Some(object) {
+            return Err(RepoError::AlreadyExists {
+                key: original.to_owned(),
+            });
+        }
+        match self.store().delete(&Path::from(original)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(RepoError::from_store(original, error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_written_in_one_way_only() {
+        for text in ["00000002", "0000000A-2", "FFFFFFFF-4294967295"] {
+            let label: AsideLabel = text.parse().expect("a label");
+            assert_eq!(label.to_string(), text);
+        }
+        for text in [
+            "",
+            "2",
+            "0000000a",
+            "00000002-1",
+            "00000002-0",
+            "00000002-02",
+            "+0000002",
+            "00000002-+2",
+            "00000002/x",
+            "000000002",
+        ] {
+            assert!(text.parse::<AsideLabel>().is_err(), "{text}");
+        }
+        let first = AsideLabel::first(2);
+        assert_eq!(first.next().next().to_string(), "00000002-3");
+    }
+}
