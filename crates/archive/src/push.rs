@@ -5,7 +5,6 @@
 //! Under a name that is taken, identical content is a success (an earlier attempt whose answer
 //! was lost), different content is an error.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -16,7 +15,7 @@ use walzip_pgformat::wal_file_name::{SEGMENT_SIZE_BYTES_MAX, WalFileName};
 use walzip_repo::{PutOutcome, Repository};
 
 use crate::error::ArchiveError;
-use crate::{cluster, coding, content};
+use crate::{cluster, coding, content, regular_file};
 
 /// How to push.
 #[derive(Clone, Debug)]
@@ -141,11 +140,11 @@ async fn read_stable(path: &Path) -> Result<Bytes, ArchiveError> {
             path: owned.clone(),
             reason,
         };
-        let mut file = File::open(&owned).map_err(failed)?;
-        let before = file.metadata().map_err(failed)?;
-        if !before.is_file() {
-            return Err(invalid("it is not a file".to_owned()));
-        }
+        let (mut file, before) =
+            regular_file::open(&owned).map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidInput => invalid(error.to_string()),
+                _ => failed(error),
+            })?;
         if before.len() > u64::from(SEGMENT_SIZE_BYTES_MAX) {
             return Err(invalid(format!(
                 "{} bytes are more than a segment has",

@@ -82,6 +82,14 @@ pub async fn verify(
 ) -> Result<Verification, ArchiveError> {
     let listing = repository.list_wal().await?;
     let mut verification = Verification::default();
+    if let Err(RepoError::Corrupt { key, detail }) = repository.check_wal_mark().await {
+        let (kind, object) = (FindingKind::WalDamaged, key);
+        verification.findings.push(Finding {
+            kind,
+            object,
+            detail,
+        });
+    }
     verify_wal(repository, &listing, options, &mut verification).await;
     let names: BTreeSet<String> = listing.iter().map(|entry| entry.name.clone()).collect();
     let timelines = Timelines::read(repository, &listing).await;

@@ -19,7 +19,9 @@
 
 mod backup;
 mod backup_label;
+mod cluster;
 mod error;
+mod json;
 pub mod layout;
 mod local;
 mod location;
@@ -27,11 +29,14 @@ mod repository;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod wal;
+mod wal_mark;
 
 pub use backup::{BackupObject, BackupWriter, MAX_OBJECT_BYTES, PART_BYTES};
 pub use backup_label::BackupLabel;
+pub use cluster::ClusterIdentity;
 pub use error::RepoError;
+pub(crate) use local::IntoExistingDirectory;
 pub use local::LocalStore;
 pub use location::{Location, open_store};
-pub use repository::{ClusterIdentity, Initialised, Repository};
+pub use repository::{Initialised, Repository};
 pub use wal::{PutOutcome, WalEntry};
