@@ -1,27 +1,58 @@
-//! Which cluster a data directory holds.
+//! Which cluster a data directory holds, or a server runs.
 
-use std::io;
-use std::path::Path;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use walzip_pgformat::control_file::{ControlFile, ControlFileError};
 use walzip_repo::{ClusterIdentity, Repository};
 
 use crate::error::ArchiveError;
+use crate::replication::{Connection, ConnectionSettings, Mode};
+use crate::{coding, regular_file};
 
 /// How often a control file is read again that seems to be in the middle of a write.
 const READ_ATTEMPTS: usize = 5;
+/// More than any control file has.
+const LEN_MAX: u64 = 1 << 20;
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// Where the cluster's identity is read from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// The control file in this data directory.
+    DataDirectory(PathBuf),
+    /// A running server.
+    Server(ConnectionSettings),
+}
+
+impl Source {
+    /// Whose the data directory is, or the server.
+    pub(crate) async fn identity(&self) -> Result<ClusterIdentity, ArchiveError> {
+        match self {
+            Source::DataDirectory(path) => of_data_directory(path).await,
+            Source::Server(settings) => of_server(settings).await,
+        }
+    }
+}
+
+async fn of_server(settings: &ConnectionSettings) -> Result<ClusterIdentity, ArchiveError> {
+    let mut connection = Connection::open(settings, Mode::Replication).await?;
+    let system = connection.identify_system().await?;
+    let major = connection.major()?;
+    connection.close().await;
+    Ok(ClusterIdentity {
+        system_id: system.system_id.0,
+        major,
+    })
+}
 
 /// Reads `global/pg_control` of a data directory, whose server may be running.
 pub(crate) async fn read_control_file(data_directory: &Path) -> Result<ControlFile, ArchiveError> {
     let path = data_directory.join("global").join("pg_control");
     let mut attempt = 1;
     loop {
-        let content = match tokio::fs::read(&path).await {
-            Ok(content) => content,
-            Err(error) => return Err(ArchiveError::file("read", &path, error)),
-        };
+        let content = read(path.clone()).await?;
         match ControlFile::read(&content) {
             Ok(control_file) => return Ok(control_file),
             // A server that writes the file at this moment is no reason to fail.
@@ -32,6 +63,18 @@ pub(crate) async fn read_control_file(data_directory: &Path) -> Result<ControlFi
             Err(source) => return Err(ArchiveError::ControlFile { path, source }),
         }
     }
+}
+
+async fn read(path: PathBuf) -> Result<Vec<u8>, ArchiveError> {
+    let read = move || {
+        let mut content = Vec::new();
+        let opened = regular_file::open(&path);
+        opened
+            .and_then(|(file, _)| file.take(LEN_MAX).read_to_end(&mut content))
+            .map_err(|error| ArchiveError::file("read", &path, error))?;
+        Ok(content)
+    };
+    coding::off_the_runtime(read).await
 }
 
 /// The cluster of a data directory.

@@ -6,9 +6,10 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, OFlag};
 
 use crate::error::ArchiveError;
+use crate::regular_file;
 
 /// Writes a file under a temporary name, makes it durable and renames it into place.
 pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<(), ArchiveError> {
@@ -18,11 +19,13 @@ pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<(), ArchiveError
     })
 }
 
-/// [`write_file`] of what `write` writes; where that fails, there is no file.
+/// [`write_file`] of what `write` writes; where that fails, there is no file. A name that
+/// something else than a file has is refused: it would be replaced.
 pub(crate) fn write_file_with<T>(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<T, ArchiveError>,
 ) -> Result<T, ArchiveError> {
+    regular_file::check_name(path).map_err(|error| ArchiveError::file("replace", path, error))?;
     let mut temporary = Temporary::beside(path)?;
     let written = temporary.write_and_rename(path, write);
     if written.is_err() {
@@ -91,14 +94,22 @@ impl Temporary {
     }
 }
 
+/// Opens a temporary file. Something else under its name is neither followed nor waited for.
 fn open(path: &Path) -> Result<File, ArchiveError> {
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-        .map_err(|error| ArchiveError::file("create", path, error))
+    let open = || {
+        regular_file::check_name(path)?;
+        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(flags.bits())
+            .open(path)?;
+        regular_file::check(&file.metadata()?)?;
+        Ok(file)
+    };
+    open().map_err(|error| ArchiveError::file("create", path, error))
 }
 
 /// Whether a file still has this name: between being opened and being locked it may have been
@@ -186,6 +197,39 @@ mod tests {
         assert!(matches!(failed, Err(ArchiveError::Request(_))));
         assert_eq!(fs::read(&path).expect("readable"), b"content");
         assert_eq!(names(directory.path()), ["RECOVERYXLOG"]);
+    }
+
+    #[test]
+    fn what_is_no_file_is_neither_replaced_nor_written_through() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let target = directory.path().join("target");
+        fs::write(&target, b"precious").expect("written");
+        let path = directory.path().join("RECOVERYXLOG");
+        let temporary = directory.path().join(".RECOVERYXLOG.walzip.tmp");
+        for at in [&path, &temporary] {
+            let makes: [&dyn Fn(); 4] = [
+                &|| nix::unistd::mkfifo(at, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO"),
+                &|| fs::create_dir(at).expect("a directory"),
+                &|| std::os::unix::fs::symlink(&target, at).expect("a link"),
+                &|| std::os::unix::fs::symlink("/dev/null", at).expect("a link"),
+            ];
+            for make in makes {
+                make();
+                let before = fs::symlink_metadata(at).expect("it is there").ino();
+                let error = write_file(&path, b"content").expect_err("not a file");
+                assert!(error.to_string().ends_with("it is not a file"), "{error}");
+                assert_eq!(names(directory.path()).len(), 2);
+                let after = fs::symlink_metadata(at).expect("it is there").ino();
+                assert_eq!(before, after);
+                let remove = if at.is_dir() {
+                    fs::remove_dir
+                } else {
+                    fs::remove_file
+                };
+                remove(at).expect("removed");
+            }
+        }
+        assert_eq!(fs::read(&target).expect("readable"), b"precious");
     }
 
     #[test]

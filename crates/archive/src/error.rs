@@ -69,6 +69,11 @@ pub enum ArchiveError {
         repository: ClusterIdentity,
     },
 
+    /// The repository and the cluster's own files lie in one another: what removes the one
+    /// removes the other.
+    #[error("{0}")]
+    AmongClusterFiles(String),
+
     /// The archive has other content under this name. Nothing was changed.
     #[error("{name} is in the archive already, with different content")]
     Duplicate {

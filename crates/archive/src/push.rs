@@ -5,7 +5,6 @@
 //! Under a name that is taken, identical content is a success (an earlier attempt whose answer
 //! was lost), different content is an error.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -18,7 +17,7 @@ use walzip_repo::{PutOutcome, Repository};
 use crate::archived_wal::ArchivedWal;
 use crate::error::ArchiveError;
 use crate::wal_times::SegmentTimes;
-use crate::{cluster, coding, content, wal_index};
+use crate::{cluster, coding, content, regular_file, wal_index};
 
 /// How to push.
 #[derive(Clone, Debug)]
@@ -186,11 +185,11 @@ async fn read_stable(path: &Path) -> Result<Bytes, ArchiveError> {
             path: owned.clone(),
             reason,
         };
-        let mut file = File::open(&owned).map_err(failed)?;
-        let before = file.metadata().map_err(failed)?;
-        if !before.is_file() {
-            return Err(invalid("it is not a file".to_owned()));
-        }
+        let (mut file, before) =
+            regular_file::open(&owned).map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidInput => invalid(error.to_string()),
+                _ => failed(error),
+            })?;
         if before.len() > u64::from(SEGMENT_SIZE_BYTES_MAX) {
             return Err(invalid(format!(
                 "{} bytes are more than a segment has",

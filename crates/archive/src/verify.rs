@@ -95,6 +95,14 @@ pub async fn verify(
     let progress = &options.progress;
     let wal_bytes = listing.iter().map(|entry| entry.size_bytes).sum();
     progress.begin(Phase::VerifyingWal, wal_bytes);
+    if let Err(RepoError::Corrupt { key, detail }) = repository.check_wal_mark().await {
+        let (kind, object) = (FindingKind::WalDamaged, key);
+        verification.findings.push(Finding {
+            kind,
+            object,
+            detail,
+        });
+    }
     verify_wal(repository, &listing, options, &mut verification).await;
     let timelines = Timelines::read(repository, &listing).await;
     let lost = lost_histories(&listing, &timelines);

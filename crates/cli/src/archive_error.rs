@@ -92,6 +92,13 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         ArchiveError::Duplicate { name } if name.ends_with(".history") => {
             (Kind::ArchiveDuplicate, Some(NUMBER_TAKEN))
         }
+        ArchiveError::AmongClusterFiles(_) => (
+            Kind::OptionInvalid,
+            Some(
+                "Base backups would contain the repository, and a restore or pg_rewind would \
+                 remove it: name a place outside, best on another disk.",
+            ),
+        ),
         ArchiveError::Duplicate { .. } => (
             Kind::ArchiveDuplicate,
             Some(
@@ -177,6 +184,13 @@ fn repository(error: &RepoError) -> KindAndHint {
         RepoError::NotARepository { .. } => (
             Kind::RepoInvalid,
             Some("Is it mounted? \"walzip init\" makes a new repository."),
+        ),
+        RepoError::NotInPlace { .. } => (
+            Kind::RepoInvalid,
+            Some(
+                "Is everything mounted, and was nothing moved or replaced? Bring it back, or a \
+                 copy of it; to go on without it, make a new repository.",
+            ),
         ),
         RepoError::NewerFormat { .. } => (
             Kind::Format,

@@ -58,7 +58,7 @@ kinds! {
     FileExists = 93, "file-exists", "a file would be overwritten";
     ParamInvalid = 96, "param-invalid", "a name is not one that PostgreSQL gives to a WAL file";
     Service = 101, "service", "the repository's storage failed";
-    RepoInvalid = 103, "repo-invalid", "there is no repository at this place";
+    RepoInvalid = 103, "repo-invalid", "there is no repository at this place, or a part of it is gone";
     Problems = 104, "problems", "the check ran to its end and found problems";
     Access = 105, "access", "the server or the repository's storage refused access";
     TimelineAmbiguous = 110, "timeline-ambiguous", "two timelines were written to at the same time";

@@ -18,7 +18,8 @@ use crate::output_file::{self, OutputFile};
 /// The flags that both commands share.
 #[derive(Debug, Args)]
 pub struct FilterArgs {
-    /// The files; standard input when there is none, or for "-"
+    /// The files; standard input when there is none, or for "-". A pipe or a device is read
+    /// only with -c, -o or -f
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
@@ -136,8 +137,13 @@ impl FilterArgs {
     }
 
     fn named_file<F: Filter>(&self, filter: &F, path: &Path) -> Result<(), CommandError> {
+        let destination = self.destination(filter);
+        let named_output = matches!(destination, Destination::Stdout | Destination::File(_));
+        if !named_output && !self.force {
+            refuse_special(path)?;
+        }
         let (mut input, before) = open_input(path)?;
-        match self.destination(filter) {
+        match destination {
             Destination::Stdout => self.to_stdout(filter, &mut input),
             Destination::Nowhere => filter.run(&mut input, &mut io::sink(), true),
             Destination::File(output) => {
@@ -261,6 +267,18 @@ fn open_input(path: &Path) -> Result<(File, Metadata), CommandError> {
     Ok((file, metadata))
 }
 
+/// Opening a pipe waits until somebody writes to it, which takes a clear request.
+fn refuse_special(path: &Path) -> Result<(), CommandError> {
+    let metadata = std::fs::metadata(path).map_err(|error| CommandError::cannot_read(&error))?;
+    if metadata.is_file() || metadata.is_dir() {
+        return Ok(());
+    }
+    Err(
+        CommandError::new(Kind::FileInvalid, "is not a regular file")
+            .hint("Redirect it to standard input, or name the output with -c or -o."),
+    )
+}
+
 /// Removing a link would leave the data where it was, and removing a file with other names
 /// would save nothing.
 fn refuse_links(path: &Path, metadata: &Metadata) -> Result<(), CommandError> {
@@ -270,9 +288,6 @@ fn refuse_links(path: &Path, metadata: &Metadata) -> Result<(), CommandError> {
     };
     if std::fs::symlink_metadata(path).is_ok_and(|link| link.is_symlink()) {
         return invalid("is a symbolic link");
-    }
-    if !metadata.is_file() {
-        return invalid("is not a regular file");
     }
     if metadata.nlink() > 1 {
         return invalid("has other names (hard links)");

@@ -17,10 +17,10 @@ use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
+use crate::json::encode_json;
 use crate::layout::{
     self, BACKUP_JSON, BACKUP_PREFIX, BACKUP_STARTED, FORMAT, MAX_BACKUP_JSON_BYTES,
 };
-use crate::repository::encode_json;
 use crate::{BackupLabel, RepoError, Repository};
 
 /// The size of the parts in which a backup object is sent, all but the last.
@@ -113,7 +113,11 @@ impl Repository {
         match self.store().head(&Path::from(key.as_str())).await {
             Ok(_) => Ok(true),
             Err(object_store::Error::NotFound { .. }) => Ok(false),
-            Err(error) => Err(RepoError::from_store(&key, error)),
+            Err(error) => match RepoError::from_store(&key, error) {
+                // What it is instead of a file, its reader will say.
+                RepoError::Corrupt { .. } => Ok(true),
+                error => Err(error),
+            },
         }
     }
 

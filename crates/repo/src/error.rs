@@ -3,7 +3,8 @@
 use std::error::Error as StdError;
 use std::io::{self, ErrorKind};
 
-use crate::repository::ClusterIdentity;
+use crate::ClusterIdentity;
+use crate::local::Misplaced;
 
 type Source = Box<dyn StdError + Send + Sync + 'static>;
 
@@ -33,6 +34,16 @@ pub enum RepoError {
     NotARepository {
         /// The store as it describes itself.
         location: String,
+    },
+
+    /// A part of the repository is not there, or something else is in its place: moved,
+    /// replaced, not mounted, a link.
+    #[error("{place} is not as walzip made it: {detail}")]
+    NotInPlace {
+        /// The part: a key, or a path where it is no object.
+        place: String,
+        /// What is there instead.
+        detail: String,
     },
 
     /// The repository was made by a newer walzip.
@@ -143,7 +154,10 @@ impl RepoError {
     /// Sorts a store's error by what the caller can do about it.
     pub(crate) fn from_store(key: &str, error: object_store::Error) -> Self {
         use object_store::Error as Store;
-        let kind = io_kind(&error);
+        if let Some(misplaced) = io_error(&error).and_then(Misplaced::in_error) {
+            return misplaced.to_error(key);
+        }
+        let kind = io_error(&error).map(io::Error::kind);
         let key = key.to_owned();
         match (error, kind) {
             (Store::NotFound { .. }, _) => Self::NotFound { key },
@@ -193,12 +207,12 @@ fn cause(error: object_store::Error) -> Source {
     }
 }
 
-/// The kind of the operating system's error at the bottom of a store's error, if any.
-fn io_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind> {
+/// The operating system's error at the bottom of a store's error, if any.
+fn io_error<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e io::Error> {
     let mut next = Some(error);
     while let Some(current) = next {
         if let Some(io) = current.downcast_ref::<io::Error>() {
-            return Some(io.kind());
+            return Some(io);
         }
         next = current.source();
     }

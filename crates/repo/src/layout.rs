@@ -10,6 +10,8 @@ use crate::{AsideLabel, ClusterIdentity, RepoError};
 pub const FORMAT: u64 = 1;
 /// The object that makes a place a repository.
 pub const REPOSITORY_JSON: &str = "repository.json";
+/// The mark among a cluster's WAL: a copy of what the repository records of the cluster.
+pub const CLUSTER_JSON: &str = "cluster.json";
 /// The prefix of all WAL objects.
 pub const WAL_PREFIX: &str = "wal";
 /// The prefix of all WAL objects that were set aside.
@@ -31,7 +33,7 @@ pub const MAX_BACKUP_OBJECT_NAME_CHARS: usize = 200;
 /// The longest WAL object that is read: a segment of 1 GiB that did not shrink, with
 /// room for a container around it.
 pub const MAX_WAL_OBJECT_BYTES: u64 = (1 << 30) + (1 << 20);
-/// The longest `repository.json` or `started` that is read.
+/// The longest `repository.json`, `cluster.json` or `started` that is read.
 pub const MAX_SMALL_JSON_BYTES: u64 = 64 << 10;
 /// The longest `backup.json` that is read.
 pub const MAX_BACKUP_JSON_BYTES: u64 = 256 << 20;
@@ -45,6 +47,11 @@ const SEGMENT_NAME_CHARS: usize = 24;
 /// The prefix of one cluster's WAL.
 pub(crate) fn wal_prefix(cluster: ClusterIdentity) -> String {
     format!("{WAL_PREFIX}/{}-{}", cluster.major, cluster.system_id)
+}
+
+/// The key of the mark among one cluster's WAL. No WAL object has it, for want of the suffix.
+pub(crate) fn wal_mark_key(cluster: ClusterIdentity) -> String {
+    format!("{}/{CLUSTER_JSON}", wal_prefix(cluster))
 }
 
 /// The key of a WAL file, a history or a backup history file.
@@ -72,7 +79,7 @@ pub(crate) fn aside_key(label: AsideLabel, name: &str) -> Result<String, RepoErr
 
 /// Segments, and the files named after one, lie in a directory of at most 4096
 /// segments; a history is asked for by name alone and lies above them.
-fn wal_directory(name: &str) -> Option<&str> {
+pub(crate) fn wal_directory(name: &str) -> Option<&str> {
     let is_upper_hex = |c: u8| c.is_ascii_digit() || (b'A'..=b'F').contains(&c);
     let segment = name.get(..SEGMENT_NAME_CHARS)?;
     let rest = name.get(SEGMENT_NAME_CHARS..)?;

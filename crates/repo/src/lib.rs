@@ -19,7 +19,9 @@
 
 mod backup;
 mod backup_label;
+mod cluster;
 mod error;
+mod json;
 pub mod layout;
 mod local;
 mod location;
@@ -28,12 +30,15 @@ mod set_aside;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod wal;
+mod wal_mark;
 
 pub use backup::{BackupObject, BackupWriter, MAX_OBJECT_BYTES, PART_BYTES};
 pub use backup_label::BackupLabel;
+pub use cluster::ClusterIdentity;
 pub use error::RepoError;
+pub(crate) use local::IntoExistingDirectory;
 pub use local::LocalStore;
 pub use location::{Location, open_store};
-pub use repository::{ClusterIdentity, Initialised, Repository};
+pub use repository::{Initialised, Repository};
 pub use set_aside::AsideLabel;
 pub use wal::{PutOutcome, WalEntry, WalSurvey};

@@ -1,37 +1,15 @@
 //! The repository itself: whose archive it is, and the few ways to touch an object.
 
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use object_store::path::Path;
 use object_store::{GetResult, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
-use serde::{Deserialize, Serialize};
 
-use crate::RepoError;
-use crate::layout::{FORMAT, MAX_SMALL_JSON_BYTES, REPOSITORY_JSON};
-
-/// Which cluster an archive belongs to.
-///
-/// Both parts are needed: `pg_upgrade` keeps neither, a physical copy keeps both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ClusterIdentity {
-    /// The system identifier that initdb gave the cluster.
-    pub system_id: u64,
-    /// The server's major version.
-    pub major: u32,
-}
-
-impl fmt::Display for ClusterIdentity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "PostgreSQL {} with system identifier {}",
-            self.major, self.system_id
-        )
-    }
-}
+use crate::cluster::ClusterRecord;
+use crate::layout::{MAX_SMALL_JSON_BYTES, REPOSITORY_JSON};
+use crate::{ClusterIdentity, IntoExistingDirectory, RepoError};
 
 /// What [`Repository::init`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,22 +20,11 @@ pub enum Initialised {
     Existed,
 }
 
-/// `repository.json`, as in docs/format/repository.md.
-#[derive(Serialize, Deserialize)]
-struct RepositoryJson {
-    format: u64,
-    /// Decimal text, since readers of JSON lose digits of numbers beyond 2^53.
-    system_identifier: String,
-    major: u32,
-    created: Timestamp,
-}
-
 /// The archive of one cluster, on any store.
 #[derive(Clone, Debug)]
 pub struct Repository {
     store: Arc<dyn ObjectStore>,
-    cluster: ClusterIdentity,
-    created: Timestamp,
+    record: ClusterRecord,
 }
 
 impl Repository {
@@ -67,27 +34,36 @@ impl Repository {
         store: Arc<dyn ObjectStore>,
         cluster: ClusterIdentity,
     ) -> Result<(Self, Initialised), RepoError> {
-        let created = Timestamp::now();
-        let json = encode_json(&RepositoryJson {
-            format: FORMAT,
-            system_identifier: cluster.system_id.to_string(),
-            major: cluster.major,
-            created,
-        })?;
-        let repository = Self {
+        match Self::open(Arc::clone(&store)).await {
+            Ok(existing) => return existing.confirm_init(cluster).await,
+            Err(RepoError::NotARepository { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let mut repository = Self {
             store,
-            cluster,
-            created,
+            record: ClusterRecord::new(cluster),
         };
-        match repository.create(REPOSITORY_JSON, json).await {
+        repository.mark_wal().await?;
+        match repository
+            .create(REPOSITORY_JSON, repository.record.write()?)
+            .await
+        {
             Ok(()) => Ok((repository, Initialised::Created)),
             Err(RepoError::AlreadyExists { .. }) => {
                 let existing = Self::open(repository.store).await?;
-                existing.check_cluster(cluster)?;
-                Ok((existing, Initialised::Existed))
+                existing.confirm_init(cluster).await
             }
             Err(error) => Err(error),
         }
+    }
+
+    async fn confirm_init(
+        self,
+        cluster: ClusterIdentity,
+    ) -> Result<(Self, Initialised), RepoError> {
+        self.check_cluster(cluster)?;
+        self.check_wal().await?;
+        Ok((self, Initialised::Existed))
     }
 
     /// Opens a repository and checks that this build understands it.
@@ -97,46 +73,22 @@ impl Repository {
             .ok_or_else(|| RepoError::NotARepository {
                 location: store.to_string(),
             })?;
-        check_format(REPOSITORY_JSON, &json)?;
-        let corrupt = |detail: String| RepoError::Corrupt {
-            key: REPOSITORY_JSON.to_owned(),
-            detail,
-        };
-        let fields: RepositoryJson =
-            serde_json::from_slice(&json).map_err(|error| corrupt(error.to_string()))?;
-        let system_id = fields
-            .system_identifier
-            .parse::<u64>()
-            .ok()
-            .filter(|id| id.to_string() == fields.system_identifier)
-            .ok_or_else(|| {
-                corrupt(format!(
-                    "system_identifier {:?} is not a decimal number of 64 bits",
-                    fields.system_identifier
-                ))
-            })?;
-        Ok(Self {
-            store,
-            cluster: ClusterIdentity {
-                system_id,
-                major: fields.major,
-            },
-            created: fields.created,
-        })
+        let record = ClusterRecord::read(REPOSITORY_JSON, &json)?;
+        Ok(Self { store, record })
     }
 
     /// Whose archive this is.
     pub fn cluster(&self) -> ClusterIdentity {
-        self.cluster
+        self.record.cluster
     }
 
     /// Refuses a cluster that this is not the archive of, naming both.
     pub fn check_cluster(&self, cluster: ClusterIdentity) -> Result<(), RepoError> {
-        if self.cluster == cluster {
+        if self.cluster() == cluster {
             Ok(())
         } else {
             Err(RepoError::Mismatch {
-                repository: self.cluster,
+                repository: self.cluster(),
                 cluster,
             })
         }
@@ -144,7 +96,15 @@ impl Repository {
 
     /// When the repository was initialised.
     pub fn created(&self) -> Timestamp {
-        self.created
+        self.record.created
+    }
+
+    pub(crate) fn record(&self) -> &ClusterRecord {
+        &self.record
+    }
+
+    pub(crate) fn set_created(&mut self, created: Timestamp) {
+        self.record.created = created;
     }
 
     /// The store below, which describes itself when printed.
@@ -161,6 +121,26 @@ impl Repository {
             .await
         {
             Ok(_) => Ok(()),
+            Err(error) => Err(RepoError::from_put(key, error)),
+        }
+    }
+
+    /// The same on a store with directories, but only into one that exists; `None` when it
+    /// would have to be made.
+    pub(crate) async fn create_in_directory(
+        &self,
+        key: &str,
+        object: Bytes,
+    ) -> Result<Option<()>, RepoError> {
+        let mut options = PutOptions::from(PutMode::Create);
+        options.extensions.insert(IntoExistingDirectory);
+        match self
+            .store
+            .put_opts(&Path::from(key), object.into(), options)
+            .await
+        {
+            Ok(_) => Ok(Some(())),
+            Err(object_store::Error::Precondition { .. }) => Ok(None),
             Err(error) => Err(RepoError::from_put(key, error)),
         }
     }
@@ -212,47 +192,4 @@ async fn read(
         });
     }
     Ok(Some(object))
-}
-
-/// Reads the `format` alone, so that a newer repository is reported as newer whatever
-/// else has changed in it.
-pub(crate) fn check_format(key: &str, json: &[u8]) -> Result<(), RepoError> {
-    #[derive(Deserialize)]
-    struct Format {
-        format: u64,
-    }
-    let found = match serde_json::from_slice::<Format>(json) {
-        Ok(Format { format }) => format,
-        Err(error) => {
-            return Err(RepoError::Corrupt {
-                key: key.to_owned(),
-                detail: error.to_string(),
-            });
-        }
-    };
-    match found {
-        FORMAT => Ok(()),
-        0 => Err(RepoError::Corrupt {
-            key: key.to_owned(),
-            detail: "format 0 does not exist".to_owned(),
-        }),
-        _ => Err(RepoError::NewerFormat {
-            found,
-            supported: FORMAT,
-        }),
-    }
-}
-
-/// Writes a JSON object of ours, for people as well: indented, with a line end.
-pub(crate) fn encode_json<T: Serialize>(value: &T) -> Result<Bytes, RepoError> {
-    match serde_json::to_vec_pretty(value) {
-        Ok(mut json) => {
-            json.push(b'\n');
-            Ok(json.into())
-        }
-        Err(error) => Err(RepoError::Corrupt {
-            key: "a JSON object to be written".to_owned(),
-            detail: error.to_string(),
-        }),
-    }
 }

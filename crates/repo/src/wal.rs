@@ -51,22 +51,45 @@ impl WalSurvey {
 
 impl Repository {
     /// Puts a WAL object unless the name is taken.
+    ///
+    /// Into an empty directory over which a file system is not mounted, an object would be put
+    /// where nobody finds it later. Such a place has no directory for the segment either, and a
+    /// history needs none: both are reasons to look for the mark before.
     pub async fn put_wal(&self, name: &str, object: Bytes) -> Result<PutOutcome, RepoError> {
         let key = layout::wal_key(self.cluster(), name)?;
-        match self.create(&key, object).await {
+        let put = if layout::wal_directory(name).is_some() {
+            self.create_in_directory(&key, object.clone()).await
+        } else {
+            Ok(None)
+        };
+        let put = match put {
+            Ok(None) => {
+                self.check_wal().await?;
+                self.create(&key, object).await
+            }
+            Ok(Some(())) => Ok(()),
+            Err(error) => Err(error),
+        };
+        match put {
             Ok(()) => Ok(PutOutcome::Created),
             Err(RepoError::AlreadyExists { .. }) => Ok(PutOutcome::Exists),
             Err(error) => Err(error),
         }
     }
 
-    /// Gets a WAL object; `None` when there is none under the name.
+    /// Gets a WAL object; `None` when there is none under the name, and the archive is there
+    /// that would have it.
     pub async fn get_wal(&self, name: &str) -> Result<Option<Bytes>, RepoError> {
         let key = layout::wal_key(self.cluster(), name)?;
-        self.read(&key, MAX_WAL_OBJECT_BYTES).await
+        let found = self.read(&key, MAX_WAL_OBJECT_BYTES).await?;
+        if found.is_none() {
+            self.check_wal().await?;
+        }
+        Ok(found)
     }
 
-    /// Says what is known about a WAL object without reading it.
+    /// Says what is known about a WAL object without reading it, and without asking whether
+    /// the archive is there when it is not.
     pub async fn find_wal(&self, name: &str) -> Result<Option<WalEntry>, RepoError> {
         use object_store::ObjectStoreExt;
         let key = layout::wal_key(self.cluster(), name)?;
@@ -134,6 +157,7 @@ impl Repository {
     /// Objects under keys that [`Repository::put_wal`] would not have made are not
     /// part of the archive and are passed over.
     pub async fn list_wal(&self) -> Result<Vec<WalEntry>, RepoError> {
+        self.check_wal().await?;
         let prefix = layout::wal_prefix(self.cluster());
         let objects = self.store().list(Some(&Path::from(prefix.as_str())));
         let objects = objects.try_collect().await;

@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use walzip_archive::init::Source;
-use walzip_repo::open_store;
 
 use crate::connection_args::ConnectionArgs;
 use crate::error::CommandError;
@@ -15,7 +14,9 @@ use crate::{root, runtime};
 ///
 /// The repository is bound to the cluster's system identifier and major version, which are read
 /// from its data directory, or asked of the running server when a connection flag is given or no
-/// data directory is known. Doing it twice for the same cluster is harmless.
+/// data directory is known. Doing it twice for the same cluster is harmless. A place in the data
+/// directory or in a tablespace is refused: base backups would contain the repository, and a
+/// restore would remove it.
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
@@ -61,9 +62,8 @@ pub fn run(args: InitArgs) -> Result<(), CommandError> {
             None => Source::Server(settings),
         },
     };
-    let done = runtime::block_on(async {
-        Ok(walzip_archive::init::init(open_store(&location)?, &source).await?)
-    })?;
+    let done =
+        runtime::block_on(async { Ok(walzip_archive::init::init_at(&location, &source).await?) })?;
     if done.created {
         root::warn_of_own_repository(&location);
     }

@@ -106,7 +106,11 @@ fn refuses_what_is_not_the_clusters_or_not_wal() {
     sandbox.write(&path("notes.txt"), b"x");
     insta::assert_snapshot!(sandbox.fails(96, &push(&path("notes.txt"))));
     sandbox.fails(55, &push(&path("000000010000000000000009")));
-    assert!(!sandbox.path("repo/wal").exists(), "nothing was archived");
+    assert_eq!(
+        find(&sandbox.path("repo/wal")),
+        None,
+        "nothing was archived"
+    );
 }
 
 /// These say nothing of the cluster that wrote them: its control file does.
@@ -154,10 +158,10 @@ fn a_damaged_object_is_not_got() {
 fn storage_that_fails_is_tried_again() {
     let sandbox = initialised();
     sandbox.ok(&push(&path(FIRST)));
-    let (wal, aside) = (sandbox.path("repo/wal"), sandbox.path("aside"));
-    std::fs::rename(&wal, &aside).expect("renamed");
-    // Not a directory: neither "there" nor "not there".
-    std::fs::write(&wal, b"").expect("written");
+    let (repo, aside) = (sandbox.path("repo"), sandbox.path("aside"));
+    std::fs::rename(&repo, &aside).expect("renamed");
+    // A link to itself: neither "there" nor "not there".
+    std::os::unix::fs::symlink("repo", &repo).expect("linked");
     let get = ["archive-get", "--repo", "repo", FIRST, "got"];
     let complaint = sandbox.fails(101, &get);
     assert_eq!(
@@ -168,8 +172,8 @@ fn storage_that_fails_is_tried_again() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(std::time::Duration::from_millis(500));
-            std::fs::remove_file(&wal).expect("removed");
-            std::fs::rename(&aside, &wal).expect("renamed");
+            std::fs::remove_file(&repo).expect("removed");
+            std::fs::rename(&aside, &repo).expect("renamed");
         });
         assert!(sandbox.run(&get).status.success());
     });
@@ -268,7 +272,7 @@ fn a_server_that_does_not_answer_is_an_error_with_a_hint() {
 
 /// Changes one bit of the only object.
 fn damage(sandbox: &Sandbox) {
-    let object = find(&sandbox.path("repo/wal"));
+    let object = find(&sandbox.path("repo/wal")).expect("an object");
     let mut bytes = std::fs::read(&object).expect("readable");
     *bytes.last_mut().expect("not empty") ^= 0x40;
     // Objects are written once, and are not writable afterwards.
@@ -276,9 +280,15 @@ fn damage(sandbox: &Sandbox) {
     std::fs::write(&object, &bytes).expect("writable");
 }
 
-/// The only file below a directory.
-fn find(directory: &std::path::Path) -> std::path::PathBuf {
-    let mut entries = std::fs::read_dir(directory).expect("readable");
-    let path = entries.next().expect("not empty").expect("readable").path();
-    if path.is_dir() { find(&path) } else { path }
+/// The only object below a directory.
+fn find(directory: &std::path::Path) -> Option<std::path::PathBuf> {
+    let entries = std::fs::read_dir(directory).expect("readable");
+    let mut paths = entries.map(|entry| entry.expect("readable").path());
+    paths.find_map(|path| match path.is_dir() {
+        true => find(&path),
+        false => path
+            .extension()
+            .is_some_and(|suffix| suffix == "wz")
+            .then_some(path),
+    })
 }

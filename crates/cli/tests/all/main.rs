@@ -9,5 +9,6 @@ mod files;
 mod help;
 mod inspect;
 mod members;
+mod places;
 mod sandbox;
 mod tidy;

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{CWD, FlockOperation, RenameFlags};
+use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 /// Readable by the owner and the group: the files hold the database's content.
@@ -67,7 +67,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_path(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        open_file(path)?.sync_all()
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
@@ -112,6 +112,16 @@ impl Disk for RealDisk {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Opens what should be a file. Should it be something else by now, a link is not followed and a
+/// FIFO not waited for.
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
 }
 
 fn is_unsupported(error: &io::Error) -> bool {

@@ -21,6 +21,7 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::disk::Disk;
+use super::misplaced::Misplaced;
 
 /// Where objects lie before they have their final name. No key can reach into it,
 /// since no part of a key begins with a dot.
@@ -276,6 +277,13 @@ fn parents_outermost_first(directory: &Path) -> Vec<&Path> {
     levels
 }
 
+fn not_named(object: &Path, directory: &Path, error: io::Error) -> DiskError {
+    match error.kind() {
+        ErrorKind::CrossesDevices => Misplaced::on_another_file_system(directory),
+        _ => DiskError::at("name", object)(error),
+    }
+}
+
 fn is_refused(error: &DiskError) -> bool {
     error.source.kind() == ErrorKind::PermissionDenied
 }
@@ -337,7 +345,7 @@ impl<D: Disk> Staged<D> {
                 self.writer.confirm(object)?;
                 Ok(Published::Exists)
             }
-            Err(error) => Err(DiskError::at("name", object)(error)),
+            Err(error) => Err(not_named(object, directory, error)),
         }
     }
 
@@ -348,7 +356,7 @@ impl<D: Disk> Staged<D> {
         self.writer
             .disk
             .rename(&self.path, object)
-            .map_err(DiskError::at("name", object))?;
+            .map_err(|error| not_named(object, directory, error))?;
         self.writer.sync_directory(directory)
     }
 

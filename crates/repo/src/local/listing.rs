@@ -1,7 +1,8 @@
 //! Which objects a directory holds.
 //!
 //! Links are not followed, and names that no key has are passed over: an administrator's
-//! stray file must not keep the archive from being listed.
+//! stray file must not keep the archive from being listed. But what was asked for by its prefix
+//! has to be a directory: a link there is no empty archive.
 
 use std::fs::{self, FileType};
 use std::path::{Path as FilePath, PathBuf};
@@ -10,6 +11,7 @@ use object_store::path::Path;
 use object_store::{ListResult, ObjectMeta};
 
 use super::durable::DiskError;
+use super::misplaced::{Misplaced, look};
 use super::{StoreResult, is_missing, object_meta, store_error};
 
 /// All objects below a prefix, in the order of their keys.
@@ -65,12 +67,9 @@ fn read_directory(
             return Ok(Vec::new());
         }
         directory.push(part.as_ref());
-        // A prefix that is a link has no objects, as it has none when its parent is listed.
-        match fs::symlink_metadata(&directory) {
-            Ok(metadata) if metadata.is_dir() => {}
-            Ok(_) => return Ok(Vec::new()),
-            Err(error) if is_missing(&error) => return Ok(Vec::new()),
-            Err(error) => return Err(DiskError::at("look at", directory)(error)),
+        match look(&directory)? {
+            Some(metadata) => Misplaced::check_directory(&directory, &metadata)?,
+            None => return Ok(Vec::new()),
         }
     }
     let entries = match fs::read_dir(&directory) {

@@ -9,6 +9,7 @@ mod crash;
 mod disk;
 mod durable;
 mod listing;
+mod misplaced;
 #[cfg(test)]
 mod simulated_disk;
 mod sweep;
@@ -32,15 +33,21 @@ use object_store::{
 
 use disk::RealDisk;
 use durable::{DiskError, Published, Staged, Writer};
+pub(crate) use misplaced::Misplaced;
+use misplaced::look;
 use upload::LocalUpload;
 
 const STORE: &str = "local disk";
 type StoreResult<T> = object_store::Result<T>;
 
+/// Asks for a put that makes no directory. A store without directories passes over it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IntoExistingDirectory;
+
 /// Objects as files below a directory, durable when a put returns.
 ///
-/// Keys lead only to places below the root: a symbolic link that points out of it is
-/// refused, and links to files are never followed.
+/// Keys lead only to plain files in plain directories below the root. Anything else that has
+/// a key's place, a symbolic link above all, is refused.
 #[derive(Debug)]
 pub struct LocalStore {
     root: Arc<Root>,
@@ -77,73 +84,56 @@ impl fmt::Display for LocalStore {
 }
 
 impl Root {
-    /// The file of a key, after checking that it cannot lie outside the root.
+    /// The file of a key, after checking that nothing on the way to it leads elsewhere.
     fn file(&self, key: &Path) -> StoreResult<PathBuf> {
         let mut path = self.path.clone();
-        let mut last = None;
+        let mut levels = Vec::new();
         for part in key.parts() {
             let part = part.as_ref();
             if part.is_empty() || part.starts_with('.') || part.contains(['/', '\0']) {
                 return Err(not_a_key(key));
             }
             path.push(part);
-            last = Some(());
+            levels.push(path.clone());
         }
-        if last.is_none() {
+        let Some((object, directories)) = levels.split_last() else {
             return Err(not_a_key(key));
-        }
-        self.check_inside(&path)
-            .map_err(|error| store_error(key, error))?;
+        };
+        check_way(object, directories).map_err(|error| store_error(key, error))?;
         Ok(path)
     }
 
-    /// Refuses a path that is a link, and one whose existing directories lead out of
-    /// the root by a link.
-    fn check_inside(&self, path: &FilePath) -> Result<(), DiskError> {
-        let refuse = |path: &FilePath, reason: &str| {
-            let error = io::Error::new(ErrorKind::PermissionDenied, reason);
-            Err(DiskError::at("follow", path)(error))
-        };
-        match path.symlink_metadata() {
-            Ok(metadata) if metadata.is_symlink() => return refuse(path, "objects are not links"),
-            Ok(_) => {}
-            Err(error) if is_missing(&error) => {}
-            Err(error) => return Err(DiskError::at("look at", path)(error)),
-        }
-        let Some(directory) = path.parent().filter(|directory| *directory != self.path) else {
-            return Ok(());
-        };
-        let root = match self.path.canonicalize() {
-            Ok(root) => root,
-            Err(error) if is_missing(&error) => return Ok(()),
-            Err(error) => return Err(DiskError::at("look at", &self.path)(error)),
-        };
-        // What is missing would be created below the innermost directory that exists.
-        for existing in directory.ancestors() {
-            return match existing.canonicalize() {
-                Ok(real) if real.starts_with(&root) => Ok(()),
-                Ok(_) => refuse(existing, "the link leads out of the repository"),
-                Err(error) if is_missing(&error) => continue,
-                Err(error) => Err(DiskError::at("look at", existing)(error)),
-            };
+    /// Makes sure that temporary files come into a directory of this repository, and removes
+    /// what processes that were killed left there, once in each process that writes.
+    fn prepare_staging(&self) -> Result<(), DiskError> {
+        let staging = self.writer.staging_directory();
+        if let Some(metadata) = look(&staging)? {
+            Misplaced::check_directory(&staging, &metadata)?;
+            self.swept.call_once(|| {
+                sweep::sweep(&staging, sweep::abandoned_after(&staging));
+            });
         }
         Ok(())
     }
 
-    /// Removes what processes that were killed left behind, once in each process that
-    /// writes.
-    fn sweep_once(&self) {
-        self.swept.call_once(|| {
-            let staging = self.writer.staging_directory();
-            sweep::sweep(&staging, sweep::abandoned_after(&staging));
-        });
-    }
-
-    fn put(&self, key: &Path, payload: &PutPayload, mode: &PutMode) -> StoreResult<PutResult> {
+    fn put(
+        &self,
+        key: &Path,
+        payload: &PutPayload,
+        options: &PutOptions,
+    ) -> StoreResult<PutResult> {
         let file = self.file(key)?;
-        self.sweep_once();
+        let existing_only = options.extensions.get::<IntoExistingDirectory>().is_some();
+        if existing_only && !file.parent().is_some_and(FilePath::exists) {
+            return Err(object_store::Error::Precondition {
+                path: key.to_string(),
+                source: "its directory does not exist".into(),
+            });
+        }
+        self.prepare_staging()
+            .map_err(|error| store_error(key, error))?;
         let content = payload.into_iter().map(|bytes| bytes.as_ref());
-        let published = match mode {
+        let published = match &options.mode {
             PutMode::Create => self.writer.create(&file, content),
             PutMode::Overwrite => self
                 .writer
@@ -161,23 +151,19 @@ impl Root {
     }
 
     fn stage(&self) -> Result<Staged<RealDisk>, DiskError> {
-        self.sweep_once();
+        self.prepare_staging()?;
         self.writer.stage()
     }
 
     fn get(&self, key: &Path, options: &GetOptions) -> StoreResult<GetResult> {
         let path = self.file(key)?;
-        let open = || -> io::Result<(File, std::fs::Metadata)> {
-            let file = File::open(&path)?;
-            let metadata = file.metadata()?;
-            if !metadata.is_file() {
-                return Err(io::Error::new(ErrorKind::NotFound, "not a file"));
-            }
+        let open = || -> Result<(File, std::fs::Metadata), DiskError> {
+            let file = disk::open_file(&path).map_err(DiskError::at("open", &path))?;
+            let metadata = file.metadata().map_err(DiskError::at("look at", &path))?;
+            Misplaced::check_object(&path, &metadata)?;
             Ok((file, metadata))
         };
-        let (file, metadata) = open()
-            .map_err(DiskError::at("open", &path))
-            .map_err(|error| store_error(key, error))?;
+        let (file, metadata) = open().map_err(|error| store_error(key, error))?;
         let meta = object_meta(key.clone(), &metadata).map_err(|error| store_error(key, error))?;
         options.check_preconditions(&meta)?;
         let range = match &options.range {
@@ -220,8 +206,7 @@ impl ObjectStore for LocalStore {
             return Err(not_supported("an object with attributes"));
         }
         let key = location.clone();
-        self.run(move |root| root.put(&key, &payload, &opts.mode))
-            .await
+        self.run(move |root| root.put(&key, &payload, &opts)).await
     }
 
     async fn put_multipart_opts(
@@ -304,6 +289,21 @@ async fn run<T: Send + 'static>(
     work: impl FnOnce(&Root) -> StoreResult<T> + Send + 'static,
 ) -> StoreResult<T> {
     tokio::task::spawn_blocking(move || work(&root)).await?
+}
+
+/// Refuses an object that is there and not a file, and a way to it that is not one of
+/// directories. What is missing can be made.
+fn check_way(object: &FilePath, directories: &[PathBuf]) -> Result<(), DiskError> {
+    for directory in directories {
+        match look(directory)? {
+            Some(metadata) => Misplaced::check_directory(directory, &metadata)?,
+            None => return Ok(()),
+        }
+    }
+    match look(object)? {
+        Some(metadata) => Misplaced::check_object(object, &metadata),
+        None => Ok(()),
+    }
 }
 
 fn object_meta(key: Path, metadata: &std::fs::Metadata) -> Result<ObjectMeta, DiskError> {

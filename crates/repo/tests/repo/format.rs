@@ -37,6 +37,7 @@ fn constants_are_those_of_the_specification() {
     let actual = [
         ("FORMAT", layout::FORMAT.to_string()),
         ("REPOSITORY_JSON", layout::REPOSITORY_JSON.to_owned()),
+        ("CLUSTER_JSON", layout::CLUSTER_JSON.to_owned()),
         ("WAL_PREFIX", layout::WAL_PREFIX.to_owned()),
         ("ASIDE_PREFIX", layout::ASIDE_PREFIX.to_owned()),
         ("WAL_SUFFIX", layout::WAL_SUFFIX.to_owned()),
@@ -79,7 +80,12 @@ fn example(heading: &str) -> &'static str {
 
 #[test]
 fn every_example_of_the_specification_has_its_format() {
-    for heading in ["## repository.json", "## started", "## backup.json"] {
+    for heading in [
+        "## repository.json",
+        "## cluster.json",
+        "## started",
+        "## backup.json",
+    ] {
         let fields: serde_json::Value = serde_json::from_str(example(heading)).expect(heading);
         assert_eq!(fields["format"], layout::FORMAT, "{heading}");
     }
@@ -116,6 +122,10 @@ async fn what_is_written_has_the_fields_of_the_specification() {
     let label = &repository.list_unfinished_backups().await.unwrap()[0];
     for (key, heading) in [
         ("repository.json".to_owned(), "## repository.json"),
+        (
+            format!("wal/15-{}/cluster.json", CLUSTER.system_id),
+            "## cluster.json",
+        ),
         (format!("backup/{label}/started"), "## started"),
     ] {
         let written = store
@@ -179,6 +189,7 @@ async fn a_damaged_repository_json_is_refused() {
         damaged("\"system_identifier\"", "\"system_id\""),
         damaged(system_id, "7575000000000000001"),
         damaged("2026-11-21T22:01:30Z", "yesterday"),
+        damaged("true", "\"yes\""),
         " ".repeat(usize::try_from(layout::MAX_SMALL_JSON_BYTES).unwrap()) + good,
     ];
     for bad in [

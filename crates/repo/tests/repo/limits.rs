@@ -20,12 +20,12 @@ use crate::{CLUSTER, SEGMENT, new_repository, patterned};
 const ROOT_VARIABLE: &str = "WALZIP_REPO_TEST_ROOT";
 
 /// The repository's directory, when this process is the one inside.
-fn inside() -> Option<PathBuf> {
+pub fn inside() -> Option<PathBuf> {
     std::env::var_os(ROOT_VARIABLE).map(PathBuf::from)
 }
 
 /// Runs the test of this name in namespaces of its own, after a shell command.
-fn run_inside(unshare: &[&str], setup: &str, test: &str, root: &Path) {
+pub fn run_inside(unshare: &[&str], setup: &str, test: &str, root: &Path) {
     let probe = Command::new("unshare").args(unshare).arg("true").output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
         let lack = format!("{test}: no namespaces here (unshare {unshare:?})");
@@ -48,7 +48,7 @@ fn run_inside(unshare: &[&str], setup: &str, test: &str, root: &Path) {
         .args(unshare)
         .args(["sh", "-c", &script, "sh"])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("limits::{test}"), "--nocapture"])
+        .args(["--exact", test, "--nocapture"])
         .env(ROOT_VARIABLE, root)
         .output()
         .unwrap();
@@ -81,7 +81,7 @@ async fn a_full_disk_is_an_error_and_leaves_no_part_of_an_object() {
             run_inside(
                 &["-rm"],
                 "mount -t tmpfs -o size=1m tmpfs \"$WALZIP_REPO_TEST_ROOT\"",
-                "a_full_disk_is_an_error_and_leaves_no_part_of_an_object",
+                "limits::a_full_disk_is_an_error_and_leaves_no_part_of_an_object",
                 directory.path(),
             );
         }
@@ -148,7 +148,7 @@ async fn a_read_only_repository_can_be_read_and_refuses_puts() {
             run_inside(
                 &["-rm"],
                 "mount -t tmpfs tmpfs \"$WALZIP_REPO_TEST_ROOT\"",
-                "a_read_only_repository_can_be_read_and_refuses_puts",
+                "limits::a_read_only_repository_can_be_read_and_refuses_puts",
                 directory.path(),
             );
         }
@@ -192,7 +192,7 @@ async fn a_repository_without_write_permission_refuses_puts() {
         // A namespace of users takes away root's right to write everywhere.
         &["--user"],
         "true",
-        "a_repository_without_write_permission_refuses_puts",
+        "limits::a_repository_without_write_permission_refuses_puts",
         directory.path(),
     );
     set_mode("u+w");

@@ -7,6 +7,7 @@ mod kill;
 mod limits;
 mod local_files;
 mod names;
+mod places;
 mod set_aside;
 
 use std::sync::Arc;

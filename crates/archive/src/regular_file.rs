@@ -1,0 +1,41 @@
+//! Files that are opened only if they are files.
+//!
+//! A FIFO is waited for until somebody writes to it, a device may do something when it is opened:
+//! under a name where a file ought to be, both are refused as they are.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use nix::fcntl::OFlag;
+
+/// Opens a file for reading, at once or not at all.
+pub(crate) fn open(path: &Path) -> io::Result<(File, Metadata)> {
+    check(&fs::metadata(path)?)?;
+    // It may have become something else meanwhile.
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(path)?;
+    let metadata = file.metadata()?;
+    check(&metadata)?;
+    Ok((file, metadata))
+}
+
+/// Refuses a name that something else than a file has; a link counts as what it is.
+pub(crate) fn check_name(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) => check(&metadata),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Refuses what is not a file.
+pub(crate) fn check(metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_file() {
+        return Ok(());
+    }
+    Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file"))
+}

@@ -1,0 +1,105 @@
+//! Clusters, and what the repository records of one: `repository.json` and its like.
+
+use std::fmt;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::RepoError;
+use crate::json::{check_format, encode_json};
+use crate::layout::FORMAT;
+
+/// Which cluster an archive belongs to.
+///
+/// Both parts are needed: `pg_upgrade` keeps neither, a physical copy keeps both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClusterIdentity {
+    /// The system identifier that initdb gave the cluster.
+    pub system_id: u64,
+    /// The server's major version.
+    pub major: u32,
+}
+
+impl fmt::Display for ClusterIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "PostgreSQL {} with system identifier {}",
+            self.major, self.system_id
+        )
+    }
+}
+
+/// What the repository records of a cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct ClusterRecord {
+    pub(crate) cluster: ClusterIdentity,
+    /// When it was recorded.
+    pub(crate) created: Timestamp,
+    /// Whether a copy of the record, the mark, was put among the cluster's WAL before it.
+    /// Repositories of the first days have none.
+    pub(crate) wal_marked: bool,
+}
+
+/// The same, as in docs/format/repository.md.
+#[derive(Serialize, Deserialize)]
+struct ClusterRecordJson {
+    format: u64,
+    /// Decimal text, since readers of JSON lose digits of numbers beyond 2^53.
+    system_identifier: String,
+    major: u32,
+    created: Timestamp,
+    #[serde(default)]
+    wal_marked: bool,
+}
+
+impl ClusterRecord {
+    /// A record made now, of a cluster whose WAL gets a mark.
+    pub(crate) fn new(cluster: ClusterIdentity) -> Self {
+        Self {
+            cluster,
+            created: Timestamp::now(),
+            wal_marked: true,
+        }
+    }
+
+    pub(crate) fn read(key: &str, json: &[u8]) -> Result<Self, RepoError> {
+        check_format(key, json)?;
+        let corrupt = |detail: String| RepoError::Corrupt {
+            key: key.to_owned(),
+            detail,
+        };
+        let fields: ClusterRecordJson =
+            serde_json::from_slice(json).map_err(|error| corrupt(error.to_string()))?;
+        let system_id = fields
+            .system_identifier
+            .parse::<u64>()
+            .ok()
+            .filter(|id| id.to_string() == fields.system_identifier)
+            .ok_or_else(|| {
+                corrupt(format!(
+                    "system_identifier {:?} is not a decimal number of 64 bits",
+                    fields.system_identifier
+                ))
+            })?;
+        Ok(Self {
+            cluster: ClusterIdentity {
+                system_id,
+                major: fields.major,
+            },
+            created: fields.created,
+            wal_marked: fields.wal_marked,
+        })
+    }
+
+    pub(crate) fn write(&self) -> Result<Bytes, RepoError> {
+        encode_json(&ClusterRecordJson {
+            format: FORMAT,
+            system_identifier: self.cluster.system_id.to_string(),
+            major: self.cluster.major,
+            created: self.created,
+            wal_marked: self.wal_marked,
+        })
+    }
+}

@@ -1,0 +1,90 @@
+//! The mark among a cluster's WAL, by which "not in the archive" is told from "the archive is not
+//! there".
+//!
+//! A directory that was removed, or over which a file system is not mounted, holds nothing, and
+//! nothing is what PostgreSQL takes for the end of the WAL. So `init` puts a copy of the cluster's
+//! record among its WAL, and only then the record, which says that there is a mark. It is looked
+//! for when an object is not found, and when a directory would have to be made for a new one.
+
+use object_store::path::Path;
+
+use crate::cluster::ClusterRecord;
+use crate::layout::{self, MAX_SMALL_JSON_BYTES};
+use crate::{RepoError, Repository};
+
+impl Repository {
+    /// Refuses a repository whose WAL is not where it was put.
+    ///
+    /// A repository without marks says less: its WAL counts as lost when nothing is in its place
+    /// although there is a backup, none of which was ever finished without WAL.
+    pub async fn check_wal(&self) -> Result<(), RepoError> {
+        let record = self.record();
+        let prefix = layout::wal_prefix(record.cluster);
+        let missing = |detail: &str| {
+            Err(RepoError::NotInPlace {
+                place: format!("{}/{prefix}", self.store()),
+                detail: detail.to_owned(),
+            })
+        };
+        match self.read_mark().await {
+            Ok(Some(mark)) if is_of(&mark, record) => Ok(()),
+            Ok(Some(_)) => missing("its cluster.json is of another repository"),
+            // It is there, and so is what it stands for: its damage must not keep that back.
+            Err(RepoError::Corrupt { .. }) => Ok(()),
+            Err(error) => Err(error),
+            Ok(None) if record.wal_marked => missing("cluster.json, which init put there, is gone"),
+            Ok(None) if self.has_level(&prefix).await? => Ok(()),
+            Ok(None) if self.list_backups().await?.is_empty() => Ok(()),
+            Ok(None) => missing("there is no WAL, and there are backups"),
+        }
+    }
+
+    /// What is wrong with a mark that is there.
+    pub async fn check_wal_mark(&self) -> Result<(), RepoError> {
+        self.read_mark().await.map(|_| ())
+    }
+
+    /// Puts the mark of the record to be written. One that is there, from an attempt that was
+    /// killed, decides what the record says.
+    pub(crate) async fn mark_wal(&mut self) -> Result<(), RepoError> {
+        let key = layout::wal_mark_key(self.cluster());
+        match self.create(&key, self.record().write()?).await {
+            Err(RepoError::AlreadyExists { .. }) => {}
+            put => return put,
+        }
+        let Some(mark) = self.read_mark().await? else {
+            return Err(RepoError::Unavailable {
+                key,
+                source: "it disappeared".into(),
+            });
+        };
+        if mark.cluster != self.cluster() {
+            let detail = format!("it is of {}", mark.cluster);
+            return Err(RepoError::Corrupt { key, detail });
+        }
+        self.set_created(mark.created);
+        Ok(())
+    }
+
+    async fn read_mark(&self) -> Result<Option<ClusterRecord>, RepoError> {
+        let key = layout::wal_mark_key(self.cluster());
+        match self.read(&key, MAX_SMALL_JSON_BYTES).await? {
+            Some(json) => ClusterRecord::read(&key, &json).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether there is anything below a prefix.
+    async fn has_level(&self, prefix: &str) -> Result<bool, RepoError> {
+        let level = self
+            .store()
+            .list_with_delimiter(Some(&Path::from(prefix)))
+            .await
+            .map_err(|error| RepoError::from_store(prefix, error))?;
+        Ok(!level.objects.is_empty() || !level.common_prefixes.is_empty())
+    }
+}
+
+fn is_of(mark: &ClusterRecord, record: &ClusterRecord) -> bool {
+    (mark.cluster, mark.created) == (record.cluster, record.created)
+}
