@@ -23,6 +23,7 @@ mod repo_args;
 mod root;
 mod runtime;
 mod table;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -54,9 +55,11 @@ struct Cli {
 fn main() -> ExitCode {
     allocator::set_up();
     panic::exit_code_of(|| {
-        let cli = Cli::parse();
-        log::start(log_level(&cli));
-        match commands::run(cli.command) {
+        let done = usage::parse().and_then(|cli: Cli| {
+            log::start(log_level(&cli));
+            commands::run(cli.command)
+        });
+        match done {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 error.report();
