@@ -34,7 +34,7 @@ use crate::commands::Command;
 
 /// Compresses, archives and restores PostgreSQL write-ahead log.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(version = env!("WALZIP_VERSION"), max_term_width = 100)]
 #[command(after_help = "\
 Exit codes are listed in docs/errors.md, settings in docs/configuration.md. Each setting is
 taken from the configuration file, then from its WALZIP_* variable, then from its flag; the
