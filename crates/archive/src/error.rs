@@ -10,6 +10,7 @@ use walzip_repo::{ClusterIdentity, RepoError};
 
 use crate::content::ContentError;
 use crate::replication::ServerError;
+use crate::restore::TimeError;
 
 /// Why an operation on the archive failed.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +19,10 @@ pub enum ArchiveError {
     /// The request contradicts itself or the state of things: ask for something else.
     #[error("{0}")]
     Request(String),
+
+    /// A text does not say at which moment recovery is to end.
+    #[error(transparent)]
+    Time(#[from] TimeError),
 
     /// The name is none that PostgreSQL archives.
     #[error(transparent)]

@@ -8,6 +8,8 @@
 mod directories;
 mod select;
 mod target;
+mod target_time;
+mod time_zone;
 mod unpack;
 
 use std::collections::BTreeMap;
@@ -22,6 +24,7 @@ use walzip_repo::{BackupLabel, ClusterIdentity, Repository};
 
 use self::directories::Directories;
 pub use self::target::{Recovery, RecoveryTarget, TargetAction, TargetTimeline};
+pub use self::target_time::{Reading, TimeError};
 use self::unpack::{CONTROL_FILE, CONTROL_FILE_UNFINISHED, Counts, Unpacker};
 use crate::backup_record::BackupRecord;
 use crate::backup_stream;

@@ -2,8 +2,10 @@
 
 use std::io;
 
+use jiff::tz::TimeZone;
 use walzip_archive::ArchiveError;
 use walzip_archive::replication::ServerError;
+use walzip_archive::restore::TimeError;
 use walzip_codec::DecodeError;
 use walzip_repo::RepoError;
 
@@ -15,6 +17,9 @@ impl From<ArchiveError> for CommandError {
         match error {
             ArchiveError::Repository(error) => error.into(),
             ArchiveError::Server(error) => error.into(),
+            ArchiveError::Time(error) => {
+                CommandError::new(Kind::OptionInvalid, &error).hint(target_time(&error))
+            }
             error => {
                 let (kind, hint) = archive(&error);
                 with_hint(CommandError::new(kind, chain(&error)), hint)
@@ -48,6 +53,21 @@ fn with_hint(error: CommandError, hint: Option<&str>) -> CommandError {
         Some(hint) => error.hint(hint),
         None => error,
     }
+}
+
+/// What to write instead of a time that was refused: what it may mean, ready to be copied.
+fn target_time(error: &TimeError) -> String {
+    let readings = error.readings(&TimeZone::system());
+    if readings.is_empty() {
+        return "Write the date, the time of day and the offset from UTC: \
+                --target-time '2026-11-21 22:01:30+00'."
+            .to_owned();
+    }
+    let readings = readings
+        .iter()
+        .map(|reading| format!("--target-time '{}' ({})", reading.time, reading.meaning));
+    let readings: Vec<String> = readings.collect();
+    format!("Say which is meant: {}.", readings.join(", or "))
 }
 
 type KindAndHint = (Kind, Option<&'static str>);

@@ -63,7 +63,8 @@ pub struct RestoreArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Target")]
 struct TargetArgs {
-    /// The last commit up to this time, which needs an offset: '2026-11-21 22:01:30+00'
+    /// The last commit up to this time, with its zone, as the server's log has it:
+    /// '2026-11-21 22:01:30.439 UTC', '2026-11-21 22:01:30+00', '2026-11-21 23:01:30 Europe/Berlin'
     #[arg(long, value_name = "TIME", group = "target")]
     target_time: Option<String>,
 

@@ -14,3 +14,4 @@ mod point_in_time;
 mod server;
 mod settings_elsewhere;
 pub mod site;
+mod target_times;
