@@ -8,6 +8,7 @@ use walzip_pgformat::control_file::ControlFileError;
 use walzip_pgformat::wal_file_name::WalFileNameError;
 use walzip_repo::{ClusterIdentity, RepoError};
 
+use crate::archiver::Archiver;
 use crate::content::ContentError;
 use crate::replication::ServerError;
 use crate::restore::TimeError;
@@ -102,6 +103,23 @@ pub enum ArchiveError {
         source: EncodeError,
     },
 
+    /// The server archives nothing.
+    #[error("archive_mode is off on the server: none of its WAL is archived")]
+    ArchiveModeOff,
+
+    /// Nothing is set that would archive.
+    #[error("archive_command is empty on the server: its WAL waits in pg_wal for one")]
+    NoArchiveCommand,
+
+    /// The server took a segment for archived that is not in the repository.
+    #[error("the server reports {segment} as archived, and the repository does not have it")]
+    ArchivedElsewhere {
+        /// The segment.
+        segment: String,
+        /// What the server said.
+        archiver: Box<Archiver>,
+    },
+
     /// WAL did not arrive in the archive in time.
     #[error("{segment} was not archived within {waited_seconds} seconds{}", because(.failure))]
     NotArchived {
@@ -109,8 +127,10 @@ pub enum ArchiveError {
         segment: String,
         /// How long the repository was watched.
         waited_seconds: u64,
-        /// The last failure that the server's archiver reports, if any.
+        /// The last failure that the server's archiver reports, if it is not past.
         failure: Option<String>,
+        /// What the server said, if it could be asked.
+        archiver: Option<Box<Archiver>>,
     },
 
     /// The role may not make the server end a segment, so that nothing shows that WAL arrives.

@@ -4,6 +4,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod archive_command;
+mod archiver;
 pub mod backup;
 mod backup_record;
 mod backup_stream;
@@ -27,6 +29,7 @@ pub mod verify;
 mod wal_index;
 mod wal_wait;
 
+pub use archiver::{Archiver, Attempt};
 pub use backup_record::{
     ArchiveRecord, BackupRecord, Moment, ObjectRecord, RequiredWal, TablespaceRecord,
 };

@@ -109,9 +109,23 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Kind::Internal,
             Some("This is a fault in walzip. Please report it."),
         ),
+        ArchiveError::ArchiveModeOff => (
+            Kind::OptionInvalid,
+            Some("Set archive_mode = on in postgresql.conf and restart the server."),
+        ),
+        ArchiveError::NoArchiveCommand => (
+            Kind::OptionInvalid,
+            Some(
+                "Set archive_command = 'walzip archive-push --repo REPO %p' and reload the server.",
+            ),
+        ),
         ArchiveError::NotArchived { .. } => (
             Kind::ArchiveTimeout,
-            Some("Check archive_mode, archive_command and the server's log."),
+            Some("\"walzip check\" says more; the server's log has what archive_command said."),
+        ),
+        ArchiveError::ArchivedElsewhere { .. } => (
+            Kind::ArchiveTimeout,
+            Some("Does archive_command lead to another repository? \"walzip check\" says more."),
         ),
         ArchiveError::SwitchRefused(_) => (
             Kind::DbQuery,

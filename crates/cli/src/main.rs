@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod allocator;
+mod archive_command;
 mod archive_error;
 mod commands;
 mod config;

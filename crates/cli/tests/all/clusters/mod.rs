@@ -5,6 +5,7 @@
 
 mod advice;
 mod bench_archives;
+mod check;
 mod experiments;
 mod faults;
 mod identity;
