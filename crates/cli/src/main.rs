@@ -20,6 +20,7 @@ mod log;
 mod output_file;
 mod panic;
 mod passfile;
+mod port_clash;
 mod repo_args;
 mod root;
 mod runtime;

@@ -13,7 +13,7 @@ use walzip_repo::{BackupLabel, Location};
 use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::repo_args::{self, RepoArgs};
-use crate::{root, runtime};
+use crate::{port_clash, root, runtime};
 
 /// Restore a cluster to a chosen moment
 ///
@@ -154,6 +154,7 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
         );
     }
     warn_of_settings_elsewhere(&directory, restored.backup.major);
+    port_clash::warn(&directory, restored.backup.major);
     report(&directory, &restored).map_err(CommandError::stdout)
 }
 

@@ -12,6 +12,7 @@ mod identity;
 mod kills;
 mod object_store;
 mod point_in_time;
+mod port_clash;
 mod server;
 mod settings_elsewhere;
 pub mod site;
