@@ -52,9 +52,13 @@ fn the_experiment_has_help() {
 /// Which commit, shown by git itself; nothing where git does not know it, or there is no git.
 fn commit_by_git(hash: &str) -> Option<String> {
     let show = ["show", "--no-patch", "--abbrev=10", "--format=%h %cs", hash];
+    let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let top = top.canonicalize().expect("the workspace");
     let output = std::process::Command::new("git")
         .args(show)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(&top)
+        // Sources inside another project's checkout are none of its commits.
+        .env("GIT_CEILING_DIRECTORIES", top.parent().expect("a parent"))
         .output()
         .ok()?;
     let shown = String::from_utf8(output.stdout).expect("UTF-8");
