@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::Repository;
 
 use crate::error::ArchiveError;
 use crate::replication::ConnectionSettings;
 use crate::server;
+pub use crate::server::Arrival;
 
 /// Forces a WAL switch on a primary and waits until the segment is in the repository.
 ///
-/// Returns the segment that arrived, or `None` on a standby, where no switch can be forced. The
+/// Returns what arrived, or `None` on a standby, where no switch can be forced. The
 /// server's identity was checked in either case.
 pub async fn check(
     repository: &Repository,
     settings: &ConnectionSettings,
     timeout: Duration,
-) -> Result<Option<SegmentName>, ArchiveError> {
+) -> Result<Option<Arrival>, ArchiveError> {
     let server = server::inspect(repository, settings).await?;
     server::check_archiving(repository, settings, &server, timeout).await
 }

@@ -11,11 +11,12 @@ use walzip_pgformat::wal_file_name::WalFileNameError;
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{BackupLabel, ClusterIdentity, RepoError};
 
+use crate::archiver::Archiver;
 use crate::backup_record::TablespaceRecord;
 use crate::branches::OtherBranch;
 use crate::content::ContentError;
 use crate::replication::ServerError;
-use crate::restore::{WalEnd, shown};
+use crate::restore::{TimeError, WalEnd, shown};
 
 /// Why an operation on the archive failed.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,10 @@ pub enum ArchiveError {
     /// The request contradicts itself or the state of things: ask for something else.
     #[error("{0}")]
     Request(String),
+
+    /// A text does not say at which moment recovery is to end.
+    #[error(transparent)]
+    Time(#[from] TimeError),
 
     /// The name is none that PostgreSQL archives.
     #[error(transparent)]
@@ -108,6 +113,23 @@ pub enum ArchiveError {
         source: EncodeError,
     },
 
+    /// The server archives nothing.
+    #[error("archive_mode is off on the server: none of its WAL is archived")]
+    ArchiveModeOff,
+
+    /// Nothing is set that would archive.
+    #[error("archive_command is empty on the server: its WAL waits in pg_wal for one")]
+    NoArchiveCommand,
+
+    /// The server took a segment for archived that is not in the repository.
+    #[error("the server reports {segment} as archived, and the repository does not have it")]
+    ArchivedElsewhere {
+        /// The segment.
+        segment: String,
+        /// What the server said.
+        archiver: Box<Archiver>,
+    },
+
     /// WAL did not arrive in the archive in time.
     #[error("{segment} was not archived within {waited_seconds} seconds{}", because(.failure))]
     NotArchived {
@@ -115,8 +137,10 @@ pub enum ArchiveError {
         segment: String,
         /// How long the repository was watched.
         waited_seconds: u64,
-        /// The last failure that the server's archiver reports, if any.
+        /// The last failure that the server's archiver reports, if it is not past.
         failure: Option<String>,
+        /// What the server said, if it could be asked.
+        archiver: Option<Box<Archiver>>,
     },
 
     /// The role may not make the server end a segment, so that nothing shows that WAL arrives.

@@ -4,7 +4,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod archive_command;
 mod archived_wal;
+mod archiver;
 pub mod backup;
 mod backup_record;
 mod backup_stream;
@@ -39,6 +41,7 @@ mod wal_search;
 mod wal_times;
 mod wal_wait;
 
+pub use archiver::{Archiver, Attempt};
 pub use backup_record::{
     ArchiveRecord, BackupRecord, Moment, ObjectRecord, RequiredWal, TablespaceRecord,
 };

@@ -8,6 +8,8 @@
 mod directories;
 mod plan;
 mod target;
+mod target_time;
+mod time_zone;
 mod unpack;
 pub(crate) mod wal_end;
 
@@ -24,6 +26,7 @@ use walzip_repo::{BackupLabel, ClusterIdentity, Repository};
 
 use self::directories::Directories;
 pub use self::target::{Recovery, RecoveryTarget, TargetAction, TargetTimeline};
+pub use self::target_time::{Reading, TimeError};
 use self::unpack::{CONTROL_FILE, CONTROL_FILE_UNFINISHED, Counts, Unpacker};
 pub use self::wal_end::{WalEnd, shown};
 use crate::backup_record::BackupRecord;

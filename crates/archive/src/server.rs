@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{ClusterIdentity, Repository};
 
+use crate::archive_command::PushCommand;
+use crate::archiver::Archiver;
 use crate::cluster;
 use crate::error::ArchiveError;
 use crate::progress::Progress;
 use crate::replication::{Connection, ConnectionSettings, Mode, ServerError};
-use crate::wal_wait;
+use crate::wal_wait::Wait;
 
 /// `insufficient_privilege`.
 const NO_PRIVILEGE: &str = "42501";
@@ -24,6 +27,18 @@ pub(crate) struct Server {
     pub(crate) timeline: TimelineId,
     pub(crate) in_recovery: bool,
     pub(crate) segment_size_bytes: u32,
+    pub(crate) archiver: Archiver,
+}
+
+/// A segment that the server was made to end, and that is in the repository.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// The segment.
+    pub segment: SegmentName,
+    /// How long it took from the end of the segment.
+    pub took: Duration,
+    /// What the server then said of its archiving.
+    pub archiver: Archiver,
 }
 
 /// Asks the server who it is, and refuses one of another cluster than the repository's.
@@ -47,14 +62,15 @@ pub(crate) async fn inspect(
     let segment_size = sql
         .query_value("SELECT setting FROM pg_settings WHERE name = 'wal_segment_size'")
         .await?;
-    let archive_mode = sql.query_value("SHOW archive_mode").await?;
+    let archiver = Archiver::ask(&mut sql).await?;
     sql.close().await;
 
     // A standby that does not archive leaves it to its primary.
-    if archive_mode == "off" && !in_recovery {
-        let reason = "archive_mode is off on the server, so that the WAL which a backup needs \
-                      would never be archived";
-        return Err(ArchiveError::Request(reason.to_owned()));
+    if archiver.mode == "off" && !in_recovery {
+        return Err(ArchiveError::ArchiveModeOff);
+    }
+    if archiver.has_no_command() && !in_recovery {
+        return Err(ArchiveError::NoArchiveCommand);
     }
     let segment_size_bytes = segment_size
         .parse()
@@ -66,20 +82,26 @@ pub(crate) async fn inspect(
         timeline,
         in_recovery,
         segment_size_bytes,
+        archiver,
     })
 }
 
 /// The server's clock.
 pub(crate) async fn clock(settings: &ConnectionSettings) -> Result<Timestamp, ArchiveError> {
-    let query = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
     let mut sql = Connection::open(settings, Mode::Sql).await?;
-    let text = sql.query_value(query).await?;
+    let time = clock_of(&mut sql).await?;
     sql.close().await;
+    Ok(time)
+}
+
+async fn clock_of(sql: &mut Connection) -> Result<Timestamp, ServerError> {
+    let query = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+    let text = sql.query_value(query).await?;
     let time = text
         .parse()
         .ok()
         .and_then(|micros| Timestamp::from_microsecond(micros).ok());
-    time.ok_or_else(|| ServerError::Protocol(format!("the server's time is \"{text}\"")).into())
+    time.ok_or_else(|| ServerError::Protocol(format!("the server's time is \"{text}\"")))
 }
 
 /// Makes a primary finish a segment and waits until it is in the repository: a broken
@@ -91,38 +113,63 @@ pub(crate) async fn check_archiving(
     settings: &ConnectionSettings,
     server: &Server,
     timeout: Duration,
-) -> Result<Option<SegmentName>, ArchiveError> {
+) -> Result<Option<Arrival>, ArchiveError> {
     if server.in_recovery {
         return Ok(None);
     }
-    let switched = match switch_wal(settings).await {
-        Ok(switched) => switched,
+    let switch = match switch_wal(settings).await {
+        Ok(switch) => switch,
         Err(error) if error.sqlstate() == Some(NO_PRIVILEGE) => {
             return Err(ArchiveError::SwitchRefused(error));
         }
         Err(error) => return Err(error.into()),
     };
-    let last_byte = Lsn(switched.0.saturating_sub(1));
+    let begin = Instant::now();
+    let last_byte = Lsn(switch.end.0.saturating_sub(1));
     let segment = SegmentName::from_lsn(server.timeline, last_byte, server.segment_size_bytes)?;
-    wal_wait::wait_for(
+    // walzip's own command is done with a segment when it is in the repository; another one may
+    // leave it somewhere from where it is still to come.
+    let is_own =
+        server.archiver.library.is_empty() && PushCommand::find(&server.archiver.command).is_some();
+    let wait = Wait {
         repository,
-        vec![segment],
+        server: settings,
         timeout,
-        settings,
-        &Progress::default(),
-    )
-    .await?;
-    Ok(Some(segment))
+        since: Some(switch.time),
+        believes_reports: is_own,
+        progress: &Progress::default(),
+    };
+    wait.until_there(vec![segment]).await?;
+    let took = begin.elapsed();
+    let mut sql = Connection::open(settings, Mode::Sql).await?;
+    let archiver = Archiver::ask(&mut sql).await?;
+    sql.close().await;
+    Ok(Some(Arrival {
+        segment,
+        took,
+        archiver,
+    }))
 }
 
-/// Ends the current segment; returns the end of what it holds.
-async fn switch_wal(settings: &ConnectionSettings) -> Result<Lsn, ServerError> {
+/// The end of a segment that was made, and when.
+struct Switch {
+    end: Lsn,
+    time: Timestamp,
+}
+
+/// Ends the current segment.
+async fn switch_wal(settings: &ConnectionSettings) -> Result<Switch, ServerError> {
     let mut sql = Connection::open(settings, Mode::Sql).await?;
+    let time = clock_of(&mut sql).await?;
     // A switch does nothing in a segment without records: this writes one.
     sql.query("SELECT pg_create_restore_point('walzip check')")
         .await?;
     let text = sql.query_value("SELECT pg_switch_wal()").await?;
     sql.close().await;
-    text.parse()
-        .map_err(|_| ServerError::Protocol(format!("pg_switch_wal returned {text}")))
+    match text.parse() {
+        Ok(end) => Ok(Switch { end, time }),
+        Err(_) => Err(ServerError::Protocol(format!(
+            "pg_switch_wal returned {text}"
+        ))),
+    }
 }

@@ -6,10 +6,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{RepoError, Repository};
 
+use crate::archiver::Archiver;
 use crate::error::ArchiveError;
 use crate::progress::Progress;
 use crate::replication::{Connection, ConnectionSettings, Mode};
@@ -17,9 +19,7 @@ use crate::replication::{Connection, ConnectionSettings, Mode};
 const POLL_FIRST: Duration = Duration::from_millis(50);
 const POLL_MAX: Duration = Duration::from_secs(2);
 
-/// Waits until all of these segments are in the repository. The server is only asked for what
-/// its archiver complains of, when time is up. Storage that fails may work again until then: after
-/// hours of copying, one error is no reason to throw the copy away.
+/// Waits until all of these segments are in the repository.
 pub(crate) async fn wait_for(
     repository: &Repository,
     segments: Vec<SegmentName>,
@@ -27,47 +27,98 @@ pub(crate) async fn wait_for(
     server: &ConnectionSettings,
     progress: &Progress,
 ) -> Result<(), ArchiveError> {
-    let deadline = Instant::now() + timeout;
-    let mut missing = VecDeque::from(segments);
-    let mut pause = POLL_FIRST;
-    while let Some(segment) = missing.front() {
-        let name = segment.to_string();
-        let failure = match repository.find_wal(&name).await {
-            Ok(Some(_)) => {
-                missing.pop_front();
-                progress.add(1);
-                continue;
-            }
-            Ok(None) => None,
-            Err(error @ RepoError::Unavailable { .. }) => Some(error),
-            Err(error) => return Err(error.into()),
-        };
-        if Instant::now() >= deadline {
-            if let Some(error) = failure {
-                return Err(error.into());
-            }
-            return Err(ArchiveError::NotArchived {
-                segment: name,
-                waited_seconds: timeout.as_secs(),
-                failure: archiver_failure(server).await,
-            });
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(POLL_MAX);
-    }
-    Ok(())
+    let wait = Wait {
+        repository,
+        server,
+        timeout,
+        since: None,
+        believes_reports: false,
+        progress,
+    };
+    wait.until_there(segments).await
 }
 
-/// What the server's archiver failed at last, if it has not succeeded since.
-async fn archiver_failure(server: &ConnectionSettings) -> Option<String> {
-    let query = "SELECT format('the server''s archive_command last failed at %s for %s', \
-                 last_failed_time, last_failed_wal) FROM pg_stat_archiver \
-                 WHERE last_failed_time > coalesce(last_archived_time, '-infinity')";
-    // Without an answer the error is the same, it only says less.
-    let mut connection = Connection::open(server, Mode::Sql).await.ok()?;
-    let failure = connection.query_value(query).await.ok();
-    connection.close().await;
-    failure
+/// How to wait for segments.
+pub(crate) struct Wait<'a> {
+    pub(crate) repository: &'a Repository,
+    pub(crate) server: &'a ConnectionSettings,
+    pub(crate) timeout: Duration,
+    /// A failure of the archiver after this moment is told.
+    pub(crate) since: Option<Timestamp>,
+    /// Whether a segment that the server reports as archived has to be in the repository: then
+    /// one that is not there will never be, and there is nothing to wait for.
+    pub(crate) believes_reports: bool,
+    /// Where to leave how many have come.
+    pub(crate) progress: &'a Progress,
+}
+
+impl Wait<'_> {
+    /// Waits until all of these segments are in the repository. Storage that fails may work again
+    /// until the time is up: after hours of copying, one error is no reason to throw the copy
+    /// away.
+    pub(crate) async fn until_there(&self, segments: Vec<SegmentName>) -> Result<(), ArchiveError> {
+        let deadline = Instant::now() + self.timeout;
+        let mut missing = VecDeque::from(segments);
+        let mut pause = POLL_FIRST;
+        while let Some(segment) = missing.front() {
+            let name = segment.to_string();
+            // Asked before the repository is: what is reported then has to be there.
+            let reported = match self.believes_reports {
+                true => self.archiver().await.filter(|told| told.reports(segment)),
+                false => None,
+            };
+            let failure = match self.repository.find_wal(&name).await {
+                Ok(Some(_)) => {
+                    missing.pop_front();
+                    self.progress.add(1);
+                    continue;
+                }
+                Ok(None) => None,
+                Err(error @ RepoError::Unavailable { .. }) => Some(error),
+                Err(error) => return Err(error.into()),
+            };
+            if let (Some(archiver), None) = (reported, &failure) {
+                return Err(ArchiveError::ArchivedElsewhere {
+                    segment: name,
+                    archiver: Box::new(archiver),
+                });
+            }
+            if Instant::now() >= deadline {
+                return Err(match failure {
+                    Some(error) => error.into(),
+                    None => self.not_archived(name).await,
+                });
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(POLL_MAX);
+        }
+        Ok(())
+    }
+
+    async fn not_archived(&self, segment: String) -> ArchiveError {
+        let archiver = self.archiver().await;
+        let failure = archiver.as_ref().and_then(|archiver| {
+            let failed = archiver.current_failure(self.since)?;
+            Some(format!(
+                "the server's archive_command last failed at {} for {}",
+                failed.time, failed.wal
+            ))
+        });
+        ArchiveError::NotArchived {
+            segment,
+            waited_seconds: self.timeout.as_secs(),
+            failure,
+            archiver: archiver.map(Box::new),
+        }
+    }
+
+    /// What the server says; nothing where it cannot be asked, since that is no reason to fail.
+    async fn archiver(&self) -> Option<Archiver> {
+        let mut sql = Connection::open(self.server, Mode::Sql).await.ok()?;
+        let archiver = Archiver::ask(&mut sql).await.ok();
+        sql.close().await;
+        archiver
+    }
 }
 
 #[cfg(test)]

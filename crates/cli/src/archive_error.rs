@@ -2,8 +2,10 @@
 
 use std::io;
 
+use jiff::tz::TimeZone;
 use walzip_archive::ArchiveError;
 use walzip_archive::replication::ServerError;
+use walzip_archive::restore::TimeError;
 use walzip_codec::DecodeError;
 use walzip_repo::RepoError;
 
@@ -26,6 +28,9 @@ impl From<ArchiveError> for CommandError {
             ArchiveError::NoLocation { ref path, .. } => {
                 let hint = tablespace_hints::no_location(path);
                 CommandError::new(Kind::FileWrite, chain(&error)).hint(hint)
+            }
+            ArchiveError::Time(error) => {
+                CommandError::new(Kind::OptionInvalid, &error).hint(target_time(&error))
             }
             error => {
                 let (kind, hint) = archive(&error);
@@ -60,6 +65,21 @@ fn with_hint(error: CommandError, hint: Option<&str>) -> CommandError {
         Some(hint) => error.hint(hint),
         None => error,
     }
+}
+
+/// What to write instead of a time that was refused: what it may mean, ready to be copied.
+fn target_time(error: &TimeError) -> String {
+    let readings = error.readings(&TimeZone::system());
+    if readings.is_empty() {
+        return "Write the date, the time of day and the offset from UTC: \
+                --target-time '2026-11-21 22:01:30+00'."
+            .to_owned();
+    }
+    let readings = readings
+        .iter()
+        .map(|reading| format!("--target-time '{}' ({})", reading.time, reading.meaning));
+    let readings: Vec<String> = readings.collect();
+    format!("Say which is meant: {}.", readings.join(", or "))
 }
 
 type KindAndHint = (Kind, Option<&'static str>);
@@ -116,9 +136,23 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Kind::Internal,
             Some("This is a fault in walzip. Please report it."),
         ),
+        ArchiveError::ArchiveModeOff => (
+            Kind::OptionInvalid,
+            Some("Set archive_mode = on in postgresql.conf and restart the server."),
+        ),
+        ArchiveError::NoArchiveCommand => (
+            Kind::OptionInvalid,
+            Some(
+                "Set archive_command = 'walzip archive-push --repo REPO %p' and reload the server.",
+            ),
+        ),
         ArchiveError::NotArchived { .. } => (
             Kind::ArchiveTimeout,
-            Some("Check archive_mode, archive_command and the server's log."),
+            Some("\"walzip check\" says more; the server's log has what archive_command said."),
+        ),
+        ArchiveError::ArchivedElsewhere { .. } => (
+            Kind::ArchiveTimeout,
+            Some("Does archive_command lead to another repository? \"walzip check\" says more."),
         ),
         ArchiveError::SwitchRefused(_) => (
             Kind::DbQuery,

@@ -18,6 +18,9 @@ pub const DEFAULT_PATH: &str = "/etc/walzip.toml";
 /// The variable that names the configuration file.
 const PATH_VARIABLE: &str = "WALZIP_CONFIG";
 
+/// Names the commit when walzip is built; who builds it may have it set afterwards.
+const BUILD_VARIABLE: &str = "WALZIP_COMMIT";
+
 macro_rules! settings {
     ($($(#[doc = $doc:literal])* $name:ident: $type:ty,)*) => {
         /// What the configuration file says.
@@ -98,7 +101,7 @@ fn warn_of_unknown_variables() {
     let known: Vec<String> = SETTINGS
         .iter()
         .map(|name| variable(name))
-        .chain([PATH_VARIABLE.to_owned()])
+        .chain([PATH_VARIABLE.to_owned(), BUILD_VARIABLE.to_owned()])
         .collect();
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     for (name, _) in std::env::vars_os() {

@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod allocator;
+mod archive_command;
 mod archive_error;
 mod commands;
 mod config;
@@ -19,12 +20,14 @@ mod log;
 mod output_file;
 mod panic;
 mod passfile;
+mod port_clash;
 mod progress_line;
 mod repo_args;
 mod root;
 mod runtime;
 mod table;
 mod tablespace_hints;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -35,7 +38,7 @@ use crate::commands::Command;
 
 /// Compresses, archives and restores PostgreSQL write-ahead log.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(version = env!("WALZIP_VERSION"), max_term_width = 100)]
 #[command(after_help = "\
 Exit codes are listed in docs/errors.md, settings in docs/configuration.md. Each setting is
 taken from the configuration file, then from its WALZIP_* variable, then from its flag; the
@@ -56,9 +59,11 @@ struct Cli {
 fn main() -> ExitCode {
     allocator::set_up();
     panic::exit_code_of(|| {
-        let cli = Cli::parse();
-        log::start(log_level(&cli));
-        match commands::run(cli.command) {
+        let done = usage::parse().and_then(|cli: Cli| {
+            log::start(log_level(&cli));
+            commands::run(cli.command)
+        });
+        match done {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 error.report();

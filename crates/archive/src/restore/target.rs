@@ -6,6 +6,7 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use walzip_pgformat::{Lsn, TimelineId};
 
+use super::target_time;
 use super::wal_end::shown;
 use crate::error::ArchiveError;
 
@@ -113,19 +114,12 @@ impl fmt::Display for RecoveryTarget {
 }
 
 impl RecoveryTarget {
-    /// Reads a time with its offset, such as `2026-11-21 22:01:30.5+00`.
+    /// Reads a time with its zone, such as `2026-11-21 22:01:30.439 UTC`.
     ///
-    /// A time without an offset is refused: the server would read it in its own time zone, and
-    /// the choice of the backup would have to guess which that is.
+    /// A time without one is refused: the server would read it in its own time zone, and the
+    /// choice of the backup would have to guess which that is.
     pub fn time(text: &str) -> Result<RecoveryTarget, ArchiveError> {
-        let text = text.trim();
-        Timestamp::from_str(text)
-            .map(RecoveryTarget::Time)
-            .map_err(|_| {
-                ArchiveError::Request(format!(
-                    "\"{text}\" is not a time with an offset, such as 2026-11-21 22:01:30+00"
-                ))
-            })
+        Ok(RecoveryTarget::Time(target_time::read(text)?))
     }
 }
 

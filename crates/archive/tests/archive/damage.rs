@@ -95,10 +95,10 @@ async fn finds_damage_and_restores_nothing_from_it_that_starts() {
     let label = record.label.clone();
     let mut later = Vec::new();
     for _ in 0..3 {
-        let segment = check(&repository, &settings, TIMEOUT)
+        let arrival = check(&repository, &settings, TIMEOUT)
             .await
             .expect("archived");
-        later.push(segment.expect("a primary").to_string());
+        later.push(arrival.expect("a primary").segment.to_string());
     }
 
     let told = info(&repository).await.expect("readable");

@@ -181,5 +181,5 @@ async fn refuses_to_back_up_another_cluster_or_one_that_does_not_archive() {
     let primary = site.start(data);
     let refused = backup(&repository, &primary.settings(), &BackupOptions::default()).await;
     let error = refused.expect_err("archive_mode is off");
-    assert!(matches!(error, ArchiveError::Request(_)), "{error}");
+    assert!(matches!(error, ArchiveError::ArchiveModeOff), "{error}");
 }

@@ -3,6 +3,10 @@
 use std::io::Write;
 use std::time::Duration;
 
+use walzip_archive::check::{Arrival, check};
+use walzip_repo::Location;
+
+use crate::archive_command::{self, Destination, Setting};
 use crate::connection_args::ConnectionArgs;
 use crate::error::CommandError;
 use crate::repo_args::{self, RepoArgs};
@@ -11,7 +15,9 @@ use crate::runtime;
 /// Check that the server's WAL arrives in the repository
 ///
 /// Asks the server which cluster it is, forces a WAL switch and waits until the segment is in
-/// the repository. On a standby, where no switch can be forced, only the first is done.
+/// the repository. Says how long that took and which archive_command did it or, when the segment
+/// does not come, what the server's settings and its archiver say of the reason. On a standby,
+/// where no switch can be forced, only the cluster is compared.
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
@@ -39,15 +45,54 @@ pub fn run(args: CheckArgs) -> Result<(), CommandError> {
     let timeout = Duration::from_secs(args.archive_timeout);
     let arrived = runtime::block_on(async {
         let repository = repo_args::open(&location).await?;
-        Ok(walzip_archive::check::check(&repository, &settings, timeout).await?)
+        let checked = check(&repository, &settings, timeout).await;
+        checked.map_err(|error| archive_command::explain(error, &location))
     })?;
     let mut out = std::io::stdout();
     match arrived {
-        Some(segment) => writeln!(out, "{segment} was archived and is in {location}"),
+        Some(arrival) => report(&mut out, &arrival, &location),
         None => writeln!(
             out,
             "the server is the repository's cluster; no segment was forced"
         ),
     }
     .map_err(CommandError::stdout)
+}
+
+fn report(out: &mut impl Write, arrival: &Arrival, location: &Location) -> std::io::Result<()> {
+    let Arrival {
+        segment,
+        took,
+        archiver,
+    } = arrival;
+    let seconds = took.as_secs_f64();
+    writeln!(
+        out,
+        "{segment} was archived in {seconds:.1} s and is in {location}"
+    )?;
+    let setting = Setting(archiver);
+    match Destination::of(archiver, location) {
+        Destination::Here => writeln!(out, "{setting}")?,
+        Destination::Elsewhere(_) => {
+            writeln!(
+                out,
+                "{setting}, which leads to {location} under another name"
+            )?;
+        }
+        Destination::Unclear(why) => writeln!(out, "{setting}; the repository: {why}")?,
+        Destination::OtherProgram | Destination::Library => {
+            writeln!(
+                out,
+                "{setting}, which is not walzip's: something else brings WAL here"
+            )?;
+        }
+    }
+    if let Some(failed) = archiver.past_failure() {
+        writeln!(
+            out,
+            "an earlier failure, at {} for {}, is past: WAL was archived since",
+            failed.time, failed.wal
+        )?;
+    }
+    Ok(())
 }

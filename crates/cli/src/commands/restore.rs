@@ -16,7 +16,7 @@ use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::progress_line::ProgressLine;
 use crate::repo_args::{self, RepoArgs};
-use crate::{root, runtime};
+use crate::{port_clash, root, runtime};
 
 /// Restore a cluster to a chosen moment
 ///
@@ -70,7 +70,8 @@ pub struct RestoreArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Target")]
 struct TargetArgs {
-    /// The last commit up to this time, which needs an offset: '2026-11-21 22:01:30+00'
+    /// The last commit up to this time, with its zone, as the server's log has it:
+    /// '2026-11-21 22:01:30.439 UTC', '2026-11-21 22:01:30+00', '2026-11-21 23:01:30 Europe/Berlin'
     #[arg(long, value_name = "TIME", group = "target")]
     target_time: Option<String>,
 
@@ -172,6 +173,7 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
         );
     }
     warn_of_settings_elsewhere(&directory, restored.backup.major);
+    port_clash::warn(&directory, restored.backup.major);
     for branch in &restored.superseded {
         let last = branch.last.map(shown).unwrap_or_default();
         tracing::warn!(

@@ -12,6 +12,37 @@ fn a_wrong_command_line_exits_with_2() {
     assert!(complaint.contains("a number from 1 to 9"), "{complaint}");
 }
 
+/// Whatever is wrong with a command line: one line with the code, and one with a hint.
+#[test]
+fn a_wrong_command_line_is_told_like_every_other_failure() {
+    let sandbox = Sandbox::new();
+    let lines: [&[&str]; 12] = [
+        &[],
+        &["bench"],
+        &["compres"],
+        &["bench", "wl"],
+        &["compress", "--levl", "3"],
+        &["compress", "--level", "10"],
+        &["restore", "--repo", "r"],
+        &["restore", "d", "--target-time", "x", "--target-xid", "3"],
+        &["check", "-h"],
+        &["-q", "-v", "info"],
+        &["info", "--json", "--json"],
+        &["verify", "two\nlines \u{1b}[31m"],
+    ];
+    let mut shown = String::new();
+    for line in lines {
+        let complaint = sandbox.fails(2, line);
+        let told: Vec<&str> = complaint.lines().collect();
+        assert_eq!(told.len(), 2, "{line:?}: {complaint}");
+        assert!(told[0].starts_with("walzip: error: "), "{complaint}");
+        assert!(told[0].ends_with(" [usage, exit code 2]"), "{complaint}");
+        assert!(told[1].starts_with("walzip: hint: "), "{complaint}");
+        shown.push_str(&format!("{line:?}\n{complaint}"));
+    }
+    insta::assert_snapshot!(shown);
+}
+
 #[test]
 fn a_repository_has_to_be_named_and_to_exist() {
     let sandbox = Sandbox::new();

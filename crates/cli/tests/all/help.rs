@@ -49,9 +49,38 @@ fn the_experiment_has_help() {
     insta::assert_snapshot!(help(&["bench", "wal"]));
 }
 
+/// Which commit, shown by git itself; nothing where git does not know it, or there is no git.
+fn commit_by_git(hash: &str) -> Option<String> {
+    let show = ["show", "--no-patch", "--abbrev=10", "--format=%h %cs", hash];
+    let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let top = top.canonicalize().expect("the workspace");
+    let output = std::process::Command::new("git")
+        .args(show)
+        .current_dir(&top)
+        // Sources inside another project's checkout are none of its commits.
+        .env("GIT_CEILING_DIRECTORIES", top.parent().expect("a parent"))
+        .output()
+        .ok()?;
+    let shown = String::from_utf8(output.stdout).expect("UTF-8");
+    output.status.success().then(|| shown.trim().to_owned())
+}
+
 #[test]
-fn the_version_is_the_packages() {
+fn the_version_is_the_packages_and_names_the_commit_and_its_date() {
     let version = Sandbox::new().ok(&["--version"]);
-    let expected = format!("walzip {}\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(String::from_utf8(version).expect("UTF-8"), expected);
+    let version = String::from_utf8(version).expect("UTF-8");
+    let package = format!("walzip {}", env!("CARGO_PKG_VERSION"));
+    let rest = version.strip_prefix(&package).expect(&version).trim_end();
+    match (commit_by_git("HEAD"), option_env!("WALZIP_COMMIT")) {
+        (_, Some(given)) => assert_eq!(rest, format!(" ({given})")),
+        (None, None) => assert_eq!(rest, "", "there is no commit to name"),
+        (Some(_), None) => {
+            let commit = rest
+                .strip_prefix(" (")
+                .and_then(|rest| rest.strip_suffix(')'));
+            let commit = commit.unwrap_or_else(|| panic!("no commit in {version}"));
+            let hash = commit.split(' ').next().expect("a word");
+            assert_eq!(commit_by_git(hash).as_deref(), Some(commit));
+        }
+    }
 }

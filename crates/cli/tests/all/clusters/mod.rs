@@ -6,13 +6,16 @@
 mod advice;
 mod bench_archives;
 mod branches;
+mod check;
 mod experiments;
 mod faults;
 mod identity;
 mod kills;
 mod object_store;
 mod point_in_time;
+mod port_clash;
 mod server;
 mod set_aside;
 mod settings_elsewhere;
 pub mod site;
+mod target_times;

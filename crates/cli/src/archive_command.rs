@@ -1,0 +1,295 @@
+//! Whether a server's `archive_command` leads to the repository that this command was given.
+//!
+//! Paths are those of the server's host and this one: a repository may have another name there.
+//! So a difference explains why a segment is missing, and is never itself a reason to fail.
+
+use std::fmt;
+use std::path::Path;
+
+use walzip_archive::archive_command::{PushCommand, Word};
+use walzip_archive::{ArchiveError, Archiver};
+use walzip_repo::Location;
+
+use crate::config::{Config, DEFAULT_PATH};
+use crate::error::CommandError;
+use crate::exit_code::Kind;
+
+/// Where a server archives to, as far as its settings say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// The repository of this command.
+    Here,
+    /// Another one, by its name in `archive_command`.
+    Elsewhere(String),
+    /// walzip archives, and its repository cannot be told from the setting: why not.
+    Unclear(String),
+    /// Another program archives.
+    OtherProgram,
+    /// `archive_library` archives, not `archive_command`.
+    Library,
+}
+
+impl Destination {
+    /// Reads the server's settings.
+    pub fn of(archiver: &Archiver, repository: &Location) -> Destination {
+        if !archiver.library.is_empty() {
+            return Destination::Library;
+        }
+        match PushCommand::find(&archiver.command) {
+            None => Destination::OtherProgram,
+            Some(PushCommand {
+                repo: Some(repo), ..
+            }) => place(&repo, repository),
+            Some(PushCommand {
+                config: Some(file), ..
+            }) => in_file(&file, repository),
+            Some(_) => Destination::Unclear(format!(
+                "the server takes it from its WALZIP_REPO, or from {DEFAULT_PATH}"
+            )),
+        }
+    }
+}
+
+fn place(repo: &Word, repository: &Location) -> Destination {
+    let name = &repo.text;
+    if !repo.is_literal {
+        return Destination::Unclear(format!("the server's shell makes it of {name}"));
+    }
+    if !name.contains("://") && !Path::new(name).is_absolute() {
+        return Destination::Unclear(format!("{name} is in the server's data directory"));
+    }
+    match Location::parse(name) {
+        Ok(location) if is_same(&location, repository) => Destination::Here,
+        _ => Destination::Elsewhere(name.clone()),
+    }
+}
+
+fn in_file(file: &Word, repository: &Location) -> Destination {
+    let unclear = || Destination::Unclear(format!("the server takes it from {}", file.text));
+    if !file.is_literal || !Path::new(&file.text).is_absolute() {
+        return unclear();
+    }
+    let repo = Config::load(Some(Path::new(&file.text))).map(|config| config.repo);
+    match repo {
+        Ok(Some(text)) => place(
+            &Word {
+                text,
+                is_literal: true,
+            },
+            repository,
+        ),
+        _ => unclear(),
+    }
+}
+
+/// Whether two names are of one place: links are followed where they can be.
+fn is_same(one: &Location, other: &Location) -> bool {
+    let resolved = |location: &Location| match location {
+        Location::Local(path) => path.canonicalize().ok(),
+        _ => None,
+    };
+    one == other || resolved(one).is_some_and(|path| resolved(other) == Some(path))
+}
+
+/// The setting that archives, as it stands in `postgresql.conf`.
+pub struct Setting<'a>(pub &'a Archiver);
+
+impl fmt::Display for Setting<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.library.as_str() {
+            "" => write!(
+                f,
+                "archive_command = '{}'",
+                self.0.command.replace('\'', "''")
+            ),
+            library => write!(f, "archive_library = '{library}'"),
+        }
+    }
+}
+
+/// The failure of a check, with what the server's settings say of its reason.
+pub fn explain(error: ArchiveError, repository: &Location) -> CommandError {
+    match error {
+        ArchiveError::NoArchiveCommand => CommandError::new(Kind::OptionInvalid, &error).hint(
+            format_args!("Set {} and reload the server.", own(repository)),
+        ),
+        ArchiveError::NotArchived {
+            segment,
+            waited_seconds,
+            failure,
+            archiver: Some(archiver),
+        } => {
+            let head = format!("{segment} was not archived within {waited_seconds} seconds");
+            let state = match failure {
+                Some(_) => State::Failing,
+                None => State::Silent,
+            };
+            missing(head, failure, state, &archiver, repository)
+        }
+        ArchiveError::ArchivedElsewhere { segment, archiver } => {
+            let head = format!(
+                "the server reports {segment} as archived, and {repository} does not have it"
+            );
+            missing(head, None, State::Reported, &archiver, repository)
+        }
+        error => error.into(),
+    }
+}
+
+/// What the archiver says of a segment that is not in the repository.
+#[derive(Clone, Copy)]
+enum State {
+    Failing,
+    Reported,
+    Silent,
+}
+
+fn missing(
+    head: String,
+    failure: Option<String>,
+    state: State,
+    archiver: &Archiver,
+    repository: &Location,
+) -> CommandError {
+    let destination = Destination::of(archiver, repository);
+    let mut message = head;
+    if let Some(cause) = cause(&destination, repository) {
+        message.push_str(": ");
+        message.push_str(&cause);
+    }
+    let past = archiver.past_failure().filter(|_| failure.is_none());
+    let past = past.map(|failed| format!("an earlier failure, at {}, is past", failed.time));
+    let waiting = archiver.waiting.filter(|&count| count > 0);
+    let waiting = waiting.map(|count| match count {
+        1 => "1 file waits to be archived".to_owned(),
+        count => format!("{count} files wait to be archived"),
+    });
+    for fact in failure.into_iter().chain(past).chain(waiting) {
+        message.push_str("; ");
+        message.push_str(&fact);
+    }
+    CommandError::new(Kind::ArchiveTimeout, message).hint(way_out(
+        &destination,
+        state,
+        archiver,
+        repository,
+    ))
+}
+
+fn cause(destination: &Destination, repository: &Location) -> Option<String> {
+    match destination {
+        Destination::Elsewhere(other) => Some(format!(
+            "archive_command names another repository, {other} instead of {repository}"
+        )),
+        Destination::OtherProgram => Some("archive_command is not walzip's".to_owned()),
+        Destination::Library => Some("archive_library archives, not archive_command".to_owned()),
+        Destination::Here | Destination::Unclear(_) => None,
+    }
+}
+
+fn way_out(
+    destination: &Destination,
+    state: State,
+    archiver: &Archiver,
+    repository: &Location,
+) -> String {
+    let setting = Setting(archiver);
+    let own = own(repository);
+    match destination {
+        Destination::Elsewhere(other) => format!(
+            "Set {own} and reload the server, then take a backup, since WAL is missing here; or \
+             check the other one: walzip check --repo {other}"
+        ),
+        Destination::OtherProgram | Destination::Library => format!(
+            "The server has {setting}; set {own} and reload it, then take a backup, since WAL is \
+             missing here."
+        ),
+        Destination::Unclear(why) => {
+            format!("The server has {setting}, which names no repository: {why}. Set {own}.")
+        }
+        Destination::Here => match state {
+            State::Failing => format!("The server's log says why this failed: {setting}."),
+            State::Reported => format!(
+                "Is the server in a container or on another host, where {repository} is another \
+                 directory, or does this hide a failure: {setting}?"
+            ),
+            State::Silent => format!(
+                "The archiver says neither that it succeeded nor that it failed. See whether this \
+                 hangs, or wait longer with --archive-timeout: {setting}."
+            ),
+        },
+    }
+}
+
+/// The setting that archives into a repository.
+fn own(repository: &Location) -> String {
+    let place = repository.to_string().replace('%', "%%");
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:%".contains(c);
+    match place.chars().all(plain) {
+        true => format!("archive_command = 'walzip archive-push --repo {place} %p'"),
+        false => format!("archive_command = 'walzip archive-push --repo \"{place}\" %p'"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn destination(command: &str, repository: &Path) -> Destination {
+        let archiver = Archiver {
+            command: command.to_owned(),
+            ..Archiver::default()
+        };
+        let location = repository.to_str().expect("UTF-8");
+        Destination::of(&archiver, &Location::parse(location).expect("a path"))
+    }
+
+    #[test]
+    fn a_repository_is_known_by_any_of_its_names() {
+        let place = tempfile::tempdir().expect("a directory");
+        let (ours, other) = (place.path().join("ours"), place.path().join("other"));
+        std::fs::create_dir(&ours).expect("made");
+        std::fs::create_dir(&other).expect("made");
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink(&ours, &link).expect("linked");
+        let file = place.path().join("walzip.toml");
+        std::fs::write(&file, format!("repo = \"{}\"\n", other.display())).expect("written");
+        for (command, expected) in [
+            (
+                format!("walzip archive-push --repo {} %p", ours.display()),
+                Destination::Here,
+            ),
+            (
+                format!("walzip archive-push --repo {} %p", link.display()),
+                Destination::Here,
+            ),
+            (
+                format!("walzip archive-push --repo file://{} %p", ours.display()),
+                Destination::Here,
+            ),
+            (
+                format!("walzip archive-push --repo {} %p", other.display()),
+                Destination::Elsewhere(other.display().to_string()),
+            ),
+            (
+                format!("walzip archive-push --config {} %p", file.display()),
+                Destination::Elsewhere(other.display().to_string()),
+            ),
+            ("cp %p /x/%f".to_owned(), Destination::OtherProgram),
+        ] {
+            assert_eq!(destination(&command, &ours), expected, "{command}");
+        }
+        for command in [
+            "walzip archive-push %p",
+            "walzip archive-push --repo $R %p",
+            "walzip archive-push --repo ours %p",
+            "walzip archive-push --config /nowhere/walzip.toml %p",
+        ] {
+            let unclear = destination(command, &ours);
+            assert!(
+                matches!(unclear, Destination::Unclear(_)),
+                "{command}: {unclear:?}"
+            );
+        }
+    }
+}

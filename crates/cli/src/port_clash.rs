@@ -1,0 +1,319 @@
+//! Whether a restored cluster could start beside the servers that run on this host.
+//!
+//! A restored cluster has the original's settings, and so its port. Beside the running original
+//! it does not start, or is not the one that clients reach.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::runtime;
+
+const DEFAULT_PORT: u16 = 5432;
+
+/// Where servers are built to have their sockets: PostgreSQL's choice and the distributions'.
+const SOCKET_DIRECTORIES: [&str; 2] = ["/tmp", "/var/run/postgresql"];
+
+/// Longer than a server of this host takes to accept; nothing is lost where it takes longer.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// So many ports are tried for one to start the restored cluster with.
+const PORTS_TRIED: u16 = 50;
+
+/// Configuration files include others to this depth, as PostgreSQL has it.
+const INCLUDES_MAX: usize = 10;
+
+/// Warns when a running server has the port of the cluster in a restored directory, and says how
+/// to start with another one.
+pub fn warn(directory: &Path, major: u32) {
+    let Some(settings) = Listening::of(directory, major) else {
+        return;
+    };
+    let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+    let free = runtime::block_on(async {
+        let Some(place) = settings.taken(settings.port).await else {
+            return Ok(None);
+        };
+        let last = settings.port.saturating_add(PORTS_TRIED);
+        for port in settings.port.saturating_add(1)..=last {
+            if settings.taken(port).await.is_none() {
+                return Ok(Some((place, port)));
+            }
+        }
+        Ok(Some((place, last)))
+    });
+    let Ok(Some((place, free))) = free else {
+        return;
+    };
+    let start = match directory.join("postgresql.conf").exists() {
+        true => format!(
+            "pg_ctl -D {} -o \"-p {free}\" start",
+            shell_word(&directory.to_string_lossy())
+        ),
+        // Then the command that starts it has other options too.
+        false => format!("with -p {free} among its options"),
+    };
+    tracing::warn!(
+        "a server on this host has port {} ({place}), which the restored cluster is set to as \
+         well; to start it beside that one: {start}",
+        settings.port,
+    );
+}
+
+/// Where a cluster would listen.
+#[derive(Debug, PartialEq, Eq)]
+struct Listening {
+    port: u16,
+    socket_directories: Vec<PathBuf>,
+    addresses: Vec<IpAddr>,
+}
+
+impl Listening {
+    /// What a directory's configuration says; nothing where it has none. Debian's layout has the
+    /// file in /etc.
+    fn of(directory: &Path, major: u32) -> Option<Listening> {
+        let elsewhere = format!("/etc/postgresql/{major}/main/postgresql.conf");
+        let own = directory.join("postgresql.conf");
+        let mut found = Settings::default();
+        found
+            .read(&own, 0)
+            .or_else(|_| found.read(Path::new(&elsewhere), 0))
+            .ok()?;
+        // Every cluster may do without the second file.
+        let _ = found.read(&directory.join("postgresql.auto.conf"), 0);
+        Some(found.listening())
+    }
+
+    /// The place where somebody listens on this port.
+    async fn taken(&self, port: u16) -> Option<String> {
+        for directory in &self.socket_directories {
+            let path = directory.join(format!(".s.PGSQL.{port}"));
+            let connect = UnixStream::connect(&path);
+            if is_taken(tokio::time::timeout(PATIENCE, connect).await) {
+                return Some(path.display().to_string());
+            }
+        }
+        for &address in &self.addresses {
+            let address = SocketAddr::new(address, port);
+            let connect = TcpStream::connect(address);
+            if let Ok(Ok(_)) = tokio::time::timeout(PATIENCE, connect).await {
+                return Some(address.to_string());
+            }
+        }
+        None
+    }
+}
+
+/// A socket's file that a killed server left behind refuses connections. One that does not let
+/// us in, or whose server is too busy, is in use.
+fn is_taken<T>(attempt: Result<io::Result<T>, tokio::time::error::Elapsed>) -> bool {
+    match attempt {
+        Ok(Ok(_)) | Err(_) => true,
+        Ok(Err(error)) => matches!(
+            error.kind(),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::WouldBlock
+        ),
+    }
+}
+
+/// The settings of a configuration file that say where a server listens: the last of each.
+#[derive(Debug, Default)]
+struct Settings {
+    port: Option<String>,
+    unix_socket_directories: Option<String>,
+    listen_addresses: Option<String>,
+}
+
+impl Settings {
+    /// Reads a file and what it includes. Other encodings are no concern of these settings.
+    fn read(&mut self, path: &Path, depth: usize) -> io::Result<()> {
+        let text = String::from_utf8_lossy(&fs::read(path)?).into_owned();
+        let beside = path.parent().unwrap_or(Path::new("."));
+        for line in text.lines() {
+            let Some((name, value)) = setting(line) else {
+                continue;
+            };
+            match name.as_str() {
+                "port" => self.port = Some(value),
+                "unix_socket_directories" => self.unix_socket_directories = Some(value),
+                "listen_addresses" => self.listen_addresses = Some(value),
+                "include" | "include_if_exists" | "include_dir" if depth < INCLUDES_MAX => {
+                    for path in included(&name, &beside.join(value)) {
+                        // A server would complain about it; here the rest still says something.
+                        let _ = self.read(&path, depth + 1);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn listening(&self) -> Listening {
+        let list = |text: &str| -> Vec<String> {
+            let items = text.split(',').map(|item| item.trim().trim_matches('"'));
+            items
+                .filter(|item| !item.is_empty())
+                .map(str::to_owned)
+                .collect()
+        };
+        let port = self.port.as_deref().and_then(|port| port.parse().ok());
+        let socket_directories = match &self.unix_socket_directories {
+            Some(text) => list(text),
+            None => SOCKET_DIRECTORIES.map(str::to_owned).to_vec(),
+        };
+        let addresses = list(self.listen_addresses.as_deref().unwrap_or("localhost"));
+        Listening {
+            port: port.unwrap_or(DEFAULT_PORT),
+            socket_directories: socket_directories.into_iter().map(PathBuf::from).collect(),
+            addresses: addresses
+                .iter()
+                .flat_map(|name| addresses_of(name))
+                .collect(),
+        }
+    }
+}
+
+/// The files that a line includes: of a directory, those that PostgreSQL takes, in its order.
+fn included(name: &str, path: &Path) -> Vec<PathBuf> {
+    if name != "include_dir" {
+        return vec![path.to_owned()];
+    }
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.ends_with(".conf") && !name.starts_with('.')
+        })
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// The addresses of this host that an entry of `listen_addresses` stands for. Names are not
+/// looked up: that may take long, and few servers have one.
+fn addresses_of(name: &str) -> Vec<IpAddr> {
+    let (four, six) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
+    match name {
+        "*" | "localhost" => vec![four, six],
+        "0.0.0.0" => vec![four],
+        "::" => vec![six],
+        _ => name.parse().into_iter().collect(),
+    }
+}
+
+/// A line's name, in lower case, and its value, without quotes (guc-file.l).
+fn setting(line: &str) -> Option<(String, String)> {
+    let line = line.trim_start();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "_.$".contains(c);
+    let end = line.find(|c| !is_name(c)).unwrap_or(line.len());
+    let (name, rest) = line.split_at(end);
+    let rest = rest.trim_start();
+    let rest = rest.strip_prefix('=').unwrap_or(rest).trim_start();
+    let value = match rest.strip_prefix('\'') {
+        None => {
+            let end = rest.find(|c: char| c.is_whitespace() || c == '#');
+            rest[..end.unwrap_or(rest.len())].to_owned()
+        }
+        Some(rest) => {
+            let mut value = String::new();
+            let mut letters = rest.chars().peekable();
+            loop {
+                match letters.next()? {
+                    '\'' if letters.peek() == Some(&'\'') => value.extend(letters.next()),
+                    '\'' => break,
+                    '\\' => value.extend(letters.next()),
+                    letter => value.push(letter),
+                }
+            }
+            value
+        }
+    };
+    (!name.is_empty()).then(|| (name.to_ascii_lowercase(), value))
+}
+
+/// Text as one word for the shell.
+fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn the_last_setting_counts_with_included_files_and_the_servers_own() {
+        let place = tempfile::tempdir().expect("a directory");
+        let write = |name: &str, text: &str| {
+            fs::write(place.path().join(name), text).expect("written");
+        };
+        assert_eq!(
+            Listening::of(place.path(), 0),
+            None,
+            "there is no configuration"
+        );
+        write("postgresql.conf", "#port = 1\n");
+        let defaults = Listening {
+            port: 5432,
+            socket_directories: SOCKET_DIRECTORIES.map(PathBuf::from).to_vec(),
+            addresses: addresses_of("localhost"),
+        };
+        assert_eq!(Listening::of(place.path(), 0), Some(defaults));
+
+        fs::create_dir(place.path().join("conf.d")).expect("made");
+        write(
+            "postgresql.conf",
+            "port = 5433\t# before\ninclude_dir 'conf.d'\nPORT=5434\ninclude_if_exists = 'none'\n\
+             unix_socket_directories = '/a, \"/it''s\"'\nlisten_addresses = '*'\n",
+        );
+        write("conf.d/1.conf", "port 5500\nlisten_addresses = ''\n");
+        write("conf.d/ignored", "port = 1\n");
+        let found = Listening::of(place.path(), 0).expect("settings");
+        assert_eq!(found.port, 5434);
+        let directories = [PathBuf::from("/a"), PathBuf::from("/it's")];
+        assert_eq!(found.socket_directories, directories);
+        assert_eq!(found.addresses, addresses_of("localhost"));
+        write(
+            "postgresql.auto.conf",
+            "port = '6000'\nlisten_addresses = ''\n",
+        );
+        let found = Listening::of(place.path(), 0).expect("settings");
+        assert_eq!((found.port, found.addresses), (6000, Vec::new()));
+    }
+
+    #[test]
+    fn a_port_is_taken_where_somebody_accepts_and_not_by_what_a_killed_server_left() {
+        let place = tempfile::tempdir().expect("a directory");
+        let mut listening = Listening {
+            port: 5432,
+            socket_directories: vec![place.path().to_owned()],
+            addresses: Vec::new(),
+        };
+        let taken = |listening: &Listening, port| {
+            runtime::block_on(async { Ok(listening.taken(port).await) }).expect("asked")
+        };
+        assert_eq!(taken(&listening, 5432), None);
+        let path = place.path().join(".s.PGSQL.5432");
+        let server = UnixListener::bind(&path).expect("bound");
+        assert_eq!(taken(&listening, 5432), Some(path.display().to_string()));
+        assert_eq!(taken(&listening, 5433), None);
+        drop(server);
+        assert!(path.exists(), "the file is left");
+        assert_eq!(taken(&listening, 5432), None);
+
+        listening.addresses = addresses_of("127.0.0.1");
+        let server = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+        let address = server.local_addr().expect("an address");
+        assert_eq!(taken(&listening, address.port()), Some(address.to_string()));
+    }
+}

@@ -1,0 +1,111 @@
+//! Wrong command lines, in the format of every other failure: one line, and one with a hint.
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, Parser};
+
+use crate::error::CommandError;
+use crate::exit_code::Kind;
+
+/// Reads the command line. Help and version are printed here, and end the program.
+pub fn parse<C: Parser>() -> Result<C, CommandError> {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    C::try_parse_from(&arguments).map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.exit(),
+        _ => failure(error, &C::command(), &arguments),
+    })
+}
+
+fn failure(mut error: clap::Error, program: &Command, arguments: &[OsString]) -> CommandError {
+    let (command, name) = command_of(program, arguments);
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+        let message = format_args!("\"{name}\" needs a command");
+        return CommandError::new(Kind::Usage, message).hint(format_args!(
+            "The commands are {}; \"{name} --help\" explains them.",
+            names.join(", ")
+        ));
+    }
+    let suggestion = suggestion(&mut error);
+    let message = message(&error);
+    CommandError::new(Kind::Usage, message).hint(format_args!(
+        "{suggestion}\"{name} --help\" explains the command line."
+    ))
+}
+
+/// The command that the arguments name, as far as they name one, and how it is called. No option
+/// before a command's name takes a value.
+fn command_of<'a>(program: &'a Command, arguments: &[OsString]) -> (&'a Command, String) {
+    let mut command = program;
+    let mut name = program.get_name().to_owned();
+    for argument in arguments.iter().skip(1) {
+        if argument.as_encoded_bytes().starts_with(b"-") {
+            continue;
+        }
+        let Some(found) = command.find_subcommand(argument) else {
+            break;
+        };
+        command = found;
+        name.push(' ');
+        name.push_str(found.get_name());
+    }
+    (command, name)
+}
+
+/// What the message says besides is taken out of it: what was meant, as a sentence.
+fn suggestion(error: &mut clap::Error) -> String {
+    error.remove(ContextKind::Usage);
+    let meant = [
+        ContextKind::SuggestedSubcommand,
+        ContextKind::SuggestedArg,
+        ContextKind::SuggestedValue,
+    ];
+    let names: Vec<String> = meant
+        .into_iter()
+        .filter_map(|kind| error.remove(kind))
+        // The nearest comes last.
+        .flat_map(|value| match value {
+            ContextValue::String(name) => vec![name],
+            ContextValue::Strings(names) => names.into_iter().rev().collect(),
+            _ => Vec::new(),
+        })
+        .map(|name| format!("\"{name}\""))
+        .collect();
+    let other = error.remove(ContextKind::Suggested);
+    if !names.is_empty() {
+        return format!("Did you mean {}? ", names.join(" or "));
+    }
+    match other {
+        Some(ContextValue::StyledStrs(tips)) => {
+            tips.iter().map(|tip| sentence(&tip.to_string())).collect()
+        }
+        _ => String::new(),
+    }
+}
+
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) => format!("{}{}. ", first.to_uppercase(), letters.as_str()),
+        None => String::new(),
+    }
+}
+
+/// clap's message in one line, whatever the arguments hold.
+fn message(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let text = text
+        .rsplit_once("\n\nFor more information")
+        .map_or(text, |(message, _)| message);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words
+        .join(" ")
+        .chars()
+        .map(|c| match c {
+            c if c.is_control() => c.escape_default().to_string(),
+            c => c.to_string(),
+        })
+        .collect()
+}

@@ -1,0 +1,148 @@
+//! `walzip check` on a real server: every reason why WAL does not arrive has its own words.
+
+use crate::clusters::server::Server;
+use crate::clusters::site::{Site, said, succeed};
+
+/// A limit that no test waits for.
+const FOR_EVER: &str = "100000";
+
+/// Changes `archive_command`. The archiver of a server that was started again knows it at once,
+/// and has forgotten how long it meant to wait after its failures.
+fn set_command(server: &Server, command: &str) {
+    let quoted = command.replace('\'', "''");
+    server.sql(&format!("ALTER SYSTEM SET archive_command = '{quoted}'"));
+    server.stop();
+    server.start(&[]);
+}
+
+/// What a failing check says.
+fn complaint(server: &Server, code: i32, timeout: &str) -> String {
+    let output = server
+        .walzip(&["check", "--archive-timeout", timeout])
+        .output();
+    let output = output.expect("walzip starts");
+    assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+    let told = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(told.lines().count(), 2, "{told}");
+    told
+}
+
+#[track_caller]
+fn says(told: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(told.contains(part), "\"{part}\" is not in:\n{told}");
+    }
+}
+
+#[test]
+fn a_check_names_what_archives_and_tells_the_reasons_of_failure_apart() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = Server::create(&site, "primary", 1);
+    primary.archive_with_walzip();
+    primary.start(&[]);
+    let (walzip, ours) = (site.program_under_test(), site.repository());
+    let (walzip, ours) = (walzip.display(), ours.display());
+    let right = format!("{walzip} archive-push --repo {ours} %p");
+
+    let fine = succeed(&mut primary.walzip(&["check"]));
+    says(
+        &fine,
+        &[" was archived in ", &format!(" s and is in {ours}\n")],
+    );
+    says(&fine, &[&format!("archive_command = '{right}'\n")]);
+    assert_eq!(fine.lines().count(), 2, "{fine}");
+
+    set_command(&primary, "");
+    let empty = complaint(&primary, 31, FOR_EVER);
+    says(
+        &empty,
+        &["archive_command is empty", &format!("--repo {ours} %p'")],
+    );
+
+    succeed(&mut site.walzip(&["init", "--repo", "other", "-D", "primary"]));
+    let other = site.path("other");
+    set_command(
+        &primary,
+        &format!("{walzip} archive-push --repo {} %p", other.display()),
+    );
+    let elsewhere = complaint(&primary, 82, FOR_EVER);
+    says(
+        &elsewhere,
+        &["the server reports 0000", "names another repository, "],
+    );
+    says(
+        &elsewhere,
+        &[&format!("{} instead of {ours}", other.display())],
+    );
+    says(
+        &elsewhere,
+        &[&format!("walzip check --repo {}", other.display())],
+    );
+
+    set_command(&primary, "true %p");
+    let foreign = complaint(&primary, 82, "2");
+    says(
+        &foreign,
+        &["not archived within 2 seconds: archive_command is not walzip's"],
+    );
+    says(&foreign, &["The server has archive_command = 'true %p'"]);
+
+    // Hidden, a failure looks like a success.
+    set_command(
+        &primary,
+        &format!("{walzip} archive-push --repo {ours} /nowhere %p || true"),
+    );
+    let hidden = complaint(&primary, 82, FOR_EVER);
+    says(
+        &hidden,
+        &["reports 0000", "does not have it", "hide a failure"],
+    );
+
+    set_command(&primary, &format!("false && {right}"));
+    let failing = complaint(&primary, 82, "5");
+    says(
+        &failing,
+        &["archive_command last failed at ", "1 file waits"],
+    );
+    says(
+        &failing,
+        &["server's log says why this failed: archive_command = 'false && "],
+    );
+    assert!(!failing.contains("another repository"), "{failing}");
+
+    set_command(&primary, &right);
+    let past = succeed(&mut primary.walzip(&["check"]));
+    says(&past, &["and is in", "an earlier failure, at ", " is past"]);
+
+    primary.stop();
+    primary.configure("archive_mode = off");
+    primary.start(&[]);
+    let off = complaint(&primary, 31, FOR_EVER);
+    says(&off, &["archive_mode is off", "restart the server"]);
+}
+
+#[test]
+fn a_failure_that_is_past_is_not_blamed_for_a_segment_that_is_late() {
+    let Some(site) = Site::new(17) else { return };
+    let primary = Server::create(&site, "primary", 1);
+    primary.archive_with_walzip();
+    primary.start(&[]);
+    let right = primary.sql("SHOW archive_command");
+    set_command(&primary, "false");
+    let failing = complaint(&primary, 82, "1");
+    says(&failing, &["last failed at "]);
+    set_command(&primary, &right);
+    primary.archive_everything();
+
+    set_command(&primary, &format!("sleep 1000 && {right}"));
+    let late = complaint(&primary, 82, "1");
+    says(
+        &late,
+        &[
+            "an earlier failure, at ",
+            " is past",
+            "neither that it succeeded nor",
+        ],
+    );
+    assert!(!late.contains("last failed"), "{late}");
+}

@@ -1,0 +1,93 @@
+//! Times as servers write them, and as they read them.
+
+use std::fs;
+
+use walzip_archive::restore::RecoveryTarget;
+
+use crate::clusters::server::Server;
+use crate::clusters::site::{Site, succeed};
+
+/// The moment that walzip takes a text for, in microseconds, if it takes it.
+fn moment(text: &str) -> Option<i64> {
+    match RecoveryTarget::time(text) {
+        Ok(RecoveryTarget::Time(time)) => Some(time.as_microsecond()),
+        Ok(other) => panic!("{text} became {other:?}"),
+        Err(_) => None,
+    }
+}
+
+#[test]
+fn a_time_is_copied_from_the_servers_log() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = Server::create(&site, "primary", 1);
+    primary.archive_with_walzip();
+    primary.configure("log_line_prefix = '%m '\nlog_timezone = 'Europe/Berlin'");
+    primary.start(&[]);
+    primary.sql("CREATE TABLE t AS SELECT 1 AS a");
+    succeed(&mut primary.walzip(&["backup"]));
+    primary.sql("INSERT INTO t VALUES (2)");
+    let expected = primary.fingerprint();
+    // A line of the log tells milliseconds.
+    primary.sql(
+        "SELECT pg_sleep(0.01); DO $$ BEGIN RAISE LOG 'all is well'; END $$; SELECT pg_sleep(0.01)",
+    );
+    primary.sql("DELETE FROM t");
+    primary.archive_everything();
+    let log = primary.log();
+    let line = log.lines().find(|line| line.ends_with("all is well"));
+    let time = line
+        .and_then(|line| line.split_once(" LOG:"))
+        .expect(&log)
+        .0;
+    assert!(time.ends_with(" CET") || time.ends_with(" CEST"), "{time}");
+    let utc = primary.sql(&format!(
+        "SELECT to_char('{time}'::timestamptz AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')"
+    ));
+    primary.stop();
+
+    let restored = Server::on(&site, "restored");
+    let mut restore = restored.walzip(&["restore", "--target-time", time, "-D"]);
+    succeed(restore.arg(restored.data()));
+    let settings = fs::read_to_string(restored.data().join("postgresql.auto.conf"));
+    let line = format!("recovery_target_time = '{utc}+00'");
+    let settings = settings.expect("readable");
+    assert!(settings.contains(&line), "{line} is not in\n{settings}");
+    restored.start(&["archive_mode=off"]);
+    restored.wait_until("SELECT NOT pg_is_in_recovery()");
+    assert_eq!(restored.fingerprint(), expected);
+}
+
+/// Whatever walzip takes, every server takes for the same moment: all abbreviations and zones
+/// that it knows, in both seasons, and other forms.
+#[test]
+fn servers_read_every_time_that_is_taken_alike() {
+    for major in 13..=18 {
+        let Some(site) = Site::new(major) else {
+            continue;
+        };
+        let server = Server::create(&site, "server", 1);
+        server.start(&[]);
+        let names = server
+            .sql("SELECT abbrev FROM pg_timezone_abbrevs UNION SELECT name FROM pg_timezone_names");
+        let offsets = ["+00", "-05", "+05:30", "-0330", "+00:53:28", "Z", "+15:59"];
+        let zones: Vec<&str> = names.lines().chain(offsets).collect();
+        let days = ["2023-01-15 12:30:45.678901", "2023-07-15T23:59:59"];
+        let texts = days
+            .iter()
+            .flat_map(|day| zones.iter().map(move |zone| format!("{day} {zone}")));
+        let taken: Vec<(String, i64)> = texts
+            .filter_map(|text| moment(&text).map(|moment| (text, moment)))
+            .collect();
+        assert!(taken.len() > 800, "{major}: only {} are taken", taken.len());
+        let rows: Vec<String> = taken
+            .iter()
+            .map(|(text, moment)| format!("('{text}', {moment})"))
+            .collect();
+        let differing = server.sql(&format!(
+            "SELECT t, m, t::timestamptz FROM (VALUES {}) AS v (t, m)
+             WHERE (extract(epoch FROM t::timestamptz) * 1000000)::bigint <> m",
+            rows.join(", ")
+        ));
+        assert_eq!(differing, "", "PostgreSQL {major}");
+    }
+}
