@@ -251,6 +251,10 @@ impl<'a> Life<'a> {
             return Err(format!("server {pid} cannot be killed"));
         }
         self.progress.killed(1);
+        // A restore point is not flushed by itself: without a commit after it, it may be lost.
+        let timeline = self.model.timeline_mut(self.running[index].timeline);
+        let flushed = timeline.commits.last().map_or(0, |last| last.after.lsn);
+        timeline.points.retain(|point| point.lsn <= flushed);
         let begin = Instant::now();
         while has_processes(server) {
             if begin.elapsed() > Duration::from_secs(60) {
@@ -259,7 +263,10 @@ impl<'a> Life<'a> {
             std::thread::sleep(Duration::from_millis(50));
         }
         // Where nobody has reaped it yet, the number would count as a running server's.
-        fs::remove_file(pid_file).map_err(|error| error.to_string())?;
+        let lock = server.socket().join(".s.PGSQL.5432.lock");
+        for file in [pid_file, lock] {
+            fs::remove_file(file).map_err(|error| error.to_string())?;
+        }
         server.start(&[]);
         Ok(())
     }
