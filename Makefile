@@ -4,9 +4,16 @@
 WAL ?= ../shared/wal-samples/oltp-steady
 # How long each fuzz target runs.
 FUZZ_SECONDS ?= 600
+# How long `make torture` goes on: at least so many steps and kills, and for so many minutes in each
+# of its parts. TORTURE_SEED and TORTURE_PART (store, faults, clusters) repeat what it found.
+TORTURE_STEPS ?= 2000
+TORTURE_KILLS ?= 200
+TORTURE_MINUTES ?= 0
+TORTURE_SEED ?= $(shell date +%s)
+TORTURE_PART ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench bench-tools fuzz lint servers
+.PHONY: help build demo test torture bench bench-tools fuzz lint servers
 
 help: ## List what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +26,11 @@ demo: ## Archive a throw-away server, make a mistake, restore to the moment befo
 
 test: ## Fetch PostgreSQL 13 to 18 and run every test, real clusters included
 	@scripts/test
+
+torture: ## Attack archives with kills, faults, damage, forks and restores, by TORTURE_SEED
+	TORTURE_STEPS=$(TORTURE_STEPS) TORTURE_KILLS=$(TORTURE_KILLS) \
+	TORTURE_MINUTES=$(TORTURE_MINUTES) TORTURE_SEED=$(TORTURE_SEED) TORTURE_PART=$(TORTURE_PART) \
+	cargo test --release --locked -p walzip --test torture
 
 bench: build ## Measure speed and size: criterion, then `walzip bench wal` on WAL=...
 	cargo bench --locked --workspace --bench '*'
