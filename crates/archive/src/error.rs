@@ -300,20 +300,20 @@ pub struct OccupiedDirectory {
 
 impl fmt::Display for OccupiedDirectory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.path.display())?;
+        let path = self.path.display();
         match &self.tablespace {
-            None => Ok(()),
+            None => write!(f, "{path}"),
             Some(tablespace) if self.is_replayed => {
-                write!(f, " ({tablespace}, which the replay will create there)")
+                write!(f, "{tablespace}, which the replay will create, in {path}")
             }
-            Some(tablespace) => write!(f, " ({tablespace})"),
+            Some(tablespace) => write!(f, "{tablespace} in {path}"),
         }
     }
 }
 
 fn listed(directories: &[OccupiedDirectory]) -> String {
     let directories: Vec<String> = directories.iter().map(ToString::to_string).collect();
-    directories.join(", ")
+    directories.join("; ")
 }
 
 impl ArchiveError {

@@ -9,7 +9,6 @@ const ELSEWHERE: &str = "recover where an empty directory stands in its place: o
 /// What to do about directories that are not empty.
 pub fn not_empty(directories: &[OccupiedDirectory]) -> String {
     let mut sentences = Vec::new();
-    let replayed = |directory: &&OccupiedDirectory| directory.is_replayed;
     if directories
         .iter()
         .any(|directory| directory.tablespace.is_none())
@@ -26,15 +25,16 @@ pub fn not_empty(directories: &[OccupiedDirectory]) -> String {
     if !flags.is_empty() {
         sentences.push(format!("Put tablespaces elsewhere: {}", flags.join(" ")) + ".");
     }
-    if let Some(directory) = directories.iter().find(replayed) {
-        let name = directory
-            .tablespace
-            .as_ref()
-            .map(called)
-            .unwrap_or_default();
+    let replayed: Vec<String> = directories
+        .iter()
+        .filter(|directory| directory.is_replayed)
+        .filter_map(|directory| directory.tablespace.as_ref().map(called))
+        .collect();
+    if !replayed.is_empty() {
         sentences.push(format!(
-            "{name} was created while the backup ran, and a replay takes its directory from the \
-             WAL: use a later backup, or {ELSEWHERE}."
+            "{} began while the backup ran, and a replay takes the directory from the WAL: use a \
+             later backup, or {ELSEWHERE}.",
+            replayed.join(", ")
         ));
     }
     sentences.join(" ")
@@ -109,7 +109,7 @@ mod tests {
     fn offers_no_mapping_that_a_replay_would_not_heed() {
         let hint = not_empty(&[directory(Some("late"), 16400, true)]);
         assert!(
-            hint.starts_with("late was created while the backup ran"),
+            hint.starts_with("late began while the backup ran"),
             "{hint}"
         );
         assert!(!hint.contains("-T"), "{hint}");
