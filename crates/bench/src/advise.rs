@@ -72,6 +72,9 @@ pub struct Options {
     pub now: Option<Selection>,
     /// What the user can afford.
     pub limits: Limits,
+    /// The program that starts what is measured (see [`crate::launcher`]): without one, peaks of
+    /// memory are at least this process's own.
+    pub launcher: Option<PathBuf>,
     /// The walzip program to measure.
     pub walzip: PathBuf,
     /// Where the other programs are looked for: the value of PATH.
@@ -114,6 +117,7 @@ impl Options {
             contenders: Vec::new(),
             now: None,
             limits: Limits::default(),
+            launcher: None,
             walzip,
             search_path,
             temp_dir,
@@ -279,6 +283,7 @@ fn samples(
     progress: &mut impl Progress,
 ) -> Result<Vec<Sample>, Error> {
     let surroundings = Surroundings {
+        launcher: options.launcher.as_deref(),
         search_path: &options.search_path,
         temp_dir,
         cancel: &options.cancel,
@@ -320,6 +325,7 @@ fn measure(
         contenders,
         runs: Some(options.runs),
         cancel: options.cancel.clone(),
+        launcher: options.launcher.clone(),
         ..wal::Options::new(
             options.walzip.clone(),
             options.search_path.clone(),

@@ -71,6 +71,9 @@ pub struct Options {
     pub quick: bool,
     /// Where PostgreSQL's programs are; otherwise the newest that is installed.
     pub pg_bin: Option<PathBuf>,
+    /// The program that starts what is measured (see [`crate::launcher`]): without one, peaks of
+    /// memory are at least this process's own.
+    pub launcher: Option<PathBuf>,
     /// The walzip program to measure.
     pub walzip: PathBuf,
     /// Where the other programs are looked for: the value of PATH.
@@ -304,6 +307,7 @@ impl<P: Progress> Experiment<'_, P> {
             contenders: self.options.contenders()?,
             runs: Some(1),
             cancel: self.options.cancel.clone(),
+            launcher: self.options.launcher.clone(),
             ..wal::Options::new(
                 self.options.walzip.clone(),
                 self.options.search_path.clone(),

@@ -25,6 +25,10 @@ const UNSUPPORTED: &str = "this build does not support compression";
 /// Of its own, so that no configuration of the machine has a say.
 const NO_CONFIGURATION: (&str, &str) = ("WALZIP_CONFIG", "/dev/null");
 
+/// The names of walzip, and of what starts it, beside the server.
+const WALZIP: &str = "walzip";
+const LAUNCHER: &str = "launcher";
+
 /// Everything that a measurement needs or changes.
 pub(super) struct Experiment<'a, P> {
     installation: &'a Installation,
@@ -169,9 +173,12 @@ impl<'a, P: Progress> Experiment<'a, P> {
 
     /// Makes a repository that the server archives its WAL into.
     fn archive(&self, server: &mut Server) -> Result<(), Error> {
-        let program = server.own_program(self.walzip)?;
+        let program = server.own_program(self.walzip, WALZIP)?;
+        if let Some(launcher) = self.surroundings.launcher {
+            server.own_program(launcher, LAUNCHER)?;
+        }
         let repository = server.own_directory("repository")?;
-        let mut init = server.owners_command(&program)?;
+        let mut init = server.owners_command(&program, None)?;
         init.env(NO_CONFIGURATION.0, NO_CONFIGURATION.1).args([
             "init",
             "--repo",
@@ -293,7 +300,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
         target: Target<'_>,
         check: bool,
     ) -> Result<Taken, Failure> {
-        let mut command = process::command(&self.pg_basebackup, self.surroundings);
+        let mut command = process::measured(&self.pg_basebackup, self.surroundings);
         command.args(taker.arguments());
         match target {
             Target::ThrowAway(server) => {
@@ -357,18 +364,20 @@ impl<'a, P: Progress> Experiment<'a, P> {
     /// A backup into the repository that the server archives into, which is verified if that is
     /// asked for.
     fn walzip(&self, taker: &Taker, server: &Server, check: bool) -> Result<Taken, Failure> {
-        let program = server
-            .host()
-            .join(self.walzip.file_name().unwrap_or_default());
+        let program = server.host().join(WALZIP);
+        let launcher = self
+            .surroundings
+            .launcher
+            .map(|_| server.host().join(LAUNCHER));
         let said = server.host().join("said");
-        let mut backup = owners_command(server, &program)?;
+        let mut backup = owners_command(server, &program, launcher.as_deref())?;
         backup
             .env(NO_CONFIGURATION.0, NO_CONFIGURATION.1)
             .args(taker.arguments())
             .stdout(fs::File::create(&said)?);
         let usage = server.measure(backup)?;
         if check {
-            let mut verify = owners_command(server, &program)?;
+            let mut verify = owners_command(server, &program, None)?;
             verify.env(NO_CONFIGURATION.0, NO_CONFIGURATION.1).args([
                 "verify",
                 "--repo",
@@ -422,9 +431,13 @@ impl<'a, P: Progress> Experiment<'a, P> {
     }
 }
 
-fn owners_command(server: &Server, program: &Path) -> Result<Command, Failure> {
+fn owners_command(
+    server: &Server,
+    program: &Path,
+    launcher: Option<&Path>,
+) -> Result<Command, Failure> {
     server
-        .owners_command(program)
+        .owners_command(program, launcher)
         .map_err(|error| Failure::Io(io::Error::other(error.to_string())))
 }
 

@@ -177,6 +177,7 @@ fn wal_compression(directory: &Path, programs: &Programs) -> wal_compression::Op
         contenders: vec!["walzip:1".parse().unwrap()],
         quick: true,
         pg_bin: pg_bin(),
+        launcher: None,
         walzip,
         search_path: std::env::var_os("PATH").unwrap(),
         temp_dir: programs.temp_dir.clone(),

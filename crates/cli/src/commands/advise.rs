@@ -143,6 +143,7 @@ pub fn run(args: AdviseArgs) -> Result<(), CommandError> {
         limits: limits(&args),
         report: args.report.clone(),
         cancel: cancel.clone(),
+        launcher: Some(walzip.clone()),
         ..Options::new(
             walzip,
             std::env::var_os("PATH").unwrap_or_default(),

@@ -1,0 +1,3 @@
+//! `walzip bench` as a person meets it: its figures, and the files that it writes.
+
+mod memory;
