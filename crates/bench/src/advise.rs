@@ -83,6 +83,8 @@ pub struct Options {
     pub temp_dir: PathBuf,
     /// A file for a page that shows everything.
     pub report: Option<PathBuf>,
+    /// Whether that file is replaced if it exists.
+    pub force: bool,
     /// Asked before each measurement; kills the one that is running.
     pub cancel: Cancel,
 }
@@ -122,7 +124,17 @@ impl Options {
             search_path,
             temp_dir,
             report: None,
+            force: false,
             cancel: Cancel::default(),
+        }
+    }
+
+    /// The file that is written, which can be checked before anything is fetched.
+    pub fn output(&self) -> Files {
+        Files {
+            report: self.report.clone(),
+            force: self.force,
+            ..Files::default()
         }
     }
 
@@ -188,10 +200,7 @@ pub struct Source {
 
 /// Samples, looks, measures and advises.
 pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Advice, Error> {
-    let files = Files {
-        report: options.report.clone(),
-        ..Files::default()
-    };
+    let files = options.output();
     files.check()?;
     let scratch = Scratch::new_in(&options.temp_dir, "walzip-advise-")?;
     let advice = advise(options, scratch.path(), progress)?;

@@ -129,12 +129,12 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
     }
     let mut results = results(options, &installation, surroundings)?;
     let earlier = match options.files.resume {
-        true => Earlier::read(options.files.json.as_deref(), &mut results, progress)?,
+        true => Earlier::read(options, &mut results, progress)?,
         false => None,
     };
     let mut experiment = Experiment::new(options, &installation, results, surroundings, progress)?;
     experiment.earlier = earlier;
-    experiment.measure_all(&options.sources());
+    experiment.measure_all();
     let results = experiment.finish()?;
     options.files.write(&results)?;
     scratch.close()?;

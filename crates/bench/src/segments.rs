@@ -183,7 +183,7 @@ fn measure_all(
     let described = rows.iter().map(|(row, _, _)| row.clone()).collect();
     let mut results = Results::new(provenance, settings, sets, described, left_out);
     if options.files.resume {
-        results.resume(options.files.json.as_deref(), progress)?;
+        results.resume(&options.files, progress)?;
     }
     Schedule {
         rows: &rows,

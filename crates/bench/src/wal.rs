@@ -238,7 +238,7 @@ fn measure_all(
         dominance: Dominance::default(),
     };
     if options.files.resume {
-        results.resume(options.files.json.as_deref(), progress)?;
+        results.resume(&options.files, progress)?;
     }
     schedule::Schedule {
         rows: &rows,

@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::data_sets::Source;
 use super::methods::Taker;
 use super::ranks::Ranks;
-use super::results::{DataSet, Failed, Measurement, Results};
+use super::results::{Failed, Measurement, Results};
 use super::resume::Earlier;
 use super::{Options, server_settings};
 use crate::clock::Clock;
@@ -34,6 +34,7 @@ pub(super) struct Experiment<'a, P> {
     installation: &'a Installation,
     pg_basebackup: PathBuf,
     walzip: &'a Path,
+    sources: Vec<Source>,
     results: Results,
     surroundings: Surroundings<'a>,
     progress: &'a mut P,
@@ -66,15 +67,16 @@ impl<'a, P: Progress> Experiment<'a, P> {
         progress: &'a mut P,
     ) -> Result<Experiment<'a, P>, Error> {
         let settings = &results.settings;
-        let turns = options.sources().len()
-            * results.rows.len()
-            * (settings.loops + settings.warm_ups) as usize;
+        let sources = options.sources();
+        let turns =
+            sources.len() * results.rows.len() * (settings.loops + settings.warm_ups) as usize;
         // walzip comes last: what the others take says enough about the time left.
         let clock = Clock::new(turns, results.rows.len() - 1);
         Ok(Experiment {
             installation,
             pg_basebackup: installation.program("pg_basebackup")?,
             walzip: &options.walzip,
+            sources,
             results,
             surroundings,
             progress,
@@ -85,14 +87,32 @@ impl<'a, P: Progress> Experiment<'a, P> {
     }
 
     /// Backs up every data set in every way, until done or stopped.
-    pub(super) fn measure_all(&mut self, sources: &[Source]) {
-        for (number, source) in sources.iter().enumerate() {
+    pub(super) fn measure_all(&mut self) {
+        for (number, source) in self.sources.clone().iter().enumerate() {
             if let Err(Stop(reason)) = self.data_set(source, number) {
                 self.progress.note(&reason);
+                self.results = self.with_what_was_not_reached();
                 self.results.stopped = Some(reason);
                 return;
             }
         }
+    }
+
+    /// The results so far, and what the earlier run has of data sets that are still to come: what
+    /// is written never has less than the earlier run.
+    fn with_what_was_not_reached(&self) -> Results {
+        let mut results = self.results.clone();
+        let Some(earlier) = &self.earlier else {
+            return results;
+        };
+        let reached = results.data_sets.len();
+        for (number, source) in self.sources.iter().enumerate().skip(reached) {
+            if source.is_lasting() && earlier.has(&source.data_set(number)) {
+                results.data_sets.push(source.data_set(number));
+                earlier.hand_over(&mut results);
+            }
+        }
+        results
     }
 
     /// The results, unless there is none because of an interrupt.
@@ -108,12 +128,8 @@ impl<'a, P: Progress> Experiment<'a, P> {
 
     fn data_set(&mut self, source: &Source, number: usize) -> Result<(), Stop> {
         let name = source.name(number);
-        self.results.data_sets.push(DataSet {
-            name: name.clone(),
-            origin: source.origin(),
-            bytes: None,
-        });
-        if let (Some(earlier), false) = (&self.earlier, matches!(source, Source::Running(_))) {
+        self.results.data_sets.push(source.data_set(number));
+        if let (Some(earlier), true) = (&self.earlier, source.is_lasting()) {
             earlier.hand_over(&mut self.results);
         }
         if !(0..self.results.rows.len()).any(|row| self.is_wanted(row)) {
@@ -230,7 +246,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
 
     /// Writes what there is so far. It will be written again, so a failure is only told.
     fn save(&mut self) {
-        if let Err(error) = self.files.save(&mut self.results) {
+        if let Err(error) = self.files.save(&mut self.with_what_was_not_reached()) {
             self.progress.note(&error.to_string());
         }
     }

@@ -93,6 +93,7 @@ pub fn run(args: WalArgs, surroundings: Surroundings) -> Result<(), CommandError
         )
     };
     let mut progress = StandardError::new();
+    options.files.check()?;
     // Gone when the results are printed, whatever happens before.
     let _fetched = match &args.repo {
         None => None,
