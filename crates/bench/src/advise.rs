@@ -72,6 +72,9 @@ pub struct Options {
     pub now: Option<Selection>,
     /// What the user can afford.
     pub limits: Limits,
+    /// The program that starts what is measured (see [`crate::launcher`]): without one, peaks of
+    /// memory are at least this process's own.
+    pub launcher: Option<PathBuf>,
     /// The walzip program to measure.
     pub walzip: PathBuf,
     /// Where the other programs are looked for: the value of PATH.
@@ -80,6 +83,8 @@ pub struct Options {
     pub temp_dir: PathBuf,
     /// A file for a page that shows everything.
     pub report: Option<PathBuf>,
+    /// Whether that file is replaced if it exists.
+    pub force: bool,
     /// Asked before each measurement; kills the one that is running.
     pub cancel: Cancel,
 }
@@ -114,11 +119,22 @@ impl Options {
             contenders: Vec::new(),
             now: None,
             limits: Limits::default(),
+            launcher: None,
             walzip,
             search_path,
             temp_dir,
             report: None,
+            force: false,
             cancel: Cancel::default(),
+        }
+    }
+
+    /// The file that is written, which can be checked before anything is fetched.
+    pub fn output(&self) -> Files {
+        Files {
+            report: self.report.clone(),
+            force: self.force,
+            ..Files::default()
         }
     }
 
@@ -184,10 +200,7 @@ pub struct Source {
 
 /// Samples, looks, measures and advises.
 pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Advice, Error> {
-    let files = Files {
-        report: options.report.clone(),
-        ..Files::default()
-    };
+    let files = options.output();
     files.check()?;
     let scratch = Scratch::new_in(&options.temp_dir, "walzip-advise-")?;
     let advice = advise(options, scratch.path(), progress)?;
@@ -279,6 +292,7 @@ fn samples(
     progress: &mut impl Progress,
 ) -> Result<Vec<Sample>, Error> {
     let surroundings = Surroundings {
+        launcher: options.launcher.as_deref(),
         search_path: &options.search_path,
         temp_dir,
         cancel: &options.cancel,
@@ -320,6 +334,7 @@ fn measure(
         contenders,
         runs: Some(options.runs),
         cancel: options.cancel.clone(),
+        launcher: options.launcher.clone(),
         ..wal::Options::new(
             options.walzip.clone(),
             options.search_path.clone(),

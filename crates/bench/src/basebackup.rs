@@ -48,6 +48,9 @@ pub struct Options {
     pub loops: Option<u32>,
     /// Where the programs of PostgreSQL are, if not where a distribution puts them.
     pub pg_bin: Option<PathBuf>,
+    /// The program that starts what is measured (see [`crate::launcher`]): without one, peaks of
+    /// memory are at least this process's own.
+    pub launcher: Option<PathBuf>,
     /// The walzip program to measure.
     pub walzip: PathBuf,
     /// Where the other programs are looked for: the value of PATH.
@@ -69,6 +72,7 @@ impl Options {
             quick: false,
             loops: None,
             pg_bin: None,
+            launcher: None,
             walzip,
             search_path,
             temp_dir,
@@ -105,6 +109,7 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
     options.files.check()?;
     let scratch = Scratch::new_in(&options.temp_dir, "walzip-bench-")?;
     let surroundings = Surroundings {
+        launcher: options.launcher.as_deref(),
         search_path: &options.search_path,
         temp_dir: scratch.path(),
         cancel: &options.cancel,
@@ -124,12 +129,12 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
     }
     let mut results = results(options, &installation, surroundings)?;
     let earlier = match options.files.resume {
-        true => Earlier::read(options.files.json.as_deref(), &mut results, progress)?,
+        true => Earlier::read(options, &mut results, progress)?,
         false => None,
     };
     let mut experiment = Experiment::new(options, &installation, results, surroundings, progress)?;
     experiment.earlier = earlier;
-    experiment.measure_all(&options.sources());
+    experiment.measure_all();
     let results = experiment.finish()?;
     options.files.write(&results)?;
     scratch.close()?;

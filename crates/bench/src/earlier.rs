@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Program, Progress, Provenance};
+use crate::{Error, Files, Program, Progress, Provenance};
 
 /// An earlier run whose measurements were taken over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +110,24 @@ pub(crate) fn go_on(
         "{path}: what was measured on {date} is taken over"
     ));
     Ok(())
+}
+
+/// Refuses to go on where the results that are gone on from would be replaced by others that lack
+/// some of their measurements.
+pub(crate) fn keep_all(
+    path: &Path,
+    (all, kept): (usize, usize),
+    what: &'static str,
+    files: &Files,
+) -> Result<(), Error> {
+    if kept >= all || files.force {
+        return Ok(());
+    }
+    Err(Error::WouldLose {
+        path: path.to_owned(),
+        measurements: all - kept,
+        what,
+    })
 }
 
 /// Reads the JSON of an earlier run; none when there is no such file yet.

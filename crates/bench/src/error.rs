@@ -30,6 +30,26 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// A file that would be written is there already.
+    #[error("{} exists", .0.display())]
+    Exists(PathBuf),
+    /// Results would be replaced by others that do not contain them.
+    #[error(
+        "{} has {} that this run would not take over: of {what}",
+        path.display(),
+        crate::text::counted(*measurements, "measurement")
+    )]
+    WouldLose {
+        /// The results.
+        path: PathBuf,
+        /// How many would be lost.
+        measurements: usize,
+        /// What they are of, that this run is not.
+        what: &'static str,
+    },
+    /// Something that is no regular file has the name of a file that would be written.
+    #[error("{} is not a regular file, and is not replaced by one", .0.display())]
+    NotAFile(PathBuf),
     /// A sample could not be unpacked.
     #[error("cannot unpack {}: {reason}", path.display())]
     Unpack {

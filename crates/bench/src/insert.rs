@@ -16,7 +16,7 @@ use std::time::Instant;
 use serde::Deserialize;
 
 use crate::clock::Clock;
-use crate::earlier::{Origin, Resumed, go_on, read_earlier};
+use crate::earlier::{Origin, Resumed, go_on, keep_all, read_earlier};
 use crate::output::{Files, check_space};
 use crate::server::{Installation, Phase, Server, Settings};
 use crate::workload::{Transactions, Workload, insert_phases as phases};
@@ -188,19 +188,20 @@ struct Experiment<'a, P> {
 
 impl<P: Progress> Experiment<'_, P> {
     fn measure_all(&mut self) -> Result<(), Error> {
+        let mut turns = Vec::new();
         for run in 1..=self.results.work.runs {
             for (place, memory) in self.options.memories.iter().enumerate() {
                 let mut methods = self.results.methods.clone();
                 let turn = (run as usize - 1 + place) % methods.len().max(1);
                 methods.rotate_left(turn);
-                for method in methods {
-                    let which = (*memory, method.as_str(), run);
-                    if !self.take_over(which) {
-                        self.measure(which)?;
-                        self.options.files.save(self.results)?;
-                    }
-                }
+                turns.extend(methods.into_iter().map(|method| (*memory, method, run)));
             }
+        }
+        // All of it first: what is written meanwhile never has less than the earlier run.
+        turns.retain(|(memory, method, run)| !self.take_over((*memory, method.as_str(), *run)));
+        for (memory, method, run) in turns {
+            self.measure((memory, method.as_str(), run))?;
+            self.options.files.save(self.results)?;
         }
         Ok(())
     }
@@ -296,6 +297,17 @@ fn earlier(
     };
     let same_options = same_work == results.work && settings == results.settings;
     go_on(path, &origin, same_options, progress)?;
+    let is_asked_for = |run: &&Measurement| {
+        options.memories.contains(&run.memory)
+            && results.methods.contains(&run.method)
+            && run.run <= results.work.runs
+    };
+    let counts = (
+        measurements.len(),
+        measurements.iter().filter(is_asked_for).count(),
+    );
+    let what = "other methods, databases or runs";
+    keep_all(path, counts, what, &options.files)?;
     results.resumed = Some(Resumed {
         date: origin.date().to_owned(),
         measurements: 0,

@@ -18,6 +18,7 @@ mod error;
 pub mod generate;
 mod input;
 pub mod insert;
+pub mod launcher;
 mod output;
 mod process;
 mod progress;

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use crate::Error;
@@ -23,6 +24,9 @@ pub struct Files {
     pub report: Option<PathBuf>,
     /// Whether to go on from what `json` has.
     pub resume: bool,
+    /// Whether files that exist are replaced, and measurements that an earlier run has and this
+    /// one does not take over are dropped.
+    pub force: bool,
 }
 
 /// What an experiment found out, in the forms that it is written in.
@@ -34,10 +38,70 @@ pub(crate) trait Record: Serialize {
 }
 
 impl Files {
-    /// Notices at the beginning what could not be written at the end.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        let mut paths = [&self.csv, &self.json, &self.report].into_iter().flatten();
-        paths.try_for_each(|path| beside(path).map(drop))
+    /// Notices at the beginning what could not be written at the end, and what must not be: a
+    /// file that exists is somebody's, unless it is of the run that is gone on with.
+    pub fn check(&self) -> Result<(), Error> {
+        let paths = self.named();
+        for (place, (option, path)) in paths.iter().enumerate() {
+            let same = |(_, other): &&(&str, &Path)| is_same(path, other);
+            if let Some((other, _)) = paths[..place].iter().find(same) {
+                return Err(Error::Usage(format!(
+                    "{other} and {option} name the same file: {}",
+                    path.display()
+                )));
+            }
+            self.may_replace(path)?;
+            beside(&target(path))?;
+        }
+        Ok(())
+    }
+
+    fn named(&self) -> Vec<(&'static str, &Path)> {
+        let options = [
+            ("--csv", &self.csv),
+            ("--json", &self.json),
+            ("--report", &self.report),
+        ];
+        let named = options.into_iter();
+        named
+            .filter_map(|(option, path)| Some((option, path.as_deref()?)))
+            .collect()
+    }
+
+    fn may_replace(&self, path: &Path) -> Result<(), Error> {
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) => metadata,
+            // A link to nothing is in the way too: it would be replaced by the file.
+            Err(_) if fs::symlink_metadata(path).is_ok() => {
+                return Err(Error::NotAFile(path.to_owned()));
+            }
+            Err(_) => return Ok(()),
+        };
+        if !metadata.is_file() {
+            return Err(Error::NotAFile(path.to_owned()));
+        }
+        if self.force || self.is_of_the_resumed_run(path) {
+            return Ok(());
+        }
+        Err(Error::Exists(path.to_owned()))
+    }
+
+    /// What an experiment writes says when it began, and so does the JSON that is gone on from.
+    fn is_of_the_resumed_run(&self, path: &Path) -> bool {
+        let Some(json) = self.json.as_deref().filter(|_| self.resume) else {
+            return false;
+        };
+        if is_same(path, json) {
+            return true;
+        }
+        let began = began(json);
+        let file = fs::read_to_string(path).unwrap_or_default();
+        let said = match self.csv.as_deref() == Some(path) {
+            // Further down are the dates of runs that it went on from.
+            true => file.lines().next().unwrap_or_default(),
+            false => file.as_str(),
+        };
+        began.iter().any(|date| said.contains(date))
     }
 
     /// Writes every file.
@@ -71,6 +135,7 @@ pub(crate) fn write_file(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Error> {
     let Some(path) = path else { return Ok(()) };
+    let path = &target(path);
     let file = beside(path)?;
     let mut to = io::BufWriter::new(file.as_file());
     write(&mut to)
@@ -82,16 +147,81 @@ pub(crate) fn write_file(
     Ok(())
 }
 
+/// The file itself, where the path is a link to it.
+fn target(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Whether two paths lead to one file, or would once it is there.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let file = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    match (file(one), file(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        (Err(_), Err(_)) => {
+            let place = |path: &Path| {
+                let parent = fs::canonicalize(directory(path)).ok()?;
+                Some(parent.join(path.file_name()?))
+            };
+            one == other
+                || place(one).is_some_and(|place_of_one| Some(place_of_one) == place(other))
+        }
+        _ => false,
+    }
+}
+
+/// When the run of some results began, and those that it went on from.
+fn began(json: &Path) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Dates {
+        provenance: Dated,
+        #[serde(default)]
+        resumed: Option<OneOrMore>,
+    }
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrMore {
+        One(Dated),
+        More(Vec<Dated>),
+    }
+    #[derive(Deserialize)]
+    struct Dated {
+        date: String,
+    }
+    let dates = fs::read(json).ok();
+    let dates = dates.and_then(|json| serde_json::from_slice::<Dates>(&json).ok());
+    let Some(Dates {
+        provenance,
+        resumed,
+    }) = dates
+    else {
+        return Vec::new();
+    };
+    let resumed = match resumed {
+        None => Vec::new(),
+        Some(OneOrMore::One(one)) => vec![one],
+        Some(OneOrMore::More(more)) => more,
+    };
+    let dates = std::iter::once(provenance).chain(resumed);
+    dates
+        .map(|dated| dated.date)
+        .filter(|date| !date.is_empty())
+        .collect()
+}
+
 fn beside(path: &Path) -> Result<NamedTempFile, Error> {
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
     let builder = tempfile::Builder::new()
         .permissions(permissions())
         .to_owned();
     builder
-        .tempfile_in(directory.unwrap_or(Path::new(".")))
+        .tempfile_in(directory(path))
         .map_err(|source| Error::file(path, source))
+}
+
+fn directory(path: &Path) -> &Path {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }
 
 /// As any new file's: what a temporary file has by default, only its owner can read.
@@ -132,5 +262,98 @@ mod tests {
             error.contains("bytes are free") && error.contains("are needed"),
             "{error}"
         );
+    }
+
+    fn written(directory: &TempDir, name: &str, content: &str) -> PathBuf {
+        let path = directory.path().join(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_file_that_exists_is_replaced_only_on_request() {
+        let directory = TempDir::new().unwrap();
+        let path = written(&directory, "results", "precious");
+        for set in [0, 1, 2] {
+            let mut files = Files::default();
+            *[&mut files.csv, &mut files.json, &mut files.report][set] = Some(path.clone());
+            let error = files.check().unwrap_err();
+            assert!(matches!(error, Error::Exists(_)), "{error}");
+            files.force = true;
+            files.check().unwrap();
+        }
+    }
+
+    #[test]
+    fn the_files_of_the_run_that_is_gone_on_with_are_no_other_runs() {
+        let directory = TempDir::new().unwrap();
+        let json = r#"{"provenance": {"date": "2026-01-02T03:04:05Z"},
+            "resumed": [{"date": "2026-01-01T00:00:00Z", "measurements": 1}]}"#;
+        let csv = "# walzip bench wal, walzip-bench 1, 2026-01-02T03:04:05Z\n";
+        let files = Files {
+            json: Some(written(&directory, "r.json", json)),
+            csv: Some(written(&directory, "r.csv", csv)),
+            report: Some(written(&directory, "r.html", "begun 2026-01-01T00:00:00Z.")),
+            resume: true,
+            force: false,
+        };
+        files.check().unwrap();
+        let other = "# walzip bench wal, walzip-bench 1, 2026-01-03T00:00:00Z\n\
+             # resumed: 1 measurements of 2026-01-02T03:04:05Z\n";
+        written(&directory, "r.csv", other);
+        assert!(matches!(files.check(), Err(Error::Exists(path)) if path.ends_with("r.csv")));
+        written(&directory, "r.csv", csv);
+        written(&directory, "r.html", "of another day");
+        assert!(matches!(files.check(), Err(Error::Exists(path)) if path.ends_with("r.html")));
+    }
+
+    #[test]
+    fn a_link_leads_to_the_file_and_two_names_of_one_file_are_one() {
+        let directory = TempDir::new().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let json = written(&directory, "r.json", "{}");
+        std::os::unix::fs::symlink(&json, at("link")).unwrap();
+        fs::hard_link(&json, at("hard")).unwrap();
+        let mut files = Files {
+            json: Some(at("link")),
+            resume: true,
+            ..Files::default()
+        };
+        files.check().unwrap();
+        write_file(files.json.as_deref(), |to| to.write_all(b"new")).unwrap();
+        assert!(at("link").is_symlink());
+        assert_eq!(fs::read(&json).unwrap(), b"new");
+        fs::remove_file(at("hard")).unwrap();
+        fs::hard_link(&json, at("hard")).unwrap();
+        for other in [at("hard"), at("./r.json"), at("link")] {
+            files.csv = Some(other);
+            files.json = Some(json.clone());
+            let error = files.check().unwrap_err().to_string();
+            assert!(error.contains("name the same file"), "{error}");
+        }
+        files.json = Some(at("new"));
+        files.csv = Some(at("./new"));
+        files.resume = false;
+        let error = files.check().unwrap_err().to_string();
+        assert!(error.contains("--csv and --json name the same"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_never_replaced() {
+        let directory = TempDir::new().unwrap();
+        std::os::unix::fs::symlink("absent", directory.path().join("link")).unwrap();
+        for path in [
+            PathBuf::from("/dev/null"),
+            directory.path().to_owned(),
+            directory.path().join("link"),
+        ] {
+            let files = Files {
+                csv: Some(path.clone()),
+                force: true,
+                ..Files::default()
+            };
+            let error = files.check().unwrap_err();
+            assert!(matches!(error, Error::NotAFile(_)), "{}", path.display());
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! One process from start to end: its wall time, processor time and peak memory.
 //!
 //! The wall time includes the start of the process, as it does for archive_command. The kernel
-//! counts the memory of the process that starts a program towards the program's peak, so the
-//! harness keeps itself small, never holds an input in memory, and [`memory_floor`] says below
-//! which value a peak tells nothing.
+//! counts the memory of the process that starts a program towards the program's peak, so what is
+//! measured is started by a launcher (launcher.rs). Without one the harness starts it itself, and
+//! its own memory is the least that a peak can say: [`memory_floor`].
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::ops::AddAssign;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use wait4::Wait4;
 
 use crate::Cancel;
+use crate::launcher::{self, Outcome};
 
 /// What one process took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -115,6 +116,8 @@ fn said(stderr: &str) -> String {
 /// Where a process runs: nothing of the caller's environment reaches it but this.
 #[derive(Clone, Copy)]
 pub(crate) struct Surroundings<'a> {
+    /// The program that starts what is measured, see launcher.rs.
+    pub(crate) launcher: Option<&'a Path>,
     /// Directories that programs are looked for in.
     pub(crate) search_path: &'a OsStr,
     /// For what programs write beside their output.
@@ -137,12 +140,30 @@ pub(crate) fn run(
     output: Stdio,
     surroundings: Surroundings<'_>,
 ) -> Result<Usage, Failure> {
-    let mut command = command(program, surroundings);
+    let mut command = measured(program, surroundings);
     command
         .args(arguments)
         .envs(environment.iter().copied())
         .stdout(output);
     measure(command, surroundings)
+}
+
+/// A program whose peak of memory is to be known, with no arguments yet and nothing of the
+/// caller's environment. [`measure`] runs it; its standard input is empty.
+pub(crate) fn measured(program: &Path, surroundings: Surroundings<'_>) -> Command {
+    let Some(launcher) = surroundings.launcher else {
+        return command(program, surroundings);
+    };
+    let mut command = command(launcher, surroundings);
+    command.arg(launcher::ARGUMENT).arg(program);
+    command
+}
+
+/// The program that a launcher is to start, where the command is a launcher's.
+fn launched(command: &Command) -> Option<&OsStr> {
+    let mut arguments = command.get_args();
+    let is_launcher = arguments.next()? == launcher::ARGUMENT;
+    arguments.next().filter(|_| is_launcher)
 }
 
 /// A program with no arguments yet and nothing of the caller's environment.
@@ -162,8 +183,7 @@ pub(crate) fn measure(
     mut command: Command,
     surroundings: Surroundings<'_>,
 ) -> Result<Usage, Failure> {
-    let cancel = surroundings.cancel;
-    if cancel.is_requested() {
+    if surroundings.cancel.is_requested() {
         return Err(Failure::Cancelled);
     }
     // A file, not a pipe: nobody has to read while the clock runs.
@@ -172,12 +192,59 @@ pub(crate) fn measure(
         .stderr(File::create(&stderr_path)?)
         // A group of its own, so that what it starts ends with it.
         .process_group(0);
-    let program = Path::new(command.get_program()).to_owned();
-    let start = Instant::now();
-    let mut child = command.spawn().map_err(|source| Failure::Start {
+    let report = match launched(&command) {
+        Some(_) => Some(tempfile::tempfile_in(surroundings.temp_dir)?),
+        None => None,
+    };
+    if let Some(report) = &report {
+        command.stdin(report.try_clone()?);
+    }
+    let program = launched(&command).unwrap_or(command.get_program());
+    let program = Path::new(program).to_owned();
+    let not_started = |source| Failure::Start {
         program: program.display().to_string(),
         source,
+    };
+    let used = run_to_end(&mut command, surroundings.cancel).map_err(|ended| match ended {
+        NotRun::Start(source) => not_started(source),
+        NotRun::Wait(source) => Failure::Io(source),
     })?;
+    if surroundings.cancel.is_requested() {
+        return Err(Failure::Cancelled);
+    }
+    // A launcher that was killed says nothing; then its end is the program's.
+    let (status, usage) = match report.map(read_report).transpose()?.flatten() {
+        Some(Outcome::NotStarted(errno)) => {
+            return Err(not_started(io::Error::from_raw_os_error(errno)));
+        }
+        Some(Outcome::Ended { status, usage }) => (status, usage),
+        None => used,
+    };
+    if !status.success() {
+        let program = program
+            .file_name()
+            .unwrap_or(program.as_os_str())
+            .to_string_lossy();
+        let stderr = first_lines(&stderr_path)?;
+        return Err(Failure::Exit {
+            program: program.into_owned(),
+            status,
+            stderr,
+        });
+    }
+    Ok(usage)
+}
+
+/// Why nothing is known of how a process ended.
+enum NotRun {
+    Start(io::Error),
+    Wait(io::Error),
+}
+
+/// Starts a process, and waits until it has ended or a request to stop has killed it.
+fn run_to_end(command: &mut Command, cancel: &Cancel) -> Result<(ExitStatus, Usage), NotRun> {
+    let start = Instant::now();
+    let mut child = command.spawn().map_err(NotRun::Start)?;
     let ended = i32::try_from(child.id())
         .ok()
         .and_then(Pid::from_raw)
@@ -194,29 +261,25 @@ pub(crate) fn measure(
             ended
         });
     let wall = start.elapsed();
-    let used = child.wait4()?;
-    ended.transpose().map_err(io::Error::from)?;
-    if cancel.is_requested() {
-        return Err(Failure::Cancelled);
-    }
-    if !used.status.success() {
-        let program = program
-            .file_name()
-            .unwrap_or(program.as_os_str())
-            .to_string_lossy();
-        let stderr = first_lines(&stderr_path)?;
-        return Err(Failure::Exit {
-            program: program.into_owned(),
-            status: used.status,
-            stderr,
-        });
-    }
-    Ok(Usage {
+    let used = child.wait4().map_err(NotRun::Wait)?;
+    ended
+        .transpose()
+        .map_err(|errno| NotRun::Wait(errno.into()))?;
+    let usage = Usage {
         wall,
         user: used.rusage.utime,
         system: used.rusage.stime,
         peak_memory_bytes: used.rusage.maxrss,
-    })
+    };
+    Ok((used.status, usage))
+}
+
+/// What a launcher wrote into its standard input.
+fn read_report(mut report: File) -> io::Result<Option<Outcome>> {
+    let mut said = String::new();
+    report.rewind()?;
+    report.read_to_string(&mut said)?;
+    Ok(Outcome::parse(&said))
 }
 
 fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
@@ -236,7 +299,8 @@ fn first_lines(path: &Path) -> io::Result<String> {
     Ok(said.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// The peak that even a program with next to no memory of its own is charged.
+/// The peak of a program with next to no memory of its own. No program takes less; what it takes
+/// beyond its own, without a launcher, is the harness's.
 pub(crate) fn memory_floor(surroundings: Surroundings<'_>) -> Option<u64> {
     let program = crate::contender::find_program("true", surroundings.search_path)?;
     let usage = run(&program, &[], &[], Stdio::null(), surroundings).ok()?;

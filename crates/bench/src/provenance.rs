@@ -33,7 +33,7 @@ pub struct Provenance {
     pub load_average_before: Option<f64>,
     /// The same at the end. Far above the number of threads under test: measure again.
     pub load_average_after: Option<f64>,
-    /// Peaks of memory at or below this say nothing.
+    /// The peak of a program that does nothing: what is at or below it tells programs apart no more.
     pub memory_floor_bytes: Option<u64>,
 }
 

@@ -68,6 +68,9 @@ pub struct Options {
     pub warm: bool,
     /// Where the programs of PostgreSQL are, if not where a distribution puts them.
     pub pg_bin: Option<PathBuf>,
+    /// The program that starts what is measured (see [`crate::launcher`]): without one, peaks of
+    /// memory are at least this process's own.
+    pub launcher: Option<PathBuf>,
     /// The walzip program to measure.
     pub walzip: PathBuf,
     /// How to make a repository for it, which is not measured.
@@ -100,6 +103,7 @@ impl Options {
             runs: None,
             warm: false,
             pg_bin: None,
+            launcher: None,
             walzip,
             make_repository,
             search_path,
@@ -143,6 +147,7 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
     options.files.check()?;
     let scratch = Scratch::new_in(&options.temp_dir, "walzip-bench-")?;
     let surroundings = Surroundings {
+        launcher: options.launcher.as_deref(),
         search_path: &options.search_path,
         temp_dir: scratch.path(),
         cancel: &options.cancel,
@@ -178,7 +183,7 @@ fn measure_all(
     let described = rows.iter().map(|(row, _, _)| row.clone()).collect();
     let mut results = Results::new(provenance, settings, sets, described, left_out);
     if options.files.resume {
-        results.resume(options.files.json.as_deref(), progress)?;
+        results.resume(&options.files, progress)?;
     }
     Schedule {
         rows: &rows,

@@ -98,8 +98,10 @@ impl Installation {
         Ok(server)
     }
 
+    /// Nobody asks for the memory of what is started here.
     fn surroundings<'a>(&'a self, directory: &'a Path) -> Surroundings<'a> {
         Surroundings {
+            launcher: None,
             search_path: &self.search_path,
             temp_dir: directory,
             cancel: &self.cancel,

@@ -67,6 +67,9 @@ pub struct Options {
     pub runs: Option<u32>,
     /// Run walzip without decoding what it wrote before it reports success.
     pub no_verify: bool,
+    /// The program that starts what is measured (see [`crate::launcher`]): without one, peaks of
+    /// memory are at least this process's own.
+    pub launcher: Option<PathBuf>,
     /// The walzip program to measure.
     pub walzip: PathBuf,
     /// Where the other programs are looked for: the value of PATH.
@@ -92,6 +95,7 @@ impl Options {
             quick: false,
             runs: None,
             no_verify: false,
+            launcher: None,
             walzip,
             search_path,
             temp_dir,
@@ -192,6 +196,7 @@ fn measure_all(
     progress: &mut impl Progress,
 ) -> Result<Results, Error> {
     let surroundings = Surroundings {
+        launcher: options.launcher.as_deref(),
         search_path: &options.search_path,
         temp_dir,
         cancel: &options.cancel,
@@ -233,7 +238,7 @@ fn measure_all(
         dominance: Dominance::default(),
     };
     if options.files.resume {
-        results.resume(options.files.json.as_deref(), progress)?;
+        results.resume(&options.files, progress)?;
     }
     schedule::Schedule {
         rows: &rows,

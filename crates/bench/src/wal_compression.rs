@@ -71,6 +71,9 @@ pub struct Options {
     pub quick: bool,
     /// Where PostgreSQL's programs are; otherwise the newest that is installed.
     pub pg_bin: Option<PathBuf>,
+    /// The program that starts what is measured (see [`crate::launcher`]): without one, peaks of
+    /// memory are at least this process's own.
+    pub launcher: Option<PathBuf>,
     /// The walzip program to measure.
     pub walzip: PathBuf,
     /// Where the other programs are looked for: the value of PATH.
@@ -169,13 +172,14 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         measurements: Vec::new(),
         archived: Vec::new(),
         archive: Vec::new(),
+        archive_of_earlier_runs: Vec::new(),
         earlier: None,
         resumed: None,
         published: PUBLISHED,
         stopped: None,
     };
     if options.files.resume {
-        results.resume(options.files.json.as_deref(), progress)?;
+        results.resume(&options.files, progress)?;
     }
     let servers = results.methods.len() * results.work.runs as usize;
     let mut experiment = Experiment {
@@ -208,20 +212,25 @@ struct Experiment<'a, P> {
 
 impl<P: Progress> Experiment<'_, P> {
     fn measure_all(&mut self) -> Result<(), Error> {
-        let methods = self.results.methods.clone();
+        let mut turns = Vec::new();
         for run in 1..=self.results.work.runs {
-            let mut methods = methods.clone();
+            let mut methods = self.results.methods.clone();
             let turn = (run as usize - 1) % methods.len().max(1);
             methods.rotate_left(turn);
-            for method in &methods {
-                if self.results.has(method, run) {
-                    self.results.take_over(method, run);
-                    (0..kinds(run)).for_each(|_| self.clock.skip());
-                    continue;
-                }
-                self.measure(method, run)?;
-                self.options.files.save(self.results)?;
+            turns.extend(methods.into_iter().map(|method| (method, run)));
+        }
+        // All of it first: what is written meanwhile never has less than the earlier run.
+        turns.retain(|(method, run)| {
+            let taken = self.results.has(method, *run);
+            if taken {
+                self.results.take_over(method, *run);
+                (0..kinds(*run)).for_each(|_| self.clock.skip());
             }
+            !taken
+        });
+        for (method, run) in turns {
+            self.measure(&method, run)?;
+            self.options.files.save(self.results)?;
         }
         Ok(())
     }
@@ -304,6 +313,7 @@ impl<P: Progress> Experiment<'_, P> {
             contenders: self.options.contenders()?,
             runs: Some(1),
             cancel: self.options.cancel.clone(),
+            launcher: self.options.launcher.clone(),
             ..wal::Options::new(
                 self.options.walzip.clone(),
                 self.options.search_path.clone(),

@@ -57,6 +57,9 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = walzip_bench::launcher::run(std::env::args_os()) {
+        return code;
+    }
     allocator::set_up();
     panic::exit_code_of(|| {
         let done = usage::parse().and_then(|cli: Cli| {

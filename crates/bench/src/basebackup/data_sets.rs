@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::results::DataSet;
 use crate::server::Server;
 use crate::workload::Workload;
 use crate::{Error, input};
@@ -94,6 +95,20 @@ pub fn manifest(path: &Path) -> Result<Vec<Downloaded>, Error> {
 }
 
 impl Source {
+    /// As the results have it, before anything is known of it.
+    pub(super) fn data_set(&self, number: usize) -> DataSet {
+        DataSet {
+            name: self.name(number),
+            origin: self.origin(),
+            bytes: None,
+        }
+    }
+
+    /// Whether it is the same another time.
+    pub(super) fn is_lasting(&self) -> bool {
+        !matches!(self, Source::Running(_))
+    }
+
     /// Its name in tables; connection strings are nobody else's business.
     pub(super) fn name(&self, number: usize) -> String {
         match self {

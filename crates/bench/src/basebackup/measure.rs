@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::data_sets::Source;
 use super::methods::Taker;
 use super::ranks::Ranks;
-use super::results::{DataSet, Failed, Measurement, Results};
+use super::results::{Failed, Measurement, Results};
 use super::resume::Earlier;
 use super::{Options, server_settings};
 use crate::clock::Clock;
@@ -25,11 +25,16 @@ const UNSUPPORTED: &str = "this build does not support compression";
 /// Of its own, so that no configuration of the machine has a say.
 const NO_CONFIGURATION: (&str, &str) = ("WALZIP_CONFIG", "/dev/null");
 
+/// The names of walzip, and of what starts it, beside the server.
+const WALZIP: &str = "walzip";
+const LAUNCHER: &str = "launcher";
+
 /// Everything that a measurement needs or changes.
 pub(super) struct Experiment<'a, P> {
     installation: &'a Installation,
     pg_basebackup: PathBuf,
     walzip: &'a Path,
+    sources: Vec<Source>,
     results: Results,
     surroundings: Surroundings<'a>,
     progress: &'a mut P,
@@ -62,15 +67,16 @@ impl<'a, P: Progress> Experiment<'a, P> {
         progress: &'a mut P,
     ) -> Result<Experiment<'a, P>, Error> {
         let settings = &results.settings;
-        let turns = options.sources().len()
-            * results.rows.len()
-            * (settings.loops + settings.warm_ups) as usize;
+        let sources = options.sources();
+        let turns =
+            sources.len() * results.rows.len() * (settings.loops + settings.warm_ups) as usize;
         // walzip comes last: what the others take says enough about the time left.
         let clock = Clock::new(turns, results.rows.len() - 1);
         Ok(Experiment {
             installation,
             pg_basebackup: installation.program("pg_basebackup")?,
             walzip: &options.walzip,
+            sources,
             results,
             surroundings,
             progress,
@@ -81,14 +87,32 @@ impl<'a, P: Progress> Experiment<'a, P> {
     }
 
     /// Backs up every data set in every way, until done or stopped.
-    pub(super) fn measure_all(&mut self, sources: &[Source]) {
-        for (number, source) in sources.iter().enumerate() {
+    pub(super) fn measure_all(&mut self) {
+        for (number, source) in self.sources.clone().iter().enumerate() {
             if let Err(Stop(reason)) = self.data_set(source, number) {
                 self.progress.note(&reason);
+                self.results = self.with_what_was_not_reached();
                 self.results.stopped = Some(reason);
                 return;
             }
         }
+    }
+
+    /// The results so far, and what the earlier run has of data sets that are still to come: what
+    /// is written never has less than the earlier run.
+    fn with_what_was_not_reached(&self) -> Results {
+        let mut results = self.results.clone();
+        let Some(earlier) = &self.earlier else {
+            return results;
+        };
+        let reached = results.data_sets.len();
+        for (number, source) in self.sources.iter().enumerate().skip(reached) {
+            if source.is_lasting() && earlier.has(&source.data_set(number)) {
+                results.data_sets.push(source.data_set(number));
+                earlier.hand_over(&mut results);
+            }
+        }
+        results
     }
 
     /// The results, unless there is none because of an interrupt.
@@ -104,12 +128,8 @@ impl<'a, P: Progress> Experiment<'a, P> {
 
     fn data_set(&mut self, source: &Source, number: usize) -> Result<(), Stop> {
         let name = source.name(number);
-        self.results.data_sets.push(DataSet {
-            name: name.clone(),
-            origin: source.origin(),
-            bytes: None,
-        });
-        if let (Some(earlier), false) = (&self.earlier, matches!(source, Source::Running(_))) {
+        self.results.data_sets.push(source.data_set(number));
+        if let (Some(earlier), true) = (&self.earlier, source.is_lasting()) {
             earlier.hand_over(&mut self.results);
         }
         if !(0..self.results.rows.len()).any(|row| self.is_wanted(row)) {
@@ -169,9 +189,12 @@ impl<'a, P: Progress> Experiment<'a, P> {
 
     /// Makes a repository that the server archives its WAL into.
     fn archive(&self, server: &mut Server) -> Result<(), Error> {
-        let program = server.own_program(self.walzip)?;
+        let program = server.own_program(self.walzip, WALZIP)?;
+        if let Some(launcher) = self.surroundings.launcher {
+            server.own_program(launcher, LAUNCHER)?;
+        }
         let repository = server.own_directory("repository")?;
-        let mut init = server.owners_command(&program)?;
+        let mut init = server.owners_command(&program, None)?;
         init.env(NO_CONFIGURATION.0, NO_CONFIGURATION.1).args([
             "init",
             "--repo",
@@ -223,7 +246,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
 
     /// Writes what there is so far. It will be written again, so a failure is only told.
     fn save(&mut self) {
-        if let Err(error) = self.files.save(&mut self.results) {
+        if let Err(error) = self.files.save(&mut self.with_what_was_not_reached()) {
             self.progress.note(&error.to_string());
         }
     }
@@ -293,7 +316,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
         target: Target<'_>,
         check: bool,
     ) -> Result<Taken, Failure> {
-        let mut command = process::command(&self.pg_basebackup, self.surroundings);
+        let mut command = process::measured(&self.pg_basebackup, self.surroundings);
         command.args(taker.arguments());
         match target {
             Target::ThrowAway(server) => {
@@ -357,18 +380,20 @@ impl<'a, P: Progress> Experiment<'a, P> {
     /// A backup into the repository that the server archives into, which is verified if that is
     /// asked for.
     fn walzip(&self, taker: &Taker, server: &Server, check: bool) -> Result<Taken, Failure> {
-        let program = server
-            .host()
-            .join(self.walzip.file_name().unwrap_or_default());
+        let program = server.host().join(WALZIP);
+        let launcher = self
+            .surroundings
+            .launcher
+            .map(|_| server.host().join(LAUNCHER));
         let said = server.host().join("said");
-        let mut backup = owners_command(server, &program)?;
+        let mut backup = owners_command(server, &program, launcher.as_deref())?;
         backup
             .env(NO_CONFIGURATION.0, NO_CONFIGURATION.1)
             .args(taker.arguments())
             .stdout(fs::File::create(&said)?);
         let usage = server.measure(backup)?;
         if check {
-            let mut verify = owners_command(server, &program)?;
+            let mut verify = owners_command(server, &program, None)?;
             verify.env(NO_CONFIGURATION.0, NO_CONFIGURATION.1).args([
                 "verify",
                 "--repo",
@@ -422,9 +447,13 @@ impl<'a, P: Progress> Experiment<'a, P> {
     }
 }
 
-fn owners_command(server: &Server, program: &Path) -> Result<Command, Failure> {
+fn owners_command(
+    server: &Server,
+    program: &Path,
+    launcher: Option<&Path>,
+) -> Result<Command, Failure> {
     server
-        .owners_command(program)
+        .owners_command(program, launcher)
         .map_err(|error| Failure::Io(io::Error::other(error.to_string())))
 }
 

@@ -5,12 +5,11 @@
 //! same when their scale and seed are, loaded ones when their files are; a running server's are
 //! never known to be.
 
-use std::path::Path;
-
 use serde::Deserialize;
 
 use super::results::{DataSet, Failed, Measurement, Results};
-use crate::earlier::{EarlierRow, Origin, Resumed, go_on, read_earlier};
+use super::{Options, Source};
+use crate::earlier::{EarlierRow, Origin, Resumed, go_on, keep_all, read_earlier};
 use crate::{Error, Progress};
 
 /// What is needed of an earlier run's JSON.
@@ -35,10 +34,11 @@ struct EarlierSettings {
 impl Earlier {
     /// Reads an earlier run; there need be none yet.
     pub(super) fn read(
-        json: Option<&Path>,
+        options: &Options,
         results: &mut Results,
         progress: &mut impl Progress,
     ) -> Result<Option<Earlier>, Error> {
+        let json = options.files.json.as_deref();
         let Some((path, earlier)) = read_earlier::<Earlier>(json)? else {
             return Ok(None);
         };
@@ -50,6 +50,14 @@ impl Earlier {
         )?;
         let same_options = earlier.settings.servers == results.settings.servers;
         go_on(path, &earlier.origin, same_options, progress)?;
+        let what = "other data sets, methods or loops, or of a running server";
+        let kept = earlier.known(results, &options.sources());
+        keep_all(
+            path,
+            (earlier.measurements.len(), kept),
+            what,
+            &options.files,
+        )?;
         results.resumed = earlier.resumed.clone();
         results.resumed.push(Resumed {
             date: earlier.origin.date().to_owned(),
@@ -58,15 +66,38 @@ impl Earlier {
         Ok(Some(earlier))
     }
 
+    /// How many measurements will be taken over.
+    fn known(&self, results: &Results, sources: &[Source]) -> usize {
+        let numbered = sources.iter().enumerate();
+        let wanted: Vec<DataSet> = numbered
+            .filter(|(_, source)| source.is_lasting())
+            .map(|(number, source)| source.data_set(number))
+            .collect();
+        let is_known = |measured: &&Measurement| {
+            let data_set = self.data_sets.get(measured.data_set);
+            let row = self.rows.get(measured.row);
+            data_set.is_some_and(|known| wanted.iter().any(|wanted| is_same(known, wanted)))
+                && row.is_some_and(|known| {
+                    let mut rows = results.rows.iter();
+                    rows.any(|row| known.is(&row.command, &row.program))
+                })
+                && measured.run <= results.settings.loops
+        };
+        self.measurements.iter().filter(is_known).count()
+    }
+
+    /// Whether there is anything of a data set.
+    pub(super) fn has(&self, wanted: &DataSet) -> bool {
+        self.data_sets.iter().any(|known| is_same(known, wanted))
+    }
+
     /// Puts into the results what there is of their last data set.
     pub(super) fn hand_over(&self, results: &mut Results) {
         let Some(wanted) = results.data_sets.len().checked_sub(1) else {
             return;
         };
         let of_results = &results.data_sets[wanted];
-        let same = |data_set: &DataSet| {
-            (&data_set.name, &data_set.origin) == (&of_results.name, &of_results.origin)
-        };
+        let same = |data_set: &DataSet| is_same(data_set, of_results);
         let Some(place) = self.data_sets.iter().position(same) else {
             return;
         };
@@ -103,4 +134,8 @@ impl Earlier {
         }
         results.data_sets[wanted].bytes = bytes;
     }
+}
+
+fn is_same(one: &DataSet, other: &DataSet) -> bool {
+    (&one.name, &one.origin) == (&other.name, &other.origin)
 }

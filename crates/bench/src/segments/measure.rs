@@ -241,7 +241,7 @@ impl Archiving<'_> {
             true => Stdio::from(File::create(&target)?),
             false => Stdio::null(),
         };
-        let mut command = process::command(self.program, self.surroundings);
+        let mut command = process::measured(self.program, self.surroundings);
         command
             .args(self.way.fill(&source.path, &target, &repository))
             .current_dir(self.surroundings.temp_dir)

@@ -4,14 +4,12 @@
 //! their hashes, with the same call, as cold or warm as now, on the same machine. WAL that a
 //! throw-away server writes is never the same twice, and is measured again.
 
-use std::path::Path;
-
 use serde::Deserialize;
 
 use super::results::{Measurement, Results, Row};
 use super::sets::Set;
-use crate::earlier::{EarlierRow, Origin, Resumed, read_earlier};
-use crate::{Error, Progress};
+use crate::earlier::{EarlierRow, Origin, Resumed, keep_all, read_earlier};
+use crate::{Error, Files, Progress};
 
 /// What is needed of an earlier run's JSON.
 #[derive(Clone, Debug, Deserialize)]
@@ -34,6 +32,7 @@ struct EarlierSettings {
 #[derive(Clone, Debug, Deserialize)]
 struct EarlierSet {
     segment_bytes: u64,
+    origin: String,
     blake3: String,
 }
 
@@ -41,10 +40,10 @@ impl Results {
     /// Puts what can be taken over into results that have no measurement yet.
     pub(super) fn resume(
         &mut self,
-        json: Option<&Path>,
+        files: &Files,
         progress: &mut impl Progress,
     ) -> Result<(), Error> {
-        let Some((path, earlier)) = read_earlier::<Earlier>(json)? else {
+        let Some((path, earlier)) = read_earlier::<Earlier>(files.json.as_deref())? else {
             return Ok(());
         };
         let origin = &earlier.origin;
@@ -57,6 +56,12 @@ impl Results {
                 .collect();
         }
         let count = self.measurements.len();
+        let lasting = earlier
+            .measurements
+            .iter()
+            .filter(|measured| !self.is_written_anew(&earlier, measured));
+        let what = "other segments, ways or runs, or with other caches";
+        keep_all(path, (lasting.count(), count), what, files)?;
         progress.note(&format!(
             "{count} measurements are taken over from the earlier run"
         ));
@@ -67,6 +72,18 @@ impl Results {
             measurements: count,
         });
         Ok(())
+    }
+
+    /// Whether a measurement is of WAL that a throw-away server wrote, and writes again now.
+    fn is_written_anew(&self, earlier: &Earlier, measured: &Measurement) -> bool {
+        let Some(of_set) = earlier.sets.get(measured.set) else {
+            return false;
+        };
+        let again = |set: &Set| {
+            set.is_by_server()
+                && (set.segment_bytes, &set.origin) == (of_set.segment_bytes, &of_set.origin)
+        };
+        self.sets.iter().any(again)
     }
 
     /// A measurement of the earlier run, with the places that its row and its set have here.

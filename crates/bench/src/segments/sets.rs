@@ -61,6 +61,16 @@ pub struct Set {
     pub(super) sources: Vec<Source>,
 }
 
+/// How the origin of WAL begins that a throw-away server wrote.
+const BY_SERVER: &str = "written by ";
+
+impl Set {
+    /// Whether a throw-away server wrote it: then it is another every time.
+    pub(super) fn is_by_server(&self) -> bool {
+        self.content == Content::Wal && self.origin.starts_with(BY_SERVER)
+    }
+}
+
 /// One file to archive.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
@@ -182,7 +192,7 @@ impl Workshop<'_> {
                 path,
             })
             .collect();
-        let origin = format!("written by {} for pgbench", installation.program.version);
+        let origin = format!("{BY_SERVER}{} for pgbench", installation.program.version);
         self.repeat(&originals, segment_bytes, &origin)
     }
 

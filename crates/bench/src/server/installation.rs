@@ -69,6 +69,7 @@ impl Installation {
         }
         let scratch = Scratch::new_in(temp_dir, "walzip-bench-")?;
         let surroundings = Surroundings {
+            launcher: None,
             search_path,
             temp_dir: scratch.path(),
             cancel,

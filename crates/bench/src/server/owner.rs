@@ -27,16 +27,24 @@ impl Server {
 
     /// A copy of a program where the server's user can run it, since the original may lie in a
     /// directory that is closed to that user.
-    pub(crate) fn own_program(&self, program: &Path) -> Result<PathBuf, Error> {
-        let name = program.file_name().unwrap_or(program.as_os_str());
+    pub(crate) fn own_program(&self, program: &Path, name: &str) -> Result<PathBuf, Error> {
         let copy = self.host().join(name);
         fs::copy(program, &copy).map_err(|source| Error::file(program, source))?;
         Ok(copy)
     }
 
-    /// A program that runs as the server's user and finds this server.
-    pub(crate) fn owners_command(&self, program: &Path) -> Result<Command, Error> {
-        let mut command = process::command(program, self.here());
+    /// A program that runs as the server's user and finds this server. Where its peak of memory
+    /// is to be known, a launcher that this user can run starts it.
+    pub(crate) fn owners_command(
+        &self,
+        program: &Path,
+        launcher: Option<&Path>,
+    ) -> Result<Command, Error> {
+        let surroundings = Surroundings {
+            launcher,
+            ..self.here()
+        };
+        let mut command = process::measured(program, surroundings);
         command
             .envs(self.environment())
             .current_dir(self.host())

@@ -3,13 +3,11 @@
 //! A measurement is taken over when the same program (the same file, by its hash) made the same
 //! calls on the same bytes, in the same run, on the same machine. Whatever failed is tried again.
 
-use std::path::Path;
-
 use serde::Deserialize;
 
 use super::{Measurement, Results};
-use crate::earlier::{Origin, Resumed, read_earlier};
-use crate::{Error, Input, Progress};
+use crate::earlier::{Origin, Resumed, keep_all, read_earlier};
+use crate::{Error, Files, Input, Progress};
 
 /// What is needed of an earlier run's JSON.
 #[derive(Deserialize)]
@@ -47,16 +45,19 @@ impl Results {
     /// Takes over what an earlier run has, if there was one.
     pub(super) fn resume(
         &mut self,
-        json: Option<&Path>,
+        files: &Files,
         progress: &mut impl Progress,
     ) -> Result<(), Error> {
-        let Some((path, earlier)) = read_earlier::<Earlier>(json)? else {
+        let Some((path, earlier)) = read_earlier::<Earlier>(files.json.as_deref())? else {
             progress.note("there is no earlier run yet: everything is measured");
             return Ok(());
         };
         let origin = &earlier.origin;
         origin.check(path, self.experiment, &self.provenance, None)?;
+        let all = earlier.measurements.len();
         let count = earlier.hand_over(self);
+        let what = "other segments, programs, levels or runs";
+        keep_all(path, (all, count), what, files)?;
         progress.note(&format!(
             "{count} measurements are taken over from the earlier run"
         ));
@@ -121,6 +122,8 @@ impl Earlier {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::fixture;
+    use std::path::Path;
+
     use super::*;
 
     fn earlier(results: &Results) -> Earlier {

@@ -118,10 +118,11 @@ impl Results {
         line
     }
 
-    /// A peak, or that it is no more than the harness itself is charged.
+    /// A peak, or that it is no more than any program takes.
     fn peak(&self, bytes: u64) -> String {
         match self.provenance.memory_floor_bytes {
             Some(floor) if bytes <= floor => format!("<{:.0}", megabytes(floor).ceil()),
+            _ if bytes < 10_000_000 => format!("{:.1}", megabytes(bytes)),
             _ => format!("{:.0}", megabytes(bytes)),
         }
     }

@@ -36,6 +36,8 @@ pub struct Results {
     pub archived: Vec<Archived>,
     /// How that was measured: the experiment `wal` on some segments of each method.
     pub archive: Vec<wal::Results>,
+    /// The same of earlier runs that some of the measurements are from.
+    pub archive_of_earlier_runs: Vec<serde_json::Value>,
     /// An earlier run, as far as its measurements were not taken over yet.
     #[serde(skip)]
     pub(super) earlier: Option<Earlier>,

@@ -4,14 +4,12 @@
 //! server of the same program, by its hash, did the same under the same settings on the same
 //! machine.
 
-use std::path::Path;
-
 use serde::Deserialize;
 
 use super::{Archived, Measurement, Results, Stage, Work};
-use crate::earlier::{Origin, Resumed, go_on, read_earlier};
+use crate::earlier::{Origin, Resumed, go_on, keep_all, read_earlier};
 use crate::server::Settings;
-use crate::{Error, Progress};
+use crate::{Error, Files, Progress};
 
 /// What is needed of an earlier run's JSON.
 #[derive(Clone, Debug, Deserialize)]
@@ -22,16 +20,19 @@ pub(super) struct Earlier {
     work: Work,
     measurements: Vec<Measurement>,
     archived: Vec<Archived>,
+    archive: Vec<serde_json::Value>,
+    #[serde(default)]
+    archive_of_earlier_runs: Vec<serde_json::Value>,
 }
 
 impl Results {
     /// Reads an earlier run; there need be none yet.
     pub(super) fn resume(
         &mut self,
-        json: Option<&Path>,
+        files: &Files,
         progress: &mut impl Progress,
     ) -> Result<(), Error> {
-        let Some((path, earlier)) = read_earlier::<Earlier>(json)? else {
+        let Some((path, mut earlier)) = read_earlier::<Earlier>(files.json.as_deref())? else {
             return Ok(());
         };
         earlier
@@ -43,6 +44,14 @@ impl Results {
         };
         let same_options = same_work == self.work && earlier.settings == self.settings;
         go_on(path, &earlier.origin, same_options, progress)?;
+        let is_asked_for = |measured: &&Measurement| {
+            self.methods.contains(&measured.method) && measured.run <= self.work.runs
+        };
+        let measured = &earlier.measurements;
+        let counts = (measured.len(), measured.iter().filter(is_asked_for).count());
+        keep_all(path, counts, "other methods or runs", files)?;
+        self.archive_of_earlier_runs = std::mem::take(&mut earlier.archive_of_earlier_runs);
+        self.archive_of_earlier_runs.append(&mut earlier.archive);
         self.earlier = Some(earlier);
         Ok(())
     }

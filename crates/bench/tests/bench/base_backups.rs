@@ -141,6 +141,43 @@ fn an_interrupted_comparison_keeps_its_backups_and_goes_on() {
 }
 
 #[test]
+fn an_interrupt_before_a_data_set_is_reached_keeps_what_an_earlier_run_has_of_it() {
+    let Some(mut site) = Site::new() else { return };
+    let first = site.run(&mut Ear::default()).unwrap();
+    assert_eq!(first.measurements.len(), 5, "{:?}", first.failed);
+    // Now another data set comes first, and the run ends before it is measured.
+    let shop = Source::Generated(Workload::Shop, 1);
+    site.options.data_sets.insert(0, shop);
+    site.options.files.resume = true;
+    let mut ear = Ear {
+        stop_at: Some(("zstd:1", site.options.cancel.clone())),
+        ..Ear::default()
+    };
+    let second = site.run(&mut ear).unwrap();
+    assert_eq!(second.stopped.as_deref(), Some("interrupted"));
+    let json = fs::read(site.path("results.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let kept = json["measurements"].as_array().unwrap().iter();
+    let of_pgbench = kept.filter(|measured| measured["data_set"] == 1).count();
+    assert_eq!(json["data_sets"][1]["name"], "pgbench");
+    assert_eq!(of_pgbench, 5, "{json}");
+    // And a run without it would lose it.
+    site.options.cancel = Cancel::default();
+    site.options.data_sets.pop();
+    let refused = site.run(&mut Ear::default()).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            Error::WouldLose {
+                measurements: 5,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+}
+
+#[test]
 fn a_backup_that_cannot_be_unpacked_gets_no_figure() {
     let Some(mut site) = Site::new() else { return };
     let bin = site.path("bin");

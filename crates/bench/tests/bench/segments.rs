@@ -234,8 +234,20 @@ fn an_earlier_run_is_gone_on_with() {
     let results = run(&options, &mut heard).unwrap();
     assert_eq!((results.measurements.len(), heard.steps.len()), (8, 6));
     assert_eq!(results.resumed[0].measurements, 2);
-    // Another program under the same name is measured anew.
+    // Another program under the same name is measured anew, once its old figures may go.
     bench.program("cp", "exec /bin/cp \"$1\" \"$2\"");
+    let refused = measure(&bench, &options).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            Error::WouldLose {
+                measurements: 4,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    options.files.force = true;
     let mut heard = Heard::default();
     run(&options, &mut heard).unwrap();
     assert_eq!(heard.steps.len(), 4);

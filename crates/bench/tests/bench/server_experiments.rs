@@ -177,6 +177,7 @@ fn wal_compression(directory: &Path, programs: &Programs) -> wal_compression::Op
         contenders: vec!["walzip:1".parse().unwrap()],
         quick: true,
         pg_bin: pg_bin(),
+        launcher: None,
         walzip,
         search_path: std::env::var_os("PATH").unwrap(),
         temp_dir: programs.temp_dir.clone(),
@@ -221,6 +222,23 @@ fn a_comparison_goes_on_from_the_methods_that_are_complete() {
         first.measurements.iter().map(of_first).collect::<Vec<_>>()
     );
     assert_eq!(second.resumed.unwrap().measurements, 2);
+    let archives = (second.archive.len(), second.archive_of_earlier_runs.len());
+    assert_eq!(archives, (1, 1), "how the archive was measured is kept");
+    let json = fs::read_to_string(programs.path("r.json")).unwrap();
+    options.methods.remove(0);
+    let refused = wal_compression::run(&options, &mut Heard::default()).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            Error::WouldLose {
+                measurements: 2,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    assert_eq!(fs::read_to_string(programs.path("r.json")).unwrap(), json);
+    options.methods.insert(0, "off".to_owned());
     assert!(
         heard
             .notes
@@ -234,4 +252,39 @@ fn a_comparison_goes_on_from_the_methods_that_are_complete() {
     let refused = wal_compression::run(&options, &mut Heard::default());
     assert!(matches!(refused, Err(Error::Usage(reason)) if reason.contains("other options")));
     assert!(is_empty(&programs.temp_dir));
+}
+
+/// A method that is measured before those of the earlier run, and fails, takes nothing away.
+#[test]
+fn what_an_earlier_run_has_is_kept_however_the_next_one_ends() {
+    let Some(programs) = Programs::new() else {
+        return;
+    };
+    let mut options = programs.insert();
+    options.files.csv = None;
+    options.methods = vec!["pglz".to_owned()];
+    let first = insert::run(&options, &mut Heard::default()).unwrap();
+    assert_eq!((first.measurements.len(), first.stopped), (3, None));
+    options.files.resume = true;
+    options.methods = vec!["off".to_owned()];
+    let refused = insert::run(&options, &mut Heard::default()).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            Error::WouldLose {
+                measurements: 3,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    options.methods.push("pglz".to_owned());
+    let script = "[ -e COUNT ] && exit 3\n: >COUNT\nexec REAL \"$@\"";
+    programs.replace("pgbench", script);
+    let second = insert::run(&options, &mut Heard::default()).unwrap();
+    assert!(second.stopped.is_some());
+    let json = fs::read(programs.path("r.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let kept = json["measurements"].as_array().unwrap().iter();
+    assert_eq!(kept.filter(|run| run["method"] == "pglz").count(), 3);
 }

@@ -105,6 +105,10 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
+    /// Replace the file of --report if it exists
+    #[arg(short, long)]
+    force: bool,
+
     /// The configuration file [default: /etc/walzip.toml, if there is one]
     #[arg(
         long,
@@ -142,13 +146,16 @@ pub fn run(args: AdviseArgs) -> Result<(), CommandError> {
         now: args.now,
         limits: limits(&args),
         report: args.report.clone(),
+        force: args.force,
         cancel: cancel.clone(),
+        launcher: Some(walzip.clone()),
         ..Options::new(
             walzip,
             std::env::var_os("PATH").unwrap_or_default(),
             temp_dir,
         )
     };
+    options.output().check()?;
     fetch(&args, named, &fetched_dir, &mut options, &mut progress)?;
     let advice = advise::run(&options, &mut progress)?;
     progress.finish();

@@ -2,6 +2,7 @@
 
 mod advise;
 mod archive;
+mod bench;
 mod clusters;
 mod configuration;
 mod errors;

@@ -252,7 +252,7 @@ function drawWorkloads() {
 function drawFigures() {
   const realistic = data.summary.some((summary) => summary.realistic);
   const floor = data.provenance.memory_floor_bytes;
-  const peak = (bytes) => (floor !== null && bytes <= floor ? "<" + Math.ceil(megabytes(floor)) : megabytes(bytes).toFixed(0));
+  const peak = (bytes) => (floor !== null && bytes <= floor ? "<" + Math.ceil(megabytes(floor)) : megabytes(bytes).toFixed(bytes < 1e7 ? 1 : 0));
   const ratio = (of) => (of && of.ratio_to_zstd_1 !== null ? of.ratio_to_zstd_1.toFixed(3) : UNKNOWN);
   const heads = ["program", "threads", "size", ...(realistic ? ["realistic"] : []), "MB", "seconds", "cpu s", "spread", "peak MB",
     "unpack s", "cpu s", "peak MB"];

@@ -108,6 +108,7 @@ pub fn run(args: BasebackupArgs, surroundings: Surroundings) -> Result<(), Comma
         pg_bin: args.pg_bin,
         files: args.files.into(),
         cancel: surroundings.cancel,
+        launcher: Some(surroundings.walzip.clone()),
         ..Options::new(
             surroundings.walzip,
             surroundings.search_path,

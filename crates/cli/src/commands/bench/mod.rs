@@ -89,6 +89,10 @@ struct FileArgs {
     /// Write a page with charts to FILE (HTML, complete in itself)
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+
+    /// Replace these files if they exist; with --resume, drop measurements that are not taken over
+    #[arg(short, long)]
+    force: bool,
 }
 
 impl From<FileArgs> for Files {
@@ -98,6 +102,7 @@ impl From<FileArgs> for Files {
             json: args.json,
             report: args.report,
             resume: args.resume,
+            force: args.force,
         }
     }
 }
@@ -126,11 +131,24 @@ impl From<Error> for CommandError {
                 Kind::FileMissing
             }
             Error::File { .. } => Kind::FileRead,
+            Error::Exists(_) | Error::WouldLose { .. } => Kind::FileExists,
+            Error::NotAFile(_) => Kind::FileWrite,
             Error::Unpack { .. } => Kind::FileInvalid,
             Error::NoSpace { .. } => Kind::FileWrite,
             Error::Server { .. } => Kind::DbConnect,
             Error::Stopped { .. } | Error::Interrupted => Kind::Problems,
         };
-        CommandError::new(kind, chain(&error))
+        let message = CommandError::new(kind, chain(&error));
+        match error {
+            Error::Exists(_) => message.hint(
+                "Nothing was measured. Name another file, or use -f to replace it. What an \
+                 interrupted experiment has is gone on from with --resume.",
+            ),
+            Error::WouldLose { .. } => message.hint(
+                "Nothing was measured. Name another --json, or ask for what the earlier run measured \
+                 too; -f drops it.",
+            ),
+            _ => message,
+        }
     }
 }

@@ -100,6 +100,7 @@ pub fn run(args: SegmentsArgs, surroundings: Surroundings) -> Result<(), Command
         pg_bin: args.pg_bin,
         files: args.files.into(),
         cancel: surroundings.cancel,
+        launcher: Some(surroundings.walzip.clone()),
         ..Options::new(
             surroundings.walzip,
             make_repository,

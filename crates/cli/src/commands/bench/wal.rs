@@ -85,6 +85,7 @@ pub fn run(args: WalArgs, surroundings: Surroundings) -> Result<(), CommandError
         no_verify: args.no_verify,
         files: args.files.into(),
         cancel: surroundings.cancel,
+        launcher: Some(surroundings.walzip.clone()),
         ..Options::new(
             surroundings.walzip,
             surroundings.search_path,
@@ -92,6 +93,7 @@ pub fn run(args: WalArgs, surroundings: Surroundings) -> Result<(), CommandError
         )
     };
     let mut progress = StandardError::new();
+    options.files.check()?;
     // Gone when the results are printed, whatever happens before.
     let _fetched = match &args.repo {
         None => None,

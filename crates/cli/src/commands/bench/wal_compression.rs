@@ -105,6 +105,7 @@ pub fn run(args: WalCompressionArgs, surroundings: Surroundings) -> Result<(), C
         contenders: args.contender,
         quick,
         pg_bin: args.pg_bin,
+        launcher: Some(surroundings.walzip.clone()),
         walzip: surroundings.walzip,
         search_path: surroundings.search_path,
         temp_dir: surroundings.temp_dir,
