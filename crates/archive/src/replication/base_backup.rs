@@ -115,7 +115,7 @@ impl<'c> BaseBackup<'c> {
             .map(read_tablespace)
             .collect::<Result<VecDeque<_>, _>>()?;
         let tablespaces = archives.iter().flatten().cloned().collect();
-        let estimated_bytes = rows.iter().map(|row| estimated_bytes(row)).sum();
+        let estimated_bytes = rows.iter().map(estimated_bytes).sum();
         let stream = if tagged {
             match connection.receive().await? {
                 Message::CopyOutResponse(_) => StreamState::Tagged { open: true },

@@ -35,7 +35,7 @@ pub fn torture(part: &Part, settings: &Settings) -> Result<Tally, Finding> {
         settings,
         0,
         std::env::temp_dir(),
-        |seed, steps, progress| round(seed, steps, progress),
+        round,
     )
 }
 
