@@ -87,7 +87,10 @@ async fn refuse_lost_history(
     timeline: TimelineId,
 ) -> Result<(), ArchiveError> {
     let survey = repository.survey_wal().await?;
-    let timelines = Timelines::read(repository, &survey.histories).await;
+    let mut timelines = Timelines::read(repository, &survey.histories).await;
+    if let Some(failure) = timelines.take_failure() {
+        return Err(failure);
+    }
     let with_wal = survey.timelines.iter().copied().map(TimelineId);
     if !timelines.without_history(with_wal).contains(&timeline) {
         return Ok(());

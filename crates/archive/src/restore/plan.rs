@@ -107,8 +107,13 @@ impl<'a> Planner<'a> {
         };
         let listing = repository.list_wal().await?;
         let wal = ArchivedWal::of(&listing, newest.segment_size_bytes)?;
+        let mut timelines = Timelines::read(repository, &listing).await;
+        // Storage that fails for a moment has lost no history.
+        if let Some(failure) = timelines.take_failure() {
+            return Err(failure);
+        }
         Ok(Planner {
-            timelines: Timelines::read(repository, &listing).await,
+            timelines,
             with_wal: timelines::with_wal(&listing).collect(),
             repository,
             options,
