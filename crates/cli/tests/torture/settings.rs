@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// Steps and kills of a run without variables, which is a part of `make test`.
 const STEPS: u64 = 120;
-const KILLS: u64 = 10;
+const KILLS: u64 = 1;
 
 /// What the variables and the arguments say.
 pub struct Settings {

@@ -31,12 +31,7 @@ const MAJORS: [u32; 2] = [15, 17];
 
 /// Runs the part.
 pub fn torture(part: &Part, settings: &Settings) -> Result<Tally, Finding> {
-    part.run_rounds(
-        settings,
-        0,
-        std::env::temp_dir(),
-        round,
-    )
+    part.run_rounds(settings, 0, std::env::temp_dir(), round)
 }
 
 fn round(seed: u64, steps: u64, progress: &Progress) -> Checked {

@@ -88,7 +88,9 @@ pub fn get(store: &mut Store) -> Checked {
 /// Starts a command and kills it some time later; whether it had succeeded before.
 fn kill_at_random(store: &mut Store, mut command: Command) -> Checked<bool> {
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    let delay = store.longest.mul_f64(1.1 * store.random.fraction());
+    // The longest is much longer than most: more kills come early than late.
+    let fraction = store.random.fraction();
+    let delay = store.longest.mul_f64(fraction * fraction);
     let mut child = command.spawn().map_err(|error| error.to_string())?;
     std::thread::sleep(delay);
     // It may have ended a moment ago: killing it is then without effect.

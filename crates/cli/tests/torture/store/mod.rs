@@ -37,9 +37,9 @@ const ACTIONS: &[(usize, &str, Action)] = &[
     (3, "push with a limit on file sizes", pushes::limited),
     (2, "push into a read-only repository", pushes::read_only),
     (10, "get", |store| store.get_any()),
-    (12, "kill a push", kills::push),
-    (4, "kill one of two pushes", kills::one_of_two),
-    (6, "kill a get", kills::get),
+    (40, "kill a push", kills::push),
+    (12, "kill one of two pushes", kills::one_of_two),
+    (16, "kill a get", kills::get),
     (12, "damage an object", damage::object),
     (1, "verify", |store| store.verify_all()),
 ];
