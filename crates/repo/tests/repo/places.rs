@@ -115,7 +115,8 @@ async fn what_is_no_file_is_neither_waited_for_nor_read() {
     let repository = local_repository(directory.path()).await;
     repository.put_wal(SEGMENT, "x".into()).await.unwrap();
     let object = cluster_directory(directory.path()).join(format!("{HISTORY}.wz"));
-    let makes: [(&str, fn(&Path)); 3] = [
+    type Make = fn(&Path);
+    let makes: [(&str, Make); 3] = [
         ("a FIFO", make_fifo),
         ("a directory", |path| fs::create_dir(path).unwrap()),
         ("a socket", |path| drop(UnixListener::bind(path).unwrap())),
