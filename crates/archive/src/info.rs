@@ -194,7 +194,7 @@ mod tests {
                 original_bytes: 2,
                 stored_bytes: 1,
                 tablespaces: vec![TablespaceRecord {
-                    name: None,
+                    name: Some("fast".to_owned()),
                     oid: 16385,
                     location: "/srv/fast".to_owned(),
                 }],
@@ -248,7 +248,7 @@ mod tests {
                 "last_segment": null,
                 "original_bytes": 2,
                 "stored_bytes": 1,
-                "tablespaces": [{ "oid": 16385, "location": "/srv/fast" }],
+                "tablespaces": [{ "oid": 16385, "name": "fast", "location": "/srv/fast" }],
                 "missing_segments": [],
             }],
             "unreadable_backups": [{ "label": "20261121-220128F", "problem": "damaged" }],

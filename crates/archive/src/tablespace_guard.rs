@@ -140,3 +140,124 @@ fn refusal(
         found,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::create_dir_all;
+    use tempfile::TempDir;
+    use walzip_pgformat::wal::{LONG_HEADER, PageHeader, RecordHeader};
+    use walzip_pgformat::wal_file_name::WalFileName;
+
+    const SEGMENT_BYTES: usize = 1 << 20;
+    /// The second segment: the first one is before it.
+    const SEGMENT: &str = "000000020000000000000001";
+
+    /// A record that creates tablespace 16400, as PostgreSQL 15 writes it.
+    fn creation(location: &Path) -> Vec<u8> {
+        let mut record = vec![0; 24];
+        record[17] = 5;
+        let location = location.as_os_str().as_bytes();
+        record.push(254);
+        record.extend((4 + location.len() as u32 + 1).to_le_bytes());
+        record.extend(16400_u32.to_le_bytes());
+        record.extend(location);
+        record.push(0);
+        let len = record.len() as u32;
+        record[0..4].copy_from_slice(&len.to_le_bytes());
+        let crc = RecordHeader::checksum(&record);
+        record[20..24].copy_from_slice(&crc.to_le_bytes());
+        record
+    }
+
+    /// A page with this content behind its header, which begins with the rest of a record.
+    fn page(address: u64, remaining_len: usize, content: &[u8]) -> Vec<u8> {
+        let is_first = address.is_multiple_of(SEGMENT_BYTES as u64);
+        let header = PageHeader {
+            magic: 0xD110,
+            flags: u16::from(remaining_len > 0) | if is_first { LONG_HEADER } else { 0 },
+            timeline: 2,
+            address,
+            remaining_len: remaining_len as u32,
+        };
+        let mut page = header.to_bytes().to_vec();
+        if is_first {
+            page.extend(7_u64.to_le_bytes());
+            page.extend((SEGMENT_BYTES as u32).to_le_bytes());
+            page.extend((PAGE_SIZE as u32).to_le_bytes());
+        }
+        page.extend(content);
+        page.resize(PAGE_SIZE, 0);
+        page
+    }
+
+    /// A data directory, and a directory in which another cluster has a tablespace.
+    fn place() -> (TempDir, PathBuf, PathBuf) {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let (data, location) = (place.path().join("data"), place.path().join("taken"));
+        for directory in [data.join("pg_wal"), data.join("pg_tblspc")] {
+            create_dir_all(directory).expect("a new directory");
+        }
+        create_dir_all(location.join("PG_15_202209061")).expect("a new directory");
+        (place, data, location)
+    }
+
+    fn look(data: &Path, first_page: &[u8]) -> Result<(), ArchiveError> {
+        let Ok(WalFileName::Segment(segment)) = SEGMENT.parse() else {
+            panic!("{SEGMENT} is a segment");
+        };
+        let mut guard = TablespaceGuard::new(data, segment, 15);
+        guard.begin(first_page);
+        guard.finish()
+    }
+
+    fn is_refused(looked: Result<(), ArchiveError>) -> bool {
+        matches!(
+            looked,
+            Err(ArchiveError::TablespaceInUse { oid: 16400, .. })
+        )
+    }
+
+    #[test]
+    fn refuses_what_would_take_the_directory_of_another_cluster() {
+        let (_place, data, location) = place();
+        let segment = page(SEGMENT_BYTES as u64, 0, &creation(&location));
+        assert!(is_refused(look(&data, &segment)));
+        std::os::unix::fs::symlink(&location, data.join("pg_tblspc/16400")).expect("a link");
+        assert!(look(&data, &segment).is_ok(), "its own");
+    }
+
+    #[test]
+    fn lets_pass_what_takes_from_nobody() {
+        let (place, data, location) = place();
+        let older = place.path().join("older");
+        create_dir_all(older.join("PG_14_202107181")).expect("a new directory");
+        for free in [older, place.path().join("missing"), PathBuf::new()] {
+            let segment = page(SEGMENT_BYTES as u64, 0, &creation(&free));
+            assert!(look(&data, &segment).is_ok(), "{}", free.display());
+        }
+        let mut damaged = page(SEGMENT_BYTES as u64, 0, &creation(&location));
+        damaged[70] ^= 1;
+        assert!(look(&data, &damaged).is_ok(), "a replay ends there");
+    }
+
+    #[test]
+    fn sees_a_record_that_began_in_the_segment_before() {
+        for before in ["000000020000000000000000", "000000010000000000000000"] {
+            let (_place, data, location) = place();
+            let record = creation(&location);
+            let (begin, rest) = record.split_at(16);
+            let mut last = page((SEGMENT_BYTES - PAGE_SIZE) as u64, 0, &[]);
+            // A record of another kind, up to where this one begins.
+            let other_len = PAGE_SIZE - 24 - begin.len();
+            last[24..28].copy_from_slice(&(other_len as u32).to_le_bytes());
+            last[24 + 17] = 10;
+            last[PAGE_SIZE - begin.len()..].copy_from_slice(begin);
+            let mut segment = vec![0; SEGMENT_BYTES - PAGE_SIZE];
+            segment.extend(last);
+            fs::write(data.join("pg_wal").join(before), segment).expect("written");
+            let next = page(SEGMENT_BYTES as u64, rest.len(), rest);
+            assert!(is_refused(look(&data, &next)), "{before}");
+        }
+    }
+}

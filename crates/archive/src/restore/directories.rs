@@ -54,6 +54,15 @@ impl Directories {
                     "two tablespaces would go to {path}"
                 )));
             }
+            let is_taken = |new: &&TablespaceRecord| Path::new(&new.location) == path;
+            if mapped.contains_key(&tablespace.oid)
+                && let Some(new) = record.new_tablespaces.iter().find(is_taken)
+            {
+                return Err(ArchiveError::Request(format!(
+                    "{tablespace} would go to {}, where the replay will create {new}",
+                    path.display()
+                )));
+            }
             placed.insert(tablespace.oid, path);
         }
         Ok(Directories {
@@ -334,6 +343,10 @@ mod tests {
             (
                 &[("new", "/x")],
                 "the replay creates it in /new, and nowhere else",
+            ),
+            (
+                &[("b", "/new")],
+                "tablespace b (16385) would go to /new, where the replay will create",
             ),
             (
                 &[("16400", "/x")],
