@@ -19,6 +19,7 @@ pub(crate) async fn off_the_runtime<T: Send + 'static>(
     }
 }
 
+/// Encodes a WAL file; its object says which file it is.
 pub(crate) async fn encode(
     name: &str,
     original: Bytes,
@@ -26,12 +27,15 @@ pub(crate) async fn encode(
     verify: bool,
 ) -> Result<Bytes, ArchiveError> {
     let is_wal = SegmentHeader::read(&original).is_ok();
+    let file_name = name.to_owned();
     let encoded = off_the_runtime(move || {
-        if verify {
-            walzip_codec::encode_verified(&original, level)
+        let mut object = if verify {
+            walzip_codec::encode_verified(&original, level)?
         } else {
-            walzip_codec::encode(&original, level)
-        }
+            walzip_codec::encode(&original, level)?
+        };
+        walzip_codec::name_file(&mut object, &file_name)?;
+        Ok(object)
     });
     match encoded.await {
         Ok(object) => {
@@ -51,12 +55,28 @@ pub(crate) async fn encode(
     }
 }
 
+/// Decodes the object of a WAL file.
 pub(crate) async fn decode(name: &str, object: Bytes) -> Result<Vec<u8>, ArchiveError> {
+    check_name(name, &object)?;
     match off_the_runtime(move || walzip_codec::decode(&object)).await {
         Ok(original) => Ok(original),
         Err(source) => Err(ArchiveError::Undecodable {
             object: name.to_owned(),
             source,
         }),
+    }
+}
+
+/// Refuses an object that lies under another file's name: histories and backup histories do not
+/// say themselves whose they are. Objects of the first days have no name, and are taken.
+pub(crate) fn check_name(name: &str, object: &[u8]) -> Result<(), ArchiveError> {
+    // Decoding says what is wrong with a header.
+    let found = Header::read(object).ok().and_then(|header| header.name);
+    match found {
+        Some(found) if found != name => Err(ArchiveError::Damaged {
+            object: name.to_owned(),
+            reason: format!("the object is that of {found}"),
+        }),
+        _ => Ok(()),
     }
 }

@@ -109,6 +109,7 @@ fn deliver(
     destination: &Path,
     guard: Option<TablespaceGuard<'_>>,
 ) -> Result<u64, ArchiveError> {
+    coding::check_name(&name.to_string(), &object)?;
     durable::write_file_with(destination, |file| {
         let mut output = Delivery {
             file,

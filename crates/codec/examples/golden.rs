@@ -18,7 +18,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use walzip_codec::{Level, VERSION, encode_verified};
+use walzip_codec::{Level, VERSION, encode_verified, name_file};
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::rmgr_id::{BTREE, GIN, HEAP, HEAP2, XACT, XLOG};
 use walzip_pgformat::wal::{Compression, Event, Image, PageHeader, RecordLayout, SegmentReader};
@@ -207,6 +207,9 @@ fn make(folder: &Path) -> Result<(), Error> {
         for member in &members {
             file.extend(encode_verified(member, Level::default())?);
         }
+        if name == NAMED {
+            name_file(&mut file, "00000002.history")?;
+        }
         files.push((name, members, file));
     }
     for feature in MIXED {
@@ -234,6 +237,9 @@ fn make(folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// The feature of a file that has a name.
+const NAMED: &str = "name";
+
 /// What is no WAL, by name; as one or more members.
 fn foreign() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     let text = b"START WAL LOCATION: 0/2000028 (file 000000010000000000000002)\n".repeat(9);
@@ -247,6 +253,7 @@ fn foreign() -> Vec<(&'static str, Vec<Vec<u8>>)> {
         ("foreign", vec![text.clone()]),
         ("foreign_stored", vec![noise.take(300).collect()]),
         ("two_members", vec![text, b"and another one".to_vec()]),
+        (NAMED, vec![b"1\t0/3000000\tbefore 2026\n".to_vec()]),
     ]
 }
 

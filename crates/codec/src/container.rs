@@ -6,7 +6,7 @@ use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::{Lsn, SystemId, TimelineId, Version};
 
 use crate::error::{DecodeError, EncodeError, NO_MEMORY};
-use crate::limits::{MEMBER_LEN_MAX, content_len_max};
+use crate::limits::{MEMBER_LEN_MAX, NAME_LEN_MAX, content_len_max};
 use crate::mixing::{self, Outlook, Shape};
 use crate::streams;
 use crate::varint;
@@ -15,7 +15,9 @@ use crate::zstd_frame::{self, Effort};
 /// The first bytes of a member.
 pub const MAGIC: [u8; 4] = *b"WALZ";
 /// The version that is written, and the last one that is read.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
+/// The first version whose headers have a name.
+const NAMED_FROM: u8 = 5;
 
 const KIND_FOREIGN: u8 = 0;
 const KIND_WAL: u8 = 1;
@@ -78,7 +80,7 @@ impl From<&SegmentHeader> for WalIdentity {
 }
 
 /// What a member says of itself before its blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The format's version.
     pub version: u8,
@@ -88,6 +90,8 @@ pub struct Header {
     pub original_hash: [u8; 32],
     /// Which segment it is; `None` for what was not understood as WAL.
     pub identity: Option<WalIdentity>,
+    /// What the original is called where it was named: see [`name_file`].
+    pub name: Option<String>,
     /// Bytes of the header itself.
     pub header_len: usize,
     /// Bytes of the whole member, header included.
@@ -95,7 +99,7 @@ pub struct Header {
 }
 
 /// The most bytes that a header can have; reading this much is enough for [`Header::read`].
-pub const HEADER_LEN_MAX: usize = 4 + 3 + 10 + 32 + WalIdentity::LEN + 10 + 4;
+pub const HEADER_LEN_MAX: usize = 4 + 3 + 10 + 32 + WalIdentity::LEN + 1 + NAME_LEN_MAX + 10 + 4;
 
 impl Header {
     /// Reads and checks the header of the member at the front of `bytes`.
@@ -129,6 +133,11 @@ impl Header {
             KIND_WAL => WalIdentity::from_bytes(take(WalIdentity::LEN)?),
             _ => return Err(DecodeError::Corrupt("unknown kind of member")),
         };
+        let name = if version >= NAMED_FROM {
+            read_name(&mut rest)?
+        } else {
+            None
+        };
         let original_len = varint::read(&mut rest).ok_or(CUT)?;
         let body_len = varint::read(&mut rest).ok_or(CUT)?;
         let header_len = bytes.len() - rest.len();
@@ -151,12 +160,13 @@ impl Header {
             original_len,
             original_hash,
             identity,
+            name,
             header_len,
             member_len,
         })
     }
 
-    fn write(&self, out: &mut Vec<u8>, body_len: usize) {
+    fn write(&self, out: &mut Vec<u8>, body_len: u64) {
         let mut header = MAGIC.to_vec();
         let kind = if self.identity.is_some() {
             KIND_WAL
@@ -168,12 +178,61 @@ impl Header {
         if let Some(identity) = self.identity {
             header.extend_from_slice(&identity.to_bytes());
         }
+        let name = self.name.as_deref().unwrap_or_default();
+        varint::write(&mut header, name.len() as u64);
+        header.extend_from_slice(name.as_bytes());
         varint::write(&mut header, self.original_len);
-        varint::write(&mut header, body_len as u64);
+        varint::write(&mut header, body_len);
         let checksum = crc32c::crc32c(&header);
         out.extend_from_slice(&header);
         out.extend_from_slice(&checksum.to_le_bytes());
     }
+}
+
+/// Whether a header can carry the name: letters, digits and dots of ASCII, as PostgreSQL names
+/// WAL files.
+fn is_name(name: &[u8]) -> bool {
+    let is_expected = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'.';
+    (1..=NAME_LEN_MAX).contains(&name.len())
+        && name.first() != Some(&b'.')
+        && name.iter().all(is_expected)
+}
+
+/// Reads a name and its length off the front of `rest`.
+fn read_name(rest: &mut &[u8]) -> Result<Option<String>, DecodeError> {
+    const CUT: DecodeError = DecodeError::Truncated("header");
+    const UNEXPECTED: DecodeError = DecodeError::Corrupt("name that no WAL file has");
+    let len = varint::read(rest).ok_or(CUT)?;
+    if len > NAME_LEN_MAX as u64 {
+        return Err(UNEXPECTED);
+    }
+    let (name, behind) = rest.split_at_checked(len as usize).ok_or(CUT)?;
+    *rest = behind;
+    match str::from_utf8(name) {
+        Ok("") => Ok(None),
+        Ok(text) if is_name(name) => Ok(Some(text.to_owned())),
+        _ => Err(UNEXPECTED),
+    }
+}
+
+/// Puts the name of its original on a file that this version encoded, in the header of its first
+/// member: so who finds the file under another name can tell. The bodies stay as they are.
+pub fn name_file(file: &mut Vec<u8>, name: &str) -> Result<(), EncodeError> {
+    let refused = || EncodeError::Name(name.to_owned());
+    let header = Header::read(file).map_err(|_| refused())?;
+    if header.version != VERSION || !is_name(name.as_bytes()) {
+        return Err(refused());
+    }
+    let unnamed_len = header.header_len;
+    let body_len = header.member_len - unnamed_len as u64;
+    let named = Header {
+        name: Some(name.to_owned()),
+        ..header
+    };
+    let mut bytes = Vec::with_capacity(HEADER_LEN_MAX);
+    named.write(&mut bytes, body_len);
+    file.splice(..unnamed_len, bytes);
+    Ok(())
 }
 
 /// What stands in a block.
@@ -235,12 +294,13 @@ pub fn write_member(original: &[u8], identity: Option<WalIdentity>, body: &Body)
         original_len: original.len() as u64,
         original_hash: *blake3::hash(original).as_bytes(),
         identity,
+        name: None,
         header_len: 0,
         member_len: 0,
     };
     let body_len = body.len();
     let mut out = Vec::with_capacity(HEADER_LEN_MAX + body_len);
-    header.write(&mut out, body_len);
+    header.write(&mut out, body_len as u64);
     for block in &body.0 {
         out.extend_from_slice(&block.header);
         out.extend_from_slice(&block.data);

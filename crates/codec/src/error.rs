@@ -54,6 +54,9 @@ pub enum EncodeError {
         /// Bytes that fit.
         max: usize,
     },
+    /// No header can carry the name.
+    #[error("{0:?} is no name of a WAL file")]
+    Name(String),
     /// zstd failed, which it should not.
     #[error("zstd failed: {0}")]
     Zstd(&'static str),

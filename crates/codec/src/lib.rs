@@ -33,7 +33,7 @@ mod zstd_1_5_7;
 mod zstd_frame;
 
 pub use account::{KindAccount, account, encoded_len_without};
-pub use container::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity};
+pub use container::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity, name_file};
 pub use error::{DecodeError, DecodeToError, EncodeError};
 pub use level::Level;
 pub use limits::MEMBER_LEN_MAX;

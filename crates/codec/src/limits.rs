@@ -6,6 +6,8 @@
 
 /// What a member can hold: the largest segment of PostgreSQL.
 pub const MEMBER_LEN_MAX: usize = 1 << 30;
+/// Bytes of the name of an original.
+pub const NAME_LEN_MAX: usize = 64;
 /// Bytes of streams for each byte of the original, at most; and as many for any original.
 pub const CONTENT_EXPANSION_MAX: u64 = 16;
 /// See [`CONTENT_EXPANSION_MAX`].

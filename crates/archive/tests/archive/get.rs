@@ -105,6 +105,44 @@ async fn delivers_nothing_that_belongs_under_another_name_or_to_another_cluster(
     }
 }
 
+/// Histories and backup histories do not say whose they are, and a partial segment looks like a
+/// whole one: the object has to say it.
+#[tokio::test]
+async fn delivers_nothing_that_was_stored_under_another_name() {
+    let segment = valid_segment(3, 1);
+    let partial = format!("{}.partial", segment_name(3));
+    let history = b"1\t0/3000000\tno recovery target specified\n".as_slice();
+    let backup = |number: u64| format!("{}.00000028.backup", segment_name(number));
+    let swapped: [(String, String, &[u8]); 4] = [
+        (
+            "00000002.history".into(),
+            "00000003.history".into(),
+            history,
+        ),
+        (backup(2), backup(3), b"START WAL LOCATION: 0/2000028\n"),
+        (partial.clone(), segment_name(3), &segment),
+        (segment_name(3), partial, &segment),
+    ];
+    for (name, other, content) in swapped {
+        let archive = repository().await;
+        push_content(&archive, &name, content)
+            .await
+            .expect("pushed");
+        let object = archive.get_wal(&name).await.expect("read").expect("there");
+        let repository = repository().await;
+        repository.put_wal(&other, object).await.expect("put");
+        let pg_wal = PgWal::new();
+        let destination = pg_wal.path().join("RECOVERYXLOG");
+        let got = get(&repository, &other, &destination, &GetOptions::default()).await;
+        let error = got.expect_err("another file's object").to_string();
+        assert!(
+            error.ends_with(&format!("the object is that of {name}")),
+            "{error}"
+        );
+        assert!(pg_wal.files().is_empty());
+    }
+}
+
 #[tokio::test]
 async fn ignores_a_data_directory_without_a_control_file_and_refuses_a_damaged_one() {
     let repository = repository().await;

@@ -9,6 +9,8 @@ pub struct MemberFile {
     kind: u8,
     hash: [u8; 32],
     identity: Vec<u8>,
+    /// With its length; of no byte before version 5.
+    name: Vec<u8>,
     original_len: u64,
     /// The blocks.
     pub body: Vec<u8>,
@@ -25,6 +27,12 @@ impl MemberFile {
         let identity_len = if kind == 1 { 26 } else { 0 };
         let identity = file[39..39 + identity_len].to_vec();
         let mut rest = &file[39 + identity_len..];
+        let mut name = Vec::new();
+        if version >= 5 {
+            let name_len = 1 + usize::from(rest[0]);
+            name = rest[..name_len].to_vec();
+            rest = &rest[name_len..];
+        }
         let original_len = number(&mut rest);
         let body_len = number(&mut rest) as usize;
         let header = &file[..file.len() - rest.len()];
@@ -52,6 +60,7 @@ impl MemberFile {
             kind,
             hash,
             identity,
+            name,
             original_len,
             body: blocks.to_vec(),
             content,
@@ -69,6 +78,7 @@ impl MemberFile {
         file.extend_from_slice(&[self.version, self.kind, 0]);
         file.extend_from_slice(&self.hash);
         file.extend_from_slice(&self.identity);
+        file.extend_from_slice(&self.name);
         push_number(&mut file, self.original_len);
         push_number(&mut file, body.len() as u64);
         file.extend_from_slice(&crc32c::crc32c(&file).to_le_bytes());

@@ -54,6 +54,7 @@ fn the_limits_are_those_of_the_table() {
         .collect();
     let known = [
         ("MEMBER_LEN_MAX", limits::MEMBER_LEN_MAX as u64),
+        ("NAME_LEN_MAX", limits::NAME_LEN_MAX as u64),
         ("CONTENT_EXPANSION_MAX", limits::CONTENT_EXPANSION_MAX),
         ("CONTENT_LEN_BASE", limits::CONTENT_LEN_BASE),
         ("STREAMS_MAX", limits::STREAMS_MAX as u64),
