@@ -24,7 +24,10 @@ pub(crate) async fn timelines(
     backups: &[BackupRecord],
     segment_size_bytes: u32,
 ) -> Result<Vec<TimelineWal>, ArchiveError> {
-    let histories = Timelines::read(repository, listing).await;
+    let mut histories = Timelines::read(repository, listing).await;
+    if let Some(failure) = histories.take_failure() {
+        return Err(failure);
+    }
     let lost = histories.without_history(timelines::with_wal(listing));
     let wal = ArchivedWal::of(listing, segment_size_bytes)?;
     let now = Timestamp::now();

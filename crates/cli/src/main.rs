@@ -25,6 +25,7 @@ mod progress_line;
 mod repo_args;
 mod root;
 mod runtime;
+mod shell;
 mod table;
 mod tablespace_hints;
 mod usage;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::runtime;
+use crate::{runtime, shell};
 
 const DEFAULT_PORT: u16 = 5432;
 
@@ -52,7 +52,7 @@ pub fn warn(directory: &Path, major: u32) {
     let start = match directory.join("postgresql.conf").exists() {
         true => format!(
             "pg_ctl -D {} -o \"-p {free}\" start",
-            shell_word(&directory.to_string_lossy())
+            shell::word(&directory.to_string_lossy())
         ),
         // Then the command that starts it has other options too.
         false => format!("with -p {free} among its options"),
@@ -235,15 +235,6 @@ fn setting(line: &str) -> Option<(String, String)> {
         }
     };
     (!name.is_empty()).then(|| (name.to_ascii_lowercase(), value))
-}
-
-/// Text as one word for the shell.
-fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

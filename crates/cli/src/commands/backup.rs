@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use walzip_archive::backup::{BackupOptions, backup};
 use walzip_archive::replication::ManifestChecksums;
 
+use crate::archive_command;
 use crate::connection_args::ConnectionArgs;
 use crate::error::CommandError;
 use crate::progress_line::{self, ProgressLine};
@@ -106,7 +107,8 @@ pub fn run(args: BackupArgs) -> Result<(), CommandError> {
     let record = runtime::block_on_tidily(async {
         let _line = ProgressLine::show(&options.progress);
         let repository = repo_args::open(&location).await?;
-        Ok(backup(&repository, &settings, &options).await?)
+        let taken = backup(&repository, &settings, &options).await;
+        taken.map_err(|error| archive_command::explain(error, &location))
     })?;
     writeln!(
         std::io::stdout(),

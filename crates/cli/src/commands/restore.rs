@@ -16,7 +16,7 @@ use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::progress_line::ProgressLine;
 use crate::repo_args::{self, RepoArgs};
-use crate::{port_clash, root, runtime};
+use crate::{port_clash, root, runtime, shell};
 
 /// Restore a cluster to a chosen moment
 ///
@@ -248,7 +248,7 @@ fn warn_of_settings_elsewhere(directory: &Path, major: u32) {
         return;
     }
     let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
-    let directory = shell_word(&directory.to_string_lossy());
+    let directory = shell::word(&directory.to_string_lossy());
     tracing::warn!(
         "the backup has no postgresql.conf: the cluster keeps it elsewhere. Where that is Debian's \
          place, and the original server is stopped, the restored one starts with: \
@@ -270,8 +270,8 @@ fn restore_command(location: &Location) -> Result<String, CommandError> {
     let repository = location.to_string();
     Ok(format!(
         "{} archive-get --repo {} %f \"%p\"; {ABORT_ON_TROUBLE}",
-        shell_word(program),
-        shell_word(&repository)
+        setting_word(program),
+        setting_word(&repository)
     ))
 }
 
@@ -280,14 +280,9 @@ fn restore_command(location: &Location) -> Result<String, CommandError> {
 /// "there is no such file" may do that; at anything else it has to stop.
 const ABORT_ON_TROUBLE: &str = "r=$?; [ $r -lt 2 ] || [ $r -gt 125 ] || r=126; exit $r";
 
-/// Text as one word for the shell, with PostgreSQL's placeholder character doubled.
-fn shell_word(text: &str) -> String {
-    let text = text.replace('%', "%%");
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+%".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text;
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
+/// Text as one word for the shell that PostgreSQL runs, with its placeholder character doubled.
+fn setting_word(text: &str) -> String {
+    shell::word(text).replace('%', "%%")
 }
 
 #[cfg(test)]
@@ -295,11 +290,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_reach_the_shell_unchanged() {
-        assert_eq!(shell_word("/usr/bin/walzip"), "/usr/bin/walzip");
-        assert_eq!(shell_word("/a b"), "'/a b'");
-        assert_eq!(shell_word("/it's"), r"'/it'\''s'");
-        assert_eq!(shell_word("/100%"), "/100%%");
+    fn a_settings_words_have_no_placeholders() {
+        assert_eq!(setting_word("/100%"), "/100%%");
+        assert_eq!(setting_word("/a b%f"), "'/a b%%f'");
     }
 
     #[test]
