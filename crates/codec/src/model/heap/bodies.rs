@@ -1,0 +1,450 @@
+//! The bodies of heap tuples: null bitmap, padding, and the values of the attributes.
+//!
+//! The encoder collects all bodies of a relation before it codes them, so that it can find
+//! out what their attributes are and how each is best coded. The decoder reads these choices
+//! when it meets the first body.
+
+use super::attributes::infer::{infer, some};
+use crate::coder::{Care, Coder, Slot, StreamId};
+use crate::model::values::attribute::Attribute;
+use crate::model::values::column::Column;
+use crate::parts::Parts;
+use crate::registry::OptionalModel;
+use crate::stream_kind::StreamKind;
+use crate::streams::StreamWriter;
+use walzip_pgformat::wal::max_align;
+
+use super::tuple::TUPLE_HEADER_LEN;
+
+/// `HEAP_HASNULL`.
+const HAS_NULL: u16 = 1;
+/// `HEAP_NATTS_MASK`.
+const NATTS_MASK: u16 = 0x07FF;
+/// Places of values for which memory is reserved before they are found.
+const PLACES_RESERVED: usize = 1 << 22;
+/// One of so many bodies that the attributes do not fit is worth another look,
+const MISFIT_OF: usize = 64;
+/// at so many of them.
+const MISFITS_SHOWN: usize = 4;
+/// Lengths that get a stream of their own where the attributes are not known.
+const LENGTHS_MAX: usize = 48;
+
+/// A body, and what the tuple's header says of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Body<'a> {
+    /// From behind the header's fixed part to the end of the tuple.
+    pub bytes: &'a [u8],
+    /// How many attributes the tuple has.
+    pub attributes: u16,
+    has_null: bool,
+    hoff: u8,
+}
+
+impl<'a> Body<'a> {
+    /// Where the values begin; `None` where the header contradicts itself.
+    pub fn data_start(&self) -> Option<usize> {
+        let bitmap_len = self.bitmap_len();
+        let hoff = max_align(TUPLE_HEADER_LEN + bitmap_len);
+        let start = hoff - TUPLE_HEADER_LEN;
+        let padding = self.bytes.get(bitmap_len..start)?;
+        let fits = usize::from(self.hoff) == hoff && padding.iter().all(|&byte| byte == 0);
+        fits.then_some(start)
+    }
+
+    fn bitmap_len(&self) -> usize {
+        if self.has_null {
+            usize::from(self.attributes).div_ceil(8)
+        } else {
+            0
+        }
+    }
+
+    /// Adds the places of the values to those of their attributes; none, where the attributes do
+    /// not fit.
+    pub fn read(&self, attributes: &[Attribute], columns: &mut [Vec<Place>]) -> bool {
+        let Some(data_start) = self.data_start() else {
+            return false;
+        };
+        let data = &self.bytes[data_start..];
+        let mut at = 0;
+        let mut passed = 0;
+        for (attribute, column) in attributes.iter().zip(columns.iter_mut()) {
+            if self.has(passed) {
+                let Some((start, end)) = attribute.find(data, at) else {
+                    break;
+                };
+                column.push(Place::new(data_start + start, data_start + end));
+                at = end;
+            }
+            passed += 1;
+        }
+        let fits = passed == attributes.len()
+            && usize::from(self.attributes) <= passed
+            && at == data.len();
+        if !fits {
+            for (number, column) in columns.iter_mut().enumerate().take(passed) {
+                if self.has(number) {
+                    column.pop();
+                }
+            }
+        }
+        fits
+    }
+
+    /// The tuple has a value of the attribute.
+    pub fn has(&self, number: usize) -> bool {
+        let bit = || {
+            self.bytes
+                .get(number / 8)
+                .is_some_and(|byte| byte >> (number % 8) & 1 != 0)
+        };
+        number < usize::from(self.attributes) && (!self.has_null || bit())
+    }
+}
+
+/// Where a value begins and ends in a body, which has less than 64 KiB.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    start: u16,
+    end: u16,
+}
+
+impl Place {
+    #[inline]
+    fn new(start: usize, end: usize) -> Place {
+        Place {
+            start: start as u16,
+            end: end as u16,
+        }
+    }
+
+    #[inline]
+    fn of<'a>(self, body: &Body<'a>) -> &'a [u8] {
+        &body.bytes[usize::from(self.start)..usize::from(self.end)]
+    }
+}
+
+/// What is kept of a tuple's header.
+#[derive(Clone, Copy, Debug)]
+pub struct Infomask {
+    /// `t_infomask2`.
+    pub infomask2: u16,
+    /// `t_infomask`.
+    pub infomask: u16,
+    /// `t_hoff`.
+    pub hoff: u8,
+}
+
+impl Infomask {
+    /// Bytes of the body in front of the values.
+    pub fn before_values(self) -> usize {
+        usize::from(self.hoff).saturating_sub(TUPLE_HEADER_LEN)
+    }
+
+    /// The body of the tuple.
+    pub fn body(self, bytes: &[u8]) -> Body<'_> {
+        Body {
+            bytes,
+            attributes: self.infomask2 & NATTS_MASK,
+            has_null: self.infomask & HAS_NULL != 0,
+            hoff: self.hoff,
+        }
+    }
+}
+
+/// The bodies of one relation.
+#[derive(Debug, Default)]
+pub struct Bodies {
+    collected: Parts,
+    /// For each body collected: its header's part, and its length.
+    headers: Vec<(Infomask, u16)>,
+    coding: Option<Coding>,
+}
+
+impl Bodies {
+    /// The encoder collects the body; the decoder decodes it. Returns whether it is the
+    /// relation's first.
+    pub fn add<C: Coder>(&mut self, coder: &mut C, header: Infomask, bytes: &mut [u8]) -> bool {
+        if C::ENCODING {
+            match u16::try_from(bytes.len()) {
+                Ok(len) => {
+                    self.headers.push((header, len));
+                    self.collected.push(bytes);
+                }
+                Err(_) => coder.fail(),
+            }
+            return self.headers.len() == 1;
+        }
+        let coding = self.coding.get_or_insert_with(|| Coding::open(coder));
+        coding.decode(coder, header, bytes);
+        false
+    }
+
+    /// Codes what the encoder has collected. Relations come in the order of their first body.
+    pub fn finish(&mut self, coder: &mut StreamWriter) {
+        let collected = std::mem::take(&mut self.collected);
+        let headers = std::mem::take(&mut self.headers);
+        let mut bodies = Vec::with_capacity(headers.len());
+        let mut parts = collected.iter();
+        let mut part = parts.next().unwrap_or_default();
+        for (header, len) in headers {
+            if part.is_empty() {
+                part = parts.next().unwrap_or_default();
+            }
+            let (body, behind) = part.split_at(usize::from(len));
+            bodies.push(header.body(body));
+            part = behind;
+        }
+        let is_wanted = coder.choices().uses(OptionalModel::Attributes);
+        let care = coder.choices().care;
+        let values = is_wanted.then(|| Values::find(&bodies, care)).flatten();
+        let choices = Slot::default().open(coder, StreamKind::HeapSchema, 1);
+        match values {
+            Some(values) => code_values(coder, choices, &values),
+            None => code_rows(coder, choices, &bodies),
+        }
+    }
+}
+
+/// Codes bodies attribute by attribute: [`Coding::Columns`].
+fn code_values(coder: &mut StreamWriter, choices: StreamId, values: &Values<'_>) {
+    let Values {
+        attributes, bodies, ..
+    } = values;
+    let mut of_column = Vec::with_capacity(bodies.len());
+    coder.u8(choices, attributes.len() as u8);
+    for (number, attribute) in attributes.iter().enumerate() {
+        coder.u8(choices, *attribute as u8);
+        values.of_column(number, &mut of_column);
+        let mut column = Column::open(coder, choices, *attribute, Some(&of_column));
+        column.code_all(coder, &of_column);
+    }
+    let streams = BodyStreams::open(coder, attributes.len());
+    for (body, fits) in bodies.iter().zip(&values.fits) {
+        coder.u8(streams.flag, (*fits).into());
+        match fits {
+            true => coder.append(streams.bitmap, &body.bytes[..body.bitmap_len()]),
+            false => coder.append(streams.other, body.bytes),
+        }
+    }
+}
+
+/// Codes bodies as they are: [`Coding::Rows`].
+fn code_rows(coder: &mut StreamWriter, choices: StreamId, bodies: &[Body<'_>]) {
+    coder.u8(choices, 0);
+    let mut lengths: Vec<u16> = Vec::new();
+    for body in bodies {
+        let len = body.bytes.len() as u16;
+        if lengths.len() < LENGTHS_MAX && !lengths.contains(&len) {
+            lengths.push(len);
+        }
+    }
+    let rows = RowStreams::open(coder, choices, lengths);
+    for body in bodies {
+        coder.append(rows.of(body.bytes), body.bytes);
+    }
+}
+
+/// Where the values of some bodies are.
+struct Values<'a> {
+    attributes: Vec<Attribute>,
+    bodies: &'a [Body<'a>],
+    /// Whether the attributes fit them.
+    fits: Vec<bool>,
+    /// For each attribute, those in the bodies that fit and have it.
+    places: Vec<Vec<Place>>,
+}
+
+impl<'a> Values<'a> {
+    /// Finds the attributes, and those of what they do not fit too where that is not rare.
+    fn find(bodies: &'a [Body<'a>], care: Care) -> Option<Values<'a>> {
+        let values = Values::of(infer(bodies, &[], care)?, bodies);
+        let misfits = values.misfits();
+        if misfits.len() * MISFIT_OF < bodies.len() {
+            return Some(values);
+        }
+        let shown: Vec<Body<'_>> = some(&misfits, MISFITS_SHOWN).copied().collect();
+        let others = infer(bodies, &shown, care).map(|attributes| Values::of(attributes, bodies));
+        let better = others.filter(|others| others.misfits().len() < misfits.len());
+        Some(better.unwrap_or(values))
+    }
+
+    fn misfits(&self) -> Vec<Body<'a>> {
+        let bodies = self.bodies.iter().zip(&self.fits);
+        let misfits = bodies.filter(|(_, fits)| !**fits);
+        misfits.map(|(body, _)| *body).collect()
+    }
+
+    fn of(attributes: Vec<Attribute>, bodies: &'a [Body<'a>]) -> Values<'a> {
+        // Of many attributes, most bodies may have few.
+        let reserved = bodies.len().min(PLACES_RESERVED / attributes.len().max(1));
+        let empty = || Vec::with_capacity(reserved);
+        let mut places: Vec<_> = attributes.iter().map(|_| empty()).collect();
+        let fits = bodies.iter();
+        let fits = fits
+            .map(|body| body.read(&attributes, &mut places))
+            .collect();
+        Values {
+            attributes,
+            bodies,
+            fits,
+            places,
+        }
+    }
+
+    /// Puts the values of an attribute into `values`.
+    fn of_column(&self, number: usize, values: &mut Vec<&'a [u8]>) {
+        let places = &self.places[number];
+        let value = |(body, place): (&Body<'a>, &Place)| place.of(body);
+        values.clear();
+        if places.len() == self.bodies.len() {
+            values.extend(self.bodies.iter().zip(places).map(value));
+        } else {
+            let bodies = self.bodies.iter().zip(&self.fits);
+            let having = bodies.filter(|(body, fits)| **fits && body.has(number));
+            values.extend(having.map(|(body, _)| body).zip(places).map(value));
+        }
+    }
+}
+
+/// How the bodies of a relation are coded.
+#[derive(Debug)]
+enum Coding {
+    /// As rows, by length.
+    Rows(RowStreams),
+    /// Attribute by attribute.
+    Columns(BodyStreams, Vec<Column>),
+}
+
+#[derive(Debug)]
+struct RowStreams {
+    by_len: Vec<(u16, StreamId)>,
+    shared: StreamId,
+}
+
+/// Beside those of the columns.
+#[derive(Debug)]
+struct BodyStreams {
+    flag: StreamId,
+    bitmap: StreamId,
+    other: StreamId,
+}
+
+impl RowStreams {
+    fn open<C: Coder>(coder: &mut C, choices: StreamId, mut lengths: Vec<u16>) -> RowStreams {
+        let count = usize::from(coder.u8(choices, lengths.len() as u8));
+        lengths.resize(count, 0);
+        for len in &mut lengths {
+            *len = coder.u16(choices, *len);
+        }
+        let open = |len: u16| (len, coder.open(StreamKind::HeapBody, len.into()));
+        let by_len = lengths.into_iter().map(open).collect();
+        RowStreams {
+            by_len,
+            shared: coder.open(StreamKind::HeapBody, 1),
+        }
+    }
+
+    fn of(&self, bytes: &[u8]) -> StreamId {
+        let mut by_len = self.by_len.iter();
+        let own = by_len.find(|(len, _)| usize::from(*len) == bytes.len());
+        own.map_or(self.shared, |(_, stream)| *stream)
+    }
+}
+
+impl BodyStreams {
+    fn open<C: Coder>(coder: &mut C, attributes: usize) -> BodyStreams {
+        BodyStreams {
+            flag: coder.open(StreamKind::HeapModelFlag, 1),
+            bitmap: coder.open(StreamKind::NullBitmap, attributes.div_ceil(8)),
+            other: coder.open(StreamKind::HeapBody, 1),
+        }
+    }
+}
+
+impl Coding {
+    /// Decodes the choices that [`Bodies::finish`] made.
+    fn open<C: Coder>(coder: &mut C) -> Coding {
+        let choices = Slot::default().open(coder, StreamKind::HeapSchema, 1);
+        let count = usize::from(coder.u8(choices, 0));
+        if count == 0 {
+            return Coding::Rows(RowStreams::open(coder, choices, Vec::new()));
+        }
+        let mut columns = Vec::with_capacity(count);
+        for _ in 0..count {
+            let attribute = usize::from(coder.u8(choices, 0));
+            let Some(attribute) = Attribute::ALL.get(attribute) else {
+                coder.fail();
+                break;
+            };
+            columns.push(Column::open(coder, choices, *attribute, None));
+        }
+        Coding::Columns(BodyStreams::open(coder, count), columns)
+    }
+
+    fn decode<C: Coder>(&mut self, coder: &mut C, header: Infomask, bytes: &mut [u8]) {
+        match self {
+            Coding::Rows(rows) => coder.bytes(rows.of(bytes), bytes),
+            Coding::Columns(streams, columns) => {
+                if coder.u8(streams.flag, 0) == 0 {
+                    return coder.bytes(streams.other, bytes);
+                }
+                decode_values(coder, streams.bitmap, columns, header, bytes);
+            }
+        }
+    }
+}
+
+fn decode_values<C: Coder>(
+    coder: &mut C,
+    bitmap: StreamId,
+    columns: &mut [Column],
+    header: Infomask,
+    bytes: &mut [u8],
+) {
+    let shape = header.body(&[]);
+    let nulls = coder.part(bytes, 0, shape.bitmap_len());
+    coder.bytes(bitmap, nulls);
+    let start = max_align(TUPLE_HEADER_LEN + shape.bitmap_len()) - TUPLE_HEADER_LEN;
+    let mut at = 0;
+    for (number, column) in columns.iter_mut().enumerate() {
+        if header.body(bytes).has(number) {
+            let end = bytes.len();
+            let data = coder.part(bytes, start, end);
+            at = column.code(coder, data, at);
+        }
+    }
+    if start + at != bytes.len() {
+        coder.fail();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values that one tuple of 50 has in another length, in places that the first look passes by.
+    #[test]
+    fn attributes_are_looked_for_again_where_too_many_tuples_do_not_fit() {
+        let header = Infomask {
+            infomask2: 3,
+            infomask: 0,
+            hoff: 24,
+        };
+        let tuple = |number: u32| {
+            let mut bytes = vec![0];
+            bytes.extend_from_slice(&number.to_le_bytes());
+            // A varlena of 4 bytes, which looks like a small number, but for those of 8.
+            let len = if number % 50 == 1 { 8 } else { 4 };
+            bytes.push(len << 1 | 1);
+            bytes.push(number as u8);
+            bytes.resize(5 + usize::from(len), 0);
+            bytes.extend_from_slice(&(number * 3).to_le_bytes());
+            bytes
+        };
+        let tuples: Vec<Vec<u8>> = (0..5000).map(tuple).collect();
+        let bodies: Vec<Body<'_>> = tuples.iter().map(|bytes| header.body(bytes)).collect();
+        let values = Values::find(&bodies, Care::Full).unwrap();
+        assert_eq!(values.misfits().len(), 0, "{:?}", values.attributes);
+    }
+}

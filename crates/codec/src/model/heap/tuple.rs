@@ -1,0 +1,170 @@
+//! Heap tuples (access/htup_details.h), in records and on pages.
+//!
+//! ```text
+//! 0 t_xmin u32   4 t_xmax u32   8 t_field3 u32   12 t_ctid: block u16 u16, offset u16
+//! 18 t_infomask2 u16   20 t_infomask u16   22 t_hoff u8   23 null bitmap, padding, data
+//! ```
+
+use super::bodies::{Bodies, Infomask};
+use crate::coder::{Coder, Slot, get, get_u16, get_u32};
+use crate::model::rows::change::{Change, ChangeScratch, ChangeStreams};
+use crate::model::rows::versions::{Kept, Version};
+use crate::rows_by_len::RowsByLen;
+use crate::stream_kind::StreamKind;
+use crate::streams::StreamWriter;
+
+/// Bytes of the fixed header of a tuple (`SizeofHeapTupleHeader`).
+pub const TUPLE_HEADER_LEN: usize = 23;
+/// Bytes of what records keep of the header (`SizeOfHeapHeader`).
+pub const RECORD_TUPLE_HEADER_LEN: usize = 5;
+
+const CTID_IS_SELF: u8 = 1;
+const XMAX_IS_ZERO: u8 = 2;
+const FIELD3_IS_ZERO: u8 = 4;
+const SAME_XMIN: u8 = 8;
+
+/// The streams of the tuples of one relation.
+#[derive(Debug, Default)]
+pub struct HeapStreams {
+    flags: Slot,
+    xmin: Slot,
+    xmax: Slot,
+    field3: Slot,
+    ctid: Slot,
+    infomask: [Slot; 3],
+    record_infomask: [Slot; 3],
+    bodies: Bodies,
+    parts: RowsByLen,
+    changes: ChangeStreams,
+    last_xmin: u32,
+    has_new_bodies: bool,
+}
+
+impl HeapStreams {
+    /// Codes a tuple of a page; `tid` is its own place: block, line pointer number.
+    /// Returns its length.
+    pub fn page_tuple<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        tuple: &mut [u8],
+        tid: (u32, u16),
+    ) -> usize {
+        let own_ctid = tid_bytes(tid);
+        let stream = self.flags.open(coder, StreamKind::HeapFlags, 1);
+        let mut flags = 0;
+        if C::ENCODING {
+            let is = |condition, flag| if condition { flag } else { 0 };
+            flags = is(get::<6>(tuple, 12) == own_ctid, CTID_IS_SELF)
+                | is(get_u32(tuple, 4) == 0, XMAX_IS_ZERO)
+                | is(get_u32(tuple, 8) == 0, FIELD3_IS_ZERO)
+                | is(get_u32(tuple, 0) == self.last_xmin, SAME_XMIN);
+        }
+        let flags = coder.u8(stream, flags);
+        if flags & SAME_XMIN == 0 {
+            let stream = self.xmin.open(coder, StreamKind::HeapHeader, 4);
+            self.last_xmin = coder.u32_at(stream, tuple, 0);
+        } else {
+            coder.put(tuple, 0, self.last_xmin.to_le_bytes());
+        }
+        if flags & XMAX_IS_ZERO == 0 {
+            let stream = self.xmax.open(coder, StreamKind::HeapHeader, 4);
+            coder.u32_at(stream, tuple, 4);
+        }
+        if flags & FIELD3_IS_ZERO == 0 {
+            let stream = self.field3.open(coder, StreamKind::HeapHeader, 4);
+            coder.u32_at(stream, tuple, 8);
+        }
+        if flags & CTID_IS_SELF == 0 {
+            let stream = self.ctid.open(coder, StreamKind::HeapHeader, 6);
+            let ctid = coder.part(tuple, 12, 18);
+            coder.bytes(stream, ctid);
+        } else {
+            coder.put(tuple, 12, own_ctid);
+        }
+        let header = code_infomask(coder, &mut self.infomask, tuple, 18);
+        let end = tuple.len();
+        let body = coder.part(tuple, TUPLE_HEADER_LEN, end);
+        self.add_body(coder, header, body);
+        end
+    }
+
+    /// Codes what a record keeps of a whole tuple: `xl_heap_header`, then from the bitmap on.
+    pub fn record_tuple<C: Coder>(&mut self, coder: &mut C, data: &mut [u8]) {
+        let header = code_infomask(coder, &mut self.record_infomask, data, 0);
+        let end = data.len();
+        let body = coder.part(data, RECORD_TUPLE_HEADER_LEN, end);
+        self.add_body(coder, header, body);
+    }
+
+    /// Codes what a record keeps of the new version of a tuple.
+    pub fn record_version<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        scratch: &mut ChangeScratch,
+        data: &mut [u8],
+        old: Option<Version<'_>>,
+        kept: Option<Kept>,
+    ) {
+        let header = code_infomask(coder, &mut self.record_infomask, data, 0);
+        let end = data.len();
+        let body = coder.part(data, RECORD_TUPLE_HEADER_LEN, end);
+        let change = old.map(|old| Change {
+            before: header.before_values(),
+            old,
+            kept: kept.unwrap_or_default(),
+        });
+        if change.is_some_and(|change| self.changes.code(coder, scratch, body, change)) {
+            return;
+        }
+        match kept {
+            Some(_) => self.parts.code(coder, StreamKind::HeapPart, body),
+            None => self.add_body(coder, header, body),
+        }
+    }
+
+    fn add_body<C: Coder>(&mut self, coder: &mut C, header: Infomask, body: &mut [u8]) {
+        let is_first = self.bodies.add(coder, header, body);
+        self.has_new_bodies |= is_first;
+    }
+
+    /// The relation has got its first body since this was asked last; for the encoder.
+    pub fn take_has_new_bodies(&mut self) -> bool {
+        std::mem::take(&mut self.has_new_bodies)
+    }
+
+    /// Codes the bodies that the encoder has collected.
+    pub fn finish(&mut self, coder: &mut StreamWriter) {
+        self.bodies.finish(coder);
+    }
+}
+
+/// Codes t_infomask2, t_infomask and t_hoff.
+fn code_infomask<C: Coder>(
+    coder: &mut C,
+    slots: &mut [Slot; 3],
+    bytes: &mut [u8],
+    at: usize,
+) -> Infomask {
+    let [infomask2, infomask, hoff] = slots;
+    let infomask2 = infomask2.open(coder, StreamKind::HeapHeader, 2);
+    let infomask = infomask.open(coder, StreamKind::HeapHeader, 2);
+    let hoff = hoff.open(coder, StreamKind::HeapHeader, 1);
+    Infomask {
+        infomask2: coder.u16_at(infomask2, bytes, at),
+        infomask: coder.u16_at(infomask, bytes, at + 2),
+        hoff: coder.u8_at(hoff, bytes, at + 4),
+    }
+}
+
+/// An `ItemPointerData`: the block's high half, its low half, the line pointer.
+fn tid_bytes((block, line_pointer): (u32, u16)) -> [u8; 6] {
+    let [b0, b1, b2, b3] = block.to_le_bytes();
+    let [o0, o1] = line_pointer.to_le_bytes();
+    [b2, b3, b0, b1, o0, o1]
+}
+
+/// The end of the tuple of a multi-insert that begins at `at`, its header included
+/// (`xl_multi_insert_tuple`: datalen u16, t_infomask2 u16, t_infomask u16, t_hoff u8).
+pub fn multi_insert_end(data: &[u8], at: usize) -> usize {
+    at + 2 + RECORD_TUPLE_HEADER_LEN + usize::from(get_u16(data, at))
+}

@@ -1,0 +1,230 @@
+//! GIN (access/ginblock.h, access/ginxlog.h): entry tuples, posting tree leaves, and the
+//! records that change them.
+//!
+//! An entry tuple is an index tuple: the key, then a posting list where t_tid's block has its
+//! top bit set; the other bits are where the list begins, and t_tid's offset is the number of
+//! places in it.
+
+use walzip_pgformat::wal::max_align;
+
+use super::posting_list::{LIST_HEADER_LEN, ListStreams, read_list, short_align};
+use crate::coder::{Coder, Slot, get_u16};
+use crate::rows_by_len::RowsByLen;
+use crate::stream_kind::StreamKind;
+
+/// Bytes of `IndexTupleData`.
+const TUPLE_HEADER_LEN: usize = 8;
+/// `GIN_ITUP_COMPRESSED`, the high half of the block number.
+const COMPRESSED_HIGH: u16 = 0x8000;
+/// The size in t_info (`INDEX_SIZE_MASK`).
+const SIZE_MASK: u16 = 0x1FFF;
+/// Bytes of a `ginxlogInsertEntry` in front of its tuple.
+pub const INSERT_ENTRY_HEADER_LEN: usize = 4;
+
+const PLAIN: u8 = 0;
+const POSTING: u8 = 1;
+const ANY: u8 = 2;
+
+/// `GIN_SEGMENT_INSERT`, `GIN_SEGMENT_REPLACE`, `GIN_SEGMENT_ADDITEMS`.
+const SEGMENT_INSERT: u8 = 2;
+const SEGMENT_REPLACE: u8 = 3;
+const SEGMENT_ADDITEMS: u8 = 4;
+
+/// The streams of one GIN index, in one place: its pages or its records.
+#[derive(Debug, Default)]
+pub struct GinStreams {
+    form: Slot,
+    info: Slot,
+    block: Slot,
+    count: Slot,
+    start: Slot,
+    keys: RowsByLen,
+    any_len: Slot,
+    any: RowsByLen,
+    lists: ListStreams,
+    segments: Slot,
+    scratch: Vec<u64>,
+}
+
+impl GinStreams {
+    /// Codes an entry tuple and returns its length. The encoder's slice is the tuple; the
+    /// decoder's has zeros to spare.
+    pub fn entry<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8]) -> usize {
+        let form = if C::ENCODING {
+            self.form_of(tuple)
+        } else {
+            PLAIN
+        };
+        let stream = self.form.open(coder, StreamKind::ModelFlag, 1);
+        match coder.u8(stream, form) {
+            PLAIN => self.plain(coder, tuple),
+            POSTING => self.posting(coder, tuple),
+            ANY => self.any(coder, tuple),
+            _ => {
+                coder.fail();
+                0
+            }
+        }
+    }
+
+    fn plain<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8]) -> usize {
+        let stream = self.info.open(coder, StreamKind::IndexInfo, 2);
+        let info = coder.u16_at(stream, tuple, 6);
+        let len = usize::from(info & SIZE_MASK);
+        let stream = self.block.open(coder, StreamKind::IndexTid, 6);
+        let tid = coder.part(tuple, 0, 6);
+        coder.bytes(stream, tid);
+        let key = coder.part(tuple, TUPLE_HEADER_LEN, len);
+        self.keys.code(coder, StreamKind::IndexKey, key);
+        len
+    }
+
+    fn posting<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8]) -> usize {
+        let stream = self.count.open(coder, StreamKind::IndexInfo, 2);
+        let count = coder.u16_at(stream, tuple, 4);
+        let stream = self.start.open(coder, StreamKind::IndexInfo, 2);
+        let start = coder.u16_at(stream, tuple, 2);
+        coder.put(tuple, 0, COMPRESSED_HIGH.to_le_bytes());
+        let stream = self.info.open(coder, StreamKind::IndexInfo, 2);
+        let flags = coder.u16(stream, get_u16(tuple, 6) & !SIZE_MASK);
+        let start = usize::from(start);
+        let key = coder.part(tuple, TUPLE_HEADER_LEN, start);
+        self.keys.code(coder, StreamKind::IndexKey, key);
+        let end = tuple.len();
+        let list = coder.part(tuple, start, end);
+        let len = max_align(start + self.list(coder, list, count));
+        coder.put(
+            tuple,
+            6,
+            (flags & !SIZE_MASK | len as u16 & SIZE_MASK).to_le_bytes(),
+        );
+        len
+    }
+
+    fn any<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8]) -> usize {
+        let stream = self.any_len.open(coder, StreamKind::TupleLen, 2);
+        let len = usize::from(coder.u16(stream, tuple.len() as u16));
+        let bytes = coder.part(tuple, 0, len);
+        self.any.code(coder, StreamKind::ItemBody, bytes);
+        len
+    }
+
+    fn form_of(&mut self, tuple: &[u8]) -> u8 {
+        let size = usize::from(get_u16(tuple, 6) & SIZE_MASK);
+        if size != tuple.len() || size < TUPLE_HEADER_LEN {
+            ANY
+        } else if self.has_list(tuple).is_some() {
+            POSTING
+        } else {
+            PLAIN
+        }
+    }
+
+    /// The tuple has a posting list that can be written again, and nothing behind it.
+    fn has_list(&mut self, tuple: &[u8]) -> Option<()> {
+        let start = usize::from(get_u16(tuple, 2));
+        if get_u16(tuple, 0) != COMPRESSED_HIGH || start < TUPLE_HEADER_LEN {
+            return None;
+        }
+        let len = start + read_list(tuple.get(start..)?, &mut self.scratch)?;
+        let fits = self.scratch.len() == usize::from(get_u16(tuple, 4))
+            && max_align(len) == tuple.len()
+            && tuple[len..].iter().all(|&byte| byte == 0);
+        fits.then_some(())
+    }
+
+    /// Codes segments of posting lists that fill the slice; the encoder has checked them with
+    /// [`GinStreams::are_segments`].
+    pub fn segments<C: Coder>(&mut self, coder: &mut C, bytes: &mut [u8]) {
+        let mut at = 0;
+        while at < bytes.len() && !coder.failed() {
+            at += self.segment(coder, &mut bytes[at..]);
+        }
+    }
+
+    fn segment<C: Coder>(&mut self, coder: &mut C, bytes: &mut [u8]) -> usize {
+        let mut count = 0;
+        if C::ENCODING {
+            read_list(bytes, &mut self.scratch);
+            count = self.scratch.len();
+        }
+        let stream = self.segments.open(coder, StreamKind::IndexInfo, 2);
+        let count = coder.u16(stream, count as u16);
+        self.list(coder, bytes, count)
+    }
+
+    /// Codes the list whose places were read last.
+    fn list<C: Coder>(&mut self, coder: &mut C, bytes: &mut [u8], count: u16) -> usize {
+        self.lists
+            .code(coder, bytes, usize::from(count), &mut self.scratch)
+    }
+
+    /// The bytes are segments one after the other.
+    pub fn are_segments(&mut self, bytes: &[u8]) -> bool {
+        let mut rest = bytes;
+        while let Some(len) = read_list(rest, &mut self.scratch) {
+            rest = &rest[len..];
+        }
+        rest.is_empty()
+    }
+
+    /// Codes `ginxlogRecompressDataLeaf`: nactions u16, then for each segno u8, type u8, and a
+    /// segment, or nitems u16 and as many places.
+    pub fn recompress<C: Coder>(&mut self, coder: &mut C, data: &mut [u8]) {
+        let stream = self.any_len.open(coder, StreamKind::TupleLen, 2);
+        let actions = coder.u16_at(stream, data, 0);
+        let mut at = 2;
+        for _ in 0..actions {
+            if coder.failed() {
+                return;
+            }
+            let stream = self.info.open(coder, StreamKind::IndexInfo, 2);
+            let [_, action] = coder.u16_at(stream, data, at).to_le_bytes();
+            at += 2;
+            let end = data.len();
+            match action {
+                SEGMENT_INSERT | SEGMENT_REPLACE => {
+                    let segment = coder.part(data, at, end);
+                    at += self.segment(coder, segment);
+                }
+                SEGMENT_ADDITEMS => {
+                    let stream = self.count.open(coder, StreamKind::IndexInfo, 2);
+                    let items = usize::from(coder.u16_at(stream, data, at));
+                    let places = coder.part(data, at + 2, at + 2 + items * 6);
+                    let stream = self.block.open(coder, StreamKind::IndexTid, 6);
+                    coder.bytes(stream, places);
+                    at += 2 + items * 6;
+                }
+                _ => {}
+            }
+        }
+        if at != data.len() {
+            coder.fail();
+        }
+    }
+
+    /// The data is what [`GinStreams::recompress`] codes.
+    pub fn is_recompress(&mut self, data: &[u8]) -> bool {
+        let mut at = 2;
+        for _ in 0..get_u16(data, 0) {
+            let Some(&action) = data.get(at + 1) else {
+                return false;
+            };
+            at += 2;
+            match action {
+                SEGMENT_INSERT | SEGMENT_REPLACE => {
+                    let list = data
+                        .get(at..)
+                        .and_then(|rest| read_list(rest, &mut self.scratch));
+                    let Some(len) = list else { return false };
+                    at += len;
+                }
+                SEGMENT_ADDITEMS => at += 2 + usize::from(get_u16(data, at)) * 6,
+                _ => {}
+            }
+        }
+        at == data.len() && data.len() >= 2
+    }
+}
+
+const _: () = assert!(short_align(LIST_HEADER_LEN) == LIST_HEADER_LEN);

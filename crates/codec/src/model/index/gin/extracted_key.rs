@@ -1,0 +1,175 @@
+//! The index tuples of GIN's list of new entries: keys that the index has taken out of a value
+//! of the row that the tuple is for.
+
+use super::extracted_tuples::{ExtractedTuples, INFO_AT, Source, column_of};
+use super::extraction::{Form, Values};
+use crate::coder::{Care, Coder, Slot, StreamId};
+use crate::model::records::block_data::Context;
+use crate::model::rows::recent::{RecentRows, RowNumber};
+use crate::model::rows::versions::{RowVersions, Version};
+use crate::registry::OptionalModel;
+use crate::stream_kind::StreamKind;
+
+/// The first version of the format that takes keys out of rows.
+pub const EXTRACTION_FROM: u8 = 4;
+
+/// Sources that an index remembers.
+const SOURCES_MAX: usize = 4;
+/// The rank that says "a source of its own follows".
+const NEW: u8 = 254;
+/// The rank that says "no source has this key".
+const NONE: u8 = 255;
+/// Keys without a source, after which the encoder looks for one of as many only.
+const PATIENCE: u32 = 64;
+/// The same for those of one row, after which it looks for none.
+const ROW_PATIENCE: u32 = 2;
+
+/// The sources of one index, the last one used first.
+#[derive(Debug, Default)]
+pub struct Sources {
+    known: Vec<Source>,
+    rank: Slot,
+    skip: Slot,
+    definition: Slot,
+    /// The row of the last key, and the number of the one behind it.
+    row: RowNumber,
+    next: usize,
+    /// The encoder's: keys that no source had, since the last new one.
+    misses: u32,
+    /// The last row, and the index's column, of which one was; and how many of these.
+    missed: (RowNumber, Option<u16>),
+    row_misses: u32,
+}
+
+impl Sources {
+    /// Codes what of a tuple is behind its place, and returns its length; `None` where no source
+    /// has its key and it is to be coded otherwise.
+    pub fn code<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        context: &mut Context<'_>,
+        row: RowNumber,
+        tuple: &mut [u8],
+    ) -> Option<usize> {
+        let (rows, versions) = (context.rows, context.versions);
+        let values = || values_of(rows, versions, row);
+        let of = (context.relation, row);
+        let choices = coder.choices();
+        let mut wanted = (NONE, 0, Source::default());
+        if C::ENCODING
+            && choices.uses(OptionalModel::ExtractedKeys)
+            && let Some(found) = self.find(context.extracted, of, values, tuple, choices.care)
+        {
+            wanted = found;
+        }
+        let (rank, skip, source) = wanted;
+        let stream = self.rank.open(coder, StreamKind::RecipeRank, 1);
+        match coder.u8(stream, rank) {
+            NONE => return None,
+            NEW => {
+                let stream = self.definition.open(coder, StreamKind::RecipeDefinition, 1);
+                let source = define(coder, stream, source);
+                self.known.truncate(SOURCES_MAX - 1);
+                self.known.insert(0, source);
+            }
+            0 if !self.known.is_empty() => {}
+            rank => match self.known.get_mut(..=usize::from(rank)) {
+                Some(known) => known.rotate_right(1),
+                None => coder.fail(),
+            },
+        }
+        let stream = self.skip.open(coder, StreamKind::KeySkip, 2);
+        let skip = coder.u16(stream, skip);
+        let source = self.known.first().copied().unwrap_or_default();
+        let of = (context.relation, row, source);
+        let Some(tuples) = context.extracted.take(of, values) else {
+            coder.fail();
+            return Some(tuple.len());
+        };
+        let key = tuples.behind(self.expected(row), skip);
+        (self.row, self.next) = (row, key + 1);
+        let made = tuples.get(key);
+        let end = INFO_AT + made.len();
+        let place = coder.part(tuple, INFO_AT, end);
+        if !C::ENCODING && place.len() == made.len() {
+            place.copy_from_slice(made);
+        }
+        Some(end)
+    }
+
+    /// The number of the key that is expected for a row.
+    fn expected(&self, row: RowNumber) -> usize {
+        if row == self.row { self.next } else { 0 }
+    }
+
+    /// The encoder's choice: a known source, or a new one; and how far ahead the key is.
+    fn find<'v>(
+        &mut self,
+        extracted: &mut ExtractedTuples,
+        of: (u32, RowNumber),
+        values: impl Fn() -> Option<Values<'v>>,
+        tuple: &[u8],
+        care: Care,
+    ) -> Option<(u8, u16, Source)> {
+        let (index, row) = of;
+        let expected = self.expected(row);
+        let column = column_of(tuple);
+        if (row, column) != self.missed {
+            (self.missed, self.row_misses) = ((row, column), 0);
+        }
+        let has_patience = self.row_misses <= ROW_PATIENCE;
+        let is_tried = has_patience && extracted.may_try(care);
+        for (rank, &source) in (0..NEW).zip(&self.known) {
+            let of = (index, row, source);
+            let is_possible = source.column == 0 || Some(source.column) == column;
+            let is_worth_it = match rank {
+                0 => extracted.has(of) || has_patience && extracted.may_repeat(),
+                _ => is_tried,
+            };
+            if !is_possible || !is_worth_it {
+                continue;
+            }
+            if let Some(skip) = extracted.find(of, &values, tuple, expected) {
+                return Some((rank, skip, source));
+            }
+        }
+        self.misses += 1;
+        self.row_misses += 1;
+        let is_rare = self.misses.is_multiple_of(PATIENCE);
+        if self.misses > PATIENCE && !is_rare || !is_tried {
+            return None;
+        }
+        let source = extracted.explore(values()?, tuple, expected)?;
+        let skip = extracted.find((index, row, source), &values, tuple, expected)?;
+        (self.misses, self.row_misses) = (0, 0);
+        Some((NEW, skip, source))
+    }
+}
+
+/// What is known of a row.
+fn values_of<'a>(
+    rows: &'a RecentRows,
+    versions: &'a RowVersions,
+    row: RowNumber,
+) -> Option<Values<'a>> {
+    let row = rows.get(row)?;
+    let version = versions.get(rows, versions.id(row.relation, row.tid));
+    let version = version.or_else(|| row.all_values().map(Version::whole))?;
+    Some(Values {
+        known: version.bytes,
+        from: version.from,
+    })
+}
+
+/// Codes a new source.
+fn define<C: Coder>(coder: &mut C, stream: StreamId, source: Source) -> Source {
+    let form = Form::from_id(coder.u8(stream, source.form as u8));
+    if form.is_none() {
+        coder.fail();
+    }
+    Source {
+        form: form.unwrap_or_default(),
+        number: coder.u8(stream, source.number),
+        column: coder.u16(stream, source.column),
+    }
+}

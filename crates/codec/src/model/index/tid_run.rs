@@ -1,0 +1,127 @@
+//! What the tuples of a leaf page point to: where keys follow the order of the rows, one heap
+//! tuple after the other, with a stray one here and there.
+
+use crate::coder::{Coder, Slot};
+use crate::model::rows::recent::Tid;
+use crate::registry::OptionalModel;
+use crate::stream_kind::StreamKind;
+
+/// Codes below this are for the run's block: how many line pointers are passed over.
+const NEXT_BLOCK: u8 = 250;
+/// Codes from `NEXT_BLOCK` up to here are for the first line pointers of the block behind it.
+const STRAY: u8 = 254;
+
+/// Targets in the order of an index.
+#[derive(Debug, Default)]
+pub struct TidRun {
+    /// Where the run is.
+    at: Tid,
+    /// The target before was a stray one: where another follows, the run goes on behind it.
+    has_strayed: bool,
+    code: Slot,
+}
+
+impl TidRun {
+    /// Codes how the next target follows from the run; `None` where it does not.
+    pub fn code<C: Coder>(&mut self, coder: &mut C, target: Tid) -> Option<Tid> {
+        let known = if C::ENCODING && coder.choices().uses(OptionalModel::TidRuns) {
+            self.code_of(target)
+        } else {
+            STRAY
+        };
+        let stream = self.code.open(coder, StreamKind::TidRun, 1);
+        let code = coder.u8(stream, known);
+        let (block, line_pointer) = self.at;
+        self.at = match code {
+            ..NEXT_BLOCK => (block, line_pointer.wrapping_add(1 + u16::from(code))),
+            NEXT_BLOCK..STRAY => (block.wrapping_add(1), u16::from(code - NEXT_BLOCK) + 1),
+            _ => return None,
+        };
+        self.has_strayed = false;
+        Some(self.at)
+    }
+
+    /// Takes note of a target for which [`TidRun::code`] had none.
+    pub fn stray(&mut self, target: Tid) {
+        if self.has_strayed {
+            self.at = target;
+        }
+        self.has_strayed = true;
+    }
+
+    fn code_of(&self, (block, line_pointer): Tid) -> u8 {
+        let (run_block, run_line_pointer) = self.at;
+        let (steps, codes) = if block == run_block {
+            let first = run_line_pointer.wrapping_add(1);
+            (line_pointer.wrapping_sub(first), 0..NEXT_BLOCK)
+        } else if block == run_block.wrapping_add(1) {
+            (line_pointer.wrapping_sub(1), NEXT_BLOCK..STRAY)
+        } else {
+            return STRAY;
+        };
+        if usize::from(steps) < codes.len() {
+            codes.start + steps as u8
+        } else {
+            STRAY
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::{StreamReader, StreamWriter};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn comes_back(targets in prop::collection::vec((prop_oneof![0u32..4, Just(u32::MAX)], any::<u16>().prop_map(|offset| offset % 300)), 1..400)) {
+            let mut coder = StreamWriter::default();
+            let strays = coder.open(StreamKind::IndexTid, 6);
+            let mut run = TidRun::default();
+            for &target in &targets {
+                match run.code(&mut coder, target) {
+                    Some(found) => prop_assert_eq!(found, target),
+                    None => {
+                        coder.u32(strays, target.0);
+                        coder.u16(strays, target.1);
+                        run.stray(target);
+                    }
+                }
+            }
+            let mut reader = StreamReader::new(coder.into_content().bytes).unwrap();
+            let strays = reader.open(StreamKind::IndexTid, 6);
+            let mut run = TidRun::default();
+            for &target in &targets {
+                let found = run.code(&mut reader, (0, 0)).unwrap_or_else(|| {
+                    let stray = (reader.u32(strays, 0), reader.u16(strays, 0));
+                    run.stray(stray);
+                    stray
+                });
+                prop_assert_eq!(found, target);
+            }
+            prop_assert!(reader.exhausted() && !reader.failed());
+        }
+    }
+
+    #[test]
+    fn a_stray_target_does_not_end_the_run_but_two_begin_another() {
+        let mut coder = StreamWriter::default();
+        let mut run = TidRun::default();
+        let mut strays = |targets: &[Tid]| -> Vec<Tid> {
+            let is_stray = |target: &&Tid| {
+                let found = run.code(&mut coder, **target);
+                if found.is_none() {
+                    run.stray(**target);
+                }
+                found.is_none()
+            };
+            targets.iter().filter(is_stray).copied().collect()
+        };
+        assert_eq!(
+            strays(&[(0, 1), (0, 2), (9, 40), (0, 4), (1, 1), (1, 2)]),
+            [(9, 40)]
+        );
+        assert_eq!(strays(&[(7, 7), (7, 8), (7, 9), (8, 1)]), [(7, 7), (7, 8)]);
+    }
+}

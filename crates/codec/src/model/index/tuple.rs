@@ -1,0 +1,293 @@
+//! B-tree index tuples (access/itup.h, access/nbtree.h), in records and on pages.
+//!
+//! ```text
+//! 0 t_tid: block high u16, block low u16, offset u16   6 t_info u16   8 key, posting list
+//! ```
+
+use super::gin::extracted_key::Sources;
+use super::recipe::Recipes;
+use super::tid_run::TidRun;
+use crate::coder::{Care, Coder, Slot, get_u16};
+use crate::model::records::block_data::Context;
+use crate::model::rows::recent::{RecentRows, RowNumber, Tid};
+use crate::registry::OptionalModel;
+use crate::rows_by_len::RowsByLen;
+use crate::stream_kind::StreamKind;
+
+/// `INDEX_ALT_TID_MASK`: t_tid is not a heap tuple's place.
+const ALT_TID: u16 = 0x2000;
+/// The size in t_info (`INDEX_SIZE_MASK`).
+const SIZE_MASK: u16 = 0x1FFF;
+/// `BT_IS_POSTING`, in t_tid's offset.
+const IS_POSTING: u16 = 0x2000;
+/// `BT_OFFSET_MASK`.
+const POSTING_COUNT: u16 = 0x0FFF;
+/// Bytes of `IndexTupleData`.
+pub const INDEX_TUPLE_HEADER_LEN: usize = 8;
+const TID_LEN: usize = 6;
+/// `INDEX_NULL_MASK`: a null bitmap precedes the key.
+const HAS_NULLS: u16 = 0x8000;
+
+/// The tuple is for the row that is expected next.
+const EXPECTED_ROW: u8 = 0;
+/// The tuple is for no row that is known.
+const UNKNOWN_ROW: u8 = 1;
+/// The tuple is for the same row as the tuple before.
+const SAME_ROW: u8 = 2;
+/// The tuple is for the transaction's newest row; higher codes are for those before it.
+const NEWEST_ROW: u8 = 3;
+/// In a hurry, the encoder looks no further back.
+const QUICK_ROWS: u8 = 12;
+
+/// Where an index tuple stands; each place has values of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On a leaf page.
+    Leaf = 0,
+    /// On a page above.
+    Inner = 1,
+    /// In a record that inserts it into a leaf page.
+    Record = 2,
+    /// In a record that moves it to another page.
+    Moved = 3,
+    /// In a record that inserts it into a page above.
+    Upper = 4,
+}
+
+/// What the keys of new index entries are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// Values of the rows.
+    OfRows,
+    /// What the index has taken out of the rows' values.
+    Extracted,
+    /// Anything.
+    Any,
+}
+
+#[derive(Debug, Default)]
+struct PlaceStreams {
+    block: Slot,
+    offset: Slot,
+    info: Slot,
+    keys: RowsByLen,
+    run: TidRun,
+}
+
+/// The streams of the tuples of one index.
+#[derive(Debug, Default)]
+pub struct IndexStreams {
+    places: [PlaceStreams; 5],
+    posting_block: Slot,
+    posting_offset: Slot,
+    row: Slot,
+    last_row: RowNumber,
+    recipes: Recipes,
+    sources: Sources,
+}
+
+impl PlaceStreams {
+    /// Codes what a tuple points to; `in_order` where tuples may do so in the order of the rows.
+    fn code_tid<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], in_order: bool) -> Tid {
+        if in_order && let Some(tid) = self.run.code(coder, read_tid(tuple)) {
+            coder.put(tuple, 0, block_bytes(tid.0));
+            coder.put(tuple, 4, tid.1.to_le_bytes());
+            return tid;
+        }
+        let stream = self.offset.open(coder, StreamKind::IndexTid, 2);
+        let offset = coder.u16_at(stream, tuple, 4);
+        let stream = self.block.open(coder, StreamKind::IndexTid, 4);
+        let block = code_block(coder, stream, tuple, 0);
+        if in_order {
+            self.run.stray((block, offset));
+        }
+        (block, offset)
+    }
+}
+
+impl IndexStreams {
+    /// Codes a tuple and returns its length, which is in it. The encoder has checked that with
+    /// [`tuple_len`]; the decoder's slice has zeros to spare.
+    pub fn tuple<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], place: Place) -> usize {
+        let streams = &mut self.places[place as usize];
+        let stream = streams.info.open(coder, StreamKind::IndexInfo, 2);
+        let info = coder.u16_at(stream, tuple, 6);
+        let end = tuple_len(tuple).unwrap_or_else(|| {
+            coder.fail();
+            INDEX_TUPLE_HEADER_LEN
+        });
+        let in_order = place == Place::Leaf && info & ALT_TID == 0;
+        let (block, offset) = streams.code_tid(coder, tuple, in_order);
+        let (key_end, list_end) = posting_list(info, offset, block, end).unwrap_or((end, end));
+        let key = coder.part(tuple, INDEX_TUPLE_HEADER_LEN, key_end);
+        streams.keys.code(coder, StreamKind::IndexKey, key);
+        for at in (key_end..list_end).step_by(TID_LEN) {
+            self.posting_tid(coder, tuple, at);
+        }
+        let rest = coder.part(tuple, list_end, end);
+        self.places[place as usize]
+            .keys
+            .code(coder, StreamKind::IndexKey, rest);
+        end
+    }
+
+    /// Codes tuples that fill the slice; the encoder has checked that with [`are_tuples`].
+    pub fn tuples<C: Coder>(&mut self, coder: &mut C, bytes: &mut [u8], place: Place) {
+        let mut at = 0;
+        while at < bytes.len() && !coder.failed() {
+            at += self.tuple(coder, &mut bytes[at..], place);
+        }
+    }
+
+    /// Codes tuples of new index entries, as [`IndexStreams::tuples`].
+    pub fn new_tuples<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        bytes: &mut [u8],
+        context: &mut Context<'_>,
+        keys: Keys,
+    ) {
+        let mut at = 0;
+        while at < bytes.len() && !coder.failed() {
+            at += self.new_tuple(coder, &mut bytes[at..], context, keys);
+        }
+    }
+
+    fn new_tuple<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        tuple: &mut [u8],
+        context: &mut Context<'_>,
+        keys: Keys,
+    ) -> usize {
+        let Context { rows, newest, .. } = *context;
+        let Some(number) = self.code_row(coder, tuple, rows, newest) else {
+            return self.tuple(coder, tuple, Place::Record);
+        };
+        self.last_row = number;
+        let Some(row) = rows.get(number) else {
+            coder.fail();
+            return tuple.len();
+        };
+        let (block, line_pointer) = row.tid;
+        coder.put(tuple, 0, block_bytes(block));
+        coder.put(tuple, 4, line_pointer.to_le_bytes());
+        if keys == Keys::Extracted
+            && let Some(end) = self.sources.code(coder, context, number, tuple)
+        {
+            return end;
+        }
+        let streams = &mut self.places[Place::Record as usize];
+        let stream = streams.info.open(coder, StreamKind::IndexInfo, 2);
+        let info = coder.u16_at(stream, tuple, 6);
+        let end = tuple_len(tuple).unwrap_or_else(|| {
+            coder.fail();
+            INDEX_TUPLE_HEADER_LEN
+        });
+        let key = coder.part(tuple, INDEX_TUPLE_HEADER_LEN, end);
+        let is_made = keys == Keys::OfRows
+            && info & (HAS_NULLS | ALT_TID) == 0
+            && self.recipes.code(coder, &row, key);
+        if !is_made {
+            streams.keys.code(coder, StreamKind::IndexKey, key);
+        }
+        end
+    }
+
+    /// Codes which row a tuple is for; `None` for none that is known.
+    fn code_row<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        tuple: &[u8],
+        rows: &RecentRows,
+        newest: RowNumber,
+    ) -> Option<RowNumber> {
+        let expected = rows.expected(newest, self.last_row);
+        let mut code = UNKNOWN_ROW;
+        if C::ENCODING && coder.choices().uses(OptionalModel::NewRows) {
+            let tid = read_tid(tuple);
+            let is_for = |number| rows.is_at(number, tid);
+            code = if is_for(expected) {
+                EXPECTED_ROW
+            } else if is_for(self.last_row) {
+                SAME_ROW
+            } else {
+                let last = match coder.choices().care {
+                    Care::Quick => NEWEST_ROW + QUICK_ROWS,
+                    Care::Full => u8::MAX,
+                };
+                let mut codes = (NEWEST_ROW..=last).zip(rows.back(newest));
+                let found = codes.find(|(_, number)| is_for(*number));
+                found.map_or(UNKNOWN_ROW, |(code, _)| code)
+            };
+        }
+        let stream = self.row.open(coder, StreamKind::IndexRow, 1);
+        match coder.u8(stream, code) {
+            EXPECTED_ROW => Some(expected),
+            UNKNOWN_ROW => None,
+            SAME_ROW => Some(self.last_row),
+            code => {
+                let number = rows.back(newest).nth(usize::from(code - NEWEST_ROW));
+                Some(number.unwrap_or(0))
+            }
+        }
+    }
+
+    fn posting_tid<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], at: usize) {
+        let stream = self.posting_block.open(coder, StreamKind::PostingTid, 4);
+        code_block(coder, stream, tuple, at);
+        let stream = self.posting_offset.open(coder, StreamKind::PostingTid, 2);
+        coder.u16_at(stream, tuple, at + 4);
+    }
+}
+
+/// The length that a tuple says it has, if it has room for it.
+pub fn tuple_len(tuple: &[u8]) -> Option<usize> {
+    let len = usize::from(get_u16(tuple, 6) & SIZE_MASK);
+    (len >= INDEX_TUPLE_HEADER_LEN && len <= tuple.len()).then_some(len)
+}
+
+/// The bytes are tuples one after the other.
+pub fn are_tuples(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    while let Some(len) = tuple_len(rest) {
+        rest = &rest[len..];
+    }
+    rest.is_empty()
+}
+
+/// Where the posting list begins and ends, if the tuple has one that fits into it.
+fn posting_list(info: u16, offset: u16, block: u32, len: usize) -> Option<(usize, usize)> {
+    if info & ALT_TID == 0 || offset & IS_POSTING == 0 {
+        return None;
+    }
+    let start = block as usize;
+    let end = start.checked_add(usize::from(offset & POSTING_COUNT) * TID_LEN)?;
+    (start >= INDEX_TUPLE_HEADER_LEN && end <= len).then_some((start, end))
+}
+
+/// Codes a `BlockIdData`, two halves with the high one first, as one number.
+fn code_block<C: Coder>(
+    coder: &mut C,
+    stream: crate::coder::StreamId,
+    bytes: &mut [u8],
+    at: usize,
+) -> u32 {
+    let block = coder.u32(stream, read_block(bytes, at));
+    coder.put(bytes, at, block_bytes(block));
+    block
+}
+
+fn read_block(bytes: &[u8], at: usize) -> u32 {
+    u32::from(get_u16(bytes, at)) << 16 | u32::from(get_u16(bytes, at + 2))
+}
+
+fn block_bytes(block: u32) -> [u8; 4] {
+    let [b0, b1, b2, b3] = block.to_le_bytes();
+    [b2, b3, b0, b1]
+}
+
+/// What a tuple points to.
+fn read_tid(tuple: &[u8]) -> Tid {
+    (read_block(tuple, 0), get_u16(tuple, 4))
+}

@@ -1,0 +1,317 @@
+//! Images that the server compressed (`wal_compression`): seen through where compressing the
+//! page again gives the same bytes, else carried as they are.
+
+use walzip_pgformat::PAGE_SIZE;
+use walzip_pgformat::pglz;
+use walzip_pgformat::wal::{Compression, Image};
+use zstd_safe::{CCtx, DCtx};
+
+use super::page::{ImageShape, PageModel};
+use crate::coder::{Coder, ImageProof, Slot};
+use crate::lz4_block;
+use crate::model::relations::Relation;
+use crate::registry::OptionalModel;
+use crate::stream_kind::StreamKind;
+use crate::zstd_1_5_7;
+
+/// `ZSTD_CLEVEL_DEFAULT`, which PostgreSQL uses.
+const ZSTD_LEVEL: i32 = 3;
+/// The flag of an image that is carried as it is.
+const OPAQUE: u8 = 0;
+/// The flag of an image that is reproduced by LZ4, libzstd 1.5.2 to 1.5.6, or pglz where
+/// `char` is signed.
+const FIRST: u8 = 1;
+/// The flag of an image that is reproduced by libzstd 1.5.7, or pglz where `char` is unsigned.
+const SECOND: u8 = 2;
+/// Pages seen through in one segment, as bytes for each byte of the segment.
+const EXPANSION_MAX: usize = 8;
+/// The same of any segment: the memory of the encoder is a small multiple of it.
+const SEEN_THROUGH_MAX: usize = 1 << 30;
+
+/// After how many images in a row the next ones are taken for granted, if the two compressors
+/// of the method differed on one of them,
+const TRUSTED_FROM: u32 = 16;
+/// and if they did not.
+const TRUSTED_UNTOLD_FROM: u32 = 64;
+/// One of so many images is still tried then.
+const TRIED_OF: u32 = 32;
+
+/// The state of the image model.
+pub struct ImageModel {
+    hole_offset: Slot,
+    hole_len: Slot,
+    flag: Slot,
+    opaque_len: Slot,
+    opaque: Slot,
+    page: PageModel,
+    scratch: Box<[u8; PAGE_SIZE]>,
+    packed: Vec<u8>,
+    zstd: CCtx<'static>,
+    zstd_1_5_7: zstd_1_5_7::Compressor,
+    unzstd: DCtx<'static>,
+    pglz: pglz::Compressor,
+    /// The flag that fitted last: one server wrote all images of a segment.
+    likely: u8,
+    trust: Trust,
+    /// Bytes of pages that may still be seen through.
+    budget: usize,
+}
+
+impl ImageModel {
+    /// For a segment of so many bytes.
+    pub fn new(segment_len: usize) -> ImageModel {
+        ImageModel {
+            hole_offset: Slot::default(),
+            hole_len: Slot::default(),
+            flag: Slot::default(),
+            opaque_len: Slot::default(),
+            opaque: Slot::default(),
+            page: PageModel::default(),
+            scratch: Box::new([0; PAGE_SIZE]),
+            packed: Vec::new(),
+            zstd: CCtx::create(),
+            zstd_1_5_7: zstd_1_5_7::Compressor::new(),
+            unzstd: DCtx::create(),
+            pglz: pglz::Compressor::new(),
+            likely: FIRST,
+            trust: Trust::default(),
+            budget: segment_len
+                .saturating_mul(EXPANSION_MAX)
+                .min(SEEN_THROUGH_MAX),
+        }
+    }
+
+    /// Codes the hole.
+    pub fn code_hole<C: Coder>(&mut self, coder: &mut C, image: &mut Image, has_hole: bool) {
+        if has_hole {
+            let stream = self.hole_offset.open(coder, StreamKind::ImageHole, 2);
+            image.hole_offset = coder.u16(stream, image.hole_offset);
+            let stream = self.hole_len.open(coder, StreamKind::ImageHole, 2);
+            image.hole_len = coder.u16(stream, image.hole_len);
+            if usize::from(image.hole_offset) + usize::from(image.hole_len) > PAGE_SIZE {
+                coder.fail();
+                image.hole_len = 0;
+            }
+        }
+    }
+
+    /// Codes the image, which the decoder appends to `record`.
+    pub fn code<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        relation: &mut Relation,
+        block: u32,
+        image: &mut Image,
+        record: &mut Vec<u8>,
+    ) {
+        let shape = ImageShape {
+            block,
+            hole_offset: usize::from(image.hole_offset),
+            hole_len: usize::from(image.hole_len),
+        };
+        if !C::ENCODING {
+            image.start = record.len();
+        }
+        let start = image.start;
+        if image.compression == Compression::None {
+            if !C::ENCODING {
+                image.len = image.page_len() as u16;
+                record.resize(start + image.page_len(), 0);
+            }
+            let page = coder.part(record, start, start + image.page_len());
+            return self.page.code(coder, relation, page, shape);
+        }
+        let flag = if C::ENCODING && coder.choices().uses(OptionalModel::SeenThrough) {
+            let packed = &record[start..start + usize::from(image.len)];
+            self.see_through(image, packed, coder.choices().image_proof)
+        } else {
+            OPAQUE
+        };
+        let stream = self.flag.open(coder, StreamKind::ModelFlag, 1);
+        let flag = coder.u8(stream, flag);
+        if flag == OPAQUE {
+            return self.code_opaque(coder, image, record);
+        }
+        let page = &mut self.scratch[..image.page_len()];
+        if !C::ENCODING {
+            page.fill(0);
+        }
+        self.page.code(coder, relation, page, shape);
+        if !C::ENCODING {
+            if coder.failed() || !self.compress(image, flag) {
+                return coder.fail();
+            }
+            image.len = self.packed.len() as u16;
+            record.extend_from_slice(&self.packed);
+        }
+    }
+
+    fn code_opaque<C: Coder>(&mut self, coder: &mut C, image: &mut Image, record: &mut Vec<u8>) {
+        let stream = self.opaque_len.open(coder, StreamKind::ImageHole, 2);
+        image.len = coder.u16(stream, image.len);
+        if !C::ENCODING {
+            record.resize(image.start + usize::from(image.len), 0);
+        }
+        let stream = self.opaque.open(coder, StreamKind::RawImage, 1);
+        let packed = coder.part(record, image.start, image.start + usize::from(image.len));
+        coder.bytes(stream, packed);
+    }
+
+    /// Decompresses into `scratch`, and finds the compressor that makes the same bytes of it.
+    fn see_through(&mut self, image: &Image, packed: &[u8], proof: ImageProof) -> u8 {
+        if self.budget < image.page_len() || !self.decompress(image, packed) {
+            return OPAQUE;
+        }
+        if self.trust.method != Some(image.compression) {
+            self.trust = Trust::of(image.compression);
+            self.likely = match proof {
+                ImageProof::Each | ImageProof::Later => expected(image.compression),
+                ImageProof::LaterByOther => other(expected(image.compression)),
+            };
+        }
+        let later = proof != ImageProof::Each;
+        if !(later && self.trust.is_earned()) {
+            let Some(flag) = self.find_compressor(image, packed, later) else {
+                self.trust = Trust::of(image.compression);
+                return OPAQUE;
+            };
+            self.likely = flag;
+        }
+        self.budget -= image.page_len();
+        self.likely
+    }
+
+    fn decompress(&mut self, image: &Image, packed: &[u8]) -> bool {
+        let page_len = image.page_len();
+        let page = &mut self.scratch[..page_len];
+        let len = match image.compression {
+            Compression::Zstd => self.unzstd.decompress(page, packed).ok(),
+            Compression::Lz4 => lz4_block::decompress(packed, page),
+            Compression::Pglz => pglz::decompress(packed, page).ok().map(|()| page_len),
+            Compression::None | Compression::Unknown => None,
+        };
+        len == Some(page_len)
+    }
+
+    fn find_compressor(&mut self, image: &Image, packed: &[u8], later: bool) -> Option<u8> {
+        let other = other(self.likely);
+        if self.compress(image, self.likely) && self.packed == packed {
+            let told_apart = later
+                && !self.trust.told_apart
+                && !(self.compress(image, other) && self.packed == packed);
+            self.trust.grow(told_apart);
+            return Some(self.likely);
+        }
+        let fits = self.compress(image, other) && self.packed == packed;
+        self.trust = Trust::of(image.compression);
+        fits.then(|| {
+            self.trust.grow(true);
+            other
+        })
+    }
+
+    /// Compresses the page in `scratch` into `packed` as the server does.
+    fn compress(&mut self, image: &Image, flag: u8) -> bool {
+        let page = &self.scratch[..image.page_len()];
+        self.packed.clear();
+        match (image.compression, flag) {
+            (Compression::Zstd, FIRST) => {
+                self.packed.reserve(zstd_safe::compress_bound(page.len()));
+                let packed = self.zstd.compress(&mut self.packed, page, ZSTD_LEVEL);
+                packed.is_ok()
+            }
+            (Compression::Zstd, SECOND) => {
+                self.zstd_1_5_7.compress(page, &mut self.packed, ZSTD_LEVEL)
+            }
+            (Compression::Lz4, FIRST) => lz4_block::compress(page, &mut self.packed),
+            (Compression::Pglz, FIRST | SECOND) => {
+                let sign = match flag {
+                    FIRST => pglz::CharSign::Signed,
+                    _ => pglz::CharSign::Unsigned,
+                };
+                self.pglz.compress(page, &mut self.packed, sign)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What the images before tell of the next one, where a verification will prove it: to compress
+/// each page twice, here and there, is most of the time that such a segment takes.
+#[derive(Default)]
+struct Trust {
+    method: Option<Compression>,
+    /// Images of the method, one after the other, that the likely compressor reproduced.
+    reproduced: u32,
+    /// The other compressor did not reproduce one of them.
+    told_apart: bool,
+    /// Images taken for granted since the last one that was tried.
+    granted: u32,
+}
+
+impl Trust {
+    fn of(method: Compression) -> Trust {
+        Trust {
+            method: Some(method),
+            ..Trust::default()
+        }
+    }
+
+    fn is_earned(&mut self) -> bool {
+        let enough = match self.told_apart {
+            true => TRUSTED_FROM,
+            false => TRUSTED_UNTOLD_FROM,
+        };
+        let earned = self.reproduced >= enough && self.granted + 1 < TRIED_OF;
+        if earned {
+            self.granted += 1;
+        }
+        earned
+    }
+
+    fn grow(&mut self, told_apart: bool) {
+        self.reproduced += 1;
+        self.told_apart |= told_apart;
+        self.granted = 0;
+    }
+}
+
+/// The flag to begin with: of a server that runs on a machine like this one.
+fn expected(method: Compression) -> u8 {
+    const CHAR_IS_SIGNED: bool = std::ffi::c_char::MIN != 0;
+    match method {
+        Compression::Pglz if !CHAR_IS_SIGNED => SECOND,
+        _ => FIRST,
+    }
+}
+
+fn other(flag: u8) -> u8 {
+    FIRST + SECOND - flag
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trusted(trust: &mut Trust, told_apart: bool, images: u32) -> u32 {
+        let earned = (0..images).filter(|_| {
+            let earned = trust.is_earned();
+            if !earned {
+                trust.grow(told_apart);
+            }
+            earned
+        });
+        earned.count() as u32
+    }
+
+    #[test]
+    fn trust_is_earned_and_some_images_are_tried_nevertheless() {
+        let mut trust = Trust::of(Compression::Zstd);
+        assert_eq!(trusted(&mut trust, true, TRUSTED_FROM), 0);
+        let granted = trusted(&mut trust, true, 10 * TRIED_OF);
+        assert_eq!(granted, 10 * (TRIED_OF - 1));
+        let mut trust = Trust::of(Compression::Pglz);
+        assert_eq!(trusted(&mut trust, false, TRUSTED_UNTOLD_FROM), 0);
+        assert_eq!(trusted(&mut trust, false, 5), 5);
+    }
+}

@@ -1,0 +1,311 @@
+//! Page images (storage/bufpage.h), uncompressed and without their holes.
+//!
+//! ```text
+//! 0 pd_lsn u32 u32   8 pd_checksum u16   10 pd_flags u16   12 pd_lower u16   14 pd_upper u16
+//! 16 pd_special u16   18 pd_pagesize_version u16   20 pd_prune_xid u32   24 line pointers
+//! ```
+
+use walzip_pgformat::PAGE_SIZE;
+
+use super::items::{Items, PAGE_HEADER_LEN, PointerStreams};
+use crate::coder::{Choices, Coder, Slot, get_u16, get_u32};
+use crate::model::heap::tuple::TUPLE_HEADER_LEN;
+use crate::model::index::tuple::{Place, tuple_len};
+use crate::model::relations::Relation;
+use crate::registry::OptionalModel;
+use crate::rows_by_len::RowsByLen;
+use crate::stream_kind::StreamKind;
+
+/// Special space of B-tree, hash and GiST pages; the last two bytes tell which.
+const BTREE_SPECIAL_LEN: usize = 16;
+/// `MAX_BT_CYCLE_ID`: above it are the page ids of hash and GiST.
+const BTREE_CYCLE_ID_MAX: u16 = 0xFF7F;
+/// Special space of GIN, BRIN, SP-GiST and sequence pages.
+const GIN_SPECIAL_LEN: usize = 8;
+/// `GIN_DATA`, `GIN_LEAF`, `GIN_LIST`, `GIN_COMPRESSED`, in the last two bytes.
+const GIN_DATA: u16 = 1;
+const GIN_LEAF: u16 = 1 << 1;
+const GIN_LIST: u16 = 1 << 4;
+const GIN_COMPRESSED: u16 = 1 << 7;
+/// All flags that GIN has.
+const GIN_FLAGS_ALL: u16 = 0xFF;
+/// Where the posting lists of a posting tree's leaf begin: behind the page's right bound.
+const GIN_SEGMENTS_AT: usize = 32;
+
+/// How a page is coded; the number is part of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// Bytes.
+    Raw = 0,
+    /// Heap tuples.
+    Heap = 1,
+    /// Index tuples, perhaps the first one an upper bound of the others.
+    Btree = 2,
+    /// Items of any form.
+    Items = 3,
+    /// Index tuples.
+    Tuples = 4,
+    /// GIN entries.
+    GinEntries = 5,
+    /// Segments of GIN posting lists instead of line pointers and items.
+    GinSegments = 6,
+}
+
+impl Class {
+    const ALL: [Class; 7] = [
+        Class::Raw,
+        Class::Heap,
+        Class::Btree,
+        Class::Items,
+        Class::Tuples,
+        Class::GinEntries,
+        Class::GinSegments,
+    ];
+
+    /// The class that is used instead where a model is left out.
+    fn used(self, choices: Choices) -> Class {
+        let gin = choices.uses(OptionalModel::Gin);
+        match self {
+            _ if !choices.uses(OptionalModel::Pages) => Class::Raw,
+            Class::GinEntries if !gin => Class::Items,
+            Class::GinSegments if !gin => Class::Raw,
+            class => class,
+        }
+    }
+
+    fn from_id(id: u8) -> Option<Class> {
+        Class::ALL.get(usize::from(id)).copied()
+    }
+}
+
+/// The streams of the pages of one class.
+#[derive(Debug, Default)]
+struct ClassStreams {
+    lsn: Slot,
+    checksum: Slot,
+    flags: Slot,
+    lower: Slot,
+    special: Slot,
+    version: Slot,
+    prune_xid: Slot,
+    special_rows: RowsByLen,
+    bound: Slot,
+    pointers: PointerStreams,
+}
+
+/// The state of the page model.
+#[derive(Debug, Default)]
+pub struct PageModel {
+    class: Slot,
+    classes: [ClassStreams; Class::ALL.len()],
+    items: Items,
+}
+
+/// An image: the page it is of, and the hole that it leaves out.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageShape {
+    /// Block number of the page.
+    pub block: u32,
+    /// Where the hole begins; 0 where there is none.
+    pub hole_offset: usize,
+    /// Bytes of the hole.
+    pub hole_len: usize,
+}
+
+/// Where the parts of a page are.
+#[derive(Clone, Copy, Debug)]
+struct PageShape {
+    lower: usize,
+    /// In the image.
+    special_at: usize,
+}
+
+impl PageModel {
+    /// Codes an uncompressed image.
+    pub fn code<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        relation: &mut Relation,
+        page: &mut [u8],
+        image: ImageShape,
+    ) {
+        let class = if C::ENCODING {
+            let class = self.class_of(relation, page, image).unwrap_or(Class::Raw);
+            class.used(coder.choices())
+        } else {
+            Class::Raw
+        };
+        let stream = self.class.open(coder, StreamKind::ImageClass, 1);
+        let Some(class) = Class::from_id(coder.u8(stream, class as u8)) else {
+            return coder.fail();
+        };
+        if class == Class::Raw {
+            let stream = relation.raw_pages.open(coder, StreamKind::RawPage, 1);
+            return coder.bytes(stream, page);
+        }
+        let streams = &mut self.classes[class as usize];
+        let Some(shape) = streams.code_header(coder, page, image) else {
+            return coder.fail();
+        };
+        if class == Class::GinSegments {
+            let stream = streams.bound.open(coder, StreamKind::PageField, 8);
+            let bound = coder.part(page, PAGE_HEADER_LEN, GIN_SEGMENTS_AT);
+            coder.bytes(stream, bound);
+            let segments = coder.part(page, GIN_SEGMENTS_AT, shape.special_at);
+            return relation.gin_pages.segments(coder, segments);
+        }
+        let count = (shape.lower - PAGE_HEADER_LEN) / 4;
+        self.items
+            .code_pointers(coder, &mut streams.pointers, count);
+        self.code_items(coder, class, relation, page, image, shape);
+        self.items.code_places(
+            coder,
+            &mut self.classes[class as usize].pointers,
+            page,
+            image.hole_len,
+            shape.special_at,
+        );
+    }
+
+    fn code_items<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        class: Class,
+        relation: &mut Relation,
+        page: &mut [u8],
+        image: ImageShape,
+        shape: PageShape,
+    ) {
+        let special_at = shape.special_at;
+        let is_leaf = class != Class::Btree || get_u32(page, special_at + 8) == 0;
+        let place = if is_leaf { Place::Leaf } else { Place::Inner };
+        let has_high_key = class == Class::Btree && get_u32(page, special_at + 4) != 0;
+        let len = matches!(class, Class::Heap | Class::Items)
+            .then(|| relation.item_len.open(coder, StreamKind::TupleLen, 2));
+        // A page's first item may be the upper bound of the others: it comes after them.
+        let count = self.items.len();
+        let first = usize::from(has_high_key && count > 0);
+        for item in (first..count).chain(0..first) {
+            if coder.failed() {
+                return;
+            }
+            let tid = (image.block, self.items.number(item));
+            let relation = &mut *relation;
+            let model = |coder: &mut C, bytes: &mut [u8]| match class {
+                Class::Heap => relation.heap.page_tuple(coder, bytes, tid),
+                Class::Btree | Class::Tuples => relation.index.tuple(coder, bytes, place),
+                Class::GinEntries => relation.gin_pages.entry(coder, bytes),
+                _ => {
+                    relation.items.code(coder, StreamKind::ItemBody, bytes);
+                    bytes.len()
+                }
+            };
+            self.items
+                .code_item(coder, page, image.hole_len, item, len, model);
+        }
+    }
+
+    /// Looks at a page that is there.
+    fn class_of(
+        &mut self,
+        relation: &mut Relation,
+        page: &[u8],
+        image: ImageShape,
+    ) -> Option<Class> {
+        let lower = usize::from(get_u16(page, 12));
+        let upper = usize::from(get_u16(page, 14));
+        let special = usize::from(get_u16(page, 16));
+        let is_page = PAGE_HEADER_LEN <= lower
+            && lower <= upper
+            && upper <= special
+            && special <= PAGE_SIZE
+            && upper - lower == image.hole_len
+            && (image.hole_len == 0 || image.hole_offset == lower)
+            && page.len() == PAGE_SIZE - image.hole_len;
+        if !is_page {
+            return None;
+        }
+        let last = get_u16(page, page.len() - 2);
+        let special_len = PAGE_SIZE - special;
+        let gin_segments = GIN_DATA | GIN_LEAF | GIN_COMPRESSED;
+        if special_len == GIN_SPECIAL_LEN && last & GIN_DATA != 0 && last <= GIN_FLAGS_ALL {
+            let fits = last & gin_segments == gin_segments
+                && upper == special
+                && relation
+                    .gin_pages
+                    .are_segments(page.get(GIN_SEGMENTS_AT..lower)?);
+            return fits.then_some(Class::GinSegments);
+        }
+        if !(lower - PAGE_HEADER_LEN).is_multiple_of(4) {
+            return None;
+        }
+        self.items.read(page, lower, upper, special)?;
+        let all = |is_valid: fn(&[u8]) -> bool| self.items.all(page, image.hole_len, is_valid);
+        Some(match special_len {
+            0 if all(|item| item.len() > TUPLE_HEADER_LEN) => Class::Heap,
+            BTREE_SPECIAL_LEN if all(|item| tuple_len(item) == Some(item.len())) => {
+                if last <= BTREE_CYCLE_ID_MAX {
+                    Class::Btree
+                } else {
+                    Class::Tuples
+                }
+            }
+            GIN_SPECIAL_LEN if last & GIN_LIST != 0 && last <= GIN_FLAGS_ALL => {
+                if all(|item| tuple_len(item) == Some(item.len())) {
+                    Class::Tuples
+                } else {
+                    Class::Items
+                }
+            }
+            GIN_SPECIAL_LEN if last <= GIN_FLAGS_ALL => Class::GinEntries,
+            _ => Class::Items,
+        })
+    }
+}
+
+impl ClassStreams {
+    /// Codes what comes before the line pointers, and the special space.
+    fn code_header<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        page: &mut [u8],
+        image: ImageShape,
+    ) -> Option<PageShape> {
+        let stream = self.lsn.open(coder, StreamKind::PageField, 8);
+        let lsn = u64::from(get_u32(page, 0)) << 32 | u64::from(get_u32(page, 4));
+        let lsn = coder.u64(stream, lsn);
+        coder.put(page, 0, ((lsn >> 32) as u32).to_le_bytes());
+        coder.put(page, 4, (lsn as u32).to_le_bytes());
+        let stream = self.checksum.open(coder, StreamKind::PageField, 2);
+        coder.u16_at(stream, page, 8);
+        let stream = self.flags.open(coder, StreamKind::PageField, 2);
+        coder.u16_at(stream, page, 10);
+        let lower = if image.hole_len == 0 {
+            let stream = self.lower.open(coder, StreamKind::PageField, 2);
+            usize::from(coder.u16_at(stream, page, 12))
+        } else {
+            image.hole_offset
+        };
+        coder.put(page, 12, (lower as u16).to_le_bytes());
+        coder.put(page, 14, ((lower + image.hole_len) as u16).to_le_bytes());
+        let stream = self.special.open(coder, StreamKind::PageField, 2);
+        let special = usize::from(coder.u16_at(stream, page, 16));
+        let stream = self.version.open(coder, StreamKind::PageField, 2);
+        coder.u16_at(stream, page, 18);
+        let stream = self.prune_xid.open(coder, StreamKind::PageField, 4);
+        coder.u32_at(stream, page, 20);
+        let fits = lower >= PAGE_HEADER_LEN
+            && lower + image.hole_len <= special
+            && special <= PAGE_SIZE
+            && page.len() == PAGE_SIZE - image.hole_len;
+        if !fits {
+            return None;
+        }
+        let special_at = special - image.hole_len;
+        let end = page.len();
+        let bytes = coder.part(page, special_at, end);
+        self.special_rows
+            .code(coder, StreamKind::PageSpecial, bytes);
+        Some(PageShape { lower, special_at })
+    }
+}

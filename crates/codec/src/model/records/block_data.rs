@@ -1,0 +1,397 @@
+//! The data of block references, by record type.
+
+use walzip_pgformat::rmgr_id;
+
+use super::heap_rows::values_of;
+use super::kind::{BlockStreams, Shape};
+use super::main_data::{GIST_FROM, record_type};
+use crate::coder::{Choices, Coder, get_u16};
+use crate::model::heap::tuple::{RECORD_TUPLE_HEADER_LEN, multi_insert_end};
+use crate::model::index::gin::entry::INSERT_ENTRY_HEADER_LEN;
+use crate::model::index::gin::extracted_key::EXTRACTION_FROM;
+use crate::model::index::gin::extracted_tuples::ExtractedTuples;
+use crate::model::index::tuple::{Keys, Place, are_tuples};
+use crate::model::relations::Relation;
+use crate::model::rows::change::ChangeScratch;
+use crate::model::rows::recent::{RecentRows, RowNumber};
+use crate::model::rows::versions::{Kept, ROW_VERSIONS_FROM, RowVersions, Version};
+use crate::registry::OptionalModel;
+use crate::stream_kind::StreamKind;
+
+/// `XLH_UPDATE_CONTAINS_OLD_TUPLE`, in xl_heap_update's flags.
+const CONTAINS_OLD_TUPLE: u8 = 1 << 2;
+/// `XLH_UPDATE_PREFIX_FROM_OLD`.
+const PREFIX_FROM_OLD: u8 = 1 << 5;
+/// `XLH_UPDATE_SUFFIX_FROM_OLD`.
+const SUFFIX_FROM_OLD: u8 = 1 << 6;
+/// Where the line pointer of the old version stands in xl_heap_update.
+const UPDATE_OLD_OFFSET_AT: usize = 4;
+/// Where the flags stand in xl_heap_update.
+const UPDATE_FLAGS_AT: usize = 7;
+/// Bytes of xl_heap_update (`SizeOfHeapUpdate`).
+const UPDATE_LEN: usize = 14;
+/// Bytes of the count in front of a page's tuples in XLOG_GIST_PAGE_SPLIT.
+const GIST_COUNT_LEN: usize = 4;
+/// Where ntuples stands in xl_heap_multi_insert.
+const MULTI_INSERT_COUNT_AT: usize = 2;
+
+/// What the data of a block reference is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockModel {
+    /// Not known: rows of bytes.
+    Rows,
+    /// A heap tuple (XLOG_HEAP_INSERT).
+    HeapInsert,
+    /// A heap tuple that may lack what its predecessor has (XLOG_HEAP_UPDATE), beside what is
+    /// known of that one.
+    HeapUpdate,
+    /// The same by itself.
+    HeapUpdateAlone,
+    /// Heap tuples one after the other (XLOG_HEAP2_MULTI_INSERT).
+    HeapMultiInsert,
+    /// A tuple of a new row (XLOG_BTREE_INSERT_LEAF).
+    RowTuple,
+    /// An index tuple that leads to another page (XLOG_BTREE_INSERT_UPPER and _META).
+    BtreeInsert,
+    /// Index tuples one after the other that come to a new page (XLOG_BTREE_SPLIT_*,
+    /// XLOG_BTREE_NEWROOT).
+    BtreeTuples,
+    /// Index tuples one after the other (XLOG_GIN_UPDATE_META_PAGE, XLOG_GIN_INSERT_LISTPAGE),
+    /// whose keys were taken out of rows.
+    ListTuples,
+    /// The same, whatever their keys are.
+    ListTuplesAlone,
+    /// An entry tuple behind a `ginxlogInsertEntry`, or changed segments of posting lists
+    /// (XLOG_GIN_INSERT).
+    GinInsert,
+    /// Changed segments of posting lists (XLOG_GIN_VACUUM_DATA_LEAF_PAGE).
+    GinRecompress,
+    /// Line pointer numbers of deleted tuples, then new tuples (XLOG_GIST_PAGE_UPDATE).
+    GistUpdate,
+    /// A count, then the tuples of a page (XLOG_GIST_PAGE_SPLIT).
+    GistSplit,
+    /// Line pointer numbers and other numbers of 16 bits.
+    Offsets,
+}
+
+impl BlockModel {
+    /// The model of block reference number `block` of a shape, in this version of the format.
+    pub fn of(shape: &Shape, block: usize, format: u8) -> BlockModel {
+        let Some(id) = shape.blocks.get(block).map(|block| block.id) else {
+            return BlockModel::Rows;
+        };
+        match (shape.rmid, record_type(shape.rmid, shape.info), id) {
+            (rmgr_id::HEAP, 0x00, 0) => BlockModel::HeapInsert,
+            (rmgr_id::HEAP, 0x20 | 0x40, 0) if format >= ROW_VERSIONS_FROM => {
+                BlockModel::HeapUpdate
+            }
+            (rmgr_id::HEAP, 0x20 | 0x40, 0) => BlockModel::HeapUpdateAlone,
+            (rmgr_id::HEAP2, 0x50, 0) => BlockModel::HeapMultiInsert,
+            (rmgr_id::HEAP2, 0x10 | 0x20 | 0x30, 0) => BlockModel::Offsets,
+            (rmgr_id::BTREE, 0x00, 0) => BlockModel::RowTuple,
+            (rmgr_id::BTREE, 0x10 | 0x20, 0) => BlockModel::BtreeInsert,
+            (rmgr_id::BTREE, 0x30 | 0x40, 0 | 1) | (rmgr_id::BTREE, 0xA0, 0) => {
+                BlockModel::BtreeTuples
+            }
+            (rmgr_id::BTREE, 0x60 | 0x70 | 0xC0, 0) => BlockModel::Offsets,
+            (rmgr_id::GIN, 0x60, 1) | (rmgr_id::GIN, 0x70, 0) if format >= EXTRACTION_FROM => {
+                BlockModel::ListTuples
+            }
+            (rmgr_id::GIN, 0x60, 1) | (rmgr_id::GIN, 0x70, 0) => BlockModel::ListTuplesAlone,
+            (rmgr_id::GIN, 0x20, 0) => BlockModel::GinInsert,
+            (rmgr_id::GIN, 0x90, 0) => BlockModel::GinRecompress,
+            (rmgr_id::GIST, 0x00, 0) if format >= GIST_FROM => BlockModel::GistUpdate,
+            (rmgr_id::GIST, 0x30, 1..) if format >= GIST_FROM => BlockModel::GistSplit,
+            _ => BlockModel::Rows,
+        }
+    }
+
+    /// Codes the data.
+    pub fn code<C: Coder>(
+        self,
+        coder: &mut C,
+        streams: &mut BlockStreams,
+        relation: &mut Relation,
+        context: &mut Context<'_>,
+        data: &mut [u8],
+    ) {
+        let main = context.main;
+        let applies =
+            C::ENCODING && self.is_used(coder.choices()) && self.applies(relation, main, data);
+        let model = if self == BlockModel::Rows {
+            self
+        } else {
+            let stream = streams.flag.open(coder, StreamKind::ModelFlag, 1);
+            if coder.u8(stream, applies.into()) != 0 {
+                self
+            } else {
+                BlockModel::Rows
+            }
+        };
+        match model {
+            BlockModel::Rows => streams.rows.code(coder, StreamKind::BlockDataRow, data),
+            BlockModel::HeapInsert => relation.heap.record_tuple(coder, data),
+            BlockModel::HeapUpdate => {
+                let old = context.old_version();
+                code_update(coder, streams, relation, context, data, old);
+            }
+            BlockModel::HeapUpdateAlone => {
+                code_update(coder, streams, relation, context, data, None);
+            }
+            BlockModel::HeapMultiInsert => {
+                code_multi_insert(coder, streams, relation, main, data);
+            }
+            BlockModel::BtreeInsert => relation.index.tuples(coder, data, Place::Upper),
+            BlockModel::RowTuple => {
+                relation
+                    .index
+                    .new_tuples(coder, data, context, Keys::OfRows);
+            }
+            BlockModel::ListTuples => {
+                relation
+                    .index
+                    .new_tuples(coder, data, context, Keys::Extracted);
+            }
+            BlockModel::ListTuplesAlone => {
+                relation.index.new_tuples(coder, data, context, Keys::Any);
+            }
+            BlockModel::BtreeTuples => relation.index.tuples(coder, data, Place::Moved),
+            BlockModel::GinInsert => code_gin_insert(coder, streams, relation, main, data),
+            BlockModel::GinRecompress => relation.gin_records.recompress(coder, data),
+            BlockModel::GistUpdate => code_gist_update(coder, streams, relation, context, data),
+            BlockModel::GistSplit => code_gist_split(coder, streams, relation, data),
+            BlockModel::Offsets => {
+                let [offsets, ..] = &mut streams.fields;
+                let stream = offsets.open(coder, StreamKind::Offsets, 2);
+                coder.bytes(stream, data);
+            }
+        }
+    }
+
+    /// The encoder does without it where it measures what the model is worth.
+    fn is_used(self, choices: Choices) -> bool {
+        let is_gin = matches!(self, BlockModel::GinInsert | BlockModel::GinRecompress);
+        choices.uses(OptionalModel::BlockData) && (!is_gin || choices.uses(OptionalModel::Gin))
+    }
+
+    /// The data has the form that the model needs; only the encoder can tell.
+    fn applies(self, relation: &mut Relation, main: &[u8], data: &[u8]) -> bool {
+        match self {
+            BlockModel::Rows => true,
+            BlockModel::HeapInsert => data.len() >= RECORD_TUPLE_HEADER_LEN,
+            BlockModel::HeapUpdate | BlockModel::HeapUpdateAlone => {
+                main.len() > UPDATE_FLAGS_AT
+                    && data.len() >= update_fields_len(main) + RECORD_TUPLE_HEADER_LEN
+            }
+            BlockModel::HeapMultiInsert => {
+                let mut end = 0usize;
+                for _ in 0..multi_insert_count(main) {
+                    end = multi_insert_end(data, end.next_multiple_of(2));
+                    if end > data.len() {
+                        return false;
+                    }
+                }
+                main.len() >= MULTI_INSERT_COUNT_AT + 2
+            }
+            BlockModel::RowTuple
+            | BlockModel::BtreeInsert
+            | BlockModel::ListTuples
+            | BlockModel::ListTuplesAlone
+            | BlockModel::BtreeTuples => are_tuples(data),
+            BlockModel::GinInsert if is_gin_data(main) => relation.gin_records.is_recompress(data),
+            BlockModel::GinInsert => data.len() >= INSERT_ENTRY_HEADER_LEN,
+            BlockModel::GinRecompress => relation.gin_records.is_recompress(data),
+            BlockModel::GistUpdate => data.get(gist_deleted_len(main)..).is_some_and(are_tuples),
+            BlockModel::GistSplit => data.get(GIST_COUNT_LEN..).is_some_and(are_tuples),
+            BlockModel::Offsets => data.len().is_multiple_of(2),
+        }
+    }
+}
+
+/// What is known when the data of a block reference is coded.
+pub struct Context<'a> {
+    /// The record's main data.
+    pub main: &'a [u8],
+    /// The relation's number.
+    pub relation: u32,
+    /// The block of the record's last reference, which an update's old version is on.
+    pub last_block: u32,
+    /// Rows of the records before.
+    pub rows: &'a RecentRows,
+    /// What is known of rows that may get new versions.
+    pub versions: &'a RowVersions,
+    /// The transaction's newest row.
+    pub newest: RowNumber,
+    /// Memory to work with.
+    pub scratch: &'a mut ChangeScratch,
+    /// Keys that were taken out of rows.
+    pub extracted: &'a mut ExtractedTuples,
+}
+
+impl<'a> Context<'a> {
+    /// The version of a row that an update takes the place of: what the record has of it
+    /// (`REPLICA IDENTITY FULL`), or records before told.
+    fn old_version(&self) -> Option<Version<'a>> {
+        if let Some(values) = update_old_values(self.main) {
+            return Some(Version::whole(values));
+        }
+        let tid = (self.last_block, update_old_line_pointer(self.main));
+        self.versions
+            .get(self.rows, self.versions.id(self.relation, tid))
+    }
+}
+
+/// The record inserts into a posting tree (`GIN_INSERT_ISDATA`, in ginxlogInsert's flags).
+fn is_gin_data(main: &[u8]) -> bool {
+    get_u16(main, 0) & 1 != 0
+}
+
+fn code_gin_insert<C: Coder>(
+    coder: &mut C,
+    streams: &mut BlockStreams,
+    relation: &mut Relation,
+    main: &[u8],
+    data: &mut [u8],
+) {
+    if is_gin_data(main) {
+        return relation.gin_records.recompress(coder, data);
+    }
+    let [offset, is_delete, ..] = &mut streams.fields;
+    let stream = offset.open(coder, StreamKind::Offsets, 2);
+    coder.u16_at(stream, data, 0);
+    let stream = is_delete.open(coder, StreamKind::MainField, 2);
+    coder.u16_at(stream, data, 2);
+    let end = data.len();
+    let tuple = coder.part(data, INSERT_ENTRY_HEADER_LEN, end);
+    if relation.gin_records.entry(coder, tuple) != tuple.len() {
+        coder.fail();
+    }
+}
+
+/// Bytes of the line pointer numbers in front of the tuples (ntodelete, in gistxlogPageUpdate).
+fn gist_deleted_len(main: &[u8]) -> usize {
+    2 * usize::from(get_u16(main, 0))
+}
+
+fn code_gist_update<C: Coder>(
+    coder: &mut C,
+    streams: &mut BlockStreams,
+    relation: &mut Relation,
+    context: &mut Context<'_>,
+    data: &mut [u8],
+) {
+    let deleted_len = gist_deleted_len(context.main);
+    let [offsets, ..] = &mut streams.fields;
+    let stream = offsets.open(coder, StreamKind::Offsets, 2);
+    let deleted = coder.part(data, 0, deleted_len);
+    coder.bytes(stream, deleted);
+    let end = data.len();
+    let tuples = coder.part(data, deleted_len, end);
+    relation
+        .index
+        .new_tuples(coder, tuples, context, Keys::OfRows);
+}
+
+fn code_gist_split<C: Coder>(
+    coder: &mut C,
+    streams: &mut BlockStreams,
+    relation: &mut Relation,
+    data: &mut [u8],
+) {
+    let [count, ..] = &mut streams.fields;
+    let stream = count.open(coder, StreamKind::MainField, GIST_COUNT_LEN);
+    coder.u32_at(stream, data, 0);
+    let end = data.len();
+    let tuples = coder.part(data, GIST_COUNT_LEN, end);
+    relation.index.tuples(coder, tuples, Place::Moved);
+}
+
+/// Bytes of the lengths of prefix and suffix in front of the tuple.
+pub fn update_fields_len(main: &[u8]) -> usize {
+    let flags = main.get(UPDATE_FLAGS_AT).copied().unwrap_or(0);
+    2 * (usize::from(flags & PREFIX_FROM_OLD != 0) + usize::from(flags & SUFFIX_FROM_OLD != 0))
+}
+
+/// What an update takes from the old version; `None` where it brings the whole tuple.
+pub fn update_kept(main: &[u8], data: &[u8]) -> Option<Kept> {
+    let flags = main.get(UPDATE_FLAGS_AT).copied().unwrap_or(0);
+    let has_prefix = flags & PREFIX_FROM_OLD != 0;
+    let has_suffix = flags & SUFFIX_FROM_OLD != 0;
+    let field = |number: usize| usize::from(get_u16(data, 2 * number));
+    (has_prefix || has_suffix).then(|| Kept {
+        prefix: if has_prefix { field(0) } else { 0 },
+        suffix: if has_suffix {
+            field(has_prefix.into())
+        } else {
+            0
+        },
+    })
+}
+
+/// The values of the old version, where the main data has them.
+fn update_old_values(main: &[u8]) -> Option<&[u8]> {
+    let flags = *main.get(UPDATE_FLAGS_AT)?;
+    (flags & CONTAINS_OLD_TUPLE != 0).then_some(())?;
+    values_of(main.get(UPDATE_LEN..)?)
+}
+
+/// The line pointer of the old version.
+pub fn update_old_line_pointer(main: &[u8]) -> u16 {
+    get_u16(main, UPDATE_OLD_OFFSET_AT)
+}
+
+fn code_update<C: Coder>(
+    coder: &mut C,
+    streams: &mut BlockStreams,
+    relation: &mut Relation,
+    context: &mut Context<'_>,
+    data: &mut [u8],
+    old: Option<Version<'_>>,
+) {
+    let fields_len = update_fields_len(context.main);
+    for at in (0..fields_len).step_by(2) {
+        let stream = streams.fields[at / 2].open(coder, StreamKind::TupleLen, 2);
+        coder.u16_at(stream, data, at);
+    }
+    let kept = update_kept(context.main, data);
+    let end = data.len();
+    let tuple = coder.part(data, fields_len, end);
+    let heap = &mut relation.heap;
+    heap.record_version(coder, context.scratch, tuple, old, kept);
+}
+
+/// Tuples of a multi-insert.
+pub fn multi_insert_count(main: &[u8]) -> usize {
+    usize::from(get_u16(main, MULTI_INSERT_COUNT_AT))
+}
+
+fn code_multi_insert<C: Coder>(
+    coder: &mut C,
+    streams: &mut BlockStreams,
+    relation: &mut Relation,
+    main: &[u8],
+    data: &mut [u8],
+) {
+    let [len, padding, ..] = &mut streams.fields;
+    let mut at = 0usize;
+    for _ in 0..multi_insert_count(main) {
+        // Tuples begin at even places; what lies between is whatever was there.
+        if !at.is_multiple_of(2) {
+            let stream = padding.open(coder, StreamKind::ItemPadding, 1);
+            coder.u8_at(stream, data, at);
+            at += 1;
+        }
+        let stream = len.open(coder, StreamKind::TupleLen, 2);
+        coder.u16_at(stream, data, at);
+        let end = multi_insert_end(data, at);
+        let tuple = coder.part(data, at + 2, end);
+        if coder.failed() {
+            return;
+        }
+        relation.heap.record_tuple(coder, tuple);
+        at = end;
+    }
+    let end = data.len();
+    let rest = coder.part(data, at, end);
+    streams.rows.code(coder, StreamKind::BlockDataRow, rest);
+}

@@ -1,0 +1,131 @@
+//! The rows in the data of heap records (access/heapam_xlog.h).
+
+use walzip_pgformat::rmgr_id;
+
+use super::block_data::{
+    multi_insert_count, update_fields_len, update_kept, update_old_line_pointer,
+};
+use super::main_data::record_type;
+use crate::coder::get_u16;
+use crate::model::heap::tuple::{RECORD_TUPLE_HEADER_LEN, TUPLE_HEADER_LEN, multi_insert_end};
+use crate::model::rows::recent::{NewRow, RecentRows, RowNumber, Tid};
+use crate::model::rows::versions::{RowVersions, VersionId};
+
+/// `XLOG_HEAP_INIT_PAGE`: the rows are the first ones of a new page.
+const INIT_PAGE: u8 = 0x80;
+/// Where the line pointer of the new version stands in xl_heap_update.
+const UPDATE_NEW_OFFSET_AT: usize = 12;
+/// Where the line pointers begin in xl_heap_multi_insert.
+const MULTI_INSERT_OFFSETS_AT: usize = 4;
+
+/// A record with data for its block 0.
+#[derive(Clone, Copy, Debug)]
+pub struct HeapRecord<'a> {
+    /// Resource manager.
+    pub rmid: u8,
+    /// `xl_info`.
+    pub info: u8,
+    /// The main data.
+    pub main: &'a [u8],
+    /// The data of block 0.
+    pub data: &'a [u8],
+    /// The relation's number.
+    pub relation: u32,
+    /// The block's number.
+    pub block: u32,
+    /// The block of the record's last reference.
+    pub last_block: u32,
+}
+
+impl HeapRecord<'_> {
+    /// Adds the rows of the record: to `rows` those that get index entries, which new versions
+    /// of a row that need none (XLOG_HEAP_HOT_UPDATE) do not.
+    pub fn add_rows(
+        &self,
+        rows: &mut RecentRows,
+        versions: &mut RowVersions,
+        newest: &mut RowNumber,
+    ) {
+        match (self.rmid, record_type(self.rmid, self.info)) {
+            (rmgr_id::HEAP, 0x00) => {
+                if let Some(values) = values_of(self.data) {
+                    let row = self.row(get_u16(self.main, 0), values);
+                    rows.add(newest, row);
+                    versions.add(self.version(versions, row.tid), *newest);
+                }
+            }
+            (rmgr_id::HEAP, 0x20 | 0x40) => self.add_version(rows, versions, newest),
+            (rmgr_id::HEAP2, 0x50) => self.add_many(rows, versions, newest),
+            _ => {}
+        }
+    }
+
+    fn add_version(
+        &self,
+        rows: &mut RecentRows,
+        versions: &mut RowVersions,
+        newest: &mut RowNumber,
+    ) {
+        let tuple = self.data.get(update_fields_len(self.main)..);
+        let Some(values) = tuple.and_then(values_of) else {
+            return;
+        };
+        let kept = update_kept(self.main, self.data).unwrap_or_default();
+        let row = NewRow {
+            missing: kept.prefix,
+            ..self.row(get_u16(self.main, UPDATE_NEW_OFFSET_AT), values)
+        };
+        let old = (self.last_block, update_old_line_pointer(self.main));
+        let ids = (self.version(versions, old), self.version(versions, row.tid));
+        versions.update(rows, ids, kept, values);
+        if record_type(self.rmid, self.info) == 0x20 {
+            rows.add(newest, row);
+        }
+    }
+
+    fn add_many(&self, rows: &mut RecentRows, versions: &mut RowVersions, newest: &mut RowNumber) {
+        let mut at = 0usize;
+        for number in 0..multi_insert_count(self.main) {
+            at = at.next_multiple_of(2);
+            let end = multi_insert_end(self.data, at);
+            let Some(tuple) = self.data.get(at + 2..end) else {
+                return;
+            };
+            let line_pointer = match self.info & INIT_PAGE {
+                0 => get_u16(self.main, MULTI_INSERT_OFFSETS_AT + 2 * number),
+                _ => number as u16 + 1,
+            };
+            if let Some(values) = values_of(tuple) {
+                let row = NewRow {
+                    begins_record: number == 0,
+                    ..self.row(line_pointer, values)
+                };
+                rows.add(newest, row);
+                versions.add(self.version(versions, row.tid), *newest);
+            }
+            at = end;
+        }
+    }
+
+    /// A row on the record's block, the first one of the record.
+    fn row<'v>(&self, line_pointer: u16, values: &'v [u8]) -> NewRow<'v> {
+        NewRow {
+            relation: self.relation,
+            tid: (self.block, line_pointer),
+            values,
+            missing: 0,
+            begins_record: true,
+        }
+    }
+
+    fn version(&self, versions: &RowVersions, tid: Tid) -> VersionId {
+        versions.id(self.relation, tid)
+    }
+}
+
+/// The values of a tuple that begins with `xl_heap_header`.
+pub fn values_of(tuple: &[u8]) -> Option<&[u8]> {
+    let hoff = tuple.get(RECORD_TUPLE_HEADER_LEN - 1).copied();
+    let before = usize::from(hoff.unwrap_or(0)).saturating_sub(TUPLE_HEADER_LEN);
+    tuple.get(RECORD_TUPLE_HEADER_LEN + before..)
+}

@@ -1,0 +1,349 @@
+//! Record kinds: all that records of one sort have in common, relations included.
+//!
+//! A kind is defined where it first occurs. After that it is one of the few that came after
+//! the kind before in the same transaction, and costs one small number.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::HashMap;
+
+use walzip_pgformat::Version;
+use walzip_pgformat::wal::{Block, Compression, Image, RecordLayout};
+
+use super::block_data::BlockModel;
+use super::main_data::MainStreams;
+use crate::coder::{Coder, Slot};
+use crate::fast_hash::FastHash;
+use crate::limits::{KIND_BLOCKS_MAX, KIND_BLOCKS_TOTAL_MAX, KINDS_MAX};
+use crate::model::relations::{RelationFork, Relations};
+use crate::recency::to_front;
+use crate::rows_by_len::RowsByLen;
+use crate::stream_kind::StreamKind;
+
+/// Main data of this length and more has its length coded with each record.
+const FIXED_MAIN_LEN_MAX: usize = 64;
+/// The main length of a kind whose records have different ones.
+const VARIABLE_MAIN_LEN: u8 = 255;
+/// Kinds remembered as successors of a kind.
+const SUCCESSORS_MAX: usize = 250;
+/// Of these, so many are looked at before any is looked up.
+const LIKELY_MAX: u8 = 4;
+/// The rank that says "none of them".
+const OTHER: u8 = 255;
+
+const HAS_ORIGIN: u8 = 1;
+const HAS_TOPLEVEL_XID: u8 = 2;
+const HAS_MAIN: u8 = 4;
+const MAIN_IS_LONG: u8 = 8;
+const PREV_EXPLICIT: u8 = 16;
+const FLAGS_ALL: u8 = 31;
+
+/// What one block reference of a kind is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ShapeBlock {
+    /// As in the record.
+    pub id: u8,
+    /// As in the record.
+    pub fork_flags: u8,
+    /// `bimg_info`, 0 where there is no image.
+    pub image_flags: u8,
+    /// The relation's number.
+    pub relation: u32,
+}
+
+/// What all records of a kind have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Resource manager.
+    pub rmid: u8,
+    /// `xl_info`.
+    pub info: u8,
+    flags: u8,
+    main_len: u8,
+    /// The block references.
+    pub blocks: Vec<ShapeBlock>,
+}
+
+/// A shape, and the streams of the records that have it.
+#[derive(Debug)]
+pub struct Kind {
+    /// What the records have in common.
+    pub shape: Shape,
+    /// How the data of each block is coded.
+    pub block_models: Vec<BlockModel>,
+    /// The streams of each block's data.
+    pub block_streams: Vec<BlockStreams>,
+    /// The streams of the main data.
+    pub main: MainStreams,
+    main_len: Slot,
+}
+
+/// The streams of the data of one block reference of a kind.
+#[derive(Debug, Default)]
+pub struct BlockStreams {
+    /// Lengths.
+    pub len: Slot,
+    /// Whether the model applies.
+    pub flag: Slot,
+    /// Data without a model, and parts that models leave.
+    pub rows: RowsByLen,
+    /// Fields that models take out of the data.
+    pub fields: [Slot; 4],
+}
+
+/// All kinds of a segment.
+#[derive(Debug)]
+pub struct Kinds {
+    /// The version of the format.
+    format: u8,
+    list: Vec<Kind>,
+    /// Block references of all kinds together.
+    blocks_total: usize,
+    numbers: HashMap<Shape, u32, FastHash>,
+    /// By context: 0 for a new transaction, else the number of the kind before plus 1.
+    successors: Vec<Vec<u32>>,
+    scratch: Shape,
+    definitions: Slot,
+    rank: Slot,
+    id: Slot,
+}
+
+impl Kinds {
+    /// Without any kind; for this version of the format.
+    pub fn new(format: u8) -> Kinds {
+        Kinds {
+            format,
+            list: Vec::new(),
+            blocks_total: 0,
+            numbers: HashMap::default(),
+            successors: vec![Vec::new()],
+            scratch: Shape::default(),
+            definitions: Slot::default(),
+            rank: Slot::default(),
+            id: Slot::default(),
+        }
+    }
+}
+
+impl Kinds {
+    /// Codes the kind of the record in `layout`; the decoder gets a layout with everything in
+    /// it that the kind says. Returns the kind's number, and whether the back link is coded.
+    pub fn code<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        version: &Version,
+        relations: &mut Relations,
+        context: &mut u32,
+        layout: &mut RecordLayout,
+        prev_follows: bool,
+    ) -> Option<(usize, bool)> {
+        let (wanted, found) = if C::ENCODING {
+            self.find(relations, *context, layout, prev_follows)?
+        } else {
+            (0, 0)
+        };
+        let successors = self.successors.get_mut(*context as usize)?;
+        let stream = self.rank.open(coder, StreamKind::KindRank, 1);
+        let rank = coder.u8(stream, found);
+        let number = if rank == OTHER {
+            let stream = self.id.open(coder, StreamKind::KindId, 4);
+            let number = coder.u32(stream, wanted);
+            successors.truncate(SUCCESSORS_MAX - 1);
+            successors.insert(0, number);
+            number
+        } else {
+            to_front(successors, rank.into())?
+        };
+        if number as usize == self.list.len() {
+            self.define(coder, relations)?;
+        }
+        let kind = self.list.get(number as usize)?;
+        *context = number + 1;
+        if !C::ENCODING {
+            kind.shape.prepare(layout, relations, version)?;
+        }
+        Some((number as usize, kind.shape.flags & PREV_EXPLICIT != 0))
+    }
+
+    /// A kind by the number that [`Kinds::code`] returned.
+    pub fn get_mut(&mut self, number: usize) -> Option<&mut Kind> {
+        self.list.get_mut(number)
+    }
+
+    /// The kind of a record, and its rank among those that came after the kind before.
+    fn find(
+        &mut self,
+        relations: &mut Relations,
+        context: u32,
+        layout: &RecordLayout,
+        prev_follows: bool,
+    ) -> Option<(u32, u8)> {
+        let successors = self.successors.get(context as usize)?;
+        self.scratch.describe_header(layout, prev_follows);
+        for (rank, number) in (0..LIKELY_MAX).zip(successors) {
+            let shape = &self.list.get(*number as usize)?.shape;
+            if shape.header_is(&self.scratch) && shape.blocks_are(relations, layout) {
+                return Some((*number, rank));
+            }
+        }
+        self.scratch.describe_blocks(relations, layout);
+        let known = self.numbers.get(&self.scratch).copied();
+        let number = known.unwrap_or(self.list.len() as u32);
+        let mut ranks = (0..OTHER).zip(successors);
+        let found = ranks.find(|(_, kind)| **kind == number);
+        Some((number, found.map_or(OTHER, |(rank, _)| rank)))
+    }
+
+    /// Codes the definition of the next kind. The encoder's is in `scratch`. The number of
+    /// kinds and of their blocks, and so of relations, is bounded: each takes far more memory
+    /// than its definition has bytes.
+    fn define<C: Coder>(&mut self, coder: &mut C, relations: &mut Relations) -> Option<()> {
+        let stream = self.definitions.open(coder, StreamKind::Definitions, 1);
+        let mut shape = std::mem::take(&mut self.scratch);
+        shape.rmid = coder.u8(stream, shape.rmid);
+        shape.info = coder.u8(stream, shape.info);
+        shape.flags = coder.u8(stream, shape.flags);
+        shape.main_len = coder.u8(stream, shape.main_len);
+        let blocks = usize::from(coder.u8(stream, shape.blocks.len() as u8));
+        self.blocks_total += blocks;
+        if self.list.len() == KINDS_MAX
+            || blocks > KIND_BLOCKS_MAX
+            || self.blocks_total > KIND_BLOCKS_TOTAL_MAX
+        {
+            return None;
+        }
+        shape.blocks.resize(blocks, ShapeBlock::default());
+        for block in &mut shape.blocks {
+            block.id = coder.u8(stream, block.id);
+            block.fork_flags = coder.u8(stream, block.fork_flags);
+            block.image_flags = coder.u8(stream, block.image_flags);
+            block.relation = relations.code(coder, stream, block.relation);
+        }
+        if coder.failed() || shape.flags & !FLAGS_ALL != 0 {
+            return None;
+        }
+        if C::ENCODING {
+            self.numbers.insert(shape.clone(), self.list.len() as u32);
+        }
+        self.successors.push(Vec::new());
+        self.list.push(Kind::new(shape, self.format));
+        Some(())
+    }
+}
+
+fn image_flags(block: &Block) -> u8 {
+    block.image.map_or(0, |image| image.flags)
+}
+
+fn relation_of(block: &Block) -> RelationFork {
+    RelationFork {
+        locator: block.locator,
+        fork: block.fork(),
+    }
+}
+
+impl Kind {
+    fn new(shape: Shape, format: u8) -> Kind {
+        let count = shape.blocks.len();
+        Kind {
+            block_models: (0..count)
+                .map(|block| BlockModel::of(&shape, block, format))
+                .collect(),
+            block_streams: (0..count).map(|_| BlockStreams::default()).collect(),
+            main: MainStreams::new(&shape, format),
+            main_len: Slot::default(),
+            shape,
+        }
+    }
+
+    /// Codes the length of the main data where the kind leaves it open.
+    pub fn code_main_len<C: Coder>(&mut self, coder: &mut C, layout: &mut RecordLayout) {
+        if self.shape.main_len == VARIABLE_MAIN_LEN {
+            let stream = self.main_len.open(coder, StreamKind::MainLen, 4);
+            layout.main_len = coder.u32(stream, layout.main_len as u32) as usize;
+        }
+    }
+}
+
+impl Shape {
+    fn describe_header(&mut self, layout: &RecordLayout, prev_follows: bool) {
+        self.rmid = layout.header.rmid;
+        self.info = layout.header.info;
+        self.flags = layout.origin.map_or(0, |_| HAS_ORIGIN)
+            | layout.toplevel_xid.map_or(0, |_| HAS_TOPLEVEL_XID)
+            | layout
+                .main_header
+                .map_or(0, |long| if long { MAIN_IS_LONG } else { 0 } | HAS_MAIN)
+            | if prev_follows { 0 } else { PREV_EXPLICIT };
+        self.main_len = match layout.main_len {
+            len if len < FIXED_MAIN_LEN_MAX => len as u8,
+            _ => VARIABLE_MAIN_LEN,
+        };
+    }
+
+    fn describe_blocks(&mut self, relations: &mut Relations, layout: &RecordLayout) {
+        self.blocks.clear();
+        self.blocks
+            .extend(layout.blocks.iter().map(|block| ShapeBlock {
+                id: block.id,
+                fork_flags: block.fork_flags,
+                image_flags: image_flags(block),
+                relation: relations.number_of(relation_of(block)),
+            }));
+    }
+
+    fn header_is(&self, other: &Shape) -> bool {
+        (self.rmid, self.info, self.flags, self.main_len)
+            == (other.rmid, other.info, other.flags, other.main_len)
+    }
+
+    /// What [`Shape::describe_blocks`] would make of the record.
+    fn blocks_are(&self, relations: &Relations, layout: &RecordLayout) -> bool {
+        self.blocks.len() == layout.blocks.len()
+            && self.blocks.iter().zip(&layout.blocks).all(|(own, block)| {
+                own.id == block.id
+                    && own.fork_flags == block.fork_flags
+                    && own.image_flags == image_flags(block)
+                    && relations.name_of(own.relation) == Some(relation_of(block))
+            })
+    }
+
+    /// Sets everything in the layout that the shape says.
+    fn prepare(
+        &self,
+        layout: &mut RecordLayout,
+        relations: &mut Relations,
+        version: &Version,
+    ) -> Option<()> {
+        layout.header.rmid = self.rmid;
+        layout.header.info = self.info;
+        layout.origin = (self.flags & HAS_ORIGIN != 0).then_some(0);
+        layout.toplevel_xid = (self.flags & HAS_TOPLEVEL_XID != 0).then_some(0);
+        layout.main_header = (self.flags & HAS_MAIN != 0).then_some(self.flags & MAIN_IS_LONG != 0);
+        layout.main_len = match self.main_len {
+            VARIABLE_MAIN_LEN => 0,
+            len => usize::from(len),
+        };
+        layout.blocks.clear();
+        for block in &self.blocks {
+            let relation = relations.get_mut(block.relation)?;
+            let image = (block.fork_flags & Block::HAS_IMAGE != 0).then_some(Image {
+                len: 0,
+                hole_offset: 0,
+                hole_len: 0,
+                flags: block.image_flags,
+                compression: Compression::from_flags(block.image_flags, version.image_flags),
+                start: 0,
+            });
+            layout.blocks.push(Block {
+                id: block.id,
+                fork_flags: block.fork_flags,
+                data_len: 0,
+                data_start: 0,
+                image,
+                locator: relation.name.locator,
+                number: 0,
+            });
+        }
+        Some(())
+    }
+}

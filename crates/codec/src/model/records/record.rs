@@ -1,0 +1,250 @@
+//! One record after the other: what each part costs is decided in the files beside this one.
+
+use walzip_pgformat::wal::{Compression, IMAGE_HAS_HOLE, RecordLayout, SegmentHeader};
+use walzip_pgformat::{Lsn, Version};
+
+use super::block_data::Context;
+use super::heap_rows::HeapRecord;
+use super::kind::Kinds;
+use super::xid::Xids;
+use crate::coder::{Coder, Slot};
+use crate::model::index::gin::extracted_tuples::ExtractedTuples;
+use crate::model::pages::image::ImageModel;
+use crate::model::relations::Relations;
+use crate::model::rows::change::ChangeScratch;
+use crate::model::rows::recent::RecentRows;
+use crate::model::rows::versions::RowVersions;
+use crate::stream_kind::StreamKind;
+use crate::streams::StreamWriter;
+
+/// Everything that is known from the records coded before.
+pub struct Model {
+    version: &'static Version,
+    xids: Xids,
+    kinds: Kinds,
+    relations: Relations,
+    images: ImageModel,
+    prev: u64,
+    prev_explicit: Slot,
+    origin: Slot,
+    toplevel_xid: Slot,
+    main: Vec<u8>,
+    rows: RecentRows,
+    versions: RowVersions,
+    change_scratch: ChangeScratch,
+    extracted: ExtractedTuples,
+    /// Relations whose heap tuples are collected, in the order of their first one.
+    with_bodies: Vec<u32>,
+    len_max: usize,
+}
+
+impl Model {
+    /// Knows nothing but what the segment is, how many bytes it has, and the version of the format.
+    pub fn new(header: &SegmentHeader, segment_len: usize, format: u8) -> Model {
+        Model {
+            version: header.version,
+            xids: Xids::default(),
+            kinds: Kinds::new(format),
+            relations: Relations::default(),
+            images: ImageModel::new(segment_len),
+            prev: 0,
+            prev_explicit: Slot::default(),
+            origin: Slot::default(),
+            toplevel_xid: Slot::default(),
+            main: Vec::new(),
+            rows: RecentRows::default(),
+            versions: RowVersions::new(segment_len),
+            change_scratch: ChangeScratch::default(),
+            extracted: ExtractedTuples::new(segment_len),
+            with_bodies: Vec::new(),
+            len_max: segment_len,
+        }
+    }
+
+    /// Codes the record at `lsn`. The encoder has it in `record`, read into `layout`; the
+    /// decoder has it there afterwards, unless the coder failed.
+    pub fn code<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        lsn: Lsn,
+        layout: &mut RecordLayout,
+        record: &mut Vec<u8>,
+    ) {
+        if self.try_code(coder, layout, record).is_none() {
+            coder.fail();
+        }
+        self.prev = lsn.0;
+    }
+
+    /// Codes what was collected from the records; the encoder calls it behind the last one.
+    pub fn finish(&mut self, coder: &mut StreamWriter) {
+        for number in std::mem::take(&mut self.with_bodies) {
+            if let Some(relation) = self.relations.get_mut(number) {
+                relation.heap.finish(coder);
+            }
+        }
+    }
+
+    fn try_code<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        layout: &mut RecordLayout,
+        record: &mut Vec<u8>,
+    ) -> Option<()> {
+        layout.header.xid = self.xids.code(coder, layout.header.xid);
+        let (number, prev_explicit) = self.kinds.code(
+            coder,
+            self.version,
+            &mut self.relations,
+            self.xids.context()?,
+            layout,
+            layout.header.prev == self.prev,
+        )?;
+        if prev_explicit {
+            let stream = self.prev_explicit.open(coder, StreamKind::PrevExplicit, 8);
+            layout.header.prev = coder.u64(stream, layout.header.prev);
+        } else if !C::ENCODING {
+            layout.header.prev = self.prev;
+        }
+        self.code_references(coder, number, layout)?;
+        self.code_main(coder, number, layout, record)?;
+        if coder.failed() {
+            return None;
+        }
+        self.code_data(coder, number, layout, record)
+    }
+
+    /// Codes all numbers of the headers that the kind leaves open.
+    fn code_references<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        number: usize,
+        layout: &mut RecordLayout,
+    ) -> Option<()> {
+        let kind = self.kinds.get_mut(number)?;
+        if let Some(origin) = &mut layout.origin {
+            let stream = self.origin.open(coder, StreamKind::Origin, 2);
+            *origin = coder.u16(stream, *origin);
+        }
+        if let Some(xid) = &mut layout.toplevel_xid {
+            let stream = self.toplevel_xid.open(coder, StreamKind::ToplevelXid, 4);
+            *xid = coder.u32(stream, *xid);
+        }
+        for (place, block) in layout.blocks.iter_mut().enumerate() {
+            let relation = self
+                .relations
+                .get_mut(kind.shape.blocks.get(place)?.relation)?;
+            block.number = relation.block_numbers.code(coder, block.number);
+            if block.fork_flags & walzip_pgformat::wal::Block::HAS_DATA != 0 {
+                let len = &mut kind.block_streams.get_mut(place)?.len;
+                let stream = len.open(coder, StreamKind::BlockDataLen, 2);
+                block.data_len = coder.u16(stream, block.data_len);
+            }
+            if let Some(image) = &mut block.image {
+                self.images
+                    .code_hole(coder, image, image.flags & IMAGE_HAS_HOLE != 0);
+                if image.compression == Compression::None && image.page_len() > u16::MAX.into() {
+                    return None;
+                }
+            }
+        }
+        kind.code_main_len(coder, layout);
+        Some(())
+    }
+
+    /// The main data comes first, because it says how to read the rest.
+    fn code_main<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        number: usize,
+        layout: &RecordLayout,
+        record: &[u8],
+    ) -> Option<()> {
+        self.main.clear();
+        if C::ENCODING {
+            let end = layout.main_start + layout.main_len;
+            self.main
+                .extend_from_slice(record.get(layout.main_start..end)?);
+        } else {
+            // All but a few fields of main data stand in streams.
+            let most = coder
+                .content_len()
+                .saturating_mul(4)
+                .saturating_add(1 << 16);
+            if layout.main_len > self.len_max.min(most) {
+                return None;
+            }
+            self.main.resize(layout.main_len, 0);
+        }
+        self.kinds.get_mut(number)?.main.code(coder, &mut self.main);
+        Some(())
+    }
+
+    fn code_data<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        number: usize,
+        layout: &mut RecordLayout,
+        record: &mut Vec<u8>,
+    ) -> Option<()> {
+        let kind = self.kinds.get_mut(number)?;
+        if !C::ENCODING {
+            record.clear();
+            record.resize(layout.headers_len(), 0);
+        }
+        let last_block = layout.blocks.last().map_or(0, |block| block.number);
+        for (place, block) in layout.blocks.iter_mut().enumerate() {
+            let shape_block = kind.shape.blocks.get(place)?;
+            let relation = self.relations.get_mut(shape_block.relation)?;
+            if let Some(image) = &mut block.image {
+                self.images
+                    .code(coder, relation, block.number, image, record);
+            }
+            if block.data_len != 0 {
+                if !C::ENCODING {
+                    block.data_start = record.len();
+                    record.resize(block.data_start + usize::from(block.data_len), 0);
+                }
+                let end = block.data_start + usize::from(block.data_len);
+                let data = coder.part(record, block.data_start, end);
+                let model = *kind.block_models.get(place)?;
+                let streams = kind.block_streams.get_mut(place)?;
+                let newest = self.xids.newest_row()?;
+                let mut context = Context {
+                    main: &self.main,
+                    relation: shape_block.relation,
+                    last_block,
+                    rows: &self.rows,
+                    versions: &self.versions,
+                    newest: *newest,
+                    scratch: &mut self.change_scratch,
+                    extracted: &mut self.extracted,
+                };
+                model.code(coder, streams, relation, &mut context, data);
+                if place == 0 && !coder.failed() {
+                    let record = HeapRecord {
+                        rmid: kind.shape.rmid,
+                        info: kind.shape.info,
+                        main: &self.main,
+                        data,
+                        relation: shape_block.relation,
+                        block: block.number,
+                        last_block,
+                    };
+                    record.add_rows(&mut self.rows, &mut self.versions, newest);
+                }
+            }
+            if C::ENCODING && relation.heap.take_has_new_bodies() {
+                self.with_bodies.push(shape_block.relation);
+            }
+            if coder.failed() {
+                return None;
+            }
+        }
+        if !C::ENCODING {
+            record.extend_from_slice(&self.main);
+            layout.write_headers(record);
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,79 @@
+//! Transaction ids: a few sessions take turns, so most are among the last ones seen.
+
+use crate::coder::{Coder, Slot};
+use crate::model::rows::recent::RowNumber;
+use crate::recency::to_front;
+use crate::stream_kind::StreamKind;
+
+/// Transactions remembered.
+const RECENT_MAX: usize = 64;
+/// The rank that says "none of them".
+const NEW: u8 = 255;
+
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    xid: u32,
+    /// See [`Xids::context`].
+    context: u32,
+    /// See [`Xids::newest_row`].
+    newest_row: RowNumber,
+}
+
+/// The last transactions, the latest first.
+#[derive(Debug, Default)]
+pub struct Xids {
+    recent: Vec<Recent>,
+    highest: u32,
+    rank: Slot,
+    new: Slot,
+}
+
+impl Xids {
+    /// Codes the transaction of a record, and makes it the first of the recent ones.
+    pub fn code<C: Coder>(&mut self, coder: &mut C, xid: u32) -> u32 {
+        let rank_stream = self.rank.open(coder, StreamKind::XidRank, 1);
+        let found = if C::ENCODING { self.rank_of(xid) } else { NEW };
+        let rank = coder.u8(rank_stream, found);
+        if let Some(known) = to_front(&mut self.recent, rank.into()) {
+            return known.xid;
+        }
+        if rank != NEW {
+            coder.fail();
+        }
+        let stream = self.new.open(coder, StreamKind::XidNew, 4);
+        let xid = coder
+            .u32(stream, xid.wrapping_sub(self.highest))
+            .wrapping_add(self.highest);
+        // Transaction ids wrap around: the next one is ahead by less than half of them.
+        if (xid.wrapping_sub(self.highest) as i32) > 0 || self.highest == 0 {
+            self.highest = xid;
+        }
+        self.recent.truncate(RECENT_MAX - 1);
+        self.recent.insert(
+            0,
+            Recent {
+                xid,
+                context: 0,
+                newest_row: 0,
+            },
+        );
+        xid
+    }
+
+    /// What the transaction coded last did before: 0 for nothing yet.
+    pub fn context(&mut self) -> Option<&mut u32> {
+        self.recent.first_mut().map(|recent| &mut recent.context)
+    }
+
+    /// The row that the transaction coded last has inserted last, 0 if there is none.
+    pub fn newest_row(&mut self) -> Option<&mut RowNumber> {
+        self.recent.first_mut().map(|recent| &mut recent.newest_row)
+    }
+
+    fn rank_of(&self, xid: u32) -> u8 {
+        self.recent
+            .iter()
+            .position(|recent| recent.xid == xid)
+            .map_or(NEW, |rank| rank as u8)
+    }
+}

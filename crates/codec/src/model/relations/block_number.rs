@@ -1,0 +1,114 @@
+//! Block numbers of references to a relation: records come back to the blocks that the last
+//! ones were about, or go on to the next block.
+
+use crate::coder::{Coder, Slot};
+use crate::recency::to_front;
+use crate::registry::OptionalModel;
+use crate::stream_kind::StreamKind;
+
+/// Blocks that are remembered.
+const RECENT_MAX: usize = 32;
+/// The block behind the last one.
+const NEXT: u8 = 254;
+/// Another block, by its number.
+const OTHER: u8 = 255;
+
+/// The blocks of one relation that records referred to last.
+#[derive(Debug, Default)]
+pub struct BlockNumbers {
+    /// The last one first.
+    recent: Vec<u32>,
+    rank: Slot,
+    number: Slot,
+}
+
+impl BlockNumbers {
+    /// Codes the number of a reference.
+    pub fn code<C: Coder>(&mut self, coder: &mut C, number: u32) -> u32 {
+        let next = self.recent.first().map_or(0, |last| last.wrapping_add(1));
+        let known = if C::ENCODING && coder.choices().uses(OptionalModel::RecentBlocks) {
+            self.rank_of(number, next)
+        } else {
+            OTHER
+        };
+        let stream = self.rank.open(coder, StreamKind::BlockRank, 1);
+        let rank = coder.u8(stream, known);
+        if let Some(number) = to_front(&mut self.recent, rank.into()) {
+            return number;
+        }
+        let number = match rank {
+            NEXT => next,
+            OTHER => {
+                let stream = self.number.open(coder, StreamKind::BlockNumber, 4);
+                coder.u32(stream, number)
+            }
+            _ => {
+                coder.fail();
+                return 0;
+            }
+        };
+        self.recent.truncate(RECENT_MAX - 1);
+        self.recent.insert(0, number);
+        number
+    }
+
+    fn rank_of(&self, number: u32, next: u32) -> u8 {
+        if number == next && !self.recent.contains(&number) {
+            return NEXT;
+        }
+        let rank = (0..NEXT)
+            .zip(&self.recent)
+            .find(|(_, recent)| **recent == number);
+        rank.map_or(OTHER, |(rank, _)| rank)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::{StreamReader, StreamWriter};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn comes_back(numbers in prop::collection::vec(prop_oneof![0u32..50, any::<u32>(), Just(u32::MAX)], 1..400)) {
+            let mut coder = StreamWriter::default();
+            let mut model = BlockNumbers::default();
+            for number in &numbers {
+                prop_assert_eq!(model.code(&mut coder, *number), *number);
+            }
+            let mut reader = StreamReader::new(coder.into_content().bytes).unwrap();
+            let mut model = BlockNumbers::default();
+            for number in &numbers {
+                prop_assert_eq!(model.code(&mut reader, 0), *number);
+            }
+            prop_assert!(reader.exhausted() && !reader.failed());
+        }
+    }
+
+    #[test]
+    fn only_a_block_that_does_not_follow_is_given_by_its_number() {
+        let mut coder = StreamWriter::default();
+        let mut model = BlockNumbers::default();
+        for number in [0, 1, 70, 1, 70, 2, 71, 0, 70] {
+            model.code(&mut coder, number);
+        }
+        let mut reader = StreamReader::new(coder.into_content().bytes).unwrap();
+        let numbers = reader.open(StreamKind::BlockNumber, 4);
+        assert_eq!([reader.u32(numbers, 0), reader.u32(numbers, 0)], [70, 2]);
+        assert_eq!(reader.u32(numbers, 0), 71);
+        assert!(!reader.failed());
+        reader.u8(numbers, 0);
+        assert!(reader.failed());
+    }
+
+    #[test]
+    fn refuses_a_rank_of_no_block() {
+        let mut coder = StreamWriter::default();
+        let stream = coder.open(StreamKind::BlockRank, 1);
+        coder.u8(stream, 3);
+        let mut reader = StreamReader::new(coder.into_content().bytes).unwrap();
+        BlockNumbers::default().code(&mut reader, 0);
+        assert!(reader.failed());
+    }
+}

@@ -1,0 +1,321 @@
+//! What is known of the values of rows, for what updates make of them.
+//!
+//! A table has the rows of which records told something, by their places. It forgets: what it
+//! knows saves bytes, and what it has forgotten or got wrong only does not.
+
+use super::recent::{RecentRows, RowNumber, Tid};
+use crate::coder::get_u16;
+use crate::fast_hash::fold;
+
+/// The first version of the format that knows the old versions of rows.
+pub const ROW_VERSIONS_FROM: u8 = 3;
+
+/// Bytes of the segment for which the table has a slot.
+const SLOT_FOR: usize = 64;
+const SLOTS_MIN: usize = 1 << 10;
+const SLOTS_MAX: usize = 1 << 19;
+/// Bytes that are kept of a version, and of all of them: when they are more, all are forgotten.
+const VERSION_KEPT: usize = 2048;
+const BYTES_KEPT: usize = 1 << 24;
+
+/// A version of a row, by its place.
+#[derive(Clone, Copy, Debug)]
+pub struct VersionId {
+    slot: usize,
+    /// Tells it from most others of the same slot.
+    check: u32,
+}
+
+/// How much of the old version an update keeps.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kept {
+    /// Bytes of the values' beginning.
+    pub prefix: usize,
+    /// Bytes of their end.
+    pub suffix: usize,
+}
+
+/// What is known of the values of a version: those behind `t_hoff`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version<'a> {
+    /// Known bytes.
+    pub bytes: &'a [u8],
+    /// Where in the values they begin.
+    pub from: usize,
+    /// Bytes of all values.
+    pub total: usize,
+}
+
+impl<'a> Version<'a> {
+    /// A version of which all values are known.
+    pub fn whole(values: &'a [u8]) -> Version<'a> {
+        Version {
+            bytes: values,
+            from: 0,
+            total: values.len(),
+        }
+    }
+}
+
+/// A slot of the table: empty, if all zeros.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    check: u32,
+    /// The number of a row that was inserted; or [`KEPT`], and where a version is kept.
+    at: u32,
+}
+
+/// See [`Entry`]. There are fewer rows in a member, and fewer bytes are kept.
+const KEPT: u32 = 1 << 31;
+/// What stands before the bytes of a version that is kept, u16 each: how many there are, where
+/// they begin, how many bytes the values have.
+const HEAD_LEN: usize = 6;
+
+/// The versions that are known.
+#[derive(Debug)]
+pub struct RowVersions {
+    entries: Vec<Entry>,
+    bytes: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+impl RowVersions {
+    /// For a segment of so many bytes.
+    pub fn new(segment_len: usize) -> RowVersions {
+        let slots = (segment_len / SLOT_FOR).clamp(SLOTS_MIN, SLOTS_MAX);
+        RowVersions {
+            entries: vec![Entry::default(); slots.next_power_of_two()],
+            bytes: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// The version at a place of a relation. Those of a block have slots next to each other.
+    pub fn id(&self, relation: u32, (block, line_pointer): Tid) -> VersionId {
+        let hash = fold(u64::from(relation) << 32 | u64::from(block));
+        let line_pointer = u32::from(line_pointer);
+        VersionId {
+            slot: ((hash >> 32) as usize + line_pointer as usize) & (self.entries.len() - 1),
+            check: (hash as u32).wrapping_add(line_pointer),
+        }
+    }
+
+    /// A version, where it is known.
+    pub fn get<'a>(&'a self, rows: &'a RecentRows, id: VersionId) -> Option<Version<'a>> {
+        let entry = self.entries.get(self.find(id)?)?;
+        if entry.at & KEPT == 0 {
+            return Some(Version::whole(rows.get(entry.at)?.all_values()?));
+        }
+        let ([len, from, total], behind) = self.kept(*entry)?;
+        Some(Version {
+            bytes: behind.get(..len.into())?,
+            from: from.into(),
+            total: total.into(),
+        })
+    }
+
+    /// Adds a row that was inserted.
+    pub fn add(&mut self, id: VersionId, number: RowNumber) {
+        self.enter(id, number);
+    }
+
+    /// Puts a new version in the place of the old one: `values`, and what is known of what is
+    /// kept around them.
+    pub fn update(
+        &mut self,
+        rows: &RecentRows,
+        (old, new): (VersionId, VersionId),
+        kept: Kept,
+        values: &[u8],
+    ) {
+        let Ok(total) = u16::try_from(kept.prefix + values.len() + kept.suffix) else {
+            return;
+        };
+        let mut known = std::mem::take(&mut self.scratch);
+        known.clear();
+        known.extend_from_slice(&[0; HEAD_LEN]);
+        let version = self.get(rows, old);
+        let prefix = version.and_then(|old| old.bytes.get(..kept.prefix.checked_sub(old.from)?));
+        known.extend_from_slice(prefix.unwrap_or_default());
+        known.extend_from_slice(values);
+        let suffix = version.and_then(|old| {
+            old.bytes
+                .get(old.total.checked_sub(kept.suffix + old.from)?..)
+        });
+        known.extend_from_slice(suffix.unwrap_or_default());
+        known.truncate(HEAD_LEN + VERSION_KEPT);
+        let from = kept.prefix - prefix.map_or(0, <[u8]>::len);
+        let head = [(known.len() - HEAD_LEN) as u16, from as u16, total];
+        for (place, field) in known.as_chunks_mut().0.iter_mut().zip(head) {
+            *place = field.to_le_bytes();
+        }
+        let at = self.keep(old, &known);
+        self.enter(new, KEPT | at);
+        self.scratch = known;
+    }
+
+    /// Forgets the old version, and keeps a new one, in its place if it has as many bytes.
+    fn keep(&mut self, old: VersionId, version: &[u8]) -> u32 {
+        if let Some(slot) = self.find(old) {
+            let entry = std::mem::take(&mut self.entries[slot]);
+            let at = (entry.at ^ KEPT) as usize;
+            let len = self.kept(entry).map(|([len, ..], _)| usize::from(len));
+            let place = self.bytes.get_mut(at..at + version.len());
+            if len == Some(version.len() - HEAD_LEN)
+                && let Some(place) = place
+            {
+                place.copy_from_slice(version);
+                return at as u32;
+            }
+        }
+        if self.bytes.len() + version.len() > BYTES_KEPT {
+            self.entries.fill(Entry::default());
+            self.bytes.clear();
+        }
+        let at = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(version);
+        at
+    }
+
+    /// The head of a version that is kept, and what is behind it; `None` if the entry is not of one.
+    fn kept(&self, entry: Entry) -> Option<([u16; 3], &[u8])> {
+        let at = (entry.at & KEPT != 0).then_some(entry.at ^ KEPT)?;
+        let (head, behind) = self
+            .bytes
+            .get(at as usize..)?
+            .split_first_chunk::<HEAD_LEN>()?;
+        let head = [0, 2, 4].map(|at| get_u16(head, at));
+        Some((head, behind))
+    }
+
+    /// What was in the slot goes to the other one that it may have.
+    fn enter(&mut self, id: VersionId, at: u32) {
+        let check = id.check;
+        let before = std::mem::replace(&mut self.entries[id.slot], Entry { check, at });
+        if before.at != 0 && before.check != check {
+            let other = self.other(id.slot);
+            self.entries[other] = before;
+        }
+    }
+
+    fn find(&self, id: VersionId) -> Option<usize> {
+        let is_of = |slot: &usize| {
+            let entry = self.entries[*slot];
+            entry.check == id.check && entry.at != 0
+        };
+        [id.slot, self.other(id.slot)].into_iter().find(is_of)
+    }
+
+    fn other(&self, slot: usize) -> usize {
+        slot ^ (self.entries.len() / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::rows::recent::NewRow;
+
+    const RELATION: u32 = 7;
+
+    #[derive(Default)]
+    struct Heap {
+        rows: RecentRows,
+        newest: RowNumber,
+    }
+
+    impl Heap {
+        fn insert(&mut self, versions: &mut RowVersions, tid: Tid, values: &[u8]) {
+            let row = NewRow {
+                relation: RELATION,
+                tid,
+                values,
+                missing: 0,
+                begins_record: true,
+            };
+            self.rows.add(&mut self.newest, row);
+            versions.add(versions.id(RELATION, tid), self.newest);
+        }
+
+        fn update(
+            &self,
+            versions: &mut RowVersions,
+            tids: (Tid, Tid),
+            (prefix, values, suffix): (usize, &[u8], usize),
+        ) {
+            let ids = (versions.id(RELATION, tids.0), versions.id(RELATION, tids.1));
+            versions.update(&self.rows, ids, Kept { prefix, suffix }, values);
+        }
+
+        fn get<'a>(&'a self, versions: &'a RowVersions, tid: Tid) -> Option<Version<'a>> {
+            versions.get(&self.rows, versions.id(RELATION, tid))
+        }
+    }
+
+    fn version(bytes: &[u8], from: usize, total: usize) -> Option<Version<'_>> {
+        Some(Version { bytes, from, total })
+    }
+
+    #[test]
+    fn knows_an_inserted_row_and_what_became_of_it() {
+        let mut heap = Heap::default();
+        let mut versions = RowVersions::new(1 << 20);
+        heap.insert(&mut versions, (3, 1), b"one two three");
+        assert_eq!(
+            heap.get(&versions, (3, 1)),
+            version(b"one two three", 0, 13)
+        );
+        heap.update(&mut versions, ((3, 1), (3, 2)), (4, b"2", 6));
+        assert_eq!(heap.get(&versions, (3, 2)), version(b"one 2 three", 0, 11));
+        assert_eq!(heap.get(&versions, (3, 1)), None);
+        heap.update(&mut versions, ((3, 2), (9, 1)), (0, b"ONE", 8));
+        assert_eq!(heap.get(&versions, (9, 1)), version(b"ONE 2 three", 0, 11));
+        assert_eq!(heap.get(&versions, (3, 2)), None);
+    }
+
+    #[test]
+    fn knows_what_updates_tell_of_a_row_that_it_does_not_know() {
+        let heap = Heap::default();
+        let mut versions = RowVersions::new(1 << 20);
+        heap.update(&mut versions, ((0, 1), (0, 2)), (10, b"middle", 20));
+        assert_eq!(heap.get(&versions, (0, 2)), version(b"middle", 10, 36));
+        heap.update(&mut versions, ((0, 2), (0, 3)), (12, b"DD", 22));
+        assert_eq!(heap.get(&versions, (0, 3)), version(b"miDDle", 10, 36));
+        // What lies between is not known: the newer part is kept.
+        heap.update(&mut versions, ((0, 3), (0, 4)), (2, b"x", 33));
+        assert_eq!(heap.get(&versions, (0, 4)), version(b"x", 2, 36));
+    }
+
+    #[test]
+    fn keeps_the_beginning_of_a_long_row_and_forgets_all_when_there_are_too_many() {
+        let heap = Heap::default();
+        let mut versions = RowVersions::new(1 << 24);
+        let values = vec![b'x'; 5000];
+        for number in 0..10_000 {
+            heap.update(&mut versions, ((1, 1), (number, 2)), (0, &values, 0));
+            let known = heap.get(&versions, (number, 2)).unwrap();
+            assert_eq!((known.bytes.len(), known.total), (VERSION_KEPT, 5000));
+            assert!(versions.bytes.len() <= BYTES_KEPT);
+        }
+        assert_eq!(heap.get(&versions, (0, 2)), None);
+    }
+
+    #[test]
+    fn keeps_two_versions_of_one_slot() {
+        let mut heap = Heap::default();
+        let mut versions = RowVersions::new(0);
+        let slot = |block| versions.id(RELATION, (block, 1)).slot;
+        let same: Vec<u32> = (0..)
+            .filter(|&block| slot(block) == slot(0))
+            .take(3)
+            .collect();
+        for &block in &same {
+            heap.insert(&mut versions, (block, 1), &block.to_le_bytes());
+        }
+        let is_known = |&block: &u32| heap.get(&versions, (block, 1)).is_some();
+        assert_eq!(
+            same.iter().map(is_known).collect::<Vec<_>>(),
+            [false, true, true]
+        );
+    }
+}

@@ -1,0 +1,10 @@
+//! Values of attributes: the columns that they make, and how each column is coded.
+
+pub mod attribute;
+pub mod column;
+mod column_choice;
+mod distinct;
+pub mod json;
+mod scale;
+mod word_choice;
+mod words;

@@ -1,0 +1,249 @@
+//! How the encoder chooses the coding of a column: by what a sample of its values takes.
+
+use super::attribute::Attribute;
+use super::column::{BY_LEN, DICTIONARY, JSON, PLAIN, SCALED, WORDS, plain_content};
+use super::distinct::Different;
+use super::json::Json;
+use super::scale::Scale;
+use super::word_choice::{self, WORDS_PART};
+use super::words::DigitRuns;
+use crate::coder::{Care, Choices};
+use crate::limits::{DICTIONARY_VALUE_COST, WORDS_COST};
+use crate::registry::OptionalModel;
+use crate::transform::Layout;
+use crate::trial::{Trial, entropy_bytes};
+
+/// The same of what a dictionary takes,
+const WORDS_PART_OF_DICTIONARY: f64 = 0.8;
+/// unless it has no more values than this.
+const SMALL_DICTIONARY: usize = 256;
+/// Lengths that get a stream of their own.
+const LENGTHS_MAX: usize = 32;
+/// Bytes of values that coders are tried on; and in a hurry.
+const TRIAL_LEN: usize = 16384;
+const QUICK_TRIAL_LEN: usize = 1024;
+/// Values of a fixed length that are looked at; and in a hurry.
+const SAMPLE: usize = 2048;
+const QUICK_SAMPLE: usize = 512;
+/// How the encoder wants a column.
+#[derive(Debug, Default)]
+pub struct Choice {
+    /// How values are coded.
+    pub mode: u8,
+    /// The values of a dictionary.
+    pub dictionary: Vec<Vec<u8>>,
+    /// For each value of the column, its number in the dictionary.
+    pub numbers: Vec<u16>,
+    /// First bytes of varlenas that have streams of their own.
+    pub headers: Vec<u8>,
+    /// What is known of jsonb.
+    pub json: Option<Json>,
+    /// What integers have in common.
+    pub scale: Scale,
+    /// How many digits stand together in texts.
+    pub digits: DigitRuns,
+    /// What varlenas take one behind the other.
+    concatenated: f64,
+}
+
+impl Choice {
+    /// What the lists of the column count for.
+    pub fn list_cost(&self) -> usize {
+        let json = self.json.as_ref().map_or(0, Json::list_cost);
+        let words = if self.mode == WORDS { WORDS_COST } else { 0 };
+        self.dictionary.len() * DICTIONARY_VALUE_COST + json + words
+    }
+
+    /// The coding that a look at the values recommends.
+    pub fn make<'v>(attribute: Attribute, values: &[&'v [u8]], choices: Choices) -> Choice {
+        let (mut best, mut choice) = match attribute.fixed() {
+            Some((len, _)) => Choice::of_fixed(values, len, choices),
+            None => Choice::of_varlena(values, choices),
+        };
+        let mut words_part = 1.0;
+        if choices.uses(OptionalModel::Dictionaries)
+            && attribute != Attribute::Fixed1
+            && let Some(different) = Different::of(values, best)
+            && different.cost() < best
+        {
+            best = different.cost();
+            let (dictionary, numbers) = different.ranked();
+            choice = Choice {
+                mode: DICTIONARY,
+                dictionary,
+                numbers,
+                concatenated: choice.concatenated,
+                ..Choice::default()
+            };
+            if choice.dictionary.len() <= SMALL_DICTIONARY {
+                return choice;
+            }
+            words_part = WORDS_PART_OF_DICTIONARY;
+        }
+        if attribute != Attribute::Varlena {
+            return choice;
+        }
+        let contents = || {
+            let content = |value: &&'v [u8]| Some(plain_content(value)?.1);
+            values.iter().filter_map(content)
+        };
+        let with_words = choices.uses(OptionalModel::Words) && choices.care == Care::Full;
+        if choice.mode != DICTIONARY
+            && choices.uses(OptionalModel::Jsonb)
+            && let Some(json) = Json::learn_all(contents(), with_words)
+        {
+            return Choice {
+                mode: JSON,
+                json: Some(json),
+                ..Choice::default()
+            };
+        }
+        if with_words
+            && let Some(part) = word_choice::part_of_plain(contents)
+            && part < WORDS_PART
+            && part * choice.concatenated < best * words_part
+        {
+            return Choice {
+                mode: WORDS,
+                digits: DigitRuns::of(contents()),
+                ..Choice::default()
+            };
+        }
+        choice
+    }
+
+    /// What values of a fixed length take, and how.
+    fn of_fixed(values: &[&[u8]], len: usize, choices: Choices) -> (f64, Choice) {
+        let sample = match choices.care {
+            Care::Quick => QUICK_SAMPLE,
+            Care::Full => SAMPLE,
+        };
+        let mut choice = Choice::default();
+        let mut best = fixed_cost(values, len, sample);
+        if choices.uses(OptionalModel::Scales)
+            && matches!(len, 4 | 8)
+            && let Some(found) = Scale::of(values, len)
+        {
+            let scaled: Vec<[u8; 8]> = values
+                .iter()
+                .map(|value| found.down(value).to_le_bytes())
+                .collect();
+            let scaled: Vec<&[u8]> = scaled.iter().map(|value| &value[..len]).collect();
+            let cost = fixed_cost(&scaled, len, sample);
+            if cost < best {
+                best = cost;
+                (choice.mode, choice.scale) = (SCALED, found);
+            }
+        }
+        (best, choice)
+    }
+
+    /// What values of variable length take, one behind the other or by length.
+    fn of_varlena(values: &[&[u8]], choices: Choices) -> (f64, Choice) {
+        let trial_len = match choices.care {
+            Care::Quick => QUICK_TRIAL_LEN,
+            Care::Full => TRIAL_LEN,
+        };
+        let (concatenated, by_len, headers) = varlena_costs(values, trial_len);
+        let mode = if by_len < concatenated { BY_LEN } else { PLAIN };
+        let choice = Choice {
+            mode,
+            headers,
+            concatenated,
+            ..Choice::default()
+        };
+        (concatenated.min(by_len), choice)
+    }
+}
+
+/// What values of a fixed length take: planes, or planes of differences.
+fn fixed_cost(values: &[&[u8]], len: usize, sample: usize) -> f64 {
+    let sample = &values[..values.len().min(sample)];
+    let mut counts = vec![[0u32; 256]; len];
+    let mut delta_counts = vec![[0u32; 256]; len];
+    let mut last = 0u64;
+    for value in sample {
+        for (count, &byte) in counts.iter_mut().zip(*value) {
+            count[usize::from(byte)] += 1;
+        }
+        if len <= 8 {
+            let mut bytes = [0; 8];
+            bytes[..len].copy_from_slice(&value[..len]);
+            let number = u64::from_le_bytes(bytes);
+            let delta = number.wrapping_sub(last);
+            let zigzag = (delta << 1) ^ ((delta as i64 >> 63) as u64);
+            for (count, byte) in delta_counts.iter_mut().zip(zigzag.to_le_bytes()) {
+                count[usize::from(byte)] += 1;
+            }
+            last = number;
+        }
+    }
+    let cost = |counts: &[[u32; 256]]| -> f64 {
+        counts
+            .iter()
+            .map(|plane| entropy_bytes(plane.iter().copied()))
+            .sum()
+    };
+    let best = if len <= 8 {
+        cost(&counts).min(cost(&delta_counts))
+    } else {
+        cost(&counts)
+    };
+    best * values.len() as f64 / sample.len().max(1) as f64
+}
+
+/// What varlenas take one behind the other, what they take by length, and the lengths' headers.
+fn varlena_costs(values: &[&[u8]], trial_len: usize) -> (f64, f64, Vec<u8>) {
+    let mut trial = Trial::new();
+    let mut by_header: Vec<(u8, Vec<u8>)> = Vec::new();
+    let mut others = Vec::new();
+    let mut concatenated = Vec::new();
+    let mut headers = Vec::new();
+    let mut seen = 0usize;
+    for value in values {
+        let Some((&header, content)) = value.split_first() else {
+            continue;
+        };
+        seen += value.len();
+        headers.push(header);
+        concatenated.extend_from_slice(content);
+        if header & 1 != 0 {
+            match by_header.iter_mut().find(|(own, _)| *own == header) {
+                Some((_, rows)) => rows.extend_from_slice(content),
+                None => by_header.push((header, content.to_vec())),
+            }
+        } else {
+            others.extend_from_slice(content);
+        }
+        if seen > trial_len {
+            break;
+        }
+    }
+    let header_cost = trial.cost(&headers) as f64;
+    let total: usize = values.iter().map(|value| value.len()).sum();
+    let scale = total as f64 / seen.max(1) as f64;
+    let concatenated = trial.cost(&concatenated) as f64;
+    if by_header.len() > LENGTHS_MAX {
+        return ((concatenated + header_cost) * scale, f64::MAX, Vec::new());
+    }
+    let mut laid = vec![0; by_header.iter().map(|(_, rows)| rows.len()).sum()];
+    laid.extend_from_slice(&others);
+    let mut rest = laid.as_mut_slice();
+    for (header, rows) in &by_header {
+        let width = usize::from(header >> 1).saturating_sub(1).max(1);
+        let (part, behind) = rest.split_at_mut(rows.len());
+        Layout::Planes.apply(rows, width, part);
+        rest = behind;
+    }
+    let by_len = trial.cost(&laid) as f64;
+    let found = by_header
+        .iter()
+        .map(|(header, _)| *header)
+        .filter(|header| *header > 3)
+        .collect();
+    (
+        (concatenated + header_cost) * scale,
+        (by_len + header_cost) * scale,
+        found,
+    )
+}
