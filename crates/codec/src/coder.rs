@@ -185,6 +185,21 @@ pub trait Coder {
         }
     }
 
+    /// As [`Coder::put`], of any number of bytes.
+    #[inline]
+    fn put_slice(&mut self, bytes: &mut [u8], at: usize, value: &[u8]) {
+        if Self::ENCODING {
+            return;
+        }
+        let place = bytes
+            .get_mut(at..)
+            .and_then(|bytes| bytes.get_mut(..value.len()));
+        match place {
+            Some(place) => place.copy_from_slice(value),
+            None => self.fail(),
+        }
+    }
+
     /// The part of a slice; empty, and a failure, where the slice is too short.
     #[inline]
     fn part<'b>(&mut self, bytes: &'b mut [u8], start: usize, end: usize) -> &'b mut [u8] {

@@ -11,4 +11,4 @@ mod relations;
 mod rows;
 mod values;
 
-pub use records::record::Model;
+pub use records::Model;

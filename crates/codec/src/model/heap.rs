@@ -1,5 +1,6 @@
 //! Tuples of heaps: their headers, and the values of their attributes.
 
 mod attributes;
-pub mod bodies;
+mod bodies;
+pub mod body;
 pub mod tuple;

@@ -1,6 +1,7 @@
 //! Tuples of indexes, and how they follow from the rows that they are for.
 
 pub mod gin;
+pub mod known_rows;
 mod recipe;
 mod tid_run;
 pub mod tuple;

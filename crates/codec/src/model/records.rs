@@ -1,8 +1,12 @@
 //! Records: what all of one kind have in common, and which model codes each part of one.
 
-pub mod block_data;
-pub mod heap_rows;
-pub mod kind;
-pub mod main_data;
-pub mod record;
-pub mod xid;
+mod block_data;
+mod heap_fields;
+mod heap_rows;
+mod kind;
+mod main_data;
+mod record;
+mod shape;
+mod xid;
+
+pub use record::Model;

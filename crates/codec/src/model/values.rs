@@ -3,8 +3,11 @@
 pub mod attribute;
 pub mod column;
 mod column_choice;
+mod dictionary;
 mod distinct;
 pub mod json;
+mod mode;
 mod scale;
+mod varlena;
 mod word_choice;
 mod words;

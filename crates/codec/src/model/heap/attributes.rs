@@ -3,4 +3,5 @@
 mod guess;
 pub mod infer;
 mod price;
+pub mod sample;
 mod search;

@@ -5,7 +5,8 @@
 //! 18 t_infomask2 u16   20 t_infomask u16   22 t_hoff u8   23 null bitmap, padding, data
 //! ```
 
-use super::bodies::{Bodies, Infomask};
+use super::bodies::Bodies;
+use super::body::{Infomask, TUPLE_HEADER_LEN};
 use crate::coder::{Coder, Slot, get, get_u16, get_u32};
 use crate::model::rows::change::{Change, ChangeScratch, ChangeStreams};
 use crate::model::rows::versions::{Kept, Version};
@@ -13,8 +14,6 @@ use crate::rows_by_len::RowsByLen;
 use crate::stream_kind::StreamKind;
 use crate::streams::StreamWriter;
 
-/// Bytes of the fixed header of a tuple (`SizeofHeapTupleHeader`).
-pub const TUPLE_HEADER_LEN: usize = 23;
 /// Bytes of what records keep of the header (`SizeOfHeapHeader`).
 pub const RECORD_TUPLE_HEADER_LEN: usize = 5;
 

@@ -5,10 +5,10 @@
 //! ```
 
 use super::gin::extracted_key::Sources;
+use super::known_rows::KnownRows;
 use super::recipe::Recipes;
 use super::tid_run::TidRun;
 use crate::coder::{Care, Coder, Slot, get_u16};
-use crate::model::records::block_data::Context;
 use crate::model::rows::recent::{RecentRows, RowNumber, Tid};
 use crate::registry::OptionalModel;
 use crate::rows_by_len::RowsByLen;
@@ -144,12 +144,12 @@ impl IndexStreams {
         &mut self,
         coder: &mut C,
         bytes: &mut [u8],
-        context: &mut Context<'_>,
+        known: &mut KnownRows<'_>,
         keys: Keys,
     ) {
         let mut at = 0;
         while at < bytes.len() && !coder.failed() {
-            at += self.new_tuple(coder, &mut bytes[at..], context, keys);
+            at += self.new_tuple(coder, &mut bytes[at..], known, keys);
         }
     }
 
@@ -157,10 +157,10 @@ impl IndexStreams {
         &mut self,
         coder: &mut C,
         tuple: &mut [u8],
-        context: &mut Context<'_>,
+        known: &mut KnownRows<'_>,
         keys: Keys,
     ) -> usize {
-        let Context { rows, newest, .. } = *context;
+        let KnownRows { rows, newest, .. } = *known;
         let Some(number) = self.code_row(coder, tuple, rows, newest) else {
             return self.tuple(coder, tuple, Place::Record);
         };
@@ -173,7 +173,7 @@ impl IndexStreams {
         coder.put(tuple, 0, block_bytes(block));
         coder.put(tuple, 4, line_pointer.to_le_bytes());
         if keys == Keys::Extracted
-            && let Some(end) = self.sources.code(coder, context, number, tuple)
+            && let Some(end) = self.sources.code(coder, known, number, tuple)
         {
             return end;
         }

@@ -9,7 +9,7 @@ use walzip_pgformat::PAGE_SIZE;
 
 use super::items::{Items, PAGE_HEADER_LEN, PointerStreams};
 use crate::coder::{Choices, Coder, Slot, get_u16, get_u32};
-use crate::model::heap::tuple::TUPLE_HEADER_LEN;
+use crate::model::heap::body::TUPLE_HEADER_LEN;
 use crate::model::index::tuple::{Place, tuple_len};
 use crate::model::relations::Relation;
 use crate::registry::OptionalModel;

@@ -2,39 +2,27 @@
 
 use walzip_pgformat::rmgr_id;
 
-use super::heap_rows::values_of;
-use super::kind::{BlockStreams, Shape};
-use super::main_data::{GIST_FROM, record_type};
-use crate::coder::{Choices, Coder, get_u16};
+use super::heap_fields::{
+    MULTI_INSERT_COUNT_AT, UPDATE_FLAGS_AT, multi_insert_count, update_fields_len, update_kept,
+    update_old_line_pointer, update_old_values,
+};
+use super::main_data::GIST_FROM;
+use super::shape::{Shape, record_type};
+use crate::coder::{Choices, Coder, Slot, get_u16};
 use crate::model::heap::tuple::{RECORD_TUPLE_HEADER_LEN, multi_insert_end};
 use crate::model::index::gin::entry::INSERT_ENTRY_HEADER_LEN;
 use crate::model::index::gin::extracted_key::EXTRACTION_FROM;
-use crate::model::index::gin::extracted_tuples::ExtractedTuples;
+use crate::model::index::known_rows::KnownRows;
 use crate::model::index::tuple::{Keys, Place, are_tuples};
 use crate::model::relations::Relation;
 use crate::model::rows::change::ChangeScratch;
-use crate::model::rows::recent::{RecentRows, RowNumber};
-use crate::model::rows::versions::{Kept, ROW_VERSIONS_FROM, RowVersions, Version};
+use crate::model::rows::versions::{ROW_VERSIONS_FROM, Version};
 use crate::registry::OptionalModel;
+use crate::rows_by_len::RowsByLen;
 use crate::stream_kind::StreamKind;
 
-/// `XLH_UPDATE_CONTAINS_OLD_TUPLE`, in xl_heap_update's flags.
-const CONTAINS_OLD_TUPLE: u8 = 1 << 2;
-/// `XLH_UPDATE_PREFIX_FROM_OLD`.
-const PREFIX_FROM_OLD: u8 = 1 << 5;
-/// `XLH_UPDATE_SUFFIX_FROM_OLD`.
-const SUFFIX_FROM_OLD: u8 = 1 << 6;
-/// Where the line pointer of the old version stands in xl_heap_update.
-const UPDATE_OLD_OFFSET_AT: usize = 4;
-/// Where the flags stand in xl_heap_update.
-const UPDATE_FLAGS_AT: usize = 7;
-/// Bytes of xl_heap_update (`SizeOfHeapUpdate`).
-const UPDATE_LEN: usize = 14;
 /// Bytes of the count in front of a page's tuples in XLOG_GIST_PAGE_SPLIT.
 const GIST_COUNT_LEN: usize = 4;
-/// Where ntuples stands in xl_heap_multi_insert.
-const MULTI_INSERT_COUNT_AT: usize = 2;
-
 /// What the data of a block reference is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockModel {
@@ -72,6 +60,49 @@ pub enum BlockModel {
     GistSplit,
     /// Line pointer numbers and other numbers of 16 bits.
     Offsets,
+}
+
+/// The streams of the data of one block reference of a kind.
+#[derive(Debug, Default)]
+pub struct BlockStreams {
+    /// Lengths.
+    pub len: Slot,
+    /// Whether the model applies.
+    pub flag: Slot,
+    /// Data without a model, and parts that models leave.
+    pub rows: RowsByLen,
+    /// Fields that models take out of the data.
+    pub fields: [Slot; 4],
+}
+
+/// What is known when the data of a block reference is coded.
+pub struct Context<'a> {
+    /// The record's main data.
+    pub main: &'a [u8],
+    /// The block of the record's last reference, which an update's old version is on.
+    pub last_block: u32,
+    /// What index entries follow from.
+    pub known: KnownRows<'a>,
+    /// Memory to work with.
+    pub scratch: &'a mut ChangeScratch,
+}
+
+impl<'a> Context<'a> {
+    /// The version of a row that an update takes the place of: what the record has of it
+    /// (`REPLICA IDENTITY FULL`), or records before told.
+    fn old_version(&self) -> Option<Version<'a>> {
+        if let Some(values) = update_old_values(self.main) {
+            return Some(Version::whole(values));
+        }
+        let tid = (self.last_block, update_old_line_pointer(self.main));
+        let KnownRows {
+            relation,
+            rows,
+            versions,
+            ..
+        } = self.known;
+        versions.get(rows, versions.id(relation, tid))
+    }
 }
 
 impl BlockModel {
@@ -145,15 +176,17 @@ impl BlockModel {
             BlockModel::RowTuple => {
                 relation
                     .index
-                    .new_tuples(coder, data, context, Keys::OfRows);
+                    .new_tuples(coder, data, &mut context.known, Keys::OfRows);
             }
             BlockModel::ListTuples => {
                 relation
                     .index
-                    .new_tuples(coder, data, context, Keys::Extracted);
+                    .new_tuples(coder, data, &mut context.known, Keys::Extracted);
             }
             BlockModel::ListTuplesAlone => {
-                relation.index.new_tuples(coder, data, context, Keys::Any);
+                relation
+                    .index
+                    .new_tuples(coder, data, &mut context.known, Keys::Any);
             }
             BlockModel::BtreeTuples => relation.index.tuples(coder, data, Place::Moved),
             BlockModel::GinInsert => code_gin_insert(coder, streams, relation, main, data),
@@ -208,39 +241,6 @@ impl BlockModel {
     }
 }
 
-/// What is known when the data of a block reference is coded.
-pub struct Context<'a> {
-    /// The record's main data.
-    pub main: &'a [u8],
-    /// The relation's number.
-    pub relation: u32,
-    /// The block of the record's last reference, which an update's old version is on.
-    pub last_block: u32,
-    /// Rows of the records before.
-    pub rows: &'a RecentRows,
-    /// What is known of rows that may get new versions.
-    pub versions: &'a RowVersions,
-    /// The transaction's newest row.
-    pub newest: RowNumber,
-    /// Memory to work with.
-    pub scratch: &'a mut ChangeScratch,
-    /// Keys that were taken out of rows.
-    pub extracted: &'a mut ExtractedTuples,
-}
-
-impl<'a> Context<'a> {
-    /// The version of a row that an update takes the place of: what the record has of it
-    /// (`REPLICA IDENTITY FULL`), or records before told.
-    fn old_version(&self) -> Option<Version<'a>> {
-        if let Some(values) = update_old_values(self.main) {
-            return Some(Version::whole(values));
-        }
-        let tid = (self.last_block, update_old_line_pointer(self.main));
-        self.versions
-            .get(self.rows, self.versions.id(self.relation, tid))
-    }
-}
-
 /// The record inserts into a posting tree (`GIN_INSERT_ISDATA`, in ginxlogInsert's flags).
 fn is_gin_data(main: &[u8]) -> bool {
     get_u16(main, 0) & 1 != 0
@@ -289,7 +289,7 @@ fn code_gist_update<C: Coder>(
     let tuples = coder.part(data, deleted_len, end);
     relation
         .index
-        .new_tuples(coder, tuples, context, Keys::OfRows);
+        .new_tuples(coder, tuples, &mut context.known, Keys::OfRows);
 }
 
 fn code_gist_split<C: Coder>(
@@ -304,40 +304,6 @@ fn code_gist_split<C: Coder>(
     let end = data.len();
     let tuples = coder.part(data, GIST_COUNT_LEN, end);
     relation.index.tuples(coder, tuples, Place::Moved);
-}
-
-/// Bytes of the lengths of prefix and suffix in front of the tuple.
-pub fn update_fields_len(main: &[u8]) -> usize {
-    let flags = main.get(UPDATE_FLAGS_AT).copied().unwrap_or(0);
-    2 * (usize::from(flags & PREFIX_FROM_OLD != 0) + usize::from(flags & SUFFIX_FROM_OLD != 0))
-}
-
-/// What an update takes from the old version; `None` where it brings the whole tuple.
-pub fn update_kept(main: &[u8], data: &[u8]) -> Option<Kept> {
-    let flags = main.get(UPDATE_FLAGS_AT).copied().unwrap_or(0);
-    let has_prefix = flags & PREFIX_FROM_OLD != 0;
-    let has_suffix = flags & SUFFIX_FROM_OLD != 0;
-    let field = |number: usize| usize::from(get_u16(data, 2 * number));
-    (has_prefix || has_suffix).then(|| Kept {
-        prefix: if has_prefix { field(0) } else { 0 },
-        suffix: if has_suffix {
-            field(has_prefix.into())
-        } else {
-            0
-        },
-    })
-}
-
-/// The values of the old version, where the main data has them.
-fn update_old_values(main: &[u8]) -> Option<&[u8]> {
-    let flags = *main.get(UPDATE_FLAGS_AT)?;
-    (flags & CONTAINS_OLD_TUPLE != 0).then_some(())?;
-    values_of(main.get(UPDATE_LEN..)?)
-}
-
-/// The line pointer of the old version.
-pub fn update_old_line_pointer(main: &[u8]) -> u16 {
-    get_u16(main, UPDATE_OLD_OFFSET_AT)
 }
 
 fn code_update<C: Coder>(
@@ -358,11 +324,6 @@ fn code_update<C: Coder>(
     let tuple = coder.part(data, fields_len, end);
     let heap = &mut relation.heap;
     heap.record_version(coder, context.scratch, tuple, old, kept);
-}
-
-/// Tuples of a multi-insert.
-pub fn multi_insert_count(main: &[u8]) -> usize {
-    usize::from(get_u16(main, MULTI_INSERT_COUNT_AT))
 }
 
 fn code_multi_insert<C: Coder>(

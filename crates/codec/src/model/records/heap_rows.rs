@@ -2,12 +2,12 @@
 
 use walzip_pgformat::rmgr_id;
 
-use super::block_data::{
-    multi_insert_count, update_fields_len, update_kept, update_old_line_pointer,
+use super::heap_fields::{
+    multi_insert_count, update_fields_len, update_kept, update_old_line_pointer, values_of,
 };
-use super::main_data::record_type;
+use super::shape::record_type;
 use crate::coder::get_u16;
-use crate::model::heap::tuple::{RECORD_TUPLE_HEADER_LEN, TUPLE_HEADER_LEN, multi_insert_end};
+use crate::model::heap::tuple::multi_insert_end;
 use crate::model::rows::recent::{NewRow, RecentRows, RowNumber, Tid};
 use crate::model::rows::versions::{RowVersions, VersionId};
 
@@ -121,11 +121,4 @@ impl HeapRecord<'_> {
     fn version(&self, versions: &RowVersions, tid: Tid) -> VersionId {
         versions.id(self.relation, tid)
     }
-}
-
-/// The values of a tuple that begins with `xl_heap_header`.
-pub fn values_of(tuple: &[u8]) -> Option<&[u8]> {
-    let hoff = tuple.get(RECORD_TUPLE_HEADER_LEN - 1).copied();
-    let before = usize::from(hoff.unwrap_or(0)).saturating_sub(TUPLE_HEADER_LEN);
-    tuple.get(RECORD_TUPLE_HEADER_LEN + before..)
 }

@@ -7,61 +7,24 @@
 use std::collections::HashMap;
 
 use walzip_pgformat::Version;
-use walzip_pgformat::wal::{Block, Compression, Image, RecordLayout};
+use walzip_pgformat::wal::RecordLayout;
 
-use super::block_data::BlockModel;
+use super::block_data::{BlockModel, BlockStreams};
 use super::main_data::MainStreams;
+use super::shape::{FLAGS_ALL, PREV_EXPLICIT, Shape, ShapeBlock, VARIABLE_MAIN_LEN};
 use crate::coder::{Coder, Slot};
 use crate::fast_hash::FastHash;
 use crate::limits::{KIND_BLOCKS_MAX, KIND_BLOCKS_TOTAL_MAX, KINDS_MAX};
-use crate::model::relations::{RelationFork, Relations};
+use crate::model::relations::Relations;
 use crate::recency::to_front;
-use crate::rows_by_len::RowsByLen;
 use crate::stream_kind::StreamKind;
 
-/// Main data of this length and more has its length coded with each record.
-const FIXED_MAIN_LEN_MAX: usize = 64;
-/// The main length of a kind whose records have different ones.
-const VARIABLE_MAIN_LEN: u8 = 255;
 /// Kinds remembered as successors of a kind.
 const SUCCESSORS_MAX: usize = 250;
 /// Of these, so many are looked at before any is looked up.
 const LIKELY_MAX: u8 = 4;
 /// The rank that says "none of them".
 const OTHER: u8 = 255;
-
-const HAS_ORIGIN: u8 = 1;
-const HAS_TOPLEVEL_XID: u8 = 2;
-const HAS_MAIN: u8 = 4;
-const MAIN_IS_LONG: u8 = 8;
-const PREV_EXPLICIT: u8 = 16;
-const FLAGS_ALL: u8 = 31;
-
-/// What one block reference of a kind is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ShapeBlock {
-    /// As in the record.
-    pub id: u8,
-    /// As in the record.
-    pub fork_flags: u8,
-    /// `bimg_info`, 0 where there is no image.
-    pub image_flags: u8,
-    /// The relation's number.
-    pub relation: u32,
-}
-
-/// What all records of a kind have in common.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Shape {
-    /// Resource manager.
-    pub rmid: u8,
-    /// `xl_info`.
-    pub info: u8,
-    flags: u8,
-    main_len: u8,
-    /// The block references.
-    pub blocks: Vec<ShapeBlock>,
-}
 
 /// A shape, and the streams of the records that have it.
 #[derive(Debug)]
@@ -75,19 +38,6 @@ pub struct Kind {
     /// The streams of the main data.
     pub main: MainStreams,
     main_len: Slot,
-}
-
-/// The streams of the data of one block reference of a kind.
-#[derive(Debug, Default)]
-pub struct BlockStreams {
-    /// Lengths.
-    pub len: Slot,
-    /// Whether the model applies.
-    pub flag: Slot,
-    /// Data without a model, and parts that models leave.
-    pub rows: RowsByLen,
-    /// Fields that models take out of the data.
-    pub fields: [Slot; 4],
 }
 
 /// All kinds of a segment.
@@ -230,17 +180,6 @@ impl Kinds {
     }
 }
 
-fn image_flags(block: &Block) -> u8 {
-    block.image.map_or(0, |image| image.flags)
-}
-
-fn relation_of(block: &Block) -> RelationFork {
-    RelationFork {
-        locator: block.locator,
-        fork: block.fork(),
-    }
-}
-
 impl Kind {
     fn new(shape: Shape, format: u8) -> Kind {
         let count = shape.blocks.len();
@@ -261,89 +200,5 @@ impl Kind {
             let stream = self.main_len.open(coder, StreamKind::MainLen, 4);
             layout.main_len = coder.u32(stream, layout.main_len as u32) as usize;
         }
-    }
-}
-
-impl Shape {
-    fn describe_header(&mut self, layout: &RecordLayout, prev_follows: bool) {
-        self.rmid = layout.header.rmid;
-        self.info = layout.header.info;
-        self.flags = layout.origin.map_or(0, |_| HAS_ORIGIN)
-            | layout.toplevel_xid.map_or(0, |_| HAS_TOPLEVEL_XID)
-            | layout
-                .main_header
-                .map_or(0, |long| if long { MAIN_IS_LONG } else { 0 } | HAS_MAIN)
-            | if prev_follows { 0 } else { PREV_EXPLICIT };
-        self.main_len = match layout.main_len {
-            len if len < FIXED_MAIN_LEN_MAX => len as u8,
-            _ => VARIABLE_MAIN_LEN,
-        };
-    }
-
-    fn describe_blocks(&mut self, relations: &mut Relations, layout: &RecordLayout) {
-        self.blocks.clear();
-        self.blocks
-            .extend(layout.blocks.iter().map(|block| ShapeBlock {
-                id: block.id,
-                fork_flags: block.fork_flags,
-                image_flags: image_flags(block),
-                relation: relations.number_of(relation_of(block)),
-            }));
-    }
-
-    fn header_is(&self, other: &Shape) -> bool {
-        (self.rmid, self.info, self.flags, self.main_len)
-            == (other.rmid, other.info, other.flags, other.main_len)
-    }
-
-    /// What [`Shape::describe_blocks`] would make of the record.
-    fn blocks_are(&self, relations: &Relations, layout: &RecordLayout) -> bool {
-        self.blocks.len() == layout.blocks.len()
-            && self.blocks.iter().zip(&layout.blocks).all(|(own, block)| {
-                own.id == block.id
-                    && own.fork_flags == block.fork_flags
-                    && own.image_flags == image_flags(block)
-                    && relations.name_of(own.relation) == Some(relation_of(block))
-            })
-    }
-
-    /// Sets everything in the layout that the shape says.
-    fn prepare(
-        &self,
-        layout: &mut RecordLayout,
-        relations: &mut Relations,
-        version: &Version,
-    ) -> Option<()> {
-        layout.header.rmid = self.rmid;
-        layout.header.info = self.info;
-        layout.origin = (self.flags & HAS_ORIGIN != 0).then_some(0);
-        layout.toplevel_xid = (self.flags & HAS_TOPLEVEL_XID != 0).then_some(0);
-        layout.main_header = (self.flags & HAS_MAIN != 0).then_some(self.flags & MAIN_IS_LONG != 0);
-        layout.main_len = match self.main_len {
-            VARIABLE_MAIN_LEN => 0,
-            len => usize::from(len),
-        };
-        layout.blocks.clear();
-        for block in &self.blocks {
-            let relation = relations.get_mut(block.relation)?;
-            let image = (block.fork_flags & Block::HAS_IMAGE != 0).then_some(Image {
-                len: 0,
-                hole_offset: 0,
-                hole_len: 0,
-                flags: block.image_flags,
-                compression: Compression::from_flags(block.image_flags, version.image_flags),
-                start: 0,
-            });
-            layout.blocks.push(Block {
-                id: block.id,
-                fork_flags: block.fork_flags,
-                data_len: 0,
-                data_start: 0,
-                image,
-                locator: relation.name.locator,
-                number: 0,
-            });
-        }
-        Some(())
     }
 }

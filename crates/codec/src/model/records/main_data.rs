@@ -2,22 +2,13 @@
 
 use walzip_pgformat::rmgr_id;
 
-use super::kind::Shape;
+use super::shape::{Shape, record_type};
 use crate::coder::{Coder, Slot};
 use crate::rows_by_len::RowsByLen;
 use crate::stream_kind::StreamKind;
 
 /// The first version of the format with models for GiST and SP-GiST.
 pub const GIST_FROM: u8 = 2;
-
-/// The part of `xl_info` that tells the types of a resource manager's records apart: some
-/// keep the top bit for a flag (`XLOG_XACT_HAS_INFO`, `XLOG_HEAP_INIT_PAGE`).
-pub fn record_type(rmid: u8, info: u8) -> u8 {
-    match rmid {
-        rmgr_id::XACT | rmgr_id::HEAP | rmgr_id::HEAP2 => info & 0x70,
-        _ => info & 0xF0,
-    }
-}
 
 /// The widths of the leading fields of the main data, by resource manager and record type.
 /// What follows, or has no row, is coded as a row of bytes.

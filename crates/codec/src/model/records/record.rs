@@ -9,6 +9,7 @@ use super::kind::Kinds;
 use super::xid::Xids;
 use crate::coder::{Coder, Slot};
 use crate::model::index::gin::extracted_tuples::ExtractedTuples;
+use crate::model::index::known_rows::KnownRows;
 use crate::model::pages::image::ImageModel;
 use crate::model::relations::Relations;
 use crate::model::rows::change::ChangeScratch;
@@ -212,13 +213,15 @@ impl Model {
                 let newest = self.xids.newest_row()?;
                 let mut context = Context {
                     main: &self.main,
-                    relation: shape_block.relation,
                     last_block,
-                    rows: &self.rows,
-                    versions: &self.versions,
-                    newest: *newest,
+                    known: KnownRows {
+                        relation: shape_block.relation,
+                        rows: &self.rows,
+                        versions: &self.versions,
+                        newest: *newest,
+                        extracted: &mut self.extracted,
+                    },
                     scratch: &mut self.change_scratch,
-                    extracted: &mut self.extracted,
                 };
                 model.code(coder, streams, relation, &mut context, data);
                 if place == 0 && !coder.failed() {

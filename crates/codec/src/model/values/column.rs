@@ -1,39 +1,22 @@
 //! The values of one attribute of one relation.
 
-use super::attribute::{Attribute, varlena_len, varlena_start};
+use super::attribute::{Attribute, varlena_start};
 use super::column_choice::Choice;
+use super::dictionary::Dictionary;
 use super::json::Json;
+use super::mode::Mode;
 use super::scale::Scale;
+use super::varlena::{VarlenaStreams, plain_content};
 use super::words::Words;
 use crate::coder::{Coder, StreamId};
-use crate::limits::{DICTIONARY_VALUE_COST, WORDS_COST};
+use crate::limits::WORDS_COST;
 use crate::stream_kind::StreamKind;
 use crate::streams::StreamWriter;
-
-/// Values are fixed, or their bytes stand in one stream.
-pub const PLAIN: u8 = 0;
-/// Values are numbers in a list of different values.
-pub const DICTIONARY: u8 = 1;
-/// Values of each length are in a stream of their own.
-pub const BY_LEN: u8 = 2;
-
-/// Values are of jsonb.
-pub const JSON: u8 = 3;
-/// Values are integers that are alike modulo some number, such as times in whole seconds.
-pub const SCALED: u8 = 4;
-
-/// Values are texts, in words.
-pub const WORDS: u8 = 5;
 
 /// A value of the column's type with a header of one byte.
 const SHORT: u8 = 1;
 /// The same with a header of four bytes.
 const LONG: u8 = 2;
-
-/// Different values of a dictionary at most.
-pub const VALUES_MAX: usize = 1 << 16;
-/// Bytes of a value in a dictionary at most.
-pub const VALUE_LEN_MAX: usize = 255;
 
 /// The values of one attribute.
 #[derive(Debug)]
@@ -68,26 +51,6 @@ struct WordStreams {
     other: VarlenaStreams,
 }
 
-#[derive(Debug)]
-struct VarlenaStreams {
-    header: StreamId,
-    long_len: StreamId,
-    by_header: Vec<(u8, StreamId)>,
-    content: StreamId,
-}
-
-#[derive(Debug)]
-struct Dictionary {
-    number: StreamId,
-    is_wide: bool,
-    /// The values one behind the other: each of its own would take far more memory than it
-    /// has bytes in a file.
-    values: Vec<u8>,
-    ends: Vec<u32>,
-    /// The encoder's numbers of the values to come.
-    numbers: std::vec::IntoIter<u16>,
-}
-
 impl Column {
     /// Codes how values are coded; the encoder chooses by looking at all of them, in their order.
     pub fn open<C: Coder>(
@@ -100,18 +63,18 @@ impl Column {
             .map(|values| Choice::make(attribute, values, coder.choices()))
             .filter(|choice| coder.take_list(choice.list_cost()))
             .unwrap_or_default();
-        let coding = match coder.u8(choices, choice.mode) {
-            DICTIONARY => ColumnCoding::Dictionary(Dictionary::open(
+        let coding = match Mode::of(coder.u8(choices, choice.mode as u8)) {
+            Some(Mode::Dictionary) => ColumnCoding::Dictionary(Dictionary::open(
                 coder,
                 choices,
                 attribute,
                 &choice.dictionary,
                 choice.numbers,
             )),
-            JSON if attribute == Attribute::Varlena => {
+            Some(Mode::Json) if attribute == Attribute::Varlena => {
                 ColumnCoding::Json(Box::new(JsonStreams::open(coder, choices, choice.json)))
             }
-            WORDS
+            Some(Mode::Words)
                 if attribute == Attribute::Varlena
                     && (C::ENCODING || coder.take_list(WORDS_COST)) =>
             {
@@ -122,19 +85,15 @@ impl Column {
                     other: VarlenaStreams::open(coder, choices, Vec::new()),
                 }))
             }
-            SCALED if matches!(attribute.fixed(), Some((4 | 8, _))) => {
+            Some(Mode::Scaled) if matches!(attribute.fixed(), Some((4 | 8, _))) => {
                 let scale = choice.scale.code(coder, choices);
                 let len = attribute.fixed().map_or(8, |(len, _)| len);
                 ColumnCoding::Scaled(coder.open(StreamKind::Value, len), scale)
             }
-            mode if mode > BY_LEN => {
-                coder.fail();
-                ColumnCoding::Fixed(coder.open(StreamKind::Value, 1))
-            }
-            mode => match attribute.fixed() {
+            Some(mode @ (Mode::Plain | Mode::ByLen)) => match attribute.fixed() {
                 Some((len, _)) => ColumnCoding::Fixed(coder.open(StreamKind::Value, len)),
                 None => {
-                    let headers = if mode == BY_LEN {
+                    let headers = if mode == Mode::ByLen {
                         choice.headers
                     } else {
                         Vec::new()
@@ -142,6 +101,10 @@ impl Column {
                     ColumnCoding::Varlena(VarlenaStreams::open(coder, choices, headers))
                 }
             },
+            _ => {
+                coder.fail();
+                ColumnCoding::Fixed(coder.open(StreamKind::Value, 1))
+            }
         };
         Column { attribute, coding }
     }
@@ -271,199 +234,6 @@ impl WordStreams {
     }
 }
 
-/// The content of a varlena that is neither compressed nor elsewhere, and whether its header has four bytes.
-pub fn plain_content(value: &[u8]) -> Option<(bool, &[u8])> {
-    match value.first()? {
-        1 => None,
-        header if header & 1 != 0 => Some((false, value.get(1..)?)),
-        header if header & 3 == 0 => Some((true, value.get(4..)?)),
-        _ => None,
-    }
-}
-
-impl VarlenaStreams {
-    fn open<C: Coder>(coder: &mut C, choices: StreamId, mut headers: Vec<u8>) -> VarlenaStreams {
-        let count = usize::from(coder.u8(choices, headers.len() as u8));
-        headers.resize(count, 0);
-        for header in &mut headers {
-            *header = coder.u8(choices, *header);
-        }
-        let open = |header: u8| {
-            (
-                header,
-                coder.open(
-                    StreamKind::Value,
-                    usize::from(header >> 1).saturating_sub(1),
-                ),
-            )
-        };
-        let by_header = headers.into_iter().map(open).collect();
-        VarlenaStreams {
-            header: coder.open(StreamKind::ValueHeader, 1),
-            long_len: coder.open(StreamKind::ValueHeader, 3),
-            by_header,
-            content: coder.open(StreamKind::Text, 1),
-        }
-    }
-
-    fn code<C: Coder>(&self, coder: &mut C, data: &mut [u8], at: usize) -> usize {
-        let mut header = 0;
-        if C::ENCODING {
-            let found = Attribute::Varlena.find(data, at);
-            header = found
-                .and_then(|(start, _)| data.get(start))
-                .copied()
-                .unwrap_or_default();
-        }
-        let header = coder.u8(self.header, header);
-        let start = varlena_start(header, at);
-        coder.put(data, start, [header]);
-        let mut content = start + 1;
-        if header & 1 == 0 {
-            let len = coder.part(data, content, content + 3);
-            coder.bytes(self.long_len, len);
-            content += 3;
-        } else if header == 1 {
-            // A toast pointer: its length is in the byte behind the header.
-            coder.put(data, content, [18]);
-        }
-        let Some(len) = data.get(start..).and_then(varlena_len) else {
-            coder.fail();
-            return at;
-        };
-        let bytes = coder.part(data, content, start + len);
-        coder.bytes(self.stream_of(header), bytes);
-        start + len
-    }
-
-    fn stream_of(&self, header: u8) -> StreamId {
-        let own = self.by_header.iter().find(|(own, _)| *own == header);
-        own.map_or(self.content, |(_, stream)| *stream)
-    }
-
-    /// [`VarlenaStreams::code`] for values that are all there.
-    fn append(&self, coder: &mut StreamWriter, values: &[&[u8]]) {
-        let mut last = (0, self.stream_of(0));
-        for value in values {
-            let (&header, mut content) = value.split_first().unwrap_or((&0, &[]));
-            coder.u8(self.header, header);
-            if header & 1 == 0 {
-                let (len, rest) = content.split_at_checked(3).unwrap_or_default();
-                coder.append(self.long_len, len);
-                content = rest;
-            }
-            if header != last.0 {
-                last = (header, self.stream_of(header));
-            }
-            coder.append(last.1, content);
-        }
-    }
-}
-
-impl Dictionary {
-    fn open<C: Coder>(
-        coder: &mut C,
-        choices: StreamId,
-        attribute: Attribute,
-        known: &[Vec<u8>],
-        numbers: Vec<u16>,
-    ) -> Dictionary {
-        let count = usize::from(coder.u16(choices, known.len().wrapping_sub(1) as u16)) + 1;
-        if !C::ENCODING && !coder.take_list(count * DICTIONARY_VALUE_COST) {
-            coder.fail();
-        }
-        let width = attribute.fixed().map_or(1, |(len, _)| len);
-        let stream = coder.open(StreamKind::DictionaryValue, width);
-        let lengths = coder.open(StreamKind::ValueHeader, 1);
-        let mut values = Vec::new();
-        let mut ends = Vec::new();
-        for number in 0..count {
-            let value = known.get(number).map(Vec::as_slice).unwrap_or_default();
-            let len = match attribute.fixed() {
-                Some((len, _)) => len,
-                None => usize::from(coder.u8(lengths, value.len() as u8)),
-            };
-            if coder.failed() || len == 0 {
-                coder.fail();
-                break;
-            }
-            let start = values.len();
-            values.extend_from_slice(value);
-            values.resize(start + len, 0);
-            coder.bytes(stream, &mut values[start..]);
-            ends.push(values.len() as u32);
-        }
-        let is_wide = count > 256;
-        Dictionary {
-            number: coder.open(StreamKind::ValueNumber, if is_wide { 2 } else { 1 }),
-            is_wide,
-            values,
-            ends,
-            numbers: numbers.into_iter(),
-        }
-    }
-
-    fn value(&self, number: usize) -> Option<&[u8]> {
-        let start = match number.checked_sub(1) {
-            Some(before) => *self.ends.get(before)? as usize,
-            None => 0,
-        };
-        self.values.get(start..*self.ends.get(number)? as usize)
-    }
-
-    /// Codes the numbers of the next values.
-    fn append(&mut self, coder: &mut StreamWriter, count: usize) {
-        for number in self.numbers.by_ref().take(count) {
-            match self.is_wide {
-                true => coder.u16(self.number, number),
-                false => coder.u8(self.number, number as u8).into(),
-            };
-        }
-    }
-
-    fn code<C: Coder>(
-        &mut self,
-        coder: &mut C,
-        attribute: Attribute,
-        data: &mut [u8],
-        at: usize,
-    ) -> usize {
-        let number = self.numbers.next().unwrap_or_default();
-        let number = if self.is_wide {
-            usize::from(coder.u16(self.number, number))
-        } else {
-            usize::from(coder.u8(self.number, number as u8))
-        };
-        let Some(value) = self.value(number) else {
-            coder.fail();
-            return at;
-        };
-        let start = match attribute.fixed() {
-            Some((_, align)) => at.next_multiple_of(align),
-            None => varlena_start(value.first().copied().unwrap_or_default(), at),
-        };
-        if !C::ENCODING {
-            coder
-                .part(data, start, start + value.len())
-                .copy_from_slice_checked(value);
-        }
-        start + value.len()
-    }
-}
-
-trait CopyChecked {
-    fn copy_from_slice_checked(&mut self, from: &[u8]);
-}
-
-impl CopyChecked for [u8] {
-    /// Copies where the lengths agree; a part that was out of range is empty.
-    fn copy_from_slice_checked(&mut self, from: &[u8]) {
-        if self.len() == from.len() {
-            self.copy_from_slice(from);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -495,8 +265,8 @@ mod tests {
     #[test]
     fn lists_are_limited_in_both_directions() {
         let (content, mode) = coded(0);
-        assert_eq!(mode, DICTIONARY);
-        assert_ne!(coded(LISTS_COST_MAX).1, DICTIONARY);
+        assert_eq!(mode, Mode::Dictionary as u8);
+        assert_ne!(coded(LISTS_COST_MAX).1, Mode::Dictionary as u8);
         for (taken, fails) in [(0, false), (LISTS_COST_MAX, true)] {
             let mut reader = StreamReader::new(content.clone()).unwrap();
             let choices = Slot::default().open(&mut reader, StreamKind::HeapSchema, 1);

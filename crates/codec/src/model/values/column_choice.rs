@@ -1,10 +1,11 @@
 //! How the encoder chooses the coding of a column: by what a sample of its values takes.
 
 use super::attribute::Attribute;
-use super::column::{BY_LEN, DICTIONARY, JSON, PLAIN, SCALED, WORDS, plain_content};
-use super::distinct::Different;
+use super::distinct::DistinctValues;
 use super::json::Json;
+use super::mode::Mode;
 use super::scale::Scale;
+use super::varlena::plain_content;
 use super::word_choice::{self, WORDS_PART};
 use super::words::DigitRuns;
 use crate::coder::{Care, Choices};
@@ -29,7 +30,7 @@ const QUICK_SAMPLE: usize = 512;
 #[derive(Debug, Default)]
 pub struct Choice {
     /// How values are coded.
-    pub mode: u8,
+    pub mode: Mode,
     /// The values of a dictionary.
     pub dictionary: Vec<Vec<u8>>,
     /// For each value of the column, its number in the dictionary.
@@ -50,7 +51,11 @@ impl Choice {
     /// What the lists of the column count for.
     pub fn list_cost(&self) -> usize {
         let json = self.json.as_ref().map_or(0, Json::list_cost);
-        let words = if self.mode == WORDS { WORDS_COST } else { 0 };
+        let words = if self.mode == Mode::Words {
+            WORDS_COST
+        } else {
+            0
+        };
         self.dictionary.len() * DICTIONARY_VALUE_COST + json + words
     }
 
@@ -63,13 +68,13 @@ impl Choice {
         let mut words_part = 1.0;
         if choices.uses(OptionalModel::Dictionaries)
             && attribute != Attribute::Fixed1
-            && let Some(different) = Different::of(values, best)
+            && let Some(different) = DistinctValues::of(values, best)
             && different.cost() < best
         {
             best = different.cost();
             let (dictionary, numbers) = different.ranked();
             choice = Choice {
-                mode: DICTIONARY,
+                mode: Mode::Dictionary,
                 dictionary,
                 numbers,
                 concatenated: choice.concatenated,
@@ -88,12 +93,12 @@ impl Choice {
             values.iter().filter_map(content)
         };
         let with_words = choices.uses(OptionalModel::Words) && choices.care == Care::Full;
-        if choice.mode != DICTIONARY
+        if choice.mode != Mode::Dictionary
             && choices.uses(OptionalModel::Jsonb)
             && let Some(json) = Json::learn_all(contents(), with_words)
         {
             return Choice {
-                mode: JSON,
+                mode: Mode::Json,
                 json: Some(json),
                 ..Choice::default()
             };
@@ -104,7 +109,7 @@ impl Choice {
             && part * choice.concatenated < best * words_part
         {
             return Choice {
-                mode: WORDS,
+                mode: Mode::Words,
                 digits: DigitRuns::of(contents()),
                 ..Choice::default()
             };
@@ -132,7 +137,7 @@ impl Choice {
             let cost = fixed_cost(&scaled, len, sample);
             if cost < best {
                 best = cost;
-                (choice.mode, choice.scale) = (SCALED, found);
+                (choice.mode, choice.scale) = (Mode::Scaled, found);
             }
         }
         (best, choice)
@@ -145,7 +150,11 @@ impl Choice {
             Care::Full => TRIAL_LEN,
         };
         let (concatenated, by_len, headers) = varlena_costs(values, trial_len);
-        let mode = if by_len < concatenated { BY_LEN } else { PLAIN };
+        let mode = if by_len < concatenated {
+            Mode::ByLen
+        } else {
+            Mode::Plain
+        };
         let choice = Choice {
             mode,
             headers,

@@ -1,10 +1,10 @@
-//! The different values of a column, and how often each occurs.
+//! The distinct values of a column, and how often each occurs.
 
 use crate::coder::{get, get_u16, get_u32};
 use crate::fast_hash::{fold, random_seed};
 use crate::trial::entropy_bytes;
 
-use super::column::{VALUE_LEN_MAX, VALUES_MAX};
+use super::dictionary::{VALUE_LEN_MAX, VALUES_MAX};
 
 /// Values looked at before a list is made of all.
 const SAMPLE: usize = 2048;
@@ -14,7 +14,7 @@ const LIST_COST: f64 = 0.8;
 const TABLE_LEN_MIN: usize = 256;
 
 /// The different values of a column.
-pub struct Different<'a> {
+pub struct DistinctValues<'a> {
     /// In the order of their first occurrence.
     values: Vec<Value<'a>>,
     /// For each value of the column, its place in that order.
@@ -121,14 +121,14 @@ impl Table {
     }
 }
 
-impl<'a> Different<'a> {
+impl<'a> DistinctValues<'a> {
     /// `None` where a dictionary cannot hold them, or does not pay: its list alone would cost
     /// `limit` bytes.
-    pub fn of(values: &[&'a [u8]], limit: f64) -> Option<Different<'a>> {
+    pub fn of(values: &[&'a [u8]], limit: f64) -> Option<DistinctValues<'a>> {
         let list_len_max = (limit / LIST_COST) as usize;
         let mut list_len = 0;
         let mut table = Table::new();
-        let mut different = Different {
+        let mut different = DistinctValues {
             values: Vec::new(),
             places: Vec::with_capacity(values.len()),
         };
@@ -216,7 +216,7 @@ mod tests {
                 *counts.entry(value).or_default() += 1;
             }
             prop_assume!(counts.len() >= 2);
-            let different = Different::of(&values, f64::MAX).unwrap();
+            let different = DistinctValues::of(&values, f64::MAX).unwrap();
             for value in &different.values {
                 prop_assert_eq!(counts.remove(value.bytes), Some(value.count));
             }
@@ -234,6 +234,9 @@ mod tests {
             .map(|n| [[7; 8], [n % 4; 8], [7; 8]].concat())
             .collect();
         let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
-        assert_eq!(Different::of(&values, f64::MAX).unwrap().values.len(), 4);
+        assert_eq!(
+            DistinctValues::of(&values, f64::MAX).unwrap().values.len(),
+            4
+        );
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::infer::{SAMPLES_MAX, SAMPLES_MIN, Sample};
+use super::sample::{SAMPLES_MAX, SAMPLES_MIN, Sample};
 use crate::fast_hash::{FastHash, fold};
 use crate::model::values::attribute::Attribute;
 

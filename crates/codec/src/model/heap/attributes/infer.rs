@@ -7,15 +7,15 @@
 //! what is wrong costs bytes, never truth.
 
 use super::guess::guess;
+use super::sample::{SAMPLES_MAX, SAMPLES_MIN, Sample, some};
 use super::search::{Width, cheapest};
 use crate::coder::Care;
-use crate::model::heap::bodies::Body;
+use crate::model::heap::body::Body;
 use crate::model::values::attribute::Attribute;
 
-/// Tuples looked at: from the first to the last; and with those that have values which no other
-/// one has, and those that what was found for the others does not fit.
+/// Tuples looked at from the first to the last. Added to them are those that have values which no
+/// other one has, and those that what was found for the others does not fit.
 const FIRST_SAMPLES: usize = 24;
-pub const SAMPLES_MAX: usize = 32;
 /// Tuples that are looked through for new values, and how many of them are samples then.
 const SCANNED_MAX: usize = 1024;
 const NEW_SAMPLES_MAX: usize = 4;
@@ -26,8 +26,6 @@ const CHECKED_MAX: usize = 128;
 const MISFITS_FEW: usize = 2;
 /// How often attributes are looked for.
 const ROUNDS: usize = 3;
-/// Fewer samples tell too little.
-pub const SAMPLES_MIN: usize = 4;
 /// Steps of the search at most, and bytes of tuples that a step has to be worth; and in a hurry.
 /// A step takes some two microseconds, and a table of 60 columns 12,000 of them.
 const SEARCH_STEPS_MAX: usize = 60_000;
@@ -103,26 +101,6 @@ fn misfits<'a>(bodies: &[Body<'a>], attributes: &[Attribute]) -> Vec<Sample<'a>>
     let mut columns = vec![Vec::new(); attributes.len()];
     let misfits = some(bodies, CHECKED_MAX).filter(|body| !body.read(attributes, &mut columns));
     misfits.filter_map(Sample::of).collect()
-}
-
-/// A tuple that is looked at.
-pub struct Sample<'a> {
-    /// Its body.
-    pub body: Body<'a>,
-    /// Its values.
-    pub data: &'a [u8],
-}
-
-impl<'a> Sample<'a> {
-    fn of(body: &Body<'a>) -> Option<Sample<'a>> {
-        let data = body.bytes.get(body.data_start()?..)?;
-        Some(Sample { body: *body, data })
-    }
-}
-
-/// So many tuples from all of them.
-pub fn some<'b, 'a>(bodies: &'b [Body<'a>], count: usize) -> impl Iterator<Item = &'b Body<'a>> {
-    bodies.iter().step_by(bodies.len().div_ceil(count).max(1))
 }
 
 /// Tuples from all of them, the longest first: they refute a wrong guess soonest.

@@ -1,6 +1,6 @@
 //! What values would take if they were of some attribute: a guide for the search for attributes.
 
-use super::infer::SAMPLES_MAX;
+use super::sample::SAMPLES_MAX;
 use crate::model::values::attribute::Attribute;
 
 /// Bytes from the beginning of a varlena that are compared with those of others.

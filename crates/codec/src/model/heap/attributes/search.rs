@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher;
 
-use super::infer::Sample;
 use super::price::Prices;
+use super::sample::Sample;
 use crate::fast_hash::FastHash;
 use crate::model::values::attribute::Attribute;
 
@@ -258,7 +258,7 @@ fn keep_cheapest(ways: &mut Vec<Way>, width: Width, factor: usize) {
 mod tests {
     use crate::coder::Care;
     use crate::model::heap::attributes::infer::infer;
-    use crate::model::heap::bodies::{Body, Infomask};
+    use crate::model::heap::body::{Body, Infomask};
 
     const COLUMNS: u64 = 40;
     const ROWS: u64 = 5000;

@@ -4,7 +4,7 @@
 use super::extracted_tuples::{ExtractedTuples, INFO_AT, Source, column_of};
 use super::extraction::{Form, Values};
 use crate::coder::{Care, Coder, Slot, StreamId};
-use crate::model::records::block_data::Context;
+use crate::model::index::known_rows::KnownRows;
 use crate::model::rows::recent::{RecentRows, RowNumber};
 use crate::model::rows::versions::{RowVersions, Version};
 use crate::registry::OptionalModel;
@@ -47,18 +47,18 @@ impl Sources {
     pub fn code<C: Coder>(
         &mut self,
         coder: &mut C,
-        context: &mut Context<'_>,
+        known: &mut KnownRows<'_>,
         row: RowNumber,
         tuple: &mut [u8],
     ) -> Option<usize> {
-        let (rows, versions) = (context.rows, context.versions);
+        let (rows, versions) = (known.rows, known.versions);
         let values = || values_of(rows, versions, row);
-        let of = (context.relation, row);
+        let of = (known.relation, row);
         let choices = coder.choices();
         let mut wanted = (NONE, 0, Source::default());
         if C::ENCODING
             && choices.uses(OptionalModel::ExtractedKeys)
-            && let Some(found) = self.find(context.extracted, of, values, tuple, choices.care)
+            && let Some(found) = self.find(known.extracted, of, values, tuple, choices.care)
         {
             wanted = found;
         }
@@ -81,8 +81,8 @@ impl Sources {
         let stream = self.skip.open(coder, StreamKind::KeySkip, 2);
         let skip = coder.u16(stream, skip);
         let source = self.known.first().copied().unwrap_or_default();
-        let of = (context.relation, row, source);
-        let Some(tuples) = context.extracted.take(of, values) else {
+        let of = (known.relation, row, source);
+        let Some(tuples) = known.extracted.take(of, values) else {
             coder.fail();
             return Some(tuple.len());
         };

@@ -308,7 +308,7 @@ mod tests {
         let tuples = tuples.expect("an array");
         assert_eq!(tuples.get(0), [16, 0, 255, 255, 255, 255, 0, 0, 0, 0]);
         assert_eq!(tuples.get(1), [16, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(tuples.get(2), []);
+        assert!(tuples.get(2).is_empty());
         let column = Source {
             column: 2,
             ..SOURCE
