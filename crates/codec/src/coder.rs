@@ -5,6 +5,7 @@
 //! call takes the field from its stream and puts it into the slice. So a model may look at
 //! whatever of the slice it has already coded, and both directions see the same.
 
+use crate::format_version::FormatVersion;
 use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
 
@@ -80,6 +81,11 @@ pub trait Coder {
     /// How the encoder chooses.
     fn choices(&self) -> Choices {
         Choices::default()
+    }
+
+    /// The version of the format that the streams are in.
+    fn format(&self) -> FormatVersion {
+        FormatVersion::CURRENT
     }
 
     /// Bytes of all streams together, where they are known.

@@ -6,6 +6,7 @@ use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::{Lsn, SystemId, TimelineId, Version};
 
 use crate::error::{DecodeError, EncodeError, NO_MEMORY};
+use crate::format_version::FormatVersion;
 use crate::limits::{MEMBER_LEN_MAX, NAME_LEN_MAX, content_len_max};
 use crate::mixing::{self, Outlook, Shape};
 use crate::streams;
@@ -15,9 +16,7 @@ use crate::zstd_frame::{self, Effort};
 /// The first bytes of a member.
 pub const MAGIC: [u8; 4] = *b"WALZ";
 /// The version that is written, and the last one that is read.
-pub const VERSION: u8 = 5;
-/// The first version whose headers have a name.
-const NAMED_FROM: u8 = 5;
+pub const VERSION: u8 = FormatVersion::CURRENT.number();
 
 const KIND_FOREIGN: u8 = 0;
 const KIND_WAL: u8 = 1;
@@ -83,7 +82,7 @@ impl From<&SegmentHeader> for WalIdentity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The format's version.
-    pub version: u8,
+    pub version: FormatVersion,
     /// Bytes of the original.
     pub original_len: u64,
     /// BLAKE3 of the original.
@@ -116,12 +115,10 @@ impl Header {
             Ok(part)
         };
         let &[version, kind, references] = take(3)?.first_chunk().ok_or(CUT)?;
-        if version == 0 || version > VERSION {
-            return Err(DecodeError::UnsupportedVersion {
-                found: version,
-                supported: VERSION,
-            });
-        }
+        let version = FormatVersion::of(version).ok_or(DecodeError::UnsupportedVersion {
+            found: version,
+            supported: VERSION,
+        })?;
         if references != 0 {
             return Err(DecodeError::Corrupt(
                 "references to other objects are reserved",
@@ -133,7 +130,7 @@ impl Header {
             KIND_WAL => WalIdentity::from_bytes(take(WalIdentity::LEN)?),
             _ => return Err(DecodeError::Corrupt("unknown kind of member")),
         };
-        let name = if version >= NAMED_FROM {
+        let name = if version.has_names() {
             read_name(&mut rest)?
         } else {
             None
@@ -220,7 +217,7 @@ fn read_name(rest: &mut &[u8]) -> Result<Option<String>, DecodeError> {
 pub fn name_file(file: &mut Vec<u8>, name: &str) -> Result<(), EncodeError> {
     let refused = || EncodeError::Name(name.to_owned());
     let header = Header::read(file).map_err(|_| refused())?;
-    if header.version != VERSION || !is_name(name.as_bytes()) {
+    if header.version != FormatVersion::CURRENT || !is_name(name.as_bytes()) {
         return Err(refused());
     }
     let unnamed_len = header.header_len;
@@ -290,7 +287,7 @@ impl Block {
 /// Writes a member: `original` is hashed, `body` is what stands for it.
 pub fn write_member(original: &[u8], identity: Option<WalIdentity>, body: &Body) -> Vec<u8> {
     let header = Header {
-        version: VERSION,
+        version: FormatVersion::CURRENT,
         original_len: original.len() as u64,
         original_hash: *blake3::hash(original).as_bytes(),
         identity,

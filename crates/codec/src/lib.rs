@@ -11,6 +11,7 @@ mod coder;
 mod container;
 mod error;
 mod fast_hash;
+mod format_version;
 mod layout_choice;
 mod level;
 pub mod limits;
@@ -37,6 +38,7 @@ mod zstd_frame;
 pub use account::{KindAccount, account, encoded_len_without};
 pub use container::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity, name_file};
 pub use error::{DecodeError, DecodeToError, EncodeError};
+pub use format_version::FormatVersion;
 pub use level::Level;
 pub use limits::MEMBER_LEN_MAX;
 pub use member::{

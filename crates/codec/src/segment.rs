@@ -11,7 +11,7 @@ use walzip_pgformat::wal::{
 use walzip_pgformat::{Lsn, PAGE_SIZE};
 
 use crate::coder::{Choices, Coder, Slot, StreamId};
-use crate::container::{Header, VERSION};
+use crate::container::Header;
 use crate::error::{DecodeError, DecodeToError};
 use crate::model::Model;
 use crate::original::{Original, PIECE_LEN};
@@ -80,7 +80,7 @@ pub fn encode(segment: &[u8], choices: Choices) -> Option<(SegmentHeader, Stream
         return None;
     }
     let mut coder = StreamWriter::new(choices);
-    let mut model = Model::new(&header, segment.len(), VERSION);
+    let mut model = Model::new(&header, segment.len());
     let spans = Slot::default().open(&mut coder, StreamKind::Spans, 1);
     let fragments = &mut Slot::default();
     let other = &mut Slot::default();
@@ -164,8 +164,8 @@ pub fn decode(
 ) -> Result<(), DecodeToError> {
     let len = usize::try_from(header.original_len).map_err(|_| BAD)?;
     let mut decoder = Decoder {
-        coder: StreamReader::new(content)?,
-        model: Model::new(&segment, len, header.version),
+        coder: StreamReader::new(content)?.of_format(header.version),
+        model: Model::new(&segment, len),
         writer: SegmentWriter::new(segment, len.min(2 * PIECE_LEN)),
         start: segment.start,
         len,

@@ -9,6 +9,7 @@
 use crate::coder::{Choices, Coder, StreamId};
 use crate::container::Content;
 use crate::error::DecodeError;
+use crate::format_version::FormatVersion;
 use crate::layout_choice;
 use crate::limits::{LISTS_COST_MAX, STREAMS_MAX};
 use crate::mixing::Shape;
@@ -262,6 +263,7 @@ pub struct StreamReader {
     /// By kind: the next stream to be opened.
     next: Vec<usize>,
     lists: Lists,
+    format: FormatVersion,
     failed: bool,
 }
 
@@ -269,6 +271,11 @@ const BAD_DIRECTORY: DecodeError = DecodeError::Corrupt("directory of streams");
 
 #[deny(clippy::indexing_slicing)]
 impl StreamReader {
+    /// The same streams, in a version of the format.
+    pub fn of_format(self, format: FormatVersion) -> StreamReader {
+        StreamReader { format, ..self }
+    }
+
     /// Reads the directory and undoes the layouts.
     pub fn new(mut content: Vec<u8>) -> Result<StreamReader, DecodeError> {
         let (streams, next) = read_directory(&content, content.len()).ok_or(BAD_DIRECTORY)?;
@@ -285,6 +292,7 @@ impl StreamReader {
             streams,
             next,
             lists: Lists::default(),
+            format: FormatVersion::CURRENT,
             failed: false,
         })
     }
@@ -391,6 +399,10 @@ fn read_kinds(directory: &mut &[u8]) -> Option<Kinds> {
 #[deny(clippy::indexing_slicing)]
 impl Coder for StreamReader {
     const ENCODING: bool = false;
+
+    fn format(&self) -> FormatVersion {
+        self.format
+    }
 
     fn content_len(&self) -> usize {
         self.content.len()

@@ -9,6 +9,7 @@ pub mod backup_label;
 pub mod bytes;
 pub mod control_file;
 pub mod hash;
+pub mod opcode;
 pub mod pglz;
 pub mod rmgr;
 pub mod rmgr_id;

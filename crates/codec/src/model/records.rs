@@ -6,6 +6,7 @@ mod heap_rows;
 mod kind;
 mod main_data;
 mod record;
+mod record_type;
 mod shape;
 mod xid;
 

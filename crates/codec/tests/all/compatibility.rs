@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use walzip_codec::{Header, decode};
+use walzip_codec::{Header, VERSION, decode};
+
+use crate::member_file::MemberFile;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
 
@@ -55,5 +57,30 @@ fn golden_files_are_small_and_named_by_version() {
         let version = Header::read(&file).expect("a header").version;
         assert!(name.starts_with(&format!("v{version}_")), "{name}");
         assert!(file.len() <= 24 << 10, "{name}: {} bytes", file.len());
+    }
+}
+
+/// What a version does not know is not read in it: a file says by its version what it needs.
+#[test]
+fn what_came_later_is_rejected_in_an_earlier_version() {
+    for (name, file) in golden_files() {
+        let (Some(first), false) = (first_version(&name), name.contains("mixed")) else {
+            continue;
+        };
+        let member = MemberFile::open(&file);
+        for version in 1..=VERSION {
+            let other = member.clone().with_version(version).seal(&member.content);
+            let decoded = decode(&other);
+            assert_eq!(decoded.is_ok(), version >= first, "{name} as {version}");
+        }
+    }
+}
+
+/// The first version that can say what a golden file shows, where later ones say it the same way.
+fn first_version(name: &str) -> Option<u8> {
+    match name {
+        "v4_words.wz" => Some(4),
+        "v1_foreign.wz" | "v1_idle.wz" | "v1_commit.wz" => Some(1),
+        _ => None,
     }
 }

@@ -86,6 +86,13 @@ impl MemberFile {
         file
     }
 
+    /// The same in another version, without a name.
+    pub fn with_version(mut self, version: u8) -> MemberFile {
+        self.version = version;
+        self.name = if version >= 5 { vec![0] } else { Vec::new() };
+        self
+    }
+
     /// The same, but for an original of another length.
     pub fn with_original_len(mut self, original_len: u64) -> MemberFile {
         self.original_len = original_len;

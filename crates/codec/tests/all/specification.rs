@@ -114,3 +114,21 @@ fn the_majors_are_those_of_the_table() {
         .collect();
     assert_eq!(documented, known);
 }
+
+#[test]
+fn the_pages_and_the_compatibility_table_name_every_version() {
+    for name in ["container.md", "streams.md", "model.md", "mixing.md"] {
+        let page = page(name);
+        let title = page.lines().next().expect("a title");
+        assert!(
+            title.ends_with(&format!("formats 1 to {VERSION}")),
+            "{title}"
+        );
+    }
+    let documented: Vec<String> = table(&page("container.md"), "Compatibility")
+        .into_iter()
+        .map(|row| row[0].clone())
+        .collect();
+    let known: Vec<String> = (1..=VERSION).map(|version| version.to_string()).collect();
+    assert_eq!(documented, known);
+}

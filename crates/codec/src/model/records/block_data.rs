@@ -1,67 +1,24 @@
 //! The data of block references, by record type.
 
-use walzip_pgformat::rmgr_id;
-
 use super::heap_fields::{
     MULTI_INSERT_COUNT_AT, UPDATE_FLAGS_AT, multi_insert_count, update_fields_len, update_kept,
     update_old_line_pointer, update_old_values,
 };
-use super::main_data::GIST_FROM;
-use super::shape::{Shape, record_type};
+use super::record_type::BlockModel;
 use crate::coder::{Choices, Coder, Slot, get_u16};
 use crate::model::heap::tuple::{RECORD_TUPLE_HEADER_LEN, multi_insert_end};
 use crate::model::index::gin::entry::INSERT_ENTRY_HEADER_LEN;
-use crate::model::index::gin::extracted_key::EXTRACTION_FROM;
 use crate::model::index::known_rows::KnownRows;
 use crate::model::index::tuple::{Keys, Place, are_tuples};
 use crate::model::relations::Relation;
 use crate::model::rows::change::ChangeScratch;
-use crate::model::rows::versions::{ROW_VERSIONS_FROM, Version};
+use crate::model::rows::versions::Version;
 use crate::registry::OptionalModel;
 use crate::rows_by_len::RowsByLen;
 use crate::stream_kind::StreamKind;
 
 /// Bytes of the count in front of a page's tuples in XLOG_GIST_PAGE_SPLIT.
 const GIST_COUNT_LEN: usize = 4;
-/// What the data of a block reference is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockModel {
-    /// Not known: rows of bytes.
-    Rows,
-    /// A heap tuple (XLOG_HEAP_INSERT).
-    HeapInsert,
-    /// A heap tuple that may lack what its predecessor has (XLOG_HEAP_UPDATE), beside what is
-    /// known of that one.
-    HeapUpdate,
-    /// The same by itself.
-    HeapUpdateAlone,
-    /// Heap tuples one after the other (XLOG_HEAP2_MULTI_INSERT).
-    HeapMultiInsert,
-    /// A tuple of a new row (XLOG_BTREE_INSERT_LEAF).
-    RowTuple,
-    /// An index tuple that leads to another page (XLOG_BTREE_INSERT_UPPER and _META).
-    BtreeInsert,
-    /// Index tuples one after the other that come to a new page (XLOG_BTREE_SPLIT_*,
-    /// XLOG_BTREE_NEWROOT).
-    BtreeTuples,
-    /// Index tuples one after the other (XLOG_GIN_UPDATE_META_PAGE, XLOG_GIN_INSERT_LISTPAGE),
-    /// whose keys were taken out of rows.
-    ListTuples,
-    /// The same, whatever their keys are.
-    ListTuplesAlone,
-    /// An entry tuple behind a `ginxlogInsertEntry`, or changed segments of posting lists
-    /// (XLOG_GIN_INSERT).
-    GinInsert,
-    /// Changed segments of posting lists (XLOG_GIN_VACUUM_DATA_LEAF_PAGE).
-    GinRecompress,
-    /// Line pointer numbers of deleted tuples, then new tuples (XLOG_GIST_PAGE_UPDATE).
-    GistUpdate,
-    /// A count, then the tuples of a page (XLOG_GIST_PAGE_SPLIT).
-    GistSplit,
-    /// Line pointer numbers and other numbers of 16 bits.
-    Offsets,
-}
-
 /// The streams of the data of one block reference of a kind.
 #[derive(Debug, Default)]
 pub struct BlockStreams {
@@ -106,37 +63,6 @@ impl<'a> Context<'a> {
 }
 
 impl BlockModel {
-    /// The model of block reference number `block` of a shape, in this version of the format.
-    pub fn of(shape: &Shape, block: usize, format: u8) -> BlockModel {
-        let Some(id) = shape.blocks.get(block).map(|block| block.id) else {
-            return BlockModel::Rows;
-        };
-        match (shape.rmid, record_type(shape.rmid, shape.info), id) {
-            (rmgr_id::HEAP, 0x00, 0) => BlockModel::HeapInsert,
-            (rmgr_id::HEAP, 0x20 | 0x40, 0) if format >= ROW_VERSIONS_FROM => {
-                BlockModel::HeapUpdate
-            }
-            (rmgr_id::HEAP, 0x20 | 0x40, 0) => BlockModel::HeapUpdateAlone,
-            (rmgr_id::HEAP2, 0x50, 0) => BlockModel::HeapMultiInsert,
-            (rmgr_id::HEAP2, 0x10 | 0x20 | 0x30, 0) => BlockModel::Offsets,
-            (rmgr_id::BTREE, 0x00, 0) => BlockModel::RowTuple,
-            (rmgr_id::BTREE, 0x10 | 0x20, 0) => BlockModel::BtreeInsert,
-            (rmgr_id::BTREE, 0x30 | 0x40, 0 | 1) | (rmgr_id::BTREE, 0xA0, 0) => {
-                BlockModel::BtreeTuples
-            }
-            (rmgr_id::BTREE, 0x60 | 0x70 | 0xC0, 0) => BlockModel::Offsets,
-            (rmgr_id::GIN, 0x60, 1) | (rmgr_id::GIN, 0x70, 0) if format >= EXTRACTION_FROM => {
-                BlockModel::ListTuples
-            }
-            (rmgr_id::GIN, 0x60, 1) | (rmgr_id::GIN, 0x70, 0) => BlockModel::ListTuplesAlone,
-            (rmgr_id::GIN, 0x20, 0) => BlockModel::GinInsert,
-            (rmgr_id::GIN, 0x90, 0) => BlockModel::GinRecompress,
-            (rmgr_id::GIST, 0x00, 0) if format >= GIST_FROM => BlockModel::GistUpdate,
-            (rmgr_id::GIST, 0x30, 1..) if format >= GIST_FROM => BlockModel::GistSplit,
-            _ => BlockModel::Rows,
-        }
-    }
-
     /// Codes the data.
     pub fn code<C: Coder>(
         self,

@@ -1,11 +1,12 @@
 //! The rows in the data of heap records (access/heapam_xlog.h).
 
-use walzip_pgformat::rmgr_id;
+use walzip_pgformat::opcode::{heap, heap2};
+use walzip_pgformat::rmgr_id::{HEAP, HEAP2};
 
 use super::heap_fields::{
     multi_insert_count, update_fields_len, update_kept, update_old_line_pointer, values_of,
 };
-use super::shape::record_type;
+use super::record_type::opcode;
 use crate::coder::get_u16;
 use crate::model::heap::tuple::multi_insert_end;
 use crate::model::rows::recent::{NewRow, RecentRows, RowNumber, Tid};
@@ -46,16 +47,16 @@ impl HeapRecord<'_> {
         versions: &mut RowVersions,
         newest: &mut RowNumber,
     ) {
-        match (self.rmid, record_type(self.rmid, self.info)) {
-            (rmgr_id::HEAP, 0x00) => {
+        match (self.rmid, opcode(self.rmid, self.info)) {
+            (HEAP, heap::INSERT) => {
                 if let Some(values) = values_of(self.data) {
                     let row = self.row(get_u16(self.main, 0), values);
                     rows.add(newest, row);
                     versions.add(self.version(versions, row.tid), *newest);
                 }
             }
-            (rmgr_id::HEAP, 0x20 | 0x40) => self.add_version(rows, versions, newest),
-            (rmgr_id::HEAP2, 0x50) => self.add_many(rows, versions, newest),
+            (HEAP, heap::UPDATE | heap::HOT_UPDATE) => self.add_version(rows, versions, newest),
+            (HEAP2, heap2::MULTI_INSERT) => self.add_many(rows, versions, newest),
             _ => {}
         }
     }
@@ -78,7 +79,7 @@ impl HeapRecord<'_> {
         let old = (self.last_block, update_old_line_pointer(self.main));
         let ids = (self.version(versions, old), self.version(versions, row.tid));
         versions.update(rows, ids, kept, values);
-        if record_type(self.rmid, self.info) == 0x20 {
+        if opcode(self.rmid, self.info) == heap::UPDATE {
             rows.add(newest, row);
         }
     }

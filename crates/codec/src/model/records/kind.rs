@@ -9,11 +9,13 @@ use std::collections::HashMap;
 use walzip_pgformat::Version;
 use walzip_pgformat::wal::RecordLayout;
 
-use super::block_data::{BlockModel, BlockStreams};
+use super::block_data::BlockStreams;
 use super::main_data::MainStreams;
+use super::record_type::{BlockModel, block_model};
 use super::shape::{FLAGS_ALL, PREV_EXPLICIT, Shape, ShapeBlock, VARIABLE_MAIN_LEN};
 use crate::coder::{Coder, Slot};
 use crate::fast_hash::FastHash;
+use crate::format_version::FormatVersion;
 use crate::limits::{KIND_BLOCKS_MAX, KIND_BLOCKS_TOTAL_MAX, KINDS_MAX};
 use crate::model::relations::Relations;
 use crate::recency::to_front;
@@ -43,8 +45,6 @@ pub struct Kind {
 /// All kinds of a segment.
 #[derive(Debug)]
 pub struct Kinds {
-    /// The version of the format.
-    format: u8,
     list: Vec<Kind>,
     /// Block references of all kinds together.
     blocks_total: usize,
@@ -58,10 +58,9 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// Without any kind; for this version of the format.
-    pub fn new(format: u8) -> Kinds {
+    /// Without any kind.
+    pub fn new() -> Kinds {
         Kinds {
-            format,
             list: Vec::new(),
             blocks_total: 0,
             numbers: HashMap::default(),
@@ -175,17 +174,19 @@ impl Kinds {
             self.numbers.insert(shape.clone(), self.list.len() as u32);
         }
         self.successors.push(Vec::new());
-        self.list.push(Kind::new(shape, self.format));
+        self.list.push(Kind::new(shape, coder.format()));
         Some(())
     }
 }
 
 impl Kind {
-    fn new(shape: Shape, format: u8) -> Kind {
+    fn new(shape: Shape, format: FormatVersion) -> Kind {
         let count = shape.blocks.len();
         Kind {
-            block_models: (0..count)
-                .map(|block| BlockModel::of(&shape, block, format))
+            block_models: shape
+                .blocks
+                .iter()
+                .map(|block| block_model(shape.rmid, shape.info, block.id, format))
                 .collect(),
             block_streams: (0..count).map(|_| BlockStreams::default()).collect(),
             main: MainStreams::new(&shape, format),

@@ -40,12 +40,12 @@ pub struct Model {
 }
 
 impl Model {
-    /// Knows nothing but what the segment is, how many bytes it has, and the version of the format.
-    pub fn new(header: &SegmentHeader, segment_len: usize, format: u8) -> Model {
+    /// Knows nothing but what the segment is, and how many bytes it has.
+    pub fn new(header: &SegmentHeader, segment_len: usize) -> Model {
         Model {
             version: header.version,
             xids: Xids::default(),
-            kinds: Kinds::new(format),
+            kinds: Kinds::new(),
             relations: Relations::default(),
             images: ImageModel::new(segment_len),
             prev: 0,

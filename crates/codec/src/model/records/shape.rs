@@ -1,7 +1,6 @@
 //! The shape of a record: what its headers say without numbers of its own.
 
 use walzip_pgformat::Version;
-use walzip_pgformat::rmgr_id;
 use walzip_pgformat::wal::{Block, Compression, Image, RecordLayout};
 
 use crate::model::relations::{RelationFork, Relations};
@@ -18,15 +17,6 @@ const MAIN_IS_LONG: u8 = 8;
 pub const PREV_EXPLICIT: u8 = 16;
 /// All flags that there are.
 pub const FLAGS_ALL: u8 = 31;
-
-/// The part of `xl_info` that tells the types of a resource manager's records apart: some
-/// keep the top bit for a flag (`XLOG_XACT_HAS_INFO`, `XLOG_HEAP_INIT_PAGE`).
-pub fn record_type(rmid: u8, info: u8) -> u8 {
-    match rmid {
-        rmgr_id::XACT | rmgr_id::HEAP | rmgr_id::HEAP2 => info & 0x70,
-        _ => info & 0xF0,
-    }
-}
 
 /// What one block reference of a kind is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

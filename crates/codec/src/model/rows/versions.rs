@@ -7,9 +7,6 @@ use super::recent::{RecentRows, RowNumber, Tid};
 use crate::coder::get_u16;
 use crate::fast_hash::fold;
 
-/// The first version of the format that knows the old versions of rows.
-pub const ROW_VERSIONS_FROM: u8 = 3;
-
 /// Bytes of the segment for which the table has a slot.
 const SLOT_FOR: usize = 64;
 const SLOTS_MIN: usize = 1 << 10;

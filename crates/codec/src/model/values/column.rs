@@ -76,6 +76,7 @@ impl Column {
             }
             Some(Mode::Words)
                 if attribute == Attribute::Varlena
+                    && coder.format().has_words()
                     && (C::ENCODING || coder.take_list(WORDS_COST)) =>
             {
                 let words = Words::open(coder, choices, choice.digits);

@@ -57,6 +57,7 @@ const HAS_NUMBERS_4: u8 = 8;
 const HAS_NUMBERS_6: u8 = 16;
 const HAS_NUMBERS: u8 = 32;
 const HAS_WORDS: u8 = 64;
+const HAS_ALL: u8 = 127;
 
 /// What containers with the same keys have in common.
 #[derive(Clone, Debug, Default)]
@@ -175,6 +176,13 @@ impl Json {
         }
         for field in &mut json.fields {
             field.has = coder.u8(choices, field.has);
+            let known = match coder.format().has_words() {
+                true => HAS_ALL,
+                false => HAS_ALL & !HAS_WORDS,
+            };
+            if field.has & !known != 0 {
+                coder.fail();
+            }
             field.elements = coder.u16(choices, field.elements);
         }
         let with_words = json.fields.iter().filter(|field| field.has_words()).count();

@@ -10,9 +10,6 @@ use crate::model::rows::versions::{RowVersions, Version};
 use crate::registry::OptionalModel;
 use crate::stream_kind::StreamKind;
 
-/// The first version of the format that takes keys out of rows.
-pub const EXTRACTION_FROM: u8 = 4;
-
 /// Sources that an index remembers.
 const SOURCES_MAX: usize = 4;
 /// The rank that says "a source of its own follows".

@@ -1,0 +1,61 @@
+//! Versions of the format, and what came with each. docs/format/container.md lists them.
+
+use std::fmt;
+
+/// A version of the format. What a decoder understands follows from it alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FormatVersion(u8);
+
+impl FormatVersion {
+    /// The version that is written.
+    pub const CURRENT: FormatVersion = FormatVersion(5);
+
+    const GIST: FormatVersion = FormatVersion(2);
+    const ROW_VERSIONS: FormatVersion = FormatVersion(3);
+    const WORDS: FormatVersion = FormatVersion(4);
+    const NAMES: FormatVersion = FormatVersion(5);
+
+    /// The version of a number; `None` where this walzip does not read it.
+    pub const fn of(number: u8) -> Option<FormatVersion> {
+        if number == 0 || number > Self::CURRENT.0 {
+            return None;
+        }
+        Some(FormatVersion(number))
+    }
+
+    /// Its number, as in a header.
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    /// There are models for GiST and SP-GiST.
+    pub fn has_gist(self) -> bool {
+        self >= Self::GIST
+    }
+
+    /// New versions of rows are made of the old ones.
+    pub fn has_row_versions(self) -> bool {
+        self >= Self::ROW_VERSIONS
+    }
+
+    /// Texts stand in words.
+    pub fn has_words(self) -> bool {
+        self >= Self::WORDS
+    }
+
+    /// Keys of GIN indexes are taken out of rows.
+    pub fn has_extracted_keys(self) -> bool {
+        self >= Self::WORDS
+    }
+
+    /// Headers have the name of the original.
+    pub fn has_names(self) -> bool {
+        self >= Self::NAMES
+    }
+}
+
+impl fmt::Display for FormatVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
