@@ -21,6 +21,13 @@ pub struct ClusterIdentity {
     pub major: u32,
 }
 
+impl ClusterIdentity {
+    /// What stands for the cluster in keys: `15-7575000000000000001`.
+    pub fn name(self) -> String {
+        format!("{}-{}", self.major, self.system_id)
+    }
+}
+
 impl fmt::Display for ClusterIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

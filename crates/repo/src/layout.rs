@@ -46,7 +46,7 @@ const SEGMENT_NAME_CHARS: usize = 24;
 
 /// The prefix of one cluster's WAL.
 pub(crate) fn wal_prefix(cluster: ClusterIdentity) -> String {
-    format!("{WAL_PREFIX}/{}-{}", cluster.major, cluster.system_id)
+    format!("{WAL_PREFIX}/{}", cluster.name())
 }
 
 /// The key of the mark among one cluster's WAL. No WAL object has it, for want of the suffix.
@@ -71,10 +71,20 @@ pub(crate) fn wal_name(cluster: ClusterIdentity, key: &str) -> Option<&str> {
     (expected == key).then_some(name)
 }
 
+/// The prefix of one cluster's WAL objects that were set aside.
+pub(crate) fn aside_prefix(cluster: ClusterIdentity) -> String {
+    format!("{ASIDE_PREFIX}/{}", cluster.name())
+}
+
 /// The key of a WAL object that was set aside.
-pub(crate) fn aside_key(label: AsideLabel, name: &str) -> Result<String, RepoError> {
+pub(crate) fn aside_key(
+    cluster: ClusterIdentity,
+    label: AsideLabel,
+    name: &str,
+) -> Result<String, RepoError> {
     check_wal_name(name)?;
-    Ok(format!("{ASIDE_PREFIX}/{label}/{name}{WAL_SUFFIX}"))
+    let prefix = aside_prefix(cluster);
+    Ok(format!("{prefix}/{label}/{name}{WAL_SUFFIX}"))
 }
 
 /// Segments, and the files named after one, lie in a directory of at most 4096

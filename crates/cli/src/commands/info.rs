@@ -112,7 +112,9 @@ impl fmt::Display for Text<'_> {
         for aside in &info.set_aside {
             writeln!(
                 f,
-                "aside/{}: set aside: WAL files {}, {} MB stored",
+                "aside/{}-{}/{}: set aside: WAL files {}, {} MB stored",
+                cluster.major,
+                cluster.system_identifier,
                 aside.label,
                 aside.objects,
                 megabytes(aside.stored_bytes)

@@ -80,7 +80,7 @@ fn a_failover_goes_on_when_the_copy_that_took_its_number_is_set_aside() {
 
     let info = succeed(&mut site.walzip(&["info"]));
     assert!(
-        info.contains("aside/00000002: set aside: WAL files"),
+        info.contains("/00000002: set aside: WAL files"),
         "{info}"
     );
     let put_back = ["timeline", "put-back", "00000002", "--confirm"];
