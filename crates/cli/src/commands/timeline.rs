@@ -8,8 +8,9 @@ use walzip_archive::set_aside::{
 use walzip_pgformat::TimelineId;
 use walzip_repo::AsideLabel;
 
+use crate::cluster_args::{self, ClusterArgs};
 use crate::error::CommandError;
-use crate::repo_args::{self, RepoArgs};
+use crate::repo_args::RepoArgs;
 use crate::{root, runtime};
 
 /// Set the WAL of an abandoned timeline aside, or put it back
@@ -50,6 +51,9 @@ struct SetAsideArgs {
 
     #[command(flatten)]
     repo: RepoArgs,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 /// Put back what was set aside
@@ -71,6 +75,9 @@ struct PutBackArgs {
 
     #[command(flatten)]
     repo: RepoArgs,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 /// Runs the command.
@@ -87,7 +94,7 @@ fn run_set_aside(args: SetAsideArgs) -> Result<(), CommandError> {
         root::refuse_foreign_repository(&location)?;
     }
     runtime::block_on(async {
-        let repository = repo_args::open(&location).await?;
+        let repository = cluster_args::open(&location, args.cluster.cluster).await?;
         let timeline = TimelineId(args.timeline);
         let plan = plan_set_aside(&repository, timeline).await?;
         let label = plan.label;
@@ -119,7 +126,7 @@ fn run_put_back(args: PutBackArgs) -> Result<(), CommandError> {
         root::refuse_foreign_repository(&location)?;
     }
     runtime::block_on(async {
-        let repository = repo_args::open(&location).await?;
+        let repository = cluster_args::open(&location, args.cluster.cluster).await?;
         let plan = plan_put_back(&repository, label).await?;
         let place = format!("aside/{}/{label}", repository.cluster().name());
         if !args.confirm {
