@@ -185,6 +185,7 @@ async fn verify_tells_of_each_object_that_cannot_be_read_and_goes_on() {
         }
     }
     assert_eq!(told, BTreeSet::from(names));
-    let why = "clusters and their WAL are listed, the mark is looked for, WAL and backups are listed";
+    let why =
+        "clusters and their WAL are listed, the mark is looked for, WAL and backups are listed";
     assert_eq!(failed, 5, "{why}");
 }

@@ -14,9 +14,9 @@ use crate::{root, runtime};
 /// Get a WAL file from the archive (restore_command)
 ///
 /// DEST appears complete or not at all, after every byte was checked. In a repository that was kept
-/// through upgrades, the file is the newest cluster's, or in a data directory that cluster's. When the archive does not
-/// have the file, which PostgreSQL asks for at the end of a recovery, the exit code is 1 and
-/// nothing is printed. Storage that fails is tried again for some seconds.
+/// through upgrades, the file is the newest cluster's, or in a data directory that cluster's. When
+/// the archive does not have the file, which PostgreSQL asks for at the end of a recovery, the exit
+/// code is 1 and nothing is printed. Storage that fails is tried again for some seconds.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example, in postgresql.conf of a standby, which asks again by itself:
