@@ -25,8 +25,8 @@ use crate::{cluster, coding, content, durable};
 #[derive(Clone, Debug, Default)]
 pub struct GetOptions {
     /// The data directory of the cluster that will replay the file. When its control file
-    /// exists, it has to be of the repository's cluster. `restore_command` runs in that
-    /// directory.
+    /// exists, it says which cluster's file is meant, of those of the repository.
+    /// `restore_command` runs in that directory.
     pub data_directory: Option<PathBuf>,
 }
 
@@ -52,9 +52,11 @@ pub async fn get(
     options: &GetOptions,
 ) -> Result<Got, ArchiveError> {
     let file_name: WalFileName = name.parse()?;
-    if let Some(data_directory) = &options.data_directory {
-        cluster::check_data_directory(repository, data_directory).await?;
-    }
+    let asking = match &options.data_directory {
+        Some(data_directory) => cluster::part_of_data_directory(repository, data_directory).await?,
+        None => None,
+    };
+    let repository = asking.as_ref().unwrap_or(repository);
     let Some(object) = repository.get_wal(name).await? else {
         if let WalFileName::History(timeline) = file_name {
             refuse_lost_history(repository, timeline).await?;

@@ -28,7 +28,7 @@ pub struct PushOptions {
     /// codec with the only copy.
     pub verify: bool,
     /// The data directory that the file is from. A history or a backup history does not say
-    /// whose it is: when the control file exists, it has to be of the repository's cluster.
+    /// whose it is: the control file does, when it exists.
     pub data_directory: Option<PathBuf>,
 }
 
@@ -72,15 +72,9 @@ pub async fn push(
 ) -> Result<Pushed, ArchiveError> {
     let name = wal_file_name(path)?;
     let original = read_stable(path).await?;
+    let repository = &owner(repository, &name, &original, path, options).await?;
     content::check(&name, &original, repository.cluster())
         .map_err(|error| ArchiveError::invalid_file(path, error, repository.cluster()))?;
-    if matches!(
-        name,
-        WalFileName::History(_) | WalFileName::BackupHistory { .. }
-    ) && let Some(data_directory) = &options.data_directory
-    {
-        cluster::check_data_directory(repository, data_directory).await?;
-    }
     if let WalFileName::History(timeline) = name {
         match TimelineHistory::read(timeline, &original) {
             Ok(history) => check_history(repository, &history).await?,
@@ -105,6 +99,36 @@ pub async fn push(
             Ok(pushed(PushOutcome::AlreadyStored, stored_bytes))
         }
     }
+}
+
+/// The part of the repository that a file belongs to. A segment says whose it is; of other files,
+/// the data directory that they are from does.
+async fn owner(
+    repository: &Repository,
+    name: &WalFileName,
+    original: &[u8],
+    path: &Path,
+    options: &PushOptions,
+) -> Result<Repository, ArchiveError> {
+    if let WalFileName::Segment(_) | WalFileName::Partial(_) = name {
+        return match content::cluster_of_segment(original) {
+            Some(found) => cluster::part_of(repository, found, || path.display().to_string()).await,
+            // It is none, and will be refused as that.
+            None => Ok(repository.clone()),
+        };
+    }
+    if let Some(data_directory) = &options.data_directory
+        && let Some(part) = cluster::part_of_data_directory(repository, data_directory).await?
+    {
+        return Ok(part);
+    }
+    if repository.is_sole().await? {
+        return Ok(repository.clone());
+    }
+    Err(ArchiveError::Request(format!(
+        "whose {name} is cannot be told, and the repository has several clusters: push it from \
+         the cluster's own pg_wal"
+    )))
 }
 
 /// Refuses a history that is not the one of the WAL that the archive has of its timeline: where

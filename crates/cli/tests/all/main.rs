@@ -13,3 +13,4 @@ mod members;
 mod places;
 mod sandbox;
 mod tidy;
+mod upgrades;

@@ -20,3 +20,4 @@ mod set_aside;
 mod settings_elsewhere;
 pub mod site;
 mod target_times;
+mod upgrade;
