@@ -46,7 +46,7 @@ pub(crate) const NO_MEMORY: DecodeError =
 /// An input could not be encoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// More than a member can hold; encode it in parts of [`crate::member_len`].
+    /// More than a member can hold; encode it with a [`crate::Encoder`].
     #[error("{len} bytes are more than a member can hold ({max})")]
     TooLong {
         /// Bytes of the input.

@@ -10,6 +10,10 @@ pub const MEMBER_LEN_MAX: usize = 1 << 30;
 pub const CONTENT_EXPANSION_MAX: u64 = 16;
 /// See [`CONTENT_EXPANSION_MAX`].
 pub const CONTENT_LEN_BASE: u64 = 1 << 20;
+/// Bytes of streams that are believed of a member whatever its length.
+pub const CONTENT_LEN_FREE: u64 = 1 << 26;
+/// Of more streams than that, bytes for each byte of the member's body, at most.
+pub const CONTENT_PACKED_MAX: u64 = 1 << 12;
 /// Streams of one member.
 pub const STREAMS_MAX: usize = 1 << 20;
 /// Record kinds of one member.
@@ -50,4 +54,10 @@ pub fn content_len_max(original_len: u64, is_wal: bool) -> u64 {
     } else {
         original_len
     }
+}
+
+/// Bytes of streams that a WAL member with a body of this length may have: a few bytes that
+/// claim to stand for many have to be decoded into memory before they can be found out.
+pub fn content_len_believed(body_len: u64) -> u64 {
+    CONTENT_LEN_FREE.max(body_len.saturating_mul(CONTENT_PACKED_MAX))
 }

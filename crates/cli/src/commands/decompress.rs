@@ -36,6 +36,10 @@ pub struct DecompressArgs {
 /// claims otherwise, which then counts as truncated.
 pub const ENCODED_LEN_MAX: u64 = 2 * MEMBER_LEN_MAX as u64;
 
+/// An output that is seen at once gets a member when all of it is checked. Until then its
+/// original is held in memory up to this length; of more it is decoded a second time.
+const DECODED_ONCE_MAX: u64 = 64 << 20;
+
 struct Decompress {
     only_checks: bool,
 }
@@ -91,19 +95,25 @@ impl Filter for Decompress {
                 return Ok(());
             }
             let failed = |error: DecodeError| decode_error(&error, position);
-            let member_len = Header::read(&buffer).map_err(failed)?.member_len;
-            let member_len = member_len.min(ENCODED_LEN_MAX) as usize;
+            let header = Header::read(&buffer).map_err(failed)?;
+            let member_len = header.member_len.min(ENCODED_LEN_MAX) as usize;
             fill(input, &mut buffer, member_len)?;
             let member = member_len.min(buffer.len());
             let encoded = &buffer[..member];
-            if is_provisional {
+            let decode_to = |output: &mut dyn Write| {
                 let decoded = walzip_codec::decode_member_to(encoded, output);
                 decoded.map_err(|error| match error {
                     DecodeToError::Decode(error) => failed(error),
                     DecodeToError::Write(error) => cannot_write(&error),
-                })?;
-            } else {
+                })
+            };
+            if is_provisional {
+                decode_to(output)?;
+            } else if header.original_len <= DECODED_ONCE_MAX {
                 write(output, &walzip_codec::decode(encoded).map_err(failed)?)?;
+            } else {
+                decode_to(&mut io::sink())?;
+                decode_to(output)?;
             }
             buffer.drain(..member);
             position += member as u64;
