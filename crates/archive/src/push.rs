@@ -71,9 +71,12 @@ pub async fn push(
     options: &PushOptions,
 ) -> Result<Pushed, ArchiveError> {
     let name = wal_file_name(path)?;
-    let file = StableFile::open(path).await?;
-    let beginning = file.read(PAGE_SIZE).await?;
-    content::check_beginning(&name, &beginning, file.len(), repository.cluster())
+    let beginning_len = match name {
+        WalFileName::Segment(_) | WalFileName::Partial(_) => PAGE_SIZE as u64,
+        WalFileName::History(_) | WalFileName::BackupHistory { .. } => u64::MAX,
+    };
+    let file = StableFile::open(path, beginning_len).await?;
+    content::check_beginning(&name, file.beginning(), file.len(), repository.cluster())
         .map_err(|error| ArchiveError::invalid_file(path, error, repository.cluster()))?;
     if matches!(
         name,
@@ -83,7 +86,7 @@ pub async fn push(
         cluster::check_data_directory(repository, data_directory).await?;
     }
     if let WalFileName::History(timeline) = name {
-        match TimelineHistory::read(timeline, &file.read(file.len()).await?) {
+        match TimelineHistory::read(timeline, file.beginning()) {
             Ok(history) => check_history(repository, &history).await?,
             Err(error) => {
                 tracing::warn!("{name} is archived as it is, and not understood: {error}");

@@ -1,7 +1,7 @@
 //! A file that is read in parts and must not change meanwhile.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,24 +20,31 @@ pub(crate) struct StableFile {
     path: PathBuf,
     file: Arc<File>,
     before: Metadata,
+    beginning: Bytes,
 }
 
 impl StableFile {
-    pub(crate) async fn open(path: &Path) -> Result<StableFile, ArchiveError> {
+    /// Opens it, and reads its first bytes: so many or all.
+    pub(crate) async fn open(path: &Path, beginning_len: u64) -> Result<StableFile, ArchiveError> {
         let path = path.to_owned();
         off_the_runtime(move || {
-            let (file, before) = regular_file::open(&path).map_err(|error| match error.kind() {
-                io::ErrorKind::InvalidInput => invalid(&path, error.to_string()),
-                _ => ArchiveError::file("read", &path, error),
-            })?;
+            let (mut file, before) =
+                regular_file::open(&path).map_err(|error| match error.kind() {
+                    io::ErrorKind::InvalidInput => invalid(&path, error.to_string()),
+                    _ => ArchiveError::file("read", &path, error),
+                })?;
             if before.len() > u64::from(SEGMENT_SIZE_BYTES_MAX) {
                 let reason = format!("{} bytes are more than a segment has", before.len());
                 return Err(invalid(&path, reason));
             }
+            let mut beginning = Vec::new();
+            let read = (&mut file).take(beginning_len).read_to_end(&mut beginning);
+            read.map_err(|error| ArchiveError::file("read", &path, error))?;
             Ok(StableFile {
                 path,
                 file: Arc::new(file),
                 before,
+                beginning: beginning.into(),
             })
         })
         .await
@@ -48,20 +55,9 @@ impl StableFile {
         self.before.len() as usize
     }
 
-    /// Its first bytes, so many or all.
-    pub(crate) async fn read(&self, len: usize) -> Result<Vec<u8>, ArchiveError> {
-        let this = self.clone();
-        off_the_runtime(move || {
-            let mut bytes = Vec::new();
-            let mut reader = this.reader().map_err(|error| this.failed(error))?;
-            let read = (&mut reader).take(len as u64).read_to_end(&mut bytes);
-            read.map_err(|error| this.failed(error))?;
-            if bytes.len() < len.min(this.len()) {
-                return Err(this.changed());
-            }
-            Ok(bytes)
-        })
-        .await
+    /// What was read when it was opened, which is not read again.
+    pub(crate) fn beginning(&self) -> &[u8] {
+        &self.beginning
     }
 
     /// The object of its content, of which a part at a time is in memory.
@@ -111,9 +107,11 @@ impl StableFile {
     /// Reads it from its first byte to one behind its end, where nothing should be.
     fn reader(&self) -> io::Result<Counting<'_>> {
         let mut file = &*self.file;
-        file.rewind()?;
+        let known = self.beginning.len() as u64;
+        file.seek(SeekFrom::Start(known))?;
+        let rest = file.take((self.before.len() + 1).saturating_sub(known));
         Ok(Counting {
-            inner: file.take(self.before.len() + 1),
+            inner: self.beginning.chain(rest),
             read: 0,
         })
     }
@@ -147,7 +145,7 @@ fn invalid(path: &Path, reason: String) -> ArchiveError {
 }
 
 struct Counting<'f> {
-    inner: io::Take<&'f File>,
+    inner: io::Chain<&'f [u8], io::Take<&'f File>>,
     read: u64,
 }
 

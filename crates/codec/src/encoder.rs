@@ -73,7 +73,7 @@ impl Encoder {
         }?;
         self.next_part = part
             .filter(|header| input.len() < left_of_segment(header))
-            .map(|header| header.of_part(header.offset_in_segment() + input.len() as u32));
+            .map(|header| header.of_part(input.len() as u32));
         Ok(member)
     }
 

@@ -91,8 +91,8 @@ impl SegmentHeader {
         })
     }
 
-    /// The header of the part of the segment that begins at `offset`, a multiple of the page's
-    /// size: what only the first page says goes for all of them.
+    /// The header of the part that begins `offset` bytes behind this one's start, a multiple of
+    /// the page's size: what only the first page of a segment says goes for all of it.
     pub fn of_part(&self, offset: u32) -> SegmentHeader {
         SegmentHeader {
             flags: 0,
