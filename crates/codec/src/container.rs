@@ -18,6 +18,21 @@ pub const MAGIC: [u8; 4] = *b"WALZ";
 /// The version that is written, and the last one that is read.
 pub const VERSION: u8 = 5;
 
+/// The first version in which a member may be a part of a segment.
+pub const PARTS_SINCE: u8 = 5;
+
+/// Whether a member of formats 1 to 4 is believed when it claims far more content than its
+/// length makes likely: a segment of 1 GB of rows that are all alike does, and so does a file that
+/// is made to take memory. Later formats have no such members
+/// ([`CONTENT_PACKED_MAX`](crate::limits::CONTENT_PACKED_MAX)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claims {
+    /// It is refused.
+    Bounded,
+    /// It is decoded, in the memory that it takes.
+    Believed,
+}
+
 const KIND_FOREIGN: u8 = 0;
 const KIND_WAL: u8 = 1;
 
@@ -372,12 +387,27 @@ pub fn decode_foreign(
 }
 
 /// Reads the blocks of a WAL member behind its header, and puts their bytes together.
-pub fn read_content(header: &Header, mut body: &[u8]) -> Result<Vec<u8>, DecodeError> {
+pub fn read_content(
+    header: &Header,
+    mut body: &[u8],
+    claims: Claims,
+) -> Result<Vec<u8>, DecodeError> {
     let limit = content_len_max(header.original_len, true);
-    let limit = limit.min(content_len_believed(body.len() as u64));
+    let believed = match (header.version >= PARTS_SINCE, claims) {
+        (true, _) | (false, Claims::Bounded) => content_len_believed(body.len() as u64),
+        (false, Claims::Believed) => u64::MAX,
+    };
+    let body_len = body.len();
     let mut content = Vec::new();
     while !body.is_empty() {
         let block = take_block(&mut body, limit - content.len() as u64)?;
+        let content_len = content.len() as u64 + block.content_len as u64;
+        if content_len > believed {
+            return Err(DecodeError::Disproportionate {
+                content_len,
+                body_len,
+            });
+        }
         match block.coding {
             coding if coding == BlockCoding::Stored as u8 => {
                 let data = block.stored()?;

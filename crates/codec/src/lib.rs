@@ -35,7 +35,7 @@ mod zstd_1_5_7;
 mod zstd_frame;
 
 pub use account::{KindAccount, account, encoded_len_without};
-pub use container::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity};
+pub use container::{Claims, HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity};
 pub use encoder::{Encoder, encode, encode_verified};
 pub use error::{DecodeError, DecodeToError, EncodeError};
 pub use level::Level;

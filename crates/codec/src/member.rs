@@ -7,7 +7,7 @@ use walzip_pgformat::wal::{SegmentHeader, is_segment_size};
 use walzip_pgformat::{PAGE_SIZE, Version};
 
 use crate::coder::{Care, Choices};
-use crate::container::{self, Body, Content, Header, WalIdentity};
+use crate::container::{self, Body, Claims, Content, Header, PARTS_SINCE, WalIdentity};
 use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
 use crate::level::Level;
 use crate::limits::{MEMBER_LEN_MAX, content_len_believed, content_len_max};
@@ -20,9 +20,6 @@ const TOO_MUCH: DecodeError = DecodeError::Corrupt("members of more bytes than a
 
 /// Bytes of an original that are believed before they are there.
 const RESERVED_MAX: u64 = 64 << 20;
-
-/// The first version in which a member may be a part of a segment.
-const PARTS_SINCE: u8 = 5;
 
 /// Streams are mixed from this level on.
 const MIXED_FROM: Level = Level::MAX;
@@ -161,7 +158,7 @@ pub fn encode_foreign(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError
 }
 
 /// Decodes all members of a file, which together hold at most [`MEMBER_LEN_MAX`] bytes; of
-/// more, decode one after the other.
+/// more, decode one after the other. For a file of one's own: it gets the memory that it claims.
 pub fn decode(file: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let (original, ()) = in_memory(total_len(file)?, |original| decode_to(file, original))?;
     Ok(original)
@@ -170,9 +167,9 @@ pub fn decode(file: &[u8]) -> Result<Vec<u8>, DecodeError> {
 /// [`decode`] into an output; see [`decode_member_to`].
 pub fn decode_to(file: &[u8], output: &mut dyn Write) -> Result<(), DecodeToError> {
     total_len(file)?;
-    let mut at = decode_member_to(file, output)?;
+    let mut at = decode_member_to(file, output, Claims::Believed)?;
     while let Some(rest) = file.get(at..).filter(|rest| !rest.is_empty()) {
-        at += decode_member_to(rest, output)?;
+        at += decode_member_to(rest, output, Claims::Believed)?;
     }
     Ok(())
 }
@@ -194,9 +191,9 @@ fn total_len(file: &[u8]) -> Result<u64, DecodeError> {
 }
 
 /// Decodes the member at the front of `bytes`; also returns the bytes that it has.
-pub fn decode_member(bytes: &[u8]) -> Result<(Vec<u8>, usize), DecodeError> {
+pub fn decode_member(bytes: &[u8], claims: Claims) -> Result<(Vec<u8>, usize), DecodeError> {
     let len = Header::read(bytes)?.original_len;
-    in_memory(len, |original| decode_member_to(bytes, original))
+    in_memory(len, |original| decode_member_to(bytes, original, claims))
 }
 
 fn in_memory<T>(
@@ -216,7 +213,11 @@ fn in_memory<T>(
 ///
 /// The output gets the original a piece at a time, before all of it is checked: where this
 /// fails, what was written is worth nothing.
-pub fn decode_member_to(bytes: &[u8], output: &mut dyn Write) -> Result<usize, DecodeToError> {
+pub fn decode_member_to(
+    bytes: &[u8],
+    output: &mut dyn Write,
+    claims: Claims,
+) -> Result<usize, DecodeToError> {
     const CUT: DecodeError = DecodeError::Truncated("member");
     let header = Header::read(bytes)?;
     if header.original_len > MEMBER_LEN_MAX as u64 {
@@ -230,7 +231,7 @@ pub fn decode_member_to(bytes: &[u8], output: &mut dyn Write) -> Result<usize, D
         None => container::decode_foreign(&header, body, &mut original)?,
         Some(identity) => {
             let segment = segment_header(&header, identity)?;
-            let content = container::read_content(&header, body)?;
+            let content = container::read_content(&header, body, claims)?;
             segment::decode(&header, segment, content, &mut original)?;
         }
     }

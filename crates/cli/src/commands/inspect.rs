@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use walzip_codec::{DecodeError, Encoder, HEADER_LEN_MAX, Header, Level, MAGIC, WalIdentity};
+use walzip_codec::{
+    Claims, DecodeError, Encoder, HEADER_LEN_MAX, Header, Level, MAGIC, WalIdentity,
+};
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::SegmentHeader;
 
@@ -137,7 +139,7 @@ impl Members<'_> {
         let header = Header::read(&self.buffer).map_err(decode_error)?;
         let member_len = header.member_len.min(super::decompress::ENCODED_LEN_MAX) as usize;
         fill(self.input, &mut self.buffer, member_len)?;
-        let decoded = walzip_codec::decode_member(&self.buffer);
+        let decoded = walzip_codec::decode_member(&self.buffer, Claims::Bounded);
         let (original, member) = decoded.map_err(decode_error)?;
         let found = Found {
             is_encoded: true,

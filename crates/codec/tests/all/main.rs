@@ -8,6 +8,7 @@ mod counting_allocator;
 mod inputs;
 mod member_file;
 mod memory;
+mod parts;
 mod round_trip;
 mod samples;
 mod specification;

@@ -76,6 +76,18 @@ impl MemberFile {
         file
     }
 
+    /// The same, but for another version.
+    pub fn with_version(mut self, version: u8) -> MemberFile {
+        self.version = version;
+        self
+    }
+
+    /// The same, but for these bytes of the identity.
+    pub fn with_identity(mut self, at: usize, bytes: &[u8]) -> MemberFile {
+        self.identity[at..at + bytes.len()].copy_from_slice(bytes);
+        self
+    }
+
     /// The same, but for an original of another length.
     pub fn with_original_len(mut self, original_len: u64) -> MemberFile {
         self.original_len = original_len;
