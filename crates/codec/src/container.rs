@@ -322,6 +322,8 @@ fn packed_lens(content: &Content) -> Result<Vec<usize>, EncodeError> {
     Ok(lens.collect())
 }
 
+const TOO_MUCH: DecodeError = DecodeError::Corrupt("more content than the member can have");
+
 /// A block of a member that is decoded.
 struct Found<'m> {
     coding: u8,
@@ -332,7 +334,6 @@ struct Found<'m> {
 /// Takes the next block of a body, which may have so many bytes of content.
 fn take_block<'m>(body: &mut &'m [u8], content_left: u64) -> Result<Found<'m>, DecodeError> {
     const CUT: DecodeError = DecodeError::Truncated("block");
-    const TOO_MUCH: DecodeError = DecodeError::Corrupt("more content than the member can have");
     let (&coding, mut rest) = body.split_first().ok_or(CUT)?;
     let content_len = varint::read(&mut rest).ok_or(CUT)?;
     let data_len = varint::read(&mut rest).ok_or(CUT)?;
@@ -393,20 +394,23 @@ pub fn read_content(
     claims: Claims,
 ) -> Result<Vec<u8>, DecodeError> {
     let limit = content_len_max(header.original_len, true);
-    let believed = match (header.version >= PARTS_SINCE, claims) {
-        (true, _) | (false, Claims::Bounded) => content_len_believed(body.len() as u64),
-        (false, Claims::Believed) => u64::MAX,
-    };
     let body_len = body.len();
+    let is_believed = |content_len| content_len <= content_len_believed(body_len as u64);
+    let has_limit = header.version >= PARTS_SINCE;
     let mut content = Vec::new();
     while !body.is_empty() {
         let block = take_block(&mut body, limit - content.len() as u64)?;
         let content_len = content.len() as u64 + block.content_len as u64;
-        if content_len > believed {
-            return Err(DecodeError::Disproportionate {
-                content_len,
-                body_len,
-            });
+        match claims {
+            _ if is_believed(content_len) => {}
+            _ if has_limit => return Err(TOO_MUCH),
+            Claims::Believed => {}
+            Claims::Bounded => {
+                return Err(DecodeError::Disproportionate {
+                    content_len,
+                    body_len,
+                });
+            }
         }
         match block.coding {
             coding if coding == BlockCoding::Stored as u8 => {

@@ -15,7 +15,7 @@ fn segments_of_256_mb_are_archived_in_parts_and_come_back() {
     let Some(site) = Site::new(17) else { return };
     let server = Server::create(&site, "primary", 256);
     server.archive_with_walzip();
-    server.configure("max_wal_size = 4GB");
+    server.configure("max_wal_size = 4GB\nwal_keep_size = 4GB");
     server.start(&[]);
     server.sql(
         "CREATE TABLE t AS SELECT g, md5(g::text) AS a, repeat('x', 40) AS b \
