@@ -16,6 +16,7 @@ use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
 use walzip_repo::{ClusterIdentity, Repository};
 
+use crate::coding::Beginning;
 use crate::error::ArchiveError;
 use crate::tablespace_guard::TablespaceGuard;
 use crate::timelines::Timelines;
@@ -115,46 +116,41 @@ fn deliver(
     durable::write_file_with(destination, |file| {
         let mut output = Delivery {
             file,
-            beginning: Vec::new(),
-            len: 0,
+            beginning: Beginning::default(),
             guard,
         };
         walzip_codec::decode_to(&object, &mut output).map_err(|error| match error {
-            DecodeToError::Decode(source) => ArchiveError::Undecodable {
-                object: name.to_string(),
-                source,
-            },
+            DecodeToError::Decode(source) => coding::undecodable(&name.to_string(), source),
             DecodeToError::Write(error) => ArchiveError::file("write", destination, error),
         })?;
-        content::check_beginning(name, &output.beginning, output.len, cluster)
+        let Beginning { page, len } = output.beginning;
+        content::check_beginning(name, &page, len, cluster)
             .map_err(|error| ArchiveError::invalid_object(&name.to_string(), error, cluster))?;
         if let Some(guard) = output.guard {
             guard.finish()?;
         }
-        Ok(output.len as u64)
+        Ok(len as u64)
     })
 }
 
 /// Keeps the beginning of what it writes, and shows everything to the guard.
 struct Delivery<'a, W> {
     file: W,
-    beginning: Vec<u8>,
-    len: usize,
+    beginning: Beginning,
     guard: Option<TablespaceGuard<'a>>,
 }
 
 impl<W: Write> Write for Delivery<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes)?;
-        let missing = PAGE_SIZE - self.beginning.len();
-        let (first, further) = bytes[..written].split_at(written.min(missing));
-        self.beginning.extend_from_slice(first);
-        self.len += written;
+        let bytes = &bytes[..written];
+        let missing = PAGE_SIZE - self.beginning.page.len();
+        self.beginning.write_all(bytes)?;
         if let Some(guard) = &mut self.guard {
-            if missing > 0 && self.beginning.len() == PAGE_SIZE {
-                guard.begin(&self.beginning);
+            if missing > 0 && self.beginning.page.len() == PAGE_SIZE {
+                guard.begin(&self.beginning.page);
             }
-            guard.feed(further);
+            guard.feed(&bytes[written.min(missing)..]);
         }
         Ok(written)
     }

@@ -30,6 +30,7 @@ pub mod replication;
 pub mod restore;
 mod server;
 pub mod set_aside;
+mod stable_file;
 mod tablespace_guard;
 mod tablespaces;
 mod tar_links;

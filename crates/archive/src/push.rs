@@ -5,19 +5,19 @@
 //! Under a name that is taken, identical content is a success (an earlier attempt whose answer
 //! was lost), different content is an error.
 
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
 use walzip_codec::Level;
+use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::timeline_history::TimelineHistory;
-use walzip_pgformat::wal_file_name::{SEGMENT_SIZE_BYTES_MAX, WalFileName};
+use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{PutOutcome, Repository};
 
 use crate::archived_wal::ArchivedWal;
 use crate::error::ArchiveError;
+use crate::stable_file::StableFile;
 use crate::wal_times::SegmentTimes;
-use crate::{cluster, coding, content, regular_file, wal_index};
+use crate::{cluster, content, wal_index};
 
 /// How to push.
 #[derive(Clone, Debug)]
@@ -71,12 +71,16 @@ pub async fn push(
     options: &PushOptions,
 ) -> Result<Pushed, ArchiveError> {
     let name = wal_file_name(path)?;
-    let original = read_stable(path).await?;
-    let repository = &owner(repository, &name, &original, path, options).await?;
-    content::check(&name, &original, repository.cluster())
+    let beginning_len = match name {
+        WalFileName::Segment(_) | WalFileName::Partial(_) => PAGE_SIZE as u64,
+        WalFileName::History(_) | WalFileName::BackupHistory { .. } => u64::MAX,
+    };
+    let file = StableFile::open(path, beginning_len).await?;
+    let repository = &owner(repository, &name, file.beginning(), path, options).await?;
+    content::check_beginning(&name, file.beginning(), file.len(), repository.cluster())
         .map_err(|error| ArchiveError::invalid_file(path, error, repository.cluster()))?;
     if let WalFileName::History(timeline) = name {
-        match TimelineHistory::read(timeline, &original) {
+        match TimelineHistory::read(timeline, file.beginning()) {
             Ok(history) => check_history(repository, &history).await?,
             Err(error) => {
                 tracing::warn!("{name} is archived as it is, and not understood: {error}");
@@ -85,17 +89,18 @@ pub async fn push(
     }
 
     let name = name.to_string();
-    let object = coding::encode(&name, original.clone(), options.level, options.verify).await?;
+    let object = file.encode(&name, options).await?;
     let pushed = |outcome, stored_bytes: usize| Pushed {
         name: name.clone(),
         outcome,
-        original_bytes: original.len() as u64,
+        original_bytes: file.len() as u64,
         stored_bytes: stored_bytes as u64,
     };
-    match repository.put_wal(&name, object.clone()).await? {
-        PutOutcome::Created => Ok(pushed(PushOutcome::Stored, object.len())),
+    let object_len = object.len();
+    match repository.put_wal(&name, object).await? {
+        PutOutcome::Created => Ok(pushed(PushOutcome::Stored, object_len)),
         PutOutcome::Exists => {
-            let stored_bytes = compare(repository, &name, &original).await?;
+            let stored_bytes = compare(repository, &name, &file).await?;
             Ok(pushed(PushOutcome::AlreadyStored, stored_bytes))
         }
     }
@@ -175,7 +180,7 @@ async fn check_history(
 async fn compare(
     repository: &Repository,
     name: &str,
-    original: &Bytes,
+    file: &StableFile,
 ) -> Result<usize, ArchiveError> {
     let Some(object) = repository.get_wal(name).await? else {
         // The next attempt will find the name free, or taken for good.
@@ -186,8 +191,7 @@ async fn compare(
         });
     };
     let stored_bytes = object.len();
-    let stored = coding::decode(name, object).await?;
-    if stored != *original {
+    if !file.is_in(name, object).await? {
         return Err(ArchiveError::Duplicate {
             name: name.to_owned(),
         });
@@ -198,42 +202,4 @@ async fn compare(
 fn wal_file_name(path: &Path) -> Result<WalFileName, ArchiveError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     Ok(name.parse::<WalFileName>()?)
-}
-
-/// Reads a whole file and makes sure that nobody wrote to it meanwhile.
-async fn read_stable(path: &Path) -> Result<Bytes, ArchiveError> {
-    let owned = path.to_owned();
-    let read = move || -> Result<Bytes, ArchiveError> {
-        let failed = |error: io::Error| ArchiveError::file("read", &owned, error);
-        let invalid = |reason: String| ArchiveError::Invalid {
-            path: owned.clone(),
-            reason,
-        };
-        let (mut file, before) =
-            regular_file::open(&owned).map_err(|error| match error.kind() {
-                io::ErrorKind::InvalidInput => invalid(error.to_string()),
-                _ => failed(error),
-            })?;
-        if before.len() > u64::from(SEGMENT_SIZE_BYTES_MAX) {
-            return Err(invalid(format!(
-                "{} bytes are more than a segment has",
-                before.len()
-            )));
-        }
-        let mut content = Vec::with_capacity(before.len() as usize + 1);
-        let limit = before.len() + 1;
-        file.by_ref()
-            .take(limit)
-            .read_to_end(&mut content)
-            .map_err(failed)?;
-        let after = file.metadata().map_err(failed)?;
-        let unchanged = content.len() as u64 == before.len()
-            && after.len() == before.len()
-            && after.modified().ok() == before.modified().ok();
-        if !unchanged {
-            return Err(invalid("it changed while it was read".to_owned()));
-        }
-        Ok(content.into())
-    };
-    coding::off_the_runtime(read).await
 }

@@ -316,6 +316,7 @@ fn file(action: &str, source: &io::Error) -> Kind {
 pub fn decoding(error: &DecodeError) -> Kind {
     match error {
         DecodeError::NotWalzip | DecodeError::UnsupportedVersion { .. } => Kind::Format,
+        DecodeError::Disproportionate { .. } => Kind::FileInvalid,
         _ => Kind::Damaged,
     }
 }

@@ -11,6 +11,7 @@ mod experiments;
 mod faults;
 mod identity;
 mod kills;
+mod long_segments;
 mod moving_backup;
 mod object_store;
 mod point_in_time;
