@@ -14,8 +14,8 @@ use crate::original::Expected;
 
 /// Bytes of a segment that go into one member: more go into parts, each into a member.
 const PART_LEN: usize = 64 << 20;
-/// Bytes of input that are no WAL segment and go into one member. Of the files measured, four
-/// times as many save 0.0 to 0.4 % (docs/decisions/2026-11-23-memory-of-any-input.md).
+/// Bytes of input that are no WAL segment and go into one member. Four
+/// times as many save 0.1 % to 1 % (docs/decisions/2026-11-23-memory-of-any-input.md).
 const FOREIGN_MEMBER_LEN: usize = 16 << 20;
 
 /// Encodes an input of any length, a member at a time.

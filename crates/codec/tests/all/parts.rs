@@ -61,7 +61,7 @@ fn records_go_on_from_part_to_part() {
 
 #[test]
 fn samples_in_parts_come_back_and_are_not_much_larger() {
-    for sample in samples::all().into_iter().take(4) {
+    for sample in samples::all().iter().take(4) {
         let segment = sample.read();
         let whole = come_back(&sample.workload, &segment, segment.len(), Level::MIN);
         let parts = come_back(&sample.workload, &segment, segment.len() / 4, Level::MIN);
