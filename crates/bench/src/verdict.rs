@@ -1,8 +1,8 @@
 //! What repeated runs tell about two times, and what they do not.
 //!
 //! A time is never the same twice. One is less than the other when every run of the one was
-//! shorter than every run of the other: the gap is then beyond the spread of both. With fewer
-//! than three runs the spread is not known, and nothing is said.
+//! shorter than every run of the other, and the gap between them is wider than half of the wider
+//! range. With fewer than three runs the range means nothing, and nothing is said.
 //!
 //! Where other work had the processors, wall times tell about that work: processor times are
 //! judged in their place.
@@ -47,11 +47,11 @@ impl Time {
 /// What the runs tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// Every run of the first was shorter than every run of the second.
+    /// Every run of the first was shorter than every run of the second, beyond their spread.
     Less,
     /// The other way round.
     More,
-    /// Runs of both lie among each other.
+    /// Runs of both lie among each other, or nearly.
     NotDistinguishable,
     /// There are too few to tell.
     TooFewRuns,
@@ -77,13 +77,18 @@ pub(crate) fn compare(ours: &[f64], theirs: &[f64]) -> Option<Comparison> {
         spread(theirs.iter().copied())?,
     );
     let runs = ours.len().min(theirs.len());
-    let least = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = |times: &[f64]| times.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let range = |times: &[f64]| {
+        let times = times.iter().copied();
+        let least = times.clone().fold(f64::INFINITY, f64::min);
+        (least, times.fold(f64::NEG_INFINITY, f64::max))
+    };
+    let (ours, theirs) = (range(ours), range(theirs));
+    let gap = f64::max(ours.1 - ours.0, theirs.1 - theirs.0) / 2.0;
     let told = if runs < RUNS_MIN {
         Told::TooFewRuns
-    } else if most(ours) < least(theirs) {
+    } else if theirs.0 - ours.1 > gap {
         Told::Less
-    } else if least(ours) > most(theirs) {
+    } else if ours.0 - theirs.1 > gap {
         Told::More
     } else {
         Told::NotDistinguishable
@@ -140,8 +145,11 @@ mod tests {
 
     #[test]
     fn a_gap_within_the_spread_is_none() {
-        assert_eq!(told(&[1.0, 1.1, 1.2], &[1.3, 1.5, 1.4]), Told::Less);
-        assert_eq!(told(&[1.3, 1.5, 1.4], &[1.0, 1.1, 1.2]), Told::More);
+        assert_eq!(told(&[1.0, 1.1, 1.2], &[1.4, 1.6, 1.5]), Told::Less);
+        assert_eq!(told(&[1.4, 1.6, 1.5], &[1.0, 1.1, 1.2]), Told::More);
+        // They do not overlap, but are nearer to each other than their own runs are.
+        let barely = told(&[1.0, 1.1, 1.2], &[1.21, 1.3, 1.4]);
+        assert_eq!(barely, Told::NotDistinguishable);
         let near = compare(&[1.0, 1.1, 1.35], &[1.3, 1.5, 1.4]).unwrap();
         assert_eq!((near.told, near.runs), (Told::NotDistinguishable, 3));
         let said = not_distinguishable(near.runs, near.spread);

@@ -209,7 +209,7 @@ function drawDominance() {
   const verdicts = data.dominance.verdicts;
   const unverified = data.rows.some((row) => row.contender === "walzip-unverified");
   const heads = ["program", "threads", FEW ? "smaller" : "beaten by", "its bytes"];
-  if (!FEW) heads.push("its time", "its unpack time", "on folders");
+  if (!FEW) heads.push(...(BUSY ? ["its cpu time", "its unpack cpu time"] : ["its time", "its unpack time"]), "on folders");
   if (unverified) heads.push(FEW ? "smaller, without proof" : "without proof by");
   const column = FEW ? smaller : answered;
   table("dominance", heads, verdicts.map((verdict) => {
@@ -223,8 +223,8 @@ function drawDominance() {
       compared. A verdict on time takes ${RUNS_MIN} interleaved runs.</p>`
     : BUSY ? `<p class="warning">The machine was busy (load ${data.dominance.busy.toFixed(1)}): verdicts are on processor time, not on wall time.</p>` : "";
   const proof = `walzip has one thread and decodes what it wrote before it reports success${unverified ? ", except in the last column" : ""}.`;
-  const how = FEW ? "The lowest level that writes fewer bytes is named." : `By ${JUDGED}: every run of the
-    one was shorter than every run of the other, otherwise they are not distinguishable. Of the levels that are both smaller and faster, the smallest
+  const how = FEW ? "The lowest level that writes fewer bytes is named." : `By ${JUDGED}, where the runs of both
+    are apart by more than half of the wider range; otherwise they are not distinguishable. Of the levels that are both smaller and faster, the smallest
     is named; the shares are walzip's of the program's own.`;
   const list = FEW ? [] : verdicts.map(exception).filter(Boolean);
   element("exceptions").innerHTML = `${judged}<p class="note">Over the same segments. ${proof} ${how}</p>` +
@@ -259,7 +259,7 @@ function drawPublished() {
     return [...start, row.label, threads(row), ...(same ? measured : ratios(pair.relative_here)), FEW ? smaller(answer) : answered(answer)];
   }));
   const what = same ? "Another machine and other segments: compare within each half of the table."
-    : "The volumes differ, so there are no seconds: times and sizes are relative to gzip -1's, each within its own half.";
+    : `The volumes differ, so there are no seconds: times and sizes are relative to gzip -1's, each within its own half${BUSY ? "; here it is processor time" : ""}.`;
   element("source").textContent = `${what} ${volumes}. Source of the published figures: ${source}.`;
 }
 
@@ -323,7 +323,7 @@ function drawChoices() {
 }
 
 element("line").textContent = FEW ? `${counted(data.settings.runs, "run")}: the times of points that are close prove nothing.`
-  : `The dashed line joins the points that no other is left of and below. A bar through a point is the range over ${data.settings.runs} runs: points whose bars overlap are not distinguishable in time.`;
+  : `The dashed line joins the points that no other is left of and below. A bar through a point is the range over ${data.settings.runs} runs: points whose bars overlap, or nearly, are not distinguishable in time.`;
 drawChoices();
 drawLegend();
 drawProvenance();
