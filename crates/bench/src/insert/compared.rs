@@ -116,7 +116,7 @@ mod tests {
             database_bytes: Some(64 << 20),
             phase: Phase {
                 tps: Some(*rate),
-                ..phase.clone()
+                ..phase
             },
         };
         Results {

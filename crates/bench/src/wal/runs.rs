@@ -73,11 +73,11 @@ impl<'a> Runs<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wal::fixture::fixture_of_runs;
+    use crate::wal::fixture::{FixtureRow, fixture_of_runs};
 
     #[test]
     fn a_run_that_was_not_interleaved_does_not_count() {
-        let rows: &[(&str, u8, &[(u64, f64)])] = &[
+        let rows: &[FixtureRow<'_>] = &[
             ("gzip", 1, &[(100, 1.0), (100, 3.0)]),
             ("walzip", 1, &[(90, 0.5), (90, 0.5)]),
         ];
