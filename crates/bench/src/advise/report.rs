@@ -132,7 +132,7 @@ impl Advice {
     fn wal_section(&self) -> Section {
         let share = |part: u64| Some(part as f64 * 100.0 / (self.wal.bytes as f64).max(1.0));
         let bars = |parts: Vec<(String, u64)>| {
-            let mut bars = Bars::new("%", 1);
+            let mut bars = Bars::parts_of(100.0, "%", 1);
             for (name, part) in parts.into_iter().take(RECORD_TYPES_MAX) {
                 bars.bar(name, share(part), None);
             }

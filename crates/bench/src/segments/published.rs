@@ -7,6 +7,9 @@ pub const SOURCE: &str = "Daniel Westermann, \"Does the wal segment size matter 
     dbi services: zeros, 100 files of 16 MB against 25 of 64 MB, scp and rsync to another machine. \
     The loop for cp copied the 16 MB files again instead of the 64 MB ones";
 
+/// How many bytes were archived in each way and size.
+pub(super) const TOTAL_BYTES: u64 = 1600 << 20;
+
 /// What a way took for all files.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Published {
