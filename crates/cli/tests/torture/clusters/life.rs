@@ -47,6 +47,9 @@ const ACTIONS: &[(usize, &str, Action)] = &[
     (4, "checkpoint", |life| life.run("CHECKPOINT")),
     (6, "restore point", |life| life.point()),
     (9, "backup", |life| life.back_up()),
+    (5, "kill a backup", |life| life.kill_backup()),
+    (5, "kill a restore", |life| life.kill_restore()),
+    (4, "kill a set-aside", |life| life.kill_set_aside()),
     (5, "crash a server", |life| life.crash()),
     (2, "restart a server", |life| life.restart()),
     (5, "archive everything", |life| life.archive_everything()),
@@ -149,7 +152,7 @@ impl<'a> Life<'a> {
     }
 
     /// One of the servers that run.
-    fn any(&mut self) -> usize {
+    pub fn any(&mut self) -> usize {
         self.random.below(self.running.len())
     }
 
@@ -198,7 +201,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    fn look(&self, index: usize) -> Checked<Moment> {
+    pub fn look(&self, index: usize) -> Checked<Moment> {
         moment(&self.running[index].server.sql(LOOK))
     }
 
@@ -286,7 +289,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    fn verify(&mut self) -> Checked {
+    pub fn verify(&mut self) -> Checked {
         let output = self.site.walzip(&["verify"]).output();
         let output = output.map_err(|error| error.to_string())?;
         match output.status.code() {

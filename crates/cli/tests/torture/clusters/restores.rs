@@ -94,7 +94,7 @@ impl<'a> Life<'a> {
         self.archive_everything()
     }
 
-    fn choose_target(&mut self) -> (Target, Option<u32>) {
+    pub fn choose_target(&mut self) -> (Target, Option<u32>) {
         let timelines: Vec<u32> = self.model.timelines.iter().map(|one| one.id).collect();
         let random = &mut self.random;
         let told = match random.chance(50) {
@@ -125,7 +125,7 @@ impl<'a> Life<'a> {
         (target, told)
     }
 
-    fn restore_and_compare(
+    pub fn restore_and_compare(
         &mut self,
         target: &Target,
         told: Option<u32>,
@@ -251,7 +251,8 @@ impl<'a> Life<'a> {
     }
 }
 
-fn flags(target: &Target) -> Vec<String> {
+/// A target as options of `walzip restore`.
+pub fn flags(target: &Target) -> Vec<String> {
     let pair = |flag: &str, value: String| vec![flag.to_owned(), value];
     match target {
         Target::Latest => Vec::new(),

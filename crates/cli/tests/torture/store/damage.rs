@@ -51,7 +51,7 @@ fn do_damage(store: &mut Store, name: &str, path: &Path, whole: &[u8]) -> Checke
     }
     if store.random.chance(15)
         && let Some(other) = store.any_archived()
-        && says_where_it_belongs(name, &other)
+        && other != name
         && let Some(other) = store.object(&other)
     {
         fs::copy(other, path).map_err(|error| error.to_string())?;
@@ -63,13 +63,6 @@ fn do_damage(store: &mut Store, name: &str, path: &Path, whole: &[u8]) -> Checke
     }
     fs::write(path, object).map_err(|error| error.to_string())?;
     Ok(Damage::Changed)
-}
-
-/// Objects do not have their names in them. A segment's content says its position, and a swap of
-/// two positions is noticed; what a backup history or the partial segment at the same position
-/// holds can stand under another name.
-fn says_where_it_belongs(name: &str, other: &str) -> bool {
-    name.len() == 24 && other.len() == 24 && name[8..] != other[8..]
 }
 
 /// Changes an object at one place.

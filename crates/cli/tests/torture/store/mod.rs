@@ -2,10 +2,11 @@
 //! after each step what was acknowledged must be there, byte for byte.
 
 mod damage;
+mod full_disk;
 mod kills;
 mod pushes;
 pub mod wal;
-mod walzip;
+pub mod walzip;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -36,6 +37,7 @@ const ACTIONS: &[(usize, &str, Action)] = &[
     (3, "push two contents at the same time", pushes::rivals),
     (3, "push with a limit on file sizes", pushes::limited),
     (2, "push into a read-only repository", pushes::read_only),
+    (3, "a full disk", full_disk::full),
     (10, "get", |store| store.get_any()),
     (40, "kill a push", kills::push),
     (12, "kill one of two pushes", kills::one_of_two),
