@@ -1,15 +1,15 @@
 //! Where the bytes of a segment go: what each kind of stream holds, and what is left of it.
 
-use crate::coder::Choices;
-use crate::container::Content;
+use crate::compressors::zstd_frame;
 use crate::encoder;
 use crate::error::EncodeError;
 use crate::level::Level;
-use crate::member;
-use crate::registry::OptionalModel;
+use crate::optional_model::OptionalModel;
+use crate::packing;
 use crate::segment;
-use crate::stream_kind::{Category, StreamKind};
-use crate::zstd_frame;
+use crate::streams::coder::Choices;
+use crate::streams::directory::Content;
+use crate::streams::kind::{Category, StreamKind};
 
 /// The share of one kind of stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl KindAccount {
 pub fn account(input: &[u8], level: Level) -> Result<Option<Vec<KindAccount>>, EncodeError> {
     let mut kinds: Vec<KindAccount> = Vec::new();
     for (header, part) in encoder::parts(input) {
-        let Some(streams) = segment::encode(part, &header, member::choices(level)) else {
+        let Some(streams) = segment::encode(part, &header, packing::choices(level)) else {
             return Ok(None);
         };
         for account in account_of(streams.into_content(), level)? {
@@ -58,9 +58,9 @@ fn account_of(content: Content, level: Level) -> Result<Vec<KindAccount>, Encode
     let mut cuts = content.cuts;
     let mut kinds: Vec<KindAccount> = Vec::new();
     let mut ends: Vec<usize> = Vec::new();
-    let mut start = content.shapes.first().map_or(0, |_| content.streams_start);
+    let mut start = content.extents.first().map_or(0, |_| content.streams_start);
     cuts.push(start);
-    for shape in content.shapes {
+    for shape in content.extents {
         let (kind, end) = (shape.kind, shape.end);
         if kinds.last().is_none_or(|last| last.kind != kind) {
             kinds.push(KindAccount {
@@ -82,7 +82,7 @@ fn account_of(content: Content, level: Level) -> Result<Vec<KindAccount>, Encode
     cuts.extend(&ends);
     cuts.sort_unstable();
     cuts.dedup();
-    let packed = zstd_frame::compress(&content.bytes, &cuts, member::effort(level, true))?;
+    let packed = zstd_frame::compress(&content.bytes, &cuts, packing::effort(level, true))?;
     let place_of = |cut: usize| match cuts.binary_search(&cut) {
         Ok(place) => packed.cut_places[place],
         Err(_) => packed.bytes.len(),
@@ -105,7 +105,7 @@ pub fn encoded_len_without(
 ) -> Result<Option<usize>, EncodeError> {
     let choices = Choices {
         without,
-        ..member::choices(level)
+        ..packing::choices(level)
     };
     let mut len = None;
     for (header, part) in encoder::parts(input) {
@@ -113,7 +113,7 @@ pub fn encoded_len_without(
             return Ok(None);
         };
         let content = streams.into_content();
-        let effort = member::effort(level, true);
+        let effort = packing::effort(level, true);
         let packed = zstd_frame::compress(&content.bytes, &content.cuts, effort)?;
         *len.get_or_insert(0) += packed.bytes.len();
     }

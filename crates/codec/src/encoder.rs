@@ -5,12 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use walzip_pgformat::wal::SegmentHeader;
 
-use crate::coder::{Choices, ImageProof};
 use crate::error::EncodeError;
 use crate::level::Level;
 use crate::limits::MEMBER_LEN_MAX;
-use crate::member::{self, choices, decode_to};
+use crate::member::{self, decode_to};
 use crate::original::Expected;
+use crate::packing::choices;
+use crate::streams::coder::{Choices, ImageProof};
 
 /// Bytes of a segment that go into one member: more go into parts, each into a member.
 const PART_LEN: usize = 64 << 20;

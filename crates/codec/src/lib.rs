@@ -8,36 +8,26 @@
 #![deny(unsafe_code)]
 
 mod account;
-mod coder;
+mod compressors;
 mod container;
 mod encoder;
 mod error;
 mod fast_hash;
 mod format_version;
-mod layout_choice;
 mod level;
 pub mod limits;
-mod lz4_block;
 mod member;
 mod mixing;
 mod model;
+mod optional_model;
 mod original;
-mod page_image;
-mod parts;
-mod prefetch;
-mod recency;
-mod registry;
-mod rows_by_len;
+mod packing;
 mod segment;
-mod stream_kind;
 mod streams;
-mod transform;
-mod trial;
 mod varint;
-mod zstd_1_5_7;
-mod zstd_frame;
 
 pub use account::{KindAccount, account, encoded_len_without};
+pub use compressors::page_image::PageImages;
 pub use container::{Claims, HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity, name_file};
 pub use encoder::{Encoder, encode, encode_verified};
 pub use error::{DecodeError, DecodeToError, EncodeError};
@@ -45,9 +35,8 @@ pub use format_version::FormatVersion;
 pub use level::Level;
 pub use limits::MEMBER_LEN_MAX;
 pub use member::{decode, decode_member, decode_member_to, decode_to};
-pub use page_image::PageImages;
-pub use registry::OptionalModel;
-pub use stream_kind::{Category, StreamKind};
+pub use optional_model::OptionalModel;
+pub use streams::kind::{Category, StreamKind};
 
 /// What the names of files end with, behind a dot.
 pub const SUFFIX: &str = "wz";

@@ -10,12 +10,12 @@ use walzip_pgformat::wal::{
 };
 use walzip_pgformat::{Lsn, PAGE_SIZE};
 
-use crate::coder::{Choices, Coder, Slot, StreamId};
 use crate::container::Header;
 use crate::error::{DecodeError, DecodeToError};
 use crate::model::Model;
 use crate::original::{Original, PIECE_LEN};
-use crate::stream_kind::StreamKind;
+use crate::streams::coder::{Choices, Coder, LazyStream, StreamId};
+use crate::streams::kind::StreamKind;
 use crate::streams::{StreamReader, StreamWriter};
 
 const END: u8 = 0;
@@ -80,9 +80,9 @@ pub fn encode(segment: &[u8], header: &SegmentHeader, choices: Choices) -> Optio
     let mut reader = SegmentReader::of_part(segment, *header);
     let mut coder = StreamWriter::new(choices);
     let mut model = Model::new(header, segment.len());
-    let spans = Slot::default().open(&mut coder, StreamKind::Spans, 1);
-    let fragments = &mut Slot::default();
-    let other = &mut Slot::default();
+    let spans = LazyStream::default().open(&mut coder, StreamKind::Spans, 1);
+    let fragments = &mut LazyStream::default();
+    let other = &mut LazyStream::default();
     let mut layout = RecordLayout::default();
     let mut record = Vec::new();
     let mut run = Run::default();
@@ -144,7 +144,7 @@ pub fn encode(segment: &[u8], header: &SegmentHeader, choices: Choices) -> Optio
 
 fn code_fragment(
     coder: &mut StreamWriter,
-    slot: &mut Slot,
+    slot: &mut LazyStream,
     reader: &SegmentReader<'_>,
     scratch: &mut Vec<u8>,
 ) {
@@ -168,11 +168,11 @@ pub fn decode(
         writer: SegmentWriter::new(segment, len.min(2 * PIECE_LEN)),
         start: segment.start,
         len,
-        fragments: Slot::default(),
-        other: Slot::default(),
+        fragments: LazyStream::default(),
+        other: LazyStream::default(),
         bytes: Vec::new(),
     };
-    let spans = Slot::default().open(&mut decoder.coder, StreamKind::Spans, 1);
+    let spans = LazyStream::default().open(&mut decoder.coder, StreamKind::Spans, 1);
     loop {
         match decoder.coder.u8(spans, 0) {
             _ if decoder.coder.failed() => return Err(BAD.into()),
@@ -195,8 +195,8 @@ struct Decoder {
     writer: SegmentWriter,
     start: Lsn,
     len: usize,
-    fragments: Slot,
-    other: Slot,
+    fragments: LazyStream,
+    other: LazyStream,
     bytes: Vec<u8>,
 }
 

@@ -1,7 +1,8 @@
 //! What much effort would be spent on, and which streams are mixed: where time is short, those
 //! that gain most for it.
 
-use super::stream_model::{Shape, noise_len};
+use super::stream_model::noise_len;
+use crate::streams::directory::Extent;
 
 /// Time that may be spent on each 16 MiB of the original, in units of about a nanosecond.
 const BUDGET: u64 = 3_800_000_000;
@@ -33,12 +34,17 @@ pub struct Outlook {
 
 /// The outlook for streams of `content`, which stands for so many bytes, that take `packed` bytes
 /// each as zstd packs them in little time.
-pub fn outlook(content: &[u8], shapes: &[Shape], packed: &[usize], original_len: usize) -> Outlook {
+pub fn outlook(
+    content: &[u8],
+    extents: &[Extent],
+    packed: &[usize],
+    original_len: usize,
+) -> Outlook {
     let budget = original_len.div_ceil(BUDGET_LEN) as u64 * BUDGET;
-    let candidate = |(number, (shape, &packed)): (usize, (&Shape, &usize))| {
+    let candidate = |(number, (extent, &packed)): (usize, (&Extent, &usize))| {
         // Noise is as large for zstd, and takes no time here.
-        let hard_len = packed.saturating_sub(noise_len(content, shape));
-        let cost = shape.len() as u64 * GUESSED_COST + hard_len as u64 * PACKED_COST;
+        let hard_len = packed.saturating_sub(noise_len(content, extent));
+        let cost = extent.len() as u64 * GUESSED_COST + hard_len as u64 * PACKED_COST;
         Candidate {
             number,
             hard_len,
@@ -46,12 +52,12 @@ pub fn outlook(content: &[u8], shapes: &[Shape], packed: &[usize], original_len:
             gain: ((packed as u64) << 20) / cost.max(1),
         }
     };
-    let pairs = shapes.iter().zip(packed).enumerate();
+    let pairs = extents.iter().zip(packed).enumerate();
     let mut candidates: Vec<Candidate> = pairs.map(candidate).collect();
     candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.gain));
     let hard_len = candidates.iter().map(|candidate| candidate.hard_len).sum();
     let mut outlook = Outlook {
-        mixed: vec![false; shapes.len()],
+        mixed: vec![false; extents.len()],
         packed_len: packed.iter().sum(),
         hard_len,
         hard_len_unmixed: hard_len,
@@ -73,14 +79,14 @@ pub fn outlook(content: &[u8], shapes: &[Shape], packed: &[usize], original_len:
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::stream_kind::StreamKind;
-    use crate::transform::Layout;
+    use crate::streams::kind::StreamKind;
+    use crate::streams::layout::Layout;
 
-    fn shapes(lens: &[usize]) -> Vec<Shape> {
+    fn extents(lens: &[usize]) -> Vec<Extent> {
         let mut start = 0;
-        let shape = |&len: &usize| {
+        let extent = |&len: &usize| {
             start += len;
-            Shape {
+            Extent {
                 kind: StreamKind::Text,
                 width: 1,
                 layout: Layout::Rows,
@@ -88,19 +94,19 @@ mod tests {
                 end: start,
             }
         };
-        lens.iter().map(shape).collect()
+        lens.iter().map(extent).collect()
     }
 
     #[test]
     fn what_takes_too_long_is_left_to_zstd() {
         let content = vec![0; 8_000_000];
-        let shapes = shapes(&[6_000_000, 2_000_000]);
+        let extents = extents(&[6_000_000, 2_000_000]);
         let packed = [4_000_000, 400];
-        let of_16_mib = outlook(&content, &shapes, &packed, 16 << 20);
+        let of_16_mib = outlook(&content, &extents, &packed, 16 << 20);
         assert_eq!(of_16_mib.mixed, [false, true]);
         assert_eq!(of_16_mib.hard_len, 4_000_400);
         assert_eq!(of_16_mib.hard_len_unmixed, 4_000_000);
-        let of_64_mib = outlook(&content, &shapes, &packed, 64 << 20);
+        let of_64_mib = outlook(&content, &extents, &packed, 64 << 20);
         assert_eq!(of_64_mib.mixed, [true, true]);
         assert_eq!(of_64_mib.hard_len_unmixed, 0);
     }

@@ -4,8 +4,8 @@
     reason = "indices are masked to the length of the table"
 )]
 
+use super::prefetch::prefetch;
 use super::{fixed_table, hash};
-use crate::prefetch::prefetch;
 
 /// Bytes that must agree.
 const LEN_MIN: usize = 6;

@@ -5,7 +5,7 @@
 )]
 
 use super::fixed_table;
-use crate::prefetch::prefetch;
+use super::prefetch::prefetch;
 
 /// A check byte, and the histories of the nodes of a binary tree of depth four: 1 is the
 /// root, 2 n and 2 n + 1 are below n.

@@ -7,29 +7,9 @@ use super::arithmetic::BitCoder;
 use super::byte_model::{ByteModel, Situation};
 use super::chance::{Chance, Rates};
 use super::hash;
-use crate::stream_kind::StreamKind;
-use crate::transform::Layout;
-
-/// A stream, as the directory says.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    pub kind: StreamKind,
-    pub width: usize,
-    pub layout: Layout,
-    /// Its place in the content.
-    pub start: usize,
-    pub end: usize,
-}
-
-impl Shape {
-    pub fn len(&self) -> usize {
-        self.end - self.start
-    }
-
-    fn rows(&self) -> usize {
-        self.len() / self.width.max(1)
-    }
-}
+use crate::streams::directory::Extent;
+use crate::streams::kind::StreamKind;
+use crate::streams::layout::Layout;
 
 /// How a plane is coded.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,38 +61,38 @@ impl StreamModel {
     pub fn code<C: BitCoder>(
         &mut self,
         coder: &mut C,
-        shapes: &[Shape],
+        extents: &[Extent],
         number: usize,
         content: &mut [u8],
     ) {
-        let Some(shape) = shapes.get(number) else {
+        let Some(extent) = extents.get(number) else {
             return;
         };
-        let Some((before, stream)) = content.split_at_mut_checked(shape.start) else {
+        let Some((before, stream)) = content.split_at_mut_checked(extent.start) else {
             return;
         };
-        let companion = companion(shapes, number)
+        let companion = companion(extents, number)
             .and_then(|(start, rows)| before.get(start..)?.get(..rows))
             .unwrap_or(&[]);
         let hash_of = |column: usize| hash(number as u32 + 1, column as u32, 0x51);
-        if shape.layout == Layout::Rows {
+        if extent.layout == Layout::Rows {
             let column = Column {
-                kind: shape.kind,
+                kind: extent.kind,
                 hash: number as u32 + 1,
                 companion,
             };
-            if shape.width == 1 {
+            if extent.width == 1 {
                 self.code_text(coder, &column, stream);
             } else {
-                self.code_rows(coder, &column, shape.width, stream);
+                self.code_rows(coder, &column, extent.width, stream);
             }
             return;
         }
-        let rows = shape.rows();
-        let (planes, rest) = stream.split_at_mut(rows * shape.width);
-        for number in (0..shape.width).rev() {
+        let rows = extent.rows();
+        let (planes, rest) = stream.split_at_mut(rows * extent.width);
+        for number in (0..extent.width).rev() {
             let column = Column {
-                kind: shape.kind,
+                kind: extent.kind,
                 hash: hash_of(number),
                 companion,
             };
@@ -123,7 +103,7 @@ impl StreamModel {
             }
         }
         let column = Column {
-            kind: shape.kind,
+            kind: extent.kind,
             hash: number as u32 + 1,
             companion: &[],
         };
@@ -314,23 +294,23 @@ impl StreamModel {
 }
 
 /// The stream before that has as many rows: its first bytes stand beside those of this one.
-fn companion(shapes: &[Shape], number: usize) -> Option<(usize, usize)> {
-    let rows = shapes.get(number)?.rows();
-    let before = shapes.get(..number)?.iter().rev();
+fn companion(extents: &[Extent], number: usize) -> Option<(usize, usize)> {
+    let rows = extents.get(number)?.rows();
+    let before = extents.get(..number)?.iter().rev();
     let companion = before
         .take(COMPANION_DISTANCE_MAX)
-        .find(|shape| shape.rows() == rows && rows >= COMPANION_ROWS_MIN)?;
+        .find(|extent| extent.rows() == rows && rows >= COMPANION_ROWS_MIN)?;
     Some((companion.start, rows))
 }
 
 /// Bytes of a stream that are noise.
-pub fn noise_len(content: &[u8], shape: &Shape) -> usize {
-    let rows = shape.rows();
-    if shape.layout == Layout::Rows || rows == 0 {
+pub fn noise_len(content: &[u8], extent: &Extent) -> usize {
+    let rows = extent.rows();
+    if extent.layout == Layout::Rows || rows == 0 {
         return 0;
     }
-    let stream = content.get(shape.start..shape.end).unwrap_or(&[]);
-    let planes = stream.chunks_exact(rows).take(shape.width);
+    let stream = content.get(extent.start..extent.end).unwrap_or(&[]);
+    let planes = stream.chunks_exact(rows).take(extent.width);
     let noise = planes.filter(|plane| mode_of(plane) == PlaneMode::Noise);
     noise.count() * rows
 }

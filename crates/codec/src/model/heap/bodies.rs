@@ -7,13 +7,13 @@
 use super::attributes::infer::infer;
 use super::attributes::sample::some;
 use super::body::{Body, Infomask, Place};
-use crate::coder::{Care, Coder, Slot, StreamId};
 use crate::model::values::attribute::Attribute;
 use crate::model::values::column::Column;
-use crate::parts::Parts;
-use crate::registry::OptionalModel;
-use crate::stream_kind::StreamKind;
+use crate::optional_model::OptionalModel;
 use crate::streams::StreamWriter;
+use crate::streams::coder::{Care, Coder, LazyStream, StreamId};
+use crate::streams::kind::StreamKind;
+use crate::streams::parts::Parts;
 
 /// Places of values for which memory is reserved before they are found.
 const PLACES_RESERVED: usize = 1 << 22;
@@ -70,7 +70,7 @@ impl Bodies {
         let is_wanted = coder.choices().uses(OptionalModel::Attributes);
         let care = coder.choices().care;
         let values = is_wanted.then(|| Values::find(&bodies, care)).flatten();
-        let choices = Slot::default().open(coder, StreamKind::HeapSchema, 1);
+        let choices = LazyStream::default().open(coder, StreamKind::HeapSchema, 1);
         match values {
             Some(values) => code_values(coder, choices, &values),
             None => code_rows(coder, choices, &bodies),
@@ -237,7 +237,7 @@ impl BodyStreams {
 impl Coding {
     /// Decodes the choices that [`Bodies::finish`] made.
     fn open<C: Coder>(coder: &mut C) -> Coding {
-        let choices = Slot::default().open(coder, StreamKind::HeapSchema, 1);
+        let choices = LazyStream::default().open(coder, StreamKind::HeapSchema, 1);
         let count = usize::from(coder.u8(choices, 0));
         if count == 0 {
             return Coding::Rows(RowStreams::open(coder, choices, Vec::new()));

@@ -7,12 +7,12 @@
 
 use super::bodies::Bodies;
 use super::body::{Infomask, TUPLE_HEADER_LEN};
-use crate::coder::{Coder, Slot, get, get_u16, get_u32};
 use crate::model::rows::change::{Change, ChangeScratch, ChangeStreams};
 use crate::model::rows::versions::{Kept, Version};
-use crate::rows_by_len::RowsByLen;
-use crate::stream_kind::StreamKind;
 use crate::streams::StreamWriter;
+use crate::streams::coder::{Coder, LazyStream, get, get_u16, get_u32};
+use crate::streams::kind::StreamKind;
+use crate::streams::rows_by_len::RowsByLen;
 
 /// Bytes of what records keep of the header (`SizeOfHeapHeader`).
 pub const RECORD_TUPLE_HEADER_LEN: usize = 5;
@@ -25,13 +25,13 @@ const SAME_XMIN: u8 = 8;
 /// The streams of the tuples of one relation.
 #[derive(Debug, Default)]
 pub struct HeapStreams {
-    flags: Slot,
-    xmin: Slot,
-    xmax: Slot,
-    field3: Slot,
-    ctid: Slot,
-    infomask: [Slot; 3],
-    record_infomask: [Slot; 3],
+    flags: LazyStream,
+    xmin: LazyStream,
+    xmax: LazyStream,
+    field3: LazyStream,
+    ctid: LazyStream,
+    infomask: [LazyStream; 3],
+    record_infomask: [LazyStream; 3],
     bodies: Bodies,
     parts: RowsByLen,
     changes: ChangeStreams,
@@ -140,7 +140,7 @@ impl HeapStreams {
 /// Codes t_infomask2, t_infomask and t_hoff.
 fn code_infomask<C: Coder>(
     coder: &mut C,
-    slots: &mut [Slot; 3],
+    slots: &mut [LazyStream; 3],
     bytes: &mut [u8],
     at: usize,
 ) -> Infomask {

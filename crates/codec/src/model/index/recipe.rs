@@ -3,10 +3,10 @@
 //! Most keys are copies: of a number, an identifier or a short string, or of several of them.
 //! A recipe says from where. What it says is learned from the first key that it fits.
 
-use crate::coder::{Coder, Slot, StreamId};
 use crate::model::rows::recent::Row;
-use crate::registry::OptionalModel;
-use crate::stream_kind::StreamKind;
+use crate::optional_model::OptionalModel;
+use crate::streams::coder::{Coder, LazyStream, StreamId};
+use crate::streams::kind::StreamKind;
 
 /// Recipes that an index remembers.
 const RECIPES_MAX: usize = 32;
@@ -81,8 +81,8 @@ type Recipe = Vec<Piece>;
 #[derive(Debug, Default)]
 pub struct Recipes {
     known: Vec<Recipe>,
-    rank: Slot,
-    definition: Slot,
+    rank: LazyStream,
+    definition: LazyStream,
     scratch: Vec<u8>,
 }
 

@@ -1,10 +1,10 @@
 //! What the tuples of a leaf page point to: where keys follow the order of the rows, one heap
 //! tuple after the other, with a stray one here and there.
 
-use crate::coder::{Coder, Slot};
 use crate::model::rows::recent::Tid;
-use crate::registry::OptionalModel;
-use crate::stream_kind::StreamKind;
+use crate::optional_model::OptionalModel;
+use crate::streams::coder::{Coder, LazyStream};
+use crate::streams::kind::StreamKind;
 
 /// Codes below this are for the run's block: how many line pointers are passed over.
 const NEXT_BLOCK: u8 = 250;
@@ -18,7 +18,7 @@ pub struct TidRun {
     at: Tid,
     /// The target before was a stray one: where another follows, the run goes on behind it.
     has_strayed: bool,
-    code: Slot,
+    code: LazyStream,
 }
 
 impl TidRun {

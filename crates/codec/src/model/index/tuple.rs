@@ -8,11 +8,11 @@ use super::gin::extracted_key::Sources;
 use super::known_rows::KnownRows;
 use super::recipe::Recipes;
 use super::tid_run::TidRun;
-use crate::coder::{Care, Coder, Slot, get_u16};
 use crate::model::rows::recent::{RecentRows, RowNumber, Tid};
-use crate::registry::OptionalModel;
-use crate::rows_by_len::RowsByLen;
-use crate::stream_kind::StreamKind;
+use crate::optional_model::OptionalModel;
+use crate::streams::coder::{Care, Coder, LazyStream, get_u16};
+use crate::streams::kind::StreamKind;
+use crate::streams::rows_by_len::RowsByLen;
 
 /// `INDEX_ALT_TID_MASK`: t_tid is not a heap tuple's place.
 const ALT_TID: u16 = 0x2000;
@@ -67,9 +67,9 @@ pub enum Keys {
 
 #[derive(Debug, Default)]
 struct PlaceStreams {
-    block: Slot,
-    offset: Slot,
-    info: Slot,
+    block: LazyStream,
+    offset: LazyStream,
+    info: LazyStream,
     keys: RowsByLen,
     run: TidRun,
 }
@@ -78,9 +78,9 @@ struct PlaceStreams {
 #[derive(Debug, Default)]
 pub struct IndexStreams {
     places: [PlaceStreams; 5],
-    posting_block: Slot,
-    posting_offset: Slot,
-    row: Slot,
+    posting_block: LazyStream,
+    posting_offset: LazyStream,
+    row: LazyStream,
     last_row: RowNumber,
     recipes: Recipes,
     sources: Sources,
@@ -269,7 +269,7 @@ fn posting_list(info: u16, offset: u16, block: u32, len: usize) -> Option<(usize
 /// Codes a `BlockIdData`, two halves with the high one first, as one number.
 fn code_block<C: Coder>(
     coder: &mut C,
-    stream: crate::coder::StreamId,
+    stream: crate::streams::coder::StreamId,
     bytes: &mut [u8],
     at: usize,
 ) -> u32 {

@@ -7,12 +7,12 @@ use walzip_pgformat::wal::{Compression, Image};
 use zstd_safe::{CCtx, DCtx};
 
 use super::page::{ImageShape, PageModel};
-use crate::coder::{Coder, ImageProof, Slot};
-use crate::lz4_block;
+use crate::compressors::lz4_block;
+use crate::compressors::zstd_1_5_7;
 use crate::model::relations::Relation;
-use crate::registry::OptionalModel;
-use crate::stream_kind::StreamKind;
-use crate::zstd_1_5_7;
+use crate::optional_model::OptionalModel;
+use crate::streams::coder::{Coder, ImageProof, LazyStream};
+use crate::streams::kind::StreamKind;
 
 /// `ZSTD_CLEVEL_DEFAULT`, which PostgreSQL uses.
 const ZSTD_LEVEL: i32 = 3;
@@ -38,11 +38,11 @@ const TRIED_OF: u32 = 32;
 
 /// The state of the image model.
 pub struct ImageModel {
-    hole_offset: Slot,
-    hole_len: Slot,
-    flag: Slot,
-    opaque_len: Slot,
-    opaque: Slot,
+    hole_offset: LazyStream,
+    hole_len: LazyStream,
+    flag: LazyStream,
+    opaque_len: LazyStream,
+    opaque: LazyStream,
     page: PageModel,
     scratch: Box<[u8; PAGE_SIZE]>,
     packed: Vec<u8>,
@@ -61,11 +61,11 @@ impl ImageModel {
     /// For a segment of so many bytes.
     pub fn new(segment_len: usize) -> ImageModel {
         ImageModel {
-            hole_offset: Slot::default(),
-            hole_len: Slot::default(),
-            flag: Slot::default(),
-            opaque_len: Slot::default(),
-            opaque: Slot::default(),
+            hole_offset: LazyStream::default(),
+            hole_len: LazyStream::default(),
+            flag: LazyStream::default(),
+            opaque_len: LazyStream::default(),
+            opaque: LazyStream::default(),
             page: PageModel::default(),
             scratch: Box::new([0; PAGE_SIZE]),
             packed: Vec::new(),

@@ -7,8 +7,8 @@
 
 use walzip_pgformat::PAGE_SIZE;
 
-use crate::coder::{Coder, Slot};
-use crate::stream_kind::StreamKind;
+use crate::streams::coder::{Coder, LazyStream};
+use crate::streams::kind::StreamKind;
 
 /// Line pointers of a page at most.
 pub const ITEMS_MAX: usize = (PAGE_SIZE - 24) / 4;
@@ -39,8 +39,8 @@ impl Set {
 /// The streams of the order of items of one class of pages.
 #[derive(Debug, Default)]
 pub struct OrderStreams {
-    sorted: Slot,
-    distance: Slot,
+    sorted: LazyStream,
+    distance: LazyStream,
 }
 
 impl OrderStreams {

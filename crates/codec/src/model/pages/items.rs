@@ -7,8 +7,8 @@ use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::max_align;
 
 use super::item_order::OrderStreams;
-use crate::coder::{Coder, Slot, StreamId, get_u32};
-use crate::stream_kind::StreamKind;
+use crate::streams::coder::{Coder, LazyStream, StreamId, get_u32};
+use crate::streams::kind::StreamKind;
 
 /// Bytes in front of the line pointers (`SizeOfPageHeaderData`).
 pub const PAGE_HEADER_LEN: usize = 24;
@@ -69,11 +69,11 @@ impl LinePointer {
 /// The streams of the line pointers of one class of pages.
 #[derive(Debug, Default)]
 pub struct PointerStreams {
-    mode: Slot,
-    state: Slot,
-    offset: Slot,
+    mode: LazyStream,
+    state: LazyStream,
+    offset: LazyStream,
     order: OrderStreams,
-    padding: Slot,
+    padding: LazyStream,
 }
 
 /// The items of the page at hand.

@@ -8,13 +8,13 @@
 use walzip_pgformat::PAGE_SIZE;
 
 use super::items::{Items, PAGE_HEADER_LEN, PointerStreams};
-use crate::coder::{Choices, Coder, Slot, get_u16, get_u32};
 use crate::model::heap::body::TUPLE_HEADER_LEN;
 use crate::model::index::tuple::{Place, tuple_len};
 use crate::model::relations::Relation;
-use crate::registry::OptionalModel;
-use crate::rows_by_len::RowsByLen;
-use crate::stream_kind::StreamKind;
+use crate::optional_model::OptionalModel;
+use crate::streams::coder::{Choices, Coder, LazyStream, get_u16, get_u32};
+use crate::streams::kind::StreamKind;
+use crate::streams::rows_by_len::RowsByLen;
 
 /// Special space of B-tree, hash and GiST pages; the last two bytes tell which.
 const BTREE_SPECIAL_LEN: usize = 16;
@@ -81,22 +81,22 @@ impl Class {
 /// The streams of the pages of one class.
 #[derive(Debug, Default)]
 struct ClassStreams {
-    lsn: Slot,
-    checksum: Slot,
-    flags: Slot,
-    lower: Slot,
-    special: Slot,
-    version: Slot,
-    prune_xid: Slot,
+    lsn: LazyStream,
+    checksum: LazyStream,
+    flags: LazyStream,
+    lower: LazyStream,
+    special: LazyStream,
+    version: LazyStream,
+    prune_xid: LazyStream,
     special_rows: RowsByLen,
-    bound: Slot,
+    bound: LazyStream,
     pointers: PointerStreams,
 }
 
 /// The state of the page model.
 #[derive(Debug, Default)]
 pub struct PageModel {
-    class: Slot,
+    class: LazyStream,
     classes: [ClassStreams; Class::ALL.len()],
     items: Items,
 }

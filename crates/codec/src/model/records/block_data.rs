@@ -5,7 +5,6 @@ use super::heap_fields::{
     update_old_line_pointer, update_old_values,
 };
 use super::record_type::BlockModel;
-use crate::coder::{Choices, Coder, Slot, get_u16};
 use crate::model::heap::tuple::{RECORD_TUPLE_HEADER_LEN, multi_insert_end};
 use crate::model::index::gin::entry::INSERT_ENTRY_HEADER_LEN;
 use crate::model::index::known_rows::KnownRows;
@@ -13,9 +12,10 @@ use crate::model::index::tuple::{Keys, Place, are_tuples};
 use crate::model::relations::Relation;
 use crate::model::rows::change::ChangeScratch;
 use crate::model::rows::versions::Version;
-use crate::registry::OptionalModel;
-use crate::rows_by_len::RowsByLen;
-use crate::stream_kind::StreamKind;
+use crate::optional_model::OptionalModel;
+use crate::streams::coder::{Choices, Coder, LazyStream, get_u16};
+use crate::streams::kind::StreamKind;
+use crate::streams::rows_by_len::RowsByLen;
 
 /// Bytes of the count in front of a page's tuples in XLOG_GIST_PAGE_SPLIT.
 const GIST_COUNT_LEN: usize = 4;
@@ -23,13 +23,13 @@ const GIST_COUNT_LEN: usize = 4;
 #[derive(Debug, Default)]
 pub struct BlockStreams {
     /// Lengths.
-    pub len: Slot,
+    pub len: LazyStream,
     /// Whether the model applies.
-    pub flag: Slot,
+    pub flag: LazyStream,
     /// Data without a model, and parts that models leave.
     pub rows: RowsByLen,
     /// Fields that models take out of the data.
-    pub fields: [Slot; 4],
+    pub fields: [LazyStream; 4],
 }
 
 /// What is known when the data of a block reference is coded.

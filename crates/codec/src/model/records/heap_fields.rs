@@ -1,9 +1,9 @@
 //! Fields of the main data and the data of heap records (access/heapam_xlog.h).
 
-use crate::coder::get_u16;
 use crate::model::heap::body::TUPLE_HEADER_LEN;
 use crate::model::heap::tuple::RECORD_TUPLE_HEADER_LEN;
 use crate::model::rows::versions::Kept;
+use crate::streams::coder::get_u16;
 
 /// `XLH_UPDATE_CONTAINS_OLD_TUPLE`, in xl_heap_update's flags.
 const CONTAINS_OLD_TUPLE: u8 = 1 << 2;

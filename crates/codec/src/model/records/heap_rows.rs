@@ -7,10 +7,10 @@ use super::heap_fields::{
     multi_insert_count, update_fields_len, update_kept, update_old_line_pointer, values_of,
 };
 use super::record_type::opcode;
-use crate::coder::get_u16;
 use crate::model::heap::tuple::multi_insert_end;
 use crate::model::rows::recent::{NewRow, RecentRows, RowNumber, Tid};
 use crate::model::rows::versions::{RowVersions, VersionId};
+use crate::streams::coder::get_u16;
 
 /// `XLOG_HEAP_INIT_PAGE`: the rows are the first ones of a new page.
 const INIT_PAGE: u8 = 0x80;

@@ -13,13 +13,13 @@ use super::block_data::BlockStreams;
 use super::main_data::MainStreams;
 use super::record_type::{BlockModel, block_model};
 use super::shape::{FLAGS_ALL, PREV_EXPLICIT, Shape, ShapeBlock, VARIABLE_MAIN_LEN};
-use crate::coder::{Coder, Slot};
 use crate::fast_hash::FastHash;
 use crate::format_version::FormatVersion;
 use crate::limits::{KIND_BLOCKS_MAX, KIND_BLOCKS_TOTAL_MAX, KINDS_MAX};
 use crate::model::relations::Relations;
-use crate::recency::to_front;
-use crate::stream_kind::StreamKind;
+use crate::streams::coder::{Coder, LazyStream};
+use crate::streams::kind::StreamKind;
+use crate::streams::recency::to_front;
 
 /// Kinds remembered as successors of a kind.
 const SUCCESSORS_MAX: usize = 250;
@@ -39,7 +39,7 @@ pub struct Kind {
     pub block_streams: Vec<BlockStreams>,
     /// The streams of the main data.
     pub main: MainStreams,
-    main_len: Slot,
+    main_len: LazyStream,
 }
 
 /// All kinds of a segment.
@@ -52,9 +52,9 @@ pub struct Kinds {
     /// By context: 0 for a new transaction, else the number of the kind before plus 1.
     successors: Vec<Vec<u32>>,
     scratch: Shape,
-    definitions: Slot,
-    rank: Slot,
-    id: Slot,
+    definitions: LazyStream,
+    rank: LazyStream,
+    id: LazyStream,
 }
 
 impl Kinds {
@@ -66,9 +66,9 @@ impl Kinds {
             numbers: HashMap::default(),
             successors: vec![Vec::new()],
             scratch: Shape::default(),
-            definitions: Slot::default(),
-            rank: Slot::default(),
-            id: Slot::default(),
+            definitions: LazyStream::default(),
+            rank: LazyStream::default(),
+            id: LazyStream::default(),
         }
     }
 }
@@ -190,7 +190,7 @@ impl Kind {
                 .collect(),
             block_streams: (0..count).map(|_| BlockStreams::default()).collect(),
             main: MainStreams::new(&shape, format),
-            main_len: Slot::default(),
+            main_len: LazyStream::default(),
             shape,
         }
     }

@@ -2,15 +2,15 @@
 
 use super::record_type::field_widths;
 use super::shape::Shape;
-use crate::coder::{Coder, Slot};
 use crate::format_version::FormatVersion;
-use crate::rows_by_len::RowsByLen;
-use crate::stream_kind::StreamKind;
+use crate::streams::coder::{Coder, LazyStream};
+use crate::streams::kind::StreamKind;
+use crate::streams::rows_by_len::RowsByLen;
 
 /// The streams of the main data of one kind.
 #[derive(Debug)]
 pub struct MainStreams {
-    fields: Vec<(u8, Slot)>,
+    fields: Vec<(u8, LazyStream)>,
     rest: RowsByLen,
 }
 
@@ -21,7 +21,7 @@ impl MainStreams {
         MainStreams {
             fields: widths
                 .iter()
-                .map(|&width| (width, Slot::default()))
+                .map(|&width| (width, LazyStream::default()))
                 .collect(),
             rest: RowsByLen::default(),
         }
@@ -30,12 +30,12 @@ impl MainStreams {
     /// Codes all of the main data.
     pub fn code<C: Coder>(&mut self, coder: &mut C, main: &mut [u8]) {
         let mut at = 0;
-        for (width, slot) in &mut self.fields {
+        for (width, field) in &mut self.fields {
             let width = usize::from(*width);
             if at + width > main.len() {
                 break;
             }
-            let stream = slot.open(coder, StreamKind::MainField, width);
+            let stream = field.open(coder, StreamKind::MainField, width);
             coder.bytes_at(stream, main, at, width);
             at += width;
         }

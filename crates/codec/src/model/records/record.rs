@@ -7,7 +7,6 @@ use super::block_data::Context;
 use super::heap_rows::HeapRecord;
 use super::kind::Kinds;
 use super::xid::Xids;
-use crate::coder::{Coder, Slot};
 use crate::model::index::gin::extracted_tuples::ExtractedTuples;
 use crate::model::index::known_rows::KnownRows;
 use crate::model::pages::image::ImageModel;
@@ -15,8 +14,9 @@ use crate::model::relations::Relations;
 use crate::model::rows::change::ChangeScratch;
 use crate::model::rows::recent::RecentRows;
 use crate::model::rows::versions::RowVersions;
-use crate::stream_kind::StreamKind;
 use crate::streams::StreamWriter;
+use crate::streams::coder::{Coder, LazyStream};
+use crate::streams::kind::StreamKind;
 
 /// Everything that is known from the records coded before.
 pub struct Model {
@@ -26,9 +26,9 @@ pub struct Model {
     relations: Relations,
     images: ImageModel,
     prev: u64,
-    prev_explicit: Slot,
-    origin: Slot,
-    toplevel_xid: Slot,
+    prev_explicit: LazyStream,
+    origin: LazyStream,
+    toplevel_xid: LazyStream,
     main: Vec<u8>,
     rows: RecentRows,
     versions: RowVersions,
@@ -49,9 +49,9 @@ impl Model {
             relations: Relations::default(),
             images: ImageModel::new(segment_len),
             prev: 0,
-            prev_explicit: Slot::default(),
-            origin: Slot::default(),
-            toplevel_xid: Slot::default(),
+            prev_explicit: LazyStream::default(),
+            origin: LazyStream::default(),
+            toplevel_xid: LazyStream::default(),
             main: Vec::new(),
             rows: RecentRows::default(),
             versions: RowVersions::new(segment_len),

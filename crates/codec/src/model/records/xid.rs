@@ -1,9 +1,9 @@
 //! Transaction ids: a few sessions take turns, so most are among the last ones seen.
 
-use crate::coder::{Coder, Slot};
 use crate::model::rows::recent::RowNumber;
-use crate::recency::to_front;
-use crate::stream_kind::StreamKind;
+use crate::streams::coder::{Coder, LazyStream};
+use crate::streams::kind::StreamKind;
+use crate::streams::recency::to_front;
 
 /// Transactions remembered.
 const RECENT_MAX: usize = 64;
@@ -24,8 +24,8 @@ struct Recent {
 pub struct Xids {
     recent: Vec<Recent>,
     highest: u32,
-    rank: Slot,
-    new: Slot,
+    rank: LazyStream,
+    new: LazyStream,
 }
 
 impl Xids {

@@ -1,10 +1,10 @@
 //! Block numbers of references to a relation: records come back to the blocks that the last
 //! ones were about, or go on to the next block.
 
-use crate::coder::{Coder, Slot};
-use crate::recency::to_front;
-use crate::registry::OptionalModel;
-use crate::stream_kind::StreamKind;
+use crate::optional_model::OptionalModel;
+use crate::streams::coder::{Coder, LazyStream};
+use crate::streams::kind::StreamKind;
+use crate::streams::recency::to_front;
 
 /// Blocks that are remembered.
 const RECENT_MAX: usize = 32;
@@ -18,8 +18,8 @@ const OTHER: u8 = 255;
 pub struct BlockNumbers {
     /// The last one first.
     recent: Vec<u32>,
-    rank: Slot,
-    number: Slot,
+    rank: LazyStream,
+    number: LazyStream,
 }
 
 impl BlockNumbers {

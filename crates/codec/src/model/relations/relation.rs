@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use walzip_pgformat::wal::RelFileLocator;
 
 use super::block_number::BlockNumbers;
-use crate::coder::{Coder, Slot, StreamId};
 use crate::fast_hash::FastHash;
 use crate::model::heap::tuple::HeapStreams;
 use crate::model::index::gin::entry::GinStreams;
 use crate::model::index::tuple::IndexStreams;
-use crate::rows_by_len::RowsByLen;
+use crate::streams::coder::{Coder, LazyStream, StreamId};
+use crate::streams::rows_by_len::RowsByLen;
 
 /// One fork of one relation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -37,11 +37,11 @@ pub struct Relation {
     /// The same in records.
     pub gin_records: GinStreams,
     /// Lengths of its items.
-    pub item_len: Slot,
+    pub item_len: LazyStream,
     /// Items that are neither heap nor index tuples.
     pub items: RowsByLen,
     /// Its pages without line pointers.
-    pub raw_pages: Slot,
+    pub raw_pages: LazyStream,
 }
 
 /// All relations of a segment, in the order in which they were first named.
@@ -100,9 +100,9 @@ impl Relations {
             index: IndexStreams::default(),
             gin_pages: GinStreams::default(),
             gin_records: GinStreams::default(),
-            item_len: Slot::default(),
+            item_len: LazyStream::default(),
             items: RowsByLen::default(),
-            raw_pages: Slot::default(),
+            raw_pages: LazyStream::default(),
         }));
     }
 

@@ -2,10 +2,10 @@
 
 use super::copies::{RowCopy, copied_len, find_copies, put_together, take_own};
 use super::versions::{Kept, Version};
-use crate::coder::{Coder, Slot};
-use crate::registry::OptionalModel;
-use crate::rows_by_len::RowsByLen;
-use crate::stream_kind::StreamKind;
+use crate::optional_model::OptionalModel;
+use crate::streams::coder::{Coder, LazyStream};
+use crate::streams::kind::StreamKind;
+use crate::streams::rows_by_len::RowsByLen;
 
 /// The old version is of no use.
 const NONE: u8 = 0;
@@ -35,9 +35,9 @@ pub struct ChangeScratch {
 /// The streams of the changes of one relation.
 #[derive(Debug, Default)]
 pub struct ChangeStreams {
-    mode: Slot,
-    count: Slot,
-    copy: [Slot; 3],
+    mode: LazyStream,
+    count: LazyStream,
+    copy: [LazyStream; 3],
     own: RowsByLen,
     differences: RowsByLen,
 }
@@ -272,7 +272,7 @@ mod tests {
     fn a_difference_from_what_is_not_as_long_fails() {
         for mode in [DIFFERENCE, 3] {
             let mut coder = StreamWriter::default();
-            let stream = Slot::default().open(&mut coder, StreamKind::ModelFlag, 1);
+            let stream = LazyStream::default().open(&mut coder, StreamKind::ModelFlag, 1);
             coder.u8(stream, mode);
             let mut coder = StreamReader::new(coder.into_content().bytes).unwrap();
             let change = Change {

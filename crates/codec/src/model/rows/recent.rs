@@ -4,7 +4,7 @@
 //! back, and those that it put into one relation are one from the oldest on: a transaction
 //! that copies a thousand rows makes their index entries in the same order afterwards.
 
-use crate::coder::get_u16;
+use crate::streams::coder::get_u16;
 
 /// Bytes of rows that are kept; when there are as many again, the older ones are dropped.
 const KEPT_LEN: usize = 1 << 20;

@@ -4,8 +4,8 @@
 //! knows saves bytes, and what it has forgotten or got wrong only does not.
 
 use super::recent::{RecentRows, RowNumber, Tid};
-use crate::coder::get_u16;
 use crate::fast_hash::fold;
+use crate::streams::coder::get_u16;
 
 /// Bytes of the segment for which the table has a slot.
 const SLOT_FOR: usize = 64;

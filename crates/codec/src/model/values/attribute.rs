@@ -1,7 +1,7 @@
 //! Attributes of heap tuples: where the next value begins and ends
 //! (access/common/heaptuple.c, varatt.h).
 
-use crate::coder::get_u32;
+use crate::streams::coder::get_u32;
 
 /// How values of an attribute are stored. The numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

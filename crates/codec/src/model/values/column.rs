@@ -8,10 +8,10 @@ use super::mode::Mode;
 use super::scale::Scale;
 use super::varlena::{VarlenaStreams, plain_content};
 use super::words::Words;
-use crate::coder::{Coder, StreamId};
 use crate::limits::WORDS_COST;
-use crate::stream_kind::StreamKind;
 use crate::streams::StreamWriter;
+use crate::streams::coder::{Coder, StreamId};
+use crate::streams::kind::StreamKind;
 
 /// A value of the column's type with a header of one byte.
 const SHORT: u8 = 1;
@@ -238,9 +238,9 @@ impl WordStreams {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coder::Slot;
     use crate::limits::LISTS_COST_MAX;
     use crate::streams::StreamReader;
+    use crate::streams::coder::LazyStream;
 
     /// A column of three values, coded when lists have taken so much; and its mode.
     fn coded(taken: usize) -> (Vec<u8>, u8) {
@@ -253,13 +253,13 @@ mod tests {
         };
         let values: Vec<&[u8]> = (0..900).map(|_| next()).collect();
         let mut coder = StreamWriter::default();
-        let choices = Slot::default().open(&mut coder, StreamKind::HeapSchema, 1);
+        let choices = LazyStream::default().open(&mut coder, StreamKind::HeapSchema, 1);
         assert!(coder.take_list(taken));
         let mut column = Column::open(&mut coder, choices, Attribute::Varlena, Some(&values));
         column.code_all(&mut coder, &values);
         let content = coder.into_content().bytes;
         let mut reader = StreamReader::new(content.clone()).unwrap();
-        let choices = Slot::default().open(&mut reader, StreamKind::HeapSchema, 1);
+        let choices = LazyStream::default().open(&mut reader, StreamKind::HeapSchema, 1);
         (content, reader.u8(choices, 0))
     }
 
@@ -270,7 +270,7 @@ mod tests {
         assert_ne!(coded(LISTS_COST_MAX).1, Mode::Dictionary as u8);
         for (taken, fails) in [(0, false), (LISTS_COST_MAX, true)] {
             let mut reader = StreamReader::new(content.clone()).unwrap();
-            let choices = Slot::default().open(&mut reader, StreamKind::HeapSchema, 1);
+            let choices = LazyStream::default().open(&mut reader, StreamKind::HeapSchema, 1);
             assert!(reader.take_list(taken));
             Column::open(&mut reader, choices, Attribute::Varlena, None);
             assert_eq!(reader.failed(), fails);

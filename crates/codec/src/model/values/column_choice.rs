@@ -8,11 +8,11 @@ use super::scale::Scale;
 use super::varlena::plain_content;
 use super::word_choice::{self, WORDS_PART};
 use super::words::DigitRuns;
-use crate::coder::{Care, Choices};
+use crate::compressors::trial::{Trial, entropy_bytes};
 use crate::limits::{DICTIONARY_VALUE_COST, WORDS_COST};
-use crate::registry::OptionalModel;
-use crate::transform::Layout;
-use crate::trial::{Trial, entropy_bytes};
+use crate::optional_model::OptionalModel;
+use crate::streams::coder::{Care, Choices};
+use crate::streams::layout::Layout;
 
 /// The same of what a dictionary takes,
 const WORDS_PART_OF_DICTIONARY: f64 = 0.8;

@@ -1,10 +1,10 @@
 //! Columns that have few different values: a list of them, and a number for each value.
 
 use super::attribute::{Attribute, varlena_start};
-use crate::coder::{Coder, StreamId};
 use crate::limits::DICTIONARY_VALUE_COST;
-use crate::stream_kind::StreamKind;
 use crate::streams::StreamWriter;
+use crate::streams::coder::{Coder, StreamId};
+use crate::streams::kind::StreamKind;
 
 /// Different values of a dictionary at most.
 pub const VALUES_MAX: usize = 1 << 16;

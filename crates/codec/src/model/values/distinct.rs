@@ -1,8 +1,8 @@
 //! The distinct values of a column, and how often each occurs.
 
-use crate::coder::{get, get_u16, get_u32};
+use crate::compressors::trial::entropy_bytes;
 use crate::fast_hash::{fold, random_seed};
-use crate::trial::entropy_bytes;
+use crate::streams::coder::{get, get_u16, get_u32};
 
 use super::dictionary::{VALUE_LEN_MAX, VALUES_MAX};
 

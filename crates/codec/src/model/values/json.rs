@@ -17,10 +17,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use super::words::{DigitRuns, Words};
-use crate::coder::{Coder, StreamId, get_u32};
 use crate::fast_hash::SeededHash;
 use crate::limits::{JSON_ENTRY_COST, WORDS_COST};
-use crate::stream_kind::StreamKind;
+use crate::streams::coder::{Coder, StreamId, get_u32};
+use crate::streams::kind::StreamKind;
 
 /// `JB_CMASK`.
 pub const COUNT_MASK: u32 = 0x0FFF_FFFF;

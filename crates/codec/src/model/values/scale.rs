@@ -2,7 +2,7 @@
 //! in steps of five, numbers stored as floats. Divided by it they are shorter, and the bytes
 //! that looked like noise are gone.
 
-use crate::coder::{Coder, StreamId, get, get_u32};
+use crate::streams::coder::{Coder, StreamId, get, get_u32};
 
 /// Fewer values may be alike by chance.
 const VALUES_MIN: usize = 32;

@@ -1,9 +1,9 @@
 //! Varlenas (varatt.h): a header of one or four bytes, which has the length, and the content.
 
 use super::attribute::{Attribute, varlena_len, varlena_start};
-use crate::coder::{Coder, StreamId};
-use crate::stream_kind::StreamKind;
 use crate::streams::StreamWriter;
+use crate::streams::coder::{Coder, StreamId};
+use crate::streams::kind::StreamKind;
 
 /// The streams of varlenas.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 //! is known.
 
 use super::words::{DigitRuns, Words};
-use crate::coder::{Coder, StreamId};
-use crate::stream_kind::StreamKind;
-use crate::trial::Trial;
+use crate::compressors::trial::Trial;
+use crate::streams::coder::{Coder, StreamId};
+use crate::streams::kind::StreamKind;
 
 /// Words have to take less than this part of what texts take otherwise.
 pub const WORDS_PART: f64 = 0.95;

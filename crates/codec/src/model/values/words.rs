@@ -7,9 +7,9 @@ use std::hash::{BuildHasher as _, Hasher as _};
 
 use hashbrown::HashTable;
 
-use crate::coder::{Coder, StreamId};
 use crate::fast_hash::SeededHash;
-use crate::stream_kind::StreamKind;
+use crate::streams::coder::{Coder, StreamId};
+use crate::streams::kind::StreamKind;
 
 /// The symbol is the one that came last behind the same one.
 const AS_AFTER_ONE: u16 = 0;

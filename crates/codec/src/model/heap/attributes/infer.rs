@@ -9,9 +9,9 @@
 use super::guess::guess;
 use super::sample::{SAMPLES_MAX, SAMPLES_MIN, Sample, some};
 use super::search::{Width, cheapest};
-use crate::coder::Care;
 use crate::model::heap::body::Body;
 use crate::model::values::attribute::Attribute;
+use crate::streams::coder::Care;
 
 /// Tuples looked at from the first to the last. Added to them are those that have values which no
 /// other one has, and those that what was found for the others does not fit.

@@ -256,9 +256,9 @@ fn keep_cheapest(ways: &mut Vec<Way>, width: Width, factor: usize) {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use crate::coder::Care;
     use crate::model::heap::attributes::infer::infer;
     use crate::model::heap::body::{Body, Infomask};
+    use crate::streams::coder::Care;
 
     const COLUMNS: u64 = 40;
     const ROWS: u64 = 5000;

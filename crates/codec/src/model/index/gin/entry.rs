@@ -8,9 +8,9 @@
 use walzip_pgformat::wal::max_align;
 
 use super::posting_list::{LIST_HEADER_LEN, ListStreams, read_list, short_align};
-use crate::coder::{Coder, Slot, get_u16};
-use crate::rows_by_len::RowsByLen;
-use crate::stream_kind::StreamKind;
+use crate::streams::coder::{Coder, LazyStream, get_u16};
+use crate::streams::kind::StreamKind;
+use crate::streams::rows_by_len::RowsByLen;
 
 /// Bytes of `IndexTupleData`.
 const TUPLE_HEADER_LEN: usize = 8;
@@ -33,16 +33,16 @@ const SEGMENT_ADDITEMS: u8 = 4;
 /// The streams of one GIN index, in one place: its pages or its records.
 #[derive(Debug, Default)]
 pub struct GinStreams {
-    form: Slot,
-    info: Slot,
-    block: Slot,
-    count: Slot,
-    start: Slot,
+    form: LazyStream,
+    info: LazyStream,
+    block: LazyStream,
+    count: LazyStream,
+    start: LazyStream,
     keys: RowsByLen,
-    any_len: Slot,
+    any_len: LazyStream,
     any: RowsByLen,
     lists: ListStreams,
-    segments: Slot,
+    segments: LazyStream,
     scratch: Vec<u64>,
 }
 

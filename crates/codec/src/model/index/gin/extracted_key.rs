@@ -3,12 +3,12 @@
 
 use super::extracted_tuples::{ExtractedTuples, INFO_AT, Source, column_of};
 use super::extraction::{Form, Values};
-use crate::coder::{Care, Coder, Slot, StreamId};
 use crate::model::index::known_rows::KnownRows;
 use crate::model::rows::recent::{RecentRows, RowNumber};
 use crate::model::rows::versions::{RowVersions, Version};
-use crate::registry::OptionalModel;
-use crate::stream_kind::StreamKind;
+use crate::optional_model::OptionalModel;
+use crate::streams::coder::{Care, Coder, LazyStream, StreamId};
+use crate::streams::kind::StreamKind;
 
 /// Sources that an index remembers.
 const SOURCES_MAX: usize = 4;
@@ -25,9 +25,9 @@ const ROW_PATIENCE: u32 = 2;
 #[derive(Debug, Default)]
 pub struct Sources {
     known: Vec<Source>,
-    rank: Slot,
-    skip: Slot,
-    definition: Slot,
+    rank: LazyStream,
+    skip: LazyStream,
+    definition: LazyStream,
     /// The row of the last key, and the number of the one behind it.
     row: RowNumber,
     next: usize,

@@ -2,10 +2,10 @@
 //! of new entries.
 
 use super::extraction::{Form, Keys, Values, keys_of};
-use crate::coder::{Care, get_u16};
 use crate::limits::extraction_max;
 use crate::model::index::tuple::INDEX_TUPLE_HEADER_LEN;
 use crate::model::rows::recent::RowNumber;
+use crate::streams::coder::{Care, get_u16};
 
 /// Keys among which the encoder looks for one, from the expected one on.
 const AHEAD_MAX: usize = 16;

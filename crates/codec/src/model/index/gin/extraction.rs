@@ -12,7 +12,7 @@ mod tsvector;
 
 use std::ops::Range;
 
-use crate::coder::get_u32;
+use crate::streams::coder::get_u32;
 use trigram::TextRun;
 
 /// Bytes of a row's values that are looked at: no tuple is longer than a page.

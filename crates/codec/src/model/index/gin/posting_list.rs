@@ -8,8 +8,8 @@
 //! seven bits in each, the low ones first. Zeros fill up to an even length. The list is taken
 //! apart into places, whose differences are coded for blocks and offsets apart.
 
-use crate::coder::{Coder, Slot, get_u16};
-use crate::stream_kind::StreamKind;
+use crate::streams::coder::{Coder, LazyStream, get_u16};
+use crate::streams::kind::StreamKind;
 
 /// Bytes in front of the differences (`offsetof(GinPostingList, bytes)`).
 pub const LIST_HEADER_LEN: usize = 8;
@@ -24,11 +24,11 @@ const FAR: u16 = u16::MAX;
 /// The streams of the lists of one index.
 #[derive(Debug, Default)]
 pub struct ListStreams {
-    first_block: Slot,
-    first_offset: Slot,
-    near: Slot,
-    far: Slot,
-    offset: Slot,
+    first_block: LazyStream,
+    first_offset: LazyStream,
+    near: LazyStream,
+    far: LazyStream,
+    offset: LazyStream,
 }
 
 /// `SHORTALIGN`.

@@ -6,9 +6,9 @@ use super::{
     IS_OBJECT, Json, LIST_MAX, NUMERIC, NUMERIC_HEADER_LEN, PAIRS_MAX, ROOT, STRING, Sample, Shape,
     aligned, child_at, numbers_of, signature,
 };
-use crate::coder::get_u32;
 use crate::model::values::word_choice::{self, WORDS_PART};
 use crate::model::values::words::DigitRuns;
+use crate::streams::coder::get_u32;
 
 /// Values that are looked at to find out whether a column is of jsonb.
 const SAMPLE: usize = 64;

@@ -10,7 +10,7 @@
 use walzip_pgformat::wal::max_align;
 
 use super::Keys;
-use crate::coder::{get, get_u32};
+use crate::streams::coder::{get, get_u32};
 
 const HEADER_LEN: usize = 4;
 /// Bytes in front of the dimensions, without the varlena header.

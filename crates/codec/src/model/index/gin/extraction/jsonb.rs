@@ -4,11 +4,11 @@ use walzip_pgformat::hash::hash_bytes;
 
 use super::Keys;
 use super::numeric::Numeric;
-use crate::coder::get_u32;
 use crate::model::values::json::{
     CONTAINER, COUNT_MASK, Child, DEPTH_MAX, IS_OBJECT, NUMERIC, NUMERIC_HEADER_LEN, STRING,
     aligned, child_at,
 };
+use crate::streams::coder::get_u32;
 
 /// `jentry` types that are whole in their type.
 const FALSE: u8 = 2;

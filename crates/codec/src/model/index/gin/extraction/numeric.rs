@@ -6,7 +6,7 @@
 
 use walzip_pgformat::hash::hash_bytes;
 
-use crate::coder::get_u16;
+use crate::streams::coder::get_u16;
 
 /// `NUMERIC_SIGN_MASK`.
 const SIGN_MASK: u16 = 0xC000;

@@ -5,7 +5,7 @@
 //! ```
 
 use super::Keys;
-use crate::coder::get_u32;
+use crate::streams::coder::get_u32;
 
 const HEAD_LEN: usize = 4;
 

@@ -14,6 +14,7 @@ mod choice;
 mod guess;
 mod logistic;
 mod mixer;
+mod prefetch;
 mod refinement;
 mod repeats;
 mod slots;
@@ -22,12 +23,12 @@ mod stream_model;
 use arithmetic::{BitCoder, Decoder, Encoder};
 use chance::{Chance, Rates};
 pub use choice::{Outlook, outlook};
-pub use stream_model::Shape;
 use stream_model::StreamModel;
 
+use crate::compressors::zstd_frame::{self, Effort};
 use crate::error::{DecodeError, EncodeError, NO_MEMORY};
+use crate::streams::directory::Extent;
 use crate::varint;
-use crate::zstd_frame::{self, Effort};
 
 /// A byte of data stands for at most as many of content.
 const EXPANSION_MAX: usize = 1 << 15;
@@ -40,12 +41,12 @@ const BAD: DecodeError = DecodeError::Corrupt("block of mixed streams");
 /// mixed; the others go to zstd. `None` where the format cannot say it.
 pub fn compress(
     content: &mut [u8],
-    shapes: &[Shape],
+    extents: &[Extent],
     mixed: &[bool],
     effort: Effort,
 ) -> Result<Option<Vec<u8>>, EncodeError> {
-    let plain: Vec<u8> = plain_shapes(shapes, mixed)
-        .filter_map(|shape| content.get(shape.start..shape.end))
+    let plain: Vec<u8> = plain_extents(extents, mixed)
+        .filter_map(|extent| content.get(extent.start..extent.end))
         .collect::<Vec<_>>()
         .concat();
     let mut data = Vec::new();
@@ -58,18 +59,22 @@ pub fn compress(
     }
     let mut coder = Encoder::new();
     code_choices(&mut coder, &mut mixed.to_vec());
-    if code_streams(&mut coder, shapes, mixed, content).is_none() {
+    if code_streams(&mut coder, extents, mixed, content).is_none() {
         return Ok(None);
     }
     data.extend_from_slice(&coder.finish());
-    let len: usize = shapes.iter().map(Shape::len).sum();
+    let len: usize = extents.iter().map(Extent::len).sum();
     Ok((len <= data.len().saturating_mul(EXPANSION_MAX)).then_some(data))
 }
 
 /// Appends the streams that the data of a block stands for to `content`, which ends where
-/// the first of `shapes` starts.
-pub fn decompress(data: &[u8], shapes: &[Shape], content: &mut Vec<u8>) -> Result<(), DecodeError> {
-    let end = shapes.last().map_or(content.len(), |shape| shape.end);
+/// the first of `extents` starts.
+pub fn decompress(
+    data: &[u8],
+    extents: &[Extent],
+    content: &mut Vec<u8>,
+) -> Result<(), DecodeError> {
+    let end = extents.last().map_or(content.len(), |extent| extent.end);
     let len = end.checked_sub(content.len()).ok_or(BAD)?;
     if len > data.len().saturating_mul(EXPANSION_MAX) {
         return Err(DecodeError::Corrupt("block claims more than mixing allows"));
@@ -80,26 +85,26 @@ pub fn decompress(data: &[u8], shapes: &[Shape], content: &mut Vec<u8>) -> Resul
     let frame_len = varint::read(&mut rest).and_then(|len| usize::try_from(len).ok());
     let (frame, rest) = rest.split_at_checked(frame_len.ok_or(BAD)?).ok_or(BAD)?;
     let mut coder = Decoder::new(rest);
-    let mut mixed = vec![false; shapes.len()];
+    let mut mixed = vec![false; extents.len()];
     code_choices(&mut coder, &mut mixed);
-    place_plain(frame, shapes, &mixed, content)?;
-    code_streams(&mut coder, shapes, &mixed, content).ok_or(NO_MEMORY)?;
+    place_plain(frame, extents, &mixed, content)?;
+    code_streams(&mut coder, extents, &mixed, content).ok_or(NO_MEMORY)?;
     if coder.exhausted() { Ok(()) } else { Err(BAD) }
 }
 
-fn plain_shapes<'s>(shapes: &'s [Shape], mixed: &'s [bool]) -> impl Iterator<Item = &'s Shape> {
-    let pairs = shapes.iter().zip(mixed);
-    pairs.filter_map(|(shape, mixed)| (!mixed).then_some(shape))
+fn plain_extents<'s>(extents: &'s [Extent], mixed: &'s [bool]) -> impl Iterator<Item = &'s Extent> {
+    let pairs = extents.iter().zip(mixed);
+    pairs.filter_map(|(extent, mixed)| (!mixed).then_some(extent))
 }
 
 /// Puts the streams of the zstd frame where they belong.
 fn place_plain(
     frame: &[u8],
-    shapes: &[Shape],
+    extents: &[Extent],
     mixed: &[bool],
     content: &mut [u8],
 ) -> Result<(), DecodeError> {
-    let len = plain_shapes(shapes, mixed).map(Shape::len).sum();
+    let len = plain_extents(extents, mixed).map(Extent::len).sum();
     let mut plain = Vec::new();
     if len > 0 {
         zstd_frame::decompress(frame, len, &mut plain)?;
@@ -107,9 +112,9 @@ fn place_plain(
         return Err(BAD);
     }
     let mut rest = plain.as_slice();
-    for shape in plain_shapes(shapes, mixed) {
-        let (stream, behind) = rest.split_at_checked(shape.len()).ok_or(BAD)?;
-        let place = content.get_mut(shape.start..shape.end).ok_or(BAD)?;
+    for extent in plain_extents(extents, mixed) {
+        let (stream, behind) = rest.split_at_checked(extent.len()).ok_or(BAD)?;
+        let place = content.get_mut(extent.start..extent.end).ok_or(BAD)?;
         place.copy_from_slice(stream);
         rest = behind;
     }
@@ -134,21 +139,21 @@ fn code_choices<C: BitCoder>(coder: &mut C, mixed: &mut [bool]) {
 /// `None` where there is no memory for it.
 fn code_streams<C: BitCoder>(
     coder: &mut C,
-    shapes: &[Shape],
+    extents: &[Extent],
     mixed: &[bool],
     content: &mut [u8],
 ) -> Option<()> {
     if !mixed.contains(&true) {
         return Some(());
     }
-    let len = shapes.iter().zip(mixed).filter(|(_, mixed)| **mixed);
+    let len = extents.iter().zip(mixed).filter(|(_, mixed)| **mixed);
     let mut history = Vec::new();
-    let len = len.map(|(shape, _)| shape.len()).sum();
+    let len = len.map(|(extent, _)| extent.len()).sum();
     history.try_reserve_exact(len).ok()?;
     let mut model = StreamModel::new(history);
-    for (number, (shape, &mixed)) in shapes.iter().zip(mixed).enumerate() {
-        if mixed && let Some(content) = content.get_mut(..shape.end) {
-            model.code(coder, shapes, number, content);
+    for (number, (extent, &mixed)) in extents.iter().zip(mixed).enumerate() {
+        if mixed && let Some(content) = content.get_mut(..extent.end) {
+            model.code(coder, extents, number, content);
         }
     }
     Some(())
@@ -176,8 +181,8 @@ fn hash(a: u32, b: u32, c: u32) -> u32 {
 #[allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 mod tests {
     use super::*;
-    use crate::stream_kind::StreamKind;
-    use crate::transform::Layout;
+    use crate::streams::kind::StreamKind;
+    use crate::streams::layout::Layout;
     use proptest::prelude::*;
 
     const EFFORT: Effort = Effort::of(1);
@@ -195,13 +200,13 @@ mod tests {
         (bytes, 1usize..20, any::<bool>())
     }
 
-    fn content(streams: Vec<(Vec<u8>, usize, bool)>) -> (Vec<u8>, Vec<Shape>) {
+    fn content(streams: Vec<(Vec<u8>, usize, bool)>) -> (Vec<u8>, Vec<Extent>) {
         let mut content = b"directory".to_vec();
-        let mut shapes = Vec::new();
+        let mut extents = Vec::new();
         for (number, (bytes, width, planes)) in streams.into_iter().enumerate() {
             let start = content.len();
             content.extend_from_slice(&bytes);
-            shapes.push(Shape {
+            extents.push(Extent {
                 kind: StreamKind::ALL[number % StreamKind::ALL.len()],
                 width,
                 layout: match planes && width > 1 {
@@ -212,12 +217,12 @@ mod tests {
                 end: content.len(),
             });
         }
-        (content, shapes)
+        (content, extents)
     }
 
-    fn restored(data: &[u8], shapes: &[Shape]) -> Result<Vec<u8>, DecodeError> {
+    fn restored(data: &[u8], extents: &[Extent]) -> Result<Vec<u8>, DecodeError> {
         let mut content = b"directory".to_vec();
-        decompress(data, shapes, &mut content).map(|()| content)
+        decompress(data, extents, &mut content).map(|()| content)
     }
 
     proptest! {
@@ -228,12 +233,12 @@ mod tests {
             streams in proptest::collection::vec(stream(), 0..6),
             choices in proptest::collection::vec(any::<bool>(), 6),
         ) {
-            let (mut content, shapes) = content(streams);
-            let mixed = &choices[..shapes.len()];
+            let (mut content, extents) = content(streams);
+            let mixed = &choices[..extents.len()];
             let before = content.clone();
-            if let Some(data) = compress(&mut content, &shapes, mixed, EFFORT).unwrap() {
+            if let Some(data) = compress(&mut content, &extents, mixed, EFFORT).unwrap() {
                 prop_assert_eq!(&content, &before);
-                prop_assert_eq!(restored(&data, &shapes).unwrap(), before);
+                prop_assert_eq!(restored(&data, &extents).unwrap(), before);
             }
         }
 
@@ -242,8 +247,8 @@ mod tests {
             streams in proptest::collection::vec(stream(), 1..4),
             data in proptest::collection::vec(any::<u8>(), 0..200),
         ) {
-            let (content, shapes) = content(streams);
-            if let Ok(decoded) = restored(&data, &shapes) {
+            let (content, extents) = content(streams);
+            if let Ok(decoded) = restored(&data, &extents) {
                 prop_assert_eq!(decoded.len(), content.len());
             }
         }
@@ -251,24 +256,24 @@ mod tests {
 
     #[test]
     fn refuses_data_that_is_left_over() {
-        let (mut content, shapes) = content(vec![(b"some text, some text".to_vec(), 1, false)]);
-        let mut data = compress(&mut content, &shapes, &[true], EFFORT)
+        let (mut content, extents) = content(vec![(b"some text, some text".to_vec(), 1, false)]);
+        let mut data = compress(&mut content, &extents, &[true], EFFORT)
             .unwrap()
             .unwrap();
-        assert_eq!(restored(&data, &shapes).unwrap(), content);
+        assert_eq!(restored(&data, &extents).unwrap(), content);
         data.extend_from_slice(b"more than enough");
-        assert_eq!(restored(&data, &shapes), Err(BAD));
+        assert_eq!(restored(&data, &extents), Err(BAD));
     }
 
     #[test]
     fn refuses_to_claim_much_with_little() {
-        let shape = Shape {
+        let extent = Extent {
             kind: StreamKind::Spans,
             width: 1,
             layout: Layout::Rows,
             start: 9,
             end: 9 + (1 << 40),
         };
-        assert!(restored(&[0; 100], &[shape]).is_err());
+        assert!(restored(&[0; 100], &[extent]).is_err());
     }
 }

@@ -6,7 +6,7 @@ use walzip_pgformat::wal::Compression;
 use walzip_pgformat::{PAGE_SIZE, pglz};
 use zstd_safe::{CCtx, DCtx};
 
-use crate::lz4_block;
+use crate::compressors::lz4_block;
 
 /// The level that the server uses (`ZSTD_CLEVEL_DEFAULT`).
 const ZSTD_LEVEL: i32 = 3;

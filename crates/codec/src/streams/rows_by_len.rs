@@ -1,7 +1,7 @@
 //! Byte strings in a stream for each length, so that equal columns stand under each other.
 
-use super::coder::{Coder, Slot, StreamId};
-use super::stream_kind::StreamKind;
+use super::coder::{Coder, LazyStream, StreamId};
+use super::kind::StreamKind;
 
 /// Lengths that get a stream of their own; others share one.
 const LENGTHS_MAX: usize = 48;
@@ -15,7 +15,7 @@ pub struct RowsByLen {
     by_len: Vec<(u32, StreamId)>,
     /// For each of the first lengths: its place in `by_len` plus 1, 0 where it has none.
     places: Vec<u8>,
-    shared: Slot,
+    shared: LazyStream,
 }
 
 impl RowsByLen {

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use crate::coder::{Care, Choices};
+use crate::compressors::trial::Trial;
 use crate::fast_hash::FastHash;
-use crate::registry::OptionalModel;
-use crate::stream_kind::StreamKind;
-use crate::transform::Layout;
-use crate::trial::Trial;
+use crate::optional_model::OptionalModel;
+use crate::streams::coder::{Care, Choices};
+use crate::streams::kind::StreamKind;
+use crate::streams::layout::Layout;
 
 /// Bytes of each part of a sample.
 const PART_LEN: usize = 8192;

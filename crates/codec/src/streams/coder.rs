@@ -6,8 +6,8 @@
 //! whatever of the slice it has already coded, and both directions see the same.
 
 use crate::format_version::FormatVersion;
-use crate::registry::OptionalModel;
-use crate::stream_kind::StreamKind;
+use crate::optional_model::OptionalModel;
+use crate::streams::kind::StreamKind;
 
 /// A stream, as a place in the coder's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,9 +15,9 @@ pub struct StreamId(pub u32);
 
 /// A stream that is opened when it is first used.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Slot(Option<StreamId>);
+pub struct LazyStream(Option<StreamId>);
 
-impl Slot {
+impl LazyStream {
     /// The stream, opened if it was not.
     #[inline]
     pub fn open<C: Coder>(&mut self, coder: &mut C, kind: StreamKind, width: usize) -> StreamId {

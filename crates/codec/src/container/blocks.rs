@@ -1,0 +1,242 @@
+//! The blocks of a member.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
+
+use super::Header;
+use crate::compressors::zstd_frame::{self, Effort};
+use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
+use crate::limits::{content_len_believed, content_len_max};
+use crate::mixing::{self, Outlook};
+use crate::original::Original;
+use crate::streams::directory::{self, Content};
+use crate::varint;
+
+/// Whether a member of formats 1 to 4 is believed when it claims far more content than its
+/// length makes likely: a segment of 1 GB of rows that are all alike does, and so does a file that
+/// is made to take memory. Later formats have no such members
+/// ([`CONTENT_PACKED_MAX`](crate::limits::CONTENT_PACKED_MAX)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claims {
+    /// It is refused.
+    Bounded,
+    /// It is decoded, in the memory that it takes.
+    Believed,
+}
+
+/// What stands in a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BlockCoding {
+    /// The bytes themselves.
+    Stored = 0,
+    /// A zstd frame without its magic number.
+    Zstd = 1,
+    /// All streams, some of them mixed: see [`mixing`].
+    Mixing = 2,
+}
+
+/// Blocks that stand for an original.
+pub struct Body(Vec<Block>);
+
+struct Block {
+    header: Vec<u8>,
+    data: Vec<u8>,
+}
+
+impl Body {
+    /// Appends the blocks.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        for block in &self.0 {
+            out.extend_from_slice(&block.header);
+            out.extend_from_slice(&block.data);
+        }
+    }
+
+    /// Bytes of the blocks.
+    pub fn len(&self) -> usize {
+        let lens = self
+            .0
+            .iter()
+            .map(|block| block.header.len() + block.data.len());
+        lens.sum()
+    }
+}
+
+impl Block {
+    fn new(coding: BlockCoding, content_len: usize, data: Vec<u8>) -> Block {
+        let mut header = vec![coding as u8];
+        varint::write(&mut header, content_len as u64);
+        varint::write(&mut header, data.len() as u64);
+        header.extend_from_slice(&crc32c::crc32c(&data).to_le_bytes());
+        Block { header, data }
+    }
+}
+
+/// One block, in zstd's coding where that makes the content smaller.
+pub fn pack(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Body, EncodeError> {
+    let packed = zstd_frame::compress(content, cuts, effort)?.bytes;
+    let (coding, data) = if packed.len() < content.len() {
+        (BlockCoding::Zstd, packed)
+    } else {
+        (BlockCoding::Stored, content.to_vec())
+    };
+    Ok(Body(vec![Block::new(coding, content.len(), data)]))
+}
+
+/// Two blocks: the directory, and the streams, mixed where that pays. `None` where the format
+/// cannot say it.
+pub fn pack_mixed(
+    content: &mut Content,
+    mixed: &[bool],
+    effort: Effort,
+) -> Result<Option<Body>, EncodeError> {
+    let (directory, streams) = content.bytes.split_at(content.streams_start);
+    let mut body = pack(directory, &[], effort)?;
+    let content_len = streams.len();
+    let data = mixing::compress(&mut content.bytes, &content.extents, mixed, effort)?;
+    Ok(data.map(|data| {
+        body.0
+            .push(Block::new(BlockCoding::Mixing, content_len, data));
+        body
+    }))
+}
+
+/// What much effort would be spent on, where the content stands for so many bytes.
+pub fn outlook(content: &Content, original_len: usize) -> Result<Outlook, EncodeError> {
+    let packed = packed_lens(content)?;
+    let (bytes, extents) = (&content.bytes, &content.extents);
+    Ok(mixing::outlook(bytes, extents, &packed, original_len))
+}
+
+/// Bytes of each stream as zstd packs it in little time.
+fn packed_lens(content: &Content) -> Result<Vec<usize>, EncodeError> {
+    const QUICK: Effort = Effort::of(1);
+    let mut cuts = vec![content.streams_start];
+    cuts.extend(content.extents.iter().map(|extent| extent.end));
+    cuts.dedup();
+    let packed = zstd_frame::compress(&content.bytes, &cuts, QUICK)?;
+    let mut places = cuts.iter().zip(&packed.cut_places);
+    let mut start = places.next().map_or(0, |(_, &place)| place);
+    let lens = content.extents.iter().map(|extent| {
+        if extent.start == extent.end {
+            return 0;
+        }
+        let end = places.next().map_or(start, |(_, &place)| place);
+        let len = end - start;
+        start = end;
+        len
+    });
+    Ok(lens.collect())
+}
+
+const TOO_MUCH: DecodeError = DecodeError::Corrupt("more content than the member can have");
+
+/// A block of a member that is decoded.
+struct Found<'m> {
+    coding: u8,
+    content_len: usize,
+    data: &'m [u8],
+}
+
+/// Takes the next block of a body, which may have so many bytes of content.
+fn take_block<'m>(body: &mut &'m [u8], content_left: u64) -> Result<Found<'m>, DecodeError> {
+    const CUT: DecodeError = DecodeError::Truncated("block");
+    let (&coding, mut rest) = body.split_first().ok_or(CUT)?;
+    let content_len = varint::read(&mut rest).ok_or(CUT)?;
+    let data_len = varint::read(&mut rest).ok_or(CUT)?;
+    if content_len > content_left {
+        return Err(TOO_MUCH);
+    }
+    let (checksum, behind) = rest.split_first_chunk().ok_or(CUT)?;
+    let data_len = usize::try_from(data_len).map_err(|_| CUT)?;
+    let (data, behind) = behind.split_at_checked(data_len).ok_or(CUT)?;
+    if crc32c::crc32c(data) != u32::from_le_bytes(*checksum) {
+        return Err(DecodeError::Checksum("block"));
+    }
+    *body = behind;
+    Ok(Found {
+        coding,
+        content_len: usize::try_from(content_len).map_err(|_| TOO_MUCH)?,
+        data,
+    })
+}
+
+impl<'m> Found<'m> {
+    fn stored(&self) -> Result<&'m [u8], DecodeError> {
+        match self.content_len == self.data.len() {
+            true => Ok(self.data),
+            false => Err(DecodeError::Corrupt("stored block of another length")),
+        }
+    }
+}
+
+const UNKNOWN_CODING: DecodeError = DecodeError::Corrupt("unknown coding of a block");
+
+/// Decodes the blocks of a foreign member behind its header, a piece at a time.
+pub fn decode_foreign(
+    header: &Header,
+    mut body: &[u8],
+    original: &mut Original<'_>,
+) -> Result<(), DecodeToError> {
+    let mut left = content_len_max(header.original_len, false);
+    while !body.is_empty() {
+        let block = take_block(&mut body, left)?;
+        left -= block.content_len as u64;
+        match block.coding {
+            coding if coding == BlockCoding::Stored as u8 => original.write(block.stored()?)?,
+            coding if coding == BlockCoding::Zstd as u8 => {
+                let (data, len) = (block.data, block.content_len);
+                zstd_frame::decompress_to(data, len, &mut |piece| original.write(piece))?;
+            }
+            _ => return Err(UNKNOWN_CODING.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Reads the blocks of a WAL member behind its header, and puts their bytes together.
+pub fn read_content(
+    header: &Header,
+    mut body: &[u8],
+    claims: Claims,
+) -> Result<Vec<u8>, DecodeError> {
+    let limit = content_len_max(header.original_len, true);
+    let body_len = body.len();
+    let is_believed = |content_len| content_len <= content_len_believed(body_len as u64);
+    let has_limit = header.version.has_parts();
+    let mut content = Vec::new();
+    while !body.is_empty() {
+        let block = take_block(&mut body, limit - content.len() as u64)?;
+        let content_len = content.len() as u64 + block.content_len as u64;
+        match claims {
+            _ if is_believed(content_len) => {}
+            _ if has_limit => return Err(TOO_MUCH),
+            Claims::Believed => {}
+            Claims::Bounded => {
+                return Err(DecodeError::Disproportionate {
+                    content_len,
+                    body_len,
+                });
+            }
+        }
+        match block.coding {
+            coding if coding == BlockCoding::Stored as u8 => {
+                let data = block.stored()?;
+                content.try_reserve(data.len()).map_err(|_| NO_MEMORY)?;
+                content.extend_from_slice(data);
+            }
+            coding if coding == BlockCoding::Zstd as u8 => {
+                zstd_frame::decompress(block.data, block.content_len, &mut content)?;
+            }
+            coding if coding == BlockCoding::Mixing as u8 => {
+                const BAD: DecodeError = DecodeError::Corrupt("mixed streams without a directory");
+                let len = content.len() + block.content_len;
+                let extents = directory::extents(&content, len).ok_or(BAD)?;
+                mixing::decompress(block.data, &extents, &mut content)?;
+                if !body.is_empty() {
+                    return Err(DecodeError::Corrupt("a block behind mixed streams"));
+                }
+            }
+            _ => return Err(UNKNOWN_CODING),
+        }
+    }
+    Ok(content)
+}

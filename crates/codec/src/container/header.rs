@@ -1,0 +1,231 @@
+//! The header of a member.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
+
+use walzip_pgformat::wal::SegmentHeader;
+use walzip_pgformat::{Lsn, SystemId, TimelineId, Version};
+
+use crate::error::{DecodeError, EncodeError};
+use crate::format_version::FormatVersion;
+use crate::limits::{MEMBER_LEN_MAX, NAME_LEN_MAX};
+use crate::varint;
+
+/// The first bytes of a member.
+pub const MAGIC: [u8; 4] = *b"WALZ";
+/// The version that is written, and the last one that is read.
+pub const VERSION: u8 = FormatVersion::CURRENT.number();
+
+const KIND_FOREIGN: u8 = 0;
+const KIND_WAL: u8 = 1;
+
+/// Which segment of which cluster a member is, or is a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WalIdentity {
+    /// `xlp_magic`, which tells the major.
+    pub page_magic: u16,
+    /// The cluster.
+    pub system_id: SystemId,
+    /// The timeline of the segment's first page.
+    pub timeline: TimelineId,
+    /// The position of the member's first byte: of a part but the first, no multiple of the
+    /// segment size.
+    pub start: Lsn,
+    /// Bytes of a whole segment of the cluster.
+    pub segment_size: u32,
+}
+
+impl WalIdentity {
+    const LEN: usize = 26;
+
+    fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[0..2].copy_from_slice(&self.page_magic.to_le_bytes());
+        bytes[2..10].copy_from_slice(&self.system_id.0.to_le_bytes());
+        bytes[10..14].copy_from_slice(&self.timeline.0.to_le_bytes());
+        bytes[14..22].copy_from_slice(&self.start.0.to_le_bytes());
+        bytes[22..26].copy_from_slice(&self.segment_size.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<WalIdentity> {
+        use walzip_pgformat::bytes::{read_u16, read_u32, read_u64};
+        Some(WalIdentity {
+            page_magic: read_u16(bytes, 0)?,
+            system_id: SystemId(read_u64(bytes, 2)?),
+            timeline: TimelineId(read_u32(bytes, 10)?),
+            start: Lsn(read_u64(bytes, 14)?),
+            segment_size: read_u32(bytes, 22)?,
+        })
+    }
+
+    /// The major that wrote the segment.
+    pub fn version(&self) -> Option<&'static Version> {
+        Version::from_page_magic(self.page_magic)
+    }
+}
+
+impl From<&SegmentHeader> for WalIdentity {
+    fn from(header: &SegmentHeader) -> Self {
+        WalIdentity {
+            page_magic: header.version.page_magic,
+            system_id: header.system_id,
+            timeline: header.timeline,
+            start: header.start,
+            segment_size: header.segment_size,
+        }
+    }
+}
+
+/// What a member says of itself before its blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The format's version.
+    pub version: FormatVersion,
+    /// Bytes of the original.
+    pub original_len: u64,
+    /// BLAKE3 of the original.
+    pub original_hash: [u8; 32],
+    /// Which segment it is; `None` for what was not understood as WAL.
+    pub identity: Option<WalIdentity>,
+    /// What the original is called where it was named: see [`name_file`].
+    pub name: Option<String>,
+    /// Bytes of the header itself.
+    pub header_len: usize,
+    /// Bytes of the whole member, header included.
+    pub member_len: u64,
+}
+
+/// The most bytes that a header can have; reading this much is enough for [`Header::read`].
+pub const HEADER_LEN_MAX: usize = 4 + 3 + 10 + 32 + WalIdentity::LEN + 1 + NAME_LEN_MAX + 10 + 4;
+
+impl Header {
+    /// Reads and checks the header of the member at the front of `bytes`.
+    pub fn read(bytes: &[u8]) -> Result<Header, DecodeError> {
+        const CUT: DecodeError = DecodeError::Truncated("header");
+        let mut rest = match bytes.strip_prefix(&MAGIC) {
+            Some(rest) => rest,
+            None if !bytes.is_empty() && MAGIC.starts_with(bytes) => return Err(CUT),
+            None => return Err(DecodeError::NotWalzip),
+        };
+        let mut take = |len: usize| -> Result<&[u8], DecodeError> {
+            let (part, behind) = rest.split_at_checked(len).ok_or(CUT)?;
+            rest = behind;
+            Ok(part)
+        };
+        let &[version, kind, references] = take(3)?.first_chunk().ok_or(CUT)?;
+        let version = FormatVersion::of(version).ok_or(DecodeError::UnsupportedVersion {
+            found: version,
+            supported: VERSION,
+        })?;
+        if references != 0 {
+            return Err(DecodeError::Corrupt(
+                "references to other objects are reserved",
+            ));
+        }
+        let hash = take(32)?;
+        let identity = match kind {
+            KIND_FOREIGN => None,
+            KIND_WAL => WalIdentity::from_bytes(take(WalIdentity::LEN)?),
+            _ => return Err(DecodeError::Corrupt("unknown kind of member")),
+        };
+        let name = if version.has_names() {
+            read_name(&mut rest)?
+        } else {
+            None
+        };
+        let original_len = varint::read(&mut rest).ok_or(CUT)?;
+        let body_len = varint::read(&mut rest).ok_or(CUT)?;
+        let header_len = bytes.len() - rest.len();
+        let stored = rest.first_chunk().ok_or(CUT)?;
+        let (header, _) = bytes.split_at_checked(header_len).ok_or(CUT)?;
+        if crc32c::crc32c(header) != u32::from_le_bytes(*stored) {
+            return Err(DecodeError::Checksum("header"));
+        }
+        if original_len > MEMBER_LEN_MAX as u64 {
+            return Err(DecodeError::Corrupt("original length above the maximum"));
+        }
+        let mut original_hash = [0; 32];
+        original_hash.copy_from_slice(hash);
+        let header_len = header_len + 4;
+        let member_len = body_len
+            .checked_add(header_len as u64)
+            .ok_or(DecodeError::Corrupt("member length above the maximum"))?;
+        Ok(Header {
+            version,
+            original_len,
+            original_hash,
+            identity,
+            name,
+            header_len,
+            member_len,
+        })
+    }
+
+    /// Appends the header of a member whose body has so many bytes.
+    pub fn write(&self, out: &mut Vec<u8>, body_len: u64) {
+        let mut header = MAGIC.to_vec();
+        let kind = if self.identity.is_some() {
+            KIND_WAL
+        } else {
+            KIND_FOREIGN
+        };
+        header.extend_from_slice(&[VERSION, kind, 0]);
+        header.extend_from_slice(&self.original_hash);
+        if let Some(identity) = self.identity {
+            header.extend_from_slice(&identity.to_bytes());
+        }
+        let name = self.name.as_deref().unwrap_or_default();
+        varint::write(&mut header, name.len() as u64);
+        header.extend_from_slice(name.as_bytes());
+        varint::write(&mut header, self.original_len);
+        varint::write(&mut header, body_len);
+        let checksum = crc32c::crc32c(&header);
+        out.extend_from_slice(&header);
+        out.extend_from_slice(&checksum.to_le_bytes());
+    }
+}
+
+/// Whether a header can carry the name: letters, digits and dots of ASCII, as PostgreSQL names
+/// WAL files.
+fn is_name(name: &[u8]) -> bool {
+    let is_expected = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'.';
+    (1..=NAME_LEN_MAX).contains(&name.len())
+        && name.first() != Some(&b'.')
+        && name.iter().all(is_expected)
+}
+
+/// Reads a name and its length off the front of `rest`.
+fn read_name(rest: &mut &[u8]) -> Result<Option<String>, DecodeError> {
+    const CUT: DecodeError = DecodeError::Truncated("header");
+    const UNEXPECTED: DecodeError = DecodeError::Corrupt("name that no WAL file has");
+    let len = varint::read(rest).ok_or(CUT)?;
+    if len > NAME_LEN_MAX as u64 {
+        return Err(UNEXPECTED);
+    }
+    let (name, behind) = rest.split_at_checked(len as usize).ok_or(CUT)?;
+    *rest = behind;
+    match str::from_utf8(name) {
+        Ok("") => Ok(None),
+        Ok(text) if is_name(name) => Ok(Some(text.to_owned())),
+        _ => Err(UNEXPECTED),
+    }
+}
+
+/// Puts the name of its original on a file that this version encoded, in the header of its first
+/// member: so who finds the file under another name can tell. The bodies stay as they are.
+pub fn name_file(file: &mut Vec<u8>, name: &str) -> Result<(), EncodeError> {
+    let refused = || EncodeError::Name(name.to_owned());
+    let header = Header::read(file).map_err(|_| refused())?;
+    if header.version != FormatVersion::CURRENT || !is_name(name.as_bytes()) {
+        return Err(refused());
+    }
+    let unnamed_len = header.header_len;
+    let body_len = header.member_len - unnamed_len as u64;
+    let named = Header {
+        name: Some(name.to_owned()),
+        ..header
+    };
+    let mut bytes = Vec::with_capacity(HEADER_LEN_MAX);
+    named.write(&mut bytes, body_len);
+    file.splice(..unnamed_len, bytes);
+    Ok(())
+}

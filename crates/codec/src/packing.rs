@@ -1,0 +1,195 @@
+//! What stands behind the levels: how a model chooses, and what content is packed with.
+
+use crate::compressors::zstd_frame::Effort;
+use crate::container::{self, Body};
+use crate::error::EncodeError;
+use crate::level::Level;
+use crate::mixing::Outlook;
+use crate::streams::coder::{Care, Choices};
+use crate::streams::directory::Content;
+/// Streams are mixed from this level on.
+const MIXED_FROM: Level = Level::MAX;
+/// The slowest level of zstd alone.
+const UNMIXED: Level = MIXED_FROM.below();
+/// The first level at which zstd takes long, and the part of the original that it may have to
+/// take long for.
+const SLOW_FROM: Level = Level::STRONG.above();
+const HARD_PART: usize = 4;
+/// Streams of more bytes than this for each byte of the input are not mixed: there would be
+/// three copies of them in memory.
+const MIXED_EXPANSION_MAX: usize = 4;
+/// The level that takes little more time than none, and the first one that is compared with it.
+const QUICK: Level = Level::MIN.above();
+const SEARCHED_FROM: Level = Level::STRONG.below();
+/// What mixed streams are compared with.
+const BESIDE_MIXED: Level = Level::STRONG;
+/// Where mixing gains less than this, in percent, another level may be smaller.
+const MIXING_GAIN_MIN: usize = 4;
+
+/// How each level chooses.
+pub fn choices(level: Level) -> Choices {
+    Choices {
+        care: match level.get() {
+            1 => Care::Quick,
+            _ => Care::Full,
+        },
+        ..Choices::default()
+    }
+}
+
+/// What stands behind each level.
+pub fn effort(level: Level, streams: bool) -> Effort {
+    let level = level.get();
+    let zstd_level = match level {
+        // On streams zstd's first level is no faster than its second, and up to 15 % larger.
+        1 if streams => 2,
+        0..=3 => i32::from(level),
+        4 => 6,
+        5 => 9,
+        6 => 12,
+        7 => 15,
+        _ => 18,
+    };
+    Effort {
+        level: zstd_level,
+        // What the model has put into different streams may be far apart.
+        long: match level {
+            2.. if streams => Some(32),
+            _ => None,
+        },
+        // Half of that level's table, which then stays in the processor's inner caches.
+        hash_log: (streams && level == 1).then_some(15),
+        // Of 5 bytes, as zstd's levels take them, more matches cost more than they save; and its
+        // fastest levels are faster without those of 6.
+        min_match: match level {
+            1 | 2 if streams => Some(7),
+            3..=6 if streams => Some(6),
+            _ => None,
+        },
+    }
+}
+
+/// What a level makes of the content of a WAL member, whose original has so many bytes.
+pub fn pack_streams(
+    content: &mut Content,
+    level: Level,
+    original_len: usize,
+) -> Result<Body, EncodeError> {
+    match level >= SLOW_FROM {
+        true => pack_slowly(content, level, original_len),
+        false => pack(content, level),
+    }
+}
+
+/// What a level makes of foreign bytes.
+pub fn pack_foreign(bytes: &[u8], level: Level) -> Result<Body, EncodeError> {
+    container::pack(bytes, &[], effort(level, false))
+}
+
+/// What the slow levels make of content: less effort where it would take far too long.
+fn pack_slowly(
+    content: &mut Content,
+    level: Level,
+    original_len: usize,
+) -> Result<Body, EncodeError> {
+    let outlook = container::outlook(content, original_len)?;
+    let is_too_hard = |hard_len: usize| hard_len > original_len / HARD_PART;
+    let unmixed = match is_too_hard(outlook.hard_len) {
+        true => Level::STRONG,
+        false => level.min(UNMIXED),
+    };
+    let is_too_long = content.bytes.len() > original_len.saturating_mul(MIXED_EXPANSION_MAX);
+    // Where the hardest streams take too long to be mixed, the others are not worth it.
+    let is_mostly_left = outlook.hard_len_unmixed > outlook.hard_len / 2;
+    if level >= MIXED_FROM && !is_too_long && !is_mostly_left {
+        smallest(content, &outlook)
+    } else {
+        pack(content, unmixed)
+    }
+}
+
+/// Mixed streams, unless zstd makes less of all.
+fn smallest(content: &mut Content, outlook: &Outlook) -> Result<Body, EncodeError> {
+    let effort = effort(UNMIXED, true);
+    let Some(mixed) = container::pack_mixed(content, &outlook.mixed, effort)? else {
+        return pack(content, UNMIXED);
+    };
+    let plain = Plain::of(content, BESIDE_MIXED)?;
+    let plain_len = plain.body.len();
+    // More effort gains less and less.
+    let gained = outlook.packed_len.saturating_sub(plain_len);
+    let expected = plain_len.saturating_sub(gained / 2);
+    if mixed.len() < expected.max(plain_len - plain_len * MIXING_GAIN_MIN / 100) {
+        return Ok(mixed);
+    }
+    // The slowest level would take more time than is left.
+    let unmixed = plain.or_of(content, SLOW_FROM)?;
+    Ok(std::cmp::min_by_key(mixed, unmixed, Body::len))
+}
+
+/// What zstd makes of content at a level, or at a faster one: its search may find matches that
+/// cost more than they save, in texts of hexadecimal digits for one.
+fn pack(content: &Content, level: Level) -> Result<Body, EncodeError> {
+    if level < SEARCHED_FROM {
+        return pack_at(content, level);
+    }
+    Plain::of(content, level.min(Level::STRONG))?.or_of(content, level)
+}
+
+fn pack_at(content: &Content, level: Level) -> Result<Body, EncodeError> {
+    container::pack(&content.bytes, &content.cuts, effort(level, true))
+}
+
+/// What zstd makes of content without too much effort.
+struct Plain {
+    body: Body,
+    /// Search has found nothing.
+    is_searched_in_vain: bool,
+}
+
+impl Plain {
+    fn of(content: &Content, level: Level) -> Result<Plain, EncodeError> {
+        let quick = pack_at(content, QUICK)?;
+        let searched = pack_at(content, level)?;
+        Ok(Plain {
+            is_searched_in_vain: quick.len() <= searched.len(),
+            body: std::cmp::min_by_key(quick, searched, Body::len),
+        })
+    }
+
+    /// The same, or what a slower level makes of the content where that can be expected to be less.
+    fn or_of(self, content: &Content, level: Level) -> Result<Body, EncodeError> {
+        if level <= Level::STRONG || self.is_searched_in_vain {
+            return Ok(self.body);
+        }
+        let body = pack_at(content, level)?;
+        Ok(std::cmp::min_by_key(self.body, body, Body::len))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// Of random hexadecimal digits zstd's search makes more than its fastest levels do.
+    #[test]
+    fn search_that_gains_nothing_is_given_up() {
+        let mut state = 1u32;
+        let mut digit = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            char::from_digit(state >> 28, 16).unwrap() as u8
+        };
+        let content = Content {
+            bytes: std::iter::repeat_with(&mut digit).take(1 << 20).collect(),
+            cuts: Vec::new(),
+            streams_start: 0,
+            extents: Vec::new(),
+        };
+        let quick = pack_at(&content, QUICK).unwrap().len();
+        assert!(pack_at(&content, UNMIXED).unwrap().len() > quick);
+        for level in [SEARCHED_FROM, Level::STRONG, SLOW_FROM, UNMIXED] {
+            assert_eq!(pack(&content, level).unwrap().len(), quick);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The content of a WAL member, and the directory of its streams.
+//!
+//!  the directory's length (varint), the directory, the streams. The
+//! directory lists for each kind (ascending) its number u8 and how many streams it has
+//! (varint), ended by 255; then a varint of bytes for each stream; then a width u8 for each;
+//! then a layout u8 for each. Streams of one kind are in the order in which the model opens
+//! them. Streams of rows longer than 255 bytes are streams of single bytes.
+
+use super::kind::StreamKind;
+use super::layout::Layout;
+use crate::limits::STREAMS_MAX;
+use crate::varint;
+
+/// Ends the list of kinds.
+pub const END_OF_KINDS: u8 = 255;
+/// Bytes to be put in blocks of their own, and where zstd should begin a new table.
+pub struct Content {
+    /// The directory and the streams, or the foreign bytes.
+    pub bytes: Vec<u8>,
+    /// Ascending places at which the statistics of the bytes change.
+    pub cuts: Vec<usize>,
+    /// Where the first stream begins.
+    pub streams_start: usize,
+    /// The streams, in their order.
+    pub extents: Vec<Extent>,
+}
+
+/// A stream, as the directory says.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// What it holds.
+    pub kind: StreamKind,
+    /// Bytes of a row.
+    pub width: usize,
+    /// How its rows are laid out.
+    pub layout: Layout,
+    /// Where it begins in the content.
+    pub start: usize,
+    /// Where it ends.
+    pub end: usize,
+}
+
+impl Extent {
+    /// Bytes of it.
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.len() / self.width.max(1)
+    }
+}
+
+/// A stream as the directory has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// What it holds.
+    pub kind: StreamKind,
+    /// Bytes of a row.
+    pub width: u8,
+    /// The number of its layout.
+    pub layout: u8,
+    /// Where it begins in the content; then, what was read of it.
+    pub at: usize,
+    /// Where it ends.
+    pub end: usize,
+}
+
+/// The streams of content of this length, of which only the directory is there.
+#[deny(clippy::indexing_slicing)]
+pub fn extents(directory: &[u8], content_len: usize) -> Option<Vec<Extent>> {
+    let (streams, _) = read_directory(directory, content_len)?;
+    let starts_here = streams.first().is_none_or(|s| s.at == directory.len());
+    let extents = streams.iter().map(|stream| {
+        let width = usize::from(stream.width);
+        let layout = Layout::from_id(stream.layout).filter(|layout| layout.fits(width))?;
+        Some(Extent {
+            kind: stream.kind,
+            width: (width > 0).then_some(width)?,
+            layout,
+            start: stream.at,
+            end: stream.end,
+        })
+    });
+    extents.collect::<Option<_>>().filter(|_| starts_here)
+}
+
+/// The streams of content of some length that begins with these bytes, at least with the
+/// directory, and where those of each kind begin.
+#[deny(clippy::indexing_slicing)]
+pub fn read_directory(content: &[u8], content_len: usize) -> Option<(Vec<Entry>, Vec<usize>)> {
+    let mut rest = content;
+    let directory_len = usize::try_from(varint::read(&mut rest)?).ok()?;
+    let (mut directory, laid) = rest.split_at_checked(directory_len)?;
+    let (kinds, next) = read_kinds(&mut directory)?;
+    let count = kinds.len();
+    let mut streams = Vec::with_capacity(count);
+    let mut end = content.len() - laid.len();
+    for kind in kinds {
+        let at = end;
+        let len = usize::try_from(varint::read(&mut directory)?).ok()?;
+        end = at.checked_add(len).filter(|&end| end <= content_len)?;
+        streams.push(Entry {
+            kind,
+            width: 0,
+            layout: 0,
+            at,
+            end,
+        });
+    }
+    if end != content_len || directory.len() != count * 2 {
+        return None;
+    }
+    let (widths, layouts) = directory.split_at(count);
+    for ((stream, &width), &layout) in streams.iter_mut().zip(widths).zip(layouts) {
+        stream.width = width;
+        stream.layout = layout;
+    }
+    Some((streams, next))
+}
+
+type Kinds = (Vec<StreamKind>, Vec<usize>);
+
+/// The kind of each stream, and where the streams of each kind begin.
+#[deny(clippy::indexing_slicing)]
+fn read_kinds(directory: &mut &[u8]) -> Option<Kinds> {
+    let mut kinds = Vec::new();
+    let mut next = vec![usize::MAX; StreamKind::ALL.len()];
+    loop {
+        let (&id, rest) = directory.split_first()?;
+        *directory = rest;
+        if id == END_OF_KINDS {
+            return Some((kinds, next));
+        }
+        let kind = StreamKind::from_id(id)?;
+        let count = usize::try_from(varint::read(directory)?).ok()?;
+        let in_order = kinds.last().is_none_or(|last| *last < kind) && count > 0;
+        // Each stream has at least three bytes in the directory.
+        if !in_order || count > directory.len() / 3 || kinds.len() + count > STREAMS_MAX {
+            return None;
+        }
+        *next.get_mut(usize::from(id))? = kinds.len();
+        kinds.resize(kinds.len() + count, kind);
+    }
+}
