@@ -81,7 +81,11 @@ pub async fn push(
         .map_err(|error| ArchiveError::invalid_file(path, error, repository.cluster()))?;
     if let WalFileName::History(timeline) = name {
         match TimelineHistory::read(timeline, file.beginning()) {
-            Ok(history) => check_history(repository, &history).await?,
+            // One that is there already is compared below, whatever has become of the WAL since.
+            Ok(history) if repository.get_wal(&name.to_string()).await?.is_none() => {
+                check_history(repository, &history).await?;
+            }
+            Ok(_) => {}
             Err(error) => {
                 tracing::warn!("{name} is archived as it is, and not understood: {error}");
             }

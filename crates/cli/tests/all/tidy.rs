@@ -14,10 +14,10 @@ const LINES_MAX: usize = 600;
 const MAY_BE_UNSAFE: &[&str] = &[
     "crates/cli/examples/fragment_memory.rs",
     "crates/cli/src/allocator.rs",
-    "crates/codec/src/lz4_block.rs",
-    "crates/codec/src/prefetch.rs",
-    "crates/codec/src/zstd_1_5_7.rs",
-    "crates/codec/src/zstd_frame.rs",
+    "crates/codec/src/compressors/lz4_block.rs",
+    "crates/codec/src/compressors/zstd_1_5_7.rs",
+    "crates/codec/src/compressors/zstd_frame.rs",
+    "crates/codec/src/mixing/prefetch.rs",
     "crates/codec/tests/all/counting_allocator.rs",
     "crates/pgformat/src/wal/checksum.rs",
 ];

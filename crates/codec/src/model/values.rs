@@ -6,6 +6,7 @@ mod column_choice;
 mod dictionary;
 mod distinct;
 pub mod json;
+pub mod jsonb;
 mod mode;
 mod scale;
 mod varlena;

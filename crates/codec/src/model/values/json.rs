@@ -1,12 +1,4 @@
-//! jsonb values (utils/jsonb.h), taken apart by their keys.
-//!
-//! ```text
-//! container: count and flags u32, a JEntry u32 for each child, the children's bytes
-//! ```
-//!
-//! An object's children are its keys, then its values. A JEntry has a type and the child's
-//! length; each 32nd has the end of the child instead. Numbers and containers are aligned to
-//! four bytes, and the padding counts as theirs.
+//! jsonb values, taken apart by their keys.
 //!
 //! Objects with the same keys have a shape in common, and the values of each key have streams
 //! of their own. Both are listed in front of the first value.
@@ -16,28 +8,15 @@ mod learning;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
+use super::jsonb::{
+    CONTAINER, COUNT_MASK, Child, IS_OBJECT, NUMERIC, NUMERIC_HEADER_LEN, STRING, aligned,
+    child_at, put_child,
+};
 use super::words::{DigitRuns, Words};
 use crate::fast_hash::SeededHash;
 use crate::limits::{JSON_ENTRY_COST, WORDS_COST};
 use crate::streams::coder::{Coder, StreamId, get_u32};
 use crate::streams::kind::StreamKind;
-
-/// `JB_CMASK`.
-pub const COUNT_MASK: u32 = 0x0FFF_FFFF;
-/// `JB_FOBJECT`.
-pub const IS_OBJECT: u32 = 0x2000_0000;
-/// `JENTRY_OFFLENMASK`.
-const LEN_MASK: u32 = 0x0FFF_FFFF;
-/// `JENTRY_HAS_OFF`.
-const HAS_OFFSET: u32 = 0x8000_0000;
-/// `JB_OFFSET_STRIDE`.
-const OFFSET_STRIDE: usize = 32;
-/// Types of a JEntry (`JENTRY_IS*`).
-pub const STRING: u8 = 0;
-/// See [`STRING`].
-pub const NUMERIC: u8 = 1;
-/// See [`STRING`].
-pub const CONTAINER: u8 = 5;
 
 /// Containers in containers.
 pub const DEPTH_MAX: usize = 16;
@@ -45,9 +24,6 @@ pub const DEPTH_MAX: usize = 16;
 const PAIRS_MAX: usize = 255;
 /// Different keys of a column, and different sets of them.
 const LIST_MAX: usize = 1024;
-/// The bytes of a number's varlena header.
-pub const NUMERIC_HEADER_LEN: usize = 4;
-
 /// What the field of the outermost container is.
 const ROOT: u16 = 0;
 const HAS_ENTRIES: u8 = 1;
@@ -144,15 +120,6 @@ pub struct Json {
 struct Sample {
     bytes: Vec<u8>,
     lens: Vec<u16>,
-}
-
-/// A child, as its JEntry says.
-#[derive(Clone, Copy)]
-pub struct Child {
-    /// Its type.
-    pub kind: u8,
-    /// Its bytes, padding included.
-    pub len: usize,
 }
 
 impl Json {
@@ -387,14 +354,6 @@ fn list_cost(shapes: usize, fields: usize) -> usize {
     (shapes + fields) * JSON_ENTRY_COST
 }
 
-/// Where a child of a type begins behind another's end.
-pub fn aligned(kind: u8, at: usize) -> usize {
-    match kind {
-        NUMERIC | CONTAINER => at.next_multiple_of(4),
-        _ => at,
-    }
-}
-
 /// The streams of numbers with so many bytes behind their header.
 fn numbers_of(len: usize) -> u8 {
     match len {
@@ -416,46 +375,10 @@ fn signature(json: &[u8], at: usize, start: usize, end: usize) -> Option<Vec<u8>
     Some(signature)
 }
 
-/// Reads a JEntry; `before` is where the child begins. `None` where it is not as PostgreSQL
-/// writes it.
-pub fn child_at(json: &[u8], at: usize, number: usize, before: usize) -> Option<Child> {
-    let entry_at = at + 4 + 4 * number;
-    let entry = get_u32(json.get(entry_at..entry_at + 4)?, 0);
-    let has_offset = entry & HAS_OFFSET != 0;
-    if has_offset != number.is_multiple_of(OFFSET_STRIDE) {
-        return None;
-    }
-    let len = (entry & LEN_MASK) as usize;
-    Some(Child {
-        kind: (entry >> 28 & 7) as u8,
-        len: match has_offset {
-            true => len.checked_sub(before)?,
-            false => len,
-        },
-    })
-}
-
-/// Writes a JEntry; `end` is where the child ends.
-fn put_child<C: Coder>(
-    coder: &mut C,
-    json: &mut [u8],
-    at: usize,
-    number: usize,
-    kind: u8,
-    len: usize,
-    end: usize,
-) {
-    let entry = u32::from(kind) << 28
-        | match number.is_multiple_of(OFFSET_STRIDE) {
-            true => HAS_OFFSET | end as u32,
-            false => len as u32,
-        };
-    coder.put(json, at + 4 + 4 * number, entry.to_le_bytes());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::values::jsonb::{HAS_OFFSET, OFFSET_STRIDE};
     use crate::streams::{StreamReader, StreamWriter};
     use proptest::prelude::*;
 

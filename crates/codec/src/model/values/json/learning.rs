@@ -2,9 +2,11 @@
 //! there are, and which sets of them.
 
 use super::{
-    CONTAINER, COUNT_MASK, Child, DEPTH_MAX, Field, HAS_ENTRIES, HAS_SHAPES, HAS_TEXT, HAS_WORDS,
-    IS_OBJECT, Json, LIST_MAX, NUMERIC, NUMERIC_HEADER_LEN, PAIRS_MAX, ROOT, STRING, Sample, Shape,
-    aligned, child_at, numbers_of, signature,
+    DEPTH_MAX, Field, HAS_ENTRIES, HAS_SHAPES, HAS_TEXT, HAS_WORDS, Json, LIST_MAX, PAIRS_MAX,
+    ROOT, Sample, Shape, numbers_of, signature,
+};
+use crate::model::values::jsonb::{
+    CONTAINER, COUNT_MASK, Child, IS_OBJECT, NUMERIC, NUMERIC_HEADER_LEN, STRING, aligned, child_at,
 };
 use crate::model::values::word_choice::{self, WORDS_PART};
 use crate::model::values::words::DigitRuns;

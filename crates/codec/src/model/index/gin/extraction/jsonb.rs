@@ -4,9 +4,9 @@ use walzip_pgformat::hash::hash_bytes;
 
 use super::Keys;
 use super::numeric::Numeric;
-use crate::model::values::json::{
-    CONTAINER, COUNT_MASK, Child, DEPTH_MAX, IS_OBJECT, NUMERIC, NUMERIC_HEADER_LEN, STRING,
-    aligned, child_at,
+use crate::model::values::json::DEPTH_MAX;
+use crate::model::values::jsonb::{
+    CONTAINER, COUNT_MASK, Child, IS_OBJECT, NUMERIC, NUMERIC_HEADER_LEN, STRING, aligned, child_at,
 };
 use crate::streams::coder::get_u32;
 
