@@ -102,14 +102,13 @@ impl Results {
             cells.extend(sets.iter().flat_map(|set| self.cells(row, *set)));
             cells.extend(self.comparison(row, &sets));
             if self.is_as_published(content) {
-                let pair = self.published_pair(row).map(|pair| {
-                    let (small, large) = (pair.seconds_16, pair.seconds_64);
-                    [(small, 1), (large, 1), (small / large, 2)]
-                });
-                cells.extend(pair.map_or_else(
-                    || [0; 3].map(|_| Cell::none()),
-                    |pair| pair.map(|(value, decimals)| Cell::number(value, decimals)),
-                ));
+                let pair = self.published_pair(row);
+                let small = pair.map(|pair| pair.seconds_16);
+                let large = pair.and_then(|pair| pair.seconds_64);
+                let ratio = small.zip(large).map(|(small, large)| small / large);
+                cells.push(Cell::number_or_none(small, 1));
+                cells.push(Cell::number_or_none(large, 1));
+                cells.push(Cell::number_or_none(ratio, 2));
             }
             table.row_of(of_row.is_walzip(), cells);
         }
