@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::contender::{CONTENDERS, Request, Selection, WALZIP};
-use crate::output::{Files, write_file};
+use crate::output::Files;
 use crate::process::Surroundings;
 use crate::wal::{self, Results};
 use crate::{Cancel, Error, Progress, Provenance, Scratch};
@@ -205,7 +205,7 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Advice, Er
     let scratch = Scratch::new_in(&options.temp_dir, "walzip-advise-")?;
     let advice = advise(options, scratch.path(), progress)?;
     scratch.close()?;
-    write_file(files.report.as_deref(), |to| {
+    files.put(files.report.as_deref(), |to| {
         to.write_all(advice.page().as_bytes())
     })?;
     Ok(advice)
