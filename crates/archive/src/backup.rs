@@ -76,16 +76,16 @@ impl Default for BackupOptions {
     }
 }
 
-/// Takes a base backup of the server into the repository.
+/// Takes a base backup of the server into its cluster's part of the repository.
 pub async fn backup(
     repository: &Repository,
     settings: &ConnectionSettings,
     options: &BackupOptions,
 ) -> Result<BackupRecord, ArchiveError> {
     let progress = &options.progress;
-    let server = server::inspect(repository, settings).await?;
+    let (repository, server) = &server::inspect(repository, settings).await?;
     progress.begin(Phase::CheckingArchiving, 0);
-    match server::check_archiving(repository, settings, &server, options.archive_timeout).await {
+    match server::check_archiving(repository, settings, server, options.archive_timeout).await {
         // What would be found now is found after the copy.
         Err(error @ ArchiveError::SwitchRefused(_)) => tracing::warn!("before the backup: {error}"),
         checked => {
@@ -95,9 +95,9 @@ pub async fn backup(
 
     let writer = repository.start_backup().await?;
     tracing::info!("backup {} begins", writer.label());
-    let copied = copy(&writer, settings, options, &server).await?;
+    let copied = copy(&writer, settings, options, server).await?;
     let stop_time = server::clock(settings).await?;
-    let record = record(&writer, &server, copied, stop_time)?;
+    let record = record(&writer, server, copied, stop_time)?;
 
     if options.verify {
         tracing::info!("backup {} is read back", writer.label());

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId};
-use walzip_repo::{BackupLabel, Repository};
+use walzip_repo::{BackupLabel, ClusterIdentity, Repository};
 
 use crate::error::ArchiveError;
 use crate::text;
@@ -194,8 +194,20 @@ impl BackupRecord {
         Ok(ranges.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
-    /// Reads the description of a finished backup and checks that it is of this repository.
+    /// Reads the description of a finished backup and checks that it is of this cluster.
     pub async fn read(
+        repository: &Repository,
+        label: &BackupLabel,
+    ) -> Result<BackupRecord, ArchiveError> {
+        let record = BackupRecord::read_any(repository, label).await?;
+        match record.cluster() == Some(repository.cluster()) {
+            true => Ok(record),
+            false => Err(of_another(label)),
+        }
+    }
+
+    /// Reads the description of a finished backup, of whichever cluster.
+    pub(crate) async fn read_any(
         repository: &Repository,
         label: &BackupLabel,
     ) -> Result<BackupRecord, ArchiveError> {
@@ -204,10 +216,7 @@ impl BackupRecord {
             format: u32,
         }
         let json = repository.read_backup_json(label).await?;
-        let damaged = |reason: String| ArchiveError::Damaged {
-            object: format!("backup {label}"),
-            reason,
-        };
+        let damaged = |reason: String| damaged(label, reason);
         let Format { format } =
             serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
         if format != FORMAT {
@@ -216,15 +225,54 @@ impl BackupRecord {
         }
         let record: BackupRecord =
             serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
-        let cluster = repository.cluster();
-        let belongs = record.label == label.as_str()
-            && record.system_identifier == cluster.system_id.to_string()
-            && record.major == cluster.major;
-        if !belongs {
-            let reason = "its description is of another backup or cluster".to_owned();
-            return Err(damaged(reason));
+        match record.label == label.as_str() && record.cluster().is_some() {
+            true => Ok(record),
+            false => Err(of_another(label)),
         }
-        Ok(record)
+    }
+
+    /// Whose backup it is; nothing where that is not written as it has to be.
+    pub(crate) fn cluster(&self) -> Option<ClusterIdentity> {
+        format!("{}-{}", self.major, self.system_identifier)
+            .parse()
+            .ok()
+    }
+}
+
+/// What is said of a description that does not belong where it is.
+pub(crate) fn of_another(label: &BackupLabel) -> ArchiveError {
+    let reason = "its description is of another backup or cluster";
+    damaged(label, reason.to_owned())
+}
+
+fn damaged(label: &BackupLabel, reason: String) -> ArchiveError {
+    ArchiveError::Damaged {
+        object: format!("backup {label}"),
+        reason,
+    }
+}
+
+/// A finished backup, and what its description says.
+#[derive(Debug)]
+pub(crate) struct ListedBackup {
+    pub(crate) label: BackupLabel,
+    pub(crate) read: Result<BackupRecord, ArchiveError>,
+}
+
+impl ListedBackup {
+    /// The backups of all clusters, oldest first.
+    pub(crate) async fn all(repository: &Repository) -> Result<Vec<ListedBackup>, ArchiveError> {
+        let mut listed = Vec::new();
+        for label in repository.list_backups().await? {
+            let read = BackupRecord::read_any(repository, &label).await;
+            listed.push(ListedBackup { label, read });
+        }
+        Ok(listed)
+    }
+
+    /// Whose backup it is, where that can be read.
+    pub(crate) fn cluster(&self) -> Option<ClusterIdentity> {
+        self.read.as_ref().ok()?.cluster()
     }
 }
 

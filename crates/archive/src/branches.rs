@@ -150,7 +150,7 @@ impl Branches<'_> {
 
     /// Until when a timeline was written to after `from`. A segment without commits that was
     /// written before `since` ends the search: what came before it is older still.
-    async fn life(
+    pub(crate) async fn life(
         &self,
         timeline: TimelineId,
         from: Lsn,

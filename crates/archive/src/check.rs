@@ -18,6 +18,6 @@ pub async fn check(
     settings: &ConnectionSettings,
     timeout: Duration,
 ) -> Result<Option<Arrival>, ArchiveError> {
-    let server = server::inspect(repository, settings).await?;
-    server::check_archiving(repository, settings, &server, timeout).await
+    let (part, server) = server::inspect(repository, settings).await?;
+    server::check_archiving(&part, settings, &server, timeout).await
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use walzip_pgformat::control_file::{ControlFile, ControlFileError};
-use walzip_repo::{ClusterIdentity, Repository};
+use walzip_repo::{ClusterIdentity, RepoError, Repository};
 
 use crate::error::ArchiveError;
 use crate::replication::{Connection, ConnectionSettings, Mode};
@@ -88,34 +88,39 @@ pub(crate) async fn of_data_directory(
     })
 }
 
-/// Refuses a data directory of another cluster. A directory without a control file is of none
-/// yet, and is let pass.
-pub(crate) async fn check_data_directory(
+/// The part of the repository that belongs to a data directory's cluster; nothing for a directory
+/// without a control file, which is of none yet.
+pub(crate) async fn part_of_data_directory(
     repository: &Repository,
     data_directory: &Path,
-) -> Result<(), ArchiveError> {
+) -> Result<Option<Repository>, ArchiveError> {
     let found = match of_data_directory(data_directory).await {
         Ok(found) => found,
         Err(ArchiveError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            return Ok(());
+            return Ok(None);
         }
         Err(error) => return Err(error),
     };
-    check(repository, found, || data_directory.display().to_string())
+    let part = part_of(repository, found, || data_directory.display().to_string()).await?;
+    Ok(Some(part))
 }
 
-/// Refuses another cluster than the repository's.
-pub(crate) fn check(
+/// The part of the repository that belongs to this cluster, which is refused when it is not
+/// registered.
+pub(crate) async fn part_of(
     repository: &Repository,
     found: ClusterIdentity,
     what: impl FnOnce() -> String,
-) -> Result<(), ArchiveError> {
-    if found == repository.cluster() {
-        return Ok(());
-    }
-    Err(ArchiveError::Mismatch {
-        what: what(),
-        found,
-        repository: repository.cluster(),
+) -> Result<Repository, ArchiveError> {
+    repository.of(found).await.map_err(|error| match error {
+        RepoError::Mismatch {
+            repository,
+            cluster,
+        } => ArchiveError::Mismatch {
+            what: what(),
+            found: cluster,
+            repository,
+        },
+        error => error.into(),
     })
 }

@@ -1,9 +1,11 @@
 //! The codec, called where it does not hold up the tasks of the runtime.
 
+use std::io::{self, Read, Write};
 use std::panic::resume_unwind;
 
 use bytes::Bytes;
-use walzip_codec::{Header, Level};
+use walzip_codec::{DecodeError, DecodeToError, EncodeError, Encoder, Header, Level};
+use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::SegmentHeader;
 
 use crate::error::ArchiveError;
@@ -19,40 +21,51 @@ pub(crate) async fn off_the_runtime<T: Send + 'static>(
     }
 }
 
-/// Encodes a WAL file; its object says which file it is.
-pub(crate) async fn encode(
+/// Encodes what a reader gives, a member at a time; returns the object, which says whose it is.
+pub(crate) fn encode(
     name: &str,
-    original: Bytes,
+    mut original: impl Read,
     level: Level,
     verify: bool,
-) -> Result<Bytes, ArchiveError> {
-    let is_wal = SegmentHeader::read(&original).is_ok();
-    let file_name = name.to_owned();
-    let encoded = off_the_runtime(move || {
-        let mut object = if verify {
-            walzip_codec::encode_verified(&original, level)?
-        } else {
-            walzip_codec::encode(&original, level)?
-        };
-        walzip_codec::name_file(&mut object, &file_name)?;
-        Ok(object)
-    });
-    match encoded.await {
-        Ok(object) => {
-            if is_wal && Header::read(&object).is_ok_and(|header| header.identity.is_none()) {
-                tracing::warn!(
-                    "{name}: not understood as WAL, stored {} bytes as zstd makes them; \
-                     please report it",
-                    object.len()
-                );
-            }
-            Ok(object.into())
+) -> Result<Bytes, EncodeFailure> {
+    let mut encoder = Encoder::new(level, verify);
+    let mut object = Vec::new();
+    let mut buffer = Vec::new();
+    loop {
+        fill(&mut original, &mut buffer, PAGE_SIZE)?;
+        if buffer.is_empty() && !object.is_empty() {
+            walzip_codec::name_file(&mut object, name).map_err(EncodeFailure::Encode)?;
+            return Ok(object.into());
         }
-        Err(source) => Err(ArchiveError::Encode {
-            name: name.to_owned(),
-            source,
-        }),
+        let member_len = encoder.member_len(&buffer);
+        fill(&mut original, &mut buffer, member_len)?;
+        let is_wal = SegmentHeader::read(&buffer).is_ok();
+        let member = encoder.encode(&buffer).map_err(EncodeFailure::Encode)?;
+        if is_wal && Header::read(&member).is_ok_and(|header| header.identity.is_none()) {
+            tracing::warn!(
+                "{name}: not understood as WAL, stored {} bytes as zstd makes them; \
+                 please report it",
+                member.len()
+            );
+        }
+        object.extend_from_slice(&member);
+        buffer.clear();
     }
+}
+
+/// What can go wrong on the way into an object.
+pub(crate) enum EncodeFailure {
+    Read(io::Error),
+    Encode(EncodeError),
+}
+
+/// Reads until the buffer holds `len` bytes or the input ends.
+fn fill(input: &mut impl Read, buffer: &mut Vec<u8>, len: usize) -> Result<(), EncodeFailure> {
+    let missing = len.saturating_sub(buffer.len());
+    buffer.reserve_exact(missing);
+    let mut input = input.take(missing as u64);
+    input.read_to_end(buffer).map_err(EncodeFailure::Read)?;
+    Ok(())
 }
 
 /// Decodes the object of a WAL file.
@@ -60,10 +73,47 @@ pub(crate) async fn decode(name: &str, object: Bytes) -> Result<Vec<u8>, Archive
     check_name(name, &object)?;
     match off_the_runtime(move || walzip_codec::decode(&object)).await {
         Ok(original) => Ok(original),
-        Err(source) => Err(ArchiveError::Undecodable {
-            object: name.to_owned(),
-            source,
-        }),
+        Err(source) => Err(undecodable(name, source)),
+    }
+}
+
+/// Decodes an object, and keeps of its content the first page and the length.
+pub(crate) async fn decode_beginning(name: &str, object: Bytes) -> Result<Beginning, ArchiveError> {
+    let decoded = off_the_runtime(move || {
+        let mut beginning = Beginning::default();
+        walzip_codec::decode_to(&object, &mut beginning).map(|()| beginning)
+    });
+    decoded.await.map_err(|error| match error {
+        DecodeToError::Decode(source) => undecodable(name, source),
+        DecodeToError::Write(error) => ArchiveError::file("decode", name.as_ref(), error),
+    })
+}
+
+pub(crate) fn undecodable(name: &str, source: DecodeError) -> ArchiveError {
+    ArchiveError::Undecodable {
+        object: name.to_owned(),
+        source,
+    }
+}
+
+/// The first page of what is written to it, and how much it was.
+#[derive(Debug, Default)]
+pub(crate) struct Beginning {
+    pub(crate) page: Vec<u8>,
+    pub(crate) len: usize,
+}
+
+impl Write for Beginning {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let missing = PAGE_SIZE - self.page.len();
+        let first = &bytes[..bytes.len().min(missing)];
+        self.page.extend_from_slice(first);
+        self.len += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

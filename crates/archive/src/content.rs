@@ -33,6 +33,19 @@ pub(crate) enum ContentError {
     Empty,
 }
 
+/// The cluster whose segment this is, if it is one.
+pub(crate) fn cluster_of_segment(beginning: &[u8]) -> Option<ClusterIdentity> {
+    let header = SegmentHeader::read(beginning).ok()?;
+    Some(cluster_of(&header))
+}
+
+fn cluster_of(header: &SegmentHeader) -> ClusterIdentity {
+    ClusterIdentity {
+        system_id: header.system_id.0,
+        major: header.version.major,
+    }
+}
+
 /// Checks content against the name that PostgreSQL gave it and the repository's cluster.
 pub(crate) fn check(
     name: &WalFileName,
@@ -67,10 +80,7 @@ fn check_segment(
     cluster: ClusterIdentity,
 ) -> Result<(), ContentError> {
     let header = SegmentHeader::read(beginning)?;
-    let found = ClusterIdentity {
-        system_id: header.system_id.0,
-        major: header.version.major,
-    };
+    let found = cluster_of(&header);
     if found != cluster {
         return Err(ContentError::Cluster(found));
     }

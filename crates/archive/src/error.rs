@@ -70,8 +70,24 @@ pub enum ArchiveError {
         what: String,
         /// Its cluster.
         found: ClusterIdentity,
-        /// The repository's cluster.
+        /// The repository's cluster; the last one, if it was kept through upgrades.
         repository: ClusterIdentity,
+    },
+
+    /// An older cluster of the repository was written to after the newest one was backed up: it
+    /// may be the one to restore.
+    #[error(
+        "{other} went on{} after the last backup of {newest}, which is newer: which of them is \
+         to be restored?",
+        until(.last)
+    )]
+    OlderClusterWentOn {
+        /// The cluster that was registered last.
+        newest: ClusterIdentity,
+        /// The older one.
+        other: ClusterIdentity,
+        /// The last commit or backup of it that is known.
+        last: Option<Timestamp>,
     },
 
     /// The repository and the cluster's own files lie in one another: what removes the one
@@ -382,6 +398,13 @@ impl From<RepoError> for ArchiveError {
             },
             other => ArchiveError::Repository(other),
         }
+    }
+}
+
+fn until(last: &Option<Timestamp>) -> String {
+    match last {
+        Some(last) => format!(", until {} at least,", shown(*last)),
+        None => String::new(),
     }
 }
 

@@ -16,6 +16,7 @@ use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
 use walzip_repo::{ClusterIdentity, Repository};
 
+use crate::coding::Beginning;
 use crate::error::ArchiveError;
 use crate::tablespace_guard::TablespaceGuard;
 use crate::timelines::Timelines;
@@ -25,8 +26,8 @@ use crate::{cluster, coding, content, durable};
 #[derive(Clone, Debug, Default)]
 pub struct GetOptions {
     /// The data directory of the cluster that will replay the file. When its control file
-    /// exists, it has to be of the repository's cluster. `restore_command` runs in that
-    /// directory.
+    /// exists, it says which cluster's file is meant, of those of the repository.
+    /// `restore_command` runs in that directory.
     pub data_directory: Option<PathBuf>,
 }
 
@@ -52,9 +53,11 @@ pub async fn get(
     options: &GetOptions,
 ) -> Result<Got, ArchiveError> {
     let file_name: WalFileName = name.parse()?;
-    if let Some(data_directory) = &options.data_directory {
-        cluster::check_data_directory(repository, data_directory).await?;
-    }
+    let asking = match &options.data_directory {
+        Some(data_directory) => cluster::part_of_data_directory(repository, data_directory).await?,
+        None => None,
+    };
+    let repository = asking.as_ref().unwrap_or(repository);
     let Some(object) = repository.get_wal(name).await? else {
         if let WalFileName::History(timeline) = file_name {
             refuse_lost_history(repository, timeline).await?;
@@ -113,46 +116,41 @@ fn deliver(
     durable::write_file_with(destination, |file| {
         let mut output = Delivery {
             file,
-            beginning: Vec::new(),
-            len: 0,
+            beginning: Beginning::default(),
             guard,
         };
         walzip_codec::decode_to(&object, &mut output).map_err(|error| match error {
-            DecodeToError::Decode(source) => ArchiveError::Undecodable {
-                object: name.to_string(),
-                source,
-            },
+            DecodeToError::Decode(source) => coding::undecodable(&name.to_string(), source),
             DecodeToError::Write(error) => ArchiveError::file("write", destination, error),
         })?;
-        content::check_beginning(name, &output.beginning, output.len, cluster)
+        let Beginning { page, len } = output.beginning;
+        content::check_beginning(name, &page, len, cluster)
             .map_err(|error| ArchiveError::invalid_object(&name.to_string(), error, cluster))?;
         if let Some(guard) = output.guard {
             guard.finish()?;
         }
-        Ok(output.len as u64)
+        Ok(len as u64)
     })
 }
 
 /// Keeps the beginning of what it writes, and shows everything to the guard.
 struct Delivery<'a, W> {
     file: W,
-    beginning: Vec<u8>,
-    len: usize,
+    beginning: Beginning,
     guard: Option<TablespaceGuard<'a>>,
 }
 
 impl<W: Write> Write for Delivery<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes)?;
-        let missing = PAGE_SIZE - self.beginning.len();
-        let (first, further) = bytes[..written].split_at(written.min(missing));
-        self.beginning.extend_from_slice(first);
-        self.len += written;
+        let bytes = &bytes[..written];
+        let missing = PAGE_SIZE - self.beginning.page.len();
+        self.beginning.write_all(bytes)?;
         if let Some(guard) = &mut self.guard {
-            if missing > 0 && self.beginning.len() == PAGE_SIZE {
-                guard.begin(&self.beginning);
+            if missing > 0 && self.beginning.page.len() == PAGE_SIZE {
+                guard.begin(&self.beginning.page);
             }
-            guard.feed(further);
+            guard.feed(&bytes[written.min(missing)..]);
         }
         Ok(written)
     }

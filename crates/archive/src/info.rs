@@ -4,9 +4,10 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
-use walzip_repo::Repository;
+use walzip_pgformat::wal_file_name::SegmentName;
+use walzip_repo::{ClusterIdentity, RepoError, Repository, WalEntry};
 
-use crate::backup_record::{BackupRecord, Moment, TablespaceRecord};
+use crate::backup_record::{BackupRecord, ListedBackup, Moment, TablespaceRecord, of_another};
 use crate::error::ArchiveError;
 use crate::set_aside::{self, SetAside};
 use crate::timeline_info;
@@ -17,18 +18,30 @@ use crate::wal_index::{self, TimelineWal};
 pub struct Info {
     /// The version of this description, 1.
     pub format: u32,
+    /// The cluster that was registered last: in most repositories, the only one.
+    #[serde(flatten)]
+    pub newest: ClusterContent,
+    /// Backups whose description cannot be read. They cannot be restored.
+    pub unreadable_backups: Vec<UnreadableBackup>,
+    /// Labels of backups that run at the moment, or were given up.
+    pub unfinished_backups: Vec<String>,
+    /// What the cluster was before its upgrades, oldest first.
+    pub older_clusters: Vec<ClusterContent>,
+    /// What keeps clusters from being shown, or from being used.
+    pub cluster_problems: Vec<String>,
+}
+
+/// What a repository has of one cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClusterContent {
     /// Whose archive it is.
     pub cluster: ClusterInfo,
-    /// When the repository was made.
+    /// When it was registered: the first cluster, when the repository was made.
     pub created: Timestamp,
     /// The size of the cluster's WAL segments, when a segment or a backup is there to tell.
     pub segment_size_bytes: Option<u32>,
     /// The finished backups, oldest first.
     pub backups: Vec<BackupInfo>,
-    /// Backups whose description cannot be read. They cannot be restored.
-    pub unreadable_backups: Vec<UnreadableBackup>,
-    /// Labels of backups that run at the moment, or were given up.
-    pub unfinished_backups: Vec<String>,
     /// The archived WAL by timeline, gaps included.
     pub wal: Vec<TimelineWal>,
     /// WAL of abandoned timelines that was set aside.
@@ -83,71 +96,122 @@ pub struct UnreadableBackup {
 
 /// Describes a repository.
 pub async fn info(repository: &Repository) -> Result<Info, ArchiveError> {
-    let listing = repository.list_wal().await?;
-    let mut records = Vec::new();
-    let mut backups = Vec::new();
-    let mut unreadable_backups = Vec::new();
-    let mut segment_size_bytes = None;
-    for label in repository.list_backups().await? {
-        let read = BackupRecord::read(repository, &label).await;
-        let (record, required) = match read.and_then(|record| {
-            let required = record.required_segments()?;
-            Ok((record, required))
-        }) {
-            Ok(described) => described,
-            Err(error) => {
-                unreadable_backups.push(UnreadableBackup {
-                    label: label.to_string(),
-                    problem: error.to_string(),
-                });
-                continue;
+    let clusters = repository.read_clusters().await?;
+    let mut cluster_problems: Vec<String> =
+        clusters.faults.iter().map(ToString::to_string).collect();
+    let mut older = clusters.parts;
+    let newest = older.pop().unwrap_or_else(|| repository.clone());
+    let known: Vec<ClusterIdentity> = older
+        .iter()
+        .chain([&newest])
+        .map(Repository::cluster)
+        .collect();
+    let (records, unreadable_backups) = sort_out(ListedBackup::all(repository).await?, &known);
+    let mut older_clusters = Vec::new();
+    for part in older {
+        match describe(&part, &records).await {
+            Ok(content) => older_clusters.push(content),
+            Err(ArchiveError::Repository(error @ RepoError::NotInPlace { .. })) => {
+                cluster_problems.push(error.to_string());
             }
-        };
-        segment_size_bytes = Some(record.segment_size_bytes);
-        records.push(record.clone());
-        let is_archived = |name: &String| {
-            listing
-                .binary_search_by(|entry| entry.name.as_str().cmp(name))
-                .is_ok()
-        };
-        let names: Vec<String> = required.iter().map(ToString::to_string).collect();
-        backups.push(BackupInfo {
-            original_bytes: record.original_bytes(),
-            stored_bytes: record.stored_bytes(),
-            label: record.label,
-            server_version: record.server_version,
-            from_standby: record.from_standby,
-            start: record.start,
-            stop: record.stop,
-            first_segment: names.first().cloned(),
-            last_segment: names.last().cloned(),
-            tablespaces: record.tablespaces,
-            missing_segments: names
-                .into_iter()
-                .filter(|name| !is_archived(name))
-                .collect(),
-        });
+            Err(error) => return Err(error),
+        }
     }
-    if segment_size_bytes.is_none() {
-        segment_size_bytes = wal_index::segment_size(repository, &listing).await?;
-    }
-    let cluster = repository.cluster();
     let unfinished = repository.list_unfinished_backups().await?;
-    let segment_size = segment_size_bytes.unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE);
     Ok(Info {
         format: 1,
+        newest: describe(&newest, &records).await?,
+        unreadable_backups,
+        unfinished_backups: unfinished.iter().map(ToString::to_string).collect(),
+        older_clusters,
+        cluster_problems,
+    })
+}
+
+/// A backup, and the segments that it needs.
+type Described = (BackupRecord, Vec<SegmentName>);
+
+/// Parts the backups that can be described, of clusters that are known, from the others.
+fn sort_out(
+    listed: Vec<ListedBackup>,
+    known: &[ClusterIdentity],
+) -> (Vec<Described>, Vec<UnreadableBackup>) {
+    let mut described = Vec::new();
+    let mut unreadable = Vec::new();
+    for ListedBackup { label, read } in listed {
+        let read = read.and_then(|record| {
+            let is_known = |cluster| known.contains(&cluster);
+            if !record.cluster().is_some_and(is_known) {
+                return Err(of_another(&label));
+            }
+            let required = record.required_segments()?;
+            Ok((record, required))
+        });
+        match read {
+            Ok(backup) => described.push(backup),
+            Err(error) => unreadable.push(UnreadableBackup {
+                label: label.to_string(),
+                problem: error.to_string(),
+            }),
+        }
+    }
+    (described, unreadable)
+}
+
+/// Describes what a repository has of one cluster.
+async fn describe(
+    part: &Repository,
+    backups: &[Described],
+) -> Result<ClusterContent, ArchiveError> {
+    let cluster = part.cluster();
+    let listing = part.list_wal().await?;
+    let own = backups
+        .iter()
+        .filter(|(record, _)| record.cluster() == Some(cluster));
+    let backups = own.clone().map(|backup| backup_info(backup, &listing));
+    let backups = backups.collect();
+    let records: Vec<BackupRecord> = own.map(|(record, _)| record.clone()).collect();
+    let segment_size_bytes = match records.last() {
+        Some(record) => Some(record.segment_size_bytes),
+        None => wal_index::segment_size(part, &listing).await?,
+    };
+    let segment_size = segment_size_bytes.unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE);
+    Ok(ClusterContent {
         cluster: ClusterInfo {
             system_identifier: cluster.system_id.to_string(),
             major: cluster.major,
         },
-        created: repository.created(),
-        set_aside: set_aside::list(repository).await?,
+        created: part.created(),
         segment_size_bytes,
         backups,
-        unreadable_backups,
-        unfinished_backups: unfinished.iter().map(ToString::to_string).collect(),
-        wal: timeline_info::timelines(repository, &listing, &records, segment_size).await?,
+        wal: timeline_info::timelines(part, &listing, &records, segment_size).await?,
+        set_aside: set_aside::list(part).await?,
     })
+}
+
+fn backup_info((record, required): &Described, listing: &[WalEntry]) -> BackupInfo {
+    let is_archived = |name: &String| {
+        listing
+            .binary_search_by(|entry| entry.name.as_str().cmp(name))
+            .is_ok()
+    };
+    let names: Vec<String> = required.iter().map(ToString::to_string).collect();
+    BackupInfo {
+        original_bytes: record.original_bytes(),
+        stored_bytes: record.stored_bytes(),
+        label: record.label.clone(),
+        server_version: record.server_version.clone(),
+        from_standby: record.from_standby,
+        start: record.start,
+        stop: record.stop,
+        first_segment: names.first().cloned(),
+        last_segment: names.last().cloned(),
+        tablespaces: record.tablespaces.clone(),
+        missing_segments: names
+            .into_iter()
+            .filter(|name| !is_archived(name))
+            .collect(),
+    }
 }
 
 #[cfg(test)]
@@ -170,8 +234,7 @@ mod tests {
             first_time: Some(Timestamp::UNIX_EPOCH),
             last_time: None,
         };
-        Info {
-            format: 1,
+        let newest = ClusterContent {
             cluster: ClusterInfo {
                 system_identifier: "7".to_owned(),
                 major: 15,
@@ -200,11 +263,6 @@ mod tests {
                 }],
                 missing_segments: Vec::new(),
             }],
-            unreadable_backups: vec![UnreadableBackup {
-                label: "20261121-220128F".to_owned(),
-                problem: "damaged".to_owned(),
-            }],
-            unfinished_backups: vec!["20261121-220129F".to_owned()],
             wal: vec![TimelineWal {
                 timeline: 1,
                 has_history: false,
@@ -224,6 +282,28 @@ mod tests {
                 gaps: Vec::new(),
                 partial: Vec::new(),
             }],
+        };
+        let older = ClusterContent {
+            cluster: ClusterInfo {
+                system_identifier: "6".to_owned(),
+                major: 14,
+            },
+            created: Timestamp::UNIX_EPOCH,
+            segment_size_bytes: None,
+            backups: Vec::new(),
+            wal: Vec::new(),
+            set_aside: Vec::new(),
+        };
+        Info {
+            format: 1,
+            newest,
+            unreadable_backups: vec![UnreadableBackup {
+                label: "20261121-220128F".to_owned(),
+                problem: "damaged".to_owned(),
+            }],
+            unfinished_backups: vec!["20261121-220129F".to_owned()],
+            older_clusters: vec![older],
+            cluster_problems: vec!["lost".to_owned()],
         }
     }
 
@@ -278,6 +358,15 @@ mod tests {
                 "gaps": [],
                 "partial": [],
             }],
+            "older_clusters": [{
+                "cluster": { "system_identifier": "6", "major": 14 },
+                "created": epoch,
+                "segment_size_bytes": null,
+                "backups": [],
+                "wal": [],
+                "set_aside": [],
+            }],
+            "cluster_problems": ["lost"],
         });
         assert_eq!(serde_json::to_value(example()).expect("JSON"), expected);
     }

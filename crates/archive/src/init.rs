@@ -1,4 +1,4 @@
-//! `init`: a repository is bound to one cluster, once.
+//! `init`: a repository is bound to one cluster, once; and `upgrade`: to what became of it.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ pub use crate::cluster::Source;
 use crate::error::ArchiveError;
 use crate::placement;
 
-/// What `init` did.
+/// What `init` or `upgrade` did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Initialisation {
     /// The cluster that the repository is bound to.
     pub cluster: ClusterIdentity,
-    /// False when the repository was there already, for the same cluster.
+    /// False when that was done before.
     pub created: bool,
 }
 
@@ -34,5 +34,34 @@ pub async fn init(
     Ok(Initialisation {
         cluster: repository.cluster(),
         created: initialised == Initialised::Created,
+    })
+}
+
+/// Registers the cluster that the repository's newest one became by an upgrade. Its own files must
+/// not be where the repository is.
+///
+/// With `same_major`, it may have the same major version: of an upgrade that was rolled back and
+/// done again.
+pub async fn upgrade_at(
+    location: &Location,
+    source: &Source,
+    same_major: bool,
+) -> Result<Initialisation, ArchiveError> {
+    placement::check(location, source).await?;
+    upgrade(open_store(location)?, source, same_major).await
+}
+
+/// The same on a store.
+pub async fn upgrade(
+    store: Arc<dyn ObjectStore>,
+    source: &Source,
+    same_major: bool,
+) -> Result<Initialisation, ArchiveError> {
+    let repository = Repository::open(store).await?;
+    let cluster = source.identity().await?;
+    let (part, registered) = repository.register(cluster, same_major).await?;
+    Ok(Initialisation {
+        cluster: part.cluster(),
+        created: registered == Initialised::Created,
     })
 }

@@ -13,6 +13,7 @@ mod backup_stream;
 mod branches;
 pub mod check;
 mod cluster;
+mod cluster_choice;
 mod coding;
 mod content;
 mod durable;
@@ -29,6 +30,7 @@ pub mod replication;
 pub mod restore;
 mod server;
 pub mod set_aside;
+mod stable_file;
 mod tablespace_guard;
 mod tablespaces;
 mod tar_links;
@@ -46,5 +48,6 @@ pub use backup_record::{
     ArchiveRecord, BackupRecord, Moment, ObjectRecord, RequiredWal, TablespaceRecord,
 };
 pub use branches::OtherBranch;
+pub use cluster_choice::{ClusterChoice, part};
 pub use error::{ArchiveError, OccupiedDirectory};
 pub use wal_index::{SegmentRange, TimelineWal};

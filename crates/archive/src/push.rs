@@ -5,19 +5,19 @@
 //! Under a name that is taken, identical content is a success (an earlier attempt whose answer
 //! was lost), different content is an error.
 
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
 use walzip_codec::Level;
+use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::timeline_history::TimelineHistory;
-use walzip_pgformat::wal_file_name::{SEGMENT_SIZE_BYTES_MAX, WalFileName};
+use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{PutOutcome, Repository};
 
 use crate::archived_wal::ArchivedWal;
 use crate::error::ArchiveError;
+use crate::stable_file::StableFile;
 use crate::wal_times::SegmentTimes;
-use crate::{cluster, coding, content, regular_file, wal_index};
+use crate::{cluster, content, wal_index};
 
 /// How to push.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct PushOptions {
     /// codec with the only copy.
     pub verify: bool,
     /// The data directory that the file is from. A history or a backup history does not say
-    /// whose it is: when the control file exists, it has to be of the repository's cluster.
+    /// whose it is: the control file does, when it exists.
     pub data_directory: Option<PathBuf>,
 }
 
@@ -71,18 +71,16 @@ pub async fn push(
     options: &PushOptions,
 ) -> Result<Pushed, ArchiveError> {
     let name = wal_file_name(path)?;
-    let original = read_stable(path).await?;
-    content::check(&name, &original, repository.cluster())
+    let beginning_len = match name {
+        WalFileName::Segment(_) | WalFileName::Partial(_) => PAGE_SIZE as u64,
+        WalFileName::History(_) | WalFileName::BackupHistory { .. } => u64::MAX,
+    };
+    let file = StableFile::open(path, beginning_len).await?;
+    let repository = &owner(repository, &name, file.beginning(), path, options).await?;
+    content::check_beginning(&name, file.beginning(), file.len(), repository.cluster())
         .map_err(|error| ArchiveError::invalid_file(path, error, repository.cluster()))?;
-    if matches!(
-        name,
-        WalFileName::History(_) | WalFileName::BackupHistory { .. }
-    ) && let Some(data_directory) = &options.data_directory
-    {
-        cluster::check_data_directory(repository, data_directory).await?;
-    }
     if let WalFileName::History(timeline) = name {
-        match TimelineHistory::read(timeline, &original) {
+        match TimelineHistory::read(timeline, file.beginning()) {
             Ok(history) => check_history(repository, &history).await?,
             Err(error) => {
                 tracing::warn!("{name} is archived as it is, and not understood: {error}");
@@ -91,20 +89,51 @@ pub async fn push(
     }
 
     let name = name.to_string();
-    let object = coding::encode(&name, original.clone(), options.level, options.verify).await?;
+    let object = file.encode(&name, options).await?;
     let pushed = |outcome, stored_bytes: usize| Pushed {
         name: name.clone(),
         outcome,
-        original_bytes: original.len() as u64,
+        original_bytes: file.len() as u64,
         stored_bytes: stored_bytes as u64,
     };
-    match repository.put_wal(&name, object.clone()).await? {
-        PutOutcome::Created => Ok(pushed(PushOutcome::Stored, object.len())),
+    let object_len = object.len();
+    match repository.put_wal(&name, object).await? {
+        PutOutcome::Created => Ok(pushed(PushOutcome::Stored, object_len)),
         PutOutcome::Exists => {
-            let stored_bytes = compare(repository, &name, &original).await?;
+            let stored_bytes = compare(repository, &name, &file).await?;
             Ok(pushed(PushOutcome::AlreadyStored, stored_bytes))
         }
     }
+}
+
+/// The part of the repository that a file belongs to. A segment says whose it is; of other files,
+/// the data directory that they are from does.
+async fn owner(
+    repository: &Repository,
+    name: &WalFileName,
+    original: &[u8],
+    path: &Path,
+    options: &PushOptions,
+) -> Result<Repository, ArchiveError> {
+    if let WalFileName::Segment(_) | WalFileName::Partial(_) = name {
+        return match content::cluster_of_segment(original) {
+            Some(found) => cluster::part_of(repository, found, || path.display().to_string()).await,
+            // It is none, and will be refused as that.
+            None => Ok(repository.clone()),
+        };
+    }
+    if let Some(data_directory) = &options.data_directory
+        && let Some(part) = cluster::part_of_data_directory(repository, data_directory).await?
+    {
+        return Ok(part);
+    }
+    if repository.is_sole().await? {
+        return Ok(repository.clone());
+    }
+    Err(ArchiveError::Request(format!(
+        "whose {name} is cannot be told, and the repository has several clusters: push it from \
+         the cluster's own pg_wal"
+    )))
 }
 
 /// Refuses a history that is not the one of the WAL that the archive has of its timeline: where
@@ -151,7 +180,7 @@ async fn check_history(
 async fn compare(
     repository: &Repository,
     name: &str,
-    original: &Bytes,
+    file: &StableFile,
 ) -> Result<usize, ArchiveError> {
     let Some(object) = repository.get_wal(name).await? else {
         // The next attempt will find the name free, or taken for good.
@@ -162,8 +191,7 @@ async fn compare(
         });
     };
     let stored_bytes = object.len();
-    let stored = coding::decode(name, object).await?;
-    if stored != *original {
+    if !file.is_in(name, object).await? {
         return Err(ArchiveError::Duplicate {
             name: name.to_owned(),
         });
@@ -174,42 +202,4 @@ async fn compare(
 fn wal_file_name(path: &Path) -> Result<WalFileName, ArchiveError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     Ok(name.parse::<WalFileName>()?)
-}
-
-/// Reads a whole file and makes sure that nobody wrote to it meanwhile.
-async fn read_stable(path: &Path) -> Result<Bytes, ArchiveError> {
-    let owned = path.to_owned();
-    let read = move || -> Result<Bytes, ArchiveError> {
-        let failed = |error: io::Error| ArchiveError::file("read", &owned, error);
-        let invalid = |reason: String| ArchiveError::Invalid {
-            path: owned.clone(),
-            reason,
-        };
-        let (mut file, before) =
-            regular_file::open(&owned).map_err(|error| match error.kind() {
-                io::ErrorKind::InvalidInput => invalid(error.to_string()),
-                _ => failed(error),
-            })?;
-        if before.len() > u64::from(SEGMENT_SIZE_BYTES_MAX) {
-            return Err(invalid(format!(
-                "{} bytes are more than a segment has",
-                before.len()
-            )));
-        }
-        let mut content = Vec::with_capacity(before.len() as usize + 1);
-        let limit = before.len() + 1;
-        file.by_ref()
-            .take(limit)
-            .read_to_end(&mut content)
-            .map_err(failed)?;
-        let after = file.metadata().map_err(failed)?;
-        let unchanged = content.len() as u64 == before.len()
-            && after.len() == before.len()
-            && after.modified().ok() == before.modified().ok();
-        if !unchanged {
-            return Err(invalid("it changed while it was read".to_owned()));
-        }
-        Ok(content.into())
-    };
-    coding::off_the_runtime(read).await
 }

@@ -12,6 +12,7 @@ mod target_time;
 mod time_zone;
 mod unpack;
 pub(crate) mod wal_end;
+mod whose;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,6 +33,7 @@ pub use self::wal_end::{WalEnd, shown};
 use crate::backup_record::BackupRecord;
 use crate::backup_stream;
 use crate::branches::OtherBranch;
+use crate::cluster_choice::ClusterChoice;
 use crate::coding::off_the_runtime;
 use crate::durable;
 use crate::error::ArchiveError;
@@ -43,6 +45,8 @@ use crate::progress::{Phase, Progress};
 pub struct RestoreOptions {
     /// The backup; by default the newest from which the target can be reached.
     pub backup: Option<BackupLabel>,
+    /// The cluster; by default the backup's, and without one the cluster that was registered last.
+    pub cluster: Option<ClusterChoice>,
     /// The moment to recover to.
     pub recovery: Recovery,
     /// The whole `restore_command`, with `%f` and `%p`.
@@ -101,28 +105,28 @@ pub async fn restore(
             return Err(ArchiveError::Request(reason));
         }
     }
-    let plan = plan::plan(repository, options).await?;
+    let (repository, plan) = &plan::plan(repository, options).await?;
     let settings = recovery_settings(options, plan.timeline)?;
-    let record = plan.backup;
-    let directories = Directories::plan(data_directory, &record, &options.tablespace_map)?;
+    let record = &plan.backup;
+    let directories = Directories::plan(data_directory, record, &options.tablespace_map)?;
     let prepared = directories.clone();
     off_the_runtime(move || prepared.prepare()).await?;
 
     tracing::info!("restoring backup {}", record.label);
-    let manifest = read_manifest(repository, &record).await?;
+    let manifest = read_manifest(repository, record).await?;
     let unpacker = Unpacker::new(&record.label, directories.clone(), manifest);
     let progress = &options.progress;
     progress.begin(Phase::Unpacking, record.original_bytes());
-    let counts = unpack_all(repository, &record, unpacker, progress).await?;
+    let counts = unpack_all(repository, record, unpacker, progress).await?;
     progress.begin(Phase::Syncing, 0);
     let tablespaces = directories.tablespaces.clone();
     off_the_runtime(move || finish(&directories, &settings)).await?;
     Ok(Restored {
-        backup: record,
+        backup: record.clone(),
         timeline: plan.timeline,
-        end: plan.end,
+        end: plan.end.clone(),
         target_found: plan.found.map(|found| (found.lsn, found.time)),
-        superseded: plan.superseded,
+        superseded: plan.superseded.clone(),
         tablespaces,
         files: counts.files,
         bytes: counts.bytes,

@@ -41,11 +41,12 @@ pub struct Arrival {
     pub archiver: Archiver,
 }
 
-/// Asks the server who it is, and refuses one of another cluster than the repository's.
+/// Asks the server who it is; returns its part of the repository with it. One whose cluster is not
+/// registered is refused.
 pub(crate) async fn inspect(
     repository: &Repository,
     settings: &ConnectionSettings,
-) -> Result<Server, ArchiveError> {
+) -> Result<(Repository, Server), ArchiveError> {
     let mut replication = Connection::open(settings, Mode::Replication).await?;
     let system = replication.identify_system().await?;
     let major = replication.major()?;
@@ -55,7 +56,7 @@ pub(crate) async fn inspect(
         system_id: system.system_id.0,
         major,
     };
-    cluster::check(repository, identity, || "the server".to_owned())?;
+    let part = cluster::part_of(repository, identity, || "the server".to_owned()).await?;
 
     let mut sql = Connection::open(settings, Mode::Sql).await?;
     let in_recovery = sql.query_value("SELECT pg_is_in_recovery()").await? == "t";
@@ -76,14 +77,15 @@ pub(crate) async fn inspect(
         .parse()
         .map_err(|_| ServerError::Protocol(format!("wal_segment_size is \"{segment_size}\"")))?;
     let timeline = system.timeline;
-    Ok(Server {
+    let server = Server {
         identity,
         version,
         timeline,
         in_recovery,
         segment_size_bytes,
         archiver,
-    })
+    };
+    Ok((part, server))
 }
 
 /// The server's clock.

@@ -11,11 +11,13 @@ use futures::StreamExt;
 use serde::Serialize;
 use walzip_pgformat::Lsn;
 use walzip_pgformat::wal_file_name::WalFileName;
+use walzip_repo::layout::CLUSTER_PREFIX;
 use walzip_repo::{BackupLabel, RepoError, Repository, WalEntry};
 
 use crate::archived_wal::ArchivedWal;
-use crate::backup_record::BackupRecord;
+use crate::backup_record::{BackupRecord, ListedBackup, of_another};
 use crate::backup_stream;
+use crate::coding::Beginning;
 use crate::error::ArchiveError;
 use crate::progress::{Phase, Progress};
 use crate::restore;
@@ -62,7 +64,7 @@ pub struct Verification {
 pub struct Finding {
     /// What kind of thing.
     pub kind: FindingKind,
-    /// The WAL file's name, or the backup's label.
+    /// The WAL file's name, the backup's label, or the key of a cluster's record.
     pub object: String,
     /// What exactly.
     pub detail: String,
@@ -72,6 +74,9 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingKind {
+    /// What the repository records of a cluster is missing or damaged, or its WAL is not there:
+    /// nothing of it can be used.
+    ClusterDamaged,
     /// A backup object is missing or damaged: the backup cannot be restored.
     BackupDamaged,
     /// A segment that a backup needs is missing: the backup cannot be restored.
@@ -90,30 +95,24 @@ pub async fn verify(
     repository: &Repository,
     options: &VerifyOptions,
 ) -> Result<Verification, ArchiveError> {
-    let listing = repository.list_wal().await?;
     let mut verification = Verification::default();
+    let parts = list_parts(repository, &mut verification).await?;
     let progress = &options.progress;
-    let wal_bytes = listing.iter().map(|entry| entry.size_bytes).sum();
-    progress.begin(Phase::VerifyingWal, wal_bytes);
-    if let Err(RepoError::Corrupt { key, detail }) = repository.check_wal_mark().await {
-        let (kind, object) = (FindingKind::WalDamaged, key);
-        verification.findings.push(Finding {
-            kind,
-            object,
-            detail,
-        });
+    let entries = parts.iter().flat_map(|part| &part.listing);
+    progress.begin(
+        Phase::VerifyingWal,
+        entries.map(|entry| entry.size_bytes).sum(),
+    );
+    for part in &parts {
+        verify_part(part, options, &mut verification).await;
     }
-    verify_wal(repository, &listing, options, &mut verification).await;
-    let timelines = Timelines::read(repository, &listing).await;
-    let lost = lost_histories(&listing, &timelines);
-    verification.findings.extend(lost);
-    let labels = repository.list_backups().await?;
-    let backup_bytes = original_bytes(repository, &labels).await;
+    let listed = ListedBackup::all(repository).await?;
+    let records = listed.iter().filter_map(|backup| backup.read.as_ref().ok());
+    let backup_bytes = records.map(BackupRecord::original_bytes).sum();
     progress.begin(Phase::VerifyingBackups, backup_bytes);
-    for label in labels {
+    for ListedBackup { label, read } in listed {
         let found = &mut verification;
-        let findings =
-            verify_label(repository, &label, &listing, &timelines, found, progress).await;
+        let findings = verify_label(&parts, &label, read, found, progress).await;
         let findings = findings.into_iter().map(|(kind, detail)| Finding {
             kind,
             object: label.to_string(),
@@ -125,16 +124,85 @@ pub async fn verify(
     Ok(verification)
 }
 
+/// One of the repository's clusters.
+struct Part {
+    repository: Repository,
+    listing: Vec<WalEntry>,
+    timelines: Timelines,
+    /// Tells its objects from other clusters' of the same name.
+    prefix: String,
+}
+
+/// Lists what there is of each cluster. Those that cannot be found are findings, unless it is the
+/// only one.
+async fn list_parts(
+    repository: &Repository,
+    verification: &mut Verification,
+) -> Result<Vec<Part>, ArchiveError> {
+    let clusters = repository.read_clusters().await?;
+    let is_sole = clusters.parts.len() == 1;
+    let mut faults = clusters.faults;
+    let mut parts = Vec::new();
+    for repository in clusters.parts {
+        let listing = match repository.list_wal().await {
+            Ok(listing) => listing,
+            Err(error @ RepoError::NotInPlace { .. }) if !is_sole => {
+                faults.push(error);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let prefix = match is_sole {
+            true => String::new(),
+            false => repository.cluster().name() + "/",
+        };
+        parts.push(Part {
+            timelines: Timelines::read(&repository, &listing).await,
+            repository,
+            listing,
+            prefix,
+        });
+    }
+    let findings = faults.into_iter().map(|fault| match fault {
+        RepoError::Corrupt { key, detail } => (key, detail),
+        RepoError::NotInPlace { place, detail } => (place, detail),
+        other => (CLUSTER_PREFIX.to_owned(), other.to_string()),
+    });
+    let kind = FindingKind::ClusterDamaged;
+    let findings = findings.map(|(object, detail)| Finding {
+        kind,
+        object,
+        detail,
+    });
+    verification.findings.extend(findings);
+    Ok(parts)
+}
+
+/// Proves the WAL of one cluster.
+async fn verify_part(part: &Part, options: &VerifyOptions, verification: &mut Verification) {
+    if let Err(RepoError::Corrupt { key, detail }) = part.repository.check_wal_mark().await {
+        let (kind, object) = (FindingKind::WalDamaged, key);
+        verification.findings.push(Finding {
+            kind,
+            object,
+            detail,
+        });
+    }
+    verify_wal(part, options, verification).await;
+    verification.findings.extend(lost_histories(part));
+}
+
 /// Timelines that have WAL or descendants in the archive, and no history.
-fn lost_histories(listing: &[WalEntry], timelines: &Timelines) -> Vec<Finding> {
-    let lost = timelines.without_history(timelines::with_wal(listing));
+fn lost_histories(part: &Part) -> Vec<Finding> {
+    let timelines = &part.timelines;
+    let lost = timelines.without_history(timelines::with_wal(&part.listing));
     // What cannot be read is a finding already, as an object that is damaged.
     let absent = lost
         .into_iter()
         .filter(|&timeline| timelines.unreadable(timeline).is_none());
     let finding = |timeline| Finding {
         kind: FindingKind::HistoryLost,
-        object: WalFileName::History(timeline).to_string(),
+        object: format!("{}{}", part.prefix, WalFileName::History(timeline)),
         detail: format!(
             "it is missing, and WAL of timeline {timeline} or of one after it is there"
         ),
@@ -142,17 +210,13 @@ fn lost_histories(listing: &[WalEntry], timelines: &Timelines) -> Vec<Finding> {
     absent.map(finding).collect()
 }
 
-async fn verify_wal(
-    repository: &Repository,
-    listing: &[WalEntry],
-    options: &VerifyOptions,
-    verification: &mut Verification,
-) {
-    let checks = listing
+async fn verify_wal(part: &Part, options: &VerifyOptions, verification: &mut Verification) {
+    let checks = part
+        .listing
         .iter()
-        .map(|entry| verify_wal_object(repository, &entry.name));
+        .map(|entry| verify_wal_object(&part.repository, &entry.name));
     let mut checks = futures::stream::iter(checks).buffered(options.parallel.max(1));
-    let mut entries = listing.iter();
+    let mut entries = part.listing.iter();
     while let (Some(checked), Some(entry)) = (checks.next().await, entries.next()) {
         verification.wal_objects += 1;
         verification.wal_stored_bytes += entry.size_bytes;
@@ -162,22 +226,12 @@ async fn verify_wal(
             Err(error) => {
                 verification.findings.push(Finding {
                     kind: FindingKind::WalDamaged,
-                    object: entry.name.clone(),
+                    object: format!("{}{}", part.prefix, entry.name),
                     detail: detail_of(error),
                 });
             }
         }
     }
-}
-
-/// The size of the backups that can be read: what there is to prove.
-async fn original_bytes(repository: &Repository, labels: &[BackupLabel]) -> u64 {
-    let mut bytes = 0;
-    for label in labels {
-        let record = BackupRecord::read(repository, label).await;
-        bytes += record.map_or(0, |record| record.original_bytes());
-    }
-    bytes
 }
 
 /// Proves one object; returns the size of its content.
@@ -190,28 +244,41 @@ async fn verify_wal_object(repository: &Repository, name: &str) -> Result<u64, A
             reason,
         });
     };
-    let original = coding::decode(name, object).await?;
-    content::check(&file_name, &original, repository.cluster())
-        .map_err(|error| ArchiveError::invalid_object(name, error, repository.cluster()))?;
+    let cluster = repository.cluster();
+    let invalid = |error| ArchiveError::invalid_object(name, error, cluster);
     if let WalFileName::History(timeline) = file_name {
+        let original = coding::decode(name, object).await?;
+        content::check(&file_name, &original, cluster).map_err(invalid)?;
         timelines::read_history(name, timeline, &original)?;
+        return Ok(original.len() as u64);
     }
-    Ok(original.len() as u64)
+    let Beginning { page, len } = coding::decode_beginning(name, object).await?;
+    content::check_beginning(&file_name, &page, len, cluster).map_err(invalid)?;
+    Ok(len as u64)
 }
 
 /// What is wrong with a backup and the WAL after it.
 async fn verify_label(
-    repository: &Repository,
+    parts: &[Part],
     label: &BackupLabel,
-    listing: &[WalEntry],
-    timelines: &Timelines,
+    read: Result<BackupRecord, ArchiveError>,
     verification: &mut Verification,
     progress: &Progress,
 ) -> Vec<(FindingKind, String)> {
     let damaged = |error| (FindingKind::BackupDamaged, detail_of(error));
-    let record = match BackupRecord::read(repository, label).await {
+    let record = match read {
         Ok(record) => record,
         Err(error) => return vec![damaged(error)],
+    };
+    let own = |part: &&Part| record.cluster() == Some(part.repository.cluster());
+    let Some(Part {
+        repository,
+        listing,
+        timelines,
+        ..
+    }) = parts.iter().find(own)
+    else {
+        return vec![damaged(of_another(label))];
     };
     verification.backups += 1;
     verification.backup_stored_bytes += record.stored_bytes();

@@ -30,6 +30,7 @@ use serde::Serialize;
 use crate::contender::{CONTENDERS, Request, Selection, WALZIP};
 use crate::output::Files;
 use crate::process::Surroundings;
+use crate::verdict::Time;
 use crate::wal::{self, Results};
 use crate::{Cancel, Error, Progress, Provenance, Scratch};
 
@@ -40,7 +41,6 @@ pub use recommend::{Confidence, Level, Recommendation};
 pub use sample::{Choice, FileTimes, Sample, choose};
 pub use server::{ArchiverStatistics, CheckpointStatistics, Server, WalStatistics};
 pub use stretch::Stretch;
-pub use time::Time;
 pub use what_if::{Archived, WhatIf};
 
 /// How many segments are measured on unless the caller says otherwise.

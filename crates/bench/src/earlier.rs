@@ -9,6 +9,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::provenance::load_of_others;
 use crate::{Error, Files, Program, Progress, Provenance};
 
 /// An earlier run whose measurements were taken over.
@@ -34,6 +35,8 @@ struct Machine {
     cpu: String,
     cpus: usize,
     kernel: String,
+    #[serde(default)]
+    load_average_before: Option<f64>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -59,6 +62,11 @@ impl Origin {
     /// When the earlier experiment began.
     pub(crate) fn date(&self) -> &str {
         &self.provenance.date
+    }
+
+    /// The load of others when it began, where that left less than one processor idle.
+    pub(crate) fn load_of_others(&self) -> Option<f64> {
+        load_of_others(self.provenance.load_average_before, self.provenance.cpus)
     }
 
     /// Refuses results of another experiment, machine or server: figures of two machines do not

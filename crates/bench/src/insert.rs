@@ -5,6 +5,7 @@
 //! database that fits shared_buffers and once with one that does not. Several runs are
 //! interleaved, and each begins with another method.
 
+mod compared;
 mod published;
 mod report;
 mod results;
@@ -27,7 +28,7 @@ pub use published::{PUBLISHED, Published, Relation, SOURCE};
 pub use results::{Measurement, Memory, Results, Step, Work};
 
 /// What a row takes in the table and its four indexes.
-const BYTES_PER_ROW: u64 = 220;
+pub(crate) const BYTES_PER_ROW: u64 = 220;
 /// What it takes at most with its WAL, when each row brings an image of its own.
 const DISK_BYTES_PER_ROW: u64 = 2_000;
 
@@ -236,8 +237,8 @@ impl<P: Progress> Experiment<'_, P> {
         let server = self.installation.start(&settings)?;
         phases::create(&server)?;
         for (kind, step) in Step::ALL.into_iter().enumerate() {
-            let (name, database) = (step.name(), memory.name());
-            let label = format!("wal_compression = {method}, {database} memory, run {run}: {name}");
+            let (name, database) = (step.name(), memory.about());
+            let label = format!("wal_compression = {method}, {database}, run {run}: {name}");
             self.progress.step(&self.clock.step(&label));
             let begin = Instant::now();
             let (operations, phase) = match step {
@@ -246,12 +247,14 @@ impl<P: Progress> Experiment<'_, P> {
                 Step::Insert => insert(&server, options, options.further_rows, 1)?,
             };
             self.clock.finish(kind, begin.elapsed());
+            let size = server.sql("SELECT pg_database_size(current_database())")?;
             self.results.measurements.push(Measurement {
                 memory,
                 method: method.to_owned(),
                 run,
                 step,
                 operations,
+                database_bytes: size.parse().ok(),
                 phase,
             });
         }

@@ -29,6 +29,7 @@ pub mod segments;
 pub mod server;
 mod spread;
 mod text;
+pub mod verdict;
 pub mod wal;
 pub mod wal_compression;
 pub mod workload;

@@ -66,8 +66,7 @@ impl Provenance {
     /// The load before anything was measured, when it leaves less than one processor idle; with
     /// only one, less than half of it.
     pub fn load_of_others(&self) -> Option<f64> {
-        self.load_average_before
-            .filter(|load| *load > (self.cpus as f64 - 1.0).max(0.5))
+        load_of_others(self.load_average_before, self.cpus)
     }
 
     /// The first lines of comma-separated values.
@@ -85,6 +84,10 @@ impl Provenance {
             self.cpu, self.cpus, self.kernel, self.operating_system
         )
     }
+}
+
+pub(crate) fn load_of_others(load: Option<f64>, cpus: usize) -> Option<f64> {
+    load.filter(|load| *load > (cpus as f64 - 1.0).max(0.5))
 }
 
 fn unknown() -> String {

@@ -8,10 +8,14 @@
 //! [`page`] is for experiments whose results are tables and bars. The comparison of programs has
 //! a page of its own (`wal/report.rs`), made of the same style and the same script.
 
+mod bars;
+
 use std::fmt::{self, Write};
 
 use crate::Provenance;
 use crate::text::write_table;
+
+pub use bars::Bars;
 
 pub(crate) const STYLE: &str = include_str!("report/style.css");
 pub(crate) const SCRIPT: &str = include_str!("report/common.js");
@@ -19,8 +23,6 @@ const PAGE: &str = include_str!("report/page.html");
 
 /// What a cell says where nothing is known.
 const NONE: &str = "\u{2013}";
-/// Values further apart than this are drawn on a logarithmic scale.
-const LINEAR_RANGE_MAX: f64 = 50.0;
 
 /// A part of a page, with a title.
 #[derive(Clone, Debug, Default)]
@@ -181,109 +183,6 @@ impl<T: Into<String>> From<T> for Cell {
             ..Cell::default()
         }
     }
-}
-
-/// Bars of one unit, each with what was published beside it where there is such a figure.
-#[derive(Clone, Debug)]
-pub struct Bars {
-    unit: String,
-    decimals: usize,
-    bars: Vec<Bar>,
-}
-
-#[derive(Clone, Debug)]
-struct Bar {
-    label: String,
-    value: Option<f64>,
-    published: Option<f64>,
-    ours: bool,
-}
-
-impl Bars {
-    /// No bars yet; values are shown with so many decimals and this unit.
-    pub fn new(unit: impl Into<String>, decimals: usize) -> Bars {
-        Bars {
-            unit: unit.into(),
-            decimals,
-            bars: Vec::new(),
-        }
-    }
-
-    /// Adds a bar; without a value it says that nothing was measured.
-    pub fn bar(&mut self, label: impl Into<String>, value: Option<f64>, published: Option<f64>) {
-        self.bars.push(Bar {
-            label: label.into(),
-            value,
-            published,
-            ours: false,
-        });
-    }
-
-    /// Adds a bar of walzip's.
-    pub fn ours(&mut self, label: impl Into<String>, value: Option<f64>) {
-        self.bar(label, value, None);
-        if let Some(bar) = self.bars.last_mut() {
-            bar.ours = true;
-        }
-    }
-
-    fn write(&self, html: &mut String) {
-        let values = || {
-            let all = self.bars.iter().flat_map(|bar| [bar.value, bar.published]);
-            all.flatten().filter(|value| *value > 0.0)
-        };
-        let high = values().fold(0.0, f64::max);
-        let low = values().fold(f64::INFINITY, f64::min);
-        let logarithmic = high > low * LINEAR_RANGE_MAX;
-        let width = |value: f64| match logarithmic {
-            _ if value <= 0.0 || high <= 0.0 => 0.0,
-            // The smallest still has a tenth of the width.
-            true => 10.0 + 90.0 * (value / low).ln() / (high / low).ln(),
-            false => 100.0 * value / high,
-        };
-        let shown = |value: f64| format!("{value:.*} {}", self.decimals, self.unit);
-        html.push_str("<div class=\"bars\">");
-        for bar in &self.bars {
-            let kind = if bar.ours { " ours" } else { "" };
-            let mut words = Vec::new();
-            write_html(html, "<span class=\"label\">", &bar.label, "</span>");
-            html.push_str("<span class=\"pair\">");
-            if let Some(value) = bar.value {
-                words.push(shown(value));
-                bar_shape(html, &bar.label, kind, width(value), &shown(value));
-            }
-            if let Some(value) = bar.published {
-                let text = format!("{} published", shown(value));
-                bar_shape(html, &bar.label, " published", width(value), &text);
-                words.push(text);
-            }
-            if bar.value.is_none() {
-                words.insert(0, "not measured".to_owned());
-            }
-            html.push_str("</span>");
-            write_html(html, "<span class=\"value\">", &words.join("; "), "</span>");
-        }
-        html.push_str("</div>");
-        let mut notes = Vec::new();
-        if logarithmic {
-            notes.push("The scale is logarithmic.");
-        }
-        if self.bars.iter().any(|bar| bar.published.is_some()) {
-            notes.push("Thin bars were published: on another machine, years ago.");
-        }
-        if !notes.is_empty() {
-            write_html(html, "<p class=\"note\">", &notes.join(" "), "</p>");
-        }
-    }
-}
-
-fn bar_shape(html: &mut String, label: &str, kind: &str, width: f64, text: &str) {
-    let tip = escaped(&format!("{label}: {text}"));
-    let _infallible = write!(
-        html,
-        "<span class=\"bar{kind}\" tabindex=\"0\" style=\"width:{width:.2}%\" data-tip=\"{tip}\" \
-         aria-label=\"{tip}\"></span>"
-    );
 }
 
 /// A whole page; everything in it is escaped.
@@ -462,10 +361,9 @@ mod tests {
     }
 
     #[test]
-    fn numbers_sort_by_their_value_and_bars_far_apart_are_logarithmic() {
+    fn numbers_sort_by_their_value() {
         let page = example();
         assert!(page.contains("data-value=\"208.14\">208.1</td>"));
-        assert!(page.contains("The scale is logarithmic.") && page.contains("width:10.00%"));
         assert!(page.contains("not measured") && page.contains("17.4 s published"));
     }
 }

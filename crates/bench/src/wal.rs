@@ -6,6 +6,7 @@
 //! than the round before), so that a slow minute of the machine, or a program that leaves it
 //! slow, hits all alike.
 
+mod as_published;
 mod csv;
 mod dominance;
 mod dominance_text;
@@ -15,6 +16,7 @@ mod published;
 mod report;
 mod results;
 mod resume;
+mod runs;
 mod schedule;
 mod summary;
 mod text;
@@ -37,7 +39,8 @@ use crate::process::{self, Failure, Surroundings, memory_floor};
 use crate::provenance::Program;
 use crate::{Cancel, Error, Input, Progress, Provenance, Scratch, Usage};
 
-pub use dominance::{Answer, Dominance, PublishedHere, Verdict, Winner};
+pub use as_published::{AsPublished, PublishedHere};
+pub use dominance::{Answer, Dominance, Smaller, Verdict, Winner};
 pub use published::{PUBLISHED, Published};
 pub use results::{
     Failed, Figures, FolderFigures, Measurement, Missing, Results, Row, Settings, Summary,
@@ -233,6 +236,7 @@ fn measure_all(
         measurements: Vec::new(),
         failed: Vec::new(),
         resumed: Vec::new(),
+        load_of_others_before: None,
         stopped: None,
         summary: Vec::new(),
         dominance: Dominance::default(),

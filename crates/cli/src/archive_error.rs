@@ -1,5 +1,6 @@
 //! Every failure of the libraries, as a kind, a message and a hint.
 
+use std::cmp::Ordering;
 use std::io;
 
 use jiff::tz::TimeZone;
@@ -7,7 +8,7 @@ use walzip_archive::ArchiveError;
 use walzip_archive::replication::ServerError;
 use walzip_archive::restore::TimeError;
 use walzip_codec::DecodeError;
-use walzip_repo::RepoError;
+use walzip_repo::{ClusterIdentity, RepoError};
 
 use crate::error::{CommandError, chain};
 use crate::exit_code::Kind;
@@ -28,6 +29,16 @@ impl From<ArchiveError> for CommandError {
             ArchiveError::NoLocation { ref path, .. } => {
                 let hint = tablespace_hints::no_location(path);
                 CommandError::new(Kind::FileWrite, chain(&error)).hint(hint)
+            }
+            ArchiveError::Mismatch {
+                found, repository, ..
+            } => CommandError::new(Kind::ArchiveMismatch, &error).hint(mismatch(found, repository)),
+            ArchiveError::OlderClusterWentOn { newest, other, .. } => {
+                CommandError::new(Kind::BackupSetInvalid, &error).hint(format_args!(
+                    "--cluster {} restores the older one, --cluster {} the newer.",
+                    other.name(),
+                    newest.name()
+                ))
             }
             ArchiveError::Time(error) => {
                 CommandError::new(Kind::OptionInvalid, &error).hint(target_time(&error))
@@ -82,6 +93,21 @@ fn target_time(error: &TimeError) -> String {
     format!("Say which is meant: {}.", readings.join(", or "))
 }
 
+/// What may have become of the repository's cluster, or that it is another one altogether.
+fn mismatch(found: ClusterIdentity, repository: ClusterIdentity) -> &'static str {
+    match found.major.cmp(&repository.major) {
+        Ordering::Greater => {
+            "If it is what pg_upgrade made of the repository's cluster, \"walzip upgrade\" registers \
+             it. Another cluster needs a repository of its own."
+        }
+        Ordering::Equal => {
+            "A new initdb (dump and restore) makes another cluster, which needs a repository of its \
+             own. Only of a pg_upgrade that was done again: walzip upgrade --same-major."
+        }
+        Ordering::Less => "Another cluster needs a repository of its own.",
+    }
+}
+
 type KindAndHint = (Kind, Option<&'static str>);
 
 /// Another cluster has taken the number of a timeline.
@@ -101,13 +127,6 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         ArchiveError::ControlFile { .. } => (
             Kind::FileInvalid,
             Some("Is --pgdata a data directory of PostgreSQL 13 to 19?"),
-        ),
-        ArchiveError::Mismatch { .. } => (
-            Kind::ArchiveMismatch,
-            Some(
-                "A repository keeps one cluster of one major version; after pg_upgrade or \
-                 initdb, use a new one.",
-            ),
         ),
         ArchiveError::Duplicate { name } if name.ends_with(".history") => {
             (Kind::ArchiveDuplicate, Some(NUMBER_TAKEN))
@@ -230,7 +249,13 @@ fn repository(error: &RepoError) -> KindAndHint {
             Kind::Format,
             Some("Use a walzip that is at least as new as the repository's."),
         ),
-        RepoError::Mismatch { .. } => (Kind::ArchiveMismatch, None),
+        RepoError::Mismatch {
+            repository,
+            cluster,
+        } => (Kind::ArchiveMismatch, Some(mismatch(*cluster, *repository))),
+        RepoError::NotAnUpgrade { newest, cluster } => {
+            (Kind::ArchiveMismatch, Some(mismatch(*cluster, *newest)))
+        }
         RepoError::NoSpace { .. } => (
             Kind::FileWrite,
             Some("Make room; PostgreSQL keeps the WAL and tries again."),
@@ -291,6 +316,7 @@ fn file(action: &str, source: &io::Error) -> Kind {
 pub fn decoding(error: &DecodeError) -> Kind {
     match error {
         DecodeError::NotWalzip | DecodeError::UnsupportedVersion { .. } => Kind::Format,
+        DecodeError::Disproportionate { .. } => Kind::FileInvalid,
         _ => Kind::Damaged,
     }
 }

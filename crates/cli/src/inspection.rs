@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use walzip_bench::contents::Contents;
-use walzip_codec::{EncodeError, Header, KindAccount, Level};
+use walzip_codec::{EncodeError, KindAccount, Level};
 use walzip_pgformat::wal::SegmentHeader;
 
 /// The version of the JSON form.
@@ -88,17 +88,13 @@ impl Inspection {
         });
     }
 
-    /// Adds a member; its header tells the size of one that was encoded already.
+    /// Adds a segment, or other data of a member, that has so many bytes encoded.
     pub fn add(
         &mut self,
         original: &[u8],
-        header: Option<&Header>,
+        encoded_bytes: u64,
         level: Level,
     ) -> Result<(), EncodeError> {
-        let encoded_bytes = match header {
-            Some(header) => header.member_len,
-            None => walzip_codec::encode(original, level)?.len() as u64,
-        };
         let segment = SegmentHeader::read(original).ok().map(|header| Segment {
             major: header.version.major,
             timeline: header.timeline.0,

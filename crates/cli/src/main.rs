@@ -8,6 +8,7 @@
 mod allocator;
 mod archive_command;
 mod archive_error;
+mod cluster_args;
 mod commands;
 mod config;
 mod connection_args;
@@ -26,6 +27,7 @@ mod repo_args;
 mod root;
 mod runtime;
 mod shell;
+mod source_args;
 mod table;
 mod tablespace_hints;
 mod usage;

@@ -18,7 +18,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use walzip_codec::{Level, VERSION, encode_verified, name_file};
+use walzip_codec::{Encoder, Level, VERSION, encode_verified, name_file};
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::rmgr_id::{BTREE, GIN, HEAP, HEAP2, XACT, XLOG};
 use walzip_pgformat::wal::{Compression, Event, Image, PageHeader, RecordLayout, SegmentReader};
@@ -222,6 +222,8 @@ fn make(folder: &Path) -> Result<(), Error> {
         }
         files.push((feature.name, vec![original], file));
     }
+    let (original, file) = parts()?;
+    files.push(("parts", vec![original], file));
     for (name, members, file) in files {
         let name = format!("v{VERSION}_{name}.wz");
         println!("{:6} {name}", file.len());
@@ -239,6 +241,24 @@ fn make(folder: &Path) -> Result<(), Error> {
 
 /// The feature of a file that has a name.
 const NAMED: &str = "name";
+/// A segment in two parts, and a record that goes on from one to the other.
+fn parts() -> Result<(Vec<u8>, Vec<u8>), Error> {
+    let update: fn(&RecordLayout, &[u8]) -> bool = |r, _| is(r, HEAP, 0x20) && !has_image(r);
+    let shown = feature("parts", "oltp-steady", update).on_pages(4);
+    let original = cut_down(&read_sample(shown.workload)?, &shown).ok_or("no update")?;
+    let begins_late = |page: &[u8]| page.iter().any(|&byte| byte != 0);
+    let first = original.chunks(PAGE_SIZE).skip(1).position(begins_late);
+    let two_pages_in = (first.ok_or("no page")? + 1 + 2) * PAGE_SIZE;
+    let rest = original.len() - two_pages_in;
+    let mut encoder = Encoder::new(Level::default(), true).with_part_len(two_pages_in.max(rest));
+    let (front, behind) = original.split_at(two_pages_in);
+    let file = [encoder.encode(front)?, encoder.encode(behind)?].concat();
+    let goes_on = |bytes: &[u8]| PageHeader::read(bytes).is_some_and(|h| h.remaining_len > 0);
+    match goes_on(behind) {
+        true => Ok((original, file)),
+        false => Err("no record goes on from part to part".into()),
+    }
+}
 
 /// What is no WAL, by name; as one or more members.
 fn foreign() -> Vec<(&'static str, Vec<Vec<u8>>)> {

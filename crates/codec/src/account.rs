@@ -1,6 +1,8 @@
 //! Where the bytes of a segment go: what each kind of stream holds, and what is left of it.
 
 use crate::coder::Choices;
+use crate::container::Content;
+use crate::encoder;
 use crate::error::EncodeError;
 use crate::level::Level;
 use crate::member;
@@ -24,15 +26,35 @@ pub struct KindAccount {
     pub packed_bytes: usize,
 }
 
+impl KindAccount {
+    fn add(&mut self, other: &KindAccount) {
+        self.streams += other.streams;
+        self.stream_bytes += other.stream_bytes;
+        self.packed_bytes += other.packed_bytes;
+    }
+}
+
 /// What encoding makes of each kind of stream; `None` for what is no WAL segment. The frame
 /// that is measured has a few more cuts than the one that [`crate::encode`] writes, so the sum
 /// may differ from the file's size by a fraction of a percent. Where the level mixes streams,
 /// what zstd makes of them is shown.
 pub fn account(input: &[u8], level: Level) -> Result<Option<Vec<KindAccount>>, EncodeError> {
-    let Some((_, streams)) = segment::encode(input, member::choices(level)) else {
-        return Ok(None);
-    };
-    let content = streams.into_content();
+    let mut kinds: Vec<KindAccount> = Vec::new();
+    for (header, part) in encoder::parts(input) {
+        let Some(streams) = segment::encode(part, &header, member::choices(level)) else {
+            return Ok(None);
+        };
+        for account in account_of(streams.into_content(), level)? {
+            match kinds.iter_mut().find(|known| known.kind == account.kind) {
+                Some(known) => known.add(&account),
+                None => kinds.push(account),
+            }
+        }
+    }
+    Ok((!kinds.is_empty()).then_some(kinds))
+}
+
+fn account_of(content: Content, level: Level) -> Result<Vec<KindAccount>, EncodeError> {
     let mut cuts = content.cuts;
     let mut kinds: Vec<KindAccount> = Vec::new();
     let mut ends: Vec<usize> = Vec::new();
@@ -71,11 +93,11 @@ pub fn account(input: &[u8], level: Level) -> Result<Option<Vec<KindAccount>>, E
         account.packed_bytes = place - before;
         before = place;
     }
-    Ok(Some(kinds))
+    Ok(kinds)
 }
 
 /// Bytes that a segment would take without one of the models, or with all of them, in one
-/// zstd frame; `None` for what is no WAL segment.
+/// zstd frame for each part; `None` for what is no WAL segment.
 pub fn encoded_len_without(
     input: &[u8],
     level: Level,
@@ -85,11 +107,15 @@ pub fn encoded_len_without(
         without,
         ..member::choices(level)
     };
-    let Some((_, streams)) = segment::encode(input, choices) else {
-        return Ok(None);
-    };
-    let content = streams.into_content();
-    let effort = member::effort(level, true);
-    let packed = zstd_frame::compress(&content.bytes, &content.cuts, effort)?;
-    Ok(Some(packed.bytes.len()))
+    let mut len = None;
+    for (header, part) in encoder::parts(input) {
+        let Some(streams) = segment::encode(part, &header, choices) else {
+            return Ok(None);
+        };
+        let content = streams.into_content();
+        let effort = member::effort(level, true);
+        let packed = zstd_frame::compress(&content.bytes, &content.cuts, effort)?;
+        *len.get_or_insert(0) += packed.bytes.len();
+    }
+    Ok(len)
 }

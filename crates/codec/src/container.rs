@@ -5,10 +5,11 @@
 use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::{Lsn, SystemId, TimelineId, Version};
 
-use crate::error::{DecodeError, EncodeError, NO_MEMORY};
+use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
 use crate::format_version::FormatVersion;
-use crate::limits::{MEMBER_LEN_MAX, NAME_LEN_MAX, content_len_max};
+use crate::limits::{MEMBER_LEN_MAX, NAME_LEN_MAX, content_len_believed, content_len_max};
 use crate::mixing::{self, Outlook, Shape};
+use crate::original::Original;
 use crate::streams;
 use crate::varint;
 use crate::zstd_frame::{self, Effort};
@@ -18,19 +19,32 @@ pub const MAGIC: [u8; 4] = *b"WALZ";
 /// The version that is written, and the last one that is read.
 pub const VERSION: u8 = FormatVersion::CURRENT.number();
 
+/// Whether a member of formats 1 to 4 is believed when it claims far more content than its
+/// length makes likely: a segment of 1 GB of rows that are all alike does, and so does a file that
+/// is made to take memory. Later formats have no such members
+/// ([`CONTENT_PACKED_MAX`](crate::limits::CONTENT_PACKED_MAX)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claims {
+    /// It is refused.
+    Bounded,
+    /// It is decoded, in the memory that it takes.
+    Believed,
+}
+
 const KIND_FOREIGN: u8 = 0;
 const KIND_WAL: u8 = 1;
 
-/// Which segment of which cluster a member is.
+/// Which segment of which cluster a member is, or is a part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalIdentity {
     /// `xlp_magic`, which tells the major.
     pub page_magic: u16,
     /// The cluster.
     pub system_id: SystemId,
-    /// The timeline of the first page.
+    /// The timeline of the segment's first page.
     pub timeline: TimelineId,
-    /// The position of the first byte.
+    /// The position of the member's first byte: of a part but the first, no multiple of the
+    /// segment size.
     pub start: Lsn,
     /// Bytes of a whole segment of the cluster.
     pub segment_size: u32,
@@ -362,50 +376,116 @@ fn packed_lens(content: &Content) -> Result<Vec<usize>, EncodeError> {
     Ok(lens.collect())
 }
 
-/// Reads the blocks of a member behind its header, and puts their bytes together.
-pub fn read_content(header: &Header, mut body: &[u8]) -> Result<Vec<u8>, DecodeError> {
+const TOO_MUCH: DecodeError = DecodeError::Corrupt("more content than the member can have");
+
+/// A block of a member that is decoded.
+struct Found<'m> {
+    coding: u8,
+    content_len: usize,
+    data: &'m [u8],
+}
+
+/// Takes the next block of a body, which may have so many bytes of content.
+fn take_block<'m>(body: &mut &'m [u8], content_left: u64) -> Result<Found<'m>, DecodeError> {
     const CUT: DecodeError = DecodeError::Truncated("block");
-    const TOO_MUCH: DecodeError = DecodeError::Corrupt("more content than the original can have");
-    let limit = content_len_max(header.original_len, header.identity.is_some());
+    let (&coding, mut rest) = body.split_first().ok_or(CUT)?;
+    let content_len = varint::read(&mut rest).ok_or(CUT)?;
+    let data_len = varint::read(&mut rest).ok_or(CUT)?;
+    if content_len > content_left {
+        return Err(TOO_MUCH);
+    }
+    let (checksum, behind) = rest.split_first_chunk().ok_or(CUT)?;
+    let data_len = usize::try_from(data_len).map_err(|_| CUT)?;
+    let (data, behind) = behind.split_at_checked(data_len).ok_or(CUT)?;
+    if crc32c::crc32c(data) != u32::from_le_bytes(*checksum) {
+        return Err(DecodeError::Checksum("block"));
+    }
+    *body = behind;
+    Ok(Found {
+        coding,
+        content_len: usize::try_from(content_len).map_err(|_| TOO_MUCH)?,
+        data,
+    })
+}
+
+impl<'m> Found<'m> {
+    fn stored(&self) -> Result<&'m [u8], DecodeError> {
+        match self.content_len == self.data.len() {
+            true => Ok(self.data),
+            false => Err(DecodeError::Corrupt("stored block of another length")),
+        }
+    }
+}
+
+const UNKNOWN_CODING: DecodeError = DecodeError::Corrupt("unknown coding of a block");
+
+/// Decodes the blocks of a foreign member behind its header, a piece at a time.
+pub fn decode_foreign(
+    header: &Header,
+    mut body: &[u8],
+    original: &mut Original<'_>,
+) -> Result<(), DecodeToError> {
+    let mut left = content_len_max(header.original_len, false);
+    while !body.is_empty() {
+        let block = take_block(&mut body, left)?;
+        left -= block.content_len as u64;
+        match block.coding {
+            coding if coding == BlockCoding::Stored as u8 => original.write(block.stored()?)?,
+            coding if coding == BlockCoding::Zstd as u8 => {
+                let (data, len) = (block.data, block.content_len);
+                zstd_frame::decompress_to(data, len, &mut |piece| original.write(piece))?;
+            }
+            _ => return Err(UNKNOWN_CODING.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Reads the blocks of a WAL member behind its header, and puts their bytes together.
+pub fn read_content(
+    header: &Header,
+    mut body: &[u8],
+    claims: Claims,
+) -> Result<Vec<u8>, DecodeError> {
+    let limit = content_len_max(header.original_len, true);
+    let body_len = body.len();
+    let is_believed = |content_len| content_len <= content_len_believed(body_len as u64);
+    let has_limit = header.version.has_parts();
     let mut content = Vec::new();
     while !body.is_empty() {
-        let (&coding, behind) = body.split_first().ok_or(CUT)?;
-        body = behind;
-        let raw_len = varint::read(&mut body).ok_or(CUT)?;
-        let data_len = varint::read(&mut body).ok_or(CUT)?;
-        if raw_len > limit.saturating_sub(content.len() as u64) {
-            return Err(TOO_MUCH);
+        let block = take_block(&mut body, limit - content.len() as u64)?;
+        let content_len = content.len() as u64 + block.content_len as u64;
+        match claims {
+            _ if is_believed(content_len) => {}
+            _ if has_limit => return Err(TOO_MUCH),
+            Claims::Believed => {}
+            Claims::Bounded => {
+                return Err(DecodeError::Disproportionate {
+                    content_len,
+                    body_len,
+                });
+            }
         }
-        let (checksum, behind) = body.split_first_chunk().ok_or(CUT)?;
-        let data_len = usize::try_from(data_len).map_err(|_| CUT)?;
-        let (data, behind) = behind.split_at_checked(data_len).ok_or(CUT)?;
-        if crc32c::crc32c(data) != u32::from_le_bytes(*checksum) {
-            return Err(DecodeError::Checksum("block"));
-        }
-        let raw_len = usize::try_from(raw_len).map_err(|_| TOO_MUCH)?;
-        match coding {
+        match block.coding {
             coding if coding == BlockCoding::Stored as u8 => {
-                if raw_len != data.len() {
-                    return Err(DecodeError::Corrupt("stored block of another length"));
-                }
-                content.try_reserve(raw_len).map_err(|_| NO_MEMORY)?;
+                let data = block.stored()?;
+                content.try_reserve(data.len()).map_err(|_| NO_MEMORY)?;
                 content.extend_from_slice(data);
             }
             coding if coding == BlockCoding::Zstd as u8 => {
-                zstd_frame::decompress(data, raw_len, &mut content)?;
+                zstd_frame::decompress(block.data, block.content_len, &mut content)?;
             }
-            coding if coding == BlockCoding::Mixing as u8 && header.identity.is_some() => {
+            coding if coding == BlockCoding::Mixing as u8 => {
                 const BAD: DecodeError = DecodeError::Corrupt("mixed streams without a directory");
-                let len = content.len().checked_add(raw_len).ok_or(TOO_MUCH)?;
+                let len = content.len() + block.content_len;
                 let shapes = streams::shapes(&content, len).ok_or(BAD)?;
-                mixing::decompress(data, &shapes, &mut content)?;
-                if !behind.is_empty() {
+                mixing::decompress(block.data, &shapes, &mut content)?;
+                if !body.is_empty() {
                     return Err(DecodeError::Corrupt("a block behind mixed streams"));
                 }
             }
-            _ => return Err(DecodeError::Corrupt("unknown coding of a block")),
+            _ => return Err(UNKNOWN_CODING),
         }
-        body = behind;
     }
     Ok(content)
 }

@@ -23,6 +23,14 @@ pub enum DecodeError {
     /// The file says what no encoder says.
     #[error("damaged: {0}")]
     Corrupt(&'static str),
+    /// The file claims more than its length makes likely: see [`crate::Claims`].
+    #[error("claims {content_len} bytes of streams in {body_len} bytes")]
+    Disproportionate {
+        /// Bytes that the streams have.
+        content_len: u64,
+        /// Bytes that they are packed in.
+        body_len: usize,
+    },
     /// Everything could be decoded, but to other bytes than were encoded.
     #[error("damaged: decoded bytes do not match the BLAKE3 hash of the original")]
     HashMismatch,
@@ -46,7 +54,7 @@ pub(crate) const NO_MEMORY: DecodeError =
 /// An input could not be encoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// More than a member can hold; encode it in parts of [`crate::member_len`].
+    /// More than a member can hold; encode it with a [`crate::Encoder`].
     #[error("{len} bytes are more than a member can hold ({max})")]
     TooLong {
         /// Bytes of the input.

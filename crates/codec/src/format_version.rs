@@ -48,6 +48,11 @@ impl FormatVersion {
         self >= Self::WORDS
     }
 
+    /// Members may be parts of segments, and claim only what their bytes make likely.
+    pub fn has_parts(self) -> bool {
+        self >= Self::NAMES
+    }
+
     /// Headers have the name of the original.
     pub fn has_names(self) -> bool {
         self >= Self::NAMES

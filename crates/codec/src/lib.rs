@@ -1,6 +1,7 @@
 //! How few bytes can carry a WAL segment, exactly and fast.
 //!
-//! [`encode`] makes a member of a `.wz` file of any bytes; [`decode`] gives them back. What
+//! [`encode`] makes a `.wz` file of any bytes; [`decode`] gives them back. An [`Encoder`] and
+//! [`decode_member_to`] do the same for inputs of any length, a member at a time. What
 //! begins as a WAL segment is taken apart by [`model`], anything else goes to zstd as it is.
 //! The format is described in docs/format/container.md.
 
@@ -9,6 +10,7 @@
 mod account;
 mod coder;
 mod container;
+mod encoder;
 mod error;
 mod fast_hash;
 mod format_version;
@@ -36,14 +38,13 @@ mod zstd_1_5_7;
 mod zstd_frame;
 
 pub use account::{KindAccount, account, encoded_len_without};
-pub use container::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity, name_file};
+pub use container::{Claims, HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity, name_file};
+pub use encoder::{Encoder, encode, encode_verified};
 pub use error::{DecodeError, DecodeToError, EncodeError};
 pub use format_version::FormatVersion;
 pub use level::Level;
 pub use limits::MEMBER_LEN_MAX;
-pub use member::{
-    decode, decode_member, decode_member_to, decode_to, encode, encode_verified, member_len,
-};
+pub use member::{decode, decode_member, decode_member_to, decode_to};
 pub use page_image::PageImages;
 pub use registry::OptionalModel;
 pub use stream_kind::{Category, StreamKind};

@@ -12,6 +12,10 @@ pub const NAME_LEN_MAX: usize = 64;
 pub const CONTENT_EXPANSION_MAX: u64 = 16;
 /// See [`CONTENT_EXPANSION_MAX`].
 pub const CONTENT_LEN_BASE: u64 = 1 << 20;
+/// Bytes of streams that a member may have whatever its length.
+pub const CONTENT_LEN_FREE: u64 = 1 << 27;
+/// Of more streams than that, bytes for each byte of the member's body, at most.
+pub const CONTENT_PACKED_MAX: u64 = 1 << 12;
 /// Streams of one member.
 pub const STREAMS_MAX: usize = 1 << 20;
 /// Record kinds of one member.
@@ -52,4 +56,11 @@ pub fn content_len_max(original_len: u64, is_wal: bool) -> u64 {
     } else {
         original_len
     }
+}
+
+/// Bytes of streams that a WAL member with a body of this length may have: a few bytes that
+/// claim to stand for many have to be decoded into memory before they can be found out. For
+/// formats 1 to 4, whose members are whole segments, see [`crate::Claims`].
+pub fn content_len_believed(body_len: u64) -> u64 {
+    CONTENT_LEN_FREE.max(body_len.saturating_mul(CONTENT_PACKED_MAX))
 }

@@ -1,24 +1,20 @@
-//! Members: what one call encodes, and what a file is a sequence of.
+//! Members, of which a file is a sequence.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use walzip_pgformat::Version;
-use walzip_pgformat::wal::SegmentHeader;
+use walzip_pgformat::wal::{SegmentHeader, is_segment_size};
+use walzip_pgformat::{PAGE_SIZE, Version};
 
-use crate::coder::{Care, Choices, ImageProof};
-use crate::container::{self, Body, Content, Header, WalIdentity};
+use crate::coder::{Care, Choices};
+use crate::container::{self, Body, Claims, Content, Header, WalIdentity};
 use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
 use crate::level::Level;
-use crate::limits::{MEMBER_LEN_MAX, content_len_max};
+use crate::limits::{MEMBER_LEN_MAX, content_len_believed, content_len_max};
 use crate::mixing::Outlook;
-use crate::original::{Expected, InMemory, Original};
+use crate::original::{InMemory, Original};
 use crate::segment;
 use crate::zstd_frame::Effort;
-
-/// Bytes of input that are no WAL segment and go into one member.
-const FOREIGN_MEMBER_LEN: usize = 64 << 20;
 
 const TOO_MUCH: DecodeError = DecodeError::Corrupt("members of more bytes than a segment");
 
@@ -44,79 +40,23 @@ const BESIDE_MIXED: Level = Level::STRONG;
 /// Where mixing gains less than this, in percent, another level may be smaller.
 const MIXING_GAIN_MIN: usize = 4;
 
-/// Bytes of input that the next member should take: a segment if one begins here.
-pub fn member_len(start_of_input: &[u8]) -> usize {
-    match SegmentHeader::read(start_of_input) {
-        Ok(header) => header.segment_size as usize,
-        Err(_) => FOREIGN_MEMBER_LEN,
-    }
-}
-
-/// Encodes one member. The result is not proven: see [`encode_verified`]. What the model should
-/// fail at, even by a panic, is carried without it: the header then has no identity.
-pub fn encode(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
-    or_do_without(
-        || encode_with_model(input, level, choices(level)),
-        || encode_foreign(input, level),
-    )
-}
-
-/// As [`encode`], and proves that the member decodes to the same bytes.
-pub fn encode_verified(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
-    let with_model = |image_proof| {
-        let choices = Choices {
-            image_proof,
-            ..choices(level)
-        };
-        proven(input, encode_with_model(input, level, choices)?)
-    };
-    or_do_without(
-        || match with_model(ImageProof::Later) {
-            // Something was taken for granted wrongly.
-            Err(EncodeError::NotProven) => {
-                with_model(ImageProof::LaterByOther).or_else(|_| with_model(ImageProof::Each))
-            }
-            done => done,
-        },
-        || proven(input, encode_foreign(input, level)?),
-    )
-}
-
-fn proven(input: &[u8], file: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
-    let mut expected = Expected(input);
-    match decode_to(&file, &mut expected) {
-        Ok(()) if expected.0.is_empty() => Ok(file),
-        _ => Err(EncodeError::NotProven),
-    }
-}
-
-fn or_do_without(
-    with_model: impl FnOnce() -> Result<Vec<u8>, EncodeError>,
-    without_model: impl FnOnce() -> Result<Vec<u8>, EncodeError>,
+/// Encodes a segment, or a part of one, as one member: as foreign bytes where the format cannot
+/// say it otherwise.
+pub fn encode_part(
+    input: &[u8],
+    header: &SegmentHeader,
+    level: Level,
+    choices: Choices,
 ) -> Result<Vec<u8>, EncodeError> {
-    // Nothing that a panic could leave half done is used again.
-    match catch_unwind(AssertUnwindSafe(with_model)) {
-        Ok(Ok(file)) => Ok(file),
-        Ok(Err(too_long @ EncodeError::TooLong { .. })) => Err(too_long),
-        _ => without_model(),
-    }
-}
-
-fn encode_with_model(input: &[u8], level: Level, choices: Choices) -> Result<Vec<u8>, EncodeError> {
-    if input.len() > MEMBER_LEN_MAX {
-        return Err(EncodeError::TooLong {
-            len: input.len(),
-            max: MEMBER_LEN_MAX,
-        });
-    }
-    let Some((header, streams)) = segment::encode(input, choices) else {
+    let Some(streams) = segment::encode(input, header, choices) else {
         return encode_foreign(input, level);
     };
     let mut content = streams.into_content();
     if content.bytes.len() as u64 > content_len_max(input.len() as u64, true) {
         return encode_foreign(input, level);
     }
-    let identity = Some(WalIdentity::from(&header));
+    let content_len = content.bytes.len() as u64;
+    let identity = Some(WalIdentity::from(header));
     let body = if level >= SLOW_FROM {
         pack_slowly(&mut content, level, input.len())?
     } else {
@@ -124,6 +64,9 @@ fn encode_with_model(input: &[u8], level: Level, choices: Choices) -> Result<Vec
     };
     // What the member is put together in can have its place.
     drop(content);
+    if content_len > content_len_believed(body.len() as u64) {
+        return encode_foreign(input, level);
+    }
     Ok(container::write_member(input, identity, &body))
 }
 
@@ -208,13 +151,14 @@ impl Plain {
     }
 }
 
-fn encode_foreign(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
+/// Encodes any bytes as one member.
+pub fn encode_foreign(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
     let body = container::pack(input, &[], effort(level, false))?;
     Ok(container::write_member(input, None, &body))
 }
 
 /// Decodes all members of a file, which together hold at most [`MEMBER_LEN_MAX`] bytes; of
-/// more, decode one after the other.
+/// more, decode one after the other. For a file of one's own: it gets the memory that it claims.
 pub fn decode(file: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let (original, ()) = in_memory(total_len(file)?, |original| decode_to(file, original))?;
     Ok(original)
@@ -223,9 +167,9 @@ pub fn decode(file: &[u8]) -> Result<Vec<u8>, DecodeError> {
 /// [`decode`] into an output; see [`decode_member_to`].
 pub fn decode_to(file: &[u8], output: &mut dyn Write) -> Result<(), DecodeToError> {
     total_len(file)?;
-    let mut at = decode_member_to(file, output)?;
+    let mut at = decode_member_to(file, output, Claims::Believed)?;
     while let Some(rest) = file.get(at..).filter(|rest| !rest.is_empty()) {
-        at += decode_member_to(rest, output)?;
+        at += decode_member_to(rest, output, Claims::Believed)?;
     }
     Ok(())
 }
@@ -247,9 +191,9 @@ fn total_len(file: &[u8]) -> Result<u64, DecodeError> {
 }
 
 /// Decodes the member at the front of `bytes`; also returns the bytes that it has.
-pub fn decode_member(bytes: &[u8]) -> Result<(Vec<u8>, usize), DecodeError> {
+pub fn decode_member(bytes: &[u8], claims: Claims) -> Result<(Vec<u8>, usize), DecodeError> {
     let len = Header::read(bytes)?.original_len;
-    in_memory(len, |original| decode_member_to(bytes, original))
+    in_memory(len, |original| decode_member_to(bytes, original, claims))
 }
 
 fn in_memory<T>(
@@ -269,7 +213,11 @@ fn in_memory<T>(
 ///
 /// The output gets the original a piece at a time, before all of it is checked: where this
 /// fails, what was written is worth nothing.
-pub fn decode_member_to(bytes: &[u8], output: &mut dyn Write) -> Result<usize, DecodeToError> {
+pub fn decode_member_to(
+    bytes: &[u8],
+    output: &mut dyn Write,
+    claims: Claims,
+) -> Result<usize, DecodeToError> {
     const CUT: DecodeError = DecodeError::Truncated("member");
     let header = Header::read(bytes)?;
     if header.original_len > MEMBER_LEN_MAX as u64 {
@@ -278,23 +226,28 @@ pub fn decode_member_to(bytes: &[u8], output: &mut dyn Write) -> Result<usize, D
     let member_len = usize::try_from(header.member_len).map_err(|_| CUT)?;
     let member = bytes.get(..member_len).ok_or(CUT)?;
     let body = member.get(header.header_len..).ok_or(CUT)?;
-    let content = container::read_content(&header, body)?;
     let mut original = Original::new(output);
     match &header.identity {
-        None => original.write(&content)?,
+        None => container::decode_foreign(&header, body, &mut original)?,
         Some(identity) => {
-            segment::decode(&header, segment_header(identity)?, content, &mut original)?;
+            let segment = segment_header(&header, identity)?;
+            let content = container::read_content(&header, body, claims)?;
+            segment::decode(&header, segment, content, &mut original)?;
         }
     }
     original.check(header.original_len, &header.original_hash)?;
     Ok(member_len)
 }
 
-/// What the first page of the segment needs; the rest of it is in the streams.
-fn segment_header(identity: &WalIdentity) -> Result<SegmentHeader, DecodeError> {
+/// What the pages of the segment need; the rest of it is in the streams.
+fn segment_header(header: &Header, identity: &WalIdentity) -> Result<SegmentHeader, DecodeError> {
+    const NO_SEGMENT: DecodeError = DecodeError::Corrupt("identity of no segment");
     let version = Version::from_page_magic(identity.page_magic)
         .ok_or(DecodeError::Corrupt("page magic of no known major"))?;
-    Ok(SegmentHeader {
+    if !is_segment_size(identity.segment_size) {
+        return Err(NO_SEGMENT);
+    }
+    let segment = SegmentHeader {
         version,
         flags: 0,
         timeline: identity.timeline,
@@ -302,7 +255,14 @@ fn segment_header(identity: &WalIdentity) -> Result<SegmentHeader, DecodeError> 
         system_id: identity.system_id,
         segment_size: identity.segment_size,
         remaining_len: 0,
-    })
+    };
+    let offset = segment.offset_in_segment();
+    let fits = u64::from(offset) + header.original_len <= u64::from(segment.segment_size);
+    let may_be_there = match offset {
+        0 => true,
+        offset => header.version.has_parts() && offset.is_multiple_of(PAGE_SIZE as u32),
+    };
+    (fits && may_be_there).then_some(segment).ok_or(NO_SEGMENT)
 }
 
 /// How each level chooses.
@@ -353,29 +313,6 @@ pub fn effort(level: Level, streams: bool) -> Effort {
 mod tests {
     use super::*;
 
-    /// What the model does wrong must not keep a segment from being archived.
-    #[test]
-    fn what_the_model_fails_at_is_carried_without_it() {
-        let input = b"some bytes, some bytes".as_slice();
-        let other = encode(b"other bytes", Level::MIN).unwrap();
-        type Failure = fn(Vec<u8>) -> Result<Vec<u8>, EncodeError>;
-        let failures: [Failure; 4] = [
-            |_| panic!("on purpose"),
-            |_| Err(EncodeError::Zstd("on purpose")),
-            |_| Ok(b"no member".to_vec()),
-            Ok,
-        ];
-        for failure in failures {
-            let file = or_do_without(
-                || proven(input, failure(other.clone())?),
-                || proven(input, encode_foreign(input, Level::MIN)?),
-            )
-            .unwrap();
-            assert_eq!(decode(&file).unwrap(), input);
-            assert_eq!(Header::read(&file).unwrap().identity, None);
-        }
-    }
-
     /// Of random hexadecimal digits zstd's search makes more than its fastest levels do.
     #[test]
     fn search_that_gains_nothing_is_given_up() {
@@ -395,11 +332,5 @@ mod tests {
         for level in [SEARCHED_FROM, Level::STRONG, SLOW_FROM, UNMIXED] {
             assert_eq!(pack(&content, level).unwrap().len(), quick);
         }
-    }
-
-    #[test]
-    fn members_that_claim_more_than_a_segment_are_refused() {
-        let file = encode(&vec![0; 64 << 20], Level::MIN).unwrap();
-        assert!(decode(&file.repeat(17)).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! A whole segment as streams, and back.
+//! A segment, or a part of one, as streams, and back.
 //!
 //! The stream `Spans` is a list of parts of the segment: 0 ends it; 1 is a run of pages with
 //! records (see [`Run`]); 2 is other bytes: their number and how many zeros follow, u32 each.
@@ -71,16 +71,15 @@ impl Run {
     }
 }
 
-/// The streams of a segment; `None` where the bytes do not begin as one does, or where the
-/// format's limits are too narrow for it.
-pub fn encode(segment: &[u8], choices: Choices) -> Option<(SegmentHeader, StreamWriter)> {
-    let mut reader = SegmentReader::new(segment).ok()?;
-    let header = *reader.header();
-    if segment.len() > header.segment_size as usize {
+/// The streams of a segment or of a part of one; `None` where it has more bytes than belong to
+/// it, or where the format's limits are too narrow for it.
+pub fn encode(segment: &[u8], header: &SegmentHeader, choices: Choices) -> Option<StreamWriter> {
+    if segment.len() > (header.segment_size - header.offset_in_segment()) as usize {
         return None;
     }
+    let mut reader = SegmentReader::of_part(segment, *header);
     let mut coder = StreamWriter::new(choices);
-    let mut model = Model::new(&header, segment.len());
+    let mut model = Model::new(header, segment.len());
     let spans = Slot::default().open(&mut coder, StreamKind::Spans, 1);
     let fragments = &mut Slot::default();
     let other = &mut Slot::default();
@@ -140,7 +139,7 @@ pub fn encode(segment: &[u8], choices: Choices) -> Option<(SegmentHeader, Stream
     }
     coder.u8(spans, END);
     model.finish(&mut coder);
-    (!coder.failed()).then_some((header, coder))
+    (!coder.failed()).then_some(coder)
 }
 
 fn code_fragment(

@@ -3,8 +3,9 @@
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, InBuffer, OutBuffer};
 
-use crate::error::{DecodeError, EncodeError, NO_MEMORY};
+use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
 use crate::limits::WINDOW_LOG_MAX;
+use crate::original::PIECE_LEN;
 
 /// How hard zstd tries.
 #[derive(Clone, Copy, Debug)]
@@ -118,19 +119,52 @@ fn step(
     }
 }
 
-/// Appends the `raw_len` bytes that the frame in `data` stands for.
-pub fn decompress(data: &[u8], raw_len: usize, out: &mut Vec<u8>) -> Result<(), DecodeError> {
-    const BAD: DecodeError = DecodeError::Corrupt("zstd frame");
+const BAD: DecodeError = DecodeError::Corrupt("zstd frame");
+
+fn decoder_of(data: &[u8], raw_len: usize) -> Result<DCtx<'static>, DecodeError> {
     if raw_len > data.len().saturating_mul(EXPANSION_MAX) {
         return Err(DecodeError::Corrupt("block claims more than zstd can hold"));
     }
     let mut context = DCtx::create();
-    context
-        .set_parameter(DParameter::Format(FrameFormat::Magicless))
-        .map_err(|_| BAD)?;
-    context
-        .set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX))
-        .map_err(|_| BAD)?;
+    let mut set = |parameter| context.set_parameter(parameter).map_err(|_| BAD);
+    set(DParameter::Format(FrameFormat::Magicless))?;
+    set(DParameter::WindowLogMax(WINDOW_LOG_MAX))?;
+    Ok(context)
+}
+
+/// Hands the `raw_len` bytes over that the frame in `data` stands for, a piece at a time: in
+/// memory is only the frame's window.
+pub fn decompress_to(
+    data: &[u8],
+    raw_len: usize,
+    take: &mut dyn FnMut(&[u8]) -> Result<(), DecodeToError>,
+) -> Result<(), DecodeToError> {
+    let mut context = decoder_of(data, raw_len)?;
+    let mut input = InBuffer::around(data);
+    let mut piece = Vec::with_capacity(PIECE_LEN);
+    let mut left = raw_len;
+    let mut is_whole = true;
+    while !is_whole || input.pos() < data.len() {
+        piece.clear();
+        let taken = input.pos();
+        let mut output = OutBuffer::around(&mut piece);
+        let hint = context.decompress_stream(&mut output, &mut input);
+        is_whole = hint.map_err(|_| BAD)? == 0;
+        if piece.is_empty() && input.pos() == taken && !is_whole {
+            return Err(BAD.into());
+        }
+        left = left.checked_sub(piece.len()).ok_or(BAD)?;
+        take(&piece)?;
+    }
+    if left > 0 {
+        return Err(BAD.into());
+    }
+    Ok(())
+}
+
+/// Appends the `raw_len` bytes that the frame in `data` stands for.
+pub fn decompress(data: &[u8], raw_len: usize, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    let mut context = decoder_of(data, raw_len)?;
     let mut block = Vec::new();
     block.try_reserve_exact(raw_len).map_err(|_| NO_MEMORY)?;
     let written = context.decompress(&mut block, data).map_err(|_| BAD)?;

@@ -1,6 +1,8 @@
-//! Clusters, and what the repository records of one: `repository.json` and its like.
+//! Clusters, and what the repository records of one: `repository.json`, `cluster/N.json` and the
+//! marks.
 
 use std::fmt;
+use std::str::FromStr;
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -19,6 +21,35 @@ pub struct ClusterIdentity {
     pub system_id: u64,
     /// The server's major version.
     pub major: u32,
+}
+
+impl ClusterIdentity {
+    /// What stands for the cluster in keys: `15-7575000000000000001`.
+    pub fn name(self) -> String {
+        format!("{}-{}", self.major, self.system_id)
+    }
+}
+
+impl FromStr for ClusterIdentity {
+    type Err = RepoError;
+
+    /// Reads a [`name`](ClusterIdentity::name), which is written in one way only.
+    fn from_str(text: &str) -> Result<Self, RepoError> {
+        let parts = text.split_once('-');
+        let parsed = parts.and_then(|(major, system_id)| {
+            Some(Self {
+                system_id: system_id.parse().ok()?,
+                major: major.parse().ok()?,
+            })
+        });
+        parsed
+            .filter(|cluster| cluster.name() == text)
+            .ok_or_else(|| RepoError::InvalidName {
+                what: "a cluster",
+                name: text.to_owned(),
+                detail: "it has the form 15-7575000000000000001",
+            })
+    }
 }
 
 impl fmt::Display for ClusterIdentity {
@@ -101,5 +132,22 @@ impl ClusterRecord {
             created: self.created,
             wal_marked: self.wal_marked,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_named_in_one_way_only() {
+        let name = "15-7575000000000000001";
+        let cluster: ClusterIdentity = name.parse().expect("a name");
+        assert_eq!(cluster.name(), name);
+        for text in [
+            "", "15", "15-", "-1", "015-1", "15-01", "15-+1", "15-1-1", "15-1/x",
+        ] {
+            assert!(text.parse::<ClusterIdentity>().is_err(), "{text}");
+        }
     }
 }

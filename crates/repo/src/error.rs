@@ -55,12 +55,25 @@ pub enum RepoError {
         supported: u64,
     },
 
-    /// The repository belongs to another cluster.
+    /// The cluster is none of the repository's.
     #[error("the repository belongs to {repository}, not to {cluster}")]
     Mismatch {
-        /// Whose archive the repository keeps.
+        /// Whose archive the repository keeps; the last one, if it was kept through upgrades.
         repository: ClusterIdentity,
         /// Who asked.
+        cluster: ClusterIdentity,
+    },
+
+    /// The cluster cannot be what became of the repository's by an upgrade.
+    #[error(
+        "{cluster} is no upgrade of the repository's {newest}: {}",
+        if cluster.major < newest.major { "its major version is older" }
+        else { "it has the same major version, and is another cluster" }
+    )]
+    NotAnUpgrade {
+        /// The cluster that was registered last.
+        newest: ClusterIdentity,
+        /// The one to be registered.
         cluster: ClusterIdentity,
     },
 

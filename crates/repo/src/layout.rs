@@ -8,8 +8,10 @@ use crate::{AsideLabel, ClusterIdentity, RepoError};
 
 /// The version of the layout and of `repository.json`.
 pub const FORMAT: u64 = 1;
-/// The object that makes a place a repository.
+/// The object that makes a place a repository: the record of its first cluster.
 pub const REPOSITORY_JSON: &str = "repository.json";
+/// The prefix of the records of all further clusters.
+pub const CLUSTER_PREFIX: &str = "cluster";
 /// The mark among a cluster's WAL: a copy of what the repository records of the cluster.
 pub const CLUSTER_JSON: &str = "cluster.json";
 /// The prefix of all WAL objects.
@@ -33,10 +35,13 @@ pub const MAX_BACKUP_OBJECT_NAME_CHARS: usize = 200;
 /// The longest WAL object that is read: a segment of 1 GiB that did not shrink, with
 /// room for a container around it.
 pub const MAX_WAL_OBJECT_BYTES: u64 = (1 << 30) + (1 << 20);
-/// The longest `repository.json`, `cluster.json` or `started` that is read.
+/// The longest `repository.json`, `cluster/N.json`, `cluster.json` or `started` that is read.
 pub const MAX_SMALL_JSON_BYTES: u64 = 64 << 10;
 /// The longest `backup.json` that is read.
 pub const MAX_BACKUP_JSON_BYTES: u64 = 256 << 20;
+
+/// The number of a repository's first cluster.
+pub(crate) const FIRST_CLUSTER: u32 = 1;
 
 /// How many leading characters of a WAL file name name its directory: the timeline
 /// and the upper half of the segment's position.
@@ -44,9 +49,24 @@ const WAL_DIRECTORY_CHARS: usize = 16;
 /// How many hexadecimal digits a segment's name has.
 const SEGMENT_NAME_CHARS: usize = 24;
 
+/// The key of the record of a repository's cluster.
+pub(crate) fn record_key(number: u32) -> String {
+    match number {
+        FIRST_CLUSTER => REPOSITORY_JSON.to_owned(),
+        _ => format!("{CLUSTER_PREFIX}/{number}.json"),
+    }
+}
+
+/// The number of a further cluster, from the key of its record.
+pub(crate) fn record_number(key: &str) -> Option<u32> {
+    let name = key.rsplit('/').next()?;
+    let number = name.strip_suffix(".json")?.parse().ok()?;
+    (number > FIRST_CLUSTER && record_key(number) == key).then_some(number)
+}
+
 /// The prefix of one cluster's WAL.
 pub(crate) fn wal_prefix(cluster: ClusterIdentity) -> String {
-    format!("{WAL_PREFIX}/{}-{}", cluster.major, cluster.system_id)
+    format!("{WAL_PREFIX}/{}", cluster.name())
 }
 
 /// The key of the mark among one cluster's WAL. No WAL object has it, for want of the suffix.
@@ -71,10 +91,20 @@ pub(crate) fn wal_name(cluster: ClusterIdentity, key: &str) -> Option<&str> {
     (expected == key).then_some(name)
 }
 
+/// The prefix of one cluster's WAL objects that were set aside.
+pub(crate) fn aside_prefix(cluster: ClusterIdentity) -> String {
+    format!("{ASIDE_PREFIX}/{}", cluster.name())
+}
+
 /// The key of a WAL object that was set aside.
-pub(crate) fn aside_key(label: AsideLabel, name: &str) -> Result<String, RepoError> {
+pub(crate) fn aside_key(
+    cluster: ClusterIdentity,
+    label: AsideLabel,
+    name: &str,
+) -> Result<String, RepoError> {
     check_wal_name(name)?;
-    Ok(format!("{ASIDE_PREFIX}/{label}/{name}{WAL_SUFFIX}"))
+    let prefix = aside_prefix(cluster);
+    Ok(format!("{prefix}/{label}/{name}{WAL_SUFFIX}"))
 }
 
 /// Segments, and the files named after one, lie in a directory of at most 4096

@@ -1,7 +1,7 @@
 //! Where an object lives, and whether it is safe there.
 //!
-//! A repository keeps the archive of one database cluster: its WAL, its timeline
-//! histories and its base backups, as objects that are written once under names
+//! A repository keeps the archive of one database cluster, through its upgrades: its WAL, its
+//! timeline histories and its base backups, as objects that are written once under names
 //! that never change their meaning. The layout is specified in
 //! `docs/format/repository.md`; this crate is the only code that knows it, and it
 //! never looks inside an object.
@@ -20,6 +20,7 @@
 mod backup;
 mod backup_label;
 mod cluster;
+mod clusters;
 mod error;
 mod json;
 pub mod layout;
@@ -35,6 +36,7 @@ mod wal_mark;
 pub use backup::{BackupObject, BackupWriter, MAX_OBJECT_BYTES, PART_BYTES};
 pub use backup_label::BackupLabel;
 pub use cluster::ClusterIdentity;
+pub use clusters::Clusters;
 pub use error::RepoError;
 pub(crate) use local::IntoExistingDirectory;
 pub use local::LocalStore;

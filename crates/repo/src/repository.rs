@@ -8,22 +8,27 @@ use object_store::path::Path;
 use object_store::{GetResult, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 
 use crate::cluster::ClusterRecord;
-use crate::layout::{MAX_SMALL_JSON_BYTES, REPOSITORY_JSON};
+use crate::layout::{self, FIRST_CLUSTER, MAX_SMALL_JSON_BYTES, REPOSITORY_JSON};
 use crate::{ClusterIdentity, IntoExistingDirectory, RepoError};
 
-/// What [`Repository::init`] found.
+/// What [`Repository::init`] and [`Repository::register`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Initialised {
-    /// No repository: it was made.
+    /// Nothing of the cluster: its record was made.
     Created,
-    /// The repository of the same cluster, left as it is.
+    /// The record of the same cluster, left as it is.
     Existed,
 }
 
 /// The archive of one cluster, on any store.
+///
+/// A repository that was kept through upgrades has several: [`Repository::open`] gives the first
+/// one's, [`Repository::of`] another's. Backups are listed whosever they are.
 #[derive(Clone, Debug)]
 pub struct Repository {
     store: Arc<dyn ObjectStore>,
+    /// Which of the repository's clusters it is.
+    number: u32,
     record: ClusterRecord,
 }
 
@@ -39,10 +44,8 @@ impl Repository {
             Err(RepoError::NotARepository { .. }) => {}
             Err(error) => return Err(error),
         }
-        let mut repository = Self {
-            store,
-            record: ClusterRecord::new(cluster),
-        };
+        let mut repository = Self::part(store, FIRST_CLUSTER, ClusterRecord::new(cluster));
+        repository.refuse_lost_first().await?;
         repository.mark_wal().await?;
         match repository
             .create(REPOSITORY_JSON, repository.record.write()?)
@@ -61,20 +64,40 @@ impl Repository {
         self,
         cluster: ClusterIdentity,
     ) -> Result<(Self, Initialised), RepoError> {
-        self.check_cluster(cluster)?;
-        self.check_wal().await?;
-        Ok((self, Initialised::Existed))
+        let part = self.of(cluster).await?;
+        part.check_wal().await?;
+        Ok((part, Initialised::Existed))
     }
 
-    /// Opens a repository and checks that this build understands it.
+    /// Opens a repository at its first cluster and checks that this build understands it.
     pub async fn open(store: Arc<dyn ObjectStore>) -> Result<Self, RepoError> {
-        let json = read(store.as_ref(), REPOSITORY_JSON, MAX_SMALL_JSON_BYTES)
-            .await?
-            .ok_or_else(|| RepoError::NotARepository {
+        match Self::read_part(&store, FIRST_CLUSTER).await? {
+            Some(first) => Ok(first),
+            None => Err(RepoError::NotARepository {
                 location: store.to_string(),
-            })?;
-        let record = ClusterRecord::read(REPOSITORY_JSON, &json)?;
-        Ok(Self { store, record })
+            }),
+        }
+    }
+
+    /// The part of the cluster with this number, as its record says; `None` without one.
+    pub(crate) async fn read_part(
+        store: &Arc<dyn ObjectStore>,
+        number: u32,
+    ) -> Result<Option<Self>, RepoError> {
+        let key = layout::record_key(number);
+        let Some(json) = read(store.as_ref(), &key, MAX_SMALL_JSON_BYTES).await? else {
+            return Ok(None);
+        };
+        let record = ClusterRecord::read(&key, &json)?;
+        Ok(Some(Self::part(Arc::clone(store), number, record)))
+    }
+
+    pub(crate) fn part(store: Arc<dyn ObjectStore>, number: u32, record: ClusterRecord) -> Self {
+        Self {
+            store,
+            number,
+            record,
+        }
     }
 
     /// Whose archive this is.
@@ -82,19 +105,17 @@ impl Repository {
         self.record.cluster
     }
 
-    /// Refuses a cluster that this is not the archive of, naming both.
-    pub fn check_cluster(&self, cluster: ClusterIdentity) -> Result<(), RepoError> {
-        if self.cluster() == cluster {
-            Ok(())
-        } else {
-            Err(RepoError::Mismatch {
-                repository: self.cluster(),
-                cluster,
-            })
-        }
+    /// Which of the repository's clusters this is: 1 for the first, in the order of upgrades.
+    pub fn number(&self) -> u32 {
+        self.number
     }
 
-    /// When the repository was initialised.
+    /// The key of the cluster's record.
+    pub fn record_key(&self) -> String {
+        layout::record_key(self.number)
+    }
+
+    /// When the cluster was registered: the first one, when the repository was initialised.
     pub fn created(&self) -> Timestamp {
         self.record.created
     }

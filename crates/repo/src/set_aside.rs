@@ -12,7 +12,7 @@ use futures::TryStreamExt;
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 
-use crate::layout::{self, ASIDE_PREFIX, MAX_WAL_OBJECT_BYTES, WAL_SUFFIX};
+use crate::layout::{self, MAX_WAL_OBJECT_BYTES, WAL_SUFFIX};
 use crate::{RepoError, Repository, WalEntry};
 
 /// Under what a timeline and its descendants are set aside: its number, as in `00000002`, and for
@@ -74,13 +74,14 @@ impl FromStr for AsideLabel {
 }
 
 impl Repository {
-    /// The labels under which something is set aside.
+    /// The labels under which WAL of this cluster is set aside.
     pub async fn list_aside_labels(&self) -> Result<Vec<AsideLabel>, RepoError> {
+        let prefix = layout::aside_prefix(self.cluster());
         let listing = self
             .store()
-            .list_with_delimiter(Some(&Path::from(ASIDE_PREFIX)))
+            .list_with_delimiter(Some(&Path::from(prefix.as_str())))
             .await
-            .map_err(|error| RepoError::from_store(ASIDE_PREFIX, error))?;
+            .map_err(|error| RepoError::from_store(&prefix, error))?;
         let directories = listing.common_prefixes.iter();
         let labels: BTreeSet<AsideLabel> = directories
             .filter_map(|path| path.filename()?.parse().ok())
@@ -97,7 +98,7 @@ impl Repository {
 
     /// What is set aside under a label, in the order of the names.
     pub async fn list_aside(&self, label: AsideLabel) -> Result<Vec<WalEntry>, RepoError> {
-        let prefix = format!("{ASIDE_PREFIX}/{label}");
+        let prefix = format!("{}/{label}", layout::aside_prefix(self.cluster()));
         let objects = self.store().list(Some(&Path::from(prefix.as_str())));
         let objects: Vec<_> = objects
             .try_collect()
@@ -106,7 +107,7 @@ impl Repository {
         let entry = |meta: &object_store::ObjectMeta| {
             let key = meta.location.as_ref();
             let name = key.rsplit('/').next()?.strip_suffix(WAL_SUFFIX)?;
-            (layout::aside_key(label, name).ok()? == key).then(|| WalEntry {
+            (layout::aside_key(self.cluster(), label, name).ok()? == key).then(|| WalEntry {
                 name: name.to_owned(),
                 size_bytes: meta.size,
                 modified: meta.last_modified.into(),
@@ -123,7 +124,7 @@ impl Repository {
         label: AsideLabel,
         name: &str,
     ) -> Result<Option<Bytes>, RepoError> {
-        let key = layout::aside_key(label, name)?;
+        let key = layout::aside_key(self.cluster(), label, name)?;
         self.read(&key, MAX_WAL_OBJECT_BYTES).await
     }
 
@@ -157,7 +158,7 @@ impl Repository {
 
     fn both_keys(&self, label: AsideLabel, name: &str) -> Result<(String, String), RepoError> {
         let wal = layout::wal_key(self.cluster(), name)?;
-        Ok((wal, layout::aside_key(label, name)?))
+        Ok((wal, layout::aside_key(self.cluster(), label, name)?))
     }
 
     async fn copy(&self, from: &str, to: &str) -> Result<(), RepoError> {

@@ -2,8 +2,8 @@
 //! there".
 //!
 //! A directory that was removed, or over which a file system is not mounted, holds nothing, and
-//! nothing is what PostgreSQL takes for the end of the WAL. So `init` puts a copy of the cluster's
-//! record among its WAL, and only then the record, which says that there is a mark. It is looked
+//! nothing is what PostgreSQL takes for the end of the WAL. So a copy of the cluster's
+//! record is put among its WAL, and only then the record, which says that there is a mark. It is looked
 //! for when an object is not found, and when a directory would have to be made for a new one.
 
 use object_store::path::Path;
@@ -32,7 +32,9 @@ impl Repository {
             // It is there, and so is what it stands for: its damage must not keep that back.
             Err(RepoError::Corrupt { .. }) => Ok(()),
             Err(error) => Err(error),
-            Ok(None) if record.wal_marked => missing("cluster.json, which init put there, is gone"),
+            Ok(None) if record.wal_marked => {
+                missing("cluster.json, which walzip put there, is gone")
+            }
             Ok(None) if self.has_level(&prefix).await? => Ok(()),
             Ok(None) if self.list_backups().await?.is_empty() => Ok(()),
             Ok(None) => missing("there is no WAL, and there are backups"),

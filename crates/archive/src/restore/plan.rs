@@ -13,8 +13,9 @@ use walzip_repo::{BackupLabel, Repository};
 
 use super::RestoreOptions;
 use super::target::{RecoveryTarget, TargetTimeline};
+use super::whose::Whose;
 use crate::archived_wal::{ArchivedWal, Reach, Way};
-use crate::backup_record::BackupRecord;
+use crate::backup_record::{BackupRecord, ListedBackup};
 use crate::branches::{Branches, Choice, OtherBranch};
 use crate::error::ArchiveError;
 use crate::restore::wal_end::{self, WalEnd};
@@ -33,19 +34,13 @@ pub(super) struct Plan {
     pub(super) superseded: Vec<OtherBranch>,
 }
 
-/// A backup of the listing.
-struct Listed {
-    label: BackupLabel,
-    read: Result<BackupRecord, ArchiveError>,
-}
-
 /// Everything that is known of the archive, and what is asked for.
 struct Planner<'a> {
     repository: &'a Repository,
     options: &'a RestoreOptions,
     /// The backup that was asked for.
     asked: Option<BackupRecord>,
-    listed: Vec<Listed>,
+    listed: &'a [ListedBackup],
     records: Vec<BackupRecord>,
     timelines: Timelines,
     wal: ArchivedWal,
@@ -53,12 +48,20 @@ struct Planner<'a> {
     with_wal: BTreeSet<TimelineId>,
 }
 
-/// Decides how to restore.
+/// Decides how to restore; returns the part of the repository that it is restored from as well.
 pub(super) async fn plan(
     repository: &Repository,
     options: &RestoreOptions,
-) -> Result<Plan, ArchiveError> {
-    let planner = Planner::new(repository, options).await?;
+) -> Result<(Repository, Plan), ArchiveError> {
+    let whose = Whose::choose(repository, options).await?;
+    let plan = plan_of(&whose, options).await;
+    let plan = plan.map_err(|error| whose.name_older(error))?;
+    whose.refuse_rolled_back().await?;
+    Ok((whose.part, plan))
+}
+
+async fn plan_of(whose: &Whose, options: &RestoreOptions) -> Result<Plan, ArchiveError> {
+    let planner = Planner::new(whose, options).await?;
     let choice = planner.timeline().await?;
     let (backup, found) = planner.backup(&choice).await?;
     // Where a backup itself is asked for, it is its timeline that counts.
@@ -78,25 +81,21 @@ pub(super) async fn plan(
 
 impl<'a> Planner<'a> {
     async fn new(
-        repository: &'a Repository,
+        whose: &'a Whose,
         options: &'a RestoreOptions,
     ) -> Result<Planner<'a>, ArchiveError> {
+        let (repository, listed) = (&whose.part, &whose.backups);
         let asked = match &options.backup {
             Some(label) => Some(BackupRecord::read(repository, label).await?),
             None => None,
         };
-        let mut listed = Vec::new();
-        for label in repository.list_backups().await? {
-            let read = BackupRecord::read(repository, &label).await;
-            listed.push(Listed { label, read });
-        }
         let records: Vec<BackupRecord> = listed
             .iter()
             .filter_map(|listed| listed.read.as_ref().ok().cloned())
             .collect();
         let Some(newest) = records.last() else {
             let mut reason = "the repository has none that is finished".to_owned();
-            if let Some(Listed {
+            if let Some(ListedBackup {
                 label,
                 read: Err(error),
             }) = listed.last()

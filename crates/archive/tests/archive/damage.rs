@@ -27,6 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn options(target: RecoveryTarget) -> RestoreOptions {
     RestoreOptions {
+        cluster: None,
         backup: None,
         recovery: Recovery {
             target,
@@ -102,11 +103,11 @@ async fn finds_damage_and_restores_nothing_from_it_that_starts() {
     }
 
     let told = info(&repository).await.expect("readable");
-    assert_eq!(told.backups.len(), 1);
-    assert_eq!(told.segment_size_bytes, Some(1 << 20));
-    assert!(told.backups[0].missing_segments.is_empty());
+    assert_eq!(told.newest.backups.len(), 1);
+    assert_eq!(told.newest.segment_size_bytes, Some(1 << 20));
+    assert!(told.newest.backups[0].missing_segments.is_empty());
     assert!(
-        told.wal.len() == 1 && told.wal[0].gaps.is_empty(),
+        told.newest.wal.len() == 1 && told.newest.wal[0].gaps.is_empty(),
         "{told:?}"
     );
     assert_eq!(findings(&repository).await, []);
@@ -154,13 +155,13 @@ async fn finds_damage_and_restores_nothing_from_it_that_starts() {
         [(FindingKind::BackupWalMissing, label.clone())]
     );
     let told = info(&repository).await.expect("readable");
-    assert_eq!(told.backups[0].missing_segments, [needed]);
+    assert_eq!(told.newest.backups[0].missing_segments, [needed]);
     put(&store, &key, &content).await;
 
     let (key, content) = take(&store, &format!("{}.wz", later[1])).await;
     assert_eq!(findings(&repository).await, [(FindingKind::WalGap, label)]);
     let told = info(&repository).await.expect("readable");
-    assert_eq!(told.wal[0].gaps[0].first, later[1]);
+    assert_eq!(told.newest.wal[0].gaps[0].first, later[1]);
     put(&store, &key, &content[..content.len() - 1]).await;
     assert_eq!(
         findings(&repository).await,
@@ -249,6 +250,7 @@ async fn one_damaged_object_is_not_in_the_way_of_a_restore_that_does_without_it(
     let restored = restore(&repository, &data, &along_the_first).await;
     assert_eq!(restored.expect("as it was told").backup.label, labels[0]);
     let named = RestoreOptions {
+        cluster: None,
         backup: Some(labels[1].parse().expect("a label")),
         ..options(RecoveryTarget::Latest)
     };
@@ -259,7 +261,7 @@ async fn one_damaged_object_is_not_in_the_way_of_a_restore_that_does_without_it(
     );
 
     let told = info(&repository).await.expect("readable");
-    assert_eq!(told.backups.len(), 1);
+    assert_eq!(told.newest.backups.len(), 1);
     assert_eq!(told.unreadable_backups[0].label, labels[1]);
     assert_eq!(
         findings(&repository).await,

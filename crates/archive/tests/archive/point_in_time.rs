@@ -29,6 +29,7 @@ async fn repository_of(cluster: &Cluster<'_>) -> Repository {
 
 fn options(target: RecoveryTarget, restore_command: &str) -> RestoreOptions {
     RestoreOptions {
+        cluster: None,
         backup: None,
         recovery: Recovery {
             target,

@@ -24,6 +24,7 @@ const ROWS: &str = "SELECT count(*), sum(a) FROM t";
 
 fn options(restore_command: &str, timeline: TargetTimeline) -> RestoreOptions {
     RestoreOptions {
+        cluster: None,
         backup: None,
         recovery: Recovery {
             target: RecoveryTarget::Latest,
@@ -125,7 +126,12 @@ async fn backs_up_a_standby_and_restores_along_the_timeline_of_its_promotion() {
     drop(standby);
 
     let told = info(&repository).await.expect("readable");
-    let timelines: Vec<u32> = told.wal.iter().map(|timeline| timeline.timeline).collect();
+    let timelines: Vec<u32> = told
+        .newest
+        .wal
+        .iter()
+        .map(|timeline| timeline.timeline)
+        .collect();
     assert_eq!(timelines, [1, 2]);
     let verification = verify(&repository, &VerifyOptions::default())
         .await

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::Limits;
 use super::rate::Rate;
-use super::time::Time;
 use crate::contender::Threads;
+use crate::verdict::Time;
 use crate::wal::Results;
 
 /// Of programs whose files are hardly larger than the smallest, the cheapest is taken.
@@ -209,7 +209,7 @@ impl Limits {
         interval: Option<f64>,
         time: Time,
     ) -> Option<String> {
-        let (seconds, unpack_seconds) = (time.at_least(compress), time.at_least(decompress));
+        let (seconds, unpack_seconds) = (time.for_limits(compress), time.for_limits(decompress));
         let of_what = time.of_what();
         if let Some(most) = self.seconds_per_segment.filter(|most| seconds > *most) {
             return Some(format!("takes {seconds:.3} s{of_what}, more than {most} s"));

@@ -1,8 +1,9 @@
 //! The advice as a page for a colleague.
 
+use super::Advice;
 use super::recommend::bytes;
-use super::{Advice, Time};
 use crate::report::{Bars, Cell, Section, Table, page};
+use crate::verdict::Time;
 
 /// Record types beyond these are left to the JSON.
 const RECORD_TYPES_MAX: usize = 12;
@@ -139,7 +140,7 @@ impl Advice {
     fn wal_section(&self) -> Section {
         let share = |part: u64| Some(part as f64 * 100.0 / (self.wal.bytes as f64).max(1.0));
         let bars = |parts: Vec<(String, u64)>| {
-            let mut bars = Bars::new("%", 1);
+            let mut bars = Bars::parts_of(100.0, "%", 1);
             for (name, part) in parts.into_iter().take(RECORD_TYPES_MAX) {
                 bars.bar(name, share(part), None);
             }

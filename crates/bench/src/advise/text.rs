@@ -237,7 +237,8 @@ pub(super) mod fixture {
 
     use crate::Provenance;
     use crate::advise::program::{choose, programs};
-    use crate::advise::{Advice, Confidence, Limits, Look, Rate, Time};
+    use crate::advise::{Advice, Confidence, Limits, Look, Rate};
+    use crate::verdict::Time;
     use crate::wal::fixture::fixture;
 
     /// Three programs on segments of 16 MB, 10 GB a day.

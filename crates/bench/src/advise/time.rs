@@ -1,25 +1,13 @@
 //! Which time of a program is judged: on a busy machine, wall times tell about other work.
 
-use serde::Serialize;
-
 use crate::contender::Threads;
+use crate::verdict::Time;
 use crate::wal::Results;
 
 /// A program with one thread that takes so many times its processor time has waited for others.
 const WAITED_MIN: f64 = 1.5;
 /// Below so many seconds of processor time, starting and reading are most of the wall time.
 const CPU_SECONDS_MIN: f64 = 0.1;
-
-/// Which time is judged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Time {
-    /// Wall time: the machine was idle.
-    #[default]
-    Wall,
-    /// Processor time: the machine was busy.
-    Processor,
-}
 
 impl Time {
     /// What is judged of a wall time and a processor time.
@@ -32,7 +20,7 @@ impl Time {
 
     /// What is held against a limit. Several threads can take less wall time than processor time,
     /// on a busy machine too.
-    pub(super) fn at_least(self, (wall, processor): (f64, f64)) -> f64 {
+    pub(super) fn for_limits(self, (wall, processor): (f64, f64)) -> f64 {
         match self {
             Time::Wall => wall,
             Time::Processor => wall.min(processor),
@@ -44,14 +32,6 @@ impl Time {
         match self {
             Time::Wall => "",
             Time::Processor => " of processor time",
-        }
-    }
-
-    /// What follows a share.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Time::Wall => "time",
-            Time::Processor => "processor time",
         }
     }
 }

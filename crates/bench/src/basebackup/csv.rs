@@ -59,7 +59,9 @@ impl Results {
         }
         for average in &self.ranks.average {
             let row = &self.rows[average.row];
-            writeln!(to, "# average rank,{},{:.3}", row.label, average.rank)?;
+            let rank = average.standing();
+            let ranked = self.ranks.ranked;
+            writeln!(to, "# average rank of {ranked},{},{rank}", row.label)?;
         }
         write_csv_ending(to, &self.resumed, &self.left_out, &self.stopped)
     }

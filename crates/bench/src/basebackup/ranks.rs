@@ -2,18 +2,25 @@
 //!
 //! Within a data set, the mean time is divided by the shortest, the size by the smallest, and
 //! the two are added: 2 is perfect. The rows are ranked by that score; what counts is the mean of
-//! the ranks. Published were twelve rows; ours is a thirteenth, so ranks are also given without
-//! it, to be compared with the published ones.
+//! the ranks. Published were the twelve rows of pg_basebackup, so only these are ranked, among each
+//! other. walzip is scored by their shortest time and their smallest size, and stands between two
+//! of them; it takes nobody's rank.
 
 use serde::Serialize;
 
-use super::methods::Taker;
+use super::methods::{PUBLISHED, Taker};
 use super::results::{Measurement, Results};
 use crate::spread::spread;
+use crate::verdict::{RUNS_MIN, Time};
 
 /// What it comes to.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Ranks {
+    /// Which time is ranked. None where the machine was busy and the processor time of a server
+    /// is not known: then nothing is.
+    pub judged_by: Option<Time>,
+    /// How many rows are ranked: those of pg_basebackup.
+    pub ranked: usize,
     /// Each row on each data set.
     pub scores: Vec<Score>,
     /// Each row over all data sets, the best first.
@@ -35,12 +42,15 @@ pub struct Score {
     pub cpu_seconds: Option<f64>,
     /// The size of the backup: the mean over the loops.
     pub bytes: f64,
-    /// Time relative to the shortest plus size relative to the smallest.
+    /// Time relative to pg_basebackup's shortest plus size relative to its smallest.
     pub score: f64,
-    /// Its place by that score.
-    pub rank: usize,
-    /// Its place when walzip does not take part; none for walzip.
-    pub rank_without_walzip: Option<usize>,
+    /// Its place by that score among the rows of pg_basebackup; none for walzip.
+    pub rank: Option<usize>,
+    /// How many rows of pg_basebackup have a better score.
+    pub better: usize,
+    /// How many have one at least and at most, if only what the ranges over the loops tell apart
+    /// is told apart. None with too few loops.
+    pub better_within_spread: Option<[usize; 2]>,
 }
 
 /// A row over all data sets.
@@ -48,21 +58,58 @@ pub struct Score {
 pub struct Average {
     /// The place of its row in the results.
     pub row: usize,
-    /// The mean of its ranks.
-    pub rank: f64,
-    /// The mean of its ranks when walzip does not take part; none for walzip.
-    pub rank_without_walzip: Option<f64>,
+    /// The mean of its ranks among the rows of pg_basebackup; none for walzip.
+    pub rank: Option<f64>,
+    /// The mean number of rows of pg_basebackup with a better score.
+    pub better: f64,
     /// The mean of its scores.
     pub score: f64,
 }
 
-/// A row's mean time and size on a data set, and whether it is walzip's.
-#[derive(Clone, Copy)]
+impl Score {
+    /// What it is sorted by.
+    pub(super) fn order(&self) -> f64 {
+        let rank = self.rank.map(|rank| rank as f64);
+        rank.unwrap_or(self.better as f64 + 0.5)
+    }
+
+    /// The rank, or between which two walzip stands.
+    pub(super) fn standing(&self, ranked: usize) -> String {
+        match (self.rank, self.better) {
+            (Some(rank), _) => rank.to_string(),
+            (None, 0) => "before 1".to_owned(),
+            (None, better) if better >= ranked => format!("after {ranked}"),
+            (None, better) => format!("between {better} and {}", better + 1),
+        }
+    }
+}
+
+impl Average {
+    /// The rank, or behind how many walzip stands.
+    pub(super) fn standing(&self) -> String {
+        match self.rank {
+            Some(rank) => format!("{rank:.1}"),
+            None => format!("behind {:.1}", self.better),
+        }
+    }
+
+    /// What it is sorted by: walzip stands behind the rank of as many as are better.
+    pub(super) fn order(&self) -> f64 {
+        self.rank.unwrap_or(self.better + 0.5)
+    }
+}
+
+/// A row's figures on a data set.
+#[derive(Clone)]
 struct Point {
     row: usize,
-    seconds: f64,
-    bytes: f64,
     is_walzip: bool,
+    seconds: f64,
+    spread: Option<f64>,
+    cpu_seconds: Option<f64>,
+    bytes: f64,
+    /// What is ranked, loop by loop.
+    judged: Vec<f64>,
 }
 
 impl Ranks {
@@ -70,105 +117,156 @@ impl Ranks {
     pub(super) fn of_data_set(&self, data_set: usize) -> Vec<&Score> {
         let scores = self.scores.iter();
         let mut scores: Vec<_> = scores.filter(|score| score.data_set == data_set).collect();
-        scores.sort_by_key(|score| score.rank);
+        scores.sort_by(|a, b| a.score.total_cmp(&b.score));
         scores
+    }
+
+    /// Whether the published ranks are of as many rows as these.
+    pub(super) fn are_as_published(&self) -> bool {
+        self.judged_by.is_some() && self.ranked == PUBLISHED.len()
     }
 
     /// Ranks what was measured. An average is of a row that was measured on every data set.
     pub(super) fn of(results: &Results) -> Ranks {
+        let (judged_by, time) = judged(results);
         let mut scores = Vec::new();
         let mut data_sets = 0;
         for data_set in 0..results.data_sets.len() {
-            let of_data_set = score(results, data_set);
+            let of_data_set = score(results, data_set, time);
             data_sets += usize::from(!of_data_set.is_empty());
             scores.extend(of_data_set);
         }
-        let mut average = Vec::new();
-        for row in 0..results.rows.len() {
-            let of_row: Vec<&Score> = scores.iter().filter(|score| score.row == row).collect();
-            if of_row.is_empty() || of_row.len() < data_sets {
-                continue;
-            }
-            let mean = |value: &dyn Fn(&Score) -> f64| {
-                of_row.iter().map(|score| value(score)).sum::<f64>() / of_row.len() as f64
-            };
-            let without = |score: &Score| score.rank_without_walzip.map(|rank| rank as f64);
-            average.push(Average {
-                row,
-                rank: mean(&|score| score.rank as f64),
-                rank_without_walzip: without(of_row[0])
-                    .map(|_| mean(&|score| without(score).unwrap_or_default())),
-                score: mean(&|score| score.score),
-            });
+        let mut average: Vec<Average> = (0..results.rows.len())
+            .filter_map(|row| average_of(row, &scores, data_sets))
+            .collect();
+        average.sort_by(|a, b| {
+            let order = a.order().total_cmp(&b.order());
+            order.then(a.score.total_cmp(&b.score))
+        });
+        Ranks {
+            judged_by,
+            ranked: average.iter().filter(|row| row.rank.is_some()).count(),
+            scores,
+            average,
         }
-        average.sort_by(|a, b| a.rank.total_cmp(&b.rank).then(a.score.total_cmp(&b.score)));
-        Ranks { scores, average }
     }
 }
 
-fn score(results: &Results, data_set: usize) -> Vec<Score> {
-    let mut points = Vec::new();
-    for (row, of_row) in results.rows.iter().enumerate() {
-        let measured = measured(results, row, data_set);
-        if !measured.is_empty() {
-            points.push(Point {
-                row,
-                seconds: mean(measured.iter().map(|m| m.usage.wall.as_secs_f64())),
-                bytes: mean(measured.iter().map(|m| m.bytes as f64)),
-                is_walzip: of_row.taker == Taker::Walzip,
-            });
-        }
+/// Which time can be ranked, and which one orders the tables in any case.
+fn judged(results: &Results) -> (Option<Time>, Time) {
+    let all = results.measurements.iter();
+    let known = all.clone().all(|measured| measured.server_cpu_s.is_some());
+    match results.provenance.judged_by() {
+        Time::Wall => (Some(Time::Wall), Time::Wall),
+        Time::Processor if known => (Some(Time::Processor), Time::Processor),
+        Time::Processor => (None, Time::Wall),
     }
-    let others: Vec<Point> = points
-        .iter()
-        .copied()
-        .filter(|point| !point.is_walzip)
+}
+
+fn average_of(row: usize, scores: &[Score], data_sets: usize) -> Option<Average> {
+    let of_row: Vec<&Score> = scores.iter().filter(|score| score.row == row).collect();
+    if of_row.is_empty() || of_row.len() < data_sets {
+        return None;
+    }
+    let ranks: Option<Vec<usize>> = of_row.iter().map(|score| score.rank).collect();
+    Some(Average {
+        row,
+        rank: ranks.map(|ranks| mean(ranks.iter().map(|rank| *rank as f64))),
+        better: mean(of_row.iter().map(|score| score.better as f64)),
+        score: mean(of_row.iter().map(|score| score.score)),
+    })
+}
+
+fn score(results: &Results, data_set: usize, time: Time) -> Vec<Score> {
+    let rows = 0..results.rows.len();
+    let points: Vec<Point> = rows
+        .filter_map(|row| point(results, row, data_set, time))
         .collect();
-    let (all, without) = (ranked(&points), ranked(&others));
-    let place = |ranked: &[(usize, f64)], row| ranked.iter().position(|(other, _)| *other == row);
+    let others: Vec<&Point> = points.iter().filter(|point| !point.is_walzip).collect();
+    // Where there is nothing else, walzip is measured by itself.
+    let measure: Vec<&Point> = match others.is_empty() {
+        true => points.iter().collect(),
+        false => others.clone(),
+    };
+    let least = |value: fn(&Point) -> f64| {
+        let values = measure.iter().map(|point| value(point));
+        values.fold(f64::INFINITY, f64::min).max(f64::MIN_POSITIVE)
+    };
+    let (shortest, smallest) = (least(Point::time), least(|point| point.bytes));
+    let score_at = |point: &Point, time: f64| time / shortest + point.bytes / smallest;
+    let ranges: Vec<(usize, [f64; 2])> = others
+        .iter()
+        .map(|point| (point.row, point.range().map(|time| score_at(point, time))))
+        .collect();
+    let mut scored: Vec<(usize, f64)> = others
+        .iter()
+        .map(|point| (point.row, score_at(point, point.time())))
+        .collect();
+    scored.sort_by(|a, b| a.1.total_cmp(&b.1));
     let complete = |point: &Point| {
-        let measured = measured(results, point.row, data_set);
-        let rank = place(&all, point.row)?;
-        let walls = measured.iter().map(|m| m.usage.wall.as_secs_f64());
-        let with_server = measured
-            .iter()
-            .filter_map(|m| Some(m.usage.cpu().as_secs_f64() + m.server_cpu_s?));
-        let known = with_server.clone().count() == measured.len();
-        Some(Score {
+        let score = score_at(point, point.time());
+        let place = scored.iter().position(|(row, _)| *row == point.row);
+        let [low, high] = point.range().map(|time| score_at(point, time));
+        let of_others = || ranges.iter().filter(|(row, _)| *row != point.row);
+        let surely_better = of_others().filter(|(_, range)| range[1] < low).count();
+        let surely_worse = of_others().filter(|(_, range)| range[0] > high).count();
+        let better = scored.iter().filter(|(_, other)| *other < score).count();
+        Score {
             row: point.row,
             data_set,
             seconds: point.seconds,
-            spread: spread(walls)?.half_range,
-            cpu_seconds: known.then(|| mean(with_server)),
+            spread: point.spread,
+            cpu_seconds: point.cpu_seconds,
             bytes: point.bytes,
-            score: all[rank].1,
-            rank: rank + 1,
-            rank_without_walzip: place(&without, point.row).map(|rank| rank + 1),
-        })
+            score,
+            rank: place.map(|place| place + 1),
+            better: place.unwrap_or(better),
+            better_within_spread: (point.judged.len() >= RUNS_MIN)
+                .then(|| [surely_better, of_others().count() - surely_worse]),
+        }
     };
-    points.iter().filter_map(complete).collect()
+    points.iter().map(complete).collect()
 }
 
-/// Rows with their scores, the best first.
-fn ranked(points: &[Point]) -> Vec<(usize, f64)> {
-    let least =
-        |value: &dyn Fn(&Point) -> f64| points.iter().map(value).fold(f64::INFINITY, f64::min);
-    let (seconds, bytes) = (least(&|point| point.seconds), least(&|point| point.bytes));
-    let score = |point: &Point| {
-        point.seconds / seconds.max(f64::MIN_POSITIVE) + point.bytes / bytes.max(f64::MIN_POSITIVE)
-    };
-    let mut scores: Vec<(usize, f64)> = points
-        .iter()
-        .map(|point| (point.row, score(point)))
-        .collect();
-    scores.sort_by(|a, b| a.1.total_cmp(&b.1));
-    scores
+impl Point {
+    fn time(&self) -> f64 {
+        mean(self.judged.iter().copied())
+    }
+
+    fn range(&self) -> [f64; 2] {
+        let times = || self.judged.iter().copied();
+        [
+            times().fold(f64::INFINITY, f64::min),
+            times().fold(0.0, f64::max),
+        ]
+    }
 }
 
-fn measured(results: &Results, row: usize, data_set: usize) -> Vec<&Measurement> {
+/// What a row took on a data set; none where it was not measured.
+fn point(results: &Results, row: usize, data_set: usize, time: Time) -> Option<Point> {
     let all = results.measurements.iter();
-    all.filter(|measured| (measured.row, measured.data_set) == (row, data_set))
-        .collect()
+    let measured: Vec<&Measurement> = all
+        .filter(|measured| (measured.row, measured.data_set) == (row, data_set))
+        .collect();
+    let walls: Vec<f64> = measured
+        .iter()
+        .map(|measured| measured.usage.wall.as_secs_f64())
+        .collect();
+    let with_server =
+        |measured: &&Measurement| Some(measured.usage.cpu().as_secs_f64() + measured.server_cpu_s?);
+    let cpus: Option<Vec<f64>> = measured.iter().map(with_server).collect();
+    Some(Point {
+        row,
+        is_walzip: results.rows[row].taker == Taker::Walzip,
+        seconds: mean(walls.iter().copied()),
+        spread: spread(walls.iter().copied())?.half_range,
+        cpu_seconds: cpus.as_ref().map(|cpus| mean(cpus.iter().copied())),
+        bytes: mean(measured.iter().map(|measured| measured.bytes as f64)),
+        judged: match (time, cpus) {
+            (Time::Processor, Some(cpus)) => cpus,
+            _ => walls,
+        },
+    })
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
@@ -209,7 +307,10 @@ mod tests {
         };
         let described = rows.iter().map(row).collect();
         let mut results = Results::new(
-            Provenance::gather(None),
+            Provenance {
+                load_average_before: Some(0.0),
+                ..Provenance::gather(None)
+            },
             settings,
             program.clone(),
             described,
@@ -251,36 +352,99 @@ mod tests {
         level: 1,
     };
 
+    fn score(ranks: &Ranks, row: usize, data_set: usize) -> Score {
+        let mut scores = ranks.scores.iter();
+        *scores
+            .find(|score| (score.row, score.data_set) == (row, data_set))
+            .unwrap()
+    }
+
     #[test]
-    fn scores_are_sums_of_relative_times_and_sizes_and_ranks_their_order() {
+    fn scores_are_sums_of_relative_times_and_sizes_and_walzip_takes_nobodys_rank() {
         let results = results(&[
             (LZ4, &[&[(1.0, 400), (3.0, 400)], &[(1.0, 200)]]),
             (GZIP, &[&[(4.0, 200), (4.0, 200)], &[(4.0, 150)]]),
-            (Taker::Walzip, &[&[(4.0, 100), (4.0, 100)], &[(1.5, 100)]]),
+            (Taker::Walzip, &[&[(2.0, 100), (2.0, 100)], &[(1.5, 180)]]),
         ]);
         let ranks = Ranks::of(&results);
-        let of = |row, data_set| {
-            let mut scores = ranks.scores.iter();
-            *scores
-                .find(|score| (score.row, score.data_set) == (row, data_set))
-                .unwrap()
-        };
+        let of = |row, data_set| score(&ranks, row, data_set);
         let lz4 = of(0, 0);
-        assert_eq!(
-            (lz4.seconds, lz4.spread, lz4.score),
-            (2.0, Some(0.5), 1.0 + 4.0)
-        );
-        assert_eq!((of(2, 0).score, of(2, 0).rank), (2.0 + 1.0, 1));
-        assert_eq!((of(1, 0).rank, lz4.rank), (2, 3));
-        // Without walzip, lz4 has 1 + 2 and gzip 2 + 1: a tie keeps the order of the table.
-        assert_eq!(lz4.rank_without_walzip, Some(1));
-        assert_eq!(of(2, 0).rank_without_walzip, None);
+        assert_eq!((lz4.seconds, lz4.spread), (2.0, Some(0.5)));
+        // By the shortest and the smallest of the two: a tie keeps the order of the table.
+        assert_eq!((lz4.score, of(1, 0).score), (1.0 + 2.0, 2.0 + 1.0));
+        assert_eq!((lz4.rank, of(1, 0).rank), (Some(1), Some(2)));
+        assert_eq!((of(2, 0).score, of(2, 0).rank), (1.0 + 0.5, None));
+        assert_eq!(of(2, 0).standing(ranks.ranked), "before 1");
+        assert_eq!(of(2, 1).standing(ranks.ranked), "between 1 and 2");
+        assert_eq!(of(0, 1).standing(ranks.ranked), "1");
         assert_eq!(lz4.cpu_seconds, Some(1.0));
         let order: Vec<usize> = ranks.average.iter().map(|average| average.row).collect();
         assert_eq!(order, [2, 0, 1]);
-        assert_eq!(ranks.average[1].rank, 2.5);
-        assert_eq!(ranks.average[0].rank_without_walzip, None);
-        assert_eq!(ranks.average[1].rank_without_walzip, Some(1.0));
+        let standings: Vec<String> = ranks.average.iter().map(Average::standing).collect();
+        assert_eq!(standings, ["behind 0.5", "1.0", "2.0"]);
+        assert_eq!(ranks.ranked, 2);
+    }
+
+    #[test]
+    fn only_what_the_loops_tell_apart_is_told_apart() {
+        let results = results(&[
+            (LZ4, &[&[(1.0, 100), (1.1, 100), (3.0, 100)]]),
+            (GZIP, &[&[(2.0, 100), (2.1, 100), (2.2, 100)]]),
+            (Taker::Walzip, &[&[(9.0, 100), (9.1, 100), (9.2, 100)]]),
+        ]);
+        let ranks = Ranks::of(&results);
+        assert_eq!(score(&ranks, 0, 0).better_within_spread, Some([0, 1]));
+        assert_eq!(score(&ranks, 2, 0).better_within_spread, Some([2, 2]));
+        let text = Results { ranks, ..results }.to_string();
+        assert!(text.contains("1-2"), "{text}");
+    }
+
+    const ONE: Loops<'static> = &[&[(1.0, 100)]];
+
+    #[test]
+    fn published_ranks_stand_only_beside_ranks_of_as_many() {
+        let some: Vec<_> = [LZ4, GZIP, Taker::Walzip]
+            .map(|taker| (taker, ONE))
+            .to_vec();
+        let told = |rows: &[(Taker, Loops<'_>)]| {
+            let mut results = results(rows);
+            results.ranks = Ranks::of(&results);
+            (results.to_string(), results.page())
+        };
+        let (text, page) = told(&some);
+        assert!(
+            text.contains("rank of 2") && !text.contains("published (of 12)"),
+            "{text}"
+        );
+        assert!(!page.contains("published</span>"), "{page}");
+        let all: Vec<_> = Taker::all(false)
+            .into_iter()
+            .map(|taker| (taker, ONE))
+            .collect();
+        let (text, page) = told(&all);
+        assert!(
+            text.contains("rank of 12") && text.contains("published (of 12)"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("13.0") && page.contains("average rank of 12"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_busy_machine_ranks_by_processor_time_or_not_at_all() {
+        let mut results = results(&[(LZ4, &[&[(1.0, 100)]]), (GZIP, &[&[(2.0, 100)]])]);
+        results.measurements[0].server_cpu_s = Some(9.0);
+        results.provenance.load_average_before = Some(99.0);
+        let ranks = Ranks::of(&results);
+        assert_eq!(ranks.judged_by, Some(Time::Processor));
+        assert_eq!(score(&ranks, 0, 0).rank, Some(2));
+        results.measurements[0].server_cpu_s = None;
+        results.ranks = Ranks::of(&results);
+        assert_eq!(results.ranks.judged_by, None);
+        let text = results.to_string();
+        assert!(text.contains("no ranks"), "{text}");
     }
 
     #[test]

@@ -37,21 +37,53 @@ impl Results {
     }
 
     fn ranking(&self) -> Section {
-        let mut bars = Bars::new("average rank", 1);
-        for average in &self.ranks.average {
+        let ranks = &self.ranks;
+        let title = "Average ranks over the data sets";
+        let section = self
+            .how_ranked()
+            .into_iter()
+            .fold(Section::new(title), Section::warning);
+        if ranks.judged_by.is_none() {
+            return section.table(self.ranks_table());
+        }
+        let mut bars = Bars::new(format!("average rank of {}", ranks.ranked), 1);
+        for average in &ranks.average {
             let row = &self.rows[average.row];
-            match row.taker {
-                Taker::Walzip => bars.ours(&row.label, Some(average.rank)),
-                Taker::PgBasebackup { .. } => {
-                    bars.bar(&row.label, Some(average.rank), row.published_rank);
-                }
+            let published = row.published_rank.filter(|_| ranks.are_as_published());
+            if average.rank.is_some() {
+                bars.bar(&row.label, average.rank, published);
             }
         }
-        Section::new("Average ranks over the data sets")
-            .paragraph("The shorter the better: 1 is the best on every data set.")
+        section
+            .paragraph(
+                "Of the rows of pg_basebackup among each other; the shorter the better: 1 is the \
+                 best on every data set.",
+            )
             .bars(bars)
+            .paragraph(self.standings())
             .table(self.ranks_table())
-            .note(format!("Published: {}.", self.published_source))
+            .note(self.published_note())
+    }
+
+    /// Between which ranks walzip stands on each data set.
+    fn standings(&self) -> String {
+        let scores = self
+            .ranks
+            .scores
+            .iter()
+            .filter(|score| score.rank.is_none());
+        let of_walzip: Vec<String> = scores
+            .map(|score| {
+                let of_data_set = self.ranks.of_data_set(score.data_set);
+                let others = of_data_set.iter().filter(|score| score.rank.is_some());
+                let standing = score.standing(others.count());
+                format!("{standing} on {}", self.data_sets[score.data_set].name)
+            })
+            .collect();
+        match of_walzip.is_empty() {
+            true => "walzip backup was not measured.".to_owned(),
+            false => format!("walzip backup would stand {}.", of_walzip.join(", ")),
+        }
     }
 
     fn data_set(&self, place: usize) -> Section {
@@ -75,7 +107,7 @@ impl Results {
         });
         Section::new(data_set.name.as_str())
             .note(format!("{}{size}", data_set.origin))
-            .paragraph("Wall time, the best score first:")
+            .paragraph("Wall time, the best score first (what a rank is by is said above):")
             .bars(seconds)
             .paragraph("Size of the backup:")
             .bars(sizes)

@@ -3,14 +3,19 @@
 use std::fmt;
 
 use super::methods::Taker;
+use super::ranks::Score;
 use super::results::Results;
 use crate::report::{Cell, Table};
 use crate::text::{counted, megabytes, write_ending};
+use crate::verdict::{Time, too_few};
 
 /// What the columns mean, and what is not alike.
 pub(super) const EXPLANATION: [&str; 2] = [
-    "score: time relative to the shortest plus size relative to the smallest, so 2 is the best \
-     there is.\ncpu s: client and server together.",
+    "score: time relative to pg_basebackup's shortest plus size relative to its smallest, so 2 is \
+     the best that one of its rows can have.\nrank: among the rows of pg_basebackup; walzip, which \
+     was not among those that were published, stands between two.\nwithin spread: the ranks that \
+     the ranges over the loops allow, for walzip how many can be before it.\ncpu s: client and \
+     server together.",
     "pg_basebackup compresses in the server and leaves the WAL out;\nwalzip compresses in the \
      client, syncs what it stores, and waits until the WAL of the backup is archived.",
 ];
@@ -62,11 +67,47 @@ impl Results {
     fn write_ranks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nAverage ranks over the data sets:")?;
         write!(f, "{}", self.ranks_table())?;
-        writeln!(
-            f,
-            "\n{}\n{}\npublished: {}.",
-            EXPLANATION[0], EXPLANATION[1], self.published_source
-        )
+        writeln!(f, "\n{}\n{}", EXPLANATION[0], EXPLANATION[1])?;
+        for line in self.how_ranked() {
+            writeln!(f, "{line}")?;
+        }
+        writeln!(f, "{}", self.published_note())
+    }
+
+    /// What ranks cannot tell.
+    pub(super) fn how_ranked(&self) -> Vec<String> {
+        let busy = match self.ranks.judged_by {
+            Some(Time::Wall) => None,
+            Some(Time::Processor) => Some(
+                "The machine was busy: scores and ranks are by processor time, where those that \
+                 were published are by wall time.",
+            ),
+            None => Some(
+                "The machine was busy, and the processor time of a server is not known: there are \
+                 no ranks.",
+            ),
+        };
+        let busy = busy.map(str::to_owned);
+        busy.into_iter()
+            .chain(too_few(self.settings.loops))
+            .collect()
+    }
+
+    /// Where the published ranks come from, and how much was backed up here.
+    pub(super) fn published_note(&self) -> String {
+        let bytes: u64 = self.data_sets.iter().filter_map(|of| of.bytes).sum();
+        let here = format!(
+            "Published: {}. Here: {} of {:.0} MB together",
+            self.published_source,
+            counted(self.data_sets.len(), "data set"),
+            megabytes(bytes)
+        );
+        match self.ranks.are_as_published() {
+            true => format!("{here}."),
+            false => format!(
+                "{here}; the published ranks are among 12 rows, so they do not stand beside these."
+            ),
+        }
     }
 
     fn write_remarks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -84,11 +125,21 @@ impl Results {
 
     /// The backups of a data set, the best first.
     pub(super) fn scores_table(&self, data_set: usize) -> Table {
-        let mut table = Table::new([
-            "backup", "seconds", "spread", "cpu s", "MB", "score", "rank",
-        ]);
-        for score in self.ranks.of_data_set(data_set) {
+        let ranked = self.ranks.of_data_set(data_set);
+        let others = ranked.iter().filter(|score| score.rank.is_some()).count();
+        let rank = format!("rank of {others}");
+        let heads = ["backup", "seconds", "spread", "cpu s", "MB", "score"];
+        let heads = heads.into_iter().chain([&*rank, "within spread"]);
+        let mut table = Table::new(heads);
+        for score in ranked {
             let row = &self.rows[score.row];
+            let [rank, within] = match self.ranks.judged_by {
+                Some(_) => [
+                    Cell::said(score.order(), score.standing(others)),
+                    within_spread(score),
+                ],
+                None => [Cell::none(), Cell::none()],
+            };
             let cells = vec![
                 Cell::from(row.label.as_str()),
                 Cell::number(score.seconds, 2),
@@ -96,25 +147,37 @@ impl Results {
                 Cell::number_or_none(score.cpu_seconds, 2),
                 Cell::number(score.bytes / 1e6, 1),
                 Cell::number(score.score, 2),
-                Cell::number(score.rank as f64, 0),
+                rank,
+                within,
             ];
             table.row_of(row.taker == Taker::Walzip, cells);
         }
         table
     }
 
-    /// All backups, the best first, beside what was published.
+    /// All backups, the best first, beside what was published of as many.
     pub(super) fn ranks_table(&self) -> Table {
-        let mut table = Table::new(["backup", "score", "rank", "without walzip", "published"]);
+        let rank = format!("rank of {}", self.ranks.ranked);
+        let mut heads = vec!["backup", "score", &rank];
+        let as_published = self.ranks.are_as_published();
+        if as_published {
+            heads.push("published (of 12)");
+        }
+        let mut table = Table::new(heads);
         for average in &self.ranks.average {
             let row = &self.rows[average.row];
-            let cells = vec![
+            let rank = match self.ranks.judged_by {
+                Some(_) => Cell::said(average.order(), average.standing()),
+                None => Cell::none(),
+            };
+            let mut cells = vec![
                 Cell::from(row.label.as_str()),
                 Cell::number(average.score, 2),
-                Cell::number(average.rank, 1),
-                Cell::number_or_none(average.rank_without_walzip, 1),
-                Cell::number_or_none(row.published_rank, 1),
+                rank,
             ];
+            if as_published {
+                cells.push(Cell::number_or_none(row.published_rank, 1));
+            }
             table.row_of(row.taker == Taker::Walzip, cells);
         }
         table
@@ -130,5 +193,22 @@ impl Results {
                 row.label, data_set.name, failed.reason
             )
         })
+    }
+}
+
+/// Ranks that the loops allow, or how many may be before walzip.
+fn within_spread(score: &Score) -> Cell {
+    let Some([least, most]) = score.better_within_spread else {
+        return Cell::none();
+    };
+    let of_rank = usize::from(score.rank.is_some());
+    let (first, last) = (least + of_rank, most + of_rank);
+    let places = match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    match score.rank {
+        Some(_) => Cell::said(first as f64, places),
+        None => Cell::said(first as f64, format!("behind {places}")),
     }
 }

@@ -35,7 +35,9 @@ impl Results {
             counted(work.runs as usize, "run"),
             self.settings.line(),
         ));
-        ending(section, self.left_out.iter().cloned(), &self.stopped)
+        let doubts = self.doubts().into_iter();
+        let said = doubts.chain(self.left_out.iter().cloned());
+        ending(section, said, &self.stopped)
     }
 
     fn step_section(&self, memory: Memory, megabytes: u64, step: Step) -> Section {
@@ -44,12 +46,9 @@ impl Results {
             let rate = self.median((memory, method, step), |run| Some(run.per_second()));
             bars.bar(method, rate.map(|rate| rate.median), None);
         }
-        let title = format!("{}, database {} memory", step.name(), memory.name());
-        Section::new(title)
-            .paragraph(format!(
-                "{}; shared_buffers = {megabytes} MB.",
-                step.about()
-            ))
+        let sizes = self.database_and_buffers((memory, megabytes), Some(step));
+        Section::new(format!("{}, {}", step.name(), memory.about()))
+            .paragraph(format!("{}; {sizes}.", step.about()))
             .bars(bars)
             .table(self.step_table(memory, step))
     }
@@ -57,6 +56,7 @@ impl Results {
     fn published_section(&self) -> Section {
         Section::new("Published, and here")
             .table(self.published_table())
+            .note(self.volumes())
             .note(format!("Published: {SOURCE}."))
     }
 }

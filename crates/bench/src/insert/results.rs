@@ -69,6 +69,14 @@ impl Memory {
             Memory::Exceeds => "exceeds",
         }
     }
+
+    /// What it means: the kernel has the machine's whole memory for what shared_buffers lacks.
+    pub fn about(self) -> &'static str {
+        match self {
+            Memory::Fits => "database fits shared_buffers",
+            Memory::Exceeds => "database exceeds shared_buffers",
+        }
+    }
 }
 
 /// Everything that the experiment found out.
@@ -132,6 +140,9 @@ pub struct Measurement {
     pub step: Step,
     /// Rows that were inserted, or indexed, once for each index.
     pub operations: u64,
+    /// What the database took afterwards, where it was asked.
+    #[serde(default)]
+    pub database_bytes: Option<u64>,
     /// What it took and wrote.
     #[serde(flatten)]
     pub phase: Phase,
@@ -181,17 +192,6 @@ impl Results {
         spread(runs.filter_map(value))
     }
 
-    /// How many times faster one method is than another.
-    pub(super) fn times_faster(&self, memory: Memory, published: &Published) -> Option<f64> {
-        let speed = |method| {
-            let median = self.median((memory, method, published.step), |run| {
-                Some(run.per_second())
-            });
-            median.map(|median| median.median)
-        };
-        Some(speed(published.faster)? / speed(published.slower)?)
-    }
-
     /// The memories that were measured with.
     pub(super) fn memories(&self) -> impl Iterator<Item = (Memory, u64)> {
         self.work.shared_buffers_megabytes.iter().copied()
@@ -208,7 +208,12 @@ impl Results {
             self.settings.line()
         )?;
         for (memory, megabytes) in self.memories() {
-            writeln!(to, "# {}: shared_buffers = {megabytes}MB", memory.name())?;
+            writeln!(
+                to,
+                "# {}: {}",
+                memory.name(),
+                self.database_and_buffers((memory, megabytes), None)
+            )?;
         }
         writeln!(
             to,

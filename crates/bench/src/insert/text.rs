@@ -14,10 +14,10 @@ impl fmt::Display for Results {
             for step in Step::ALL {
                 writeln!(
                     f,
-                    "\n{} ({}), database {} shared_buffers of {megabytes} MB:",
+                    "\n{} ({}), {}:",
                     step.name(),
                     step.about(),
-                    memory.name()
+                    self.database_and_buffers((memory, megabytes), Some(step))
                 )?;
                 write!(f, "{}", self.step_table(memory, step))?;
             }
@@ -26,13 +26,8 @@ impl fmt::Display for Results {
         for reason in &self.left_out {
             writeln!(f, "\n{reason}")?;
         }
-        if let Some(load) = self.provenance.load_of_others() {
-            writeln!(
-                f,
-                "\nThe machine was busy before this began (load {load:.1} on {} processors): \
-                 trust the bytes and the cpu times, not the rates.",
-                self.provenance.cpus
-            )?;
+        for doubt in self.doubts() {
+            writeln!(f, "\n{doubt}")?;
         }
         match &self.stopped {
             Some(reason) => writeln!(f, "\nIncomplete: {reason}. What is missing shows \"-\"."),
@@ -97,16 +92,16 @@ impl Results {
     /// How many times faster one method is than another, as published and here.
     pub(super) fn published_table(&self) -> Table {
         let mut heads = vec!["times faster".to_owned(), "published".to_owned()];
-        heads.extend(self.memories().map(|(memory, _)| memory.name().to_owned()));
+        let about = |(memory, _): (Memory, _)| memory.about().to_owned();
+        heads.extend(self.memories().map(about));
         let mut table = Table::new(heads);
         for published in self.published {
             let (step, faster, slower) = (published.step, published.faster, published.slower);
             let what = format!("{}: {faster} than {slower}", step.name());
             let mut cells = vec![Cell::from(what).left(), published.cell()];
             cells.extend(
-                self.memories().map(|(memory, _)| {
-                    Cell::number_or_none(self.times_faster(memory, published), 2)
-                }),
+                self.memories()
+                    .map(|(memory, _)| self.times_faster(memory, published)),
             );
             table.row(cells);
         }
@@ -115,6 +110,7 @@ impl Results {
 
     fn write_published(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\nAs published and here:\n{}", self.published_table())?;
+        writeln!(f, "{}", self.volumes())?;
         writeln!(
             f,
             "Published: {SOURCE}; another machine, 15 before its release."

@@ -13,6 +13,9 @@ pub const SOURCE: &str = "Daniel Westermann, \"Does the wal segment size matter 
     host that is not named. cp of 64 MB has no figure: its loop copied 25 of the 16 MB files, a \
     quarter of the bytes, in 5.4 s";
 
+/// How many bytes were archived in each way and size.
+pub(super) const TOTAL_BYTES: u64 = 1600 << 20;
+
 /// What a way took for all files.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Published {

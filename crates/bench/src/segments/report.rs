@@ -30,7 +30,10 @@ impl Results {
             counted(self.settings.runs as usize, "run"),
         ));
         let section = section.note(format!("Caches are {}.", self.settings.caches));
-        let reasons = self.failures().chain(self.left_out.iter().cloned());
+        let doubts = self.doubts().into_iter();
+        let reasons = doubts
+            .chain(self.failures())
+            .chain(self.left_out.iter().cloned());
         ending(section, reasons, &self.stopped)
     }
 
@@ -43,7 +46,7 @@ impl Results {
                 let label = format!("{}, {megabytes} MB", of_row.way);
                 let seconds = self.figures(row, *set).map(|figures| figures.seconds);
                 let pair = self.published_pair(row);
-                let pair = pair.filter(|_| self.is_as_published(content));
+                let pair = pair.filter(|_| self.is_published_volume(content));
                 let published = pair.and_then(|pair| match megabytes {
                     16 => Some(pair.seconds_16),
                     _ => pair.seconds_64,
@@ -61,9 +64,9 @@ impl Results {
         for set in sets {
             section = section.note(self.sets[set].to_string());
         }
-        match self.is_as_published(content) {
-            true => section.note(format!("Published: {}.", self.published_source)),
-            false => section,
+        match self.published_note(content) {
+            Some(note) => section.note(note),
+            None => section,
         }
     }
 

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-use super::results::{Caches, Results};
+use super::published::TOTAL_BYTES;
+use super::results::{Caches, Measurement, Results};
 use super::{Content, Published, Set};
 use crate::report::{Cell, Table};
 use crate::text::{counted, megabytes, write_ending};
+use crate::verdict::{self, Time, Told, too_few};
 
 /// The sizes of the published figures.
 const PUBLISHED_MEGABYTES: [u64; 2] = [16, 64];
@@ -63,19 +65,41 @@ impl Results {
         for set in sets {
             writeln!(f, "{}", self.sets[set])?;
         }
-        if self.is_as_published(content) {
-            writeln!(f, "published: {}.", self.published_source)?;
+        if let Some(note) = self.published_note(content) {
+            writeln!(f, "{note}")?;
         }
         Ok(())
     }
 
-    /// Whether these are the contents and the sizes of the published figures.
+    /// Whether these are the contents and the sizes of the published figures: then their ratios
+    /// compare.
     pub(super) fn is_as_published(&self, content: Content) -> bool {
         let sets = self.sets_of(content).into_iter();
         content == Content::Zeros
             && sets
                 .map(|set| self.sets[set].segment_bytes >> 20)
                 .eq(PUBLISHED_MEGABYTES)
+    }
+
+    /// Whether these are as many bytes too: then their seconds compare.
+    pub(super) fn is_published_volume(&self, content: Content) -> bool {
+        let sets = self.sets_of(content);
+        let mut bytes = sets.into_iter().map(|set| self.sets[set].bytes);
+        self.is_as_published(content) && bytes.all(|bytes| bytes == TOTAL_BYTES)
+    }
+
+    /// Where the published figures come from, and what of them compares.
+    pub(super) fn published_note(&self, content: Content) -> Option<String> {
+        let source = self.published_source;
+        let same = self.is_published_volume(content);
+        self.is_as_published(content).then(|| match same {
+            true => format!("Published: {source}."),
+            false => format!(
+                "Published for {} MB, here {} MB: seconds do not compare, ratios do. {source}.",
+                TOTAL_BYTES >> 20,
+                self.settings.total_bytes >> 20
+            ),
+        })
     }
 
     /// What each way takes for some contents.
@@ -91,7 +115,10 @@ impl Results {
         }
         heads.push("stored MB".to_owned());
         if self.is_as_published(content) {
-            heads.extend(["published 16", "64 MB", "small/large"].map(str::to_owned));
+            if self.is_published_volume(content) {
+                heads.extend(["published 16", "64 MB"].map(str::to_owned));
+            }
+            heads.push("published small/large".to_owned());
         }
         let mut table = Table::new(heads);
         for (row, of_row) in self.rows.iter().enumerate() {
@@ -105,9 +132,11 @@ impl Results {
                 let pair = self.published_pair(row);
                 let small = pair.map(|pair| pair.seconds_16);
                 let large = pair.and_then(|pair| pair.seconds_64);
+                if self.is_published_volume(content) {
+                    cells.push(Cell::number_or_none(small, 1));
+                    cells.push(Cell::number_or_none(large, 1));
+                }
                 let ratio = small.zip(large).map(|(small, large)| small / large);
-                cells.push(Cell::number_or_none(small, 1));
-                cells.push(Cell::number_or_none(large, 1));
                 cells.push(Cell::number_or_none(ratio, 2));
             }
             table.row_of(of_row.is_walzip(), cells);
@@ -136,18 +165,49 @@ impl Results {
 
     /// The smallest segments against the largest.
     fn comparison(&self, row: usize, sets: &[usize]) -> Vec<Cell> {
-        let first = sets.first().and_then(|set| self.figures(row, *set));
         let last = sets.last().and_then(|set| self.figures(row, *set));
         let mut cells = Vec::new();
-        if sets.len() > 1 {
-            let ratio = first
-                .zip(last)
-                .map(|(first, last)| first.seconds / last.seconds.max(1e-9));
-            cells.push(Cell::number_or_none(ratio, 2));
+        if let [small, .., large] = sets {
+            cells.push(self.small_to_large(row, *small, *large));
         }
         let stored = last.map(|last| megabytes(last.stored_bytes));
         cells.push(Cell::number_or_none(stored, 1));
         cells
+    }
+
+    /// How many times as long small segments take, if the runs tell.
+    fn small_to_large(&self, row: usize, small: usize, large: usize) -> Cell {
+        let seconds = |set| -> Vec<f64> {
+            let of_pair = |measured: &&Measurement| (measured.row, measured.set) == (row, set);
+            let measured = self.measurements.iter().filter(of_pair);
+            measured
+                .map(|measured| match self.provenance.judged_by() {
+                    Time::Wall => measured.usage.wall.as_secs_f64(),
+                    Time::Processor => measured.usage.cpu().as_secs_f64(),
+                })
+                .collect()
+        };
+        let Some(compared) = verdict::compare(&seconds(small), &seconds(large)) else {
+            return Cell::none();
+        };
+        let ratio = compared.ratio;
+        match compared.told {
+            Told::NotDistinguishable => Cell::said(ratio, format!("{ratio:.2} (within spread)")),
+            Told::Less | Told::More | Told::TooFewRuns => Cell::number(ratio, 2),
+        }
+    }
+
+    /// What the figures cannot tell.
+    pub(super) fn doubts(&self) -> Vec<String> {
+        let busy = self.provenance.load_of_others().map(|load| {
+            format!(
+                "The machine was busy before this began (load {load:.1}): small/large is of \
+                 processor time, without what an SSH server took."
+            )
+        });
+        busy.into_iter()
+            .chain(too_few(self.settings.runs))
+            .collect()
     }
 
     fn write_remarks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -156,6 +216,9 @@ impl Results {
             "\nA process for each segment, wall time of all of them; \"on disk: later\": success is \
              reported before the segment is on the disk."
         )?;
+        for doubt in self.doubts() {
+            writeln!(f, "\n{doubt}")?;
+        }
         for failure in self.failures() {
             writeln!(f, "\n{failure}")?;
         }
@@ -206,5 +269,113 @@ impl fmt::Display for Set {
             counted(self.files, "file"),
             self.origin
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::results::{Row, Settings};
+    use super::super::ways::Way;
+    use super::*;
+    use crate::{Program, Provenance, Usage};
+
+    /// scp of 16 and of 64 MB, so many of all, with the seconds of each run.
+    fn results(total_bytes: u64, small: &[f64], large: &[f64]) -> Results {
+        results_of("scp", total_bytes, small, large)
+    }
+
+    /// The same of any way.
+    fn results_of(way: &str, total_bytes: u64, small: &[f64], large: &[f64]) -> Results {
+        let set = |segment_bytes: u64| Set {
+            content: Content::Zeros,
+            segment_bytes,
+            files: (total_bytes / segment_bytes) as usize,
+            bytes: total_bytes,
+            origin: String::new(),
+            blake3: String::new(),
+            genuine: false,
+            sources: Vec::new(),
+        };
+        let settings = Settings {
+            total_bytes,
+            runs: small.len() as u32,
+            quick: true,
+            caches: Caches::Cold,
+        };
+        let program = Program {
+            name: way.to_owned(),
+            package: String::new(),
+            version: "1".to_owned(),
+            blake3: String::new(),
+        };
+        let provenance = Provenance {
+            load_average_before: Some(0.0),
+            ..Provenance::gather(None)
+        };
+        let rows = vec![Row::new(Way::named(way).unwrap(), program)];
+        let sets = vec![set(16 << 20), set(64 << 20)];
+        let mut results = Results::new(provenance, settings, sets, rows, Vec::new());
+        for (set, seconds) in [small, large].into_iter().enumerate() {
+            for (run, seconds) in (1..).zip(seconds) {
+                let wall = Duration::from_secs_f64(*seconds);
+                results.measurements.push(Measurement {
+                    row: 0,
+                    set,
+                    run,
+                    usage: Usage {
+                        wall,
+                        ..Usage::default()
+                    },
+                    stored_bytes: total_bytes,
+                });
+            }
+        }
+        results.summarise();
+        results
+    }
+
+    #[test]
+    fn published_seconds_stand_only_beside_seconds_of_the_same_volume() {
+        let same = results(1600 << 20, &[2.0], &[1.0]);
+        let (text, page) = (same.to_string(), same.page());
+        assert!(
+            text.contains("171.7") && page.contains("171.70 s published"),
+            "{text}"
+        );
+        let less = results(128 << 20, &[2.0], &[1.0]);
+        let (text, page) = (less.to_string(), less.page());
+        assert!(!text.contains("171.7") && !page.contains("171.7"), "{text}");
+        assert!(text.contains("2.06") && page.contains("2.06"), "{text}");
+        let said = "Published for 1600 MB, here 128 MB: seconds do not compare, ratios do.";
+        assert!(text.contains(said) && page.contains(said), "{text}");
+    }
+
+    #[test]
+    fn a_loop_that_copied_other_files_is_no_published_figure() {
+        let cp = results_of("cp", 1600 << 20, &[2.0], &[1.0]);
+        let (text, page) = (cp.to_string(), cp.page());
+        let line = text.lines().find(|line| line.starts_with("cp ")).unwrap();
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        assert!(cells.ends_with(&["17.4", "-", "-"]), "{line}");
+        assert!(
+            page.contains("17.40 s published") && !page.contains("5.40 s"),
+            "{page}"
+        );
+        assert!(text.contains("cp of 64 MB has no figure"), "{text}");
+    }
+
+    #[test]
+    fn a_ratio_within_the_spread_says_so_and_one_run_proves_nothing() {
+        let told = |small: &[f64], large: &[f64]| results(128 << 20, small, large).to_string();
+        let near = told(&[1.0, 1.2, 1.4], &[0.9, 1.1, 1.3]);
+        assert!(near.contains("1.09 (within spread)"), "{near}");
+        let far = told(&[2.0, 2.1, 2.2], &[0.9, 1.1, 1.3]);
+        assert!(
+            far.contains("1.91") && !far.contains("within spread"),
+            "{far}"
+        );
+        assert!(told(&[2.0], &[1.0]).contains("One run: differences in time prove nothing"));
     }
 }

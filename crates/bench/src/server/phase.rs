@@ -11,7 +11,7 @@ use crate::{Error, Usage};
 /// A checkpoint ends each phase, so that every phase pays for what it leaves to be written, and
 /// begins with none of its pages imaged. Its processor time and its bytes count; its wall time
 /// and its WAL do not.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Phase {
     /// The client's wall time.
     pub wall_s: f64,

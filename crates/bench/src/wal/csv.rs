@@ -13,7 +13,7 @@ use crate::text::{quoted, write_csv_ending};
 const DOMINANCE_HEADER: &str = "program,threads,\
     beaten_by,bytes,compress_time,decompress_time,not_on_folders,folders,\
     beaten_by_unverified,unverified_bytes,unverified_compress_time,unverified_decompress_time,\
-    published_s,published_mb";
+    published_s,published_mb,undecided_on_folders";
 
 const HEADER: &str = "program,level,threads,folder,segment,original_bytes,run,status,output_bytes,\
     compress_wall_s,compress_user_s,compress_system_s,compress_peak_bytes,\
@@ -73,6 +73,8 @@ impl Results {
     }
 
     fn write_dominance_lines(&self, to: &mut dyn Write) -> io::Result<()> {
+        let question = self.dominance.question(self.settings.runs);
+        writeln!(to, "# {}", question.replace('\n', " "))?;
         writeln!(to, "# dominance,{DOMINANCE_HEADER}")?;
         for verdict in &self.dominance.verdicts {
             let label = quoted(&self.rows[verdict.row].label);
@@ -81,34 +83,43 @@ impl Results {
             let not_on = quoted(&verdict.not_on.join(" "));
             write!(to, "{not_on},{},", verdict.folders)?;
             write!(to, "{},", self.winner(verdict.unverified))?;
-            let published = self.dominance.published.iter();
+            let published = self.dominance.published.pairs.iter();
             let pair = published
                 .filter(|pair| pair.row == Some(verdict.row))
                 .map(|pair| &pair.published)
                 .next();
-            match pair {
-                Some(pair) => writeln!(to, "{},{}", pair.compress_s, pair.output_mb)?,
-                None => writeln!(to, ",")?,
-            }
+            let (time, size) = pair.map_or((String::new(), String::new()), |pair| {
+                (pair.compress_s.to_string(), pair.output_mb.to_string())
+            });
+            let undecided = quoted(&verdict.undecided_on.join(" "));
+            writeln!(to, "{time},{size},{undecided}")?;
         }
         Ok(())
     }
 
-    /// Four values: `none` where nothing beats it, nothing where there is no answer.
+    /// Four values: `none` where nothing beats it, nothing where there is no answer. Where the
+    /// runs do not tell, there is the size of what is smaller.
     fn winner(&self, answer: Answer) -> String {
-        let winner = match answer {
-            Answer::Beaten(winner) => winner,
-            Answer::Unbeaten => return "none,,,".to_owned(),
-            Answer::Unknown => return ",,,".to_owned(),
-        };
-        let label = quoted(&self.rows[winner.row].label);
-        let Winner {
-            bytes,
-            compress_time,
-            decompress_time,
-            ..
-        } = winner;
-        format!("{label},{bytes:.4},{compress_time:.4},{decompress_time:.4}")
+        match answer {
+            Answer::Beaten(winner) => {
+                let label = quoted(&self.rows[winner.smaller.row].label);
+                let Winner {
+                    smaller,
+                    compress_time,
+                    decompress_time,
+                } = winner;
+                format!(
+                    "{label},{:.4},{compress_time:.4},{decompress_time:.4}",
+                    smaller.bytes
+                )
+            }
+            Answer::NotDistinguishable(near) => {
+                format!("not distinguishable,{:.4},,", near.bytes)
+            }
+            Answer::TooFewRuns(smaller) => format!("too few runs,{:.4},,", smaller.bytes),
+            Answer::Unbeaten => "none,,,".to_owned(),
+            Answer::Unknown => ",,,".to_owned(),
+        }
     }
 
     fn write_key(&self, to: &mut dyn Write, row: usize, input: usize) -> io::Result<()> {

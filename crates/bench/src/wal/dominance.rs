@@ -1,26 +1,32 @@
 //! Is some walzip level both smaller and faster?
 //!
-//! Two rows compare by the bytes that they wrote for the same segments and by the wall time that
-//! compressing these took. A row is beaten when one walzip level needs fewer bytes and less time;
-//! of several such levels the one that writes the fewest bytes is named. walzip works with one
-//! thread: where a program works with more, that is said, and the answer is not a comparison of
-//! equals.
+//! Two rows compare by the bytes that they wrote for the same segments and by the time that
+//! compressing these took, run by run. A row is beaten when one walzip level needs fewer bytes and
+//! less time; of several such levels the one that writes the fewest bytes is named. What counts as
+//! less time, and which time is judged, is in `verdict.rs`: with too few runs there is a verdict on
+//! size alone. walzip works with one thread: where a program works with more, that is said, and
+//! the answer is not a comparison of equals.
 
 use serde::Serialize;
 
-use super::published::{PUBLISHED, Published, SOURCE};
+use super::as_published::{self, AsPublished};
+use super::runs::Runs;
 use super::{Figures, Results};
-use crate::contender::{WALZIP, WALZIP_UNVERIFIED};
+use crate::contender::{Threads, WALZIP, WALZIP_UNVERIFIED};
+use crate::verdict::{self, Time, Told};
 
-/// The answer for every row that is not walzip's, and for every published pair.
+/// The answer for every row that is not walzip's, and the published pairs.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Dominance {
+    /// Which time the verdicts are on.
+    pub judged_by: Time,
+    /// The load of others, where the machine was busy before, while or after it was measured.
+    pub busy: Option<f64>,
     /// One for each row that is not walzip's.
     pub verdicts: Vec<Verdict>,
-    /// Where the published pairs come from.
-    pub published_source: &'static str,
     /// The published pairs, beside what was measured here.
-    pub published: Vec<PublishedHere>,
+    #[serde(flatten)]
+    pub published: AsPublished,
 }
 
 /// Whether a row is beaten.
@@ -36,6 +42,8 @@ pub struct Verdict {
     pub unverified: Answer,
     /// The folders on which no walzip level that decodes what it wrote beats it.
     pub not_on: Vec<String>,
+    /// The folders on which the runs do not tell.
+    pub undecided_on: Vec<String>,
     /// The folders on which that was asked.
     pub folders: usize,
 }
@@ -50,6 +58,10 @@ pub enum Answer {
     Unbeaten,
     /// One is.
     Beaten(Winner),
+    /// One is smaller, and the runs do not tell its time from the row's.
+    NotDistinguishable(Smaller),
+    /// This is the lowest level that is smaller; there are too few runs to say anything of time.
+    TooFewRuns(Smaller),
 }
 
 impl Answer {
@@ -57,32 +69,43 @@ impl Answer {
     pub fn winner(&self) -> Option<Winner> {
         match self {
             Answer::Beaten(winner) => Some(*winner),
+            _ => None,
+        }
+    }
+
+    /// The level that is smaller than the row, whatever is known of its time.
+    pub fn smaller(&self) -> Option<Smaller> {
+        match self {
+            Answer::Beaten(winner) => Some(winner.smaller),
+            Answer::NotDistinguishable(smaller) | Answer::TooFewRuns(smaller) => Some(*smaller),
             Answer::Unknown | Answer::Unbeaten => None,
         }
     }
 }
 
-/// A level of walzip that beats a row, and by how much.
+/// A level of walzip that writes fewer bytes than a row.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Winner {
+pub struct Smaller {
     /// The place of walzip's row in the results.
     pub row: usize,
     /// Its bytes for each of the other's.
     pub bytes: f64,
+    /// In how many interleaved runs both were measured.
+    pub runs: usize,
+    /// The larger spread of the two over these runs: half the range relative to the median.
+    pub spread: Option<f64>,
+}
+
+/// A level of walzip that beats a row, and by how much.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Winner {
+    /// Which one, and by how many bytes.
+    #[serde(flatten)]
+    pub smaller: Smaller,
     /// Its time of compressing for each second of the other's.
     pub compress_time: f64,
     /// Its time of decompressing for each second of the other's; more than 1 is slower.
     pub decompress_time: f64,
-}
-
-/// A published pair, and the row that is the same program at the same level here.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct PublishedHere {
-    /// What was published.
-    #[serde(flatten)]
-    pub published: Published,
-    /// The place of the row in the results, when it was measured.
-    pub row: Option<usize>,
 }
 
 impl Dominance {
@@ -94,104 +117,167 @@ impl Dominance {
 
 /// Compares every row with walzip's.
 pub(super) fn compare(results: &Results) -> Dominance {
+    let busy = busy(results);
+    let judged_by = Time::under(busy);
+    let runs = Runs::new(results, judged_by);
     let others = results
         .rows
         .iter()
         .enumerate()
         .filter(|(_, row)| row.contender != WALZIP && row.contender != WALZIP_UNVERIFIED);
-    let place_of = |pair: &Published| {
-        results
-            .rows
-            .iter()
-            .position(|row| (row.contender, row.level) == (pair.contender, pair.level))
-    };
     Dominance {
-        verdicts: others.map(|(row, _)| verdict(results, row)).collect(),
-        published_source: SOURCE,
-        published: PUBLISHED
-            .iter()
-            .map(|&published| PublishedHere {
-                published,
-                row: place_of(&published),
-            })
+        judged_by,
+        busy,
+        verdicts: others
+            .map(|(row, _)| verdict(results, &runs, row))
             .collect(),
+        published: as_published::compare(results, judged_by),
     }
 }
 
-fn verdict(results: &Results, row: usize) -> Verdict {
-    let whole = |row: usize| results.summary[row].all;
-    let asked = results.summary[row].folders.iter().map(|of_folder| {
-        let folder = of_folder.folder.as_str();
-        let answer = answer(results, row, WALZIP, |row| on_folder(results, row, folder));
-        (folder, answer)
-    });
-    let asked: Vec<_> = asked
+/// The load of others: before, in earlier starts, or beyond what was measured at the end.
+fn busy(results: &Results) -> Option<f64> {
+    let provenance = &results.provenance;
+    let all = results.rows.iter().any(|row| row.threads == Threads::All);
+    let own = if all { provenance.cpus.max(1) } else { 1 };
+    // A program of one thread may have helpers that read and write.
+    let expected = own as f64 + 1.0;
+    let after = provenance
+        .load_average_after
+        .filter(|load| *load > expected);
+    provenance
+        .load_of_others()
+        .or(results.load_of_others_before)
+        .or(after)
+}
+
+fn verdict(results: &Results, runs: &Runs<'_>, row: usize) -> Verdict {
+    let everywhere = Place {
+        results,
+        runs,
+        inputs: (0..results.inputs.len()).collect(),
+        folder: None,
+    };
+    let asked: Vec<(&str, Answer)> = results.summary[row]
+        .folders
+        .iter()
+        .map(|of_folder| {
+            let place = everywhere.within(&of_folder.folder);
+            (of_folder.folder.as_str(), place.answer(row, WALZIP))
+        })
         .filter(|(_, answer)| !matches!(answer, Answer::Unknown))
         .collect();
-    let not_on = asked
-        .iter()
-        .filter(|(_, answer)| matches!(answer, Answer::Unbeaten))
-        .map(|(folder, _)| (*folder).to_owned())
-        .collect();
+    let where_it_is = |is: fn(&Answer) -> bool| {
+        let folders = asked.iter().filter(|(_, answer)| is(answer));
+        folders.map(|(folder, _)| (*folder).to_owned()).collect()
+    };
     Verdict {
         row,
         threads: results.threads(&results.rows[row]),
-        verified: answer(results, row, WALZIP, whole),
-        unverified: answer(results, row, WALZIP_UNVERIFIED, whole),
-        not_on,
+        verified: everywhere.answer(row, WALZIP),
+        unverified: everywhere.answer(row, WALZIP_UNVERIFIED),
+        not_on: where_it_is(|answer| matches!(answer, Answer::Unbeaten)),
+        undecided_on: where_it_is(|answer| matches!(answer, Answer::NotDistinguishable(_))),
         folders: asked.len(),
     }
 }
 
-fn on_folder(results: &Results, row: usize, folder: &str) -> Option<Figures> {
-    let of_row = &results.summary[row].folders;
-    let of_folder = of_row.iter().find(|of_folder| of_folder.folder == folder)?;
-    Some(of_folder.figures)
+/// The segments on which rows are compared: all, or those of a folder.
+struct Place<'a> {
+    results: &'a Results,
+    runs: &'a Runs<'a>,
+    inputs: Vec<usize>,
+    folder: Option<&'a str>,
 }
 
-/// Of the levels that are both smaller and faster than a row, the smallest.
-fn answer(
-    results: &Results,
-    beaten: usize,
-    contender: &str,
-    figures: impl Fn(usize) -> Option<Figures>,
-) -> Answer {
-    let ours: Vec<(usize, Figures)> = results
-        .rows
-        .iter()
-        .enumerate()
-        .filter(|(_, row)| row.contender == contender)
-        .filter_map(|(row, _)| Some((row, figures(row)?)))
-        .collect();
-    let Some(theirs) = figures(beaten).filter(|_| !ours.is_empty()) else {
-        return Answer::Unknown;
-    };
-    let beats = |ours: &Figures| {
-        ours.output_bytes < theirs.output_bytes && ours.compress_s < theirs.compress_s
-    };
-    let smallest = ours
-        .iter()
-        .filter(|(_, ours)| beats(ours))
-        .min_by_key(|(_, ours)| ours.output_bytes);
-    smallest.map_or(Answer::Unbeaten, |(row, ours)| {
-        Answer::Beaten(Winner {
-            row: *row,
+impl<'a> Place<'a> {
+    fn within(&self, folder: &'a str) -> Place<'a> {
+        let inputs = self.results.inputs.iter().enumerate();
+        Place {
+            inputs: inputs
+                .filter(|(_, input)| input.folder == folder)
+                .map(|(place, _)| place)
+                .collect(),
+            folder: Some(folder),
+            ..*self
+        }
+    }
+
+    fn figures(&self, row: usize) -> Option<Figures> {
+        let summary = &self.results.summary[row];
+        let Some(folder) = self.folder else {
+            return summary.all;
+        };
+        let mut folders = summary.folders.iter();
+        let found = folders.find(|of_folder| of_folder.folder == folder)?;
+        Some(found.figures)
+    }
+
+    /// Of the levels that are both smaller and faster than a row, the smallest.
+    fn answer(&self, other: usize, contender: &str) -> Answer {
+        let rows = self.results.rows.iter().enumerate();
+        let ours: Vec<(usize, Figures)> = rows
+            .filter(|(_, row)| row.contender == contender)
+            .filter_map(|(row, _)| Some((row, self.figures(row)?)))
+            .collect();
+        let Some(theirs) = self.figures(other).filter(|_| !ours.is_empty()) else {
+            return Answer::Unknown;
+        };
+        let mut compared: Vec<(u64, Answer)> = ours
+            .iter()
+            .filter(|(_, ours)| ours.output_bytes < theirs.output_bytes)
+            .map(|(row, ours)| (ours.output_bytes, self.against(other, *row, ours, &theirs)))
+            .collect();
+        let lowest = compared.first().map(|(_, answer)| *answer);
+        compared.sort_by_key(|(bytes, _)| *bytes);
+        let smallest = |is: fn(&Answer) -> bool| {
+            let mut answers = compared.iter().map(|(_, answer)| *answer);
+            answers.find(is)
+        };
+        smallest(|answer| matches!(answer, Answer::Beaten(_)))
+            .or_else(|| smallest(|answer| matches!(answer, Answer::NotDistinguishable(_))))
+            .or(lowest.filter(|answer| matches!(answer, Answer::TooFewRuns(_))))
+            .unwrap_or(Answer::Unbeaten)
+    }
+
+    /// A row against a level that is smaller.
+    fn against(&self, other: usize, row: usize, ours: &Figures, theirs: &Figures) -> Answer {
+        let paired = self.runs.paired([row, other], &self.inputs);
+        let compress = verdict::compare(&paired.compress[0], &paired.compress[1]);
+        let decompress = verdict::compare(&paired.decompress[0], &paired.decompress[1]);
+        let smaller = Smaller {
+            row,
             bytes: ours.output_bytes as f64 / theirs.output_bytes as f64,
-            compress_time: ours.compress_s / theirs.compress_s,
-            decompress_time: ours.decompress_s / theirs.decompress_s,
-        })
-    })
+            runs: compress.map_or(0, |compress| compress.runs),
+            spread: compress.and_then(|compress| compress.spread),
+        };
+        let (Some(compress), Some(decompress)) = (compress, decompress) else {
+            return Answer::TooFewRuns(smaller);
+        };
+        match compress.told {
+            Told::Less => Answer::Beaten(Winner {
+                smaller,
+                compress_time: compress.ratio,
+                decompress_time: decompress.ratio,
+            }),
+            Told::More => Answer::Unbeaten,
+            Told::NotDistinguishable => Answer::NotDistinguishable(smaller),
+            Told::TooFewRuns => Answer::TooFewRuns(smaller),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::contender::Threads;
-    use crate::wal::fixture::fixture;
+    use crate::wal::fixture::{fixture, fixture_of_runs};
+    use crate::wal::summary;
 
     fn names(results: &Results, answer: Answer) -> Option<&str> {
         let winner = answer.winner()?;
-        Some(results.rows[winner.row].label.as_str())
+        Some(results.rows[winner.smaller.row].label.as_str())
     }
 
     #[test]
@@ -211,14 +297,14 @@ mod tests {
             Some("walzip -9 --no-verify")
         );
         let winner = verdict.verified.winner().unwrap();
-        assert_eq!((winner.bytes, winner.compress_time), (0.7, 0.04));
+        assert_eq!((winner.smaller.bytes, winner.compress_time), (0.7, 0.04));
     }
 
     #[test]
     fn smaller_but_slower_and_faster_but_larger_beat_nothing() {
         let results = fixture(&[
             ("lz4", 1, &[(100, 1.0)]),
-            ("walzip", 1, &[(90, 1.0)]),
+            ("walzip", 1, &[(90, 1.1)]),
             ("walzip", 3, &[(100, 0.5)]),
         ]);
         let verdict = &results.dominance.verdicts[0];
@@ -263,6 +349,82 @@ mod tests {
         results.dominance = dominance;
         let said = "  gzip -1: no answer, it or walzip was not measured on every segment\n";
         assert!(results.to_string().contains(said));
+    }
+
+    /// Seconds of each run: a program of 100 bytes, and walzip -1 of 50.
+    fn of_seconds(theirs: &[f64], ours: &[f64]) -> Results {
+        let mut results = fixture_of_runs(
+            theirs.len() as u32,
+            &[("gzip", 1, &[(100, 1.0)]), ("walzip", 1, &[(50, 1.0)])],
+        );
+        for measured in &mut results.measurements {
+            let seconds = [theirs, ours][measured.row][measured.run as usize - 1];
+            measured.compress.wall = Duration::from_secs_f64(seconds);
+        }
+        results.summary = summary::summarise(&results);
+        results.dominance = compare(&results);
+        results
+    }
+
+    #[test]
+    fn one_run_gives_a_verdict_on_size_and_none_on_time() {
+        let results = of_seconds(&[9.0], &[1.0]);
+        let verdict = &results.dominance.verdicts[0];
+        assert!(matches!(verdict.verified, Answer::TooFewRuns(_)));
+        let text = results.to_string();
+        assert!(
+            text.contains("One run: differences in time prove nothing"),
+            "{text}"
+        );
+        let line = text.lines().find(|line| line.contains("too few runs"));
+        let words: Vec<_> = line.unwrap().split_whitespace().collect();
+        assert_eq!(words.join(" "), "gzip -1 1 too few runs walzip -1 0.50 - -");
+        assert!(!text.contains("No exceptions"), "{text}");
+        assert!(
+            results
+                .page()
+                .unwrap()
+                .contains("\"answer\":\"too_few_runs\"")
+        );
+    }
+
+    #[test]
+    fn runs_that_lie_among_each_other_are_not_distinguishable() {
+        let told = |theirs: &[f64], ours: &[f64]| of_seconds(theirs, ours).to_string();
+        let near = told(&[1.0, 1.2, 1.4], &[0.9, 1.0, 1.1]);
+        let said =
+            "gzip -1: walzip -1 is smaller; its time is not distinguishable (3 runs, spread 17 %)";
+        assert!(near.contains(said), "{near}");
+        assert!(!near.contains("walzip -1   0.50  0.83"), "{near}");
+        let far = told(&[1.4, 1.5, 1.6], &[0.9, 1.0, 1.1]);
+        assert!(
+            far.contains("No exceptions") && far.contains("0.67"),
+            "{far}"
+        );
+        let slower = told(&[0.9, 1.0, 1.1], &[1.4, 1.5, 1.6]);
+        assert!(
+            slower.contains("no level is both smaller and faster"),
+            "{slower}"
+        );
+    }
+
+    #[test]
+    fn a_busy_machine_is_judged_by_processor_time_and_says_so() {
+        let mut results = of_seconds(&[9.0, 9.0, 9.0], &[1.0, 1.0, 1.0]);
+        // Processor times are the same.
+        results.provenance.load_average_before = Some(1.9);
+        results.dominance = compare(&results);
+        let verdict = &results.dominance.verdicts[0];
+        assert_eq!(results.dominance.judged_by, Time::Processor);
+        assert!(matches!(verdict.verified, Answer::NotDistinguishable(_)));
+        let text = results.to_string();
+        assert!(text.contains("wall times are not judged"), "{text}");
+        // What came in between shows at the end.
+        results.provenance.load_average_before = Some(0.0);
+        results.provenance.load_average_after = Some(2.0);
+        assert_eq!(compare(&results).busy, None);
+        results.provenance.load_average_after = Some(5.0);
+        assert_eq!(compare(&results).busy, Some(5.0));
     }
 
     #[test]

@@ -2,12 +2,14 @@
 
 use std::fmt;
 
-use super::dominance::{Answer, Verdict};
+use super::as_published::{AsPublished, PublishedHere};
+use super::dominance::{Answer, Dominance, Verdict};
 use super::published::Published;
 use super::text::seconds;
 use super::{Figures, Results};
 use crate::contender::{WALZIP, WALZIP_UNVERIFIED};
 use crate::text::write_table;
+use crate::verdict::{RUNS_MIN, not_distinguishable, too_few};
 
 /// What a table says where there is no answer.
 const UNKNOWN: &str = "-";
@@ -22,10 +24,7 @@ impl Results {
         if !verified && !unverified {
             return writeln!(f, "\nNo dominance table: no walzip level was measured.");
         }
-        writeln!(
-            f,
-            "\nIs some walzip level both smaller and faster? (one thread, wall time)"
-        )?;
+        writeln!(f, "\n{}", self.dominance.question(self.settings.runs))?;
         if verified {
             self.write_verdicts(f, |verdict| verdict.verified)?;
             writeln!(
@@ -50,6 +49,7 @@ impl Results {
             "program",
             "threads",
             "beaten by",
+            "smaller",
             "bytes",
             "time",
             "unpack time",
@@ -60,26 +60,35 @@ impl Results {
             let mut line = vec![label, verdict.threads.to_string()];
             let answer = answer(verdict);
             line.push(self.beaten_by(answer));
-            match answer.winner() {
-                Some(winner) => line.extend(
-                    [winner.bytes, winner.compress_time, winner.decompress_time]
-                        .map(|ratio| format!("{ratio:.2}")),
-                ),
-                None => line.extend([UNKNOWN; 3].map(str::to_owned)),
-            }
+            let smaller = answer.smaller();
+            line.push(smaller.map_or(UNKNOWN.to_owned(), |smaller| {
+                self.rows[smaller.row].label.clone()
+            }));
+            let winner = answer.winner();
+            let ratios = [
+                smaller.map(|smaller| smaller.bytes),
+                winner.map(|winner| winner.compress_time),
+                winner.map(|winner| winner.decompress_time),
+            ];
+            line.extend(
+                ratios.map(|ratio| ratio.map_or(UNKNOWN.to_owned(), |ratio| format!("{ratio:.2}"))),
+            );
             table.push(line);
         }
         write_table(f, &table)?;
         writeln!(
             f,
-            "bytes, time: walzip's for each of the other's, over the same segments."
+            "bytes, time: walzip's for each of the other's, over the same segments; {}.",
+            self.dominance.judged_by.name()
         )
     }
 
     fn beaten_by(&self, answer: Answer) -> String {
         match answer {
-            Answer::Beaten(winner) => self.rows[winner.row].label.clone(),
+            Answer::Beaten(winner) => self.rows[winner.smaller.row].label.clone(),
             Answer::Unbeaten => "none".to_owned(),
+            Answer::NotDistinguishable(_) => "not distinguishable".to_owned(),
+            Answer::TooFewRuns(_) => "too few runs".to_owned(),
             Answer::Unknown => UNKNOWN.to_owned(),
         }
     }
@@ -92,7 +101,10 @@ impl Results {
             .filter_map(|verdict| self.exception(verdict))
             .collect();
         if exceptions.is_empty() {
-            return writeln!(f, "No exceptions, on any folder.");
+            return match too_few(self.settings.runs) {
+                Some(_) => Ok(()),
+                None => writeln!(f, "No exceptions, on any folder."),
+            };
         }
         writeln!(f, "Exceptions:")?;
         for exception in exceptions {
@@ -103,80 +115,116 @@ impl Results {
 
     fn exception(&self, verdict: &Verdict) -> Option<String> {
         let label = &self.rows[verdict.row].label;
-        let threads = if verdict.threads > 1 {
-            format!(" ({} threads against one)", verdict.threads)
-        } else {
-            String::new()
-        };
-        let folders = verdict.not_on.len();
-        let of_folders = if folders == verdict.folders {
-            "on no folder".to_owned()
-        } else {
-            format!("not on {}", verdict.not_on.join(", "))
-        };
-        match (verdict.verified, folders) {
-            (Answer::Unknown, _) => Some(format!(
-                "{label}: no answer, it or walzip was not measured on every segment"
-            )),
-            (Answer::Beaten(_), 0) => None,
-            (Answer::Beaten(_), _) => Some(format!("{label}: {of_folders}{threads}")),
-            (Answer::Unbeaten, _) if verdict.folders < 2 => Some(format!(
-                "{label}: no level is both smaller and faster{threads}"
-            )),
-            (Answer::Unbeaten, 0) => Some(format!(
-                "{label}: on each folder another level, over all of them none{threads}"
-            )),
-            (Answer::Unbeaten, _) if folders == verdict.folders => {
-                Some(format!("{label}: {of_folders}{threads}"))
+        let folders = self.on_folders(verdict);
+        let over_all = match verdict.verified {
+            Answer::Unknown => {
+                "no answer, it or walzip was not measured on every segment".to_owned()
             }
-            (Answer::Unbeaten, _) => Some(format!(
-                "{label}: not over all folders, {of_folders}{threads}"
-            )),
+            Answer::NotDistinguishable(near) => format!(
+                "{} is smaller; its time is {}",
+                self.rows[near.row].label,
+                not_distinguishable(near.runs, near.spread)
+            ),
+            Answer::Unbeaten if verdict.folders < 2 => {
+                "no level is both smaller and faster".to_owned()
+            }
+            Answer::Unbeaten if verdict.not_on.is_empty() => {
+                "on each folder another level, over all of them none".to_owned()
+            }
+            Answer::Unbeaten if verdict.not_on.len() == verdict.folders => String::new(),
+            Answer::Unbeaten => "not over all folders".to_owned(),
+            Answer::Beaten(_) | Answer::TooFewRuns(_) => String::new(),
+        };
+        let said: Vec<&str> = [over_all.as_str(), folders.as_str()]
+            .into_iter()
+            .filter(|said| !said.is_empty())
+            .collect();
+        let threads = match verdict.threads {
+            0 | 1 => String::new(),
+            threads => format!(" ({threads} threads against one)"),
+        };
+        (!said.is_empty()).then(|| format!("{label}: {}{threads}", said.join(", ")))
+    }
+
+    /// On which folders the answer is no, and on which there is none.
+    fn on_folders(&self, verdict: &Verdict) -> String {
+        if verdict.folders < 2 && !matches!(verdict.verified, Answer::Beaten(_)) {
+            return String::new();
         }
+        let (not_on, undecided) = (&verdict.not_on, &verdict.undecided_on);
+        let not_on = match not_on.len() {
+            0 => None,
+            folders if folders == verdict.folders => Some("on no folder".to_owned()),
+            _ => Some(format!("not on {}", not_on.join(", "))),
+        };
+        let undecided = (!undecided.is_empty())
+            .then(|| format!("not distinguishable on {}", undecided.join(", ")));
+        let said: Vec<String> = not_on.into_iter().chain(undecided).collect();
+        said.join(", ")
     }
 
     fn write_published(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pairs = &self.dominance.published;
-        if pairs.iter().all(|pair| pair.row.is_none()) {
+        let published = &self.dominance.published;
+        if published.pairs.iter().all(|pair| pair.row.is_none()) {
             return Ok(());
         }
-        writeln!(f, "\nAs published, and here:")?;
+        writeln!(f, "\n{}:", published.title())?;
+        let (time, size) = published.units();
         let heads = [
             "published",
-            "seconds",
-            "MB",
+            time,
+            size,
             "here",
             "threads",
-            "seconds",
-            "MB",
+            time,
+            size,
             "beaten by",
         ];
         let mut table = vec![heads.map(str::to_owned).to_vec()];
-        for pair in pairs {
+        for pair in &published.pairs {
             if let Some(row) = pair.row {
-                table.push(self.published_line(&pair.published, row));
+                table.push(self.published_line(pair, row));
             }
         }
         write_table(f, &table)?;
-        writeln!(f, "Published: {}.", self.dominance.published_source)?;
-        if pairs.iter().any(|pair| pair.row.is_none()) {
-            writeln!(f, "--published measures all {} of them.", pairs.len())?;
+        writeln!(f, "{}.", published.volumes)?;
+        writeln!(f, "Published: {}.", published.published_source)?;
+        if published.pairs.iter().any(|pair| pair.row.is_none()) {
+            writeln!(
+                f,
+                "--published measures all {} of them.",
+                published.pairs.len()
+            )?;
         }
         Ok(())
     }
 
-    fn published_line(&self, published: &Published, row: usize) -> Vec<String> {
-        let mut line = vec![
-            published.label.to_owned(),
-            seconds(published.compress_s),
-            format!("{:.3}", published.output_mb),
-        ];
-        line.push(self.rows[row].label.clone());
-        line.push(self.threads(&self.rows[row]).to_string());
-        match &self.summary[row].all {
-            Some(figures) => line.extend([seconds(figures.compress_s), mean_mb(figures)]),
-            None => line.extend([UNKNOWN, UNKNOWN].map(str::to_owned)),
-        }
+    fn published_line(&self, pair: &PublishedHere, row: usize) -> Vec<String> {
+        let of_row = &self.rows[row];
+        let unknown = || [UNKNOWN, UNKNOWN].map(str::to_owned);
+        let ratios = |of: [f64; 2]| of.map(|ratio| format!("{ratio:.2}"));
+        let (published, here) = match self.dominance.published.same_volume {
+            true => {
+                let Published {
+                    compress_s,
+                    output_mb,
+                    ..
+                } = pair.published;
+                let figures = self.summary[row].all.as_ref();
+                (
+                    [seconds(compress_s), format!("{output_mb:.3}")],
+                    figures.map(|figures| [seconds(figures.compress_s), mean_mb(figures)]),
+                )
+            }
+            false => (
+                ratios(pair.relative_published),
+                pair.relative_here.map(ratios),
+            ),
+        };
+        let mut line = vec![pair.published.label.to_owned()];
+        line.extend(published);
+        line.extend([of_row.label.clone(), self.threads(of_row).to_string()]);
+        line.extend(here.unwrap_or_else(unknown));
         let verdict = self.dominance.verdict(row);
         let answer = verdict.map_or(Answer::Unknown, |verdict| match verdict.verified {
             Answer::Unknown => verdict.unverified,
@@ -184,6 +232,44 @@ impl Results {
         });
         line.push(self.beaten_by(answer));
         line
+    }
+}
+
+impl AsPublished {
+    /// What the table of published pairs is called.
+    fn title(&self) -> &'static str {
+        match self.same_volume {
+            true => "As published, and here",
+            false => "As published, and here, relative to gzip -1 (other volumes: no seconds)",
+        }
+    }
+
+    fn units(&self) -> (&'static str, &'static str) {
+        match self.same_volume {
+            true => ("seconds", "MB"),
+            false => ("time", "size"),
+        }
+    }
+}
+
+impl Dominance {
+    /// What is asked, and how it is judged.
+    pub(super) fn question(&self, runs: u32) -> String {
+        if let Some(reason) = too_few(runs) {
+            return format!(
+                "Is some walzip level both smaller and faster? Sizes tell, times do not.\n{reason}"
+            );
+        }
+        let how = format!(
+            "one thread; a verdict takes {RUNS_MIN} interleaved runs and a gap beyond their spread"
+        );
+        match self.busy {
+            Some(load) => format!(
+                "Is some walzip level both smaller and of less processor time? ({how})\n\
+                 The machine was busy (load {load:.1}): wall times are not judged."
+            ),
+            None => format!("Is some walzip level both smaller and faster? (wall time, {how})"),
+        }
     }
 }
 

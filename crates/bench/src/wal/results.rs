@@ -31,6 +31,8 @@ pub struct Results {
     pub failed: Vec<Failed>,
     /// Earlier runs that some of the measurements are of.
     pub resumed: Vec<Resumed>,
+    /// The load of others in one of these, where the machine was busy.
+    pub load_of_others_before: Option<f64>,
     /// Why there are fewer measurements than were asked for.
     pub stopped: Option<String>,
     /// What it comes to, a row each.
@@ -115,6 +117,10 @@ pub struct Measurement {
     pub input: usize,
     /// In which run, counting from 1.
     pub run: u32,
+    /// Which start of the experiment measured it: 0 is this one, others are the earlier runs,
+    /// counting from 1.
+    #[serde(default)]
+    pub start: usize,
     /// What compressing took.
     pub compress: Usage,
     /// What decompressing took.
@@ -177,6 +183,15 @@ pub struct Figures {
     /// Half the range of the wall time of compressing, relative to the median: the median over
     /// the segments. None with a single run.
     pub compress_spread: Option<f64>,
+    /// The shortest and the longest mean wall time of compressing a segment, over the runs that
+    /// have every segment. None with a single run.
+    pub compress_range_s: Option<[f64; 2]>,
+    /// The same of processor time.
+    pub compress_cpu_range_s: Option<[f64; 2]>,
+    /// The same of the wall time of decompressing.
+    pub decompress_range_s: Option<[f64; 2]>,
+    /// The same of processor time.
+    pub decompress_cpu_range_s: Option<[f64; 2]>,
 }
 
 /// What a row comes to on one folder.

@@ -19,6 +19,8 @@ struct Earlier {
     measurements: Vec<Measurement>,
     #[serde(default)]
     resumed: Vec<Resumed>,
+    #[serde(default)]
+    load_of_others_before: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -69,6 +71,12 @@ impl Earlier {
     /// Puts what can be taken over into results that have no measurement yet.
     fn hand_over(self, results: &mut Results) -> usize {
         let mut taken = Vec::new();
+        // The earlier run's own measurements get its place among the earlier runs.
+        let place = self.resumed.len() + 1;
+        let start = |measurement: &Measurement| match measurement.start {
+            0 => place,
+            known => known,
+        };
         for (row, of_row) in results.rows.iter().enumerate() {
             let same_row = |earlier: &EarlierRow| {
                 (&earlier.compress, &earlier.decompress) == (&of_row.compress, &of_row.decompress)
@@ -90,6 +98,7 @@ impl Earlier {
                 taken.extend(matching.map(|measurement| Measurement {
                     row,
                     input,
+                    start: start(measurement),
                     ..*measurement
                 }));
             }
@@ -97,6 +106,10 @@ impl Earlier {
         taken.sort_by_key(|measurement| measurement.run);
         let count = taken.len();
         results.measurements = taken;
+        results.load_of_others_before = self
+            .load_of_others_before
+            .or(self.origin.load_of_others())
+            .filter(|_| count > 0);
         results.resumed = self.resumed;
         results.resumed.push(Resumed {
             date: self.origin.date().to_owned(),
@@ -121,7 +134,7 @@ impl Earlier {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::fixture;
+    use super::super::fixture::fixture_of_runs;
     use std::path::Path;
 
     use super::*;
@@ -137,7 +150,10 @@ mod tests {
 
     #[test]
     fn what_was_measured_is_taken_over_with_the_same_figures() {
-        let before = fixture(&[("zstd", 1, &[(100, 1.0)]), ("walzip", 3, &[(50, 0.25)])]);
+        let before = fixture_of_runs(
+            1,
+            &[("zstd", 1, &[(100, 1.0)]), ("walzip", 3, &[(50, 0.25)])],
+        );
         let mut after = fresh(before.clone());
         after.rows.reverse();
         assert_eq!(earlier(&before).hand_over(&mut after), 2);
@@ -150,11 +166,39 @@ mod tests {
     }
 
     #[test]
+    fn which_start_measured_it_and_its_load_are_kept() {
+        let mut before = fixture_of_runs(1, &[("zstd", 1, &[(100, 1.0)])]);
+        before.provenance.load_average_before = Some(1.9);
+        let mut json = serde_json::to_value(&before).unwrap();
+        // As it was written before starts were told apart.
+        json["measurements"][0]
+            .as_object_mut()
+            .unwrap()
+            .remove("start");
+        json.as_object_mut()
+            .unwrap()
+            .remove("load_of_others_before");
+        let old: Earlier = serde_json::from_value(json).unwrap();
+        let mut after = fresh(before.clone());
+        assert_eq!(old.hand_over(&mut after), 1);
+        assert_eq!(after.measurements[0].start, 1);
+        assert_eq!(after.load_of_others_before, Some(1.9));
+        let mut third = fresh(after.clone());
+        third.provenance.load_average_before = Some(0.0);
+        earlier(&after).hand_over(&mut third);
+        assert_eq!((third.measurements[0].start, third.resumed.len()), (1, 2));
+        assert_eq!(third.load_of_others_before, Some(1.9));
+    }
+
+    #[test]
     fn another_program_other_bytes_or_a_run_too_many_are_measured_anew() {
-        let before = fixture(&[
-            ("zstd", 1, &[(100, 1.0), (100, 1.0)]),
-            ("walzip", 3, &[(50, 0.25), (1, 1.0)]),
-        ]);
+        let before = fixture_of_runs(
+            1,
+            &[
+                ("zstd", 1, &[(100, 1.0), (100, 1.0)]),
+                ("walzip", 3, &[(50, 0.25), (1, 1.0)]),
+            ],
+        );
         let taken = |change: &dyn Fn(&mut Results)| {
             let mut after = fresh(before.clone());
             change(&mut after);
@@ -181,7 +225,7 @@ mod tests {
 
     #[test]
     fn figures_of_another_machine_are_refused() {
-        let before = fixture(&[("zstd", 1, &[(100, 1.0)])]);
+        let before = fixture_of_runs(1, &[("zstd", 1, &[(100, 1.0)])]);
         let mut after = fresh(before.clone()).provenance;
         after.cpus += 1;
         let origin = earlier(&before).origin;

@@ -108,6 +108,7 @@ impl<P: Progress> Schedule<'_, P> {
                     row,
                     input,
                     run,
+                    start: 0,
                     compress,
                     decompress,
                     output_bytes,

@@ -83,7 +83,7 @@ impl Cells<'_> {
             cells.extend(of_folder);
         }
         let mean =
-            |value: fn(&Cell) -> f64| cells.iter().map(value).sum::<f64>() / cells.len() as f64;
+            |value: fn(&Cell<'_>) -> f64| cells.iter().map(value).sum::<f64>() / cells.len() as f64;
         Some(Figures {
             folders: folders.len(),
             segments: cells.len(),
@@ -102,11 +102,33 @@ impl Cells<'_> {
                     .filter_map(|cell| cell.compress.spread)
                     .collect(),
             ),
+            compress_range_s: self.range(&cells, |run| run.compress.wall),
+            compress_cpu_range_s: self.range(&cells, |run| run.compress.cpu()),
+            decompress_range_s: self.range(&cells, |run| run.decompress.wall),
+            decompress_cpu_range_s: self.range(&cells, |run| run.decompress.cpu()),
         })
     }
 
+    /// The least and the largest mean over the segments, of the runs that have all of them.
+    fn range(&self, cells: &[Cell<'_>], time: fn(&Measurement) -> Duration) -> Option<[f64; 2]> {
+        let of_run = |run: u32| {
+            let times = cells.iter().map(|cell| {
+                let found = cell.runs.iter().find(|measured| measured.run == run);
+                found.map(|measured| time(measured).as_secs_f64())
+            });
+            let sum: Option<f64> = times.sum();
+            sum.map(|sum| sum / cells.len() as f64)
+        };
+        let means: Vec<f64> = (1..=self.results.settings.runs)
+            .filter_map(of_run)
+            .collect();
+        let low = means.iter().copied().reduce(f64::min)?;
+        let high = means.iter().copied().reduce(f64::max)?;
+        (means.len() > 1).then_some([low, high])
+    }
+
     /// The row's cells of a folder; none when one of them is missing.
-    fn folder(&self, row: usize, folder: &str) -> Option<Vec<Cell>> {
+    fn folder(&self, row: usize, folder: &str) -> Option<Vec<Cell<'_>>> {
         let inputs = self.results.inputs.iter().enumerate();
         inputs
             .filter(|(_, input)| input.folder == folder)
@@ -115,7 +137,7 @@ impl Cells<'_> {
     }
 
     /// What a row took on one segment; none when a run failed or none was finished.
-    fn cell(&self, row: usize, input: usize) -> Option<Cell> {
+    fn cell(&self, row: usize, input: usize) -> Option<Cell<'_>> {
         if self
             .results
             .failed
@@ -132,12 +154,14 @@ impl Cells<'_> {
             output_bytes: runs.iter().map(|run| run.output_bytes).max()?,
             compress: Medians::of(runs.iter().map(|run| run.compress))?,
             decompress: Medians::of(runs.iter().map(|run| run.decompress))?,
+            runs,
         })
     }
 }
 
 /// A row on one segment, over the runs.
-struct Cell {
+struct Cell<'a> {
+    runs: Vec<&'a Measurement>,
     original_bytes: u64,
     output_bytes: u64,
     compress: Medians,

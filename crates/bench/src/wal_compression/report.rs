@@ -40,7 +40,11 @@ impl Results {
                  fewer checkpoints and then fewer images.",
             ),
         };
-        ending(section, self.left_out.iter().cloned(), &self.stopped)
+        let said = self
+            .doubts()
+            .into_iter()
+            .chain(self.left_out.iter().cloned());
+        ending(section, said, &self.stopped)
     }
 
     fn stage_section(&self, stage: Stage) -> Section {
@@ -93,6 +97,7 @@ impl Results {
     fn published_section(&self) -> Section {
         Section::new("Published, and here")
             .table(self.published_table())
+            .note(self.volumes())
             .note(
                 "Published figures come from other machines and older servers: they are shown, \
              never compared with.",

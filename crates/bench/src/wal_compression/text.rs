@@ -7,6 +7,7 @@ use super::{Results, Stage};
 use crate::report::{Cell, Table};
 use crate::server::Phase;
 use crate::text::counted;
+use crate::verdict::too_few;
 
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -16,7 +17,7 @@ impl fmt::Display for Results {
         }
         self.write_archived(f)?;
         self.write_published(f)?;
-        for reason in &self.left_out {
+        for reason in self.doubts().iter().chain(&self.left_out) {
             writeln!(f, "\n{reason}")?;
         }
         if let Some(load) = self.provenance.load_of_others() {
@@ -233,12 +234,30 @@ impl Results {
         table
     }
 
+    /// How much was written, there and here: only shares stand beside each other.
+    pub(super) fn volumes(&self) -> String {
+        let work = &self.work;
+        format!(
+            "The first two were published for pgbench at scale 100 with 200000 transactions, the \
+             others for one workload of 208 MB of WAL; here it is {} at scale {} with {} \
+             transactions. Where a volume differs, so do the number of checkpoints and with it the \
+             share of images: these are shares, and no bytes or seconds.",
+            work.workload, work.scale, work.transactions
+        )
+    }
+
+    /// What times cannot tell.
+    pub(super) fn doubts(&self) -> Option<String> {
+        too_few(self.work.runs)
+    }
+
     fn write_published(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
             "\nPublished, from other machines and older servers, and here:"
         )?;
         write!(f, "{}", self.published_table())?;
+        writeln!(f, "{}", self.volumes())?;
         writeln!(f, "The first two: {}.", LOAD.source)?;
         writeln!(
             f,

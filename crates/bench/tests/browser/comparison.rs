@@ -20,6 +20,16 @@ fn opens_without_a_complaint_or_an_outside_request_and_answers_every_click() {
     let warnings = browser.text("document.getElementById('warnings').textContent");
     assert!(warnings.contains("brotli is left out"), "{warnings}");
 
+    // Three runs: each point has their range, and the verdicts are on time.
+    assert_eq!(
+        browser.number("document.querySelectorAll('#chart .range').length"),
+        all
+    );
+    let verdicts = browser.text("document.getElementById('dominance').textContent");
+    assert!(
+        verdicts.contains("beaten by") && !verdicts.contains("too few runs"),
+        "{verdicts}"
+    );
     series_are_switched(&mut browser, all);
     lists_choose_what_is_drawn(&mut browser);
     values_show_under_the_pointer(&mut browser);
@@ -104,6 +114,45 @@ fn tables_sort(browser: &mut Browser) {
     assert!(megabytes(browser).iter().rev().is_sorted());
     let order = browser.text(&format!("document.querySelector('{head}').ariaSort"));
     assert_eq!(order, "descending");
+}
+
+#[test]
+fn one_run_has_no_verdict_on_time_and_a_quick_look_no_published_seconds() {
+    let page = pages::comparison_of(1, true);
+    let mut browser = Browser::open(&page.path);
+    browser.resize(DESK.0, DESK.1);
+    browser.show_as("screen", "light");
+    let text = |browser: &mut Browser, id: &str| {
+        browser.text(&format!("document.getElementById('{id}').textContent"))
+    };
+    let verdicts = text(&mut browser, "dominance");
+    for word in ["beaten", "time"] {
+        assert!(!verdicts.contains(word), "{verdicts}");
+    }
+    assert!(verdicts.contains("smaller"), "{verdicts}");
+    let said = text(&mut browser, "exceptions");
+    assert!(
+        said.contains("1 run: differences in time prove nothing"),
+        "{said}"
+    );
+    assert_eq!(
+        browser.number("document.querySelectorAll('.frontier, .range').length"),
+        0.0
+    );
+    let published = text(&mut browser, "published");
+    assert!(
+        !published.contains("seconds") && !published.contains("1.186"),
+        "{published}"
+    );
+    // xz -2, relative to gzip -1.
+    assert!(published.contains("4.38"), "{published}");
+    let source = text(&mut browser, "source");
+    assert!(
+        source.contains("100 segments of 16 MB") && source.contains("quick"),
+        "{source}"
+    );
+    browser.picture().keep("comparison-one-run");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
 #[test]

@@ -41,6 +41,11 @@ const INPUT_BYTES: usize = 200_000;
 
 /// The report of `bench wal`.
 pub fn comparison() -> Page {
+    comparison_of(3, false)
+}
+
+/// The same of so many runs.
+pub fn comparison_of(runs: u32, quick: bool) -> Page {
     let directory = TempDir::new().expect("a directory");
     let at = |name: &str| directory.path().join(name);
     for name in ["bin", "tmp"] {
@@ -63,7 +68,8 @@ pub fn comparison() -> Page {
             .iter()
             .map(|text| text.parse().expect("a row"))
             .collect(),
-        runs: Some(2),
+        runs: Some(runs),
+        quick,
         files: Files {
             report: Some(path.clone()),
             ..Files::default()
@@ -147,10 +153,18 @@ pub fn tables() -> Page {
     bars.bar("pglz <on>", Some(410.9), Some(81.0));
     bars.bar("zstd", None, None);
     bars.ours("walzip -3", Some(9.5));
+    let mut times = Bars::new("s", 1);
+    times.bar("off", Some(10.0), Some(5.0));
+    times.ours("walzip -3", Some(2.0));
+    let mut parts = Bars::parts_of(100.0, "%", 1);
+    parts.bar("images", Some(90.0), None);
+    parts.bar("headers", Some(0.5), None);
     let section = Section::new("WAL written")
         .paragraph("What a setting does to the WAL of the same transactions.")
         .table(table)
         .bars(bars)
+        .bars(times)
+        .bars(parts)
         .note("MB are millions of bytes.");
     let provenance = provenance();
     let directory = TempDir::new().expect("a directory");

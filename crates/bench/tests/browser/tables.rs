@@ -26,11 +26,12 @@ fn tables_sort_bars_tell_their_values_and_nothing_is_asked_of_the_network() {
         ("off".into(), "lz4".into())
     );
 
-    browser.hover(".bar.ours");
+    browser.hover(".point.ours");
     let tip = "document.getElementById('tip').textContent";
     assert_eq!(browser.text(tip), "walzip -3: 9.5 MB");
-    browser.hover(".bar.published");
+    browser.hover(".point.published");
     assert_eq!(browser.text(tip), "off: 208.1 MB published");
+    lengths_are_values(&mut browser);
 
     let light = browser.picture();
     light.keep("tables-light");
@@ -51,6 +52,32 @@ fn tables_sort_bars_tell_their_values_and_nothing_is_asked_of_the_network() {
     );
 }
 
+/// Bars are as long as their values; what is too far apart has no length at all.
+fn lengths_are_values(browser: &mut Browser) {
+    let bars = "[...document.querySelectorAll('.bar')].map((bar) => [\
+        parseFloat(bar.dataset.tip.split(': ')[1]), bar.getBoundingClientRect().width])";
+    let bars = browser.value(bars);
+    let bars = bars.as_array().expect("bars");
+    assert_eq!(bars.len(), 5, "{bars:?}");
+    let number = |pair: &serde_json::Value, place: usize| pair[place].as_f64().expect("a number");
+    // Of the first chart, and of the parts of a whole.
+    for chart in [&bars[..3], &bars[3..]] {
+        let per_unit = number(&chart[0], 1) / number(&chart[0], 0);
+        for bar in chart {
+            let (value, width) = (number(bar, 0), number(bar, 1));
+            assert!((width - value * per_unit).abs() <= 2.0, "{chart:?}");
+        }
+    }
+    let points = "document.querySelectorAll('.bars.points')";
+    assert_eq!(browser.number(&format!("{points}.length")), 1.0);
+    assert_eq!(
+        browser.number("document.querySelectorAll('.points .bar').length"),
+        0.0
+    );
+    let said = browser.text(&format!("{points}[0].textContent"));
+    assert!(said.contains("MB, logarithmic axis"), "{said}");
+}
+
 #[test]
 fn an_experiment_has_its_published_figures_beside_its_own() {
     let page = pages::segments();
@@ -59,11 +86,18 @@ fn an_experiment_has_its_published_figures_beside_its_own() {
     browser.show_as("screen", "light");
     let wide = browser.number("document.documentElement.scrollWidth");
     assert!(wide <= 390.0, "the page is {wide} wide");
-    browser.hover(".bar.published");
-    let tip = "document.getElementById('tip').textContent";
-    assert_eq!(browser.text(tip), "cp, 16 MB: 17.40 s published");
-    let cells = "document.querySelector('tbody tr').textContent";
-    assert!(browser.text(cells).ends_with("17.45.43.22"));
+    // 64 MB are not what was published, so there are no seconds of it; nor is there a ratio of cp.
+    let published = "document.querySelectorAll('.published').length";
+    assert_eq!(browser.number(published), 0.0);
+    let cells = browser.text("document.querySelector('tbody tr').textContent");
+    assert!(cells.ends_with('-') && !cells.contains("17.4"), "{cells}");
+    let said = browser.text("document.body.textContent");
+    assert!(said.contains("Published for 1600 MB, here 64 MB"), "{said}");
+    assert!(
+        said.contains("One run: differences in time prove nothing"),
+        "{said}"
+    );
+    browser.picture().keep("segments-phone");
     assert_eq!(browser.complaints(), Vec::<String>::new());
     assert_eq!(browser.requests().len(), 1);
 }

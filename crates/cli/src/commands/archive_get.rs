@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use walzip_archive::get::{GetOptions, Got, get};
 
+use crate::cluster_args;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::repo_args::{self, RepoArgs};
@@ -12,9 +13,10 @@ use crate::{root, runtime};
 
 /// Get a WAL file from the archive (restore_command)
 ///
-/// DEST appears complete or not at all, after every byte was checked. When the archive does not
-/// have the file, which PostgreSQL asks for at the end of a recovery, the exit code is 1 and
-/// nothing is printed. Storage that fails is tried again for some seconds.
+/// DEST appears complete or not at all, after every byte was checked. In a repository that was kept
+/// through upgrades, the file is the newest cluster's, or in a data directory that cluster's. When
+/// the archive does not have the file, which PostgreSQL asks for at the end of a recovery, the exit
+/// code is 1 and nothing is printed. Storage that fails is tried again for some seconds.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example, in postgresql.conf of a standby, which asks again by itself:
@@ -55,9 +57,13 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
     // PostgreSQL runs restore_command in the data directory, and %p is relative to it. With
     // an absolute path, the current directory says nothing about who asks.
     let data_directory = args.destination.is_relative().then(|| PathBuf::from("."));
+    let says_whose = data_directory.as_deref().is_some_and(has_control_file);
     let options = GetOptions { data_directory };
     let attempt = async || -> Result<Got, CommandError> {
-        let repository = repo_args::open(&location).await?;
+        let repository = match says_whose {
+            true => repo_args::open(&location).await?,
+            false => cluster_args::open(&location, None).await?,
+        };
         Ok(get(&repository, &args.name, &args.destination, &options).await?)
     };
     let got = runtime::block_on(async {
@@ -88,4 +94,11 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
             Err(CommandError::silent(Kind::NotInArchive))
         }
     }
+}
+
+/// Whether a directory is a cluster's. What cannot be looked at may be one's, and the reader of the
+/// control file says why not.
+fn has_control_file(directory: &Path) -> bool {
+    let control_file = directory.join("global").join("pg_control");
+    control_file.try_exists().unwrap_or(true)
 }

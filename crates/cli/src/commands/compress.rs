@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use walzip_codec::{EncodeError, Level};
+use walzip_codec::{EncodeError, Encoder};
 
 use crate::commands::decompress;
 use crate::error::{CommandError, chain};
@@ -42,19 +42,14 @@ pub struct CompressArgs {
 }
 
 struct Compress {
-    encode: fn(&[u8], Level) -> Result<Vec<u8>, EncodeError>,
-    level: Level,
+    encoder: Encoder,
 }
 
 /// Runs the command.
 pub fn run(args: CompressArgs) -> Result<(), CommandError> {
-    let encode = if args.no_verify {
-        walzip_codec::encode
-    } else {
-        walzip_codec::encode_verified
-    };
     let level = args.level.level.unwrap_or_default();
-    args.filter.for_each_file(&Compress { encode, level })
+    let encoder = Encoder::new(level, !args.no_verify);
+    args.filter.for_each_file(&Compress { encoder })
 }
 
 impl Filter for Compress {
@@ -86,6 +81,7 @@ impl Filter for Compress {
         output: &mut dyn Write,
         _is_provisional: bool,
     ) -> Result<(), CommandError> {
+        let mut encoder = self.encoder.clone();
         let mut buffer = Vec::new();
         let mut members = 0u64;
         loop {
@@ -93,10 +89,10 @@ impl Filter for Compress {
             if buffer.is_empty() && members > 0 {
                 return Ok(());
             }
-            let member_len = walzip_codec::member_len(&buffer);
+            let member_len = encoder.member_len(&buffer);
             fill(input, &mut buffer, member_len)?;
             let member = member_len.min(buffer.len());
-            let encoded = (self.encode)(&buffer[..member], self.level).map_err(encode_error)?;
+            let encoded = encoder.encode(&buffer[..member]).map_err(encode_error)?;
             write(output, &encoded)?;
             buffer.drain(..member);
             members += 1;

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use walzip_codec::{DecodeError, DecodeToError, HEADER_LEN_MAX, Header, MEMBER_LEN_MAX};
+use walzip_codec::{Claims, DecodeError, DecodeToError, HEADER_LEN_MAX, Header, MEMBER_LEN_MAX};
 
 use crate::archive_error::decoding;
 use crate::error::{CommandError, chain};
@@ -30,20 +30,37 @@ pub struct DecompressArgs {
     /// Only check that the files can be decompressed, and write nothing
     #[arg(short, long, conflicts_with_all = ["stdout", "output", "keep", "force"])]
     test: bool,
+
+    /// Decode what claims to become very much out of few bytes. The files of an earlier walzip
+    /// may do so, for segments above 64 MB; decoding one takes up to three times its segment size
+    /// in memory
+    #[arg(long)]
+    trust: bool,
 }
 
 /// No encoder makes more of the longest member; memory is bounded by this for an input that
 /// claims otherwise, which then counts as truncated.
 pub const ENCODED_LEN_MAX: u64 = 2 * MEMBER_LEN_MAX as u64;
 
+/// An output that is seen at once gets a member when all of it is checked. Until then its
+/// original is held in memory up to this length; of more it is decoded a second time.
+const DECODED_ONCE_MAX: u64 = 64 << 20;
+
 struct Decompress {
     only_checks: bool,
+    claims: Claims,
 }
 
 /// Runs the command.
 pub fn run(args: DecompressArgs) -> Result<(), CommandError> {
-    let only_checks = args.test;
-    args.filter.for_each_file(&Decompress { only_checks })
+    let claims = match args.trust {
+        true => Claims::Believed,
+        false => Claims::Bounded,
+    };
+    args.filter.for_each_file(&Decompress {
+        only_checks: args.test,
+        claims,
+    })
 }
 
 impl Filter for Decompress {
@@ -91,19 +108,26 @@ impl Filter for Decompress {
                 return Ok(());
             }
             let failed = |error: DecodeError| decode_error(&error, position);
-            let member_len = Header::read(&buffer).map_err(failed)?.member_len;
-            let member_len = member_len.min(ENCODED_LEN_MAX) as usize;
+            let header = Header::read(&buffer).map_err(failed)?;
+            let member_len = header.member_len.min(ENCODED_LEN_MAX) as usize;
             fill(input, &mut buffer, member_len)?;
             let member = member_len.min(buffer.len());
             let encoded = &buffer[..member];
-            if is_provisional {
-                let decoded = walzip_codec::decode_member_to(encoded, output);
+            let decode_to = |output: &mut dyn Write| {
+                let decoded = walzip_codec::decode_member_to(encoded, output, self.claims);
                 decoded.map_err(|error| match error {
                     DecodeToError::Decode(error) => failed(error),
                     DecodeToError::Write(error) => cannot_write(&error),
-                })?;
+                })
+            };
+            if is_provisional {
+                decode_to(output)?;
+            } else if header.original_len <= DECODED_ONCE_MAX {
+                let decoded = walzip_codec::decode_member(encoded, self.claims);
+                write(output, &decoded.map_err(failed)?.0)?;
             } else {
-                write(output, &walzip_codec::decode(encoded).map_err(failed)?)?;
+                decode_to(&mut io::sink())?;
+                decode_to(output)?;
             }
             buffer.drain(..member);
             position += member as u64;
@@ -117,8 +141,11 @@ pub fn holds(compressed: &mut dyn Read, original: &mut dyn Read) -> Result<bool,
         original,
         is_equal: true,
     };
-    let only_checks = true;
-    let decoded = Decompress { only_checks }.run(compressed, &mut comparison, true);
+    let decompress = Decompress {
+        only_checks: true,
+        claims: Claims::Bounded,
+    };
+    let decoded = decompress.run(compressed, &mut comparison, true);
     let is_equal = comparison.is_equal;
     let mut rest = Vec::new();
     fill(original, &mut rest, 1)?;
@@ -153,6 +180,8 @@ fn decode_error(error: &DecodeError, position: u64) -> CommandError {
         DecodeError::UnsupportedVersion { .. } => {
             CommandError::new(kind, message).hint("A newer walzip wrote it; use one to read it.")
         }
+        DecodeError::Disproportionate { .. } => CommandError::new(kind, message)
+            .hint("If you know who wrote the file, decompress it with --trust."),
         _ => CommandError::new(kind, message),
     }
 }

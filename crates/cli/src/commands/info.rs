@@ -5,7 +5,7 @@ use std::io::Write;
 
 use jiff::{SignedDuration, Timestamp};
 use walzip_archive::TimelineWal;
-use walzip_archive::info::{BackupInfo, Info, info};
+use walzip_archive::info::{BackupInfo, ClusterContent, Info, info};
 use walzip_repo::Location;
 
 use crate::error::CommandError;
@@ -62,39 +62,11 @@ struct Text<'a> {
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let info = self.info;
-        let cluster = &info.cluster;
         writeln!(f, "repository  {}", self.location)?;
-        writeln!(
-            f,
-            "cluster     PostgreSQL {}, system identifier {}",
-            cluster.major, cluster.system_identifier
-        )?;
-        writeln!(f, "made        {:.0}", info.created)?;
-        if info.backups.is_empty() {
-            writeln!(f, "\nno finished backup")?;
+        for problem in &info.cluster_problems {
+            writeln!(f, "DAMAGED: {problem}")?;
         }
-        let rows = info.backups.iter().map(|backup| {
-            vec![
-                backup.label.clone(),
-                format!("{:.0}", backup.stop.time),
-                backup.stop.lsn.to_string(),
-                backup.first_segment.clone().unwrap_or_default(),
-                megabytes(backup.original_bytes),
-                megabytes(backup.stored_bytes),
-            ]
-        });
-        let heads = [
-            "Backup",
-            "restores from",
-            "position",
-            "needs WAL from",
-            "MB",
-            "stored MB",
-        ];
-        write_table(f, &heads, rows.collect())?;
-        for backup in &info.backups {
-            write_missing(f, backup)?;
-        }
+        write_cluster(f, "cluster", &info.newest)?;
         for backup in &info.unreadable_backups {
             writeln!(
                 f,
@@ -109,22 +81,76 @@ impl fmt::Display for Text<'_> {
                  removed"
             )?;
         }
-        for aside in &info.set_aside {
-            writeln!(
-                f,
-                "aside/{}: set aside: WAL files {}, {} MB stored",
-                aside.label,
-                aside.objects,
-                megabytes(aside.stored_bytes)
-            )?;
+        write_wal(f, &info.newest)?;
+        for older in info.older_clusters.iter().rev() {
+            writeln!(f)?;
+            write_cluster(f, "before", older)?;
+            write_wal(f, older)?;
         }
-        if info.wal.is_empty() {
-            writeln!(f, "\nno WAL")?;
-        }
-        let rows = info.wal.iter().flat_map(wal_rows).collect();
-        write_table(f, &WAL_HEADS, rows)?;
-        info.wal.iter().try_for_each(|wal| write_timeline(f, wal))
+        Ok(())
     }
+}
+
+/// Whose archive it is, and the backups.
+fn write_cluster(f: &mut fmt::Formatter<'_>, what: &str, content: &ClusterContent) -> fmt::Result {
+    let cluster = &content.cluster;
+    writeln!(
+        f,
+        "{what:<12}PostgreSQL {}, system identifier {}",
+        cluster.major, cluster.system_identifier
+    )?;
+    writeln!(f, "made        {:.0}", content.created)?;
+    if content.backups.is_empty() {
+        writeln!(f, "\nno finished backup")?;
+    }
+    let rows = content.backups.iter().map(|backup| {
+        vec![
+            backup.label.clone(),
+            format!("{:.0}", backup.stop.time),
+            backup.stop.lsn.to_string(),
+            backup.first_segment.clone().unwrap_or_default(),
+            megabytes(backup.original_bytes),
+            megabytes(backup.stored_bytes),
+        ]
+    });
+    let heads = [
+        "Backup",
+        "restores from",
+        "position",
+        "needs WAL from",
+        "MB",
+        "stored MB",
+    ];
+    write_table(f, &heads, rows.collect())?;
+    content
+        .backups
+        .iter()
+        .try_for_each(|backup| write_missing(f, backup))
+}
+
+/// What is set aside, and the WAL.
+fn write_wal(f: &mut fmt::Formatter<'_>, content: &ClusterContent) -> fmt::Result {
+    let cluster = &content.cluster;
+    for aside in &content.set_aside {
+        writeln!(
+            f,
+            "aside/{}-{}/{}: set aside: WAL files {}, {} MB stored",
+            cluster.major,
+            cluster.system_identifier,
+            aside.label,
+            aside.objects,
+            megabytes(aside.stored_bytes)
+        )?;
+    }
+    if content.wal.is_empty() {
+        writeln!(f, "\nno WAL")?;
+    }
+    let rows = content.wal.iter().flat_map(wal_rows).collect();
+    write_table(f, &WAL_HEADS, rows)?;
+    content
+        .wal
+        .iter()
+        .try_for_each(|wal| write_timeline(f, wal))
 }
 
 /// Where a timeline comes from, and how far one can restore along it.

@@ -1,13 +1,10 @@
 //! `walzip init`: a repository for one cluster.
 
 use std::io::Write;
-use std::path::PathBuf;
 
-use walzip_archive::init::Source;
-
-use crate::connection_args::ConnectionArgs;
 use crate::error::CommandError;
 use crate::repo_args::RepoArgs;
+use crate::source_args::SourceArgs;
 use crate::{root, runtime};
 
 /// Make a repository for a cluster
@@ -33,18 +30,8 @@ pub struct InitArgs {
     #[command(flatten)]
     repo: RepoArgs,
 
-    /// The cluster's data directory [config: pgdata; also PGDATA]
-    #[arg(
-        short = 'D',
-        long,
-        value_name = "DIR",
-        env = "WALZIP_PGDATA",
-        hide_env_values = true
-    )]
-    pgdata: Option<PathBuf>,
-
     #[command(flatten)]
-    connection: ConnectionArgs,
+    source: SourceArgs,
 }
 
 /// Runs the command.
@@ -52,16 +39,7 @@ pub fn run(args: InitArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
     let location = args.repo.location(&config)?;
     root::refuse_foreign_repository(&location)?;
-    let settings = args.connection.settings(&config)?;
-    let in_environment = || std::env::var_os("PGDATA").map(PathBuf::from);
-    let source = match args.pgdata {
-        Some(path) => Source::DataDirectory(path),
-        None if args.connection.is_given() => Source::Server(settings),
-        None => match config.pgdata.or_else(in_environment) {
-            Some(path) => Source::DataDirectory(path),
-            None => Source::Server(settings),
-        },
-    };
+    let source = args.source.source(&config)?;
     let done =
         runtime::block_on(async { Ok(walzip_archive::init::init_at(&location, &source).await?) })?;
     if done.created {

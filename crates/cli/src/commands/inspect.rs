@@ -4,8 +4,11 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use walzip_codec::{HEADER_LEN_MAX, Header, Level, MAGIC};
+use walzip_codec::{
+    Claims, DecodeError, Encoder, HEADER_LEN_MAX, Header, Level, MAGIC, WalIdentity,
+};
 use walzip_pgformat::PAGE_SIZE;
+use walzip_pgformat::wal::SegmentHeader;
 
 use crate::archive_error::decoding;
 use crate::error::{CommandError, chain};
@@ -56,46 +59,113 @@ fn inspect(inspection: &mut Inspection, path: &Path, level: Level) -> Result<(),
         _ => Box::new(File::open(path).map_err(|error| CommandError::cannot_read(&error))?),
     };
     inspection.begin_file(path);
-    let mut buffer = Vec::new();
-    loop {
-        fill(&mut input, &mut buffer, HEADER_LEN_MAX.max(PAGE_SIZE))?;
-        if buffer.is_empty() {
-            return Ok(());
+    let mut input = Members {
+        input: &mut input,
+        buffer: Vec::new(),
+        encoder: Encoder::new(level, false),
+    };
+    while let Some(mut found) = input.next()? {
+        // A long segment is in several members.
+        while found.is_cut_off() && input.goes_on(&found)? {
+            let Some(part) = input.next()? else { break };
+            found.original.extend_from_slice(&part.original);
+            found.encoded_bytes += part.encoded_bytes;
         }
-        let member = if buffer.starts_with(&MAGIC) {
-            encoded_member(inspection, &mut input, &mut buffer, level)?
-        } else {
-            let member_len = walzip_codec::member_len(&buffer);
-            fill(&mut input, &mut buffer, member_len)?;
-            let member = member_len.min(buffer.len());
-            inspection
-                .add(&buffer[..member], None, level)
-                .map_err(encode_error)?;
-            member
-        };
-        buffer.drain(..member);
+        inspection
+            .add(&found.original, found.encoded_bytes, level)
+            .map_err(encode_error)?;
+    }
+    Ok(())
+}
+
+/// What is in a file, a member at a time: as it is encoded, or as it would be.
+struct Members<'r> {
+    input: &'r mut dyn Read,
+    buffer: Vec<u8>,
+    encoder: Encoder,
+}
+
+/// A member, or a segment that is in several.
+struct Found {
+    is_encoded: bool,
+    original: Vec<u8>,
+    encoded_bytes: u64,
+}
+
+impl Found {
+    fn segment(&self) -> Option<SegmentHeader> {
+        SegmentHeader::read(&self.original).ok()
+    }
+
+    /// It is the beginning of a segment.
+    fn is_cut_off(&self) -> bool {
+        let is_short = |header: SegmentHeader| self.original.len() < header.segment_size as usize;
+        self.segment().is_some_and(is_short)
     }
 }
 
-/// Inspects the member at the front of the buffer; returns its length.
-fn encoded_member(
-    inspection: &mut Inspection,
-    input: &mut dyn Read,
-    buffer: &mut Vec<u8>,
-    level: Level,
-) -> Result<usize, CommandError> {
-    let failed = |error| CommandError::new(decoding(&error), chain(&error));
-    let header = Header::read(buffer).map_err(failed)?;
-    fill(
-        input,
-        buffer,
-        header.member_len.min(super::decompress::ENCODED_LEN_MAX) as usize,
-    )?;
-    let (original, member) = walzip_codec::decode_member(buffer).map_err(failed)?;
-    inspection
-        .add(&original, Some(&header), level)
-        .map_err(encode_error)?;
-    Ok(member)
+impl Members<'_> {
+    fn next(&mut self) -> Result<Option<Found>, CommandError> {
+        fill(self.input, &mut self.buffer, HEADER_LEN_MAX.max(PAGE_SIZE))?;
+        if self.buffer.is_empty() {
+            return Ok(None);
+        }
+        let (found, member) = match self.buffer.starts_with(&MAGIC) {
+            true => self.encoded()?,
+            false => self.raw()?,
+        };
+        self.buffer.drain(..member);
+        Ok(Some(found))
+    }
+
+    /// Whether the next member is the next part of a segment.
+    fn goes_on(&mut self, found: &Found) -> Result<bool, CommandError> {
+        fill(self.input, &mut self.buffer, HEADER_LEN_MAX)?;
+        let Some(segment) = found.segment() else {
+            return Ok(false);
+        };
+        if !found.is_encoded {
+            return Ok(!self.buffer.is_empty());
+        }
+        if !self.buffer.starts_with(&MAGIC) {
+            return Ok(false);
+        }
+        let next = segment.of_part(found.original.len() as u32);
+        let header = Header::read(&self.buffer).map_err(decode_error)?;
+        Ok(header.identity == Some(WalIdentity::from(&next)))
+    }
+
+    fn encoded(&mut self) -> Result<(Found, usize), CommandError> {
+        let header = Header::read(&self.buffer).map_err(decode_error)?;
+        let member_len = header.member_len.min(super::decompress::ENCODED_LEN_MAX) as usize;
+        fill(self.input, &mut self.buffer, member_len)?;
+        let decoded = walzip_codec::decode_member(&self.buffer, Claims::Bounded);
+        let (original, member) = decoded.map_err(decode_error)?;
+        let found = Found {
+            is_encoded: true,
+            original,
+            encoded_bytes: header.member_len,
+        };
+        Ok((found, member))
+    }
+
+    fn raw(&mut self) -> Result<(Found, usize), CommandError> {
+        let member_len = self.encoder.member_len(&self.buffer);
+        fill(self.input, &mut self.buffer, member_len)?;
+        let member = member_len.min(self.buffer.len());
+        let original = self.buffer[..member].to_vec();
+        let encoded = self.encoder.encode(&original).map_err(encode_error)?;
+        let found = Found {
+            is_encoded: false,
+            original,
+            encoded_bytes: encoded.len() as u64,
+        };
+        Ok((found, member))
+    }
+}
+
+fn decode_error(error: DecodeError) -> CommandError {
+    CommandError::new(decoding(&error), chain(&error))
 }
 
 fn encode_error(error: walzip_codec::EncodeError) -> CommandError {

@@ -13,6 +13,7 @@ mod init;
 mod inspect;
 mod restore;
 mod timeline;
+mod upgrade;
 mod verify;
 
 use std::io::Write;
@@ -37,6 +38,7 @@ pub enum Command {
     Info(info::InfoArgs),
     Verify(verify::VerifyArgs),
     Timeline(timeline::TimelineArgs),
+    Upgrade(upgrade::UpgradeArgs),
     Bench(bench::BenchArgs),
     Advise(advise::AdviseArgs),
 }
@@ -56,6 +58,7 @@ pub fn run(command: Command) -> Result<(), CommandError> {
         Command::Info(args) => info::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Timeline(args) => timeline::run(args),
+        Command::Upgrade(args) => upgrade::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Advise(args) => advise::run(args),
     }

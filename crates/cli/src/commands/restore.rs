@@ -12,6 +12,7 @@ use walzip_archive::restore::{
 use walzip_pgformat::Lsn;
 use walzip_repo::{BackupLabel, Location};
 
+use crate::cluster_args::ClusterArgs;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::progress_line::ProgressLine;
@@ -37,7 +38,8 @@ original in its repository. When it takes the original's place: ALTER SYSTEM RES
 restart it; or restore with --archive-mode preserve.
 
 Where two timelines were written to at the same time, restore asks for --target-timeline instead of
-guessing. It refuses a target that the archive does not reach, and WAL that is missing before it.")]
+guessing. It refuses a target that the archive does not reach, and WAL that is missing before it.
+After \"walzip upgrade\" it restores the new cluster; --backup restores an older cluster's.")]
 pub struct RestoreArgs {
     /// The directory to restore into
     #[arg(value_name = "DIR", required_unless_present = "pgdata")]
@@ -53,6 +55,9 @@ pub struct RestoreArgs {
     /// The backup to start from [default: the newest from which the target can be reached]
     #[arg(long, value_name = "LABEL")]
     backup: Option<BackupLabel>,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
 
     /// Put a tablespace elsewhere: its name, OID or old directory, and the new directory
     #[arg(short = 'T', long, value_name = "OLD=NEW", value_parser = tablespace)]
@@ -153,6 +158,7 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
     let location = args.repo.location(&config)?;
     let options = RestoreOptions {
         backup: args.backup,
+        cluster: args.cluster.cluster,
         recovery: args.target.recovery()?,
         restore_command: restore_command(&location)?,
         tablespace_map: BTreeMap::from_iter(args.tablespace_mapping),

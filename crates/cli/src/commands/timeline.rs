@@ -8,8 +8,9 @@ use walzip_archive::set_aside::{
 use walzip_pgformat::TimelineId;
 use walzip_repo::AsideLabel;
 
+use crate::cluster_args::{self, ClusterArgs};
 use crate::error::CommandError;
-use crate::repo_args::{self, RepoArgs};
+use crate::repo_args::RepoArgs;
 use crate::{root, runtime};
 
 /// Set the WAL of an abandoned timeline aside, or put it back
@@ -29,7 +30,7 @@ enum What {
 ///
 /// A restored copy that was promoted and archived into this repository has taken a timeline's
 /// number. When production is promoted to the same number, its history is refused (exit code 45),
-/// and its WAL waits. If the copy is abandoned, this moves what it archived to aside/LABEL in the
+/// and its WAL waits. If the copy is abandoned, this moves what it archived below aside in the
 /// repository, where no restore looks; nothing is lost, and "put-back" brings it back.
 ///
 /// Stop the abandoned server first, or its archiving. Without --confirm, this only says what would
@@ -50,6 +51,9 @@ struct SetAsideArgs {
 
     #[command(flatten)]
     repo: RepoArgs,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 /// Put back what was set aside
@@ -71,6 +75,9 @@ struct PutBackArgs {
 
     #[command(flatten)]
     repo: RepoArgs,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 /// Runs the command.
@@ -87,10 +94,11 @@ fn run_set_aside(args: SetAsideArgs) -> Result<(), CommandError> {
         root::refuse_foreign_repository(&location)?;
     }
     runtime::block_on(async {
-        let repository = repo_args::open(&location).await?;
+        let repository = cluster_args::open(&location, args.cluster.cluster).await?;
         let timeline = TimelineId(args.timeline);
         let plan = plan_set_aside(&repository, timeline).await?;
         let label = plan.label;
+        let place = format!("aside/{}/{label}", repository.cluster().name());
         if plan.objects() == 0 {
             return say(format_args!(
                 "timeline {timeline} is set aside already, as {label}: nothing to do"
@@ -100,11 +108,11 @@ fn run_set_aside(args: SetAsideArgs) -> Result<(), CommandError> {
             say(describe(moved))?;
         }
         if !args.confirm {
-            return would_move(&plan, format_args!("to aside/{label}"));
+            return would_move(&plan, format_args!("to {place}"));
         }
         set_aside(&repository, &plan).await?;
         say(format_args!(
-            "moved to aside/{label}: WAL files {}; \"walzip timeline put-back {label}\" puts them \
+            "moved to {place}: WAL files {}; \"walzip timeline put-back {label}\" puts them \
              back",
             plan.objects()
         ))
@@ -118,14 +126,15 @@ fn run_put_back(args: PutBackArgs) -> Result<(), CommandError> {
         root::refuse_foreign_repository(&location)?;
     }
     runtime::block_on(async {
-        let repository = repo_args::open(&location).await?;
+        let repository = cluster_args::open(&location, args.cluster.cluster).await?;
         let plan = plan_put_back(&repository, label).await?;
+        let place = format!("aside/{}/{label}", repository.cluster().name());
         if !args.confirm {
-            return would_move(&plan, format_args!("from aside/{label} back to wal"));
+            return would_move(&plan, format_args!("from {place} back to wal"));
         }
         put_back(&repository, &plan).await?;
         say(format_args!(
-            "put back from aside/{label}: WAL files {}",
+            "put back from {place}: WAL files {}",
             plan.objects()
         ))
     })

@@ -66,6 +66,7 @@ fn print(verification: &Verification) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     for finding in &verification.findings {
         let what = match finding.kind {
+            FindingKind::ClusterDamaged => "cluster damaged",
             FindingKind::BackupDamaged => "backup damaged",
             FindingKind::BackupWalMissing => "backup without its WAL",
             FindingKind::WalDamaged => "WAL damaged",

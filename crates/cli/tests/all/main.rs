@@ -10,6 +10,8 @@ mod files;
 mod help;
 mod inspect;
 mod members;
+mod memory;
 mod places;
 mod sandbox;
 mod tidy;
+mod upgrades;

@@ -139,3 +139,17 @@ pub fn control_file(system_id: u64) -> Vec<u8> {
     bytes[288..292].copy_from_slice(&checksum.to_le_bytes());
     bytes
 }
+
+/// A segment made one of PostgreSQL 16, which has the same layout.
+pub fn segment_of_16(mut segment: Vec<u8>) -> Vec<u8> {
+    segment[..2].copy_from_slice(&0xD113u16.to_le_bytes());
+    segment
+}
+
+/// A control file made one of PostgreSQL 16.
+pub fn control_file_of_16(mut control_file: Vec<u8>) -> Vec<u8> {
+    control_file[12..16].copy_from_slice(&202_307_071u32.to_le_bytes());
+    let checksum = crc32c::crc32c(&control_file[..288]);
+    control_file[288..292].copy_from_slice(&checksum.to_le_bytes());
+    control_file
+}

@@ -9,6 +9,7 @@ mod inputs;
 mod member_file;
 mod memory;
 mod names;
+mod parts;
 mod round_trip;
 mod samples;
 mod specification;

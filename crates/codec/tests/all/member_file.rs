@@ -93,6 +93,12 @@ impl MemberFile {
         self
     }
 
+    /// The same, but for these bytes of the identity.
+    pub fn with_identity(mut self, at: usize, bytes: &[u8]) -> MemberFile {
+        self.identity[at..at + bytes.len()].copy_from_slice(bytes);
+        self
+    }
+
     /// The same, but for an original of another length.
     pub fn with_original_len(mut self, original_len: u64) -> MemberFile {
         self.original_len = original_len;

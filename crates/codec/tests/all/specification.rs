@@ -57,6 +57,8 @@ fn the_limits_are_those_of_the_table() {
         ("NAME_LEN_MAX", limits::NAME_LEN_MAX as u64),
         ("CONTENT_EXPANSION_MAX", limits::CONTENT_EXPANSION_MAX),
         ("CONTENT_LEN_BASE", limits::CONTENT_LEN_BASE),
+        ("CONTENT_LEN_FREE", limits::CONTENT_LEN_FREE),
+        ("CONTENT_PACKED_MAX", limits::CONTENT_PACKED_MAX),
         ("STREAMS_MAX", limits::STREAMS_MAX as u64),
         ("KINDS_MAX", limits::KINDS_MAX as u64),
         ("KIND_BLOCKS_MAX", limits::KIND_BLOCKS_MAX as u64),

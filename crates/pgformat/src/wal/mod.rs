@@ -20,7 +20,7 @@ pub use record::{
     Block, Compression, IMAGE_HAS_HOLE, Image, RECORD_HEADER_LEN, RecordError, RecordHeader,
     RecordLayout, RelFileLocator,
 };
-pub use segment_header::{SegmentHeader, SegmentHeaderError};
+pub use segment_header::{SegmentHeader, SegmentHeaderError, is_segment_size};
 pub use tablespace_creations::{TablespaceCreation, TablespaceCreations};
 pub use timed_record::{TimedRecord, UnixMicros};
 pub use writer::SegmentWriter;

@@ -1,6 +1,5 @@
 //! The header of a WAL page (`XLogPageHeaderData`, access/xlog_internal.h).
 
-use crate::PAGE_SIZE;
 use crate::bytes::{read_u16, read_u32, read_u64};
 
 /// The page begins with the rest of a record (`XLP_FIRST_IS_CONTRECORD`).
@@ -31,20 +30,6 @@ impl PageHeader {
     pub const SHORT_LEN: usize = 24;
     /// Bytes of the header of a segment's first page.
     pub const LONG_LEN: usize = 40;
-
-    /// Bytes of the header of the page at `offset` within its segment.
-    pub const fn len_at(offset: usize) -> usize {
-        if offset == 0 {
-            Self::LONG_LEN
-        } else {
-            Self::SHORT_LEN
-        }
-    }
-
-    /// Bytes that records have on the page at `offset` within its segment.
-    pub const fn payload_at(offset: usize) -> usize {
-        PAGE_SIZE - Self::len_at(offset)
-    }
 
     /// Reads the fields; `None` where the bytes are too few or the padding is not zero.
     pub fn read(bytes: &[u8]) -> Option<PageHeader> {

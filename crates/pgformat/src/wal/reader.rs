@@ -90,10 +90,15 @@ pub struct SegmentReader<'a> {
 impl<'a> SegmentReader<'a> {
     /// Begins at the first byte of a segment, or of the first part of one.
     pub fn new(segment: &'a [u8]) -> Result<Self, SegmentHeaderError> {
-        let header = SegmentHeader::read(segment)?;
-        let segment = &segment[..segment.len().min(header.segment_size as usize)];
-        Ok(SegmentReader {
-            segment,
+        Ok(Self::of_part(segment, SegmentHeader::read(segment)?))
+    }
+
+    /// Begins at the first byte of a part of a segment, which does not say of itself what it is
+    /// ([`SegmentHeader::of_part`]). A record that was begun in the part before is its lead.
+    pub fn of_part(part: &'a [u8], header: SegmentHeader) -> Self {
+        let left = header.segment_size - header.offset_in_segment();
+        SegmentReader {
+            segment: &part[..part.len().min(left as usize)],
             header,
             step: Step::Outside,
             at: 0,
@@ -105,7 +110,7 @@ impl<'a> SegmentReader<'a> {
             changes: Vec::new(),
             crossing: Vec::new(),
             bytes: (0, 0),
-        })
+        }
     }
 
     /// What the first page says of the segment.
@@ -169,7 +174,7 @@ impl<'a> SegmentReader<'a> {
     fn start_run(&mut self, page: usize, header: PageHeader) -> Event {
         self.changes.clear();
         self.state = state_of(page, &header);
-        self.at = page + PageHeader::len_at(page);
+        self.at = page + self.header.page_header_len(page);
         self.step = match header.remaining_len {
             0 => Step::Records,
             len => Step::Lead(len),
@@ -271,7 +276,7 @@ impl<'a> SegmentReader<'a> {
             self.changes.push(state);
         }
         self.state = state;
-        self.at += PageHeader::len_at(self.at);
+        self.at += self.header.page_header_len(self.at);
         true
     }
 
@@ -283,8 +288,8 @@ impl<'a> SegmentReader<'a> {
         let belongs = header.magic == self.header.version.page_magic
             && header.address == self.header.start.0 + page as u64
             && contrecord == (header.remaining_len != 0)
-            && long == (page == 0)
-            && page + PageHeader::len_at(page) < self.segment.len();
+            && long == (page == 0 && self.header.offset_in_segment() == 0)
+            && page + self.header.page_header_len(page) < self.segment.len();
         belongs.then_some(header)
     }
 

@@ -53,6 +53,12 @@ pub enum SegmentHeaderError {
     UnalignedStart(Lsn),
 }
 
+/// Whether PostgreSQL can have segments of this many bytes (`IsValidWalSegSize` in
+/// access/xlog_internal.h).
+pub fn is_segment_size(bytes: u32) -> bool {
+    (1 << 20..=1 << 30).contains(&bytes) && bytes.is_power_of_two()
+}
+
 impl SegmentHeader {
     /// Reads and checks the header of a segment's first page.
     pub fn read(bytes: &[u8]) -> Result<SegmentHeader, SegmentHeaderError> {
@@ -65,10 +71,7 @@ impl SegmentHeader {
         let system_id = read_u64(bytes, 24).ok_or(E::TooShort)?;
         let segment_size = read_u32(bytes, 32).ok_or(E::TooShort)?;
         let page_size = read_u32(bytes, 36).ok_or(E::TooShort)?;
-        let valid_size = (1 << 20..=1 << 30).contains(&segment_size)
-            && segment_size.is_power_of_two()
-            && page_size as usize == PAGE_SIZE;
-        if !valid_size {
+        if !is_segment_size(segment_size) || page_size as usize != PAGE_SIZE {
             return Err(E::UnsupportedSize {
                 segment_size,
                 page_size,
@@ -86,6 +89,32 @@ impl SegmentHeader {
             segment_size,
             remaining_len: page.remaining_len,
         })
+    }
+
+    /// The header of the part that begins `offset` bytes behind this one's start, a multiple of
+    /// the page's size: what only the first page of a segment says goes for all of it.
+    pub fn of_part(&self, offset: u32) -> SegmentHeader {
+        SegmentHeader {
+            flags: 0,
+            start: Lsn(self.start.0 + u64::from(offset)),
+            remaining_len: 0,
+            ..*self
+        }
+    }
+
+    /// Bytes of the segment before the part that this is the header of: 0 for a whole segment
+    /// and for the first part of one.
+    pub fn offset_in_segment(&self) -> u32 {
+        (self.start.0 % u64::from(self.segment_size)) as u32
+    }
+
+    /// Bytes of the header of the page at `offset` within the segment or the part of one: only
+    /// the first page of a segment has the long one.
+    pub fn page_header_len(&self, offset: usize) -> usize {
+        match offset == 0 && self.offset_in_segment() == 0 {
+            true => PageHeader::LONG_LEN,
+            false => PageHeader::SHORT_LEN,
+        }
     }
 
     /// The sixteen bytes behind the fields that every page has.

@@ -20,7 +20,7 @@ pub struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// Begins a segment; `capacity` is what will be written before it is taken, as far as the
+    /// Begins a segment, or a part of one; `capacity` is what will be written before it is taken, as far as the
     /// caller trusts it.
     pub fn new(header: SegmentHeader, capacity: usize) -> Self {
         SegmentWriter {
@@ -50,7 +50,7 @@ impl SegmentWriter {
     /// Where the next byte of a record would stand.
     pub fn next_record_offset(&self) -> usize {
         match self.len {
-            at if at.is_multiple_of(PAGE_SIZE) => at + PageHeader::len_at(at),
+            at if at.is_multiple_of(PAGE_SIZE) => at + self.header.page_header_len(at),
             at => at,
         }
     }
@@ -132,7 +132,7 @@ impl SegmentWriter {
     }
 
     fn page_header(&mut self, remaining_len: u32) {
-        let first = self.is_empty();
+        let first = self.is_empty() && self.header.offset_in_segment() == 0;
         let mut flags = self.state.flags;
         if remaining_len != 0 {
             flags |= FIRST_IS_CONTRECORD;

@@ -11,6 +11,7 @@ use walzip_repo::{
     ClusterIdentity, LocalStore, MAX_OBJECT_BYTES, PART_BYTES, RepoError, Repository, layout,
 };
 
+use crate::upgrades::UPGRADED;
 use crate::{CLUSTER, new_repository};
 
 const SPECIFICATION: &str = include_str!("../../../../docs/format/repository.md");
@@ -37,6 +38,7 @@ fn constants_are_those_of_the_specification() {
     let actual = [
         ("FORMAT", layout::FORMAT.to_string()),
         ("REPOSITORY_JSON", layout::REPOSITORY_JSON.to_owned()),
+        ("CLUSTER_PREFIX", layout::CLUSTER_PREFIX.to_owned()),
         ("CLUSTER_JSON", layout::CLUSTER_JSON.to_owned()),
         ("WAL_PREFIX", layout::WAL_PREFIX.to_owned()),
         ("ASIDE_PREFIX", layout::ASIDE_PREFIX.to_owned()),
@@ -82,6 +84,7 @@ fn example(heading: &str) -> &'static str {
 fn every_example_of_the_specification_has_its_format() {
     for heading in [
         "## repository.json",
+        "## cluster/N.json",
         "## cluster.json",
         "## started",
         "## backup.json",
@@ -118,10 +121,12 @@ async fn the_example_of_the_specification_is_read() {
 async fn what_is_written_has_the_fields_of_the_specification() {
     let store = memory_store();
     let repository = new_repository(store.clone()).await;
+    repository.register(UPGRADED, false).await.unwrap();
     repository.start_backup().await.unwrap();
     let label = &repository.list_unfinished_backups().await.unwrap()[0];
     for (key, heading) in [
         ("repository.json".to_owned(), "## repository.json"),
+        ("cluster/2.json".to_owned(), "## cluster/N.json"),
         (
             format!("wal/15-{}/cluster.json", CLUSTER.system_id),
             "## cluster.json",

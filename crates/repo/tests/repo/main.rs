@@ -9,6 +9,7 @@ mod local_files;
 mod names;
 mod places;
 mod set_aside;
+mod upgrades;
 
 use std::sync::Arc;
 

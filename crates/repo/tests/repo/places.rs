@@ -57,10 +57,10 @@ async fn wal_that_was_removed_or_moved_is_not_an_empty_archive() {
     for moved in [root.join("wal"), cluster_directory(&root)] {
         let aside = directory.path().join("aside");
         fs::rename(&moved, &aside).unwrap();
-        assert_gone(&repository, "cluster.json, which init put there, is gone").await;
+        assert_gone(&repository, "cluster.json, which walzip put there, is gone").await;
         // As of a file system that is not mounted.
         fs::create_dir(&moved).unwrap();
-        assert_gone(&repository, "cluster.json, which init put there, is gone").await;
+        assert_gone(&repository, "cluster.json, which walzip put there, is gone").await;
         assert_eq!(fs::read_dir(&moved).unwrap().count(), 0);
         fs::remove_dir(&moved).unwrap();
         fs::rename(&aside, &moved).unwrap();
@@ -242,7 +242,7 @@ async fn a_file_system_mounted_over_the_wal_is_told_from_an_empty_archive() {
     let repository = Repository::open(Arc::new(LocalStore::new(&root)))
         .await
         .unwrap();
-    assert_gone(&repository, "cluster.json, which init put there, is gone").await;
+    assert_gone(&repository, "cluster.json, which walzip put there, is gone").await;
     assert_eq!(fs::read_dir(root.join("wal")).unwrap().count(), 0);
     // A copy of the archive on a file system of its own can be read; nothing can be moved there.
     fs::create_dir(cluster_directory(&root)).unwrap();
@@ -276,8 +276,8 @@ async fn a_damaged_mark_shows_that_the_wal_is_there() {
 async fn an_init_that_was_killed_is_taken_up() {
     let store = memory_store();
     let faults = Faults {
-        // The first call looks for a repository, the second one puts the mark.
-        fail_call: Some(3),
+        // One call looks for a repository, two for what is left of one, and the next puts the mark.
+        fail_call: Some(5),
         ..Faults::default()
     };
     let faulty = Arc::new(FaultyStore::new(Arc::clone(&store), faults));

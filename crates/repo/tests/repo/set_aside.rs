@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use object_store::ObjectStore;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
 use walzip_repo::testing::{Faults, FaultyStore, memory_store};
 use walzip_repo::{AsideLabel, LocalStore, RepoError, Repository};
 
-use crate::{new_repository, patterned};
+use crate::{CLUSTER, new_repository, patterned};
 
 const NAME: &str = "000000020000000000000001";
 const SIZE: usize = 5000;
@@ -46,6 +47,8 @@ async fn moves_an_object_on_every_store() {
         assert_eq!(aside, Some(object.clone()));
         let labels = repository.list_aside_labels().await.expect("listed");
         assert_eq!(labels, [label()]);
+        let key = format!("aside/{}/00000002/{NAME}.wz", CLUSTER.name());
+        store.head(&Path::from(key)).await.expect("under its key");
         let listed = repository.list_aside(label()).await.expect("listed");
         assert_eq!(listed.len(), 1);
         assert_eq!(

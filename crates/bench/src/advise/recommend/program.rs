@@ -137,7 +137,8 @@ impl Advice {
 #[cfg(test)]
 mod tests {
     use crate::advise::text::fixture::{advice, advice_of};
-    use crate::advise::{Limits, Rate, Time};
+    use crate::advise::{Limits, Rate};
+    use crate::verdict::Time;
 
     #[test]
     fn with_no_limit_the_smallest_is_taken_and_its_price_said() {
@@ -149,7 +150,10 @@ mod tests {
             said.contains("0.500 s of processor time a segment"),
             "{said}"
         );
-        assert!(said.contains("zstd -1 takes 40% of the time"), "{said}");
+        assert!(
+            said.contains("zstd -1 takes 40% of the wall time"),
+            "{said}"
+        );
     }
 
     #[test]

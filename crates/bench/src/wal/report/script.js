@@ -113,15 +113,16 @@ function drawChart() {
   document.querySelector(".controls").dataset.chosen = `Workload: ${chosen[0]}; time of ${chosen[1]}`;
   const box = element("chart").clientWidth < 600 ? NARROW : WIDE;
   const shown = figures(choice).filter(({ row }) => !hidden.has(family(row)));
+  const judged = BUSY ? direction.replace("_s", "_cpu_s") : direction;
   const points = shown.map(({ row, figures }) => ({
-    row, figures, x: Math.max(figures[direction], 1e-4), y: megabytes(figures.output_bytes / figures.segments) }));
+    row, figures, x: Math.max(figures[judged], 1e-4), range: figures[judged.replace("_s", "_range_s")], y: megabytes(figures.output_bytes / figures.segments) }));
   if (!points.length) { element("chart").innerHTML = hidden.size ? "<p>Every series is switched off.</p>" : "<p>Nothing was measured wholly on this workload.</p>"; return; }
   const sizes = points.map((point) => point.y);
   const logarithmic = Math.max(...sizes) > 20 * Math.min(...sizes);
-  const across = scale(points.map((point) => point.x), box.left, box.width - box.right, true);
+  const across = scale(points.flatMap((point) => [point.x, ...(point.range || [])]).map((x) => Math.max(x, 1e-4)), box.left, box.width - box.right, true);
   const up = scale(sizes, box.height - box.bottom, box.top, logarithmic);
   for (const point of points) { point.px = across.place(point.x); point.py = up.place(point.y); }
-  const best = frontier(points), right = box.width - 8, bottom = box.height - box.bottom;
+  const best = FEW ? [] : frontier(points), right = box.width - 8, bottom = box.height - box.bottom;
   const parts = [];
   let last = -Infinity;
   for (const value of across.ticks) {
@@ -136,9 +137,11 @@ function drawChart() {
     parts.push(`<line class="grid" x1="${box.left}" x2="${right}" y1="${y}" y2="${y}"/>`);
     parts.push(`<text x="${box.left - 6}" y="${y + 4}" text-anchor="end">${Number(value.toPrecision(2))}</text>`);
   }
-  parts.push(`<text x="${(box.left + right) / 2}" y="${box.height - 8}" text-anchor="middle">seconds a segment (logarithmic)</text>`);
+  parts.push(`<text x="${(box.left + right) / 2}" y="${box.height - 8}" text-anchor="middle">${BUSY ? "processor seconds" : "seconds"} a segment (logarithmic)</text>`);
   parts.push(`<text transform="translate(14 ${(box.top + bottom) / 2}) rotate(-90)" text-anchor="middle">MB a segment${logarithmic ? " (logarithmic)" : ""}</text>`);
-  parts.push(`<polyline class="frontier" points="${best.map((point) => point.px + "," + point.py).join(" ")}"/>`);
+  if (!FEW) parts.push(`<polyline class="frontier" points="${best.map((point) => point.px + "," + point.py).join(" ")}"/>`);
+  for (const { range, py } of points) if (range)
+    parts.push(`<line class="range" x1="${across.place(Math.max(range[0], 1e-4))}" x2="${across.place(range[1])}" y1="${py}" y2="${py}"/>`);
   points.forEach((point, index) => {
     if (!ours(point.row)) parts.push(mark(point, point.px, point.py, attributes(index, point)));
   });
@@ -160,7 +163,7 @@ function described({ row, figures }, best) {
   const spread = figures.compress_spread === null ? "" : `, spread ${percent(figures.compress_spread)}`;
   const count = threads(row);
   return [
-    `${row.label} (${count} thread${count > 1 ? "s" : ""})${best.some((point) => point.row === row) ? ", a best choice" : ""}`,
+    `${row.label} (${count} thread${count > 1 ? "s" : ""})${best.some((point) => point.row === row) ? ", on the line" : ""}`,
     `${megabytes(written).toFixed(3)} MB of ${megabytes(original).toFixed(1)}, ${(original / written).toFixed(2)} : 1`,
     figures.ratio_to_zstd_1 === null ? "" : `${figures.ratio_to_zstd_1.toFixed(3)} of zstd -1's bytes`,
     `compressing ${seconds(figures.compress_s)} s (processor ${seconds(figures.compress_cpu_s)} s)${spread}`,
@@ -188,53 +191,76 @@ function drawLegend() {
 
 // --- Tables -------------------------------------------------------------------
 
+const RUNS_MIN = 3, FEW = data.settings.runs < RUNS_MIN, BUSY = data.dominance.judged_by === "processor";
+const JUDGED = BUSY ? "processor time" : "wall time";
+
 function answered(answer) {
   if (answer.answer === "beaten") return { text: data.rows[answer.row].label, kind: "yes" };
-  return answer.answer === "unbeaten" ? { text: "none", kind: "no" } : UNKNOWN;
+  const others = { unbeaten: { text: "none", kind: "no" }, too_few_runs: { text: "too few runs" },
+    not_distinguishable: { text: "not distinguishable" } };
+  return others[answer.answer] || UNKNOWN;
 }
 
-const shares = (answer) => answer.answer === "beaten"
-  ? [answer.bytes, answer.compress_time, answer.decompress_time].map(percent) : [UNKNOWN, UNKNOWN, UNKNOWN];
+const shares = (answer) => [answer.bytes, answer.compress_time, answer.decompress_time]
+  .map((share) => (share === undefined ? UNKNOWN : percent(share)));
+const smaller = (answer) => (answer.row === undefined ? UNKNOWN : data.rows[answer.row].label);
 
 function drawDominance() {
   const verdicts = data.dominance.verdicts;
   const unverified = data.rows.some((row) => row.contender === "walzip-unverified");
-  const heads = ["program", "threads", "beaten by", "its bytes", "its time", "its unpack time", "on folders"];
-  if (unverified) heads.push("without proof by");
+  const heads = ["program", "threads", FEW ? "smaller" : "beaten by", "its bytes"];
+  if (!FEW) heads.push(...(BUSY ? ["its cpu time", "its unpack cpu time"] : ["its time", "its unpack time"]), "on folders");
+  if (unverified) heads.push(FEW ? "smaller, without proof" : "without proof by");
+  const column = FEW ? smaller : answered;
   table("dominance", heads, verdicts.map((verdict) => {
-    const cells = [named(data.rows[verdict.row]), verdict.threads, answered(verdict.verified), ...shares(verdict.verified),
-      verdict.folders ? `${verdict.folders - verdict.not_on.length} of ${verdict.folders}` : UNKNOWN];
-    return unverified ? [...cells, answered(verdict.unverified)] : cells;
+    const cells = [named(data.rows[verdict.row]), verdict.threads, column(verdict.verified), ...shares(verdict.verified)];
+    if (FEW) cells.splice(4);
+    else cells.push(verdict.folders ? `${verdict.folders - verdict.not_on.length - verdict.undecided_on.length} of ${verdict.folders}` : UNKNOWN);
+    return unverified ? [...cells, column(verdict.unverified)] : cells;
   }));
-  const exceptions = verdicts.filter((verdict) => verdict.verified.answer === "unbeaten" || verdict.not_on.length);
   const asked = verdicts.some((verdict) => verdict.folders);
-  const intro = `<p class="note">Over the same segments, by wall time; walzip has one thread and decodes what it wrote
-    before it reports success${unverified ? ", except in the last column" : ""}. Of the levels that are both smaller and
-    faster, the smallest is named; the shares are walzip's of the program's own.</p>`;
-  const list = exceptions.map((verdict) => {
-    const none = verdict.not_on.length === verdict.folders;
-    const all = verdict.verified.answer === "unbeaten" && !none ? "not over all segments" : "";
-    const where = none ? "on no folder" : verdict.not_on.length ? "not on " + verdict.not_on.join(", ") : "";
-    const more = verdict.threads > 1 ? ` (${verdict.threads} threads against one)` : "";
-    return `<li><strong>${escaped(data.rows[verdict.row].label)}</strong>: ${escaped([all, where].filter(Boolean).join("; ") + more)}</li>`;
-  });
-  element("exceptions").innerHTML = intro + (list.length ? `<p>Where no level is both smaller and faster:</p><ul>${list.join("")}</ul>`
-    : asked ? "<p>No exceptions, on any folder.</p>" : "");
+  const judged = FEW ? `<p class="warning">${counted(data.settings.runs, "run")}: differences in time prove nothing, so only sizes are
+      compared. A verdict on time takes ${RUNS_MIN} interleaved runs.</p>`
+    : BUSY ? `<p class="warning">The machine was busy (load ${data.dominance.busy.toFixed(1)}): verdicts are on processor time, not on wall time.</p>` : "";
+  const proof = `walzip has one thread and decodes what it wrote before it reports success${unverified ? ", except in the last column" : ""}.`;
+  const how = FEW ? "The lowest level that writes fewer bytes is named." : `By ${JUDGED}, where the runs of both
+    are apart by more than half of the wider range; otherwise they are not distinguishable. Of the levels that are both smaller and faster, the smallest
+    is named; the shares are walzip's of the program's own.`;
+  const list = FEW ? [] : verdicts.map(exception).filter(Boolean);
+  element("exceptions").innerHTML = `${judged}<p class="note">Over the same segments. ${proof} ${how}</p>` +
+    (list.length ? `<p>Where no level is both smaller and faster, or the runs do not tell:</p><ul>${list.join("")}</ul>`
+      : asked && !FEW ? "<p>No exceptions, on any folder.</p>" : "");
+}
+
+function exception(verdict) {
+  const near = verdict.verified.answer === "not_distinguishable" ? verdict.verified : null;
+  const none = verdict.folders && verdict.not_on.length === verdict.folders;
+  const parts = [
+    near ? `${data.rows[near.row].label} is smaller; its time is not distinguishable (${near.runs} runs${near.spread === null ? "" : ", spread " + percent(near.spread)})` : "",
+    verdict.verified.answer === "unbeaten" && !none ? "not over all segments" : "",
+    none ? "on no folder" : verdict.not_on.length ? "not on " + verdict.not_on.join(", ") : "",
+    verdict.undecided_on.length ? "not distinguishable on " + verdict.undecided_on.join(", ") : "",
+  ].filter(Boolean);
+  const more = verdict.threads > 1 ? ` (${verdict.threads} threads against one)` : "";
+  return parts.length ? `<li><strong>${escaped(data.rows[verdict.row].label)}</strong>: ${escaped(parts.join("; ") + more)}</li>` : "";
 }
 
 function drawPublished() {
-  const heads = ["published", "seconds", "MB", "here", "threads", "seconds", "MB", "beaten here by", "its seconds", "its MB"];
-  const measured = (of) => [of ? seconds(of.compress_s) : UNKNOWN, of ? megabytes(of.output_bytes / of.segments).toFixed(3) : UNKNOWN];
-  table("published", heads, data.dominance.published.map((pair) => {
-    const start = [pair.label, pair.compress_s.toFixed(3), pair.output_mb.toFixed(3)];
-    if (pair.row === null) return [...start, { text: "not measured" }, "", "", "", "", "", ""];
+  const { published, same_volume: same, volumes, published_source: source } = data.dominance;
+  const [time, size] = same ? ["seconds", "MB"] : ["time", "size"];
+  table("published", ["published", time, size, "here", "threads", time, size, FEW ? "smaller here" : "beaten here by"], published.map((pair) => {
+    const ratios = (of) => (of ? of.map((ratio) => ratio.toFixed(2)) : [UNKNOWN, UNKNOWN]);
+    const start = [pair.label, ...(same ? [pair.compress_s.toFixed(3), pair.output_mb.toFixed(3)] : ratios(pair.relative_published))];
+    if (pair.row === null) return [...start, { text: "not measured" }, "", "", "", ""];
     const row = data.rows[pair.row], of = data.summary[pair.row].all;
+    const measured = of ? [seconds(of.compress_s), megabytes(of.output_bytes / of.segments).toFixed(3)] : [UNKNOWN, UNKNOWN];
     const verdict = data.dominance.verdicts.find((verdict) => verdict.row === pair.row);
     const answer = verdict.verified.answer === "unknown" ? verdict.unverified : verdict.verified;
-    const ours = answer.answer === "beaten" ? measured(data.summary[answer.row].all) : [UNKNOWN, UNKNOWN];
-    return [...start, row.label, threads(row), ...measured(of), answered(answer), ...ours];
+    return [...start, row.label, threads(row), ...(same ? measured : ratios(pair.relative_here)), FEW ? smaller(answer) : answered(answer)];
   }));
-  element("source").textContent = `Published: ${data.dominance.published_source}. Another machine and other segments: compare within each half of the table.`;
+  const what = same ? "Another machine and other segments: compare within each half of the table."
+    : `The volumes differ, so there are no seconds: times and sizes are relative to gzip -1's, each within its own half${BUSY ? "; here it is processor time" : ""}.`;
+  element("source").textContent = `${what} ${volumes}. Source of the published figures: ${source}.`;
 }
 
 function drawWorkloads() {
@@ -296,6 +322,8 @@ function drawChoices() {
   window.addEventListener("resize", drawChart);
 }
 
+element("line").textContent = FEW ? `${counted(data.settings.runs, "run")}: the times of points that are close prove nothing.`
+  : `The dashed line joins the points that no other is left of and below. A bar through a point is the range over ${data.settings.runs} runs: points whose bars overlap, or nearly, are not distinguishable in time.`;
 drawChoices();
 drawLegend();
 drawProvenance();

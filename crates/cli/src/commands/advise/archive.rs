@@ -11,7 +11,7 @@ use walzip_repo::Location;
 
 use crate::error::CommandError;
 use crate::exit_code::Kind;
-use crate::{repo_args, runtime};
+use crate::{cluster_args, runtime};
 
 /// How many of the newest segments are only looked at: each has to be decoded.
 const NEIGHBOURS: usize = 12;
@@ -28,7 +28,7 @@ pub fn fetch(
     let folder = directory.join("archive");
     std::fs::create_dir(&folder).map_err(|error| CommandError::write(&folder, &error))?;
     runtime::block_on(async {
-        let repository = repo_args::open(&location).await?;
+        let repository = cluster_args::open(&location, None).await?;
         let entries = repository.list_wal().await?;
         let archived: Vec<(String, SystemTime)> = entries
             .into_iter()

@@ -11,7 +11,7 @@ use walzip_repo::{Location, Repository};
 
 use crate::error::CommandError;
 use crate::exit_code::Kind;
-use crate::{repo_args, runtime};
+use crate::{cluster_args, runtime};
 
 /// The folder's name: what results call the workload.
 const FOLDER: &str = "archive";
@@ -49,7 +49,7 @@ pub fn fetch(
     let folder = fetched.folder();
     std::fs::create_dir(&folder).map_err(|error| CommandError::write(&folder, &error))?;
     runtime::block_on(async {
-        let repository = repo_args::open(&location).await?;
+        let repository = cluster_args::open(&location, None).await?;
         let names = segments(&repository).await?;
         if names.is_empty() {
             let message = format_args!("the archive in {location} has no segment yet");

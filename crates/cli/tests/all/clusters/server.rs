@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use crate::clusters::site::{Site, succeed};
+use crate::clusters::site::{Site, program_of, succeed};
 
 /// How long anything may take before the test gives up on it.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -21,13 +21,18 @@ pub type Fingerprint = BTreeMap<String, String>;
 pub struct Server<'a> {
     site: &'a Site,
     name: &'a str,
+    major: u32,
 }
 
 impl<'a> Server<'a> {
     /// A new cluster, not started.
     pub fn create(site: &'a Site, name: &'a str, segment_megabytes: u32) -> Server<'a> {
-        let server = Server { site, name };
-        let mut initdb = site.command(site.program("initdb"));
+        Server::on(site, name).init(segment_megabytes)
+    }
+
+    fn init(self, segment_megabytes: u32) -> Server<'a> {
+        let server = self;
+        let mut initdb = server.site.command(server.program("initdb"));
         initdb
             .arg("-D")
             .arg(server.data())
@@ -48,12 +53,43 @@ impl<'a> Server<'a> {
 
     /// A server on a data directory that something else fills.
     pub fn on(site: &'a Site, name: &'a str) -> Server<'a> {
-        Server { site, name }
+        Server {
+            site,
+            name,
+            major: site.major,
+        }
+    }
+
+    /// The same with the programs of another major than the site's.
+    pub fn on_of(site: &'a Site, major: u32, name: &'a str) -> Server<'a> {
+        Server { site, name, major }
+    }
+
+    /// A new cluster of another major than the site's.
+    pub fn create_of(site: &'a Site, major: u32, name: &'a str) -> Server<'a> {
+        Server::on_of(site, major, name).init(1)
+    }
+
+    fn program(&self, name: &str) -> PathBuf {
+        match self.major == self.site.major {
+            true => self.site.program(name),
+            false => program_of(self.major, name),
+        }
+    }
+
+    /// The major of its programs.
+    pub fn major(&self) -> u32 {
+        self.major
     }
 
     /// Initialises the site's repository for this cluster and makes walzip its archiver.
     pub fn archive_with_walzip(&self) {
         succeed(&mut self.walzip(&["init"]));
+        self.configure_archiving();
+    }
+
+    /// Makes walzip its archiver, in a repository that is not made here.
+    pub fn configure_archiving(&self) {
         self.configure(&format!(
             "archive_mode = on\n\
              archive_command = '{} archive-push --repo {} %p'\n\
@@ -118,7 +154,7 @@ impl<'a> Server<'a> {
             .chain(settings)
             .map(|setting| format!("-c '{setting}'"))
             .collect();
-        let mut start = self.site.command(self.site.program("pg_ctl"));
+        let mut start = self.site.command(self.program("pg_ctl"));
         start
             .args(["start", "-w", "-s", "-t", "180", "-D"])
             .arg(self.data());
@@ -151,7 +187,7 @@ impl<'a> Server<'a> {
 
     /// Stops the server in an orderly way.
     pub fn stop(&self) {
-        let mut stop = self.site.command(self.site.program("pg_ctl"));
+        let mut stop = self.site.command(self.program("pg_ctl"));
         succeed(
             stop.args(["stop", "-w", "-s", "-t", "180", "-m", "fast", "-D"])
                 .arg(self.data()),
@@ -219,7 +255,7 @@ impl<'a> Server<'a> {
 
     /// A client program pointed at this server.
     pub fn client(&self, program: &str) -> std::process::Command {
-        let mut command = self.site.command(self.site.program(program));
+        let mut command = self.site.command(self.program(program));
         command
             .env("PGHOST", self.socket())
             .env("PGPORT", "5432")
@@ -296,7 +332,7 @@ impl<'a> Server<'a> {
     /// calling its B-tree functions in 13.
     pub fn check_structures(&self) {
         self.sql("CREATE EXTENSION IF NOT EXISTS amcheck");
-        if self.site.major >= 14 {
+        if self.major >= 14 {
             let mut amcheck = self.client("pg_amcheck");
             succeed(amcheck.args(["--heapallindexed", "-d", DATABASE]));
             return;
@@ -313,7 +349,7 @@ impl<'a> Server<'a> {
 impl Drop for Server<'_> {
     fn drop(&mut self) {
         if Path::new(&self.data()).join("postmaster.pid").exists() {
-            let mut stop = self.site.command(self.site.program("pg_ctl"));
+            let mut stop = self.site.command(self.program("pg_ctl"));
             stop.args(["stop", "-w", "-s", "-t", "60", "-m", "immediate", "-D"])
                 .arg(self.data());
             // A destructor during a failing test must not fail again.

@@ -79,10 +79,7 @@ fn a_failover_goes_on_when_the_copy_that_took_its_number_is_set_aside() {
     standby.archive_everything();
 
     let info = succeed(&mut site.walzip(&["info"]));
-    assert!(
-        info.contains("aside/00000002: set aside: WAL files"),
-        "{info}"
-    );
+    assert!(info.contains("/00000002: set aside: WAL files"), "{info}");
     let put_back = ["timeline", "put-back", "00000002", "--confirm"];
     let refused = site.walzip(&put_back).output().expect("walzip runs");
     assert_eq!(refused.status.code(), Some(45), "{}", said(&refused));

@@ -55,6 +55,18 @@ impl Site {
         Some(site)
     }
 
+    /// A site for the first of these majors, where servers of the others can run as well.
+    pub fn of_majors(majors: [u32; 2]) -> Option<Site> {
+        let [own, other] = majors;
+        let Some(_) = programs_of(other) else {
+            not_run(&format!(
+                "PostgreSQL {other} is not here; run scripts/fetch-postgres"
+            ));
+            return None;
+        };
+        Site::new(own)
+    }
+
     /// A path inside the site.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
@@ -91,8 +103,7 @@ impl Site {
         if own.exists() {
             return own;
         }
-        let clients = programs_of(15).unwrap_or_else(|| panic!("no {name} without PostgreSQL 15"));
-        clients.join(name)
+        program_of(15, name)
     }
 
     /// A command run as the site's user, with nothing of the tester's environment.
@@ -184,6 +195,13 @@ fn unprivileged_account() -> Account {
     find("postgres")
         .or_else(|| find("nobody"))
         .expect("a user called postgres or nobody")
+}
+
+/// A program of a major that is here.
+pub fn program_of(major: u32, name: &str) -> PathBuf {
+    let programs = programs_of(major);
+    let programs = programs.unwrap_or_else(|| panic!("no {name} without PostgreSQL {major}"));
+    programs.join(name)
 }
 
 /// The script that fetches the servers is the only one to know where they are.

@@ -1,0 +1,179 @@
+//! A file that is read in parts and must not change meanwhile.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use walzip_codec::DecodeToError;
+use walzip_pgformat::wal_file_name::SEGMENT_SIZE_BYTES_MAX;
+
+use crate::coding::{self, EncodeFailure, off_the_runtime};
+use crate::error::ArchiveError;
+use crate::push::PushOptions;
+use crate::regular_file;
+
+/// A file, and what it was when it was opened.
+#[derive(Clone)]
+pub(crate) struct StableFile {
+    path: PathBuf,
+    file: Arc<File>,
+    before: Metadata,
+    beginning: Bytes,
+}
+
+impl StableFile {
+    /// Opens it, and reads its first bytes: so many or all.
+    pub(crate) async fn open(path: &Path, beginning_len: u64) -> Result<StableFile, ArchiveError> {
+        let path = path.to_owned();
+        off_the_runtime(move || {
+            let (mut file, before) =
+                regular_file::open(&path).map_err(|error| match error.kind() {
+                    io::ErrorKind::InvalidInput => invalid(&path, error.to_string()),
+                    _ => ArchiveError::file("read", &path, error),
+                })?;
+            if before.len() > u64::from(SEGMENT_SIZE_BYTES_MAX) {
+                let reason = format!("{} bytes are more than a segment has", before.len());
+                return Err(invalid(&path, reason));
+            }
+            let mut beginning = Vec::new();
+            let read = (&mut file).take(beginning_len).read_to_end(&mut beginning);
+            read.map_err(|error| ArchiveError::file("read", &path, error))?;
+            Ok(StableFile {
+                path,
+                file: Arc::new(file),
+                before,
+                beginning: beginning.into(),
+            })
+        })
+        .await
+    }
+
+    /// Its bytes, of which a segment has 1 GiB at most.
+    pub(crate) fn len(&self) -> usize {
+        self.before.len() as usize
+    }
+
+    /// What was read when it was opened, which is not read again.
+    pub(crate) fn beginning(&self) -> &[u8] {
+        &self.beginning
+    }
+
+    /// The object of its content, of which a part at a time is in memory.
+    pub(crate) async fn encode(
+        &self,
+        name: &str,
+        options: &PushOptions,
+    ) -> Result<Bytes, ArchiveError> {
+        let (this, name) = (self.clone(), name.to_owned());
+        let (level, verify) = (options.level, options.verify);
+        off_the_runtime(move || {
+            let mut reader = this.reader().map_err(|error| this.failed(error))?;
+            let object = coding::encode(&name, &mut reader, level, verify);
+            let object = object.map_err(|failure| match failure {
+                EncodeFailure::Read(error) => this.failed(error),
+                EncodeFailure::Encode(source) => ArchiveError::Encode { name, source },
+            })?;
+            this.check_unchanged(reader.read)?;
+            Ok(object)
+        })
+        .await
+    }
+
+    /// Whether an object has exactly this content.
+    pub(crate) async fn is_in(&self, name: &str, object: Bytes) -> Result<bool, ArchiveError> {
+        let (this, name) = (self.clone(), name.to_owned());
+        off_the_runtime(move || {
+            let mut comparison = Comparison {
+                reader: this.reader().map_err(|error| this.failed(error))?,
+                expected: Vec::new(),
+                is_equal: true,
+            };
+            let decoded = walzip_codec::decode_to(&object, &mut comparison);
+            decoded.map_err(|error| match error {
+                DecodeToError::Decode(source) => coding::undecodable(&name, source),
+                DecodeToError::Write(error) => this.failed(error),
+            })?;
+            let (is_equal, mut reader) = (comparison.is_equal, comparison.reader);
+            let rest = io::copy(&mut reader, &mut io::sink());
+            let rest = rest.map_err(|error| this.failed(error))?;
+            this.check_unchanged(reader.read)?;
+            Ok(is_equal && rest == 0)
+        })
+        .await
+    }
+
+    /// Reads it from its first byte to one behind its end, where nothing should be.
+    fn reader(&self) -> io::Result<Counting<'_>> {
+        let mut file = &*self.file;
+        let known = self.beginning.len() as u64;
+        file.seek(SeekFrom::Start(known))?;
+        let rest = file.take((self.before.len() + 1).saturating_sub(known));
+        Ok(Counting {
+            inner: self.beginning.chain(rest),
+            read: 0,
+        })
+    }
+
+    /// All of it was read, so many bytes: fails if somebody wrote to it meanwhile.
+    fn check_unchanged(&self, read: u64) -> Result<(), ArchiveError> {
+        let after = self.file.metadata().map_err(|error| self.failed(error))?;
+        let is_same = read == self.before.len()
+            && after.len() == self.before.len()
+            && after.modified().ok() == self.before.modified().ok();
+        match is_same {
+            true => Ok(()),
+            false => Err(self.changed()),
+        }
+    }
+
+    fn changed(&self) -> ArchiveError {
+        invalid(&self.path, "it changed while it was read".to_owned())
+    }
+
+    fn failed(&self, error: io::Error) -> ArchiveError {
+        ArchiveError::file("read", &self.path, error)
+    }
+}
+
+fn invalid(path: &Path, reason: String) -> ArchiveError {
+    ArchiveError::Invalid {
+        path: path.to_owned(),
+        reason,
+    }
+}
+
+struct Counting<'f> {
+    inner: io::Chain<&'f [u8], io::Take<&'f File>>,
+    read: u64,
+}
+
+impl Read for Counting<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.read += read as u64;
+        Ok(read)
+    }
+}
+
+/// Compares what is written to it with a file.
+struct Comparison<'f> {
+    reader: Counting<'f>,
+    expected: Vec<u8>,
+    is_equal: bool,
+}
+
+impl Write for Comparison<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.expected.clear();
+        let mut expected = (&mut self.reader).take(bytes.len() as u64);
+        expected.read_to_end(&mut self.expected)?;
+        self.is_equal &= self.expected == bytes;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,280 @@
+//! Values of one unit, drawn so that lengths do not mislead.
+//!
+//! A bar begins at zero and its length is its value. Where values are so far apart that the
+//! smallest bars could not be seen, points on a labelled logarithmic axis are drawn instead: a
+//! point has a place and no length. Parts of a whole are bars in any case, and the whole width is
+//! the whole.
+
+use std::fmt::Write;
+
+use super::{escaped, write_html};
+
+/// Values further apart than this are drawn as points.
+const BARS_RANGE_MAX: f64 = 50.0;
+
+/// Values of one unit, each with what was published beside it where there is such a figure.
+#[derive(Clone, Debug)]
+pub struct Bars {
+    unit: String,
+    decimals: usize,
+    whole: Option<f64>,
+    bars: Vec<Bar>,
+}
+
+#[derive(Clone, Debug)]
+struct Bar {
+    label: String,
+    value: Option<f64>,
+    published: Option<f64>,
+    ours: bool,
+}
+
+/// How values become places.
+#[derive(Clone, Debug, PartialEq)]
+enum Scale {
+    /// Bars from zero; this value has the whole width.
+    Bars(f64),
+    /// Points between the first and the last tick of a logarithmic axis.
+    Points(Vec<f64>),
+}
+
+impl Scale {
+    /// The percentage of the width at which a value is, if it has a place.
+    fn percent(&self, value: f64) -> Option<f64> {
+        match self {
+            Scale::Bars(full) => Some(100.0 * value.max(0.0) / full),
+            Scale::Points(_) if value <= 0.0 => None,
+            Scale::Points(ticks) => {
+                let (low, high) = (*ticks.first()?, *ticks.last()?);
+                Some(100.0 * (value / low).ln() / (high / low).ln())
+            }
+        }
+    }
+}
+
+impl Bars {
+    /// Nothing yet; values are shown with so many decimals and this unit.
+    pub fn new(unit: impl Into<String>, decimals: usize) -> Bars {
+        Bars {
+            unit: unit.into(),
+            decimals,
+            whole: None,
+            bars: Vec::new(),
+        }
+    }
+
+    /// Parts of a whole, which has the whole width.
+    pub fn parts_of(whole: f64, unit: impl Into<String>, decimals: usize) -> Bars {
+        Bars {
+            whole: Some(whole),
+            ..Bars::new(unit, decimals)
+        }
+    }
+
+    /// Adds a value; without one it says that nothing was measured.
+    pub fn bar(&mut self, label: impl Into<String>, value: Option<f64>, published: Option<f64>) {
+        self.bars.push(Bar {
+            label: label.into(),
+            value,
+            published,
+            ours: false,
+        });
+    }
+
+    /// Adds a value of walzip's.
+    pub fn ours(&mut self, label: impl Into<String>, value: Option<f64>) {
+        self.bar(label, value, None);
+        if let Some(bar) = self.bars.last_mut() {
+            bar.ours = true;
+        }
+    }
+
+    fn scale(&self) -> Scale {
+        let all = self.bars.iter().flat_map(|bar| [bar.value, bar.published]);
+        let above_zero = all.flatten().filter(|value| *value > 0.0);
+        let (low, high) = above_zero.fold((f64::INFINITY, 0.0_f64), |(low, high), value| {
+            (low.min(value), high.max(value))
+        });
+        match self.whole {
+            Some(whole) => Scale::Bars(whole.max(high)),
+            None if high > low * BARS_RANGE_MAX => Scale::Points(ticks(low, high)),
+            None if high > 0.0 => Scale::Bars(high),
+            None => Scale::Bars(1.0),
+        }
+    }
+
+    pub(super) fn write(&self, html: &mut String) {
+        let scale = self.scale();
+        let kind = match scale {
+            Scale::Bars(_) => "bars",
+            Scale::Points(_) => "bars points",
+        };
+        let _infallible = write!(html, "<div class=\"{kind}\">");
+        for bar in &self.bars {
+            write_html(html, "<span class=\"label\">", &bar.label, "</span>");
+            self.write_shapes(html, bar, &scale);
+            write_html(html, "<span class=\"value\">", &self.words(bar), "</span>");
+        }
+        if let Scale::Points(ticks) = &scale {
+            self.write_axis(html, ticks, &scale);
+        }
+        html.push_str("</div>");
+        let published = match &scale {
+            Scale::Bars(_) => "Thin bars were published: on another machine, years ago.",
+            Scale::Points(_) => "Hollow points were published: on another machine, years ago.",
+        };
+        if self.bars.iter().any(|bar| bar.published.is_some()) {
+            write_html(html, "<p class=\"note\">", published, "</p>");
+        }
+    }
+
+    fn shown(&self, value: f64) -> String {
+        format!("{value:.*} {}", self.decimals, self.unit)
+    }
+
+    /// What stands beside the shapes.
+    fn words(&self, bar: &Bar) -> String {
+        let value = bar.value.map(|value| self.shown(value));
+        let mut words = vec![value.unwrap_or_else(|| "not measured".to_owned())];
+        words.extend(
+            bar.published
+                .map(|value| format!("{} published", self.shown(value))),
+        );
+        words.join("; ")
+    }
+
+    fn write_shapes(&self, html: &mut String, bar: &Bar, scale: &Scale) {
+        html.push_str("<span class=\"pair\">");
+        if let Scale::Points(ticks) = scale {
+            for percent in ticks.iter().filter_map(|tick| scale.percent(*tick)) {
+                let _infallible = write!(html, "<i style=\"left:{percent:.2}%\"></i>");
+            }
+        }
+        let ours = if bar.ours { " ours" } else { "" };
+        let published = bar
+            .published
+            .map(|value| (value, " published", " published"));
+        let value = bar.value.map(|value| (value, ours, ""));
+        for (value, kind, said) in [value, published].into_iter().flatten() {
+            let tip = escaped(&format!("{}: {}{said}", bar.label, self.shown(value)));
+            let (shape, place) = match scale {
+                Scale::Bars(_) => ("bar", "width"),
+                Scale::Points(_) => ("point", "left"),
+            };
+            let Some(percent) = scale.percent(value) else {
+                continue;
+            };
+            let _infallible = write!(
+                html,
+                "<span class=\"{shape}{kind}\" tabindex=\"0\" style=\"{place}:{percent:.2}%\" \
+                 data-tip=\"{tip}\" aria-label=\"{tip}\"></span>"
+            );
+        }
+        html.push_str("</span>");
+    }
+
+    fn write_axis(&self, html: &mut String, ticks: &[f64], scale: &Scale) {
+        html.push_str("<span class=\"label\"></span><span class=\"axis\">");
+        for tick in ticks {
+            let percent = scale.percent(*tick).unwrap_or_default();
+            let before = format!("<span style=\"left:{percent:.2}%\">");
+            write_html(html, &before, &tick_words(*tick), "</span>");
+        }
+        html.push_str("</span>");
+        let unit = format!("{}, logarithmic axis", self.unit);
+        write_html(html, "<span class=\"value note\">", &unit, "</span>");
+    }
+}
+
+/// Powers of ten, or 1, 2 and 5 of each where these are few, around all values.
+fn ticks(low: f64, high: f64) -> Vec<f64> {
+    let all = |digits: &[f64]| -> Vec<f64> {
+        let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
+        powers
+            .flat_map(|power| digits.iter().map(move |digit| digit * 10_f64.powi(power)))
+            .collect()
+    };
+    let around = |all: Vec<f64>| -> Vec<f64> {
+        let first = all.iter().rposition(|tick| *tick <= low).unwrap_or(0);
+        let last = all.iter().position(|tick| *tick >= high);
+        all[first..=last.unwrap_or(all.len() - 1)].to_vec()
+    };
+    let fine = around(all(&[1.0, 2.0, 5.0]));
+    match fine.len() <= 9 {
+        true => fine,
+        false => around(all(&[1.0])),
+    }
+}
+
+fn tick_words(tick: f64) -> String {
+    match tick >= 1.0 {
+        true => format!("{tick:.0}"),
+        // As many decimals as the power of ten needs.
+        false => format!("{tick:.*}", (-tick.log10().floor()) as usize),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn html(bars: &Bars) -> String {
+        let mut html = String::new();
+        bars.write(&mut html);
+        html
+    }
+
+    /// Of each bar, in percent.
+    fn widths(html: &str) -> Vec<f64> {
+        let bars = html.split("width:").skip(1);
+        bars.map(|rest| rest.split('%').next().unwrap().parse().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn a_bar_is_as_long_as_its_value() {
+        let mut bars = Bars::new("s", 1);
+        for value in [1.0, 10.0, 50.0, 0.0] {
+            bars.bar("a", Some(value), None);
+        }
+        let html = html(&bars);
+        assert_eq!(widths(&html), [2.0, 20.0, 100.0, 0.0]);
+        assert!(!html.contains("logarithmic"), "{html}");
+    }
+
+    #[test]
+    fn values_far_apart_are_points_on_a_labelled_axis_and_never_bars() {
+        let mut bars = Bars::new("s", 1);
+        bars.bar("a", Some(1.0), Some(10.0));
+        bars.bar("none", Some(0.0), None);
+        bars.ours("walzip", Some(1000.0));
+        let html = html(&bars);
+        assert_eq!(widths(&html), [] as [f64; 0]);
+        assert!(!html.contains("class=\"bar\"") && html.contains("s, logarithmic axis"));
+        let place = |percent| format!("style=\"left:{percent}%\" data-tip=");
+        for percent in ["0.00", "33.33", "100.00"] {
+            assert!(html.contains(&place(percent)), "{html}");
+        }
+        // What has no place on such an axis is said.
+        assert_eq!(html.matches("data-tip=").count(), 3);
+        assert!(html.contains(">0.0 s</span>"), "{html}");
+        assert!(html.contains("<span style=\"left:33.33%\">10</span>"));
+    }
+
+    #[test]
+    fn parts_of_a_whole_are_bars_and_the_whole_is_the_whole_width() {
+        let mut bars = Bars::parts_of(100.0, "%", 1);
+        bars.bar("images", Some(80.0), None);
+        bars.bar("headers", Some(0.1), None);
+        assert_eq!(widths(&html(&bars)), [80.0, 0.1]);
+    }
+
+    #[test]
+    fn ticks_are_round_and_around_all_values() {
+        assert_eq!(ticks(1.0, 1000.0), [1.0, 10.0, 100.0, 1000.0]);
+        assert_eq!(ticks(0.9, 60.0)[..2], [0.5, 1.0]);
+        assert_eq!(ticks(0.9, 60.0).last(), Some(&100.0));
+        assert_eq!(tick_words(0.05), "0.05");
+        assert_eq!(tick_words(200.0), "200");
+    }
+}
