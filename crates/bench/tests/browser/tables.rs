@@ -90,7 +90,10 @@ fn an_experiment_has_its_published_figures_beside_its_own() {
     let published = "document.querySelectorAll('.published').length";
     assert_eq!(browser.number(published), 0.0);
     let cells = browser.text("document.querySelector('tbody tr').textContent");
-    assert!(cells.ends_with('-') && !cells.contains("17.4"), "{cells}");
+    assert!(
+        cells.ends_with('\u{2013}') && !cells.contains("17.4"),
+        "{cells}"
+    );
     let said = browser.text("document.body.textContent");
     assert!(said.contains("Published for 1600 MB, here 64 MB"), "{said}");
     assert!(
