@@ -18,6 +18,7 @@ mod sample;
 mod server;
 mod stretch;
 mod text;
+mod time;
 mod what_if;
 
 use std::ffi::OsString;
@@ -27,8 +28,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::contender::{CONTENDERS, Request, Selection, WALZIP};
-use crate::output::{Files, write_file};
+use crate::output::Files;
 use crate::process::Surroundings;
+use crate::verdict::Time;
 use crate::wal::{self, Results};
 use crate::{Cancel, Error, Progress, Provenance, Scratch};
 
@@ -163,8 +165,12 @@ pub struct Advice {
     pub runs: u32,
     /// What the user said.
     pub limits: Limits,
-    /// How much WAL there is in a day.
+    /// How much WAL there is, and in a day where that is known.
     pub rate: Option<Rate>,
+    /// Which time programs are judged by.
+    pub judged_by: Time,
+    /// How it shows that the machine was busy.
+    pub busy: Option<String>,
     /// What is in the WAL.
     pub wal: Look,
     /// What the server says, where one was asked.
@@ -205,7 +211,7 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Advice, Er
     let scratch = Scratch::new_in(&options.temp_dir, "walzip-advise-")?;
     let advice = advise(options, scratch.path(), progress)?;
     scratch.close()?;
-    write_file(files.report.as_deref(), |to| {
+    files.put(files.report.as_deref(), |to| {
         to.write_all(advice.page().as_bytes())
     })?;
     Ok(advice)
@@ -231,7 +237,12 @@ fn advise(
         &samples,
     );
     let results = measure(options, measured.clone(), options.contenders(), progress)?;
-    let mut programs = program::programs(&results, &options.limits, rate.as_ref());
+    let busy = time::busy(&results);
+    let judged_by = match &busy {
+        Some(_) => Time::Processor,
+        None => Time::Wall,
+    };
+    let mut programs = program::programs(&results, &options.limits, rate.as_ref(), judged_by);
     let chosen = program::choose(&programs, &options.limits);
     let now = options.now.and_then(|now| {
         let is_now =
@@ -243,6 +254,7 @@ fn advise(
         &measured,
         &look,
         (&mut programs, chosen),
+        judged_by,
         temp_dir,
         progress,
     )?;
@@ -253,6 +265,8 @@ fn advise(
         runs: results.settings.runs,
         limits: options.limits,
         rate,
+        judged_by,
+        busy,
         wal: look,
         server: options.server.clone(),
         programs,
@@ -359,6 +373,7 @@ fn what_if(
     measured: &[PathBuf],
     look: &Look,
     (programs, chosen): (&mut [Program], Option<usize>),
+    judged_by: Time,
     temp_dir: &Path,
     progress: &mut impl Progress,
 ) -> Result<Vec<WhatIf>, Error> {
@@ -392,7 +407,8 @@ fn what_if(
                 && let Some(program) = programs.iter_mut().find(|found| found.label == *label)
             {
                 program.empty_segment_bytes = Some(figures.output_bytes);
-                program.empty_segment_s = Some(figures.compress_s);
+                program.empty_segment_s =
+                    Some(judged_by.of((figures.compress_s, figures.compress_cpu_s)));
             }
             let setting = settings
                 .iter_mut()

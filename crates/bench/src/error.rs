@@ -33,6 +33,21 @@ pub enum Error {
     /// A file that would be written is there already.
     #[error("{} exists", .0.display())]
     Exists(PathBuf),
+    /// A directory that would be filled has something in it.
+    #[error("{} is not empty", .0.display())]
+    NotEmpty(PathBuf),
+    /// A file appeared while an experiment ran, under the name of one that it writes.
+    #[error(
+        "{} appeared meanwhile and was not replaced: what was measured is in {}",
+        path.display(),
+        kept.display()
+    )]
+    Appeared {
+        /// The file that somebody else wrote.
+        path: PathBuf,
+        /// What was to get its name.
+        kept: PathBuf,
+    },
     /// Results would be replaced by others that do not contain them.
     #[error(
         "{} has {} that this run would not take over: of {what}",
@@ -114,6 +129,9 @@ impl Error {
                 "too little space in the temporary directory: {available_bytes} bytes are free, \
                  {needed_bytes} are needed"
             ),
+            Error::Appeared { .. } => {
+                "a file appeared under the name of one that the experiment writes".to_owned()
+            }
             other => other.to_string(),
         }
     }

@@ -107,13 +107,12 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         output, temp_dir, ..
     } = options;
     fs::create_dir_all(output).map_err(|source| Error::file(output, source))?;
-    let description = output.join(DESCRIPTION);
-    if description.exists() {
-        return Err(Error::Usage(format!(
-            "{} holds segments already: name another directory",
-            output.display()
-        )));
+    // Whatever is in there is somebody's: segments have the same names in every cluster.
+    let mut entries = fs::read_dir(output).map_err(|source| Error::file(output, source))?;
+    if entries.next().is_some() {
+        return Err(Error::NotEmpty(output.clone()));
     }
+    let description = output.join(DESCRIPTION);
     let segment_bytes = u64::from(options.segment_megabytes) << 20;
     let needed = u64::from(options.scale) * BYTES_PER_SCALE + options.segments * segment_bytes * 2;
     check_space(temp_dir, needed)?;

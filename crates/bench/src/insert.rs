@@ -6,6 +6,7 @@
 //! interleaved, and each begins with another method.
 
 mod compared;
+mod published;
 mod report;
 mod results;
 mod text;
@@ -23,7 +24,8 @@ use crate::server::{Installation, Phase, Server, Settings};
 use crate::workload::{Transactions, Workload, insert_phases as phases};
 use crate::{Cancel, Error, Progress, Provenance};
 
-pub use results::{Measurement, Memory, PUBLISHED, Published, Results, SOURCE, Step, Work};
+pub use published::{PUBLISHED, Published, Relation, SOURCE};
+pub use results::{Measurement, Memory, Results, Step, Work};
 
 /// What a row takes in the table and its four indexes.
 pub(crate) const BYTES_PER_ROW: u64 = 220;

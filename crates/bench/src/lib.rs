@@ -38,7 +38,7 @@ pub use cancel::Cancel;
 pub use earlier::Resumed;
 pub use error::Error;
 pub use input::Input;
-pub use output::Files;
+pub use output::{Files, Ours};
 pub use process::Usage;
 pub use progress::{Progress, Silent, Step};
 pub use provenance::{Program, Provenance};

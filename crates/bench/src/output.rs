@@ -1,9 +1,11 @@
 //! Where results go: files that appear whole, and the room that an experiment needs.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
@@ -27,6 +29,19 @@ pub struct Files {
     /// Whether files that exist are replaced, and measurements that an earlier run has and this
     /// one does not take over are dropped.
     pub force: bool,
+    /// What may be replaced without asking again.
+    pub ours: Ours,
+}
+
+/// Where a run's files are: those that it may replace or has written, by the name that was asked
+/// for. What appears under such a name while it measures is somebody's, and stays.
+#[derive(Clone, Debug, Default)]
+pub struct Ours(Arc<Mutex<BTreeMap<PathBuf, PathBuf>>>);
+
+impl Ours {
+    fn places(&self) -> MutexGuard<'_, BTreeMap<PathBuf, PathBuf>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What an experiment found out, in the forms that it is written in.
@@ -50,7 +65,9 @@ impl Files {
                     path.display()
                 )));
             }
-            self.may_replace(path)?;
+            if self.may_replace(path)? {
+                self.ours.places().insert((*path).to_owned(), target(path));
+            }
             beside(&target(path))?;
         }
         Ok(())
@@ -68,20 +85,21 @@ impl Files {
             .collect()
     }
 
-    fn may_replace(&self, path: &Path) -> Result<(), Error> {
+    /// Whether there is a file, which may be replaced.
+    fn may_replace(&self, path: &Path) -> Result<bool, Error> {
         let metadata = match fs::metadata(path) {
             Ok(metadata) => metadata,
             // A link to nothing is in the way too: it would be replaced by the file.
             Err(_) if fs::symlink_metadata(path).is_ok() => {
                 return Err(Error::NotAFile(path.to_owned()));
             }
-            Err(_) => return Ok(()),
+            Err(_) => return Ok(false),
         };
         if !metadata.is_file() {
             return Err(Error::NotAFile(path.to_owned()));
         }
         if self.force || self.is_of_the_resumed_run(path) {
-            return Ok(());
+            return Ok(true);
         }
         Err(Error::Exists(path.to_owned()))
     }
@@ -104,29 +122,79 @@ impl Files {
         began.iter().any(|date| said.contains(date))
     }
 
-    /// Writes every file.
+    /// Writes every file; trouble with one leaves none of the others out.
     pub(crate) fn write(&self, record: &impl Record) -> Result<(), Error> {
-        write_file(self.csv.as_deref(), |to| record.write_csv(to))?;
-        write_json(self.json.as_deref(), record)?;
-        write_file(self.report.as_deref(), |to| {
+        let json = self.put_json(record);
+        let csv = self.put(self.csv.as_deref(), |to| record.write_csv(to));
+        let report = self.put(self.report.as_deref(), |to| {
             to.write_all(record.report()?.as_bytes())
-        })
+        });
+        json.and(csv).and(report)
     }
 
     /// Writes what there is so far: even a power cut leaves it.
     pub(crate) fn save(&self, record: &mut impl Record) -> Result<(), Error> {
         *record.stopped() = Some("the experiment still ran when this was written".to_owned());
-        let saved = write_json(self.json.as_deref(), record);
+        let saved = self.put_json(record);
         *record.stopped() = None;
         saved
     }
+
+    fn put_json(&self, record: &impl Serialize) -> Result<(), Error> {
+        self.put(self.json.as_deref(), |to| {
+            serde_json::to_writer_pretty(&mut *to, record)?;
+            writeln!(to)
+        })
+    }
+
+    /// Writes a file, if it was asked for: it appears whole and durable, and replaces only what
+    /// this run may. Where another has appeared under its name, it gets a name beside that one.
+    pub(crate) fn put(
+        &self,
+        path: Option<&Path>,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Error> {
+        let Some(path) = path else { return Ok(()) };
+        let asked = target(path);
+        let known = self.ours.places().get(path).cloned();
+        let failed = |source| Error::file(&asked, source);
+        let file = filled(known.as_deref().unwrap_or(&asked), write)?;
+        file.as_file().sync_all().map_err(failed)?;
+        let place = match known {
+            Some(place) => {
+                file.persist(&place).map_err(|error| failed(error.error))?;
+                place
+            }
+            None => persist_beside(file, &asked).map_err(failed)?,
+        };
+        let synced = File::open(directory(&place)).and_then(|directory| directory.sync_all());
+        synced.map_err(failed)?;
+        self.ours.places().insert(path.to_owned(), place.clone());
+        match place.file_name() == asked.file_name() {
+            true => Ok(()),
+            false => Err(Error::Appeared {
+                path: path.to_owned(),
+                kept: place,
+            }),
+        }
+    }
 }
 
-fn write_json(path: Option<&Path>, record: &impl Serialize) -> Result<(), Error> {
-    write_file(path, |to| {
-        serde_json::to_writer_pretty(&mut *to, record)?;
-        writeln!(to)
-    })
+/// Gives a file its name, or while that is taken the next with a number.
+fn persist_beside(file: NamedTempFile, asked: &Path) -> io::Result<PathBuf> {
+    let mut file = file;
+    let mut place = asked.to_owned();
+    for number in 1.. {
+        file = match file.persist_noclobber(&place) {
+            Ok(_) => break,
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => error.file,
+            Err(error) => return Err(error.error),
+        };
+        let mut name = asked.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{number}"));
+        place = asked.with_file_name(name);
+    }
+    Ok(place)
 }
 
 /// Writes a file, if it was asked for, which appears whole.
@@ -136,15 +204,24 @@ pub(crate) fn write_file(
 ) -> Result<(), Error> {
     let Some(path) = path else { return Ok(()) };
     let path = &target(path);
+    let file = filled(path, write)?;
+    file.persist(path)
+        .map_err(|error| Error::file(path, error.error))?;
+    Ok(())
+}
+
+/// A file without a name yet, in the directory of `path`.
+fn filled(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<NamedTempFile, Error> {
     let file = beside(path)?;
     let mut to = io::BufWriter::new(file.as_file());
     write(&mut to)
         .and_then(|()| to.flush())
         .map_err(|source| Error::file(path, source))?;
     drop(to);
-    file.persist(path)
-        .map_err(|error| Error::file(path, error.error))?;
-    Ok(())
+    Ok(file)
 }
 
 /// The file itself, where the path is a link to it.
@@ -295,7 +372,7 @@ mod tests {
             csv: Some(written(&directory, "r.csv", csv)),
             report: Some(written(&directory, "r.html", "begun 2026-01-01T00:00:00Z.")),
             resume: true,
-            force: false,
+            ..Files::default()
         };
         files.check().unwrap();
         let other = "# walzip bench wal, walzip-bench 1, 2026-01-03T00:00:00Z\n\
@@ -320,7 +397,8 @@ mod tests {
             ..Files::default()
         };
         files.check().unwrap();
-        write_file(files.json.as_deref(), |to| to.write_all(b"new")).unwrap();
+        let json_file = files.json.as_deref();
+        files.put(json_file, |to| to.write_all(b"new")).unwrap();
         assert!(at("link").is_symlink());
         assert_eq!(fs::read(&json).unwrap(), b"new");
         fs::remove_file(at("hard")).unwrap();
@@ -336,6 +414,45 @@ mod tests {
         files.resume = false;
         let error = files.check().unwrap_err().to_string();
         assert!(error.contains("--csv and --json name the same"), "{error}");
+    }
+
+    #[test]
+    fn what_appears_meanwhile_is_kept_and_so_is_what_was_measured() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("r.json");
+        let files = Files {
+            json: Some(path.clone()),
+            ..Files::default()
+        };
+        let put = |text: &str| files.put(Some(&path), |to| to.write_all(text.as_bytes()));
+        files.check().unwrap();
+        written(&directory, "r.json", "precious");
+        written(&directory, "r.json.1", "precious");
+        for text in ["first", "second"] {
+            let error = put(text).unwrap_err().to_string();
+            assert!(error.contains("r.json appeared meanwhile"), "{error}");
+            assert!(error.ends_with("r.json.2"), "{error}");
+            assert_eq!(fs::read(&path).unwrap(), b"precious");
+            let kept = fs::read_to_string(directory.path().join("r.json.2"));
+            assert_eq!(kept.unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn a_run_writes_its_own_files_as_often_as_it_wants() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("r.json");
+        let files = Files {
+            json: Some(path.clone()),
+            ..Files::default()
+        };
+        files.check().unwrap();
+        for text in ["first", "second"] {
+            let put = files.put(Some(&path), |to| to.write_all(text.as_bytes()));
+            put.unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::Limits;
 use super::rate::Rate;
 use crate::contender::Threads;
+use crate::verdict::Time;
 use crate::wal::Results;
 
 /// Of programs whose files are hardly larger than the smallest, the cheapest is taken.
@@ -34,6 +35,12 @@ pub struct Program {
     pub compress_cpu_s: f64,
     /// Wall seconds for unpacking a segment.
     pub decompress_s: f64,
+    /// Processor seconds for unpacking a segment.
+    pub decompress_cpu_s: f64,
+    /// Those of the two times of compressing by which it is judged.
+    pub judged_s: f64,
+    /// The same of unpacking.
+    pub judged_unpack_s: f64,
     /// Bytes to store for each day of WAL.
     pub bytes_per_day: Option<f64>,
     /// Processor seconds for each day of WAL.
@@ -58,17 +65,24 @@ impl Program {
 }
 
 /// Every row that was measured on each segment.
-pub(super) fn programs(results: &Results, limits: &Limits, rate: Option<&Rate>) -> Vec<Program> {
+pub(super) fn programs(
+    results: &Results,
+    limits: &Limits,
+    rate: Option<&Rate>,
+    time: Time,
+) -> Vec<Program> {
     let mut programs: Vec<Program> = Vec::new();
     for summary in &results.summary {
         let Some(figures) = summary.all else { continue };
         let row = &results.rows[summary.row];
         let segment_bytes = figures.original_bytes / figures.segments.max(1) as u64;
         let ratio = figures.output_bytes as f64 / figures.original_bytes as f64;
-        let bytes_per_day = rate.map(|rate| rate.bytes_per_day * ratio);
-        let cpu_s_per_day =
-            rate.map(|rate| rate.segments_per_day(segment_bytes) * figures.compress_cpu_s);
-        let interval = rate.map(|rate| rate.segment_seconds(segment_bytes));
+        let bytes_per_day = rate.and_then(|rate| Some(rate.bytes_per_day? * ratio));
+        let cpu_s_per_day = rate
+            .and_then(|rate| Some(rate.segments_per_day(segment_bytes)? * figures.compress_cpu_s));
+        let interval = rate.and_then(|rate| rate.segment_seconds(segment_bytes));
+        let compress = (figures.compress_s, figures.compress_cpu_s);
+        let decompress = (figures.decompress_s, figures.decompress_cpu_s);
         programs.push(Program {
             label: row.label.clone(),
             contender: row.contender,
@@ -79,10 +93,13 @@ pub(super) fn programs(results: &Results, limits: &Limits, rate: Option<&Rate>) 
             compress_s: figures.compress_s,
             compress_cpu_s: figures.compress_cpu_s,
             decompress_s: figures.decompress_s,
+            decompress_cpu_s: figures.decompress_cpu_s,
+            judged_s: time.of(compress),
+            judged_unpack_s: time.of(decompress),
             bytes_per_day,
             cpu_s_per_day,
             cost_per_month: limits.cost_per_month(bytes_per_day, cpu_s_per_day),
-            exceeds: limits.exceeded(figures.compress_s, figures.decompress_s, interval),
+            exceeds: limits.exceeded(compress, decompress, interval, time),
             best: false,
             empty_segment_bytes: None,
             empty_segment_s: None,
@@ -95,12 +112,12 @@ pub(super) fn programs(results: &Results, limits: &Limits, rate: Option<&Rate>) 
 fn mark_best(programs: &mut [Program]) {
     let points: Vec<(f64, f64)> = programs
         .iter()
-        .map(|program| (program.ratio, program.compress_s))
+        .map(|program| (program.ratio, program.judged_s))
         .collect();
     for program in programs {
         program.best = !points
             .iter()
-            .any(|(ratio, seconds)| *ratio < program.ratio && *seconds < program.compress_s);
+            .any(|(ratio, seconds)| *ratio < program.ratio && *seconds < program.judged_s);
     }
 }
 
@@ -139,7 +156,7 @@ pub(super) fn choose(programs: &[Program], limits: &Limits) -> Option<usize> {
             .enumerate()
             .filter(|(_, program)| program.exceeds.is_none())
     };
-    let chosen = if limits.is_priced_wholly() {
+    let chosen = if is_decided_by_cost(programs, limits) {
         affordable().min_by(|(_, a), (_, b)| {
             let cost = |program: &Program| program.cost_per_month.unwrap_or(f64::INFINITY);
             cost(a).total_cmp(&cost(b))
@@ -153,6 +170,12 @@ pub(super) fn choose(programs: &[Program], limits: &Limits) -> Option<usize> {
             .min_by(|(_, a), (_, b)| a.compress_cpu_s.total_cmp(&b.compress_cpu_s))
     };
     chosen.map(|(place, _)| place)
+}
+
+/// Whether the sum of both costs decides: it needs prices, and the WAL in a day.
+pub(super) fn is_decided_by_cost(programs: &[Program], limits: &Limits) -> bool {
+    let mut costs = programs.iter().map(|program| program.cost_per_month);
+    limits.is_priced_wholly() && costs.any(|cost| cost.is_some())
 }
 
 impl Limits {
@@ -177,16 +200,25 @@ impl Limits {
         Some(storage + cpu_seconds? / 3600.0 * hour * DAYS_PER_MONTH)
     }
 
-    /// The limit that a program breaks.
-    fn exceeded(&self, seconds: f64, unpack_seconds: f64, interval: Option<f64>) -> Option<String> {
+    /// The limit that a program breaks. Wall time on a busy machine is too long, and breaks none
+    /// where the processor time does not.
+    fn exceeded(
+        &self,
+        compress: (f64, f64),
+        decompress: (f64, f64),
+        interval: Option<f64>,
+        time: Time,
+    ) -> Option<String> {
+        let (seconds, unpack_seconds) = (time.for_limits(compress), time.for_limits(decompress));
+        let of_what = time.of_what();
         if let Some(most) = self.seconds_per_segment.filter(|most| seconds > *most) {
-            return Some(format!("takes {seconds:.3} s, more than {most} s"));
+            return Some(format!("takes {seconds:.3} s{of_what}, more than {most} s"));
         }
         if let Some(most) = self.restore_seconds_per_segment
             && unpack_seconds > most
         {
             return Some(format!(
-                "unpacks in {unpack_seconds:.3} s, more than {most} s"
+                "unpacks in {unpack_seconds:.3} s{of_what}, more than {most} s"
             ));
         }
         let interval = interval.filter(|interval| seconds > interval * BUSY_MAX)?;

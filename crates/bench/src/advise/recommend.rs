@@ -9,7 +9,7 @@ mod wal_compression;
 use serde::Serialize;
 
 use super::look::Look;
-use super::{Advice, Program, Rate};
+use super::{Advice, Program};
 use crate::contender::CONTENDERS;
 use crate::wal::Results;
 
@@ -82,9 +82,6 @@ const SEGMENTS_HIGH: usize = 8;
 /// Relative standard errors of the recommended program's ratio, likewise.
 const ERROR_MEDIUM: f64 = 0.15;
 const ERROR_HIGH: f64 = 0.05;
-/// A rate from a shorter time says little about a day, and from one still shorter nothing.
-const HOUR_SECONDS: f64 = 3600.0;
-const RATE_SECONDS_MIN: f64 = 600.0;
 
 impl Advice {
     pub(super) fn recommend(&mut self, results: &Results) {
@@ -95,7 +92,7 @@ impl Advice {
             self.archive_timeout(),
             self.segment_size(),
         ];
-        self.confidence = self.how_sure(results);
+        self.confidence = self.how_sure();
         self.not_tested = self.left_out(results);
     }
 
@@ -117,13 +114,9 @@ impl Advice {
         self.server.as_ref()?.number(name)
     }
 
-    /// The WAL rate, where it is from long enough a time to choose by.
-    fn steady_rate(&self) -> Option<&Rate> {
-        let steady = |rate: &&Rate| {
-            rate.seconds
-                .is_none_or(|seconds| seconds >= RATE_SECONDS_MIN)
-        };
-        self.rate.as_ref().filter(steady)
+    /// Bytes of WAL in a day, where they are known well enough to choose by.
+    fn wal_bytes_per_day(&self) -> Option<f64> {
+        self.rate.as_ref()?.bytes_per_day
     }
 
     /// What bytes a day in the archive cost in a month, once the archive is as long as it
@@ -132,7 +125,7 @@ impl Advice {
         self.limits.storage_per_month(bytes_per_day?)
     }
 
-    fn how_sure(&self, results: &Results) -> Confidence {
+    fn how_sure(&self) -> Confidence {
         let count = self.measured_segments;
         let error = self
             .chosen_program()
@@ -155,25 +148,18 @@ impl Advice {
         if self.runs == 1 {
             reasons.push("each time was taken once: sizes are exact, times are not".to_owned());
         }
-        if let Some(load) = results.provenance.load_of_others() {
+        if let Some(busy) = &self.busy {
             reasons.push(format!(
-                "the machine was busy (load {load:.1} on {} processors): wall times are too long",
-                results.provenance.cpus
+                "the machine was busy ({busy}): wall times are too long, so programs were judged by \
+                 processor time"
             ));
         }
-        match self.rate.as_ref().map(|rate| rate.seconds) {
-            None => {
-                level = level.min(Level::Medium);
-                reasons.push("how much WAL there is in a day is not known".to_owned());
-            }
-            Some(Some(seconds)) if seconds < HOUR_SECONDS => {
-                level = Level::Low;
-                reasons.push(format!(
-                    "the WAL rate is from {} only; --wal-per-day says it better",
-                    super::rate::spoken(seconds)
-                ));
-            }
-            Some(_) => {}
+        if let Some(unknown) = super::rate::unknown(self.rate.as_ref()) {
+            level = level.min(match &self.rate {
+                Some(_) => Level::Low,
+                None => Level::Medium,
+            });
+            reasons.push(unknown);
         }
         if self.wal.clusters.len() > 1 {
             level = Level::Low;

@@ -3,6 +3,7 @@
 use super::Advice;
 use super::recommend::bytes;
 use crate::report::{Bars, Cell, Section, Table, page};
+use crate::verdict::Time;
 
 /// Record types beyond these are left to the JSON.
 const RECORD_TYPES_MAX: usize = 12;
@@ -62,7 +63,7 @@ impl Advice {
         for program in &self.programs {
             for (bars, value) in [
                 (&mut sizes, program.ratio * 100.0),
-                (&mut seconds, program.compress_s),
+                (&mut seconds, program.judged_s),
             ] {
                 match program.is_walzip() {
                     true => bars.ours(&program.label, Some(value)),
@@ -73,7 +74,10 @@ impl Advice {
         let section = Section::new("Programs, on these segments")
             .paragraph("Of the size:")
             .bars(sizes)
-            .paragraph("Seconds for a segment:")
+            .paragraph(match self.judged_by {
+                Time::Wall => "Seconds for a segment:",
+                Time::Processor => "Seconds of processor time for a segment:",
+            })
             .bars(seconds)
             .table(self.programs_table())
             .note(
@@ -84,7 +88,11 @@ impl Advice {
             let reason = program.exceeds.as_ref()?;
             Some(format!("{}: {reason}", program.label))
         });
-        exceeding.fold(section, Section::note)
+        let judged = self.judged_line();
+        judged
+            .into_iter()
+            .chain(exceeding)
+            .fold(section, Section::note)
     }
 
     /// The same WAL under each wal_compression; none where nothing could be rewritten.

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::Advice;
-use super::rate::spoken;
+use super::rate::line;
 use super::recommend::{Recommendation, Saves, bytes, percent};
 use crate::report::{Cell, Table};
 use crate::text::counted;
@@ -60,17 +60,7 @@ impl Advice {
             let files = counted(self.wal.not_segments, "file");
             lines.push(format!("{files} that are no WAL segments"));
         }
-        lines.push(match &self.rate {
-            Some(rate) => {
-                let over = match rate.seconds {
-                    Some(seconds) => format!(", over {}", spoken(seconds)),
-                    None => String::new(),
-                };
-                let day = bytes(rate.bytes_per_day);
-                format!("WAL: {day} a day ({}{over})", rate.source)
-            }
-            None => "WAL a day: not known (say it with --wal-per-day)".to_owned(),
-        });
+        lines.push(line(self.rate.as_ref()));
         lines
     }
 
@@ -124,12 +114,24 @@ impl Advice {
             "\nMeasured, a segment each (>: recommended, =: today's, *: best, nothing is both smaller and faster)"
         )?;
         write!(f, "{}", self.programs_table())?;
+        if let Some(judged) = self.judged_line() {
+            writeln!(f, "{judged}")?;
+        }
         for program in &self.programs {
             if let Some(reason) = &program.exceeds {
                 writeln!(f, "{}: {reason}", program.label)?;
             }
         }
         Ok(())
+    }
+
+    /// By which time programs are judged, where that is not what a clock says.
+    pub(super) fn judged_line(&self) -> Option<String> {
+        let busy = self.busy.as_ref()?;
+        Some(format!(
+            "The machine was busy ({busy}): programs are judged by \"cpu s\", their processor time, \
+             and \"seconds\" are too long."
+        ))
     }
 
     /// What was measured, with marks at what is recommended, today's and the best.
@@ -236,17 +238,23 @@ pub(super) mod fixture {
     use crate::Provenance;
     use crate::advise::program::{choose, programs};
     use crate::advise::{Advice, Confidence, Limits, Look, Rate};
+    use crate::verdict::Time;
     use crate::wal::fixture::fixture;
 
     /// Three programs on segments of 16 MB, 10 GB a day.
     pub(in crate::advise) fn advice(limit: impl FnOnce(&mut Limits)) -> Advice {
+        advice_of(limit, Rate::given(10e9), Time::Wall)
+    }
+
+    /// The same with a rate and a machine. A busy one lets programs wait: they take ten times as
+    /// long.
+    pub(in crate::advise) fn advice_of(
+        limit: impl FnOnce(&mut Limits),
+        rate: Rate,
+        judged_by: Time,
+    ) -> Advice {
         let mut limits = Limits::default();
         limit(&mut limits);
-        let rate = Rate {
-            bytes_per_day: 10e9,
-            source: "given with --wal-per-day".to_owned(),
-            seconds: None,
-        };
         let mut results = fixture(&[
             ("lz4", 1, &[(300, 0.1), (320, 0.1)]),
             ("zstd", 1, &[(200, 0.2), (210, 0.2)]),
@@ -259,9 +267,14 @@ pub(super) mod fixture {
                 figures.original_bytes = 2 * (16 << 20);
                 figures.output_bytes = figures.output_bytes * (16 << 20) / 1000;
                 figures.decompress_s = figures.compress_s / 5.0;
+                figures.decompress_cpu_s = figures.decompress_s;
+                if judged_by == Time::Processor {
+                    figures.compress_s *= 10.0;
+                    figures.decompress_s *= 10.0;
+                }
             }
         }
-        let programs = programs(&results, &limits, Some(&rate));
+        let programs = programs(&results, &limits, Some(&rate), judged_by);
         Advice {
             format: 1,
             provenance: Provenance::gather(None),
@@ -270,6 +283,8 @@ pub(super) mod fixture {
             runs: 1,
             limits,
             rate: Some(rate),
+            judged_by,
+            busy: (judged_by == Time::Processor).then(|| "load 4.0 on 2 processors".to_owned()),
             wal: Look {
                 segments: 2,
                 segment_size_bytes: 16 << 20,

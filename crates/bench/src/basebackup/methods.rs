@@ -17,7 +17,8 @@ pub enum Taker {
     Walzip,
 }
 
-/// What was published: methods and levels with their average rank among each other.
+/// What was published: methods and levels with their average rank among each other, of the table
+/// "By both speed + size normalized scores avg rank per dataset", column avg_per_dataset_rank.
 ///
 /// In the order of the published command line.
 #[rustfmt::skip]

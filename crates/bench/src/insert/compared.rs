@@ -1,6 +1,7 @@
 //! How methods compare: by the spread of their runs, and by the sizes that they ran with.
 
-use super::results::{Measurement, Published};
+use super::published::Published;
+use super::results::Measurement;
 use super::{BYTES_PER_ROW, Memory, Results, Step};
 use crate::report::Cell;
 use crate::text::{counted, megabytes};
@@ -84,7 +85,7 @@ impl Results {
     pub(super) fn volumes(&self) -> String {
         format!(
             "Published, for a database much larger than the machine\u{2019}s memory and one that \
-             fits shared_buffers, are ratios alone, and so is what stands beside them. Here: {} \
+             fits shared_buffers, are two ratios and words, and ratios stand beside them. Here: {} \
              rows, then {}; the machine has {:.0} MB of memory for what shared_buffers lacks.",
             self.work.rows,
             self.work.further_rows,
@@ -95,7 +96,8 @@ impl Results {
 
 #[cfg(test)]
 mod tests {
-    use super::super::results::{PUBLISHED, SOURCE, Work};
+    use super::super::published::{PUBLISHED, SOURCE};
+    use super::super::results::Work;
     use super::*;
     use crate::server::{Phase, Settings};
     use crate::{Program, Provenance};

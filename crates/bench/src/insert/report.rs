@@ -1,6 +1,6 @@
 //! The results as a page for a colleague.
 
-use super::results::SOURCE;
+use super::published::SOURCE;
 use super::{Memory, Results, Step};
 use crate::report::{Bars, Section, ending, page};
 use crate::text::counted;

@@ -4,37 +4,12 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
+use super::published::{Published, SOURCE};
 use crate::output::Record;
 use crate::server::{Phase, Settings};
 use crate::spread::{Spread, spread};
 use crate::text::write_csv_ending;
 use crate::{Program, Provenance, Resumed};
-
-/// What was published: how many times faster one method is than another.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Published {
-    /// In which step.
-    pub step: Step,
-    /// The faster method.
-    pub faster: &'static str,
-    /// The slower method.
-    pub slower: &'static str,
-    /// How many times faster.
-    pub times: f64,
-}
-
-/// Where the published figures come from.
-pub const SOURCE: &str = "Mark Callaghan, \"The benefit of lz4 and zstd for Postgres WAL \
-    compression\", Small Datum, May 2022";
-
-/// Every published figure. That lz4 is as fast as no compression was said of both steps.
-#[rustfmt::skip]
-pub static PUBLISHED: &[Published] = &[
-    Published { step: Step::Index, faster: "lz4", slower: "pglz", times: 1.7 },
-    Published { step: Step::Insert, faster: "lz4", slower: "pglz", times: 1.4 },
-    Published { step: Step::Index, faster: "lz4", slower: "off", times: 1.0 },
-    Published { step: Step::Insert, faster: "lz4", slower: "off", times: 1.0 },
-];
 
 /// What a server does one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -250,18 +225,8 @@ impl Results {
             work.seed,
             work.quick
         )?;
-        for Published {
-            step,
-            faster,
-            slower,
-            times,
-        } in self.published
-        {
-            writeln!(
-                to,
-                "# published: {}: {faster} is {times} times faster than {slower} ({SOURCE})",
-                step.name()
-            )?;
+        for published in self.published {
+            writeln!(to, "# published: {} ({SOURCE})", published.sentence())?;
         }
         write_csv_ending(to, &[], &self.left_out, &self.stopped)?;
         writeln!(

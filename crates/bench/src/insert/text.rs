@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::results::SOURCE;
+use super::published::SOURCE;
 use super::{Measurement, Memory, Results, Step};
 use crate::report::{Cell, Table};
 use crate::text::counted;
@@ -98,7 +98,7 @@ impl Results {
         for published in self.published {
             let (step, faster, slower) = (published.step, published.faster, published.slower);
             let what = format!("{}: {faster} than {slower}", step.name());
-            let mut cells = vec![Cell::from(what).left(), Cell::number(published.times, 1)];
+            let mut cells = vec![Cell::from(what).left(), published.cell()];
             cells.extend(
                 self.memories()
                     .map(|(memory, _)| self.times_faster(memory, published)),

@@ -47,8 +47,8 @@ impl Results {
                 let seconds = self.figures(row, *set).map(|figures| figures.seconds);
                 let pair = self.published_pair(row);
                 let pair = pair.filter(|_| self.is_published_volume(content));
-                let published = pair.map(|pair| match megabytes {
-                    16 => pair.seconds_16,
+                let published = pair.and_then(|pair| match megabytes {
+                    16 => Some(pair.seconds_16),
                     _ => pair.seconds_64,
                 });
                 match of_row.is_walzip() {

@@ -62,8 +62,8 @@ impl Results {
             .bars(bars)
             .table(self.stage_table(stage))
             .note(format!(
-                "Published: with pglz, off is {} % more ({}).",
-                published.value, published.source
+                "Published: {}, {} % ({}).",
+                published.what, published.value, published.source
             ))
     }
 

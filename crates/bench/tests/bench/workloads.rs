@@ -73,7 +73,7 @@ fn each_workload_writes_segments_that_say_where_they_come_from() {
         let error = generate::run(&options, &mut Heard::default())
             .unwrap_err()
             .to_string();
-        assert!(error.contains("holds segments already"), "{error}");
+        assert!(error.contains("is not empty"), "{error}");
     }
 }
 

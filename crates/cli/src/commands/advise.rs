@@ -122,6 +122,18 @@ pub struct AdviseArgs {
     connection: ConnectionArgs,
 }
 
+/// There is nothing here to be gone on with, as there is for experiments.
+fn refusal(error: walzip_bench::Error) -> CommandError {
+    let exists = matches!(error, walzip_bench::Error::Exists(_));
+    let refused = CommandError::from(error);
+    match exists {
+        true => refused.hint(
+            "Nothing was measured. Name another file, remove this one, or use -f to replace it.",
+        ),
+        false => refused,
+    }
+}
+
 /// Runs the command.
 pub fn run(args: AdviseArgs) -> Result<(), CommandError> {
     let named = !args.files.is_empty() || args.pg_wal.is_some() || args.repo.is_some();
@@ -155,7 +167,7 @@ pub fn run(args: AdviseArgs) -> Result<(), CommandError> {
             temp_dir,
         )
     };
-    options.output().check()?;
+    options.output().check().map_err(refusal)?;
     fetch(&args, named, &fetched_dir, &mut options, &mut progress)?;
     let advice = advise::run(&options, &mut progress)?;
     progress.finish();

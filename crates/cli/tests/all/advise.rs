@@ -5,7 +5,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::sandbox::{SYSTEM_ID, Sandbox, control_file, segment, text};
+use crate::sandbox::{SEGMENT_SIZE, SYSTEM_ID, Sandbox, control_file, segment, text};
 
 /// A sandbox with a directory for temporary files and segments 1 to `count` in `pg_wal`.
 fn with_segments(count: u64) -> Sandbox {
@@ -175,4 +175,72 @@ fn what_cannot_be_advised_on_is_a_clear_error() {
     );
     let nobody = complaint(advise(&sandbox, &["-h", "absent", "-U", "nobody"]), 56);
     assert!(nobody.contains("cannot connect"), "{nobody}");
+}
+
+/// A segment whose only record is a commit, so many seconds after the first of 2026. Layouts:
+/// src/include/access/xlogrecord.h and xact.h of PostgreSQL 15.
+fn segment_with_commit(number: u64, seconds: u64) -> Vec<u8> {
+    const FIRST: u64 = 820_540_800;
+    let mut body = vec![0xFF, 8];
+    body.extend(((FIRST + seconds) * 1_000_000).to_le_bytes());
+    let mut record = Vec::new();
+    record.extend((24 + body.len() as u32).to_le_bytes());
+    record.extend(700u32.to_le_bytes());
+    record.extend((number * SEGMENT_SIZE as u64 - 64).to_le_bytes());
+    record.extend([0, 1, 0, 0]);
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&body), &record);
+    record.extend(crc.to_le_bytes());
+    record.extend(body);
+    let mut bytes = segment(number);
+    bytes[40..40 + record.len()].copy_from_slice(&record);
+    bytes
+}
+
+/// Advice on 4 GB of WAL, of which the first and the last segment are there, in so many seconds.
+#[track_caller]
+fn advice_on(seconds: u64, arguments: &[&str]) -> String {
+    let sandbox = with_segments(0);
+    for (number, at) in [(1, 0), (0xFFF, seconds)] {
+        let path = format!("wal/{}", name(number));
+        sandbox.write(&path, &segment_with_commit(number, at));
+    }
+    let output = advise(&sandbox, &[arguments, &["wal"]].concat());
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaint}");
+    let said = String::from_utf8(output.stdout).expect("UTF-8");
+    // Lines are broken where they are too wide.
+    said.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn less_than_an_hour_of_wal_is_no_limit_and_no_headline() {
+    for (seconds, headline) in [
+        (3, "in the 3 seconds of this WAL: 1.43 GB/s"),
+        (59 * 60, "in the 59 minutes of this WAL: 1.2 MB/s"),
+    ] {
+        let said = advice_on(seconds, &[]);
+        assert!(said.contains(headline), "{said}");
+        assert!(
+            said.contains("WAL a day: not known from less than an hour"),
+            "{said}"
+        );
+        assert!(!said.contains("no program that was measured"), "{said}");
+        assert!(
+            said.contains("More segments tell it: --repo, or a folder"),
+            "{said}"
+        );
+        assert!(!said.contains("would be busy"), "{said}");
+        assert!(!said.contains("saves"), "{said}");
+    }
+    let said = advice_on(61 * 60, &[]);
+    let headline = "WAL: 101.34 GB a day (positions and times of transactions in the WAL, over 61 \
+                    minutes)";
+    assert!(said.contains(headline), "{said}");
+    assert!(said.contains("saves"), "{said}");
+    // Who knows better says so.
+    let said = advice_on(3, &["--wal-per-day", "10GB"]);
+    assert!(
+        said.contains("WAL: 10.00 GB a day (given with --wal-per-day)"),
+        "{said}"
+    );
 }

@@ -23,9 +23,8 @@ impl Advice {
         if let Some(timeout) = timeout {
             reasons.push(format!("today: archive_timeout = {timeout:.0} s"));
         }
-        let interval = self
-            .steady_rate()
-            .map(|rate| rate.segment_seconds(look.segment_size_bytes));
+        let rate = self.rate.as_ref();
+        let interval = rate.and_then(|rate| rate.segment_seconds(look.segment_size_bytes));
         if let Some(interval) = interval {
             reasons.push(format!(
                 "a segment fills every {}: without archive_timeout, so much is lost at most with \
@@ -97,7 +96,7 @@ mod tests {
     fn where_segments_fill_slowly_a_timeout_bounds_the_loss() {
         let mut example = advice(|_| {});
         if let Some(rate) = &mut example.rate {
-            rate.bytes_per_day = 100e6;
+            rate.bytes_per_day = Some(100e6);
         }
         let found = example.archive_timeout();
         assert!(
@@ -118,7 +117,7 @@ mod tests {
     fn where_segments_fill_quickly_it_is_not_needed() {
         let mut example = advice(|_| {});
         if let Some(rate) = &mut example.rate {
-            rate.bytes_per_day = 1e12;
+            rate.bytes_per_day = Some(1e12);
         }
         assert!(example.archive_timeout().advice.starts_with("not needed"));
     }

@@ -23,11 +23,8 @@ impl Advice {
                 let share = stretch.avoidable_bytes_half / (stretch.bytes as f64).max(1.0);
                 worth = share >= WORTH_SHARE;
                 reasons.extend(self.measured_spacing(stretch));
-                saves = self
-                    .rate
-                    .as_ref()
-                    .filter(|_| worth)
-                    .map(|rate| rate.bytes_per_day * share);
+                let per_day = self.wal_bytes_per_day().filter(|_| worth);
+                saves = per_day.map(|per_day| per_day * share);
             }
             None => reasons.push(format!(
                 "no checkpoint was seen in a row of segments; {} of the WAL is full-page images, \
@@ -101,10 +98,9 @@ impl Advice {
             share(stretch.avoidable_bytes_most),
         ));
         let timed = self
-            .rate
-            .as_ref()
+            .wal_bytes_per_day()
             .zip(stretch.checkpoint_distance_bytes)
-            .map(|(rate, distance)| distance / rate.bytes_per_day * 86_400.0);
+            .map(|(per_day, distance)| distance / per_day * 86_400.0);
         if let Some(seconds) = timed {
             reasons.push(format!(
                 "at this WAL rate that is a checkpoint every {}",

@@ -1,6 +1,7 @@
 //! The program that compresses archived segments.
 
-use super::super::rate::spoken;
+use super::super::program::is_decided_by_cost;
+use super::super::rate::{spoken, unknown};
 use super::{Recommendation, Saves, percent};
 use crate::advise::{Advice, Program};
 
@@ -11,7 +12,7 @@ impl Advice {
             let nearest = self
                 .programs
                 .iter()
-                .min_by(|a, b| a.compress_s.total_cmp(&b.compress_s));
+                .min_by(|a, b| a.judged_s.total_cmp(&b.judged_s));
             let said = nearest.map(|program| {
                 let reason = program.exceeds.as_deref().unwrap_or_default();
                 format!("even {}, the fastest, {reason}", program.label)
@@ -26,9 +27,8 @@ impl Advice {
         let baseline = self.program_now();
         let before = baseline.map_or(1.0, |now| now.ratio);
         let saves = self
-            .rate
-            .as_ref()
-            .map(|rate| rate.bytes_per_day * (before - chosen.ratio));
+            .wal_bytes_per_day()
+            .map(|per_day| per_day * (before - chosen.ratio));
         let mut reasons = vec![self.why(chosen)];
         reasons.push(match baseline {
             Some(now) => format!(
@@ -44,6 +44,7 @@ impl Advice {
             ),
         });
         reasons.push(self.cost(chosen));
+        reasons.extend(unknown(self.rate.as_ref()));
         reasons.extend(self.others(chosen));
         Recommendation {
             subject,
@@ -62,7 +63,7 @@ impl Advice {
             .iter()
             .filter(|program| program.exceeds.is_none());
         let count = affordable.clone().count();
-        if self.limits.is_priced_wholly() {
+        if is_decided_by_cost(&self.programs, &self.limits) {
             return format!(
                 "storage and processor time together cost least: {:.2} a month, of {count} that \
                  keep to the limits",
@@ -100,14 +101,15 @@ impl Advice {
     /// What is faster, for those who have less time than they said.
     fn others(&self, chosen: &Program) -> Vec<String> {
         let best = |other: &&Program| other.best && other.exceeds.is_none();
-        let faster = |other: &&Program| other.compress_s < chosen.compress_s;
+        let faster = |other: &&Program| other.judged_s < chosen.judged_s;
         let mut others = Vec::new();
         let candidates = self.programs.iter().filter(best).filter(faster);
         if let Some(other) = candidates.min_by(|a, b| a.ratio.total_cmp(&b.ratio)) {
             others.push(format!(
-                "where time matters more: {} takes {} of the time for {} of the bytes",
+                "where time matters more: {} takes {} of the {} for {} of the bytes",
                 other.label,
-                percent(other.compress_s / chosen.compress_s),
+                percent(other.judged_s / chosen.judged_s),
+                self.judged_by.name(),
                 percent(other.ratio / chosen.ratio)
             ));
         }
@@ -115,14 +117,16 @@ impl Advice {
             .programs
             .iter()
             .filter(|program| program.exceeds.is_none());
-        let quickest = unpacks.min_by(|a, b| a.decompress_s.total_cmp(&b.decompress_s));
-        if let Some(other) = quickest.filter(|other| other.decompress_s * 2.0 < chosen.decompress_s)
-        {
+        let quickest = unpacks.min_by(|a, b| a.judged_unpack_s.total_cmp(&b.judged_unpack_s));
+        let quickest =
+            quickest.filter(|other| other.judged_unpack_s * 2.0 < chosen.judged_unpack_s);
+        if let Some(other) = quickest {
             others.push(format!(
-                "where restoring must be fast: {} unpacks in {:.3} s, for {:.1} times the bytes \
+                "where restoring must be fast: {} unpacks in {:.3} s{}, for {:.1} times the bytes \
                  (--max-restore-seconds-per-segment decides by it)",
                 other.label,
-                other.decompress_s,
+                other.judged_unpack_s,
+                self.judged_by.of_what(),
                 other.ratio / chosen.ratio
             ));
         }
@@ -132,7 +136,9 @@ impl Advice {
 
 #[cfg(test)]
 mod tests {
-    use crate::advise::text::fixture::advice;
+    use crate::advise::text::fixture::{advice, advice_of};
+    use crate::advise::{Limits, Rate};
+    use crate::verdict::Time;
 
     #[test]
     fn with_no_limit_the_smallest_is_taken_and_its_price_said() {
@@ -144,7 +150,10 @@ mod tests {
             said.contains("0.500 s of processor time a segment"),
             "{said}"
         );
-        assert!(said.contains("zstd -1 takes 40% of the time"), "{said}");
+        assert!(
+            said.contains("zstd -1 takes 40% of the wall time"),
+            "{said}"
+        );
     }
 
     #[test]
@@ -170,6 +179,72 @@ mod tests {
         });
         assert_eq!(dear_storage.program().advice, "walzip -3");
         assert!(dear_storage.program().saves_per_month.unwrap() > 0.0);
+    }
+
+    /// As much WAL as no program can follow, from so many seconds.
+    fn burst(seconds: f64) -> Rate {
+        Rate {
+            bytes_per_second: 1e9,
+            bytes_per_day: (seconds >= 3600.0).then_some(1e9 * 86_400.0),
+            source: "constructed".to_owned(),
+            seconds: Some(seconds),
+        }
+    }
+
+    #[test]
+    fn a_rate_from_less_than_an_hour_rules_no_program_out() {
+        for (seconds, over) in [(3.0, "3 seconds"), (59.0 * 60.0, "59 minutes")] {
+            let recommended = advice_of(|_| {}, burst(seconds), Time::Wall).program();
+            assert_eq!(recommended.advice, "walzip -3");
+            assert_eq!(recommended.saves_bytes_per_day, None);
+            let said = recommended.reasons.join("\n");
+            assert!(
+                said.contains(&format!("{over} of it say nothing of a day")),
+                "{said}"
+            );
+            assert!(
+                said.contains("--repo, or a folder with an hour of WAL"),
+                "{said}"
+            );
+            assert!(!said.contains("processor time a day"), "{said}");
+        }
+        let recommended = advice_of(|_| {}, burst(61.0 * 60.0), Time::Wall).program();
+        assert!(recommended.advice.starts_with("no program"));
+    }
+
+    #[test]
+    fn prices_do_not_decide_by_a_day_that_is_not_known() {
+        let dear_time = |limits: &mut Limits| {
+            limits.price_per_gb_month = Some(0.001);
+            limits.retention_days = Some(1.0);
+            limits.price_per_cpu_hour = Some(10.0);
+        };
+        let recommended = advice_of(dear_time, burst(3.0), Time::Wall).program();
+        assert_eq!(recommended.advice, "walzip -3");
+        let said = recommended.reasons.join("\n");
+        assert!(
+            said.contains("the smallest of 3") && !said.contains("a month"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_busy_machine_is_judged_by_processor_time() {
+        // Each takes ten times its processor time: 1, 2 and 5 seconds.
+        let limit = |limits: &mut Limits| limits.seconds_per_segment = Some(0.3);
+        let busy = advice_of(limit, Rate::given(10e9), Time::Processor);
+        assert_eq!(busy.program().advice, "zstd -1");
+        let exceeds = busy.programs[2].exceeds.as_deref();
+        assert_eq!(
+            exceeds,
+            Some("takes 0.500 s of processor time, more than 0.3 s")
+        );
+        let busy = advice_of(|_| {}, Rate::given(10e9), Time::Processor).program();
+        let said = busy.reasons.join("\n");
+        assert!(
+            said.contains("zstd -1 takes 40% of the processor time"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -15,9 +15,9 @@ impl Advice {
     pub(super) fn segment_size(&self) -> Recommendation {
         let size = self.wal.segment_size_bytes as f64;
         let mut reasons = Vec::new();
-        let per_hour = self
-            .steady_rate()
-            .map(|rate| rate.segments_per_day(self.wal.segment_size_bytes) / HOURS_PER_DAY);
+        let rate = self.rate.as_ref();
+        let per_day = rate.and_then(|rate| rate.segments_per_day(self.wal.segment_size_bytes));
+        let per_hour = per_day.map(|per_day| per_day / HOURS_PER_DAY);
         match per_hour {
             Some(per_hour) => reasons.push(format!(
                 "{per_hour:.1} segments of {:.0} MB an hour, one start of archive_command each",
@@ -30,14 +30,15 @@ impl Advice {
             Some((
                 program,
                 program.empty_segment_s?,
-                program.empty_segment_s? / program.compress_s,
+                program.empty_segment_s? / program.judged_s,
             ))
         });
         if let Some((program, seconds, share)) = fixed {
             reasons.push(format!(
-                "{} takes {seconds:.3} s for a segment with nothing in it, {} of its time: larger \
+                "{} takes {seconds:.3} s{} for a segment with nothing in it, {} of its time: larger \
                  segments would save no more than that",
                 program.label,
+                self.judged_by.of_what(),
                 percent(share.min(1.0))
             ));
         }
@@ -85,7 +86,7 @@ mod tests {
         let mut example = advice(|_| {});
         assert_eq!(example.segment_size().advice, "leave it as it is (16 MB)");
         if let Some(rate) = &mut example.rate {
-            rate.bytes_per_day = 1000.0 * 24.0 * (16u64 << 20) as f64;
+            rate.bytes_per_day = Some(1000.0 * 24.0 * (16u64 << 20) as f64);
         }
         let found = example.segment_size();
         assert!(

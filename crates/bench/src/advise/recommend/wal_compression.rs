@@ -50,13 +50,13 @@ impl Advice {
             ));
         }
         let saved_share = 1.0 - best.wal_bytes as f64 / present.wal_bytes.max(1) as f64;
-        let rate = self.rate.as_ref();
+        let per_day = self.wal_bytes_per_day();
         Recommendation {
             subject,
             advice: self.spelled(best),
             change: best.setting != present.setting,
             reasons,
-            saves_bytes_per_day: rate.map(|rate| rate.bytes_per_day * saved_share),
+            saves_bytes_per_day: per_day.map(|per_day| per_day * saved_share),
             saves_of: Saves::Written,
             saves_per_month: None,
         }

@@ -103,6 +103,7 @@ impl From<FileArgs> for Files {
             report: args.report,
             resume: args.resume,
             force: args.force,
+            ..Files::default()
         }
     }
 }
@@ -131,7 +132,10 @@ impl From<Error> for CommandError {
                 Kind::FileMissing
             }
             Error::File { .. } => Kind::FileRead,
-            Error::Exists(_) | Error::WouldLose { .. } => Kind::FileExists,
+            Error::Exists(_)
+            | Error::NotEmpty(_)
+            | Error::Appeared { .. }
+            | Error::WouldLose { .. } => Kind::FileExists,
             Error::NotAFile(_) => Kind::FileWrite,
             Error::Unpack { .. } => Kind::FileInvalid,
             Error::NoSpace { .. } => Kind::FileWrite,
@@ -141,8 +145,11 @@ impl From<Error> for CommandError {
         let message = CommandError::new(kind, chain(&error));
         match error {
             Error::Exists(_) => message.hint(
-                "Nothing was measured. Name another file, or use -f to replace it. What an \
-                 interrupted experiment has is gone on from with --resume.",
+                "Nothing was measured. Name another file, remove this one, or use -f to replace it. \
+                 An experiment is gone on with by --resume and its own --json.",
+            ),
+            Error::NotEmpty(_) => message.hint(
+                "Nothing was generated. Name a new directory, or empty this one.",
             ),
             Error::WouldLose { .. } => message.hint(
                 "Nothing was measured. Name another --json, or ask for what the earlier run measured \

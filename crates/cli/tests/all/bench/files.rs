@@ -130,3 +130,62 @@ fn one_file_is_not_written_twice_and_a_device_is_not_replaced() {
         );
     }
 }
+
+#[test]
+fn generate_writes_into_no_directory_that_has_something() {
+    let sandbox = sandbox();
+    sandbox.write("segments/000000010000000000000005", b"precious");
+    sandbox.write("other/generated.json", b"{}");
+    for (directory, kept) in [
+        ("segments", "segments/000000010000000000000005"),
+        ("other", "other/generated.json"),
+    ] {
+        let before = sandbox.read(kept);
+        let generate = ["bench", "generate", "--workload", "shop", "--output"];
+        let output = bench(&sandbox, &[&generate[..], &[directory]].concat());
+        let said = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(93), "{directory}: {said}");
+        let reason = format!("{directory} is not empty");
+        assert!(said.contains(&reason), "{said}");
+        assert!(said.contains("Name a new directory"), "{said}");
+        assert_eq!(sandbox.read(kept), before);
+    }
+}
+
+#[test]
+fn a_refusal_names_the_ways_out_that_there_are() {
+    let sandbox = sandbox();
+    sandbox.write("mine", b"precious");
+    let hint = |arguments: &[&str]| {
+        let said = bench(&sandbox, arguments).stderr;
+        String::from_utf8(said).expect("UTF-8")
+    };
+    let of_json = hint(&["bench", "wal", "--json", "mine", "one"]);
+    for way in ["Name another file", "remove this one", "-f", "--resume"] {
+        assert!(of_json.contains(way), "{way}: {of_json}");
+    }
+    let of_advise = hint(&["advise", "--report", "mine", "one"]);
+    assert!(of_advise.contains("remove this one"), "{of_advise}");
+    assert!(!of_advise.contains("--resume"), "{of_advise}");
+}
+
+#[test]
+fn a_file_that_appears_while_measuring_is_kept_and_so_are_the_measurements() {
+    let sandbox = sandbox();
+    let theirs = sandbox.path("r.json");
+    let script = format!(
+        "#!/bin/sh\necho precious >{}\n{}",
+        theirs.display(),
+        &COPIES[10..]
+    );
+    sandbox.write("bin/gzip", script.as_bytes());
+    let files = ["--json", "r.json", "--csv", "r.csv", "one"];
+    let output = bench(&sandbox, &[&WAL[..], &files].concat());
+    let said = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(93), "{said}");
+    assert!(said.contains("r.json appeared meanwhile"), "{said}");
+    assert_eq!(sandbox.read("r.json"), b"precious\n");
+    let results: Value = serde_json::from_slice(&sandbox.read("r.json.1")).expect("JSON");
+    assert_eq!(results["measurements"].as_array().map(Vec::len), Some(2));
+    assert!(!sandbox.read("r.csv").is_empty());
+}
