@@ -49,6 +49,9 @@ pub enum BlockModel {
     Offsets,
 }
 
+/// Whether a version of the format has something.
+type IsIn = fn(FormatVersion) -> bool;
+
 /// What is known of the records of one type.
 struct RecordType {
     rmid: u8,
@@ -58,7 +61,7 @@ struct RecordType {
     /// What the data of block references is, by their ids.
     blocks: &'static [BlockRow],
     /// Whether a version of the format has these models at all.
-    is_in: fn(FormatVersion) -> bool,
+    is_in: IsIn,
 }
 
 /// What the data of some block references is.
@@ -66,7 +69,7 @@ struct BlockRow {
     ids: RangeInclusive<u8>,
     model: BlockModel,
     /// In versions of the format without that model, this one takes its place.
-    before: Option<(fn(FormatVersion) -> bool, BlockModel)>,
+    before: Option<(IsIn, BlockModel)>,
 }
 
 const fn of(rmid: u8, opcode: u8) -> RecordType {
@@ -90,7 +93,7 @@ impl RecordType {
         self
     }
 
-    const fn only_if(mut self, is_in: fn(FormatVersion) -> bool) -> RecordType {
+    const fn only_if(mut self, is_in: IsIn) -> RecordType {
         self.is_in = is_in;
         self
     }
@@ -109,7 +112,7 @@ const fn blocks(ids: RangeInclusive<u8>, model: BlockModel) -> BlockRow {
 }
 
 impl BlockRow {
-    const fn only_if(mut self, is_in: fn(FormatVersion) -> bool, or_else: BlockModel) -> BlockRow {
+    const fn only_if(mut self, is_in: IsIn, or_else: BlockModel) -> BlockRow {
         self.before = Some((is_in, or_else));
         self
     }
