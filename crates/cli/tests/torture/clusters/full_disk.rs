@@ -11,7 +11,7 @@ use crate::rounds::Checked;
 /// A new cluster takes about 40 MB: the smallest disk is full in the middle of the backup, the
 /// largest one while WAL arrives, or never.
 const SMALLEST: u64 = 1 << 20;
-const LARGEST: u64 = 64 << 20;
+const LARGEST: u64 = 40 << 20;
 /// Room for everything.
 const ENOUGH: u64 = 1 << 30;
 
