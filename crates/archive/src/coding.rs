@@ -79,6 +79,7 @@ pub(crate) async fn decode(name: &str, object: Bytes) -> Result<Vec<u8>, Archive
 
 /// Decodes an object, and keeps of its content the first page and the length.
 pub(crate) async fn decode_beginning(name: &str, object: Bytes) -> Result<Beginning, ArchiveError> {
+    check_name(name, &object)?;
     let decoded = off_the_runtime(move || {
         let mut beginning = Beginning::default();
         walzip_codec::decode_to(&object, &mut beginning).map(|()| beginning)

@@ -17,7 +17,7 @@ use crate::archived_wal::ArchivedWal;
 use crate::error::ArchiveError;
 use crate::stable_file::StableFile;
 use crate::wal_times::SegmentTimes;
-use crate::{cluster, content, wal_index};
+use crate::{cluster, coding, content, wal_index};
 
 /// How to push.
 #[derive(Clone, Debug)]
@@ -79,7 +79,10 @@ pub async fn push(
     let repository = &owner(repository, &name, file.beginning(), path, options).await?;
     content::check_beginning(&name, file.beginning(), file.len(), repository.cluster())
         .map_err(|error| ArchiveError::invalid_file(path, error, repository.cluster()))?;
-    if let WalFileName::History(timeline) = name {
+    // What is archived already admits no other history: the comparison tells.
+    if let WalFileName::History(timeline) = name
+        && repository.find_wal(&name.to_string()).await?.is_none()
+    {
         match TimelineHistory::read(timeline, file.beginning()) {
             // One that is there already is compared below, whatever has become of the WAL since.
             Ok(history) if repository.get_wal(&name.to_string()).await?.is_none() => {
@@ -195,6 +198,8 @@ async fn compare(
         });
     };
     let stored_bytes = object.len();
+    // What a get refuses is not archived, whatever its content.
+    coding::check_name(name, &object)?;
     if !file.is_in(name, object).await? {
         return Err(ArchiveError::Duplicate {
             name: name.to_owned(),

@@ -22,6 +22,7 @@ use walzip_repo::Repository;
 use walzip_repo::testing::{Faults, FaultyStore, memory_store};
 
 use crate::cluster::{Cluster, Shipper, Site, copy_to};
+use crate::wal::{push_content, repository_on, segment_name, valid_segment};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -171,6 +172,42 @@ async fn finds_damage_and_restores_nothing_from_it_that_starts() {
 
 /// A bit that flips before the archive is compressed: every hash of ours is right, and only
 /// PostgreSQL's manifest tells.
+#[tokio::test]
+async fn finds_an_object_that_lies_under_the_name_of_another_file() {
+    let store = memory_store();
+    let repository = repository_on(store.clone()).await;
+    let backup = format!("{}.00000028.backup", segment_name(5));
+    let history = b"1\t0/600000\tno recovery target specified\n";
+    let (segment, content) = (segment_name(5), valid_segment(5, 1));
+    let files: [(&str, &[u8]); 4] = [
+        (&segment, &content),
+        (&backup, b"START WAL LOCATION: 0/500028\n"),
+        ("00000002.history", history),
+        ("00000003.history", history),
+    ];
+    for (name, content) in files {
+        push_content(&repository, name, content)
+            .await
+            .expect("pushed");
+    }
+    for (name, other) in [
+        (backup.as_str(), segment.as_str()),
+        ("00000003.history", "00000002.history"),
+    ] {
+        let (key, _) = take(&store, &format!("/{name}.wz")).await;
+        let (other_key, object) = take(&store, &format!("/{other}.wz")).await;
+        put(&store, &other_key, &object).await;
+        put(&store, &key, &object).await;
+    }
+    let found = findings(&repository).await;
+    let expected = [backup.as_str(), "00000003.history"];
+    let expected = expected.map(|name| (FindingKind::WalDamaged, name.to_owned()));
+    assert_eq!(found, expected);
+    // A get refuses it although its content is the same.
+    let again = push_content(&repository, "00000003.history", history).await;
+    assert!(matches!(again, Err(ArchiveError::Damaged { .. })));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn finds_damage_that_is_older_than_the_hashes() {
     let Some(site) = Site::new() else { return };

@@ -133,6 +133,26 @@ async fn accepts_the_first_segment_of_a_timeline_which_begins_with_its_parents_p
         .expect("the parent's first page");
 }
 
+/// An archiver that was killed pushes again. What is archived already is no second history,
+/// whatever became of the timeline's beginning.
+#[tokio::test]
+async fn an_archived_history_is_pushed_again_where_the_timeline_lacks_its_beginning() {
+    let repository = repository().await;
+    let history = b"1\t0/600000\tno recovery target specified\n";
+    push_content(&repository, "00000002.history", history)
+        .await
+        .expect("the history");
+    let later = segment(CLUSTER, PAGE_MAGIC_15, 2, 9 * SEGMENT_SIZE as u64, 1);
+    push_content(&repository, "000000020000000000000009", &later)
+        .await
+        .expect("a later segment");
+    let again = push_content(&repository, "00000002.history", history).await;
+    let again = again.expect("it is archived");
+    assert_eq!(again.outcome, PushOutcome::AlreadyStored);
+    let other = push_content(&repository, "00000002.history", b"1\t0/500000\tx\n").await;
+    assert!(matches!(other, Err(ArchiveError::Duplicate { .. })));
+}
+
 #[tokio::test]
 async fn pushes_partial_segments_histories_and_backup_histories() {
     let repository = repository().await;

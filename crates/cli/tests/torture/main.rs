@@ -9,6 +9,7 @@
 //! variables in [`settings`] make it last.
 
 mod clusters;
+mod disk;
 mod faults;
 mod random;
 mod rounds;

@@ -7,6 +7,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::time::Instant;
 
 use crate::settings::Settings;
 
@@ -34,6 +35,7 @@ pub struct Tally {
     rounds: u64,
     steps: u64,
     kills: u64,
+    seconds: f64,
     counts: BTreeMap<&'static str, u64>,
 }
 
@@ -97,6 +99,7 @@ impl Part {
         round: impl Fn(u64, u64, &Progress) -> Checked + Sync,
     ) -> Result<Tally, Finding> {
         let deadline = settings.deadline();
+        let begin = Instant::now();
         let steps_wanted = settings.steps.div_ceil(self.share);
         let shared = Mutex::new(Shared {
             begun: 0,
@@ -110,9 +113,8 @@ impl Part {
         let claim = || {
             let mut shared = shared.lock().expect("no worker panics");
             let left = steps_wanted.saturating_sub(shared.steps_claimed);
-            let is_enough = left == 0
-                && shared.tally.kills >= kills_wanted
-                && std::time::Instant::now() >= deadline;
+            let is_enough =
+                left == 0 && shared.tally.kills >= kills_wanted && Instant::now() >= deadline;
             if is_enough || shared.finding.is_some() {
                 return None;
             }
@@ -149,7 +151,8 @@ impl Part {
                 });
             }
         });
-        let shared = shared.into_inner().expect("no worker panics");
+        let mut shared = shared.into_inner().expect("no worker panics");
+        shared.tally.seconds = begin.elapsed().as_secs_f64();
         match shared.finding {
             None => Ok(shared.tally),
             Some(finding) => Err(finding),
@@ -179,8 +182,12 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}: {} steps in {} rounds, {} kills",
-            self.part, self.steps, self.rounds, self.kills
+            "{}: {} steps in {} rounds, {} kills, {:.1} steps a second",
+            self.part,
+            self.steps,
+            self.rounds,
+            self.kills,
+            self.steps as f64 / self.seconds.max(f64::MIN_POSITIVE)
         )?;
         for (what, count) in &self.counts {
             write!(f, "\n  {count:>7} {what}")?;
@@ -202,7 +209,8 @@ impl fmt::Display for Finding {
              TORTURE_KILLS=0",
             self.part,
             self.seed,
-            self.step * share_of(self.part)
+            // A round that fails at its beginning has no step yet.
+            self.step.max(1) * share_of(self.part)
         )?;
         write!(f, "kept: {}", self.kept.display())
     }

@@ -5,18 +5,18 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::life::Life;
 use super::model::{Backup, archived};
 use super::server::Server;
 use super::site::said;
 use crate::rounds::Checked;
+use crate::store::moves::objects;
 
 /// Within what times a command is killed.
 const BACKUP: Duration = Duration::from_millis(1500);
 const RESTORE: Duration = Duration::from_millis(900);
-const MOVE: Duration = Duration::from_millis(60);
 
 impl Life<'_> {
     /// A killed backup is none, whenever it was killed; or all of it is there.
@@ -28,7 +28,9 @@ impl Life<'_> {
         let succeeded = self.kill_at_random(command, BACKUP)?;
         let after = backups(&self.site.repository())?;
         match (succeeded, after.difference(&before).count()) {
-            (false, 0) => Ok(()),
+            // What it left is in nobody's way.
+            (false, 0) if self.random.chance(50) => self.back_up(),
+            (false, 0) => self.verify(),
             (_, 1) => {
                 let timeline = self.running[index].timeline;
                 let ended = self.look(index)?;
@@ -44,7 +46,8 @@ impl Life<'_> {
         }
     }
 
-    /// What a killed restore leaves does not start; another one is told to begin anew.
+    /// What a killed restore leaves does not start, or is whole; another one is told to begin
+    /// anew.
     pub fn kill_restore(&mut self) -> Checked {
         let (target, told) = self.choose_target();
         let server = Server::on(self.site, "killed");
@@ -58,7 +61,9 @@ impl Life<'_> {
             }
             command
         };
+        let before = archived(&self.site.repository())?;
         let succeeded = self.kill_at_random(restore(), RESTORE)?;
+        let after = archived(&self.site.repository())?;
         let is_begun =
             fs::read_dir(server.data()).is_ok_and(|mut entries| entries.next().is_some());
         let is_whole = server.data().join("global/pg_control").exists();
@@ -74,6 +79,14 @@ impl Life<'_> {
                 return Err(format!("half a restore to {target:?} starts"));
             }
         }
+        if is_whole {
+            self.progress
+                .count("  a restore was whole when it was killed");
+            let verdict = self.judge(&target, told, false, [&before, &after]);
+            self.start_and_compare(&server, &verdict)
+                .map_err(|what| format!("killed restore to {target:?}, {told:?}: {what}"))?;
+            server.stop();
+        }
         if server.data().exists() {
             fs::remove_dir_all(server.data()).map_err(|error| error.to_string())?;
         }
@@ -81,7 +94,7 @@ impl Life<'_> {
     }
 
     /// Whether PostgreSQL would begin to recover what lies there.
-    fn starts(&self, server: &Server) -> Checked<bool> {
+    pub fn starts(&self, server: &Server) -> Checked<bool> {
         let mut single = self.site.command(self.site.program("postgres"));
         single
             .arg("--single")
@@ -99,16 +112,19 @@ impl Life<'_> {
             return Ok(());
         };
         let repository = self.site.repository();
-        let before = archived(&repository)?;
+        let (wal, moved) = (repository.join("wal"), repository.join("aside"));
+        let before = objects(&wal)?;
         let number = timeline.to_string();
         let aside = ["timeline", "set-aside", &number, "--confirm"];
+        let begin = Instant::now();
         let dry = self.finish(&aside[..3])?;
+        let within = begin.elapsed() * 3;
         if dry != 0 {
             self.progress.count("  setting aside was refused");
             return Ok(());
         }
         let command = self.site.walzip(&aside);
-        if !self.kill_at_random(command, MOVE)? {
+        if !self.kill_at_random(command, within)? {
             self.succeed(&aside)?;
         }
         let has_own = |&(id, _): &(u32, u64)| id == timeline;
@@ -118,10 +134,14 @@ impl Life<'_> {
         let label = format!("{timeline:08X}");
         let back = ["timeline", "put-back", &label, "--confirm"];
         let command = self.site.walzip(&back);
-        if !self.kill_at_random(command, MOVE)? {
+        let killed = !self.kill_at_random(command, within)?;
+        // The kill may have come after the last step.
+        if killed && !objects(&moved)?.is_empty() {
             self.succeed(&back)?;
         }
-        match archived(&repository)?.is_superset(&before) {
+        let after = objects(&wal)?;
+        let is_there = |(name, object): (&String, &Vec<u8>)| after.get(name) == Some(object);
+        match before.iter().all(is_there) && objects(&moved)?.is_empty() {
             true => self.verify(),
             false => Err(format!(
                 "timeline {timeline} was put back, and not all of it"

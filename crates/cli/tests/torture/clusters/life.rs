@@ -55,6 +55,9 @@ const ACTIONS: &[(usize, &str, Action)] = &[
     (5, "archive everything", |life| life.archive_everything()),
     (22, "restore", |life| life.restore_somewhere(false)),
     (5, "restore with a hole", |life| life.restore_with_hole()),
+    (3, "restore to a full disk", |life| {
+        life.restore_to_full_disk()
+    }),
     (6, "fork", |life| life.fork()),
     (1, "verify", |life| life.verify()),
 ];
@@ -220,7 +223,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    fn back_up(&mut self) -> Checked {
+    pub fn back_up(&mut self) -> Checked {
         let index = self.any();
         let began = self.look(index)?;
         let mut backup = self.running[index].server.walzip(&["backup"]);

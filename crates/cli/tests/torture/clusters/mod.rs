@@ -2,6 +2,7 @@
 //! random moments. A restored server has exactly the rows that were committed by then on the
 //! timeline that was followed, or the restore is refused with a code that the situation explains.
 
+mod full_disk;
 mod kills;
 mod life;
 mod model;

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::life::{Branch, Life, body};
-use super::model::{self, Timeline, archived};
+use super::model::{self, Archived, Timeline, archived};
 use super::oracle::{Oracle, Target, Verdict};
 use super::server::Server;
 use super::site::said;
@@ -131,7 +131,18 @@ impl<'a> Life<'a> {
         told: Option<u32>,
         has_hole: bool,
     ) -> Checked {
-        let restored = self.restore("restored", target, told, has_hole, &[])?;
+        self.restore_and_compare_as("restored", target, told, has_hole)
+    }
+
+    /// Restores to a directory of this name, starts, compares, and removes it.
+    pub fn restore_and_compare_as(
+        &mut self,
+        name: &'static str,
+        target: &Target,
+        told: Option<u32>,
+        has_hole: bool,
+    ) -> Checked {
+        let restored = self.restore(name, target, told, has_hole, &[])?;
         let Some((server, verdict)) = restored else {
             return Ok(());
         };
@@ -161,25 +172,7 @@ impl<'a> Life<'a> {
         }
         let output = command.output().map_err(|error| error.to_string())?;
         let after = archived(&self.site.repository())?;
-        let judge = |archived| {
-            let oracle = Oracle {
-                model: &self.model,
-                archived,
-                has_hole,
-            };
-            oracle.judge(target, told)
-        };
-        let mut verdict = judge(&before);
-        if before != after {
-            let later = judge(&after);
-            verdict.refusals.extend(later.refusals);
-            verdict.must_refuse &= later.must_refuse;
-            verdict.rows = match (verdict.rows, later.rows) {
-                (Some(a), Some(b)) => Some(*a.start().min(b.start())..=*a.end().max(b.end())),
-                (a, b) => a.or(b),
-            };
-            verdict.timeline = later.timeline;
-        }
+        let verdict = self.judge(target, told, has_hole, [&before, &after]);
         let asked = format!("restore to {target:?}, timeline {told:?}");
         match output.status.code() {
             Some(0) if verdict.must_refuse => Err(format!(
@@ -204,8 +197,38 @@ impl<'a> Life<'a> {
         }
     }
 
+    /// What may come of a restore during which one archive became the other.
+    pub fn judge(
+        &self,
+        target: &Target,
+        told: Option<u32>,
+        has_hole: bool,
+        [before, after]: [&Archived; 2],
+    ) -> Verdict {
+        let judge = |archived| {
+            let oracle = Oracle {
+                model: &self.model,
+                archived,
+                has_hole,
+            };
+            oracle.judge(target, told)
+        };
+        let mut verdict = judge(before);
+        if before != after {
+            let later = judge(after);
+            verdict.refusals.extend(later.refusals);
+            verdict.must_refuse &= later.must_refuse;
+            verdict.rows = match (verdict.rows, later.rows) {
+                (Some(a), Some(b)) => Some(*a.start().min(b.start())..=*a.end().max(b.end())),
+                (a, b) => a.or(b),
+            };
+            verdict.timeline = later.timeline;
+        }
+        verdict
+    }
+
     /// Starts a restored server and compares its rows; returns how many commits it has.
-    fn start_and_compare(&mut self, server: &Server, verdict: &Verdict) -> Checked<usize> {
+    pub fn start_and_compare(&mut self, server: &Server, verdict: &Verdict) -> Checked<usize> {
         server.start(&[]);
         server.wait_until("SELECT NOT pg_is_in_recovery()");
         let answer = server.sql(&format!(

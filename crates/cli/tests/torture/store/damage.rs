@@ -1,5 +1,6 @@
 //! Objects that change in the repository, as disks and people change them.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,12 +20,18 @@ enum Damage {
 
 /// One object is damaged, looked at in every way, and mended.
 pub fn object(store: &mut Store) -> Checked {
-    let Some(name) = store.any_archived() else {
+    let Some(name) = store.any_kind_archived() else {
         return original(store);
     };
     let path = store.object(&name).ok_or("its object has gone")?;
     let whole = fs::read(&path).map_err(|error| error.to_string())?;
     let damage = do_damage(store, &name, &path, &whole)?;
+    if damage == Damage::Swapped {
+        store.progress.count(match kind(&name) {
+            "" => "  another object in the place of a segment",
+            _ => "  another object in the place of a smaller file",
+        });
+    }
     let is_noticed = is_noticed_by_get(store, &name, damage)?;
     if store.random.chance(60) {
         check_verify(store, &name, damage, is_noticed)?;
@@ -44,12 +51,29 @@ pub fn object(store: &mut Store) -> Checked {
     store.check(&name)
 }
 
+/// What a name has after the segment's: nothing, or `.backup`, `.history`, `.partial`.
+fn kind(name: &str) -> &str {
+    name.rfind('.').map_or("", |dot| &name[dot..])
+}
+
+impl Store<'_> {
+    /// A name that is archived, each kind as often as another: most files are segments.
+    fn any_kind_archived(&mut self) -> Option<String> {
+        let kinds: BTreeSet<&str> = self.archived.keys().map(|name| kind(name)).collect();
+        let kinds: Vec<&str> = kinds.into_iter().collect();
+        let chosen = *self.random.pick(&kinds)?;
+        let names = self.archived.keys().filter(|name| kind(name) == chosen);
+        let names: Vec<&String> = names.collect();
+        self.random.pick(&names).map(|name| (*name).clone())
+    }
+}
+
 fn do_damage(store: &mut Store, name: &str, path: &Path, whole: &[u8]) -> Checked<Damage> {
     if store.random.chance(10) {
         fs::remove_file(path).map_err(|error| error.to_string())?;
         return Ok(Damage::Deleted);
     }
-    if store.random.chance(15)
+    if store.random.chance(30)
         && let Some(other) = store.any_archived()
         && other != name
         && let Some(other) = store.object(&other)

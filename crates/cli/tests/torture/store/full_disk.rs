@@ -1,12 +1,11 @@
 //! A disk without room, under a repository and under what a get writes.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use super::walzip::{Ended, ended};
 use super::{Content, Store};
+use crate::disk::Disk;
 use crate::rounds::Checked;
 
 /// Room for some objects, and for one segment that a get writes.
@@ -15,7 +14,7 @@ const DISK_BYTES: u64 = 4 << 20;
 /// A repository of its own on a small disk: the first file is archived, the second one comes when
 /// little is left or nothing. Then there is room again.
 pub fn full(store: &mut Store) -> Checked {
-    let Some(disk) = Disk::mount(store)? else {
+    let Some(disk) = Disk::mount(store.site, &store.directory.join("disk"), DISK_BYTES)? else {
         store
             .progress
             .count("  no disk of its own can be mounted here");
@@ -69,6 +68,10 @@ pub fn full(store: &mut Store) -> Checked {
     expect(&run(store, &disk, &["verify"])?, 0, "verify")
 }
 
+fn repository(disk: &Disk) -> PathBuf {
+    disk.path.join("repository")
+}
+
 fn any_file(store: &mut Store) -> Checked<(String, Content)> {
     // Histories and what a child timeline needs have rules of their own.
     let files: Vec<(&str, &Content)> = store
@@ -82,7 +85,7 @@ fn any_file(store: &mut Store) -> Checked<(String, Content)> {
 
 fn run(store: &Store, disk: &Disk, arguments: &[&str]) -> Checked<Ended> {
     let mut command = store.command(arguments);
-    command.env("WALZIP_REPO", disk.repository());
+    command.env("WALZIP_REPO", repository(disk));
     command.env("WALZIP_PGDATA", store.wal.data());
     ended(command.output())
 }
@@ -90,7 +93,7 @@ fn run(store: &Store, disk: &Disk, arguments: &[&str]) -> Checked<Ended> {
 fn push(store: &mut Store, disk: &Disk, (name, content): &(String, Content)) -> Checked<Ended> {
     let path = store.write_wal(name, content)?;
     let mut command = store.push_command(&path);
-    command.env("WALZIP_REPO", disk.repository());
+    command.env("WALZIP_REPO", repository(disk));
     ended(command.output())
 }
 
@@ -102,7 +105,7 @@ fn get_into(
 ) -> Checked<Ended> {
     let destination = destination.to_string_lossy();
     let mut command = store.command(&["archive-get", name, &destination]);
-    command.env("WALZIP_REPO", disk.repository());
+    command.env("WALZIP_REPO", repository(disk));
     ended(command.output())
 }
 
@@ -132,55 +135,5 @@ fn expect(ended: &Ended, code: i32, what: &str) -> Checked {
     match ended.code == code {
         true => Ok(()),
         false => Err(format!("{what}: exit {}\n{}", ended.code, ended.said)),
-    }
-}
-
-/// A small file system in memory, mounted as long as it is used.
-struct Disk {
-    path: PathBuf,
-}
-
-impl Disk {
-    /// Nothing where this process may not mount one.
-    fn mount(store: &Store) -> Checked<Option<Disk>> {
-        let path = store.directory.join("disk");
-        fs::create_dir(&path).map_err(|error| error.to_string())?;
-        let size = format!("size={DISK_BYTES}");
-        let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
-            .arg(&path)
-            .output();
-        let is_mounted = mount.is_ok_and(|output| output.status.success());
-        if !is_mounted {
-            fs::remove_dir(&path).map_err(|error| error.to_string())?;
-            return Ok(None);
-        }
-        store.site.hand_over(&path);
-        Ok(Some(Disk { path }))
-    }
-
-    fn repository(&self) -> PathBuf {
-        self.path.join("repository")
-    }
-
-    /// Fills it, up to about so many bytes.
-    fn fill(&self, left: u64) -> Checked<PathBuf> {
-        let path = self.path.join(format!("filler-{left}"));
-        let mut file = fs::File::create(&path).map_err(|error| error.to_string())?;
-        let block = [1; 4096];
-        let mut written = 0u64;
-        while file.write_all(&block).is_ok() {
-            written += block.len() as u64;
-        }
-        let kept = written.saturating_sub(left);
-        file.set_len(kept).map_err(|error| error.to_string())?;
-        Ok(path)
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
-        let _ = fs::remove_dir(&self.path);
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Store;
 use super::pushes::{forget, original, settle};
@@ -86,11 +87,16 @@ pub fn get(store: &mut Store) -> Checked {
 }
 
 /// Starts a command and kills it some time later; whether it had succeeded before.
-fn kill_at_random(store: &mut Store, mut command: Command) -> Checked<bool> {
+fn kill_at_random(store: &mut Store, command: Command) -> Checked<bool> {
+    kill_within(store, command, store.longest)
+}
+
+/// The same for a command that takes another time.
+pub fn kill_within(store: &mut Store, mut command: Command, within: Duration) -> Checked<bool> {
     command.stdout(Stdio::null()).stderr(Stdio::null());
     // The longest is much longer than most: more kills come early than late.
     let fraction = store.random.fraction();
-    let delay = store.longest.mul_f64(fraction * fraction);
+    let delay = within.mul_f64(fraction * fraction);
     let mut child = command.spawn().map_err(|error| error.to_string())?;
     std::thread::sleep(delay);
     // It may have ended a moment ago: killing it is then without effect.

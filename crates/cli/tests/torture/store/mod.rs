@@ -4,6 +4,7 @@
 mod damage;
 mod full_disk;
 mod kills;
+pub mod moves;
 mod pushes;
 pub mod wal;
 pub mod walzip;
@@ -42,6 +43,7 @@ const ACTIONS: &[(usize, &str, Action)] = &[
     (40, "kill a push", kills::push),
     (12, "kill one of two pushes", kills::one_of_two),
     (16, "kill a get", kills::get),
+    (4, "kill a set-aside and a put-back", moves::killed),
     (12, "damage an object", damage::object),
     (1, "verify", |store| store.verify_all()),
 ];
