@@ -84,11 +84,7 @@ pub async fn push(
         && repository.find_wal(&name.to_string()).await?.is_none()
     {
         match TimelineHistory::read(timeline, file.beginning()) {
-            // One that is there already is compared below, whatever has become of the WAL since.
-            Ok(history) if repository.get_wal(&name.to_string()).await?.is_none() => {
-                check_history(repository, &history).await?;
-            }
-            Ok(_) => {}
+            Ok(history) => check_history(repository, &history).await?,
             Err(error) => {
                 tracing::warn!("{name} is archived as it is, and not understood: {error}");
             }

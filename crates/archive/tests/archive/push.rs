@@ -180,22 +180,6 @@ async fn pushes_partial_segments_histories_and_backup_histories() {
     assert_eq!(names, [backup, partial, "00000002.history".to_owned()]);
 }
 
-/// A server that crashed before it noted the success pushes its history again, and the beginning of
-/// the timeline may have left the archive since.
-#[tokio::test]
-async fn pushes_a_history_again_whose_first_segment_has_gone() {
-    let repository = repository().await;
-    let history = b"1\t0/500000\tno recovery target specified\n";
-    let push = || push_content(&repository, "00000002.history", history);
-    push().await.expect("history");
-    let later = segment(CLUSTER, PAGE_MAGIC_15, 2, 7 * SEGMENT_SIZE as u64, 1);
-    push_content(&repository, "000000020000000000000007", &later)
-        .await
-        .expect("a later segment");
-    let again = push().await.expect("the same history");
-    assert_eq!(again.outcome, PushOutcome::AlreadyStored);
-}
-
 /// A refusal would be repeated for ever, and no WAL after it would be archived.
 #[tokio::test]
 async fn keeps_whatever_a_history_says_as_long_as_it_says_something() {
