@@ -138,7 +138,7 @@ pub async fn plan_put_back(
             listed(&repository.list_aside_labels().await?)
         )));
     }
-    refuse_foreign_history(repository, &entries).await?;
+    refuse_foreign_history(repository, label, &entries).await?;
     for entry in &entries {
         let Some(taken) = repository.get_wal(&entry.name).await? else {
             continue;
@@ -395,9 +395,11 @@ async fn refuse_newcomers(repository: &Repository, plan: &Move) -> Result<(), Ar
     }
 }
 
-/// Segments whose history was lost are put back to no timeline that has a history now.
+/// Segments whose history was lost are put back to no timeline that has a history now. Those that
+/// are in the archive still, as an interrupted move leaves them, are of that history.
 async fn refuse_foreign_history(
     repository: &Repository,
+    label: AsideLabel,
     entries: &[WalEntry],
 ) -> Result<(), ArchiveError> {
     for entry in entries {
@@ -406,7 +408,11 @@ async fn refuse_foreign_history(
         };
         let history = WalFileName::History(segment.timeline).to_string();
         let is_with_it = entries.iter().any(|entry| entry.name == history);
-        if !is_with_it && repository.find_wal(&history).await?.is_some() {
+        if is_with_it || repository.find_wal(&history).await?.is_none() {
+            continue;
+        }
+        let aside = repository.get_aside(label, &entry.name).await?;
+        if aside.is_none() || repository.get_wal(&entry.name).await? != aside {
             return Err(ArchiveError::Duplicate { name: history });
         }
     }

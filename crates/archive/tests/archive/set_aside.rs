@@ -262,6 +262,33 @@ async fn nothing_is_lost_when_any_call_fails_and_the_next_attempt_finishes() {
     }
 }
 
+/// Who interrupts a move may have thought better of it.
+#[tokio::test]
+async fn a_move_that_was_interrupted_can_be_taken_back() {
+    let objects = filled().await;
+    for call in 2.. {
+        let store = store_with(&objects).await;
+        let direct = Repository::open(Arc::clone(&store)).await.expect("opened");
+        let faults = Faults {
+            fail_call: Some(call),
+            ..Faults::default()
+        };
+        let faulty = over(&store, faults).await;
+        let repository = Repository::open(Arc::new(faulty)).await.expect("opened");
+        let moved = move_away(&repository, 2).await;
+        let label = AsideLabel::first(2);
+        if !aside(&direct, label).await.is_empty() {
+            let back = move_back(&direct, label).await;
+            back.unwrap_or_else(|error| panic!("call {call}: {error}"));
+        }
+        assert_eq!(wal(&direct).await, objects, "call {call}");
+        if moved.is_ok() {
+            assert!(call > 40, "the move took {call} calls only");
+            return;
+        }
+    }
+}
+
 #[tokio::test]
 async fn every_object_arrives_when_every_nth_call_fails() {
     let objects = filled().await;
