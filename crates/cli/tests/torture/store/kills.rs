@@ -88,13 +88,13 @@ pub fn get(store: &mut Store) -> Checked {
 
 /// Starts a command and kills it some time later; whether it had succeeded before.
 fn kill_at_random(store: &mut Store, command: Command) -> Checked<bool> {
-    kill_within(store, command, store.longest)
+    kill_within(store, command, store.usual * 3 / 2)
 }
 
 /// The same for a command that takes another time.
 pub fn kill_within(store: &mut Store, mut command: Command, within: Duration) -> Checked<bool> {
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    // The longest is much longer than most: more kills come early than late.
+    // More kills come early than late: a command that has ended is not killed.
     let fraction = store.random.fraction();
     let delay = within.mul_f64(fraction * fraction);
     let mut child = command.spawn().map_err(|error| error.to_string())?;
