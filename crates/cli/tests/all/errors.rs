@@ -82,6 +82,8 @@ fn a_signal_ends_the_program_as_a_signal_and_leaves_nothing_behind() {
     while sandbox.names().is_empty() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
+    // Waiting would close it, and the end of the input would race with the signal.
+    let _stdin = child.stdin.take();
     let id = child.id().to_string();
     let kill = std::process::Command::new("kill")
         .args(["-TERM", &id])
