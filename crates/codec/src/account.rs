@@ -4,10 +4,10 @@ use crate::compressors::zstd_frame;
 use crate::encoder;
 use crate::error::EncodeError;
 use crate::level::Level;
+use crate::member;
 use crate::optional_model::OptionalModel;
 use crate::packing;
 use crate::segment;
-use crate::streams::coder::Choices;
 use crate::streams::directory::Content;
 use crate::streams::kind::{Category, StreamKind};
 
@@ -96,26 +96,18 @@ fn account_of(content: Content, level: Level) -> Result<Vec<KindAccount>, Encode
     Ok(kinds)
 }
 
-/// Bytes that a segment would take without one of the models, or with all of them, in one
-/// zstd frame for each part; `None` for what is no WAL segment.
-pub fn encoded_len_without(
+/// What [`crate::encode`] would make of an input without one of the models: what the model earns,
+/// in bytes and in time.
+pub fn encode_without(
     input: &[u8],
     level: Level,
-    without: Option<OptionalModel>,
-) -> Result<Option<usize>, EncodeError> {
-    let choices = Choices {
-        without,
-        ..packing::choices(level)
-    };
-    let mut len = None;
+    model: OptionalModel,
+) -> Result<Vec<u8>, EncodeError> {
+    let mut choices = packing::choices(level);
+    choices.without = choices.without.with(model);
+    let mut file = Vec::new();
     for (header, part) in encoder::parts(input) {
-        let Some(streams) = segment::encode(part, &header, choices) else {
-            return Ok(None);
-        };
-        let content = streams.into_content();
-        let effort = packing::effort(level, true);
-        let packed = zstd_frame::compress(&content.bytes, &content.cuts, effort)?;
-        *len.get_or_insert(0) += packed.bytes.len();
+        file.extend_from_slice(&member::encode_part(part, &header, level, choices)?);
     }
-    Ok(len)
+    Ok(file)
 }

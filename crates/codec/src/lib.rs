@@ -26,7 +26,7 @@ mod segment;
 mod streams;
 mod varint;
 
-pub use account::{KindAccount, account, encoded_len_without};
+pub use account::{KindAccount, account, encode_without};
 pub use compressors::page_image::PageImages;
 pub use container::{Claims, HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity, name_file};
 pub use encoder::{Encoder, encode, encode_verified};

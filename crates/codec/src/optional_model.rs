@@ -2,7 +2,7 @@
 //!
 //! Every one can be left out by the encoder, because the format can say of each value, page
 //! or relation that a model does not apply. So what a model earns can be measured: see
-//! [`crate::encoded_len_without`].
+//! [`crate::encode_without`].
 
 macro_rules! models {
     ($($name:ident, $label:literal;)*) => {
@@ -22,6 +22,22 @@ macro_rules! models {
             }
         }
     };
+}
+
+/// A set of models.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ModelSet(u32);
+
+impl ModelSet {
+    /// The same and one more.
+    pub const fn with(self, model: OptionalModel) -> ModelSet {
+        ModelSet(self.0 | 1 << model as u32)
+    }
+
+    /// Whether a model is among them.
+    pub const fn has(self, model: OptionalModel) -> bool {
+        self.0 & 1 << model as u32 != 0
+    }
 }
 
 models! {

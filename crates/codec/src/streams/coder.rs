@@ -6,7 +6,7 @@
 //! whatever of the slice it has already coded, and both directions see the same.
 
 use crate::format_version::FormatVersion;
-use crate::optional_model::OptionalModel;
+use crate::optional_model::{ModelSet, OptionalModel};
 use crate::streams::kind::StreamKind;
 
 /// A stream, as a place in the coder's table.
@@ -60,8 +60,8 @@ pub enum ImageProof {
 pub struct Choices {
     /// How carefully.
     pub care: Care,
-    /// A model that is not used.
-    pub without: Option<OptionalModel>,
+    /// Models that are not used.
+    pub without: ModelSet,
     /// How images are proven.
     pub image_proof: ImageProof,
 }
@@ -69,7 +69,7 @@ pub struct Choices {
 impl Choices {
     /// The model may be used.
     pub fn uses(self, model: OptionalModel) -> bool {
-        self.without != Some(model)
+        !self.without.has(model)
     }
 }
 

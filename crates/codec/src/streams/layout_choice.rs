@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 
-use crate::compressors::trial::Trial;
+use crate::compressors::trial::{Trial, entropy_bytes};
 use crate::fast_hash::FastHash;
 use crate::optional_model::OptionalModel;
 use crate::streams::coder::{Care, Choices};
 use crate::streams::kind::StreamKind;
 use crate::streams::layout::Layout;
+use crate::streams::writer::CUT_MIN;
 
 /// Bytes of each part of a sample.
-const PART_LEN: usize = 8192;
+const PART_LEN: usize = 4096;
 /// The same in a hurry, where the stream is short.
 const QUICK_PART_LEN: usize = 2048;
 /// In a hurry, shorter streams get the layout of the last one of their kind and width.
@@ -20,6 +21,13 @@ const PARTS_MAX: usize = 4;
 const LEN_FOR_PART: usize = 128 * 1024;
 /// Below this a choice cannot pay.
 const CHOICE_MIN: usize = 96;
+/// Bytes that a sample's entropy is too small by, for each value that occurs: half a bit, by the
+/// natural logarithm (Miller's and Madow's correction).
+const SAMPLED_LESS: f64 = 0.5 * std::f64::consts::LOG2_E / 8.0;
+/// Of fewer bytes the frequencies of a plane look further apart than they are.
+const PLANE_SAMPLE_MIN: usize = 1024;
+/// What zstd makes of a plane without repetitions, as a part of its entropy.
+const CODED_ENTROPY: f64 = 1.03;
 
 /// Tries layouts on samples.
 pub struct Chooser {
@@ -63,43 +71,40 @@ impl Chooser {
 
     fn best(&mut self, rows: &[u8], width: usize) -> Layout {
         self.take_sample(rows, width);
-        let sample = std::mem::take(&mut self.sample);
-        let mut layouts = vec![
-            Layout::Planes,
-            Layout::Rows,
-            Layout::DeltaPlanes,
-            Layout::ByteDeltaPlanes,
-        ];
-        layouts.retain(|layout| layout.fits(width));
-        if self.choices.care == Care::Quick {
-            let likely = self.likely_planes(&layouts, &sample, width);
-            layouts.retain(|&layout| layout == Layout::Rows || layout == likely);
+        let rows_cost = self.trial.cost(&self.sample) as f64;
+        let (layout, entropy) = self.likely_planes(width);
+        layout.apply(&self.sample, width, &mut self.laid);
+        let packed = self.trial.cost(&self.laid) as f64;
+        // Planes of the sample share the tables of one block. Long ones will not.
+        let has_own_tables = rows.len() / width >= CUT_MIN;
+        let is_enough = self.sample.len() / width >= PLANE_SAMPLE_MIN;
+        let planes_cost = match has_own_tables && is_enough {
+            true => packed.min(entropy * CODED_ENTROPY),
+            false => packed,
+        };
+        // What repeats only beyond the sample, repeats in whole rows.
+        match planes_cost < rows_cost {
+            true => layout,
+            false => Layout::Rows,
         }
-        let mut best = (Layout::Rows, usize::MAX);
-        for layout in layouts {
-            let cost = self.cost(layout, &sample, width);
-            if cost < best.1 {
-                best = (layout, cost);
-            }
-        }
-        self.sample = sample;
-        best.0
     }
 
-    /// Which of the layouts in planes has the least entropy: not what zstd makes of it, but soon
-    /// found.
-    fn likely_planes(&mut self, layouts: &[Layout], sample: &[u8], width: usize) -> Layout {
+    /// Which of the layouts in planes has the least entropy, and how much: not what zstd makes
+    /// of it, but found faster.
+    fn likely_planes(&mut self, width: usize) -> (Layout, f64) {
         let mut best = (Layout::Planes, f64::MAX);
-        for &layout in layouts.iter().filter(|&&layout| layout != Layout::Rows) {
-            self.laid.resize(sample.len(), 0);
-            layout.apply(sample, width, &mut self.laid);
-            let planes = self.laid.chunks_exact(sample.len() / width);
-            let cost = planes.map(entropy).sum();
-            if cost < best.1 {
-                best = (layout, cost);
+        self.laid.resize(self.sample.len(), 0);
+        for layout in [Layout::Planes, Layout::DeltaPlanes, Layout::ByteDeltaPlanes] {
+            if layout.fits(width) {
+                layout.apply(&self.sample, width, &mut self.laid);
+                let planes = self.laid.chunks_exact(self.sample.len() / width);
+                let cost = planes.map(plane_entropy).sum();
+                if cost < best.1 {
+                    best = (layout, cost);
+                }
             }
         }
-        best.0
+        best
     }
 
     /// Takes parts from the middle of equal shares: the beginning is often unlike the rest.
@@ -117,22 +122,14 @@ impl Chooser {
             self.sample.extend_from_slice(&rows[start..start + len]);
         }
     }
-
-    fn cost(&mut self, layout: Layout, sample: &[u8], width: usize) -> usize {
-        self.laid.resize(sample.len(), 0);
-        layout.apply(sample, width, &mut self.laid);
-        self.trial.cost(&self.laid)
-    }
 }
 
-/// Bits of each byte by the chance that two of them are alike (Rényi's entropy of order 2):
-/// the order of Shannon's, for a logarithm a plane.
-fn entropy(plane: &[u8]) -> f64 {
+/// Bytes that the bytes of a plane take, each by its frequency.
+fn plane_entropy(plane: &[u8]) -> f64 {
     let mut counts = [0u32; 256];
     for &byte in plane {
         counts[usize::from(byte)] += 1;
     }
-    // A sample has less than 65,536 bytes, so that this fits.
-    let alike: u32 = counts.iter().map(|count| count * count).sum();
-    2.0 * (plane.len() as f64).log2() - f64::from(alike).log2()
+    let distinct = counts.iter().filter(|&&count| count > 0).count();
+    entropy_bytes(counts.into_iter()) + SAMPLED_LESS * distinct as f64
 }

@@ -11,7 +11,7 @@ use crate::limits::STREAMS_MAX;
 use crate::varint;
 
 /// A stream or plane of this many bytes gets statistics of its own.
-const CUT_MIN: usize = 4096;
+pub const CUT_MIN: usize = 4096;
 
 /// A stream of the encoder.
 #[derive(Debug)]
