@@ -26,6 +26,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use walzip_pgformat::version::VERSIONS;
 
 use crate::contender::{CONTENDERS, Request, Selection, WALZIP};
 use crate::output::Files;
@@ -217,6 +218,14 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Advice, Er
     Ok(advice)
 }
 
+/// The refusal of files that hold no WAL of any known major.
+fn no_segment() -> String {
+    let majors = VERSIONS.iter().map(|version| version.major);
+    let oldest = majors.clone().min().unwrap_or_default();
+    let newest = majors.max().unwrap_or_default();
+    format!("none of the files is a WAL segment of PostgreSQL {oldest} to {newest}")
+}
+
 fn advise(
     options: &Options,
     temp_dir: &Path,
@@ -226,9 +235,7 @@ fn advise(
     let measured: Vec<PathBuf> = all(&samples, |sample| &sample.measured);
     let look = Look::at(&all(&samples, |sample| &sample.looked_at), &options.cancel)?;
     if look.segments == 0 {
-        return Err(Error::Usage(
-            "none of the files is a WAL segment of PostgreSQL 13 to 19".to_owned(),
-        ));
+        return Err(Error::Usage(no_segment()));
     }
     let rate = rate::rate(
         options.limits.wal_bytes_per_day,

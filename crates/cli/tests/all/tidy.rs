@@ -315,7 +315,7 @@ fn root() -> PathBuf {
         .expect("the workspace")
 }
 
-fn shown(path: &Path) -> String {
+pub fn shown(path: &Path) -> String {
     path.strip_prefix(root())
         .unwrap_or(path)
         .display()
@@ -327,7 +327,7 @@ fn read(path: &Path) -> String {
 }
 
 /// Every file that belongs to the project.
-fn project_files() -> Vec<PathBuf> {
+pub fn project_files() -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root()).expect("the workspace") {
         let path = entry.expect("an entry").path();

@@ -4,10 +4,11 @@ use serde_json::Value;
 
 use crate::clusters::server::Server;
 use crate::clusters::site::{Site, said, succeed};
+use crate::majors::fetched as majors;
 
 #[test]
 fn every_major_is_asked_for_its_settings_and_its_segments() {
-    for major in 13..=18 {
+    for major in majors() {
         let Some(site) = Site::new(major) else {
             continue;
         };

@@ -207,7 +207,10 @@ pub fn program_of(major: u32, name: &str) -> PathBuf {
 /// The script that fetches the servers is the only one to know where they are.
 fn programs_of(major: u32) -> Option<PathBuf> {
     static FOUND: OnceLock<Vec<(u32, PathBuf)>> = OnceLock::new();
-    let found = FOUND.get_or_init(|| (13..=18).filter_map(|m| Some((m, fetched(m)?))).collect());
+    let found = FOUND.get_or_init(|| {
+        let majors = crate::majors::fetched().into_iter();
+        majors.filter_map(|m| Some((m, fetched(m)?))).collect()
+    });
     found
         .iter()
         .find(|(found, _)| *found == major)
