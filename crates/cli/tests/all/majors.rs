@@ -1,33 +1,20 @@
 //! The majors of PostgreSQL that messages, scripts and documents name are those of `VERSIONS`.
 
 use std::fmt::Write;
-use std::path::Path;
-use std::process::Command;
 
 use walzip_pgformat::version::VERSIONS;
 
+use crate::clusters::site::majors_with_servers;
 use crate::tidy::{project_files, shown};
 
 /// Known from a release candidate: no server of these can be fetched.
 const WITHOUT_SERVERS: &[u32] = &[19];
 
-/// The majors whose servers `scripts/fetch-postgres` fetches for the tests.
-pub fn fetched() -> Vec<u32> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/fetch-postgres");
-    let output = Command::new(script).arg("--majors").output().expect("bash");
-    assert!(output.status.success(), "{output:?}");
-    let majors = String::from_utf8(output.stdout).expect("UTF-8");
-    let majors = majors.split_whitespace();
-    majors
-        .map(|major| major.parse().expect("a major"))
-        .collect()
-}
-
 #[test]
-fn servers_of_every_known_major_are_fetched() {
+fn servers_of_every_known_major_are_majors_with_servers() {
     let known = VERSIONS.iter().map(|version| version.major);
     let expected: Vec<u32> = known.filter(|m| !WITHOUT_SERVERS.contains(m)).collect();
-    assert_eq!(fetched(), expected);
+    assert_eq!(majors_with_servers(), expected);
 }
 
 /// What was written about a time that is over may name the majors of then.
@@ -41,7 +28,7 @@ fn is_dated(name: &str) -> bool {
 fn ranges_of_majors_are_those_that_are_known_or_tested() {
     let oldest = VERSIONS[0].major;
     let known = VERSIONS[VERSIONS.len() - 1].major;
-    let tested = *fetched().last().expect("a major");
+    let tested = *majors_with_servers().last().expect("a major");
     let mut faults = String::new();
     let mut seen = Vec::new();
     for path in project_files() {
