@@ -13,7 +13,7 @@ mod bars;
 use std::fmt::{self, Write};
 
 use crate::Provenance;
-use crate::text::write_table;
+use crate::table::write_table;
 
 pub use bars::Bars;
 

@@ -1,35 +1,9 @@
-//! How results are written as text: tables for a terminal, values for CSV.
+//! How results are written as text: what stands below tables, numbers with nouns, values for CSV.
 
-use std::fmt::{self, Write};
+use std::fmt;
 use std::io;
 
 use crate::{Provenance, Resumed};
-
-/// The first column to the left, all others to the right.
-pub(crate) fn write_table(f: &mut fmt::Formatter<'_>, table: &[Vec<String>]) -> fmt::Result {
-    let columns = table.iter().map(Vec::len).max().unwrap_or_default();
-    let width = |column: usize| {
-        table
-            .iter()
-            .filter_map(|line| line.get(column))
-            .map(String::len)
-            .max()
-    };
-    let widths: Vec<usize> = (0..columns)
-        .map(|column| width(column).unwrap_or_default())
-        .collect();
-    for line in table {
-        let mut text = String::new();
-        for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
-            match column {
-                0 => write!(text, "{cell:width$}")?,
-                _ => write!(text, "  {cell:>width$}")?,
-            }
-        }
-        writeln!(f, "{}", text.trim_end())?;
-    }
-    Ok(())
-}
 
 /// What the reader of a table must not miss.
 pub(crate) fn write_ending(

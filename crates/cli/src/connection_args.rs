@@ -2,12 +2,11 @@
 //! unset libpq's variables.
 
 use clap::ArgAction;
-use nix::unistd::{User, geteuid};
 use walzip_archive::replication::ConnectionSettings;
 
 use crate::config::Config;
 use crate::error::CommandError;
-use crate::passfile;
+use crate::{passfile, system_user};
 
 /// libpq's variables, and its names of the settings.
 const LIBPQ: [(&str, &str); 8] = [
@@ -62,18 +61,9 @@ impl ConnectionArgs {
         let mut settings = flags
             .or(file)
             .or(libpq(|variable| std::env::var(variable).ok())?);
+        settings.user = settings.user.or_else(system_user::own_name);
         if let (None, Some(path)) = (&settings.password, passfile::path()) {
-            let system_user = || {
-                User::from_uid(geteuid())
-                    .ok()
-                    .flatten()
-                    .map(|user| user.name)
-            };
-            let user = settings
-                .user
-                .clone()
-                .or_else(system_user)
-                .unwrap_or_default();
+            let user = settings.user.clone().unwrap_or_default();
             settings.password = passfile::password(&path, &settings, &user);
         }
         Ok(settings)

@@ -11,7 +11,7 @@ use walzip_repo::AsideLabel;
 use crate::cluster_args::{self, ClusterArgs};
 use crate::error::CommandError;
 use crate::repo_args::RepoArgs;
-use crate::{root, runtime};
+use crate::{running_as_root, runtime};
 
 /// Set the WAL of an abandoned timeline aside, or put it back
 #[derive(Debug, clap::Args)]
@@ -91,7 +91,7 @@ pub fn run(args: TimelineArgs) -> Result<(), CommandError> {
 fn run_set_aside(args: SetAsideArgs) -> Result<(), CommandError> {
     let location = args.repo.location(&args.repo.config()?)?;
     if args.confirm {
-        root::refuse_foreign_repository(&location)?;
+        running_as_root::refuse_foreign_repository(&location)?;
     }
     runtime::block_on(async {
         let repository = cluster_args::open(&location, args.cluster.cluster).await?;
@@ -123,7 +123,7 @@ fn run_put_back(args: PutBackArgs) -> Result<(), CommandError> {
     let location = args.repo.location(&args.repo.config()?)?;
     let label: AsideLabel = args.label.parse()?;
     if args.confirm {
-        root::refuse_foreign_repository(&location)?;
+        running_as_root::refuse_foreign_repository(&location)?;
     }
     runtime::block_on(async {
         let repository = cluster_args::open(&location, args.cluster.cluster).await?;

@@ -11,7 +11,7 @@ use crate::tidy::{project_files, shown};
 const WITHOUT_SERVERS: &[u32] = &[19];
 
 #[test]
-fn servers_of_every_known_major_are_majors_with_servers() {
+fn servers_of_every_known_major_are_fetched() {
     let known = VERSIONS.iter().map(|version| version.major);
     let expected: Vec<u32> = known.filter(|m| !WITHOUT_SERVERS.contains(m)).collect();
     assert_eq!(majors_with_servers(), expected);
