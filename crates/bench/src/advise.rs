@@ -9,7 +9,6 @@
 //! Nothing is written but temporary files, and nothing is asked of a server here: who has a
 //! connection hands in what it said.
 
-mod look;
 mod program;
 mod rate;
 mod recommend;
@@ -19,6 +18,7 @@ mod server;
 mod stretch;
 mod text;
 mod time;
+mod wal_survey;
 mod what_if;
 
 use std::ffi::OsString;
@@ -35,13 +35,13 @@ use crate::verdict::Time;
 use crate::wal::{self, Results};
 use crate::{Cancel, Error, Progress, Provenance, Scratch};
 
-pub use look::{Look, Moment};
 pub use program::Program;
 pub use rate::Rate;
 pub use recommend::{Confidence, Level, Recommendation};
 pub use sample::{Choice, FileTimes, Sample, choose};
 pub use server::{ArchiverStatistics, CheckpointStatistics, Server, WalStatistics};
-pub use stretch::Stretch;
+pub use stretch::{Moment, Stretch};
+pub use wal_survey::WalSurvey;
 pub use what_if::{Archived, WhatIf};
 
 /// How many segments are measured on unless the caller says otherwise.
@@ -173,7 +173,7 @@ pub struct Advice {
     /// How it shows that the machine was busy.
     pub busy: Option<String>,
     /// What is in the WAL.
-    pub wal: Look,
+    pub wal: WalSurvey,
     /// What the server says, where one was asked.
     pub server: Option<Server>,
     /// What was measured.
@@ -233,14 +233,14 @@ fn advise(
 ) -> Result<Advice, Error> {
     let samples = samples(options, temp_dir, progress)?;
     let measured: Vec<PathBuf> = all(&samples, |sample| &sample.measured);
-    let look = Look::at(&all(&samples, |sample| &sample.looked_at), &options.cancel)?;
-    if look.segments == 0 {
+    let survey = WalSurvey::of(&all(&samples, |sample| &sample.looked_at), &options.cancel)?;
+    if survey.segments == 0 {
         return Err(Error::Usage(no_segment()));
     }
     let rate = rate::rate(
         options.limits.wal_bytes_per_day,
         options.server.as_ref(),
-        &look,
+        &survey,
         &samples,
     );
     let results = measure(options, measured.clone(), options.contenders(), progress)?;
@@ -259,7 +259,7 @@ fn advise(
     let what_if = what_if(
         options,
         &measured,
-        &look,
+        &survey,
         (&mut programs, chosen),
         judged_by,
         temp_dir,
@@ -274,7 +274,7 @@ fn advise(
         rate,
         judged_by,
         busy,
-        wal: look,
+        wal: survey,
         server: options.server.clone(),
         programs,
         chosen,
@@ -378,7 +378,7 @@ fn measure(
 fn what_if(
     options: &Options,
     measured: &[PathBuf],
-    look: &Look,
+    survey: &WalSurvey,
     (programs, chosen): (&mut [Program], Option<usize>),
     judged_by: Time,
     temp_dir: &Path,
@@ -390,9 +390,13 @@ fn what_if(
     let places = choose(measured.len(), REWRITTEN, 0).measured;
     let chosen_files: Vec<PathBuf> = places.iter().map(|at| measured[*at].clone()).collect();
     // Of several majors, the oldest knows the fewest settings.
-    let major = look.majors.first().copied().unwrap_or_default();
-    let mut settings =
-        what_if::rewrite_all(&chosen_files, major, look.present_compression(), &directory)?;
+    let major = survey.majors.first().copied().unwrap_or_default();
+    let mut settings = what_if::rewrite_all(
+        &chosen_files,
+        major,
+        survey.present_compression(),
+        &directory,
+    )?;
     let mut inputs: Vec<PathBuf> = settings
         .iter()
         .flat_map(|what_if| what_if.files.clone())

@@ -34,7 +34,23 @@ pub(crate) fn write_ending(
     }
 }
 
-/// The same before comma-separated values.
+/// The ending where what was not measured is a "-" in a table.
+pub(crate) fn write_gaps(f: &mut fmt::Formatter<'_>, stopped: &Option<String>) -> fmt::Result {
+    match stopped {
+        Some(reason) => writeln!(f, "\nIncomplete: {reason}. What is missing shows \"-\"."),
+        None => Ok(()),
+    }
+}
+
+/// What a headline says of a quick look at a server's work.
+pub(crate) fn quick_look(quick: bool) -> &'static str {
+    match quick {
+        true => "; quick: too small to conclude from",
+        false => "",
+    }
+}
+
+/// What stands before comma-separated values.
 pub(crate) fn write_csv_ending(
     to: &mut dyn io::Write,
     resumed: &[Resumed],

@@ -237,7 +237,7 @@ pub(super) mod fixture {
 
     use crate::Provenance;
     use crate::advise::program::{choose, programs};
-    use crate::advise::{Advice, Confidence, Limits, Look, Rate};
+    use crate::advise::{Advice, Confidence, Limits, Rate, WalSurvey};
     use crate::verdict::Time;
     use crate::wal::fixture::fixture;
 
@@ -285,10 +285,10 @@ pub(super) mod fixture {
             rate: Some(rate),
             judged_by,
             busy: (judged_by == Time::Processor).then(|| "load 4.0 on 2 processors".to_owned()),
-            wal: Look {
+            wal: WalSurvey {
                 segments: 2,
                 segment_size_bytes: 16 << 20,
-                ..Look::default()
+                ..WalSurvey::default()
             },
             server: None,
             chosen: choose(&programs, &limits),

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::results::{DataSet, Failed, Measurement, Results};
 use super::{Options, Source};
-use crate::earlier::{EarlierRow, Origin, Resumed, go_on, keep_all, read_earlier};
+use crate::resume::{EarlierRow, Origin, Resumed, go_on, keep_all, read_earlier};
 use crate::{Error, Progress};
 
 /// What is needed of an earlier run's JSON.
@@ -58,11 +58,7 @@ impl Earlier {
             what,
             &options.files,
         )?;
-        results.resumed = earlier.resumed.clone();
-        results.resumed.push(Resumed {
-            date: earlier.origin.date().to_owned(),
-            measurements: 0,
-        });
+        results.resumed = earlier.origin.and_before(earlier.resumed.clone(), 0);
         Ok(Some(earlier))
     }
 

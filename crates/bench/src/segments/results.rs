@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
+use super::methods::{Kind, Method};
 use super::published::{PUBLISHED, Published, SOURCE};
 use super::sets::Set;
-use super::ways::{Kind, Way};
 use crate::output::Record;
 use crate::spread::spread;
 use crate::{Program, Provenance, Resumed, Usage};
@@ -26,7 +26,7 @@ pub struct Results {
     pub rows: Vec<Row>,
     /// Ways and contents that could not take part, and why.
     pub left_out: Vec<String>,
-    /// Each set archived in one way once.
+    /// Each set archived by one method once.
     pub measurements: Vec<Measurement>,
     /// Each that was not archived.
     pub failed: Vec<Failed>,
@@ -65,11 +65,12 @@ pub enum Caches {
     Warm(String),
 }
 
-/// A way that took part.
+/// A method that took part.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Its name.
-    pub way: &'static str,
+    #[serde(rename = "way")]
+    pub method: &'static str,
     /// Whose program it is.
     pub kind: Kind,
     /// Whether the segment is on the disk when the program reports success.
@@ -85,13 +86,13 @@ impl Row {
         matches!(self.kind, Kind::Push | Kind::Filter)
     }
 
-    pub(super) fn new(way: &Way, program: Program) -> Row {
+    pub(super) fn new(method: &Method, program: Program) -> Row {
         Row {
-            way: way.name,
-            kind: way.kind,
-            durable: way.durable,
+            method: method.name,
+            kind: method.kind,
+            durable: method.durable,
             program,
-            command: way.command_line(),
+            command: method.command_line(),
         }
     }
 }
@@ -125,7 +126,7 @@ pub struct Failed {
     pub refused: bool,
 }
 
-/// What a way comes to on a set.
+/// What a method comes to on a set.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Figures {
     /// The place of its row in the results.
@@ -194,7 +195,7 @@ impl Results {
         }
     }
 
-    /// The figures of a way on a set.
+    /// The figures of a method on a set.
     pub fn figures(&self, row: usize, set: usize) -> Option<&Figures> {
         self.summary
             .iter()

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::results::{Measurement, Results, Row};
 use super::sets::Set;
-use crate::earlier::{EarlierRow, Origin, Resumed, keep_all, read_earlier};
+use crate::resume::{EarlierRow, Origin, Resumed, keep_all, note_taken_over, read_earlier};
 use crate::{Error, Files, Progress};
 
 /// What is needed of an earlier run's JSON.
@@ -62,15 +62,8 @@ impl Results {
             .filter(|measured| !self.is_written_anew(&earlier, measured));
         let what = "other segments, ways or runs, or with other caches";
         keep_all(path, (lasting.count(), count), what, files)?;
-        progress.note(&format!(
-            "{count} measurements are taken over from the earlier run"
-        ));
-        let date = origin.date().to_owned();
-        self.resumed = earlier.resumed;
-        self.resumed.push(Resumed {
-            date,
-            measurements: count,
-        });
+        note_taken_over(count, progress);
+        self.resumed = origin.and_before(earlier.resumed, count);
         Ok(())
     }
 
@@ -86,7 +79,7 @@ impl Results {
         self.sets.iter().any(again)
     }
 
-    /// A measurement of the earlier run, with the places that its row and its set have here.
+    /// A measurement of the earlier run, with the indexes that its row and its set have here.
     fn known(&self, earlier: &Earlier, measured: &Measurement) -> Option<Measurement> {
         let (of_row, of_set) = (
             earlier.rows.get(measured.row)?,

@@ -6,7 +6,7 @@
 use serde::Deserialize;
 
 use super::{Measurement, Results};
-use crate::earlier::{Origin, Resumed, keep_all, read_earlier};
+use crate::resume::{Origin, Resumed, keep_all, note_taken_over, read_earlier};
 use crate::{Error, Files, Input, Progress};
 
 /// What is needed of an earlier run's JSON.
@@ -60,9 +60,7 @@ impl Results {
         let count = earlier.hand_over(self);
         let what = "other segments, programs, levels or runs";
         keep_all(path, (all, count), what, files)?;
-        progress.note(&format!(
-            "{count} measurements are taken over from the earlier run"
-        ));
+        note_taken_over(count, progress);
         Ok(())
     }
 }
@@ -71,10 +69,10 @@ impl Earlier {
     /// Puts what can be taken over into results that have no measurement yet.
     fn hand_over(self, results: &mut Results) -> usize {
         let mut taken = Vec::new();
-        // The earlier run's own measurements get its place among the earlier runs.
-        let place = self.resumed.len() + 1;
+        // The earlier run's own measurements get its number among the earlier runs.
+        let number = self.resumed.len() + 1;
         let start = |measurement: &Measurement| match measurement.start {
-            0 => place,
+            0 => number,
             known => known,
         };
         for (row, of_row) in results.rows.iter().enumerate() {
@@ -110,11 +108,7 @@ impl Earlier {
             .load_of_others_before
             .or(self.origin.load_of_others())
             .filter(|_| count > 0);
-        results.resumed = self.resumed;
-        results.resumed.push(Resumed {
-            date: self.origin.date().to_owned(),
-            measurements: count,
-        });
+        results.resumed = self.origin.and_before(self.resumed, count);
         count
     }
 

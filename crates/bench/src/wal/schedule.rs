@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Failed, Measurement, Results, Row, Runnable, round_trip};
+use super::results::{Failed, Measurement, Results, Row};
+use super::round_trip::round_trip;
+use super::run::Runnable;
 use crate::clock::Clock;
 use crate::contender::Contender;
 use crate::output::{Files, check_space};

@@ -7,7 +7,7 @@
 use serde::Deserialize;
 
 use super::{Archived, Measurement, Results, Stage, Work};
-use crate::earlier::{Origin, Resumed, go_on, keep_all, read_earlier};
+use crate::resume::{Origin, go_on, keep_all, read_earlier};
 use crate::server::Settings;
 use crate::{Error, Files, Progress};
 
@@ -85,10 +85,8 @@ impl Results {
         let of_server =
             |measurement: &&Measurement| measurement.method == method && measurement.run == run;
         let taken: Vec<Measurement> = measurements.filter(of_server).cloned().collect();
-        let resumed = self.resumed.get_or_insert_with(|| Resumed {
-            date: earlier.origin.date().to_owned(),
-            measurements: 0,
-        });
+        let origin = &earlier.origin;
+        let resumed = self.resumed.get_or_insert_with(|| origin.resumed(0));
         resumed.measurements += taken.len();
         self.measurements.extend(taken);
         if run == 1 {

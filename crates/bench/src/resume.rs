@@ -60,8 +60,22 @@ impl EarlierRow {
 
 impl Origin {
     /// When the earlier experiment began.
-    pub(crate) fn date(&self) -> &str {
+    fn date(&self) -> &str {
         &self.provenance.date
+    }
+
+    /// The runs that results go on from: those that the earlier one went on from, and itself.
+    pub(crate) fn and_before(&self, before: Vec<Resumed>, measurements: usize) -> Vec<Resumed> {
+        let itself = self.resumed(measurements);
+        before.into_iter().chain([itself]).collect()
+    }
+
+    /// The earlier run, of which so many measurements were taken over.
+    pub(crate) fn resumed(&self, measurements: usize) -> Resumed {
+        Resumed {
+            date: self.date().to_owned(),
+            measurements,
+        }
     }
 
     /// The load of others when it began, where that left less than one processor idle.
@@ -118,6 +132,13 @@ pub(crate) fn go_on(
         "{path}: what was measured on {date} is taken over"
     ));
     Ok(())
+}
+
+/// Says how much is taken over.
+pub(crate) fn note_taken_over(measurements: usize, progress: &mut impl Progress) {
+    progress.note(&format!(
+        "{measurements} measurements are taken over from the earlier run"
+    ));
 }
 
 /// Refuses to go on where the results that are gone on from would be replaced by others that lack
