@@ -178,9 +178,9 @@ pub struct Advice {
     pub server: Option<Server>,
     /// What was measured.
     pub programs: Vec<Program>,
-    /// The place of the recommended program; none when no program is affordable.
+    /// The index of the recommended program; none when no program is affordable.
     pub chosen: Option<usize>,
-    /// The place of the program that is used today.
+    /// The index of the program that is used today.
     pub now: Option<usize>,
     /// The same WAL under each `wal_compression`.
     pub what_if: Vec<WhatIf>,
@@ -192,7 +192,7 @@ pub struct Advice {
     pub not_tested: Vec<String>,
 }
 
-/// A place that segments come from.
+/// A directory or repository that segments come from.
 #[derive(Clone, Debug, Serialize)]
 pub struct Source {
     /// Its name.
@@ -387,8 +387,11 @@ fn what_if(
     let directory = temp_dir.join("what-if");
     let empty = directory.join("empty");
     fs::create_dir_all(&empty).map_err(|source| Error::file(&empty, source))?;
-    let places = choose(measured.len(), REWRITTEN, 0).measured;
-    let chosen_files: Vec<PathBuf> = places.iter().map(|at| measured[*at].clone()).collect();
+    let indexes = choose(measured.len(), REWRITTEN, 0).measured;
+    let chosen_files: Vec<PathBuf> = indexes
+        .iter()
+        .map(|index| measured[*index].clone())
+        .collect();
     // Of several majors, the oldest knows the fewest settings.
     let major = survey.majors.first().copied().unwrap_or_default();
     let mut settings = what_if::rewrite_all(

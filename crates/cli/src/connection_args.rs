@@ -54,7 +54,7 @@ impl ConnectionArgs {
         self.host.is_some() || self.port.is_some() || self.user.is_some() || self.dbname.is_some()
     }
 
-    /// The settings from all places.
+    /// The settings from all sources.
     pub fn settings(&self, config: &Config) -> Result<ConnectionSettings, CommandError> {
         let flags = layer(&self.host, self.port, &self.user, &self.dbname)?;
         let file = layer(&config.host, config.port, &config.user, &config.dbname)?;
@@ -70,7 +70,7 @@ impl ConnectionArgs {
     }
 }
 
-/// One place's settings; a connection string is stronger than what stands beside it, as in psql.
+/// One source's settings; a connection string is stronger than what stands beside it, as in psql.
 fn layer(
     host: &Option<String>,
     port: Option<u16>,

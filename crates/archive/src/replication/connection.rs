@@ -425,8 +425,8 @@ pub(super) fn malformed(error: io::Error) -> ServerError {
     protocol(error.to_string())
 }
 
-pub(super) fn unexpected(place: &str, message: &Message) -> ServerError {
-    protocol(format!("{} in {place}", name_of(message)))
+pub(super) fn unexpected(exchange: &str, message: &Message) -> ServerError {
+    protocol(format!("{} in {exchange}", name_of(message)))
 }
 
 fn name_of(message: &Message) -> &'static str {

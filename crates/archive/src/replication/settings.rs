@@ -10,7 +10,7 @@ use super::ServerError;
 
 const DEFAULT_PORT: u16 = 5432;
 
-/// Where libpq looks for a socket when no host is given: Debian's place, then upstream's.
+/// Where libpq looks for a socket when no host is given: Debian's directory, then upstream's.
 const SOCKET_DIRECTORIES: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
 /// A host name, or the directory of a Unix socket.

@@ -22,7 +22,7 @@ use walzip_repo::Repository;
 
 const DEBIAN_PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 
-/// A place for clusters that the server's user can reach.
+/// A directory for clusters that the server's user can reach.
 pub struct Site {
     directory: TempDir,
     programs: PathBuf,

@@ -150,10 +150,10 @@ impl Advice {
         ];
         heads.extend(priced.then_some("cost a month"));
         let mut table = Table::new(heads);
-        for (place, program) in programs.iter().enumerate() {
+        for (index, program) in programs.iter().enumerate() {
             let mark = match () {
-                () if self.chosen == Some(place) => '>',
-                () if self.now == Some(place) => '=',
+                () if self.chosen == Some(index) => '>',
+                () if self.now == Some(index) => '=',
                 () if program.best => '*',
                 () => ' ',
             };

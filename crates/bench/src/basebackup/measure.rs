@@ -159,7 +159,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
     fn takers(&self, walzip: bool) -> Vec<usize> {
         let rows = self.results.rows.iter().enumerate();
         rows.filter(|(_, row)| (row.taker == Taker::Walzip) == walzip)
-            .map(|(place, _)| place)
+            .map(|(index, _)| index)
             .collect()
     }
 

@@ -30,9 +30,9 @@ pub struct Ranks {
 /// A row on a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Score {
-    /// The place of its row in the results.
+    /// The index of its row in the results.
     pub row: usize,
-    /// The place of its data set in the results.
+    /// The index of its data set in the results.
     pub data_set: usize,
     /// Wall time: the mean over the loops, as published.
     pub seconds: f64,
@@ -44,7 +44,7 @@ pub struct Score {
     pub bytes: f64,
     /// Time relative to pg_basebackup's shortest plus size relative to its smallest.
     pub score: f64,
-    /// Its place by that score among the rows of pg_basebackup; none for walzip.
+    /// Its rank by that score among the rows of pg_basebackup; none for walzip.
     pub rank: Option<usize>,
     /// How many rows of pg_basebackup have a better score.
     pub better: usize,
@@ -56,7 +56,7 @@ pub struct Score {
 /// A row over all data sets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Average {
-    /// The place of its row in the results.
+    /// The index of its row in the results.
     pub row: usize,
     /// The mean of its ranks among the rows of pg_basebackup; none for walzip.
     pub rank: Option<f64>,
@@ -205,7 +205,7 @@ fn score(results: &Results, data_set: usize, time: Time) -> Vec<Score> {
     scored.sort_by(|a, b| a.1.total_cmp(&b.1));
     let complete = |point: &Point| {
         let score = score_at(point, point.time());
-        let place = scored.iter().position(|(row, _)| *row == point.row);
+        let index = scored.iter().position(|(row, _)| *row == point.row);
         let [low, high] = point.range().map(|time| score_at(point, time));
         let of_others = || ranges.iter().filter(|(row, _)| *row != point.row);
         let surely_better = of_others().filter(|(_, range)| range[1] < low).count();
@@ -219,8 +219,8 @@ fn score(results: &Results, data_set: usize, time: Time) -> Vec<Score> {
             cpu_seconds: point.cpu_seconds,
             bytes: point.bytes,
             score,
-            rank: place.map(|place| place + 1),
-            better: place.unwrap_or(better),
+            rank: index.map(|index| index + 1),
+            better: index.unwrap_or(better),
             better_within_spread: (point.judged.len() >= RUNS_MIN)
                 .then(|| [surely_better, of_others().count() - surely_worse]),
         }

@@ -82,9 +82,9 @@ pub struct DataSet {
 /// A backup that was taken.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Measurement {
-    /// The place of its row in the results.
+    /// The index of its row in the results.
     pub row: usize,
-    /// The place of its data set in the results.
+    /// The index of its data set in the results.
     pub data_set: usize,
     /// In which loop, counting from 1.
     pub run: u32,
@@ -99,9 +99,9 @@ pub struct Measurement {
 /// A backup that failed; it was not tried again on that data set.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Failed {
-    /// The place of its row in the results.
+    /// The index of its row in the results.
     pub row: usize,
-    /// The place of its data set in the results.
+    /// The index of its data set in the results.
     pub data_set: usize,
     /// What happened.
     pub reason: String,

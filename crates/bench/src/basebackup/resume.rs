@@ -94,17 +94,17 @@ impl Earlier {
         };
         let of_results = &results.data_sets[wanted];
         let same = |data_set: &DataSet| is_same(data_set, of_results);
-        let Some(place) = self.data_sets.iter().position(same) else {
+        let Some(index) = self.data_sets.iter().position(same) else {
             return;
         };
-        let bytes = self.data_sets[place].bytes;
+        let bytes = self.data_sets[index].bytes;
         for (row, of_row) in results.rows.iter().enumerate() {
             let same = |earlier: &EarlierRow| earlier.is(&of_row.command, &of_row.program);
             let Some(earlier_row) = self.rows.iter().position(same) else {
                 continue;
             };
             let measured = self.measurements.iter().filter(|measured| {
-                (measured.row, measured.data_set) == (earlier_row, place)
+                (measured.row, measured.data_set) == (earlier_row, index)
                     && measured.run <= results.settings.loops
             });
             let before = results.measurements.len();
@@ -120,7 +120,7 @@ impl Earlier {
             }
             // What the server cannot do, it will not be able to do this time either.
             let unsupported = self.failed.iter().filter(|failed| {
-                (failed.row, failed.data_set) == (earlier_row, place) && failed.unsupported
+                (failed.row, failed.data_set) == (earlier_row, index) && failed.unsupported
             });
             results.failed.extend(unsupported.map(|failed| Failed {
                 row,

@@ -78,9 +78,9 @@ impl<P: Progress> Experiment<'_, P> {
     fn measure_all(&mut self) -> Result<(), Error> {
         let mut turns = Vec::new();
         for run in 1..=self.results.work.runs {
-            for (place, memory) in self.options.memories.iter().enumerate() {
+            for (index, memory) in self.options.memories.iter().enumerate() {
                 let mut methods = self.results.methods.clone();
-                let turn = (run as usize - 1 + place) % methods.len().max(1);
+                let turn = (run as usize - 1 + index) % methods.len().max(1);
                 methods.rotate_left(turn);
                 turns.extend(methods.into_iter().map(|method| (*memory, method, run)));
             }

@@ -44,9 +44,9 @@ impl<P: Progress> Schedule<'_, P> {
         let mut clock = Clock::new(rows * sets * runs as usize, rows);
         for run in 1..=runs {
             for set in 0..sets {
-                for place in 0..rows {
+                for turn in 0..rows {
                     // Each run and each set begin with another method: nobody is always first.
-                    let row = (place + run as usize + set) % rows;
+                    let row = (turn + run as usize + set) % rows;
                     if !self.takes_part(row, set) || self.is_measured(row, set, run) {
                         clock.skip();
                         continue;

@@ -99,14 +99,14 @@ impl Method {
 
     /// The arguments for one segment.
     pub(super) fn fill(&self, source: &Path, target: &Path, repository: &Path) -> Vec<OsString> {
-        let places = [
+        let paths = [
             ("{source}", source),
             ("{target}", target),
             ("{config}", Path::new(CLIENT_CONFIG)),
             ("{repository}", repository),
         ];
         let fill_one = |argument: &&str| {
-            for (placeholder, path) in places {
+            for (placeholder, path) in paths {
                 if let Some(beginning) = argument.strip_suffix(placeholder) {
                     let mut word = OsString::from(beginning);
                     word.push(path);

@@ -100,9 +100,9 @@ impl Row {
 /// A set that was archived, file by file, and found complete.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Measurement {
-    /// The place of its row in the results.
+    /// The index of its row in the results.
     pub row: usize,
-    /// The place of its set in the results.
+    /// The index of its set in the results.
     pub set: usize,
     /// In which run, counting from 1.
     pub run: u32,
@@ -116,9 +116,9 @@ pub struct Measurement {
 /// A set that was not archived; it was not tried again.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failed {
-    /// The place of its row in the results.
+    /// The index of its row in the results.
     pub row: usize,
-    /// The place of its set in the results.
+    /// The index of its set in the results.
     pub set: usize,
     /// What happened.
     pub reason: String,
@@ -129,9 +129,9 @@ pub struct Failed {
 /// What a method comes to on a set.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Figures {
-    /// The place of its row in the results.
+    /// The index of its row in the results.
     pub row: usize,
-    /// The place of its set in the results.
+    /// The index of its set in the results.
     pub set: usize,
     /// Wall time of all segments: the median over the runs.
     pub seconds: f64,

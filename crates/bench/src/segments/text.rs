@@ -51,7 +51,7 @@ impl Results {
     pub(super) fn sets_of(&self, content: Content) -> Vec<usize> {
         let sets = self.sets.iter().enumerate();
         sets.filter(|(_, set)| set.content == content)
-            .map(|(place, _)| place)
+            .map(|(index, _)| index)
             .collect()
     }
 

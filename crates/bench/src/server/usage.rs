@@ -95,7 +95,7 @@ impl Stat {
         // The name, in parentheses, may contain anything.
         let (_, rest) = line.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
-        let number = |place: usize| fields.get(place)?.parse::<u64>().ok();
+        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
         Some(Stat {
             parent: u32::try_from(number(1)?).ok()?,
             own: number(11)? + number(12)?,

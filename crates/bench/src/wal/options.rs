@@ -78,7 +78,7 @@ impl Options {
             .max(1)
     }
 
-    /// How many segments are taken of a place that may hold thousands.
+    /// How many segments are taken of a directory or repository that may hold thousands.
     pub fn segments(&self) -> usize {
         let usual = if self.quick { 1 } else { SAMPLE_SEGMENTS };
         self.segments.unwrap_or(usual).max(1)
@@ -123,7 +123,7 @@ impl Options {
                 }
             }
         }
-        let place = |selection: &Selection| {
+        let order = |selection: &Selection| {
             (
                 CONTENDERS
                     .iter()
@@ -131,7 +131,7 @@ impl Options {
                 selection.level,
             )
         };
-        chosen.sort_by_key(place);
+        chosen.sort_by_key(order);
         chosen.dedup();
         chosen
     }

@@ -23,7 +23,7 @@ pub(super) struct Schedule<'a, P> {
     pub(super) files: &'a Files,
 }
 
-/// Which row and which input, by their places in the results, in which run.
+/// Which row and which input, by their indexes in the results, in which run.
 #[derive(Clone, Copy)]
 struct Turn {
     row: usize,
@@ -178,9 +178,9 @@ fn interleave(rows: usize, inputs: usize, runs: u32) -> Vec<Turn> {
     let mut turns = Vec::new();
     for (round, (run, input)) in rounds.enumerate() {
         let step = steps[round % steps.len()];
-        for place in 0..rows {
+        for turn in 0..rows {
             turns.push(Turn {
-                row: (round + place * step) % rows,
+                row: (round + turn * step) % rows,
                 input,
                 run,
             });

@@ -84,7 +84,7 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
             stored_bytes,
         } => {
             tracing::info!(
-                "got {}: {original_bytes} bytes of {stored_bytes}",
+                "got {}: {original_bytes} bytes, stored as {stored_bytes}",
                 args.name
             );
             Ok(())
