@@ -6,6 +6,7 @@
 mod csv;
 mod data_sets;
 mod measure;
+mod measurement;
 mod methods;
 mod options;
 mod ranks;
@@ -16,8 +17,9 @@ mod run;
 mod text;
 
 pub use data_sets::{Downloaded, Rows, Source, manifest};
+pub use measurement::{DataSet, Failed, Measurement, Row};
 pub use methods::{PUBLISHED, Taker};
 pub use options::Options;
 pub use ranks::{Average, Ranks, Score};
-pub use results::{DataSet, Failed, Measurement, Results, Row, Settings};
+pub use results::{Results, Settings};
 pub use run::run;

@@ -88,9 +88,7 @@ impl Origin {
     pub(crate) fn check(
         &self,
         path: &Path,
-        experiment: &str,
-        provenance: &Provenance,
-        server: Option<&Program>,
+        (experiment, provenance, server): Here<'_>,
     ) -> Result<(), Error> {
         let refuse = |what: &str| {
             Err(Error::Usage(format!(
@@ -159,11 +157,18 @@ pub(crate) fn keep_all(
     })
 }
 
-/// Reads the JSON of an earlier run; none when there is no such file yet.
-pub(crate) fn read_earlier<T: DeserializeOwned>(
-    path: Option<&Path>,
-) -> Result<Option<(&Path, T)>, Error> {
-    let path = path.ok_or_else(|| {
+/// What this run has that an earlier one must have had: its experiment, its machine and, where
+/// there is one, its server.
+pub(crate) type Here<'a> = (&'static str, &'a Provenance, Option<&'a Program>);
+
+/// Reads the JSON of an earlier run, which must be of the same origin; none when there is no such
+/// file yet.
+pub(crate) fn read_earlier<'a, T: DeserializeOwned>(
+    files: &'a Files,
+    origin: fn(&T) -> &Origin,
+    here: Here<'_>,
+) -> Result<Option<(&'a Path, T)>, Error> {
+    let path = files.json.as_deref().ok_or_else(|| {
         Error::Usage(
             "there is nothing to go on from: name the JSON file of the earlier run".to_owned(),
         )
@@ -179,5 +184,6 @@ pub(crate) fn read_earlier<T: DeserializeOwned>(
             path.display()
         ))
     })?;
+    origin(&earlier).check(path, here)?;
     Ok(Some((path, earlier)))
 }

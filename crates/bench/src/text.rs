@@ -3,7 +3,8 @@
 use std::fmt;
 use std::io;
 
-use crate::{Provenance, Resumed};
+use crate::server::Settings;
+use crate::{Program, Provenance, Resumed};
 
 /// What the reader of a table must not miss.
 pub(crate) fn write_ending(
@@ -50,7 +51,16 @@ pub(crate) fn quick_look(quick: bool) -> &'static str {
     }
 }
 
-/// What stands before comma-separated values.
+/// The line about a server before comma-separated values.
+pub(crate) fn write_csv_server(
+    to: &mut dyn io::Write,
+    server: &Program,
+    settings: &Settings,
+) -> io::Result<()> {
+    writeln!(to, "# server: {}, {}", server.version, settings.line())
+}
+
+/// The last lines before comma-separated values.
 pub(crate) fn write_csv_ending(
     to: &mut dyn io::Write,
     resumed: &[Resumed],

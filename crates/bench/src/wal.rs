@@ -13,13 +13,13 @@ mod dominance_text;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod options;
+mod paired_runs;
 mod published;
 mod report;
 mod results;
 mod resume;
 mod round_trip;
 mod run;
-mod runs;
 mod schedule;
 mod summary;
 mod text;

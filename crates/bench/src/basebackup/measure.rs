@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::data_sets::Source;
+use super::measurement::{Failed, Measurement};
 use super::methods::Taker;
 use super::options::Options;
-use super::ranks::Ranks;
-use super::results::{Failed, Measurement, Results};
+use super::results::Results;
 use super::resume::Earlier;
 use super::run::server_settings;
 use crate::clock::Clock;
@@ -123,7 +123,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
         }
         self.results.provenance.finish();
         self.name_unsupported();
-        self.results.ranks = Ranks::of(&self.results);
+        self.results.rank();
         Ok(self.results)
     }
 

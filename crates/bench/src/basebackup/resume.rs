@@ -7,7 +7,8 @@
 
 use serde::Deserialize;
 
-use super::results::{DataSet, Failed, Measurement, Results};
+use super::measurement::{DataSet, Failed, Measurement};
+use super::results::Results;
 use super::{Options, Source};
 use crate::resume::{EarlierRow, Origin, Resumed, go_on, keep_all, read_earlier};
 use crate::{Error, Progress};
@@ -38,16 +39,15 @@ impl Earlier {
         results: &mut Results,
         progress: &mut impl Progress,
     ) -> Result<Option<Earlier>, Error> {
-        let json = options.files.json.as_deref();
-        let Some((path, earlier)) = read_earlier::<Earlier>(json)? else {
-            return Ok(None);
-        };
-        earlier.origin.check(
-            path,
+        let here = (
             results.experiment,
             &results.provenance,
             Some(&results.server),
-        )?;
+        );
+        let earlier = read_earlier(&options.files, |earlier: &Earlier| &earlier.origin, here)?;
+        let Some((path, earlier)) = earlier else {
+            return Ok(None);
+        };
         let same_options = earlier.settings.servers == results.settings.servers;
         go_on(path, &earlier.origin, same_options, progress)?;
         let what = "other data sets, methods or loops, or of a running server";

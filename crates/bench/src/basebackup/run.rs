@@ -1,9 +1,10 @@
 //! Measures.
 
 use super::measure::Experiment;
+use super::measurement::Row;
 use super::methods::Taker;
 use super::options::Options;
-use super::results::{Results, Row, Settings};
+use super::results::{Results, Settings};
 use super::resume::Earlier;
 use crate::process::{Surroundings, memory_floor};
 use crate::server::Installation;

@@ -5,19 +5,14 @@ use std::io::{self, Write};
 use super::published::SOURCE;
 use super::results::Results;
 use crate::server::Phase;
-use crate::text::write_csv_ending;
+use crate::text::{write_csv_ending, write_csv_server};
 
 impl Results {
     /// Writes each measurement, after lines of provenance.
     pub(super) fn csv(&self, to: &mut dyn Write) -> io::Result<()> {
         let work = &self.work;
         self.provenance.write_csv(to, self.experiment)?;
-        writeln!(
-            to,
-            "# server: {}, {}",
-            self.server.version,
-            self.settings.line()
-        )?;
+        write_csv_server(to, &self.server, &self.settings)?;
         for (memory, megabytes) in self.memories() {
             writeln!(
                 to,

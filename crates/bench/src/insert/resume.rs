@@ -29,7 +29,10 @@ impl Results {
         options: &Options,
         progress: &mut impl Progress,
     ) -> Result<Vec<Measurement>, Error> {
-        let Some((path, earlier)) = read_earlier::<Earlier>(options.files.json.as_deref())? else {
+        let here = (self.experiment, &self.provenance, Some(&self.server));
+        let Some((path, earlier)) =
+            read_earlier(&options.files, |earlier: &Earlier| &earlier.origin, here)?
+        else {
             return Ok(Vec::new());
         };
         let Earlier {
@@ -38,7 +41,6 @@ impl Results {
             work,
             measurements,
         } = earlier;
-        origin.check(path, self.experiment, &self.provenance, Some(&self.server))?;
         let same_work = Work {
             runs: self.work.runs,
             ..work

@@ -43,11 +43,11 @@ impl Results {
         files: &Files,
         progress: &mut impl Progress,
     ) -> Result<(), Error> {
-        let Some((path, earlier)) = read_earlier::<Earlier>(files.json.as_deref())? else {
+        let here = (self.experiment, &self.provenance, None);
+        let Some((path, earlier)) = read_earlier(files, |earlier: &Earlier| &earlier.origin, here)?
+        else {
             return Ok(());
         };
-        let origin = &earlier.origin;
-        origin.check(path, self.experiment, &self.provenance, None)?;
         let as_now = serde_json::to_value(&self.settings.caches).ok();
         if as_now.as_ref() == Some(&earlier.settings.caches) {
             let taken = earlier.measurements.iter();
@@ -63,7 +63,7 @@ impl Results {
         let what = "other segments, ways or runs, or with other caches";
         keep_all(path, (lasting.count(), count), what, files)?;
         note_taken_over(count, progress);
-        self.resumed = origin.and_before(earlier.resumed, count);
+        self.resumed = earlier.origin.and_before(earlier.resumed, count);
         Ok(())
     }
 

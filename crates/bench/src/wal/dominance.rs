@@ -10,7 +10,7 @@
 use serde::Serialize;
 
 use super::as_published::{self, AsPublished};
-use super::runs::Runs;
+use super::paired_runs::Runs;
 use super::{Figures, Results};
 use crate::contender::{Threads, WALZIP, WALZIP_UNVERIFIED};
 use crate::verdict::{self, Time, Told};

@@ -50,12 +50,12 @@ impl Results {
         files: &Files,
         progress: &mut impl Progress,
     ) -> Result<(), Error> {
-        let Some((path, earlier)) = read_earlier::<Earlier>(files.json.as_deref())? else {
+        let here = (self.experiment, &self.provenance, None);
+        let Some((path, earlier)) = read_earlier(files, |earlier: &Earlier| &earlier.origin, here)?
+        else {
             progress.note("there is no earlier run yet: everything is measured");
             return Ok(());
         };
-        let origin = &earlier.origin;
-        origin.check(path, self.experiment, &self.provenance, None)?;
         let all = earlier.measurements.len();
         let count = earlier.hand_over(self);
         let what = "other segments, programs, levels or runs";
@@ -223,7 +223,7 @@ mod tests {
         let mut after = fresh(before.clone()).provenance;
         after.cpus += 1;
         let origin = earlier(&before).origin;
-        let error = origin.check(Path::new("r.json"), "wal", &after, None);
+        let error = origin.check(Path::new("r.json"), ("wal", &after, None));
         let error = error.unwrap_err().to_string();
         assert!(error.contains("is of another machine"), "{error}");
     }

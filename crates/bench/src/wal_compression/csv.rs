@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::published::Published;
 use super::results::{Measurement, Results};
 use crate::server::Phase;
-use crate::text::{quoted, write_csv_ending};
+use crate::text::{quoted, write_csv_ending, write_csv_server};
 
 impl Results {
     /// Writes each measurement, after lines of provenance. What programs make of the WAL is
@@ -13,12 +13,7 @@ impl Results {
     pub(super) fn csv(&self, to: &mut dyn Write) -> io::Result<()> {
         let work = &self.work;
         self.provenance.write_csv(to, self.experiment)?;
-        writeln!(
-            to,
-            "# server: {}, {}",
-            self.server.version,
-            self.settings.line()
-        )?;
+        write_csv_server(to, &self.server, &self.settings)?;
         let checkpoints = work
             .checkpoints
             .map_or("as they come".to_owned(), |fixed| fixed.to_string());

@@ -32,12 +32,12 @@ impl Results {
         files: &Files,
         progress: &mut impl Progress,
     ) -> Result<(), Error> {
-        let Some((path, mut earlier)) = read_earlier::<Earlier>(files.json.as_deref())? else {
+        let here = (self.experiment, &self.provenance, Some(&self.server));
+        let Some((path, mut earlier)) =
+            read_earlier(files, |earlier: &Earlier| &earlier.origin, here)?
+        else {
             return Ok(());
         };
-        earlier
-            .origin
-            .check(path, self.experiment, &self.provenance, Some(&self.server))?;
         let same_work = Work {
             runs: self.work.runs,
             ..earlier.work.clone()
