@@ -225,9 +225,9 @@ impl<'a, P: Progress> Experiment<'a, P> {
         let warm_ups = self.results.settings.warm_ups;
         let loops = self.results.settings.loops;
         for turn in 0..warm_ups + loops {
-            for place in 0..rows.len() {
+            for offset in 0..rows.len() {
                 // Each loop begins with another row: nobody is always first.
-                let row = rows[(place + turn as usize) % rows.len()];
+                let row = rows[(offset + turn as usize) % rows.len()];
                 // Counted from 1; what warms up is number 0 and not kept.
                 let run = (turn + 1).saturating_sub(warm_ups);
                 let done = match run {
