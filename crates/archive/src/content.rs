@@ -11,7 +11,7 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName, WalFileNameError}
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::ClusterIdentity;
 
-/// How the content of a file contradicts its name or its place.
+/// How the content of a file contradicts its name or its key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ContentError {
     #[error("not a WAL segment: {0}")]

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
 
-use nix::fcntl::{Flock, FlockArg, OFlag};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::error::ArchiveError;
 use crate::regular_file;
@@ -35,12 +35,10 @@ pub(crate) fn write_file_with<T>(
     written
 }
 
-/// A file that will get another name.
+/// A file that will get another name. Its lock, until it is closed, shows that it is in use.
 struct Temporary {
     path: PathBuf,
     file: File,
-    /// Shows that the file is in use.
-    _lock: Option<Flock<File>>,
 }
 
 impl Temporary {
@@ -57,22 +55,14 @@ impl Temporary {
         let name = name.to_string_lossy();
         let usual = parent(path).join(format!(".{name}.walzip.tmp"));
         let file = open(&usual)?;
-        let lock = file
-            .try_clone()
-            .ok()
-            .and_then(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock).ok());
-        if lock.is_some() && is_at(&file, &usual) {
-            return Ok(Temporary {
-                path: usual,
-                file,
-                _lock: lock,
-            });
+        let is_locked = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if is_locked && is_at(&file, &usual) {
+            return Ok(Temporary { path: usual, file });
         }
         let own = parent(path).join(format!(".{name}.walzip.{}.tmp", process::id()));
         Ok(Temporary {
             file: open(&own)?,
             path: own,
-            _lock: None,
         })
     }
 
@@ -81,9 +71,9 @@ impl Temporary {
         path: &Path,
         write: impl FnOnce(&mut File) -> Result<T, ArchiveError>,
     ) -> Result<T, ArchiveError> {
-        let failed = |action, place: &Path| {
-            let place = place.to_owned();
-            move |error| ArchiveError::file(action, &place, error)
+        let failed = |action, path: &Path| {
+            let path = path.to_owned();
+            move |error| ArchiveError::file(action, &path, error)
         };
         self.file.set_len(0).map_err(failed("write", &self.path))?;
         let written = write(&mut self.file)?;
@@ -98,13 +88,13 @@ impl Temporary {
 fn open(path: &Path) -> Result<File, ArchiveError> {
     let open = || {
         regular_file::check_name(path)?;
-        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .custom_flags(flags.bits())
+            .custom_flags(flags.bits().cast_signed())
             .open(path)?;
         regular_file::check(&file.metadata()?)?;
         Ok(file)
@@ -159,11 +149,13 @@ fn parent(path: &Path) -> PathBuf {
 pub(crate) fn sync_file_system(directory: &Path) -> Result<(), ArchiveError> {
     let failed = |error| ArchiveError::file("sync", directory, error);
     let opened = File::open(directory).map_err(failed)?;
-    nix::unistd::syncfs(&opened).map_err(|errno| failed(errno.into()))
+    rustix::fs::syncfs(&opened).map_err(|errno| failed(errno.into()))
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
 
     fn names(directory: &Path) -> Vec<String> {
@@ -208,7 +200,7 @@ mod tests {
         let temporary = directory.path().join(".RECOVERYXLOG.walzip.tmp");
         for at in [&path, &temporary] {
             let makes: [&dyn Fn(); 4] = [
-                &|| nix::unistd::mkfifo(at, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO"),
+                &|| mknodat(CWD, at, FileType::Fifo, Mode::RWXU, 0).expect("a FIFO"),
                 &|| fs::create_dir(at).expect("a directory"),
                 &|| std::os::unix::fs::symlink(&target, at).expect("a link"),
                 &|| std::os::unix::fs::symlink("/dev/null", at).expect("a link"),

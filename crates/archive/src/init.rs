@@ -18,7 +18,7 @@ pub struct Initialisation {
     pub created: bool,
 }
 
-/// Makes a repository at a place, which must not be among the cluster's own files.
+/// Makes a repository at a location, which must not be among the cluster's own files.
 pub async fn init_at(location: &Location, source: &Source) -> Result<Initialisation, ArchiveError> {
     placement::check(location, source).await?;
     init(open_store(location)?, source).await

@@ -19,15 +19,15 @@ const NO_PRIVILEGE: &str = "42501";
 
 /// A directory of a cluster.
 #[derive(Clone, Debug)]
-struct Place {
+struct ClusterDirectory {
     what: &'static str,
     path: PathBuf,
 }
 
-impl Place {
-    fn new(what: &'static str, path: impl Into<PathBuf>) -> Place {
+impl ClusterDirectory {
+    fn new(what: &'static str, path: impl Into<PathBuf>) -> ClusterDirectory {
         let path = path.into();
-        Place { what, path }
+        ClusterDirectory { what, path }
     }
 }
 
@@ -37,20 +37,22 @@ pub(crate) async fn check(location: &Location, source: &Source) -> Result<(), Ar
     let Location::Local(repository) = location else {
         return Ok(());
     };
-    let places = match source {
-        Source::DataDirectory(path) => places_of(path).map_err(|error| {
+    let directories = match source {
+        Source::DataDirectory(path) => directories_of(path).map_err(|error| {
             let links = path.join("pg_tblspc");
             ArchiveError::file("read", &links, error)
         })?,
-        Source::Server(settings) => places_of_server(settings, source.identity().await?).await?,
+        Source::Server(settings) => {
+            directories_of_server(settings, source.identity().await?).await?
+        }
     };
-    check_apart(repository, &places)
+    check_apart(repository, &directories)
 }
 
-async fn places_of_server(
+async fn directories_of_server(
     settings: &ConnectionSettings,
     identity: ClusterIdentity,
-) -> Result<Vec<Place>, ArchiveError> {
+) -> Result<Vec<ClusterDirectory>, ArchiveError> {
     let Some(data_directory) = data_directory_of(settings).await? else {
         return Ok(Vec::new());
     };
@@ -66,12 +68,12 @@ async fn places_of_server(
         // What cannot be read may well be the server's.
         _ => {}
     }
-    if let Ok(places) = places_of(&data_directory) {
-        return Ok(places);
+    if let Ok(directories) = directories_of(&data_directory) {
+        return Ok(directories);
     }
-    let mut places = vec![Place::new("data directory", data_directory)];
-    places.extend(tablespaces_of(settings).await?);
-    Ok(places)
+    let mut directories = vec![ClusterDirectory::new("data directory", data_directory)];
+    directories.extend(tablespaces_of(settings).await?);
+    Ok(directories)
 }
 
 /// What the server says; nothing where it may not say it.
@@ -91,7 +93,9 @@ async fn data_directory_of(settings: &ConnectionSettings) -> Result<Option<PathB
     }
 }
 
-async fn tablespaces_of(settings: &ConnectionSettings) -> Result<Vec<Place>, ServerError> {
+async fn tablespaces_of(
+    settings: &ConnectionSettings,
+) -> Result<Vec<ClusterDirectory>, ServerError> {
     let query = "SELECT pg_tablespace_location(oid) FROM pg_tablespace \
                  WHERE pg_tablespace_location(oid) LIKE '/%'";
     let mut connection = Connection::open(settings, Mode::Sql).await?;
@@ -99,45 +103,45 @@ async fn tablespaces_of(settings: &ConnectionSettings) -> Result<Vec<Place>, Ser
     connection.close().await;
     let locations = rows?.into_iter().flatten().flatten();
     Ok(locations
-        .map(|location| Place::new("tablespace", location))
+        .map(|location| ClusterDirectory::new("tablespace", location))
         .collect())
 }
 
 /// The directories of the cluster in a data directory: itself, and where its links lead.
-fn places_of(data_directory: &Path) -> io::Result<Vec<Place>> {
-    let mut places = vec![
-        Place::new("data directory", data_directory),
-        Place::new("directory for WAL", data_directory.join("pg_wal")),
+fn directories_of(data_directory: &Path) -> io::Result<Vec<ClusterDirectory>> {
+    let mut directories = vec![
+        ClusterDirectory::new("data directory", data_directory),
+        ClusterDirectory::new("directory for WAL", data_directory.join("pg_wal")),
     ];
     match fs::read_dir(data_directory.join("pg_tblspc")) {
         Ok(links) => {
             for link in links {
-                places.push(Place::new("tablespace", link?.path()));
+                directories.push(ClusterDirectory::new("tablespace", link?.path()));
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    Ok(places)
+    Ok(directories)
 }
 
-fn check_apart(repository: &Path, places: &[Place]) -> Result<(), ArchiveError> {
+fn check_apart(repository: &Path, directories: &[ClusterDirectory]) -> Result<(), ArchiveError> {
     let real = future_path(repository)
         .map_err(|error| ArchiveError::file("look at", repository, error))?;
-    for Place { what, path } in places {
+    for ClusterDirectory { what, path } in directories {
         // A tablespace's directory may be gone, and nothing can be in it then.
-        let Ok(place) = path.canonicalize() else {
+        let Ok(directory) = path.canonicalize() else {
             continue;
         };
-        let (repository, place_shown) = (repository.display(), place.display());
-        if lies_in(&real, &place) {
+        let (repository, directory_shown) = (repository.display(), directory.display());
+        if lies_in(&real, &directory) {
             return Err(ArchiveError::AmongClusterFiles(format!(
-                "the repository {repository} would lie in the cluster's {what} {place_shown}"
+                "the repository {repository} would lie in the cluster's {what} {directory_shown}"
             )));
         }
-        if lies_in(&place, &real) {
+        if lies_in(&directory, &real) {
             return Err(ArchiveError::AmongClusterFiles(format!(
-                "the cluster's {what} {place_shown} lies in the place of the repository, \
+                "the cluster's {what} {directory_shown} lies in the place of the repository, \
                  {repository}"
             )));
         }
@@ -206,8 +210,8 @@ mod tests {
         symlink(at("data/base"), at("beside/to-base")).expect("a link");
         symlink(at("data"), at("to-data")).expect("a link");
         let check = |repository: &str, data: &str| {
-            let places = places_of(&at(data)).expect("readable");
-            let refused = check_apart(&at(repository), &places).err();
+            let directories = directories_of(&at(data)).expect("readable");
+            let refused = check_apart(&at(repository), &directories).err();
             refused.map(|error| error.to_string())
         };
         for (repository, expected) in [

@@ -62,7 +62,7 @@ pub struct Snapshot {
     pub total: u64,
 }
 
-/// The place where an operation leaves how far it has come. Clones are the same place.
+/// The snapshot in which an operation leaves how far it has come. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Progress(Arc<Mutex<Snapshot>>);
 

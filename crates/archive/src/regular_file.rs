@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use nix::fcntl::OFlag;
+use rustix::fs::OFlags;
 
 /// Opens a file for reading, at once or not at all.
 pub(crate) fn open(path: &Path) -> io::Result<(File, Metadata)> {
@@ -16,7 +16,7 @@ pub(crate) fn open(path: &Path) -> io::Result<(File, Metadata)> {
     // It may have become something else meanwhile.
     let file = OpenOptions::new()
         .read(true)
-        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(path)?;
     let metadata = file.metadata()?;
     check(&metadata)?;

@@ -151,7 +151,7 @@ fn recovery_settings(
 }
 
 /// Does everything that a restore does to a backup, but writes nothing: after this, a restore
-/// fails at the place to restore to, or not at all. The caller begins the progress's phase.
+/// fails at the directory to restore to, or not at all. The caller begins the progress's phase.
 pub(crate) async fn prove(
     repository: &Repository,
     record: &BackupRecord,

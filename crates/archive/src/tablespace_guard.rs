@@ -192,14 +192,14 @@ mod tests {
     }
 
     /// A data directory, and a directory in which another cluster has a tablespace.
-    fn place() -> (TempDir, PathBuf, PathBuf) {
-        let place = tempfile::tempdir().expect("a temporary directory");
-        let (data, location) = (place.path().join("data"), place.path().join("taken"));
+    fn scratch() -> (TempDir, PathBuf, PathBuf) {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let (data, location) = (scratch.path().join("data"), scratch.path().join("taken"));
         for directory in [data.join("pg_wal"), data.join("pg_tblspc")] {
             create_dir_all(directory).expect("a new directory");
         }
         create_dir_all(location.join("PG_15_202209061")).expect("a new directory");
-        (place, data, location)
+        (scratch, data, location)
     }
 
     fn look(data: &Path, first_page: &[u8]) -> Result<(), ArchiveError> {
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn refuses_what_would_take_the_directory_of_another_cluster() {
-        let (_place, data, location) = place();
+        let (_scratch, data, location) = scratch();
         let segment = page(SEGMENT_BYTES as u64, 0, &creation(&location));
         assert!(is_refused(look(&data, &segment)));
         std::os::unix::fs::symlink(&location, data.join("pg_tblspc/16400")).expect("a link");
@@ -229,10 +229,10 @@ mod tests {
 
     #[test]
     fn lets_pass_what_takes_from_nobody() {
-        let (place, data, location) = place();
-        let older = place.path().join("older");
+        let (scratch, data, location) = scratch();
+        let older = scratch.path().join("older");
         create_dir_all(older.join("PG_14_202107181")).expect("a new directory");
-        for free in [older, place.path().join("missing"), PathBuf::new()] {
+        for free in [older, scratch.path().join("missing"), PathBuf::new()] {
             let segment = page(SEGMENT_BYTES as u64, 0, &creation(&free));
             assert!(look(&data, &segment).is_ok(), "{}", free.display());
         }
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn sees_a_record_that_began_in_the_segment_before() {
         for before in ["000000020000000000000000", "000000010000000000000000"] {
-            let (_place, data, location) = place();
+            let (_scratch, data, location) = scratch();
             let record = creation(&location);
             let (begin, rest) = record.split_at(16);
             let mut last = page((SEGMENT_BYTES - PAGE_SIZE) as u64, 0, &[]);

@@ -9,7 +9,6 @@
 //! Nothing is written but temporary files, and nothing is asked of a server here: who has a
 //! connection hands in what it said.
 
-mod look;
 mod program;
 mod rate;
 mod recommend;
@@ -19,6 +18,7 @@ mod server;
 mod stretch;
 mod text;
 mod time;
+mod wal_survey;
 mod what_if;
 
 use std::ffi::OsString;
@@ -26,6 +26,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use walzip_pgformat::version::VERSIONS;
 
 use crate::contender::{CONTENDERS, Request, Selection, WALZIP};
 use crate::output::Files;
@@ -34,13 +35,13 @@ use crate::verdict::Time;
 use crate::wal::{self, Results};
 use crate::{Cancel, Error, Progress, Provenance, Scratch};
 
-pub use look::{Look, Moment};
 pub use program::Program;
 pub use rate::Rate;
 pub use recommend::{Confidence, Level, Recommendation};
 pub use sample::{Choice, FileTimes, Sample, choose};
 pub use server::{ArchiverStatistics, CheckpointStatistics, Server, WalStatistics};
-pub use stretch::Stretch;
+pub use stretch::{Moment, Stretch};
+pub use wal_survey::WalSurvey;
 pub use what_if::{Archived, WhatIf};
 
 /// How many segments are measured on unless the caller says otherwise.
@@ -172,14 +173,14 @@ pub struct Advice {
     /// How it shows that the machine was busy.
     pub busy: Option<String>,
     /// What is in the WAL.
-    pub wal: Look,
+    pub wal: WalSurvey,
     /// What the server says, where one was asked.
     pub server: Option<Server>,
     /// What was measured.
     pub programs: Vec<Program>,
-    /// The place of the recommended program; none when no program is affordable.
+    /// The index of the recommended program; none when no program is affordable.
     pub chosen: Option<usize>,
-    /// The place of the program that is used today.
+    /// The index of the program that is used today.
     pub now: Option<usize>,
     /// The same WAL under each `wal_compression`.
     pub what_if: Vec<WhatIf>,
@@ -191,7 +192,7 @@ pub struct Advice {
     pub not_tested: Vec<String>,
 }
 
-/// A place that segments come from.
+/// A directory or repository that segments come from.
 #[derive(Clone, Debug, Serialize)]
 pub struct Source {
     /// Its name.
@@ -217,6 +218,14 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Advice, Er
     Ok(advice)
 }
 
+/// The refusal of files that hold no WAL of any known major.
+fn no_segment() -> String {
+    let majors = VERSIONS.iter().map(|version| version.major);
+    let oldest = majors.clone().min().unwrap_or_default();
+    let newest = majors.max().unwrap_or_default();
+    format!("none of the files is a WAL segment of PostgreSQL {oldest} to {newest}")
+}
+
 fn advise(
     options: &Options,
     temp_dir: &Path,
@@ -224,16 +233,14 @@ fn advise(
 ) -> Result<Advice, Error> {
     let samples = samples(options, temp_dir, progress)?;
     let measured: Vec<PathBuf> = all(&samples, |sample| &sample.measured);
-    let look = Look::at(&all(&samples, |sample| &sample.looked_at), &options.cancel)?;
-    if look.segments == 0 {
-        return Err(Error::Usage(
-            "none of the files is a WAL segment of PostgreSQL 13 to 19".to_owned(),
-        ));
+    let survey = WalSurvey::of(&all(&samples, |sample| &sample.looked_at), &options.cancel)?;
+    if survey.segments == 0 {
+        return Err(Error::Usage(no_segment()));
     }
     let rate = rate::rate(
         options.limits.wal_bytes_per_day,
         options.server.as_ref(),
-        &look,
+        &survey,
         &samples,
     );
     let results = measure(options, measured.clone(), options.contenders(), progress)?;
@@ -252,7 +259,7 @@ fn advise(
     let what_if = what_if(
         options,
         &measured,
-        &look,
+        &survey,
         (&mut programs, chosen),
         judged_by,
         temp_dir,
@@ -267,7 +274,7 @@ fn advise(
         rate,
         judged_by,
         busy,
-        wal: look,
+        wal: survey,
         server: options.server.clone(),
         programs,
         chosen,
@@ -371,7 +378,7 @@ fn measure(
 fn what_if(
     options: &Options,
     measured: &[PathBuf],
-    look: &Look,
+    survey: &WalSurvey,
     (programs, chosen): (&mut [Program], Option<usize>),
     judged_by: Time,
     temp_dir: &Path,
@@ -380,12 +387,19 @@ fn what_if(
     let directory = temp_dir.join("what-if");
     let empty = directory.join("empty");
     fs::create_dir_all(&empty).map_err(|source| Error::file(&empty, source))?;
-    let places = choose(measured.len(), REWRITTEN, 0).measured;
-    let chosen_files: Vec<PathBuf> = places.iter().map(|at| measured[*at].clone()).collect();
+    let indexes = choose(measured.len(), REWRITTEN, 0).measured;
+    let chosen_files: Vec<PathBuf> = indexes
+        .iter()
+        .map(|index| measured[*index].clone())
+        .collect();
     // Of several majors, the oldest knows the fewest settings.
-    let major = look.majors.first().copied().unwrap_or_default();
-    let mut settings =
-        what_if::rewrite_all(&chosen_files, major, look.present_compression(), &directory)?;
+    let major = survey.majors.first().copied().unwrap_or_default();
+    let mut settings = what_if::rewrite_all(
+        &chosen_files,
+        major,
+        survey.present_compression(),
+        &directory,
+    )?;
     let mut inputs: Vec<PathBuf> = settings
         .iter()
         .flat_map(|what_if| what_if.files.clone())

@@ -156,7 +156,7 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         Ok(()) => {}
     }
     results.provenance.finish();
-    write_file(Some(&description), |to| {
+    write_file(&description, |to| {
         serde_json::to_writer_pretty(&mut *to, &results)?;
         writeln!(to)
     })?;
@@ -252,7 +252,7 @@ impl<P: Progress> Run<'_, P> {
         for number in first..(to / size).min(first + self.missing()) {
             let (name, path) = self.server.segment(number)?;
             let target = self.options.output.join(&name);
-            write_file(Some(&target), |to| {
+            write_file(&target, |to| {
                 io::copy(&mut File::open(&path)?, to)?;
                 Ok(())
             })?;

@@ -1,16 +1,16 @@
 //! Where results go: files that appear whole, and the room that an experiment needs.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
 
 use crate::Error;
+use crate::new_file::{NewFile, NotPublished, directory};
 
 /// What must remain free in the temporary directory beside the files of a measurement.
 const RESERVE_BYTES: u64 = 16 << 20;
@@ -39,7 +39,7 @@ pub struct Files {
 pub struct Ours(Arc<Mutex<BTreeMap<PathBuf, PathBuf>>>);
 
 impl Ours {
-    fn places(&self) -> MutexGuard<'_, BTreeMap<PathBuf, PathBuf>> {
+    fn paths(&self) -> MutexGuard<'_, BTreeMap<PathBuf, PathBuf>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -57,16 +57,16 @@ impl Files {
     /// file that exists is somebody's, unless it is of the run that is gone on with.
     pub fn check(&self) -> Result<(), Error> {
         let paths = self.named();
-        for (place, (option, path)) in paths.iter().enumerate() {
+        for (index, (option, path)) in paths.iter().enumerate() {
             let same = |(_, other): &&(&str, &Path)| is_same(path, other);
-            if let Some((other, _)) = paths[..place].iter().find(same) {
+            if let Some((other, _)) = paths[..index].iter().find(same) {
                 return Err(Error::Usage(format!(
                     "{other} and {option} name the same file: {}",
                     path.display()
                 )));
             }
             if self.may_replace(path)? {
-                self.ours.places().insert((*path).to_owned(), target(path));
+                self.ours.paths().insert((*path).to_owned(), target(path));
             }
             beside(&target(path))?;
         }
@@ -156,67 +156,64 @@ impl Files {
     ) -> Result<(), Error> {
         let Some(path) = path else { return Ok(()) };
         let asked = target(path);
-        let known = self.ours.places().get(path).cloned();
+        let known = self.ours.paths().get(path).cloned();
         let failed = |source| Error::file(&asked, source);
         let file = filled(known.as_deref().unwrap_or(&asked), write)?;
-        file.as_file().sync_all().map_err(failed)?;
-        let place = match known {
-            Some(place) => {
-                file.persist(&place).map_err(|error| failed(error.error))?;
-                place
+        let written = match known {
+            Some(known) => {
+                let published = file.publish(&known, true);
+                published.map_err(|refused| failed(refused.error))?;
+                known
             }
-            None => persist_beside(file, &asked).map_err(failed)?,
+            None => publish_beside(file, &asked).map_err(failed)?,
         };
-        let synced = File::open(directory(&place)).and_then(|directory| directory.sync_all());
-        synced.map_err(failed)?;
-        self.ours.places().insert(path.to_owned(), place.clone());
-        match place.file_name() == asked.file_name() {
+        self.ours.paths().insert(path.to_owned(), written.clone());
+        match written.file_name() == asked.file_name() {
             true => Ok(()),
             false => Err(Error::Appeared {
                 path: path.to_owned(),
-                kept: place,
+                kept: written,
             }),
         }
     }
 }
 
 /// Gives a file its name, or while that is taken the next with a number.
-fn persist_beside(file: NamedTempFile, asked: &Path) -> io::Result<PathBuf> {
-    let mut file = file;
-    let mut place = asked.to_owned();
+fn publish_beside(mut file: NewFile, asked: &Path) -> io::Result<PathBuf> {
+    let mut path = asked.to_owned();
     for number in 1.. {
-        file = match file.persist_noclobber(&place) {
-            Ok(_) => break,
-            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => error.file,
-            Err(error) => return Err(error.error),
+        file = match file.publish(&path, false) {
+            Ok(()) => break,
+            Err(NotPublished {
+                error,
+                file: Some(file),
+            }) if error.kind() == io::ErrorKind::AlreadyExists => file,
+            Err(refused) => return Err(refused.error),
         };
         let mut name = asked.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{number}"));
-        place = asked.with_file_name(name);
+        path = asked.with_file_name(name);
     }
-    Ok(place)
+    Ok(path)
 }
 
-/// Writes a file, if it was asked for, which appears whole.
+/// Writes a file, which appears whole and durable.
 pub(crate) fn write_file(
-    path: Option<&Path>,
+    path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Error> {
-    let Some(path) = path else { return Ok(()) };
     let path = &target(path);
-    let file = filled(path, write)?;
-    file.persist(path)
-        .map_err(|error| Error::file(path, error.error))?;
-    Ok(())
+    let published = filled(path, write)?.publish(path, true);
+    published.map_err(|refused| Error::file(path, refused.error))
 }
 
 /// A file without a name yet, in the directory of `path`.
 fn filled(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<NamedTempFile, Error> {
+) -> Result<NewFile, Error> {
     let file = beside(path)?;
-    let mut to = io::BufWriter::new(file.as_file());
+    let mut to = io::BufWriter::new(file.file());
     write(&mut to)
         .and_then(|()| to.flush())
         .map_err(|source| Error::file(path, source))?;
@@ -235,12 +232,11 @@ fn is_same(one: &Path, other: &Path) -> bool {
     match (file(one), file(other)) {
         (Ok(one), Ok(other)) => one == other,
         (Err(_), Err(_)) => {
-            let place = |path: &Path| {
+            let resolved = |path: &Path| {
                 let parent = fs::canonicalize(directory(path)).ok()?;
                 Some(parent.join(path.file_name()?))
             };
-            one == other
-                || place(one).is_some_and(|place_of_one| Some(place_of_one) == place(other))
+            one == other || resolved(one).is_some_and(|one| Some(one) == resolved(other))
         }
         _ => false,
     }
@@ -285,25 +281,9 @@ fn began(json: &Path) -> Vec<String> {
         .collect()
 }
 
-fn beside(path: &Path) -> Result<NamedTempFile, Error> {
-    let builder = tempfile::Builder::new()
-        .permissions(permissions())
-        .to_owned();
-    builder
-        .tempfile_in(directory(path))
-        .map_err(|source| Error::file(path, source))
-}
-
-fn directory(path: &Path) -> &Path {
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    parent.unwrap_or(Path::new("."))
-}
-
-/// As any new file's: what a temporary file has by default, only its owner can read.
-fn permissions() -> fs::Permissions {
-    std::os::unix::fs::PermissionsExt::from_mode(0o666)
+/// A file to be, with the mode of any new file.
+fn beside(path: &Path) -> Result<NewFile, Error> {
+    NewFile::beside(path, 0o666).map_err(|source| Error::file(path, source))
 }
 
 /// Refuses to begin what needs more room than a directory's file system has.

@@ -42,6 +42,13 @@ impl Usage {
     pub fn cpu(&self) -> Duration {
         self.user + self.system
     }
+
+    /// Wall, user and system time in seconds, as values of a CSV line.
+    pub(crate) fn csv_seconds(&self) -> String {
+        let [wall, user, system] =
+            [self.wall, self.user, self.system].map(|time| time.as_secs_f64());
+        format!("{wall:.6},{user:.6},{system:.6}")
+    }
 }
 
 /// One process after another.

@@ -13,7 +13,7 @@ mod bars;
 use std::fmt::{self, Write};
 
 use crate::Provenance;
-use crate::text::write_table;
+use crate::table::write_table;
 
 pub use bars::Bars;
 
@@ -194,14 +194,14 @@ pub fn page(title: &str, sections: &[Section], provenance: &Provenance) -> Strin
     how_it_was_measured(provenance).write(&mut body);
     let day = provenance.date.split('T').next().unwrap_or_default();
     let subtitle = format!("{day}, {}", provenance.machine());
-    let places = [
+    let slots = [
         ("TITLE", escaped(title)),
         ("SUBTITLE", escaped(&subtitle)),
         ("STYLE", STYLE.to_owned()),
         ("BODY", body),
         ("SCRIPT", SCRIPT.to_owned()),
     ];
-    fill(PAGE, &places)
+    fill(PAGE, &slots)
 }
 
 /// Adds what went wrong to a section: the reader must not miss it.
@@ -304,15 +304,15 @@ fn escaped(text: &str) -> String {
     html
 }
 
-/// Fills the places of a template, which are written `@@NAME@@`. What is filled in is not
+/// Fills the slots of a template, which are written `@@NAME@@`. What is filled in is not
 /// looked at again.
-pub(crate) fn fill(template: &str, places: &[(&str, String)]) -> String {
+pub(crate) fn fill(template: &str, slots: &[(&str, String)]) -> String {
     let mut filled = String::new();
     let mut pieces = template.split("@@");
     filled.push_str(pieces.next().unwrap_or_default());
     while let (Some(name), Some(text)) = (pieces.next(), pieces.next()) {
-        let place = places.iter().find(|(place, _)| *place == name);
-        filled.push_str(place.map_or("", |(_, value)| value));
+        let slot = slots.iter().find(|(slot, _)| *slot == name);
+        filled.push_str(slot.map_or("", |(_, value)| value));
         filled.push_str(text);
     }
     filled
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_escaped_and_not_taken_for_a_place() {
+    fn what_is_shown_is_escaped_and_not_taken_for_a_slot() {
         let page = example();
         assert!(page.contains("&lt;off&gt;") && !page.contains("<off>"));
         assert!(page.contains("cp &amp; sync") && page.contains("A &quot;title&quot;"));

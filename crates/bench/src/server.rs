@@ -10,7 +10,7 @@ mod installation;
 mod owner;
 mod phase;
 mod settings;
-mod taken;
+mod usage;
 mod written;
 
 use std::ffi::{OsStr, OsString};
@@ -30,7 +30,7 @@ use crate::{Error, Scratch, Usage};
 pub use installation::Installation;
 pub use phase::Phase;
 pub use settings::Settings;
-pub use taken::Taken;
+pub use usage::ServerUsage;
 pub use written::Written;
 
 /// The role that everything is done as.

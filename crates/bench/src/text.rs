@@ -1,35 +1,10 @@
-//! How results are written as text: tables for a terminal, values for CSV.
+//! How results are written as text: what stands below tables, numbers with nouns, values for CSV.
 
-use std::fmt::{self, Write};
+use std::fmt;
 use std::io;
 
-use crate::{Provenance, Resumed};
-
-/// The first column to the left, all others to the right.
-pub(crate) fn write_table(f: &mut fmt::Formatter<'_>, table: &[Vec<String>]) -> fmt::Result {
-    let columns = table.iter().map(Vec::len).max().unwrap_or_default();
-    let width = |column: usize| {
-        table
-            .iter()
-            .filter_map(|line| line.get(column))
-            .map(String::len)
-            .max()
-    };
-    let widths: Vec<usize> = (0..columns)
-        .map(|column| width(column).unwrap_or_default())
-        .collect();
-    for line in table {
-        let mut text = String::new();
-        for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
-            match column {
-                0 => write!(text, "{cell:width$}")?,
-                _ => write!(text, "  {cell:>width$}")?,
-            }
-        }
-        writeln!(f, "{}", text.trim_end())?;
-    }
-    Ok(())
-}
+use crate::server::Settings;
+use crate::{Program, Provenance, Resumed};
 
 /// What the reader of a table must not miss.
 pub(crate) fn write_ending(
@@ -60,7 +35,32 @@ pub(crate) fn write_ending(
     }
 }
 
-/// The same before comma-separated values.
+/// The ending where what was not measured is a "-" in a table.
+pub(crate) fn write_gaps(f: &mut fmt::Formatter<'_>, stopped: &Option<String>) -> fmt::Result {
+    match stopped {
+        Some(reason) => writeln!(f, "\nIncomplete: {reason}. What is missing shows \"-\"."),
+        None => Ok(()),
+    }
+}
+
+/// What a headline says of a quick look at a server's work.
+pub(crate) fn quick_look(quick: bool) -> &'static str {
+    match quick {
+        true => "; quick: too small to conclude from",
+        false => "",
+    }
+}
+
+/// The line about a server before comma-separated values.
+pub(crate) fn write_csv_server(
+    to: &mut dyn io::Write,
+    server: &Program,
+    settings: &Settings,
+) -> io::Result<()> {
+    writeln!(to, "# server: {}, {}", server.version, settings.line())
+}
+
+/// The last lines before comma-separated values.
 pub(crate) fn write_csv_ending(
     to: &mut dyn io::Write,
     resumed: &[Resumed],

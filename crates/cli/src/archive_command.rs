@@ -39,7 +39,7 @@ impl Destination {
             None => Destination::OtherProgram,
             Some(PushCommand {
                 repo: Some(repo), ..
-            }) => place(&repo, repository),
+            }) => destination(&repo, repository),
             Some(PushCommand {
                 config: Some(file), ..
             }) => in_file(&file, repository),
@@ -50,7 +50,7 @@ impl Destination {
     }
 }
 
-fn place(repo: &Word, repository: &Location) -> Destination {
+fn destination(repo: &Word, repository: &Location) -> Destination {
     let name = &repo.text;
     if !repo.is_literal {
         return Destination::Unclear(format!("the server's shell makes it of {name}"));
@@ -71,7 +71,7 @@ fn in_file(file: &Word, repository: &Location) -> Destination {
     }
     let repo = Config::load(Some(Path::new(&file.text))).map(|config| config.repo);
     match repo {
-        Ok(Some(text)) => place(
+        Ok(Some(text)) => destination(
             &Word {
                 text,
                 is_literal: true,
@@ -82,7 +82,7 @@ fn in_file(file: &Word, repository: &Location) -> Destination {
     }
 }
 
-/// Whether two names are of one place: links are followed where they can be.
+/// Whether two names lead to one location: links are followed where they can be.
 fn is_same(one: &Location, other: &Location) -> bool {
     let resolved = |location: &Location| match location {
         Location::Local(path) => path.canonicalize().ok(),
@@ -223,11 +223,11 @@ fn way_out(
 
 /// The setting that archives into a repository.
 fn own(repository: &Location) -> String {
-    let place = repository.to_string().replace('%', "%%");
+    let location = repository.to_string().replace('%', "%%");
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:%".contains(c);
-    match place.chars().all(plain) {
-        true => format!("archive_command = 'walzip archive-push --repo {place} %p'"),
-        false => format!("archive_command = 'walzip archive-push --repo \"{place}\" %p'"),
+    match location.chars().all(plain) {
+        true => format!("archive_command = 'walzip archive-push --repo {location} %p'"),
+        false => format!("archive_command = 'walzip archive-push --repo \"{location}\" %p'"),
     }
 }
 
@@ -246,13 +246,16 @@ mod tests {
 
     #[test]
     fn a_repository_is_known_by_any_of_its_names() {
-        let place = tempfile::tempdir().expect("a directory");
-        let (ours, other) = (place.path().join("ours"), place.path().join("other"));
+        let directory = tempfile::tempdir().expect("a directory");
+        let (ours, other) = (
+            directory.path().join("ours"),
+            directory.path().join("other"),
+        );
         std::fs::create_dir(&ours).expect("made");
         std::fs::create_dir(&other).expect("made");
-        let link = place.path().join("link");
+        let link = directory.path().join("link");
         std::os::unix::fs::symlink(&ours, &link).expect("linked");
-        let file = place.path().join("walzip.toml");
+        let file = directory.path().join("walzip.toml");
         std::fs::write(&file, format!("repo = \"{}\"\n", other.display())).expect("written");
         for (command, expected) in [
             (

@@ -115,6 +115,9 @@ const NUMBER_TAKEN: &str = "Another cluster, such as a restored copy, has archiv
      number. If its branch is abandoned, \"walzip timeline set-aside\" puts it away, and \
      PostgreSQL's next attempt succeeds.";
 
+/// The test `majors` holds these against the majors that walzip knows.
+const PGDATA_MAJORS: &str = "Is --pgdata a data directory of PostgreSQL 13 to 19?";
+
 fn archive(error: &ArchiveError) -> KindAndHint {
     match error {
         ArchiveError::Request(_) => (Kind::OptionInvalid, None),
@@ -124,10 +127,7 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Kind::FileInvalid,
             Some("Nothing was archived; is this file from PostgreSQL's pg_wal?"),
         ),
-        ArchiveError::ControlFile { .. } => (
-            Kind::FileInvalid,
-            Some("Is --pgdata a data directory of PostgreSQL 13 to 19?"),
-        ),
+        ArchiveError::ControlFile { .. } => (Kind::FileInvalid, Some(PGDATA_MAJORS)),
         ArchiveError::Duplicate { name } if name.ends_with(".history") => {
             (Kind::ArchiveDuplicate, Some(NUMBER_TAKEN))
         }

@@ -15,7 +15,7 @@ pub struct ClusterArgs {
     pub cluster: Option<ClusterChoice>,
 }
 
-/// Opens the repository at a place, at the chosen cluster.
+/// Opens the repository at a location, at the chosen cluster.
 pub async fn open(
     location: &Location,
     choice: Option<ClusterChoice>,

@@ -2,12 +2,11 @@
 //! unset libpq's variables.
 
 use clap::ArgAction;
-use nix::unistd::{User, geteuid};
 use walzip_archive::replication::ConnectionSettings;
 
 use crate::config::Config;
 use crate::error::CommandError;
-use crate::passfile;
+use crate::{passfile, system_user};
 
 /// libpq's variables, and its names of the settings.
 const LIBPQ: [(&str, &str); 8] = [
@@ -55,32 +54,23 @@ impl ConnectionArgs {
         self.host.is_some() || self.port.is_some() || self.user.is_some() || self.dbname.is_some()
     }
 
-    /// The settings from all places.
+    /// The settings from all sources.
     pub fn settings(&self, config: &Config) -> Result<ConnectionSettings, CommandError> {
         let flags = layer(&self.host, self.port, &self.user, &self.dbname)?;
         let file = layer(&config.host, config.port, &config.user, &config.dbname)?;
         let mut settings = flags
             .or(file)
             .or(libpq(|variable| std::env::var(variable).ok())?);
+        settings.user = settings.user.or_else(system_user::own_name);
         if let (None, Some(path)) = (&settings.password, passfile::path()) {
-            let system_user = || {
-                User::from_uid(geteuid())
-                    .ok()
-                    .flatten()
-                    .map(|user| user.name)
-            };
-            let user = settings
-                .user
-                .clone()
-                .or_else(system_user)
-                .unwrap_or_default();
+            let user = settings.user.clone().unwrap_or_default();
             settings.password = passfile::password(&path, &settings, &user);
         }
         Ok(settings)
     }
 }
 
-/// One place's settings; a connection string is stronger than what stands beside it, as in psql.
+/// One source's settings; a connection string is stronger than what stands beside it, as in psql.
 fn layer(
     host: &Option<String>,
     port: Option<u16>,

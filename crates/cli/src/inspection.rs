@@ -121,8 +121,8 @@ impl Inspection {
 
     fn stream_bytes(&mut self, account: &KindAccount) {
         let kind = account.kind.label();
-        let place = self.after.iter().position(|after| after.kind == kind);
-        let place = place.unwrap_or_else(|| {
+        let index = self.after.iter().position(|after| after.kind == kind);
+        let index = index.unwrap_or_else(|| {
             let category = format!("{:?}", account.category);
             self.after.push(StreamBytes {
                 category,
@@ -131,7 +131,7 @@ impl Inspection {
             });
             self.after.len() - 1
         });
-        let after = &mut self.after[place];
+        let after = &mut self.after[index];
         after.streams += account.streams;
         after.stream_bytes += account.stream_bytes;
         after.encoded_bytes += account.packed_bytes;

@@ -67,13 +67,15 @@ impl Args for LevelArgs {
 impl FromArgMatches for LevelArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         // Where it stands on the command line; a variable stands nowhere.
-        let place = |name: &str| match matches.value_source(name) {
+        let argument_index = |name: &str| match matches.value_source(name) {
             Some(ValueSource::CommandLine) => matches.index_of(name),
             _ => None,
         };
         let digit = NAMES.iter().position(|name| matches.get_flag(name));
         let level = match digit {
-            Some(index) if place(LEVEL) < place(NAMES[index]) => Level::new(index as u8 + 1),
+            Some(index) if argument_index(LEVEL) < argument_index(NAMES[index]) => {
+                Level::new(index as u8 + 1)
+            }
             _ => matches.get_one(LEVEL).copied(),
         };
         Ok(LevelArgs { level })

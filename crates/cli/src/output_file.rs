@@ -1,6 +1,6 @@
 //! A file that appears under its name only when it is complete and durable.
 
-use std::fs::{File, FileTimes, Metadata, Permissions};
+use std::fs::{File, FileTimes, Metadata};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tempfile::NamedTempFile;
+use walzip_bench::new_file::{self, NewFile};
 
 use crate::error::CommandError;
 use crate::exit_code::Kind;
@@ -22,7 +22,7 @@ pub struct OutputFile {
 
 enum Target {
     /// A temporary file in the directory of the output.
-    Temporary(NamedTempFile),
+    Temporary(NewFile),
     /// A device or a pipe, which is written to and never replaced.
     Special(File),
 }
@@ -45,12 +45,7 @@ impl OutputFile {
             _ => {
                 remove_on_signals();
                 let mode = if private { 0o600 } else { 0o666 };
-                let temporary = tempfile::Builder::new()
-                    .permissions(Permissions::from_mode(mode))
-                    .prefix(".walzip-")
-                    .suffix(".tmp")
-                    .tempfile_in(directory(path))
-                    .map_err(|error| write(without_temporary_name(error)))?;
+                let temporary = NewFile::beside(path, mode).map_err(write)?;
                 *unfinished() = Some(temporary.path().to_owned());
                 Target::Temporary(temporary)
             }
@@ -72,7 +67,7 @@ impl OutputFile {
         let Target::Temporary(temporary) = &self.target else {
             return Ok(());
         };
-        let file = temporary.as_file();
+        let file = temporary.file();
         let copy = || {
             let mut permissions = input.permissions();
             // Only root may give a file away; for others, the file stays its writer's, and
@@ -89,20 +84,14 @@ impl OutputFile {
     /// Makes the file durable, then gives it its name, then makes the name durable.
     pub fn publish(self) -> Result<(), CommandError> {
         let path = &self.path;
-        let write = |error: io::Error| CommandError::write(path, &error);
         let Target::Temporary(temporary) = self.target else {
             return Ok(());
         };
-        temporary.as_file().sync_all().map_err(write)?;
-        let persisted = match self.overwrite {
-            true => temporary.persist(path),
-            false => temporary.persist_noclobber(path),
-        };
-        persisted.map_err(|error| match error.error.kind() {
+        let published = temporary.publish(path, self.overwrite);
+        published.map_err(|refused| match refused.error.kind() {
             io::ErrorKind::AlreadyExists => exists(path),
-            _ => write(error.error),
-        })?;
-        sync_directory(path)
+            _ => CommandError::write(path, &refused.error),
+        })
     }
 }
 
@@ -121,28 +110,22 @@ pub fn existing(path: &Path) -> Result<Option<File>, CommandError> {
 
 /// Makes a file durable that another process may have left without.
 pub fn make_durable(path: &Path, file: &File) -> Result<(), CommandError> {
-    file.sync_all()
-        .map_err(|error| CommandError::write(path, &error))?;
-    sync_directory(path)
-}
-
-fn sync_directory(path: &Path) -> Result<(), CommandError> {
-    File::open(directory(path))
-        .and_then(|directory| directory.sync_all())
-        .map_err(|error| CommandError::write(path, &error))
+    let synced = file.sync_all();
+    let synced = synced.and_then(|()| new_file::sync_directory_of(path));
+    synced.map_err(|error| CommandError::write(path, &error))
 }
 
 impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.target {
-            Target::Temporary(file) => file.write(bytes),
+            Target::Temporary(file) => file.file().write(bytes),
             Target::Special(file) => file.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.target {
-            Target::Temporary(file) => file.flush(),
+            Target::Temporary(file) => file.file().flush(),
             Target::Special(file) => file.flush(),
         }
     }
@@ -186,16 +169,6 @@ pub fn is_ignored(signal: i32) -> bool {
     mask.unwrap_or_default() >> (signal - 1) & 1 == 1
 }
 
-/// The user knows the output's name, not that of the temporary file, with which the message of
-/// the library ends.
-fn without_temporary_name(error: io::Error) -> io::Error {
-    let text = error.to_string();
-    match text.split_once(" at path ") {
-        Some((cause, _)) => io::Error::new(error.kind(), cause),
-        None => error,
-    }
-}
-
 /// The error for an output whose name is taken.
 pub fn exists(path: &Path) -> CommandError {
     CommandError::new(
@@ -203,11 +176,4 @@ pub fn exists(path: &Path) -> CommandError {
         format_args!("{} already exists", path.display()),
     )
     .hint("Use -f to overwrite it.")
-}
-
-fn directory(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
 }

@@ -35,18 +35,18 @@ pub fn warn(directory: &Path, major: u32) {
     };
     let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
     let free = runtime::block_on(async {
-        let Some(place) = settings.taken(settings.port).await else {
+        let Some(address) = settings.taken(settings.port).await else {
             return Ok(None);
         };
         let last = settings.port.saturating_add(PORTS_TRIED);
         for port in settings.port.saturating_add(1)..=last {
             if settings.taken(port).await.is_none() {
-                return Ok(Some((place, port)));
+                return Ok(Some((address, port)));
             }
         }
-        Ok(Some((place, last)))
+        Ok(Some((address, last)))
     });
-    let Ok(Some((place, free))) = free else {
+    let Ok(Some((address, free))) = free else {
         return;
     };
     let start = match directory.join("postgresql.conf").exists() {
@@ -58,7 +58,7 @@ pub fn warn(directory: &Path, major: u32) {
         false => format!("with -p {free} among its options"),
     };
     tracing::warn!(
-        "a server on this host has port {} ({place}), which the restored cluster is set to as \
+        "a server on this host has port {} ({address}), which the restored cluster is set to as \
          well; to start it beside that one: {start}",
         settings.port,
     );
@@ -88,7 +88,7 @@ impl Listening {
         Some(found.listening())
     }
 
-    /// The place where somebody listens on this port.
+    /// The socket or address at which somebody listens on this port.
     async fn taken(&self, port: u16) -> Option<String> {
         for directory in &self.socket_directories {
             let path = directory.join(format!(".s.PGSQL.{port}"));
@@ -244,12 +244,12 @@ mod tests {
 
     #[test]
     fn the_last_setting_counts_with_included_files_and_the_servers_own() {
-        let place = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("a directory");
         let write = |name: &str, text: &str| {
-            fs::write(place.path().join(name), text).expect("written");
+            fs::write(directory.path().join(name), text).expect("written");
         };
         assert_eq!(
-            Listening::of(place.path(), 0),
+            Listening::of(directory.path(), 0),
             None,
             "there is no configuration"
         );
@@ -259,9 +259,9 @@ mod tests {
             socket_directories: SOCKET_DIRECTORIES.map(PathBuf::from).to_vec(),
             addresses: addresses_of("localhost"),
         };
-        assert_eq!(Listening::of(place.path(), 0), Some(defaults));
+        assert_eq!(Listening::of(directory.path(), 0), Some(defaults));
 
-        fs::create_dir(place.path().join("conf.d")).expect("made");
+        fs::create_dir(directory.path().join("conf.d")).expect("made");
         write(
             "postgresql.conf",
             "port = 5433\t# before\ninclude_dir 'conf.d'\nPORT=5434\ninclude_if_exists = 'none'\n\
@@ -269,7 +269,7 @@ mod tests {
         );
         write("conf.d/1.conf", "port 5500\nlisten_addresses = ''\n");
         write("conf.d/ignored", "port = 1\n");
-        let found = Listening::of(place.path(), 0).expect("settings");
+        let found = Listening::of(directory.path(), 0).expect("settings");
         assert_eq!(found.port, 5434);
         let directories = [PathBuf::from("/a"), PathBuf::from("/it's")];
         assert_eq!(found.socket_directories, directories);
@@ -278,23 +278,23 @@ mod tests {
             "postgresql.auto.conf",
             "port = '6000'\nlisten_addresses = ''\n",
         );
-        let found = Listening::of(place.path(), 0).expect("settings");
+        let found = Listening::of(directory.path(), 0).expect("settings");
         assert_eq!((found.port, found.addresses), (6000, Vec::new()));
     }
 
     #[test]
     fn a_port_is_taken_where_somebody_accepts_and_not_by_what_a_killed_server_left() {
-        let place = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("a directory");
         let mut listening = Listening {
             port: 5432,
-            socket_directories: vec![place.path().to_owned()],
+            socket_directories: vec![directory.path().to_owned()],
             addresses: Vec::new(),
         };
         let taken = |listening: &Listening, port| {
             runtime::block_on(async { Ok(listening.taken(port).await) }).expect("asked")
         };
         assert_eq!(taken(&listening, 5432), None);
-        let path = place.path().join(".s.PGSQL.5432");
+        let path = directory.path().join(".s.PGSQL.5432");
         let server = UnixListener::bind(&path).expect("bound");
         assert_eq!(taken(&listening, 5432), Some(path.display().to_string()));
         assert_eq!(taken(&listening, 5433), None);

@@ -40,18 +40,18 @@ impl RepoArgs {
 
     /// Where the repository is.
     pub fn location(&self, config: &Config) -> Result<Location, CommandError> {
-        let Some(place) = self.repo.as_ref().or(config.repo.as_ref()) else {
+        let Some(location) = self.repo.as_ref().or(config.repo.as_ref()) else {
             return Err(
                 CommandError::new(Kind::OptionRequired, "no repository is named").hint(
                     "Use --repo, WALZIP_REPO, or the key \"repo\" of the configuration file.",
                 ),
             );
         };
-        Ok(Location::parse(place)?)
+        Ok(Location::parse(location)?)
     }
 }
 
-/// Opens the repository at a place.
+/// Opens the repository at a location.
 pub async fn open(location: &Location) -> Result<Repository, CommandError> {
     Ok(Repository::open(open_store(location)?).await?)
 }

@@ -152,7 +152,7 @@ impl Repository {
         Err(taken)
     }
 
-    /// Refuses to initialise a place where the first cluster's record is lost, for another cluster
+    /// Refuses to initialise a repository where the first cluster's record is lost, for another cluster
     /// than that.
     pub(crate) async fn refuse_lost_first(&self) -> Result<(), RepoError> {
         let mut known = vec![self.cluster()];

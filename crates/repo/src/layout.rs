@@ -8,7 +8,7 @@ use crate::{AsideLabel, ClusterIdentity, RepoError};
 
 /// The version of the layout and of `repository.json`.
 pub const FORMAT: u64 = 1;
-/// The object that makes a place a repository: the record of its first cluster.
+/// The object that makes a directory or a bucket a repository: the record of its first cluster.
 pub const REPOSITORY_JSON: &str = "repository.json";
 /// The prefix of the records of all further clusters.
 pub const CLUSTER_PREFIX: &str = "cluster";

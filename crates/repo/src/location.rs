@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::{LocalStore, RepoError};
 
-/// A place that can hold a repository.
+/// What can hold a repository: a directory or a store.
 ///
 /// Printing it gives a form that [`Location::parse`] reads back, absolute, so that it
 /// can be written into a `restore_command` that runs in another directory.

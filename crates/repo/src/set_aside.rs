@@ -1,7 +1,7 @@
 //! WAL objects of abandoned timelines: put aside, and put back.
 //!
 //! An object moves by being copied, compared and then removed, so that it is never absent from
-//! both places. Each step may be repeated, whatever became of it the first time.
+//! both keys. Each step may be repeated, whatever became of it the first time.
 
 use std::collections::BTreeSet;
 use std::fmt;

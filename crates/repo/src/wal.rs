@@ -53,7 +53,7 @@ impl Repository {
     /// Puts a WAL object unless the name is taken.
     ///
     /// Into an empty directory over which a file system is not mounted, an object would be put
-    /// where nobody finds it later. Such a place has no directory for the segment either, and a
+    /// where nobody finds it later. Such a directory has none for the segment either, and a
     /// history needs none: both are reasons to look for the mark before.
     pub async fn put_wal(&self, name: &str, object: Bytes) -> Result<PutOutcome, RepoError> {
         let key = layout::wal_key(self.cluster(), name)?;

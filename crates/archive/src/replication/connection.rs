@@ -67,7 +67,7 @@ impl Connection {
             Some(SslMode::VerifyCa) => return Err(ServerError::TlsUnsupported("verify-ca")),
             Some(SslMode::VerifyFull) => return Err(ServerError::TlsUnsupported("verify-full")),
         }
-        let user = settings.user_or_default()?;
+        let user = settings.required_user()?;
         let address = match settings.host_or_default() {
             Host::Tcp(name) => format!("{name} port {}", settings.port_or_default()),
             Host::Unix(directory) => settings.socket_in(&directory).display().to_string(),
@@ -83,9 +83,9 @@ impl Connection {
                 buffer: BytesMut::with_capacity(READ_BYTES),
                 parameters: HashMap::new(),
             };
-            connection.start(settings, mode, &user).await?;
+            connection.start(settings, mode, user).await?;
             connection
-                .authenticate(&user, settings.password.as_deref())
+                .authenticate(user, settings.password.as_deref())
                 .await?;
             connection.until_ready().await?;
             Ok(connection)
@@ -425,8 +425,8 @@ pub(super) fn malformed(error: io::Error) -> ServerError {
     protocol(error.to_string())
 }
 
-pub(super) fn unexpected(place: &str, message: &Message) -> ServerError {
-    protocol(format!("{} in {place}", name_of(message)))
+pub(super) fn unexpected(exchange: &str, message: &Message) -> ServerError {
+    protocol(format!("{} in {exchange}", name_of(message)))
 }
 
 fn name_of(message: &Message) -> &'static str {

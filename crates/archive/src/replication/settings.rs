@@ -10,7 +10,7 @@ use super::ServerError;
 
 const DEFAULT_PORT: u16 = 5432;
 
-/// Where libpq looks for a socket when no host is given: Debian's place, then upstream's.
+/// Where libpq looks for a socket when no host is given: Debian's directory, then upstream's.
 const SOCKET_DIRECTORIES: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
 /// A host name, or the directory of a Unix socket.
@@ -42,7 +42,7 @@ pub struct ConnectionSettings {
     pub host: Option<Host>,
     /// Its port, 5432 by default.
     pub port: Option<u16>,
-    /// The role, by default the name of the operating system's user.
+    /// The role. A connection needs one.
     pub user: Option<String>,
     /// The role's password.
     pub password: Option<String>,
@@ -141,17 +141,10 @@ impl ConnectionSettings {
         directory.join(format!(".s.PGSQL.{}", self.port_or_default()))
     }
 
-    pub(super) fn user_or_default(&self) -> Result<String, ServerError> {
-        if let Some(user) = &self.user {
-            return Ok(user.clone());
-        }
-        let user = nix::unistd::User::from_uid(nix::unistd::geteuid());
-        match user {
-            Ok(Some(user)) => Ok(user.name),
-            _ => Err(invalid(
-                "no user is given, and the system's user has no name".to_owned(),
-            )),
-        }
+    pub(super) fn required_user(&self) -> Result<&str, ServerError> {
+        self.user.as_deref().ok_or_else(|| {
+            invalid("no user is given, and the system's user has no name".to_owned())
+        })
     }
 
     fn read_uri(&mut self, text: &str) -> Result<(), ServerError> {

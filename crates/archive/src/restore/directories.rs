@@ -296,12 +296,12 @@ mod tests {
 
     #[test]
     fn puts_a_tablespace_where_it_was_or_where_it_is_told() {
-        let place =
+        let location =
             |planned: Result<Directories, _>| planned.expect("valid").tablespaces[&16384].clone();
-        assert_eq!(place(plan("/srv/fast", &[])), Path::new("/srv/fast"));
+        assert_eq!(location(plan("/srv/fast", &[])), Path::new("/srv/fast"));
         for called in ["/srv/fast", "/srv/fast/", "16384", "fast"] {
             let mapped = plan("/srv/fast", &[(called, "/new")]);
-            assert_eq!(place(mapped), Path::new("/new"), "{called}");
+            assert_eq!(location(mapped), Path::new("/new"), "{called}");
         }
     }
 
@@ -361,15 +361,15 @@ mod tests {
 
     #[test]
     fn names_everything_that_is_in_the_way_at_once() {
-        let place = tempfile::tempdir().expect("a temporary directory");
-        let path = |name: &str| place.path().join(name).display().to_string();
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let path = |name: &str| scratch.path().join(name).display().to_string();
         for directory in [
             "data/base",
             "fast/PG_15_2",
             "replayed/PG_15_2",
             "older/PG_14_2",
         ] {
-            fs::create_dir_all(place.path().join(directory)).expect("a new directory");
+            fs::create_dir_all(scratch.path().join(directory)).expect("a new directory");
         }
         let record = record(
             vec![
@@ -382,7 +382,7 @@ mod tests {
                 tablespace(5, "missing", &path("missing/deep")),
             ],
         );
-        let planned = Directories::plan(&place.path().join("data"), &record, &BTreeMap::new());
+        let planned = Directories::plan(&scratch.path().join("data"), &record, &BTreeMap::new());
         let error = planned.expect("a plan").prepare().expect_err("occupied");
         let ArchiveError::NotEmpty { directories } = &error else {
             panic!("{error}")
@@ -397,15 +397,18 @@ mod tests {
             })
             .collect();
         assert_eq!(found, [(None, false), (Some(1), false), (Some(3), true)]);
-        assert!(!place.path().join("empty").exists(), "nothing was created");
+        assert!(
+            !scratch.path().join("empty").exists(),
+            "nothing was created"
+        );
 
         for directory in ["data", "fast", "replayed"] {
-            fs::remove_dir_all(place.path().join(directory)).expect("removed");
+            fs::remove_dir_all(scratch.path().join(directory)).expect("removed");
         }
-        let planned = Directories::plan(&place.path().join("data"), &record, &BTreeMap::new());
+        let planned = Directories::plan(&scratch.path().join("data"), &record, &BTreeMap::new());
         planned.expect("a plan").prepare().expect("room");
         for directory in ["data", "fast", "empty", "replayed", "missing/deep"] {
-            assert!(place.path().join(directory).is_dir(), "{directory}");
+            assert!(scratch.path().join(directory).is_dir(), "{directory}");
         }
     }
 }

@@ -345,7 +345,7 @@ mod tests {
 
     /// An unpacker for a data directory and one tablespace, 16384, of which the manifest lists
     /// one file each, of three bytes and without a checksum.
-    fn unpacker(place: &TempDir) -> Unpacker {
+    fn unpacker(directory: &TempDir) -> Unpacker {
         let listed = || ManifestFile {
             size_bytes: 3,
             checksum: None,
@@ -360,8 +360,8 @@ mod tests {
             wal_ranges: Vec::new(),
         };
         let directories = Directories::of(
-            place.path().join("data"),
-            BTreeMap::from([(16384, place.path().join("tablespace"))]),
+            directory.path().join("data"),
+            BTreeMap::from([(16384, directory.path().join("tablespace"))]),
         );
         directories.prepare().expect("new directories");
         Unpacker::new("test", directories, manifest)
@@ -451,31 +451,35 @@ mod tests {
             ),
         ];
         for (what, tablespace, archive) in cases {
-            let place = tempfile::tempdir().expect("a temporary directory");
-            let unpacked = unpacker(&place).unpack(tablespace, &mut archive.as_slice());
+            let directory = tempfile::tempdir().expect("a temporary directory");
+            let unpacked = unpacker(&directory).unpack(tablespace, &mut archive.as_slice());
             assert!(
                 matches!(unpacked, Err(ArchiveError::Damaged { .. })),
                 "{what}: {unpacked:?}"
             );
-            assert_eq!(files_below(place.path()), Vec::<PathBuf>::new(), "{what}");
+            assert_eq!(
+                files_below(directory.path()),
+                Vec::<PathBuf>::new(),
+                "{what}"
+            );
         }
     }
 
     #[test]
     fn leaves_out_the_link_of_a_tablespace_that_a_replay_will_create() {
-        let place = tempfile::tempdir().expect("a temporary directory");
-        let mut unpacker = unpacker(&place);
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut unpacker = unpacker(&directory);
         let link = archive(b"pg_tblspc/16400", EntryType::Symlink, b"");
         unpacker
             .unpack(None, &mut link.as_slice())
             .expect("no damage");
-        assert_eq!(files_below(place.path()), Vec::<PathBuf>::new());
+        assert_eq!(files_below(directory.path()), Vec::<PathBuf>::new());
     }
 
     #[test]
     fn refuses_a_file_that_comes_twice() {
-        let place = tempfile::tempdir().expect("a temporary directory");
-        let mut unpacker = unpacker(&place);
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut unpacker = unpacker(&directory);
         let archive = archive(b"base/1/2", EntryType::Regular, b"abc");
         unpacker
             .unpack(None, &mut archive.as_slice())
@@ -485,8 +489,8 @@ mod tests {
 
     #[test]
     fn refuses_a_backup_with_a_file_missing_or_cut_short() {
-        let place = tempfile::tempdir().expect("a temporary directory");
-        let mut unpacker = unpacker(&place);
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut unpacker = unpacker(&directory);
         let archive = archive(b"base/1/2", EntryType::Regular, b"abc");
         let cut = &archive[..512 + 1];
         assert!(unpacker.unpack(None, &mut &cut[..]).is_err());
@@ -498,8 +502,8 @@ mod tests {
 
     #[test]
     fn puts_everything_in_its_place_but_the_control_file() {
-        let place = tempfile::tempdir().expect("a temporary directory");
-        let mut unpacker = unpacker(&place);
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut unpacker = unpacker(&directory);
         let file = |name| archive(name, EntryType::Regular, b"abc");
         let link = archive(b"pg_tblspc/16384", EntryType::Symlink, b"");
         unpacker
@@ -517,7 +521,7 @@ mod tests {
             (counts.files, counts.bytes, counts.files_without_checksum),
             (3, 9, 3)
         );
-        let data = place.path().join("data");
+        let data = directory.path().join("data");
         assert!(data.join("base/1/2").exists());
         assert!(
             data.join("pg_tblspc/16384/PG_15/5").exists(),

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use nix::unistd::{Gid, Uid, User};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use walzip_archive::get::{GetOptions, Got, get};
@@ -23,11 +22,21 @@ use walzip_repo::Repository;
 
 const DEBIAN_PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 
-/// A place for clusters that the server's user can reach.
+/// A directory for clusters that the server's user can reach.
 pub struct Site {
     directory: TempDir,
     programs: PathBuf,
-    user: Option<(Uid, Gid)>,
+    user: Option<(u32, u32)>,
+}
+
+/// The numbers of the user postgres and of its group.
+fn postgres() -> Option<(u32, u32)> {
+    let users = fs::read_to_string("/etc/passwd").ok()?;
+    let fields = users
+        .lines()
+        .find_map(|line| line.strip_prefix("postgres:"))?;
+    let mut numbers = fields.split(':').skip(1).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 impl Site {
@@ -60,10 +69,9 @@ impl Site {
             .ok_or(format!(
                 "no PostgreSQL 15 in {DEBIAN_PROGRAMS} or WALZIP_PG_CACHE"
             ))?;
-        let user = if Uid::effective().is_root() {
-            let user = User::from_name("postgres").ok().flatten();
-            let user = user.ok_or("running as root, and there is no user postgres")?;
-            Some((user.uid, user.gid))
+        let user = if rustix::process::geteuid().is_root() {
+            let user = postgres().ok_or("running as root, and there is no user postgres")?;
+            Some(user)
         } else {
             None
         };
@@ -90,7 +98,7 @@ impl Site {
     /// Gives everything below a path to the server's user.
     pub fn give(&self, path: &Path) {
         let Some((uid, gid)) = self.user else { return };
-        std::os::unix::fs::lchown(path, Some(uid.as_raw()), Some(gid.as_raw())).expect("chown");
+        std::os::unix::fs::lchown(path, Some(uid), Some(gid)).expect("chown");
         if path.is_dir() && !path.is_symlink() {
             for entry in fs::read_dir(path).expect("a readable directory") {
                 self.give(&entry.expect("an entry").path());
@@ -102,7 +110,7 @@ impl Site {
         let mut command = Command::new(self.programs.join(program));
         command.args(arguments).current_dir(self.directory.path());
         if let Some((uid, gid)) = self.user {
-            command.uid(uid.as_raw()).gid(gid.as_raw());
+            command.uid(uid).gid(gid);
         }
         let output = command.output().expect(program);
         let said = String::from_utf8_lossy(&output.stderr);

@@ -169,9 +169,9 @@ async fn refuses_to_go_without_the_encryption_that_was_asked_for() {
 
 #[tokio::test]
 async fn says_where_nobody_answers() {
-    let place = tempfile::tempdir().expect("a temporary directory");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let settings = ConnectionSettings {
-        host: Some(Host::Unix(place.path().to_owned())),
+        host: Some(Host::Unix(directory.path().to_owned())),
         port: Some(5433),
         user: Some("postgres".to_owned()),
         ..ConnectionSettings::default()

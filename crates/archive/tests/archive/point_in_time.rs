@@ -133,9 +133,9 @@ async fn restores_to_the_moment_before_a_mistake_and_to_the_end() {
         ("to-name", name, &before),
         ("to-end", RecoveryTarget::Latest, &after),
     ] {
-        let place = site.directory(&format!("{directory}-tablespace"));
+        let tablespace = site.directory(&format!("{directory}-tablespace"));
         let options = options(target, &command);
-        let rows = rows_after_restore(&site, &repository, directory, options, place).await;
+        let rows = rows_after_restore(&site, &repository, directory, options, tablespace).await;
         assert_eq!(rows, *expected, "{directory}");
     }
 }

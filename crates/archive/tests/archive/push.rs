@@ -223,7 +223,7 @@ async fn says_which_file_it_cannot_read() {
         .await
         .expect_err("missing");
     assert!(
-        matches!(&error, ArchiveError::File { path: place, .. } if *place == path),
+        matches!(&error, ArchiveError::File { path: found, .. } if *found == path),
         "{error}"
     );
 }

@@ -169,7 +169,7 @@ pub(super) fn choose(programs: &[Program], limits: &Limits) -> Option<usize> {
             .filter(|(_, program)| program.ratio <= smallest * AS_SMALL)
             .min_by(|(_, a), (_, b)| a.compress_cpu_s.total_cmp(&b.compress_cpu_s))
     };
-    chosen.map(|(place, _)| place)
+    chosen.map(|(index, _)| index)
 }
 
 /// Whether the sum of both costs decides: it needs prices, and the WAL in a day.

@@ -5,10 +5,10 @@
 
 use serde::Serialize;
 
-use super::look::Look;
 use super::recommend::bytes;
 use super::sample::Sample;
 use super::server::Server;
+use super::wal_survey::WalSurvey;
 
 const DAY_SECONDS: f64 = 86_400.0;
 /// Over a shorter time there is no rate at all: times are taken to the second.
@@ -106,7 +106,7 @@ pub(super) fn unknown(rate: Option<&Rate>) -> Option<String> {
 pub(super) fn rate(
     given_bytes: Option<f64>,
     server: Option<&Server>,
-    look: &Look,
+    survey: &WalSurvey,
     samples: &[Sample],
 ) -> Option<Rate> {
     if let Some(bytes_per_day) = given_bytes {
@@ -118,8 +118,8 @@ pub(super) fn rate(
     });
     let rates = [
         statistics,
-        of_transactions(look),
-        of_file_times(look, samples),
+        of_transactions(survey),
+        of_file_times(survey, samples),
         server.and_then(of_archiver),
     ];
     let mut rates = rates.into_iter().flatten();
@@ -132,8 +132,8 @@ pub(super) fn rate(
 }
 
 /// By the positions and times of transactions: copying files does not change those.
-fn of_transactions(look: &Look) -> Option<Rate> {
-    let (first, last) = look.transactions.filter(|_| look.clusters.len() == 1)?;
+fn of_transactions(survey: &WalSurvey) -> Option<Rate> {
+    let (first, last) = survey.transactions.filter(|_| survey.clusters.len() == 1)?;
     let bytes = last.position.checked_sub(first.position)?;
     let seconds = (last.microseconds - first.microseconds) as f64 / 1e6;
     Rate::over(
@@ -143,10 +143,10 @@ fn of_transactions(look: &Look) -> Option<Rate> {
     )
 }
 
-fn of_file_times(look: &Look, samples: &[Sample]) -> Option<Rate> {
+fn of_file_times(survey: &WalSurvey, samples: &[Sample]) -> Option<Rate> {
     let rates = samples.iter().filter_map(|sample| {
         let times = sample.times?;
-        let bytes = times.segments as f64 * look.segment_size_bytes as f64;
+        let bytes = times.segments as f64 * survey.segment_size_bytes as f64;
         Rate::over(
             bytes,
             times.seconds,
@@ -178,31 +178,31 @@ pub(super) fn spoken(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::look::Moment;
+    use super::super::stretch::Moment;
     use super::*;
 
     /// A million bytes of WAL, written in so many seconds.
-    fn look_of(seconds: i64) -> Look {
+    fn survey_of(seconds: i64) -> WalSurvey {
         let moment = |position, seconds: i64| Moment {
             position,
             microseconds: seconds * 1_000_000,
         };
-        Look {
+        WalSurvey {
             clusters: ["1".to_owned()].into(),
             transactions: Some((moment(1000, 50), moment(1_001_000, 50 + seconds))),
             segment_size_bytes: 1 << 20,
-            ..Look::default()
+            ..WalSurvey::default()
         }
     }
 
-    fn look() -> Look {
-        look_of(7200)
+    fn survey() -> WalSurvey {
+        survey_of(7200)
     }
 
     #[test]
     fn less_than_an_hour_of_wal_says_nothing_of_a_day() {
         for (seconds, over) in [(3, "3 seconds"), (59 * 60, "59 minutes")] {
-            let found = rate(None, None, &look_of(seconds), &[]).unwrap();
+            let found = rate(None, None, &survey_of(seconds), &[]).unwrap();
             assert_eq!(found.bytes_per_day, None);
             assert_eq!(found.segment_seconds(1 << 20), None);
             assert_eq!(found.segments_per_day(1 << 20), None);
@@ -216,7 +216,7 @@ mod tests {
             let ways = unknown(Some(&found)).unwrap();
             assert!(ways.contains(over) && ways.contains("--repo"), "{ways}");
         }
-        let found = rate(None, None, &look_of(61 * 60), &[]).unwrap();
+        let found = rate(None, None, &survey_of(61 * 60), &[]).unwrap();
         let said = line(Some(&found));
         assert!(said.starts_with("WAL: 23.6 MB a day (positions"), "{said}");
         assert!(said.ends_with("over 61 minutes)"), "{said}");
@@ -235,33 +235,33 @@ mod tests {
             measured: Vec::new(),
             looked_at: Vec::new(),
         };
-        let found = rate(None, None, &look_of(3), std::slice::from_ref(&sample)).unwrap();
+        let found = rate(None, None, &survey_of(3), std::slice::from_ref(&sample)).unwrap();
         assert!(found.source.contains("the archive"), "{found:?}");
-        let found = rate(None, None, &look(), &[sample]).unwrap();
+        let found = rate(None, None, &survey(), &[sample]).unwrap();
         assert!(found.source.contains("transactions"), "{found:?}");
     }
 
     #[test]
     fn what_is_given_is_stronger_than_what_is_found() {
-        let found = rate(None, None, &look(), &[]).unwrap();
+        let found = rate(None, None, &survey(), &[]).unwrap();
         assert_eq!(found.bytes_per_day.map(f64::round), Some(12e6));
         assert!(found.source.contains("transactions"));
-        let given = rate(Some(5.0), None, &look(), &[]).unwrap();
+        let given = rate(Some(5.0), None, &survey(), &[]).unwrap();
         assert_eq!(given.bytes_per_day, Some(5.0));
     }
 
     #[test]
     fn segments_of_several_clusters_have_no_common_rate() {
-        let mut look = look();
-        look.clusters.insert("2".to_owned());
-        assert!(rate(None, None, &look, &[]).is_none());
+        let mut survey = survey();
+        survey.clusters.insert("2".to_owned());
+        assert!(rate(None, None, &survey, &[]).is_none());
     }
 
     #[test]
     fn file_times_serve_where_nothing_else_does() {
-        let look = Look {
+        let survey = WalSurvey {
             transactions: None,
-            ..look()
+            ..survey()
         };
         let sample = Sample {
             source: "the archive".to_owned(),
@@ -273,7 +273,7 @@ mod tests {
             measured: Vec::new(),
             looked_at: Vec::new(),
         };
-        let found = rate(None, None, &look, &[sample]).unwrap();
+        let found = rate(None, None, &survey, &[sample]).unwrap();
         assert_eq!(found.segments_per_day(1 << 20), Some(4.0));
         assert!(found.source.contains("the archive"));
     }

@@ -8,7 +8,7 @@ mod wal_compression;
 
 use serde::Serialize;
 
-use super::look::Look;
+use super::wal_survey::WalSurvey;
 use super::{Advice, Program};
 use crate::contender::CONTENDERS;
 use crate::wal::Results;
@@ -212,7 +212,7 @@ impl Advice {
     }
 }
 
-impl Look {
+impl WalSurvey {
     /// How the images in the WAL are compressed, as `wal_compression` says it.
     pub(super) fn present_compression(&self) -> &'static str {
         let images = self.contents.images.iter();

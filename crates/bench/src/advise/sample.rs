@@ -15,7 +15,7 @@ use crate::{Error, Progress};
 /// How many of the newest segments are looked at when that costs only reading.
 const NEIGHBOURS: usize = 48;
 
-/// Segments out of one place, oldest first, as files.
+/// Segments of one source, oldest first, as files.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// Where they come from, for a person.
@@ -50,7 +50,7 @@ impl FileTimes {
     }
 }
 
-/// Places in a list of segments.
+/// Indexes into a list of segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// What is measured on.
@@ -79,8 +79,8 @@ pub fn choose(available: usize, measured: usize, neighbours: usize) -> Choice {
     }
 }
 
-fn pick(paths: &[PathBuf], places: &[usize]) -> Vec<PathBuf> {
-    let picked = places.iter().filter_map(|place| paths.get(*place));
+fn pick(paths: &[PathBuf], indexes: &[usize]) -> Vec<PathBuf> {
+    let picked = indexes.iter().filter_map(|index| paths.get(*index));
     picked.cloned().collect()
 }
 
@@ -126,14 +126,14 @@ pub(super) fn of_files(
     }
     let choice = choose(found.len(), measured, NEIGHBOURS);
     // Compressed samples are unpacked.
-    let mut unpacked = |places: &[usize], name: &str| {
+    let mut unpacked = |indexes: &[usize], name: &str| {
         let directory = surroundings.temp_dir.join(name);
         fs::create_dir(&directory).map_err(|source| Error::file(&directory, source))?;
         let within = Surroundings {
             temp_dir: &directory,
             ..surroundings
         };
-        let inputs = input::gather(&pick(&found, places), None, false, within, progress)?;
+        let inputs = input::gather(&pick(&found, indexes), None, false, within, progress)?;
         Ok(inputs.into_iter().map(|input| input.path).collect())
     };
     Ok(Sample {

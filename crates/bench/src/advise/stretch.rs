@@ -10,7 +10,14 @@ use std::collections::HashMap;
 use serde::Serialize;
 use walzip_pgformat::wal::{RelFileLocator, SegmentHeader};
 
-use super::look::Moment;
+/// A time, and the position in the WAL that was written then.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Moment {
+    /// The position in bytes.
+    pub position: u64,
+    /// Microseconds since 2000-01-01, as PostgreSQL counts.
+    pub microseconds: i64,
+}
 
 /// A page: relation, fork, block.
 type Page = (RelFileLocator, u8, u32);

@@ -150,10 +150,10 @@ impl Advice {
         ];
         heads.extend(priced.then_some("cost a month"));
         let mut table = Table::new(heads);
-        for (place, program) in programs.iter().enumerate() {
+        for (index, program) in programs.iter().enumerate() {
             let mark = match () {
-                () if self.chosen == Some(place) => '>',
-                () if self.now == Some(place) => '=',
+                () if self.chosen == Some(index) => '>',
+                () if self.now == Some(index) => '=',
                 () if program.best => '*',
                 () => ' ',
             };
@@ -237,7 +237,7 @@ pub(super) mod fixture {
 
     use crate::Provenance;
     use crate::advise::program::{choose, programs};
-    use crate::advise::{Advice, Confidence, Limits, Look, Rate};
+    use crate::advise::{Advice, Confidence, Limits, Rate, WalSurvey};
     use crate::verdict::Time;
     use crate::wal::fixture::fixture;
 
@@ -285,10 +285,10 @@ pub(super) mod fixture {
             rate: Some(rate),
             judged_by,
             busy: (judged_by == Time::Processor).then(|| "load 4.0 on 2 processors".to_owned()),
-            wal: Look {
+            wal: WalSurvey {
                 segments: 2,
                 segment_size_bytes: 16 << 20,
-                ..Look::default()
+                ..WalSurvey::default()
             },
             server: None,
             chosen: choose(&programs, &limits),

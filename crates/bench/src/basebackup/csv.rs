@@ -16,14 +16,13 @@ impl Results {
         for measured in &self.measurements {
             self.write_key(to, measured.row, measured.data_set)?;
             let usage = measured.usage;
-            let [wall, user, system] =
-                [usage.wall, usage.user, usage.system].map(|time| time.as_secs_f64());
+            let seconds = usage.csv_seconds();
             let server = measured
                 .server_cpu_s
                 .map_or(String::new(), |cpu| cpu.to_string());
             writeln!(
                 to,
-                "{},ok,{},{wall:.6},{user:.6},{system:.6},{server},{}",
+                "{},ok,{},{seconds},{server},{}",
                 measured.run, measured.bytes, usage.peak_memory_bytes
             )?;
         }

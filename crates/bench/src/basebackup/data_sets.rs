@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::results::DataSet;
+use super::measurement::DataSet;
 use crate::server::Server;
 use crate::workload::Workload;
 use crate::{Error, input};

@@ -8,11 +8,12 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::data_sets::Source;
+use super::measurement::{Failed, Measurement};
 use super::methods::Taker;
-use super::ranks::Ranks;
-use super::results::{Failed, Measurement, Results};
+use super::options::Options;
+use super::results::Results;
 use super::resume::Earlier;
-use super::{Options, server_settings};
+use super::run::server_settings;
 use crate::clock::Clock;
 use crate::contender::find_program;
 use crate::output::Files;
@@ -45,7 +46,7 @@ pub(super) struct Experiment<'a, P> {
 }
 
 /// What one backup took, and its size.
-type Taken = (Usage, u64);
+type UsageAndBytes = (Usage, u64);
 
 /// What the backups are taken of.
 #[derive(Clone, Copy)]
@@ -122,7 +123,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
         }
         self.results.provenance.finish();
         self.name_unsupported();
-        self.results.ranks = Ranks::of(&self.results);
+        self.results.rank();
         Ok(self.results)
     }
 
@@ -158,7 +159,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
     fn takers(&self, walzip: bool) -> Vec<usize> {
         let rows = self.results.rows.iter().enumerate();
         rows.filter(|(_, row)| (row.taker == Taker::Walzip) == walzip)
-            .map(|(place, _)| place)
+            .map(|(index, _)| index)
             .collect()
     }
 
@@ -224,9 +225,9 @@ impl<'a, P: Progress> Experiment<'a, P> {
         let warm_ups = self.results.settings.warm_ups;
         let loops = self.results.settings.loops;
         for turn in 0..warm_ups + loops {
-            for place in 0..rows.len() {
+            for offset in 0..rows.len() {
                 // Each loop begins with another row: nobody is always first.
-                let row = rows[(place + turn as usize) % rows.len()];
+                let row = rows[(offset + turn as usize) % rows.len()];
                 // Counted from 1; what warms up is number 0 and not kept.
                 let run = (turn + 1).saturating_sub(warm_ups);
                 let done = match run {
@@ -261,18 +262,18 @@ impl<'a, P: Progress> Experiment<'a, P> {
         );
         self.progress.step(&self.clock.step(&title));
         let cpu = || match target {
-            Target::ThrowAway(server) => server.taken().map(|taken| taken.cpu),
+            Target::ThrowAway(server) => server.usage().map(|usage| usage.cpu),
             Target::Running(_) => None,
         };
         let (start, before) = (Instant::now(), cpu());
-        let taken = match (of_row.taker, target) {
+        let measured = match (of_row.taker, target) {
             (Taker::Walzip, Target::ThrowAway(server)) => {
                 self.walzip(&of_row.taker, server, run == 0)
             }
             (taker, _) => self.pg_basebackup(&taker, target, run == 0),
         };
         self.clock.finish(row, start.elapsed());
-        match taken {
+        match measured {
             Ok((usage, bytes)) if run > 0 => {
                 let server_cpu_s = before
                     .zip(cpu())
@@ -315,7 +316,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
         taker: &Taker,
         target: Target<'_>,
         check: bool,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<UsageAndBytes, Failure> {
         let mut command = process::measured(&self.pg_basebackup, self.surroundings);
         command.args(taker.arguments());
         match target {
@@ -351,9 +352,9 @@ impl<'a, P: Progress> Experiment<'a, P> {
         taker: &Taker,
         backup: Command,
         reader: io::PipeReader,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<UsageAndBytes, Failure> {
         let Taker::PgBasebackup { method, .. } = taker else {
-            return Ok(Taken::default());
+            return Ok(UsageAndBytes::default());
         };
         let Some(program) = find_program(method, self.surroundings.search_path) else {
             let reason =
@@ -379,7 +380,12 @@ impl<'a, P: Progress> Experiment<'a, P> {
 
     /// A backup into the repository that the server archives into, which is verified if that is
     /// asked for.
-    fn walzip(&self, taker: &Taker, server: &Server, check: bool) -> Result<Taken, Failure> {
+    fn walzip(
+        &self,
+        taker: &Taker,
+        server: &Server,
+        check: bool,
+    ) -> Result<UsageAndBytes, Failure> {
         let program = server.host().join(WALZIP);
         let launcher = self
             .surroundings

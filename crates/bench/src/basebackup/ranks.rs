@@ -8,8 +8,9 @@
 
 use serde::Serialize;
 
+use super::measurement::{Measurement, Row};
 use super::methods::{PUBLISHED, Taker};
-use super::results::{Measurement, Results};
+use crate::Provenance;
 use crate::spread::spread;
 use crate::verdict::{RUNS_MIN, Time};
 
@@ -30,9 +31,9 @@ pub struct Ranks {
 /// A row on a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Score {
-    /// The place of its row in the results.
+    /// The index of its row in the results.
     pub row: usize,
-    /// The place of its data set in the results.
+    /// The index of its data set in the results.
     pub data_set: usize,
     /// Wall time: the mean over the loops, as published.
     pub seconds: f64,
@@ -44,7 +45,7 @@ pub struct Score {
     pub bytes: f64,
     /// Time relative to pg_basebackup's shortest plus size relative to its smallest.
     pub score: f64,
-    /// Its place by that score among the rows of pg_basebackup; none for walzip.
+    /// Its rank by that score among the rows of pg_basebackup; none for walzip.
     pub rank: Option<usize>,
     /// How many rows of pg_basebackup have a better score.
     pub better: usize,
@@ -56,7 +57,7 @@ pub struct Score {
 /// A row over all data sets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Average {
-    /// The place of its row in the results.
+    /// The index of its row in the results.
     pub row: usize,
     /// The mean of its ranks among the rows of pg_basebackup; none for walzip.
     pub rank: Option<f64>,
@@ -99,6 +100,15 @@ impl Average {
     }
 }
 
+/// What is ranked.
+pub(super) struct Measured<'a> {
+    pub(super) provenance: &'a Provenance,
+    pub(super) rows: &'a [Row],
+    /// How many there are.
+    pub(super) data_sets: usize,
+    pub(super) measurements: &'a [Measurement],
+}
+
 /// A row's figures on a data set.
 #[derive(Clone)]
 struct Point {
@@ -127,16 +137,16 @@ impl Ranks {
     }
 
     /// Ranks what was measured. An average is of a row that was measured on every data set.
-    pub(super) fn of(results: &Results) -> Ranks {
-        let (judged_by, time) = judged(results);
+    pub(super) fn of(all: &Measured<'_>) -> Ranks {
+        let (judged_by, time) = judged(all);
         let mut scores = Vec::new();
         let mut data_sets = 0;
-        for data_set in 0..results.data_sets.len() {
-            let of_data_set = score(results, data_set, time);
+        for data_set in 0..all.data_sets {
+            let of_data_set = score(all, data_set, time);
             data_sets += usize::from(!of_data_set.is_empty());
             scores.extend(of_data_set);
         }
-        let mut average: Vec<Average> = (0..results.rows.len())
+        let mut average: Vec<Average> = (0..all.rows.len())
             .filter_map(|row| average_of(row, &scores, data_sets))
             .collect();
         average.sort_by(|a, b| {
@@ -153,10 +163,10 @@ impl Ranks {
 }
 
 /// Which time can be ranked, and which one orders the tables in any case.
-fn judged(results: &Results) -> (Option<Time>, Time) {
-    let all = results.measurements.iter();
-    let known = all.clone().all(|measured| measured.server_cpu_s.is_some());
-    match results.provenance.judged_by() {
+fn judged(all: &Measured<'_>) -> (Option<Time>, Time) {
+    let mut measurements = all.measurements.iter();
+    let known = measurements.all(|measured| measured.server_cpu_s.is_some());
+    match all.provenance.judged_by() {
         Time::Wall => (Some(Time::Wall), Time::Wall),
         Time::Processor if known => (Some(Time::Processor), Time::Processor),
         Time::Processor => (None, Time::Wall),
@@ -177,10 +187,10 @@ fn average_of(row: usize, scores: &[Score], data_sets: usize) -> Option<Average>
     })
 }
 
-fn score(results: &Results, data_set: usize, time: Time) -> Vec<Score> {
-    let rows = 0..results.rows.len();
+fn score(all: &Measured<'_>, data_set: usize, time: Time) -> Vec<Score> {
+    let rows = 0..all.rows.len();
     let points: Vec<Point> = rows
-        .filter_map(|row| point(results, row, data_set, time))
+        .filter_map(|row| point(all, row, data_set, time))
         .collect();
     let others: Vec<&Point> = points.iter().filter(|point| !point.is_walzip).collect();
     // Where there is nothing else, walzip is measured by itself.
@@ -205,7 +215,7 @@ fn score(results: &Results, data_set: usize, time: Time) -> Vec<Score> {
     scored.sort_by(|a, b| a.1.total_cmp(&b.1));
     let complete = |point: &Point| {
         let score = score_at(point, point.time());
-        let place = scored.iter().position(|(row, _)| *row == point.row);
+        let index = scored.iter().position(|(row, _)| *row == point.row);
         let [low, high] = point.range().map(|time| score_at(point, time));
         let of_others = || ranges.iter().filter(|(row, _)| *row != point.row);
         let surely_better = of_others().filter(|(_, range)| range[1] < low).count();
@@ -219,8 +229,8 @@ fn score(results: &Results, data_set: usize, time: Time) -> Vec<Score> {
             cpu_seconds: point.cpu_seconds,
             bytes: point.bytes,
             score,
-            rank: place.map(|place| place + 1),
-            better: place.unwrap_or(better),
+            rank: index.map(|index| index + 1),
+            better: index.unwrap_or(better),
             better_within_spread: (point.judged.len() >= RUNS_MIN)
                 .then(|| [surely_better, of_others().count() - surely_worse]),
         }
@@ -243,9 +253,9 @@ impl Point {
 }
 
 /// What a row took on a data set; none where it was not measured.
-fn point(results: &Results, row: usize, data_set: usize, time: Time) -> Option<Point> {
-    let all = results.measurements.iter();
-    let measured: Vec<&Measurement> = all
+fn point(all: &Measured<'_>, row: usize, data_set: usize, time: Time) -> Option<Point> {
+    let measurements = all.measurements.iter();
+    let measured: Vec<&Measurement> = measurements
         .filter(|measured| (measured.row, measured.data_set) == (row, data_set))
         .collect();
     let walls: Vec<f64> = measured
@@ -257,7 +267,7 @@ fn point(results: &Results, row: usize, data_set: usize, time: Time) -> Option<P
     let cpus: Option<Vec<f64>> = measured.iter().map(with_server).collect();
     Some(Point {
         row,
-        is_walzip: results.rows[row].taker == Taker::Walzip,
+        is_walzip: all.rows[row].taker == Taker::Walzip,
         seconds: mean(walls.iter().copied()),
         spread: spread(walls.iter().copied())?.half_range,
         cpu_seconds: cpus.as_ref().map(|cpus| mean(cpus.iter().copied())),
@@ -278,12 +288,19 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 mod tests {
     use std::time::Duration;
 
-    use super::super::results::{DataSet, Row, Settings};
+    use super::super::measurement::DataSet;
+    use super::super::results::{Results, Settings};
     use super::*;
     use crate::{Program, Provenance, Usage};
 
     /// The seconds and bytes of each loop, for each data set.
     type Loops<'a> = &'a [&'a [(f64, u64)]];
+
+    fn ranked(rows: &[(Taker, Loops<'_>)]) -> Results {
+        let mut results = results(rows);
+        results.rank();
+        results
+    }
 
     fn results(rows: &[(Taker, Loops<'_>)]) -> Results {
         let program = Program {
@@ -361,12 +378,12 @@ mod tests {
 
     #[test]
     fn scores_are_sums_of_relative_times_and_sizes_and_walzip_takes_nobodys_rank() {
-        let results = results(&[
+        let results = ranked(&[
             (LZ4, &[&[(1.0, 400), (3.0, 400)], &[(1.0, 200)]]),
             (GZIP, &[&[(4.0, 200), (4.0, 200)], &[(4.0, 150)]]),
             (Taker::Walzip, &[&[(2.0, 100), (2.0, 100)], &[(1.5, 180)]]),
         ]);
-        let ranks = Ranks::of(&results);
+        let ranks = results.ranks.clone();
         let of = |row, data_set| score(&ranks, row, data_set);
         let lz4 = of(0, 0);
         assert_eq!((lz4.seconds, lz4.spread), (2.0, Some(0.5)));
@@ -387,15 +404,15 @@ mod tests {
 
     #[test]
     fn only_what_the_loops_tell_apart_is_told_apart() {
-        let results = results(&[
+        let results = ranked(&[
             (LZ4, &[&[(1.0, 100), (1.1, 100), (3.0, 100)]]),
             (GZIP, &[&[(2.0, 100), (2.1, 100), (2.2, 100)]]),
             (Taker::Walzip, &[&[(9.0, 100), (9.1, 100), (9.2, 100)]]),
         ]);
-        let ranks = Ranks::of(&results);
+        let ranks = results.ranks.clone();
         assert_eq!(score(&ranks, 0, 0).better_within_spread, Some([0, 1]));
         assert_eq!(score(&ranks, 2, 0).better_within_spread, Some([2, 2]));
-        let text = Results { ranks, ..results }.to_string();
+        let text = results.to_string();
         assert!(text.contains("1-2"), "{text}");
     }
 
@@ -408,7 +425,7 @@ mod tests {
             .to_vec();
         let told = |rows: &[(Taker, Loops<'_>)]| {
             let mut results = results(rows);
-            results.ranks = Ranks::of(&results);
+            results.rank();
             (results.to_string(), results.page())
         };
         let (text, page) = told(&some);
@@ -437,11 +454,12 @@ mod tests {
         let mut results = results(&[(LZ4, &[&[(1.0, 100)]]), (GZIP, &[&[(2.0, 100)]])]);
         results.measurements[0].server_cpu_s = Some(9.0);
         results.provenance.load_average_before = Some(99.0);
-        let ranks = Ranks::of(&results);
+        results.rank();
+        let ranks = results.ranks.clone();
         assert_eq!(ranks.judged_by, Some(Time::Processor));
         assert_eq!(score(&ranks, 0, 0).rank, Some(2));
         results.measurements[0].server_cpu_s = None;
-        results.ranks = Ranks::of(&results);
+        results.rank();
         assert_eq!(results.ranks.judged_by, None);
         let text = results.to_string();
         assert!(text.contains("no ranks"), "{text}");
@@ -449,11 +467,11 @@ mod tests {
 
     #[test]
     fn a_row_that_misses_a_data_set_has_no_average() {
-        let results = results(&[
+        let results = ranked(&[
             (LZ4, &[&[(1.0, 400)], &[(1.0, 200)]]),
             (GZIP, &[&[(4.0, 200)]]),
         ]);
-        let ranks = Ranks::of(&results);
+        let ranks = results.ranks.clone();
         assert_eq!(ranks.scores.len(), 3);
         assert_eq!(ranks.average.len(), 1);
     }

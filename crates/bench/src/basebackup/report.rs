@@ -10,7 +10,7 @@ impl Results {
     /// A page that shows everything, complete in itself.
     pub(super) fn page(&self) -> String {
         let mut sections = vec![self.introduction(), self.ranking()];
-        sections.extend((0..self.data_sets.len()).map(|place| self.data_set(place)));
+        sections.extend((0..self.data_sets.len()).map(|index| self.data_set(index)));
         sections.push(self.calls());
         page(
             "Which compression is best for base backups?",
@@ -86,11 +86,11 @@ impl Results {
         }
     }
 
-    fn data_set(&self, place: usize) -> Section {
-        let data_set = &self.data_sets[place];
+    fn data_set(&self, index: usize) -> Section {
+        let data_set = &self.data_sets[index];
         let mut seconds = Bars::new("s", 2);
         let mut sizes = Bars::new("MB", 1);
-        for score in self.ranks.of_data_set(place) {
+        for score in self.ranks.of_data_set(index) {
             let row = &self.rows[score.row];
             for (bars, value) in [
                 (&mut seconds, score.seconds),
@@ -111,7 +111,7 @@ impl Results {
             .bars(seconds)
             .paragraph("Size of the backup:")
             .bars(sizes)
-            .table(self.scores_table(place))
+            .table(self.scores_table(index))
     }
 
     fn calls(&self) -> Section {

@@ -2,12 +2,13 @@
 
 use std::io::{self, Write};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::methods::{SOURCE, Taker};
-use super::ranks::Ranks;
+use super::measurement::{DataSet, Failed, Measurement, Row};
+use super::methods::SOURCE;
+use super::ranks::{Measured, Ranks};
 use crate::output::Record;
-use crate::{Program, Provenance, Resumed, Usage};
+use crate::{Program, Provenance, Resumed};
 
 /// Everything that the experiment found out.
 #[derive(Clone, Debug, Serialize)]
@@ -53,62 +54,6 @@ pub struct Settings {
     pub servers: String,
 }
 
-/// Something that takes backups.
-#[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    /// What it is called in tables.
-    pub label: String,
-    /// What it is.
-    pub taker: Taker,
-    /// The program.
-    pub program: Program,
-    /// The command, but for the server's address.
-    pub command: String,
-    /// The published average rank.
-    pub published_rank: Option<f64>,
-}
-
-/// Something to back up.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct DataSet {
-    /// Its name.
-    pub name: String,
-    /// Where it comes from.
-    pub origin: String,
-    /// What its databases take on the server.
-    pub bytes: Option<u64>,
-}
-
-/// A backup that was taken.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Measurement {
-    /// The place of its row in the results.
-    pub row: usize,
-    /// The place of its data set in the results.
-    pub data_set: usize,
-    /// In which loop, counting from 1.
-    pub run: u32,
-    /// What the client took.
-    pub usage: Usage,
-    /// Processor time that the server took, which compresses for pg_basebackup.
-    pub server_cpu_s: Option<f64>,
-    /// The size of the backup.
-    pub bytes: u64,
-}
-
-/// A backup that failed; it was not tried again on that data set.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Failed {
-    /// The place of its row in the results.
-    pub row: usize,
-    /// The place of its data set in the results.
-    pub data_set: usize,
-    /// What happened.
-    pub reason: String,
-    /// Whether the server was built without the method.
-    pub unsupported: bool,
-}
-
 impl Results {
     pub(super) fn new(
         provenance: Provenance,
@@ -131,6 +76,16 @@ impl Results {
             ranks: Ranks::default(),
             published_source: SOURCE,
         }
+    }
+
+    /// Ranks what was measured.
+    pub(super) fn rank(&mut self) {
+        self.ranks = Ranks::of(&Measured {
+            provenance: &self.provenance,
+            rows: &self.rows,
+            data_sets: self.data_sets.len(),
+            measurements: &self.measurements,
+        });
     }
 }
 

@@ -7,9 +7,10 @@
 
 use serde::Deserialize;
 
-use super::results::{DataSet, Failed, Measurement, Results};
+use super::measurement::{DataSet, Failed, Measurement};
+use super::results::Results;
 use super::{Options, Source};
-use crate::earlier::{EarlierRow, Origin, Resumed, go_on, keep_all, read_earlier};
+use crate::resume::{EarlierRow, Origin, Resumed, go_on, keep_all, read_earlier};
 use crate::{Error, Progress};
 
 /// What is needed of an earlier run's JSON.
@@ -38,16 +39,15 @@ impl Earlier {
         results: &mut Results,
         progress: &mut impl Progress,
     ) -> Result<Option<Earlier>, Error> {
-        let json = options.files.json.as_deref();
-        let Some((path, earlier)) = read_earlier::<Earlier>(json)? else {
-            return Ok(None);
-        };
-        earlier.origin.check(
-            path,
+        let here = (
             results.experiment,
             &results.provenance,
             Some(&results.server),
-        )?;
+        );
+        let earlier = read_earlier(&options.files, |earlier: &Earlier| &earlier.origin, here)?;
+        let Some((path, earlier)) = earlier else {
+            return Ok(None);
+        };
         let same_options = earlier.settings.servers == results.settings.servers;
         go_on(path, &earlier.origin, same_options, progress)?;
         let what = "other data sets, methods or loops, or of a running server";
@@ -58,11 +58,7 @@ impl Earlier {
             what,
             &options.files,
         )?;
-        results.resumed = earlier.resumed.clone();
-        results.resumed.push(Resumed {
-            date: earlier.origin.date().to_owned(),
-            measurements: 0,
-        });
+        results.resumed = earlier.origin.and_before(earlier.resumed.clone(), 0);
         Ok(Some(earlier))
     }
 
@@ -98,17 +94,17 @@ impl Earlier {
         };
         let of_results = &results.data_sets[wanted];
         let same = |data_set: &DataSet| is_same(data_set, of_results);
-        let Some(place) = self.data_sets.iter().position(same) else {
+        let Some(index) = self.data_sets.iter().position(same) else {
             return;
         };
-        let bytes = self.data_sets[place].bytes;
+        let bytes = self.data_sets[index].bytes;
         for (row, of_row) in results.rows.iter().enumerate() {
             let same = |earlier: &EarlierRow| earlier.is(&of_row.command, &of_row.program);
             let Some(earlier_row) = self.rows.iter().position(same) else {
                 continue;
             };
             let measured = self.measurements.iter().filter(|measured| {
-                (measured.row, measured.data_set) == (earlier_row, place)
+                (measured.row, measured.data_set) == (earlier_row, index)
                     && measured.run <= results.settings.loops
             });
             let before = results.measurements.len();
@@ -124,7 +120,7 @@ impl Earlier {
             }
             // What the server cannot do, it will not be able to do this time either.
             let unsupported = self.failed.iter().filter(|failed| {
-                (failed.row, failed.data_set) == (earlier_row, place) && failed.unsupported
+                (failed.row, failed.data_set) == (earlier_row, index) && failed.unsupported
             });
             results.failed.extend(unsupported.map(|failed| Failed {
                 row,

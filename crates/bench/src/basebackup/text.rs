@@ -55,13 +55,13 @@ impl Results {
         writeln!(f, "throw-away servers: {}", self.settings.servers)
     }
 
-    fn write_data_set(&self, f: &mut fmt::Formatter<'_>, place: usize) -> fmt::Result {
-        let data_set = &self.data_sets[place];
+    fn write_data_set(&self, f: &mut fmt::Formatter<'_>, data_set_index: usize) -> fmt::Result {
+        let data_set = &self.data_sets[data_set_index];
         let size = data_set.bytes.map_or(String::new(), |bytes| {
             format!(", {:.1} MB in its databases", megabytes(bytes))
         });
         writeln!(f, "\n{} ({}{size}):", data_set.name, data_set.origin)?;
-        write!(f, "{}", self.scores_table(place))
+        write!(f, "{}", self.scores_table(data_set_index))
     }
 
     fn write_ranks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -203,12 +203,12 @@ fn within_spread(score: &Score) -> Cell {
     };
     let of_rank = usize::from(score.rank.is_some());
     let (first, last) = (least + of_rank, most + of_rank);
-    let places = match first == last {
+    let ranks = match first == last {
         true => first.to_string(),
         false => format!("{first}-{last}"),
     };
     match score.rank {
-        Some(_) => Cell::said(first as f64, places),
-        None => Cell::said(first as f64, format!("behind {places}")),
+        Some(_) => Cell::said(first as f64, ranks),
+        None => Cell::said(first as f64, format!("behind {ranks}")),
     }
 }

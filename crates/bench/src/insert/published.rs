@@ -1,4 +1,4 @@
-//! What was published about inserts: one article, each statement with its place in it.
+//! What was published about inserts: one article, each statement with its section.
 //!
 //! Mark Callaghan, "The benefit of lz4 and zstd for Postgres WAL compression", Small Datum,
 //! 26 May 2022. The statements are of the section "Results for IO-bound", where the database is

@@ -4,11 +4,10 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::published::{Published, SOURCE};
+use super::published::Published;
 use crate::output::Record;
 use crate::server::{Phase, Settings};
 use crate::spread::{Spread, spread};
-use crate::text::write_csv_ending;
 use crate::{Program, Provenance, Resumed};
 
 /// What a server does one after the other.
@@ -195,59 +194,6 @@ impl Results {
     /// The memories that were measured with.
     pub(super) fn memories(&self) -> impl Iterator<Item = (Memory, u64)> {
         self.work.shared_buffers_megabytes.iter().copied()
-    }
-
-    /// Writes each measurement, after lines of provenance.
-    fn csv(&self, to: &mut dyn Write) -> io::Result<()> {
-        let work = &self.work;
-        self.provenance.write_csv(to, self.experiment)?;
-        writeln!(
-            to,
-            "# server: {}, {}",
-            self.server.version,
-            self.settings.line()
-        )?;
-        for (memory, megabytes) in self.memories() {
-            writeln!(
-                to,
-                "# {}: {}",
-                memory.name(),
-                self.database_and_buffers((memory, megabytes), None)
-            )?;
-        }
-        writeln!(
-            to,
-            "# {} rows, then {}, in transactions of {}, {} clients, seed {}, quick: {}",
-            work.rows,
-            work.further_rows,
-            work.rows_per_transaction,
-            work.clients,
-            work.seed,
-            work.quick
-        )?;
-        for published in self.published {
-            writeln!(to, "# published: {} ({SOURCE})", published.sentence())?;
-        }
-        write_csv_ending(to, &[], &self.left_out, &self.stopped)?;
-        writeln!(
-            to,
-            "database,wal_compression,run,step,operations,per_second,{}",
-            Phase::CSV_HEADER
-        )?;
-        for run in &self.measurements {
-            writeln!(
-                to,
-                "{},{},{},{},{},{:.3},{}",
-                run.memory.name(),
-                run.method,
-                run.run,
-                run.step.name(),
-                run.operations,
-                run.per_second(),
-                run.phase.csv()
-            )?;
-        }
-        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use super::published::SOURCE;
 use super::{Measurement, Memory, Results, Step};
 use crate::report::{Cell, Table};
-use crate::text::counted;
+use crate::text::{counted, quick_look, write_gaps};
 
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -29,10 +29,7 @@ impl fmt::Display for Results {
         for doubt in self.doubts() {
             writeln!(f, "\n{doubt}")?;
         }
-        match &self.stopped {
-            Some(reason) => writeln!(f, "\nIncomplete: {reason}. What is missing shows \"-\"."),
-            None => Ok(()),
-        }
+        write_gaps(f, &self.stopped)
     }
 }
 
@@ -47,11 +44,7 @@ impl Results {
             work.rows_per_transaction,
             counted(work.clients as usize, "client"),
             counted(work.runs as usize, "run"),
-            if work.quick {
-                "; quick: too small to conclude from"
-            } else {
-                ""
-            },
+            quick_look(work.quick),
         )?;
         writeln!(f, "{}", self.provenance.machine())?;
         writeln!(f, "  {}: {}", self.server.version, self.settings.line())

@@ -2,7 +2,7 @@
 //!
 //! A bar begins at zero and its length is its value. Where values are so far apart that the
 //! smallest bars could not be seen, points on a labelled logarithmic axis are drawn instead: a
-//! point has a place and no length. Parts of a whole are bars in any case, and the whole width is
+//! point has a position and no length. Parts of a whole are bars in any case, and the whole width is
 //! the whole.
 
 use std::fmt::Write;
@@ -29,7 +29,7 @@ struct Bar {
     ours: bool,
 }
 
-/// How values become places.
+/// How values become positions.
 #[derive(Clone, Debug, PartialEq)]
 enum Scale {
     /// Bars from zero; this value has the whole width.
@@ -39,7 +39,7 @@ enum Scale {
 }
 
 impl Scale {
-    /// The percentage of the width at which a value is, if it has a place.
+    /// The percentage of the width at which a value is, if it has a position.
     fn percent(&self, value: f64) -> Option<f64> {
         match self {
             Scale::Bars(full) => Some(100.0 * value.max(0.0) / full),
@@ -157,7 +157,7 @@ impl Bars {
         let value = bar.value.map(|value| (value, ours, ""));
         for (value, kind, said) in [value, published].into_iter().flatten() {
             let tip = escaped(&format!("{}: {}{said}", bar.label, self.shown(value)));
-            let (shape, place) = match scale {
+            let (shape, position) = match scale {
                 Scale::Bars(_) => ("bar", "width"),
                 Scale::Points(_) => ("point", "left"),
             };
@@ -166,7 +166,7 @@ impl Bars {
             };
             let _infallible = write!(
                 html,
-                "<span class=\"{shape}{kind}\" tabindex=\"0\" style=\"{place}:{percent:.2}%\" \
+                "<span class=\"{shape}{kind}\" tabindex=\"0\" style=\"{position}:{percent:.2}%\" \
                  data-tip=\"{tip}\" aria-label=\"{tip}\"></span>"
             );
         }
@@ -251,11 +251,11 @@ mod tests {
         let html = html(&bars);
         assert_eq!(widths(&html), [] as [f64; 0]);
         assert!(!html.contains("class=\"bar\"") && html.contains("s, logarithmic axis"));
-        let place = |percent| format!("style=\"left:{percent}%\" data-tip=");
+        let position = |percent| format!("style=\"left:{percent}%\" data-tip=");
         for percent in ["0.00", "33.33", "100.00"] {
-            assert!(html.contains(&place(percent)), "{html}");
+            assert!(html.contains(&position(percent)), "{html}");
         }
-        // What has no place on such an axis is said.
+        // What has no position on such an axis is said.
         assert_eq!(html.matches("data-tip=").count(), 3);
         assert!(html.contains(">0.0 s</span>"), "{html}");
         assert!(html.contains("<span style=\"left:33.33%\">10</span>"));

@@ -16,11 +16,10 @@ impl Results {
         for measured in &self.measurements {
             self.write_key(to, measured.row, measured.set)?;
             let usage = measured.usage;
-            let [wall, user, system] =
-                [usage.wall, usage.user, usage.system].map(|time| time.as_secs_f64());
+            let seconds = usage.csv_seconds();
             writeln!(
                 to,
-                "{},ok,{wall:.6},{user:.6},{system:.6},{},{}",
+                "{},ok,{seconds},{},{}",
                 measured.run, usage.peak_memory_bytes, measured.stored_bytes
             )?;
         }
@@ -54,7 +53,7 @@ impl Results {
             writeln!(
                 to,
                 "# {}: {} ({})",
-                row.way, row.command, row.program.version
+                row.method, row.command, row.program.version
             )?;
         }
         for set in &self.sets {
@@ -76,7 +75,7 @@ impl Results {
         write!(
             to,
             "{},{},{},{},{},",
-            self.rows[row].way,
+            self.rows[row].method,
             set.content.name(),
             set.segment_bytes,
             set.files,

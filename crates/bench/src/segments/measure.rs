@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Instant;
 
+use super::methods::{Kind, Method};
+use super::options::MakeRepository;
 use super::results::{Caches, Failed, Measurement, Results, Row};
+use super::run::DROP_CACHES;
 use super::sets::{Content, Set, Source, cluster};
-use super::ways::{Kind, Way};
-use super::{DROP_CACHES, MakeRepository};
 use crate::clock::Clock;
 use crate::output::{Files, check_space};
 use crate::process::{self, Failure, Surroundings};
 use crate::{Progress, Usage, input};
 
 /// A row of the results, and what to run for it.
-pub(super) type Runnable = (Row, &'static Way, PathBuf);
+pub(super) type Runnable = (Row, &'static Method, PathBuf);
 
 /// Whose repository zeros are pushed to: no cluster wrote them, so anyone's will do.
 const NOBODY: (u64, u32) = (1, 15);
@@ -32,7 +33,7 @@ pub(super) struct Schedule<'a, P> {
 }
 
 impl<P: Progress> Schedule<'_, P> {
-    /// Archives every set in every way, run by run, until done or stopped.
+    /// Archives every set in every method, run by run, until done or stopped.
     pub(super) fn measure_all(&mut self) {
         let (rows, sets, runs) = (
             self.rows.len(),
@@ -43,9 +44,9 @@ impl<P: Progress> Schedule<'_, P> {
         let mut clock = Clock::new(rows * sets * runs as usize, rows);
         for run in 1..=runs {
             for set in 0..sets {
-                for place in 0..rows {
-                    // Each run and each set begin with another way: nobody is always first.
-                    let row = (place + run as usize + set) % rows;
+                for turn in 0..rows {
+                    // Each run and each set begin with another method: nobody is always first.
+                    let row = (turn + run as usize + set) % rows;
                     if !self.takes_part(row, set) || self.is_measured(row, set, run) {
                         clock.skip();
                         continue;
@@ -98,7 +99,7 @@ impl<P: Progress> Schedule<'_, P> {
         }
     }
 
-    /// One set in one way; an error is a reason to stop them all.
+    /// One set by one method; an error is a reason to stop them all.
     fn measure(
         &mut self,
         row: usize,
@@ -106,11 +107,11 @@ impl<P: Progress> Schedule<'_, P> {
         run: u32,
         clock: &mut Clock,
     ) -> Result<(), String> {
-        let (_, way, program) = &self.rows[row];
+        let (_, method, program) = &self.rows[row];
         let of_set = &self.results.sets[set];
         let title = format!(
             "{}: {} x {} MB of {}",
-            way.name,
+            method.name,
             of_set.files,
             of_set.segment_bytes >> 20,
             of_set.content.name()
@@ -118,7 +119,7 @@ impl<P: Progress> Schedule<'_, P> {
         self.progress.step(&clock.step(&title));
         let start = Instant::now();
         let archiving = Archiving {
-            way,
+            method,
             program,
             set: of_set,
             cold: self.results.settings.caches == Caches::Cold,
@@ -142,7 +143,7 @@ impl<P: Progress> Schedule<'_, P> {
                 if failure.is_no_space() {
                     return Err(format!("{title}: {reason}"));
                 }
-                let refused = way.kind == Kind::Push
+                let refused = method.kind == Kind::Push
                     && of_set.content == Content::Zeros
                     && matches!(failure, Failure::Exit { .. });
                 if !refused {
@@ -167,7 +168,7 @@ fn is_pieces(set: &Set) -> bool {
 
 /// A set on its way into an archive.
 struct Archiving<'a> {
-    way: &'static Way,
+    method: &'static Method,
     program: &'a Path,
     set: &'a Set,
     cold: bool,
@@ -218,7 +219,7 @@ impl Archiving<'_> {
     }
 
     fn prepare_repository(&self, archive: &Path, source: &Source) -> Result<(), Failure> {
-        if self.way.kind != Kind::Push {
+        if self.method.kind != Kind::Push {
             return Ok(());
         }
         let repository = self.repository(archive, source)?;
@@ -233,17 +234,17 @@ impl Archiving<'_> {
     /// One process.
     fn archive(&self, archive: &Path, source: &Source) -> Result<Usage, Failure> {
         let target = self.target(archive, source);
-        let repository = match self.way.kind {
+        let repository = match self.method.kind {
             Kind::Push => self.repository(archive, source)?,
             _ => PathBuf::new(),
         };
-        let output = match self.way.writes_to_stdout() {
+        let output = match self.method.writes_to_stdout() {
             true => Stdio::from(File::create(&target)?),
             false => Stdio::null(),
         };
         let mut command = process::measured(self.program, self.surroundings);
         command
-            .args(self.way.fill(&source.path, &target, &repository))
+            .args(self.method.fill(&source.path, &target, &repository))
             .current_dir(self.surroundings.temp_dir)
             .stdout(output);
         process::measure(command, self.surroundings)
@@ -254,7 +255,7 @@ impl Archiving<'_> {
         let target = self.target(archive, source);
         let back = archive.join("back");
         let mut get = process::command(self.program, self.surroundings);
-        let found = match self.way.kind {
+        let found = match self.method.kind {
             Kind::Local | Kind::Ssh => &target,
             Kind::Push => {
                 get.args(["archive-get", "--repo"])

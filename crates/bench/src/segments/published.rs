@@ -13,14 +13,15 @@ pub const SOURCE: &str = "Daniel Westermann, \"Does the wal segment size matter 
     host that is not named. cp of 64 MB has no figure: its loop copied 25 of the 16 MB files, a \
     quarter of the bytes, in 5.4 s";
 
-/// How many bytes were archived in each way and size.
+/// How many bytes were archived by each method and size.
 pub(super) const TOTAL_BYTES: u64 = 1600 << 20;
 
-/// What a way took for all files.
+/// What a method took for all files.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Published {
-    /// The way.
-    pub way: &'static str,
+    /// The method.
+    #[serde(rename = "way")]
+    pub method: &'static str,
     /// Seconds for 100 files of 16 MB.
     pub seconds_16: f64,
     /// Seconds for 25 files of 64 MB, where that was measured.
@@ -30,17 +31,17 @@ pub struct Published {
 /// Every published pair.
 pub static PUBLISHED: &[Published] = &[
     Published {
-        way: "cp",
+        method: "cp",
         seconds_16: 17.4,
         seconds_64: None,
     },
     Published {
-        way: "scp",
+        method: "scp",
         seconds_16: 171.7,
         seconds_64: Some(83.3),
     },
     Published {
-        way: "rsync",
+        method: "rsync",
         seconds_16: 51.6,
         seconds_64: Some(34.3),
     },

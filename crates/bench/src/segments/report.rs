@@ -13,7 +13,7 @@ impl Results {
                 sections.push(self.section(content));
             }
         }
-        sections.push(self.ways());
+        sections.push(self.methods_section());
         page(
             "Does the segment size matter for archiving?",
             &sections,
@@ -43,7 +43,7 @@ impl Results {
         for (row, of_row) in self.rows.iter().enumerate() {
             for set in &sets {
                 let megabytes = self.sets[*set].segment_bytes >> 20;
-                let label = format!("{}, {megabytes} MB", of_row.way);
+                let label = format!("{}, {megabytes} MB", of_row.method);
                 let seconds = self.figures(row, *set).map(|figures| figures.seconds);
                 let pair = self.published_pair(row);
                 let pair = pair.filter(|_| self.is_published_volume(content));
@@ -70,10 +70,10 @@ impl Results {
         }
     }
 
-    fn ways(&self) -> Section {
+    fn methods_section(&self) -> Section {
         let mut table = Table::new(["way", "command", "program"]);
         for row in &self.rows {
-            let cells = [row.way, &row.command, &row.program.version];
+            let cells = [row.method, &row.command, &row.program.version];
             table.row(cells.map(|text| Cell::from(text).left()));
         }
         Section::new("The ways").table(table).note(

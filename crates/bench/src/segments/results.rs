@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
+use super::methods::{Kind, Method};
 use super::published::{PUBLISHED, Published, SOURCE};
 use super::sets::Set;
-use super::ways::{Kind, Way};
 use crate::output::Record;
 use crate::spread::spread;
 use crate::{Program, Provenance, Resumed, Usage};
@@ -26,7 +26,7 @@ pub struct Results {
     pub rows: Vec<Row>,
     /// Ways and contents that could not take part, and why.
     pub left_out: Vec<String>,
-    /// Each set archived in one way once.
+    /// Each set archived by one method once.
     pub measurements: Vec<Measurement>,
     /// Each that was not archived.
     pub failed: Vec<Failed>,
@@ -65,11 +65,12 @@ pub enum Caches {
     Warm(String),
 }
 
-/// A way that took part.
+/// A method that took part.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Its name.
-    pub way: &'static str,
+    #[serde(rename = "way")]
+    pub method: &'static str,
     /// Whose program it is.
     pub kind: Kind,
     /// Whether the segment is on the disk when the program reports success.
@@ -85,13 +86,13 @@ impl Row {
         matches!(self.kind, Kind::Push | Kind::Filter)
     }
 
-    pub(super) fn new(way: &Way, program: Program) -> Row {
+    pub(super) fn new(method: &Method, program: Program) -> Row {
         Row {
-            way: way.name,
-            kind: way.kind,
-            durable: way.durable,
+            method: method.name,
+            kind: method.kind,
+            durable: method.durable,
             program,
-            command: way.command_line(),
+            command: method.command_line(),
         }
     }
 }
@@ -99,9 +100,9 @@ impl Row {
 /// A set that was archived, file by file, and found complete.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Measurement {
-    /// The place of its row in the results.
+    /// The index of its row in the results.
     pub row: usize,
-    /// The place of its set in the results.
+    /// The index of its set in the results.
     pub set: usize,
     /// In which run, counting from 1.
     pub run: u32,
@@ -115,9 +116,9 @@ pub struct Measurement {
 /// A set that was not archived; it was not tried again.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failed {
-    /// The place of its row in the results.
+    /// The index of its row in the results.
     pub row: usize,
-    /// The place of its set in the results.
+    /// The index of its set in the results.
     pub set: usize,
     /// What happened.
     pub reason: String,
@@ -125,12 +126,12 @@ pub struct Failed {
     pub refused: bool,
 }
 
-/// What a way comes to on a set.
+/// What a method comes to on a set.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Figures {
-    /// The place of its row in the results.
+    /// The index of its row in the results.
     pub row: usize,
-    /// The place of its set in the results.
+    /// The index of its set in the results.
     pub set: usize,
     /// Wall time of all segments: the median over the runs.
     pub seconds: f64,
@@ -194,7 +195,7 @@ impl Results {
         }
     }
 
-    /// The figures of a way on a set.
+    /// The figures of a method on a set.
     pub fn figures(&self, row: usize, set: usize) -> Option<&Figures> {
         self.summary
             .iter()

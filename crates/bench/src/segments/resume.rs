@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::results::{Measurement, Results, Row};
 use super::sets::Set;
-use crate::earlier::{EarlierRow, Origin, Resumed, keep_all, read_earlier};
+use crate::resume::{EarlierRow, Origin, Resumed, keep_all, note_taken_over, read_earlier};
 use crate::{Error, Files, Progress};
 
 /// What is needed of an earlier run's JSON.
@@ -43,11 +43,11 @@ impl Results {
         files: &Files,
         progress: &mut impl Progress,
     ) -> Result<(), Error> {
-        let Some((path, earlier)) = read_earlier::<Earlier>(files.json.as_deref())? else {
+        let here = (self.experiment, &self.provenance, None);
+        let Some((path, earlier)) = read_earlier(files, |earlier: &Earlier| &earlier.origin, here)?
+        else {
             return Ok(());
         };
-        let origin = &earlier.origin;
-        origin.check(path, self.experiment, &self.provenance, None)?;
         let as_now = serde_json::to_value(&self.settings.caches).ok();
         if as_now.as_ref() == Some(&earlier.settings.caches) {
             let taken = earlier.measurements.iter();
@@ -62,15 +62,8 @@ impl Results {
             .filter(|measured| !self.is_written_anew(&earlier, measured));
         let what = "other segments, ways or runs, or with other caches";
         keep_all(path, (lasting.count(), count), what, files)?;
-        progress.note(&format!(
-            "{count} measurements are taken over from the earlier run"
-        ));
-        let date = origin.date().to_owned();
-        self.resumed = earlier.resumed;
-        self.resumed.push(Resumed {
-            date,
-            measurements: count,
-        });
+        note_taken_over(count, progress);
+        self.resumed = earlier.origin.and_before(earlier.resumed, count);
         Ok(())
     }
 
@@ -86,7 +79,7 @@ impl Results {
         self.sets.iter().any(again)
     }
 
-    /// A measurement of the earlier run, with the places that its row and its set have here.
+    /// A measurement of the earlier run, with the indexes that its row and its set have here.
     fn known(&self, earlier: &Earlier, measured: &Measurement) -> Option<Measurement> {
         let (of_row, of_set) = (
             earlier.rows.get(measured.row)?,

@@ -102,19 +102,19 @@ impl Drop for Sshd {
     }
 }
 
-/// Sees that the directory is there. When it is ours, this server has a place in it, and the last
+/// Sees that the directory is there. When it is ours, this server has a directory in it, and the last
 /// one to go removes it; nothing when it was there before.
 fn separation(surroundings: Surroundings<'_>) -> io::Result<PathBuf> {
     let name = surroundings.temp_dir.file_name().unwrap_or_default();
-    let place = Path::new(OURS).join(name);
+    let directory = Path::new(OURS).join(name);
     loop {
         if Path::new(SEPARATION).exists() && !Path::new(OURS).exists() {
             return Ok(PathBuf::new());
         }
-        match fs::create_dir_all(&place) {
+        match fs::create_dir_all(&directory) {
             // The last one has gone meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            made => return made.map(|()| place),
+            made => return made.map(|()| directory),
         }
     }
 }

@@ -42,7 +42,7 @@ impl Results {
             writeln!(
                 f,
                 "  {}: {} ({})",
-                row.way, row.command, row.program.version
+                row.method, row.command, row.program.version
             )?;
         }
         Ok(())
@@ -51,7 +51,7 @@ impl Results {
     pub(super) fn sets_of(&self, content: Content) -> Vec<usize> {
         let sets = self.sets.iter().enumerate();
         sets.filter(|(_, set)| set.content == content)
-            .map(|(place, _)| place)
+            .map(|(index, _)| index)
             .collect()
     }
 
@@ -102,7 +102,7 @@ impl Results {
         })
     }
 
-    /// What each way takes for some contents.
+    /// What each method takes for some contents.
     pub(super) fn table(&self, content: Content) -> Table {
         let sets = self.sets_of(content);
         let mut heads = vec!["way".to_owned(), "on disk".to_owned()];
@@ -123,7 +123,7 @@ impl Results {
         let mut table = Table::new(heads);
         for (row, of_row) in self.rows.iter().enumerate() {
             let mut cells = vec![
-                Cell::from(of_row.way),
+                Cell::from(of_row.method),
                 Cell::from(if of_row.durable { "yes" } else { "later" }),
             ];
             cells.extend(sets.iter().flat_map(|set| self.cells(row, *set)));
@@ -145,11 +145,11 @@ impl Results {
     }
 
     pub(super) fn published_pair(&self, row: usize) -> Option<&Published> {
-        let way = self.rows[row].way;
-        self.published.iter().find(|pair| pair.way == way)
+        let method = self.rows[row].method;
+        self.published.iter().find(|pair| pair.method == method)
     }
 
-    /// A way on a set.
+    /// A method on a set.
     fn cells(&self, row: usize, set: usize) -> [Cell; 4] {
         let Some(figures) = self.figures(row, set) else {
             return [0; 4].map(|_| Cell::none());
@@ -241,7 +241,7 @@ impl Results {
             let set = &self.sets[failed.set];
             format!(
                 "{} {what} {} of {} MB: {}",
-                self.rows[failed.row].way,
+                self.rows[failed.row].method,
                 set.content.name(),
                 set.segment_bytes >> 20,
                 failed.reason
@@ -276,8 +276,8 @@ impl fmt::Display for Set {
 mod tests {
     use std::time::Duration;
 
+    use super::super::methods::Method;
     use super::super::results::{Row, Settings};
-    use super::super::ways::Way;
     use super::*;
     use crate::{Program, Provenance, Usage};
 
@@ -286,8 +286,8 @@ mod tests {
         results_of("scp", total_bytes, small, large)
     }
 
-    /// The same of any way.
-    fn results_of(way: &str, total_bytes: u64, small: &[f64], large: &[f64]) -> Results {
+    /// The same of any method.
+    fn results_of(method: &str, total_bytes: u64, small: &[f64], large: &[f64]) -> Results {
         let set = |segment_bytes: u64| Set {
             content: Content::Zeros,
             segment_bytes,
@@ -305,7 +305,7 @@ mod tests {
             caches: Caches::Cold,
         };
         let program = Program {
-            name: way.to_owned(),
+            name: method.to_owned(),
             package: String::new(),
             version: "1".to_owned(),
             blake3: String::new(),
@@ -314,7 +314,7 @@ mod tests {
             load_average_before: Some(0.0),
             ..Provenance::gather(None)
         };
-        let rows = vec![Row::new(Way::named(way).unwrap(), program)];
+        let rows = vec![Row::new(Method::named(method).unwrap(), program)];
         let sets = vec![set(16 << 20), set(64 << 20)];
         let mut results = Results::new(provenance, settings, sets, rows, Vec::new());
         for (set, seconds) in [small, large].into_iter().enumerate() {

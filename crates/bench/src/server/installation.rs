@@ -107,9 +107,11 @@ impl Installation {
             return Ok(own);
         }
         let elsewhere = find_program(name, &self.search_path).or_else(|| {
-            let mut places = places();
-            places.reverse();
-            let programs = places.into_iter().map(|(_, bin)| bin.join(name));
+            let mut program_directories = program_directories();
+            program_directories.reverse();
+            let programs = program_directories
+                .into_iter()
+                .map(|(_, bin)| bin.join(name));
             programs.into_iter().find(|path| is_program(path))
         });
         elsewhere.ok_or(Error::Missing {
@@ -187,7 +189,10 @@ fn installed(search_path: &OsStr) -> Option<PathBuf> {
             .iter()
             .all(|name| is_program(&bin.join(name)))
     };
-    let of_distribution = places().into_iter().map(|(_, bin)| bin).rfind(is_complete);
+    let of_distribution = program_directories()
+        .into_iter()
+        .map(|(_, bin)| bin)
+        .rfind(is_complete);
     of_distribution.or_else(|| {
         // A link in the search path leads to where the other programs are.
         let beside = |name| {
@@ -202,7 +207,7 @@ fn installed(search_path: &OsStr) -> Option<PathBuf> {
 }
 
 /// Each major's directory of programs, the oldest first.
-fn places() -> Vec<(u32, PathBuf)> {
+fn program_directories() -> Vec<(u32, PathBuf)> {
     let mut found = Vec::new();
     for (directory, prefix, bin) in PLACES {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();

@@ -92,11 +92,11 @@ impl Server {
         &self,
         act: impl FnOnce(&Server) -> Result<D, Error>,
     ) -> Result<Phase, Error> {
-        let (from, before) = (self.wal_position()?, self.taken());
+        let (from, before) = (self.wal_position()?, self.usage());
         let Done { client, ran } = act(self)?.into();
         let to = self.wal_position()?;
         self.sql("CHECKPOINT")?;
-        let after = self.taken();
+        let after = self.usage();
         let cpu = before
             .zip(after)
             .map(|(before, after)| after.cpu.saturating_sub(before.cpu));

@@ -36,6 +36,25 @@ impl Settings {
         Settings::durable().set("fsync", "off")
     }
 
+    /// A server whose WAL is measured: it keeps all of it, in small segments for a quick look, and
+    /// has these further parameters.
+    pub(crate) fn of_measured(
+        fsync: bool,
+        quick: bool,
+        parameters: &[(String, String)],
+    ) -> Settings {
+        let settings = match fsync {
+            true => Settings::durable(),
+            false => Settings::volatile(),
+        };
+        let megabytes = if quick { 1 } else { 16 };
+        let settings = settings.segment_megabytes(megabytes).keep_all_wal();
+        let parameters = parameters.iter();
+        parameters.fold(settings, |settings, (name, value)| {
+            settings.set(name, value)
+        })
+    }
+
     /// Sets a parameter of postgresql.conf.
     pub fn set(mut self, name: &str, value: impl ToString) -> Settings {
         self.parameters.insert(name.to_owned(), value.to_string());

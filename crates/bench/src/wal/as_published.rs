@@ -31,7 +31,7 @@ pub struct PublishedHere {
     /// What was published.
     #[serde(flatten)]
     pub published: Published,
-    /// The place of the row in the results, when it was measured.
+    /// The index of the row in the results, when it was measured.
     pub row: Option<usize>,
     /// Time and size relative to gzip -1's, as published.
     pub relative_published: [f64; 2],

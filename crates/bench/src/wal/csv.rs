@@ -135,12 +135,5 @@ impl Results {
 }
 
 fn write_usage(to: &mut dyn Write, usage: &Usage) -> io::Result<()> {
-    let Usage {
-        wall,
-        user,
-        system,
-        peak_memory_bytes,
-    } = usage;
-    let [wall, user, system] = [wall, user, system].map(|time| time.as_secs_f64());
-    write!(to, ",{wall:.6},{user:.6},{system:.6},{peak_memory_bytes}")
+    write!(to, ",{},{}", usage.csv_seconds(), usage.peak_memory_bytes)
 }

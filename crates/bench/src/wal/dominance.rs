@@ -10,7 +10,7 @@
 use serde::Serialize;
 
 use super::as_published::{self, AsPublished};
-use super::runs::Runs;
+use super::paired_runs::Runs;
 use super::{Figures, Results};
 use crate::contender::{Threads, WALZIP, WALZIP_UNVERIFIED};
 use crate::verdict::{self, Time, Told};
@@ -32,7 +32,7 @@ pub struct Dominance {
 /// Whether a row is beaten.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
-    /// The place of the row in the results.
+    /// The index of the row in the results.
     pub row: usize,
     /// How many threads the row works with.
     pub threads: usize,
@@ -86,7 +86,7 @@ impl Answer {
 /// A level of walzip that writes fewer bytes than a row.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Smaller {
-    /// The place of walzip's row in the results.
+    /// The index of walzip's row in the results.
     pub row: usize,
     /// Its bytes for each of the other's.
     pub bytes: f64,
@@ -152,7 +152,7 @@ fn busy(results: &Results) -> Option<f64> {
 }
 
 fn verdict(results: &Results, runs: &Runs<'_>, row: usize) -> Verdict {
-    let everywhere = Place {
+    let everywhere = Scope {
         results,
         runs,
         inputs: (0..results.inputs.len()).collect(),
@@ -162,8 +162,8 @@ fn verdict(results: &Results, runs: &Runs<'_>, row: usize) -> Verdict {
         .folders
         .iter()
         .map(|of_folder| {
-            let place = everywhere.within(&of_folder.folder);
-            (of_folder.folder.as_str(), place.answer(row, WALZIP))
+            let scope = everywhere.within(&of_folder.folder);
+            (of_folder.folder.as_str(), scope.answer(row, WALZIP))
         })
         .filter(|(_, answer)| !matches!(answer, Answer::Unknown))
         .collect();
@@ -183,20 +183,20 @@ fn verdict(results: &Results, runs: &Runs<'_>, row: usize) -> Verdict {
 }
 
 /// The segments on which rows are compared: all, or those of a folder.
-struct Place<'a> {
+struct Scope<'a> {
     results: &'a Results,
     runs: &'a Runs<'a>,
     inputs: Vec<usize>,
     folder: Option<&'a str>,
 }
 
-impl<'a> Place<'a> {
-    fn within(&self, folder: &'a str) -> Place<'a> {
+impl<'a> Scope<'a> {
+    fn within(&self, folder: &'a str) -> Scope<'a> {
         let inputs = self.results.inputs.iter().enumerate();
-        Place {
+        Scope {
             inputs: inputs
                 .filter(|(_, input)| input.folder == folder)
-                .map(|(place, _)| place)
+                .map(|(index, _)| index)
                 .collect(),
             folder: Some(folder),
             ..*self

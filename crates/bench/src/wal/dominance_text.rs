@@ -8,7 +8,7 @@ use super::published::Published;
 use super::text::seconds;
 use super::{Figures, Results};
 use crate::contender::{WALZIP, WALZIP_UNVERIFIED};
-use crate::text::write_table;
+use crate::table::write_table;
 use crate::verdict::{RUNS_MIN, not_distinguishable, too_few};
 
 /// What a table says where there is no answer.

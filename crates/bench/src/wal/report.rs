@@ -48,13 +48,13 @@ impl Results {
         };
         // Within a script element only this character could end it.
         let data = serde_json::to_string(&shown)?.replace('<', "\\u003c");
-        let places = [
+        let slots = [
             ("STYLE", report::STYLE.to_owned()),
             ("COMMON", report::SCRIPT.to_owned()),
             ("SCRIPT", SCRIPT.to_owned()),
             ("DATA", data),
         ];
-        Ok(report::fill(PAGE, &places))
+        Ok(report::fill(PAGE, &slots))
     }
 }
 

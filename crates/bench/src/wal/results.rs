@@ -111,9 +111,9 @@ impl Row {
 /// One round trip that gave back every byte.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// The place of its row in the results.
+    /// The index of its row in the results.
     pub row: usize,
-    /// The place of its input in the results.
+    /// The index of its input in the results.
     pub input: usize,
     /// In which run, counting from 1.
     pub run: u32,
@@ -132,9 +132,9 @@ pub struct Measurement {
 /// A round trip that failed or gave back other bytes; it was not tried again.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failed {
-    /// The place of its row in the results.
+    /// The index of its row in the results.
     pub row: usize,
-    /// The place of its input in the results.
+    /// The index of its input in the results.
     pub input: usize,
     /// In which run, counting from 1.
     pub run: u32,
@@ -145,7 +145,7 @@ pub struct Failed {
 /// What a row comes to.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// The place of its row in the results.
+    /// The index of its row in the results.
     pub row: usize,
     /// Over all folders; none unless the row was measured on every segment.
     pub all: Option<Figures>,

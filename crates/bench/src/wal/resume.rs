@@ -6,7 +6,7 @@
 use serde::Deserialize;
 
 use super::{Measurement, Results};
-use crate::earlier::{Origin, Resumed, keep_all, read_earlier};
+use crate::resume::{Origin, Resumed, keep_all, note_taken_over, read_earlier};
 use crate::{Error, Files, Input, Progress};
 
 /// What is needed of an earlier run's JSON.
@@ -50,19 +50,17 @@ impl Results {
         files: &Files,
         progress: &mut impl Progress,
     ) -> Result<(), Error> {
-        let Some((path, earlier)) = read_earlier::<Earlier>(files.json.as_deref())? else {
+        let here = (self.experiment, &self.provenance, None);
+        let Some((path, earlier)) = read_earlier(files, |earlier: &Earlier| &earlier.origin, here)?
+        else {
             progress.note("there is no earlier run yet: everything is measured");
             return Ok(());
         };
-        let origin = &earlier.origin;
-        origin.check(path, self.experiment, &self.provenance, None)?;
         let all = earlier.measurements.len();
         let count = earlier.hand_over(self);
         let what = "other segments, programs, levels or runs";
         keep_all(path, (all, count), what, files)?;
-        progress.note(&format!(
-            "{count} measurements are taken over from the earlier run"
-        ));
+        note_taken_over(count, progress);
         Ok(())
     }
 }
@@ -71,10 +69,10 @@ impl Earlier {
     /// Puts what can be taken over into results that have no measurement yet.
     fn hand_over(self, results: &mut Results) -> usize {
         let mut taken = Vec::new();
-        // The earlier run's own measurements get its place among the earlier runs.
-        let place = self.resumed.len() + 1;
+        // The earlier run's own measurements get its number among the earlier runs.
+        let number = self.resumed.len() + 1;
         let start = |measurement: &Measurement| match measurement.start {
-            0 => place,
+            0 => number,
             known => known,
         };
         for (row, of_row) in results.rows.iter().enumerate() {
@@ -110,11 +108,7 @@ impl Earlier {
             .load_of_others_before
             .or(self.origin.load_of_others())
             .filter(|_| count > 0);
-        results.resumed = self.resumed;
-        results.resumed.push(Resumed {
-            date: self.origin.date().to_owned(),
-            measurements: count,
-        });
+        results.resumed = self.origin.and_before(self.resumed, count);
         count
     }
 
@@ -229,7 +223,7 @@ mod tests {
         let mut after = fresh(before.clone()).provenance;
         after.cpus += 1;
         let origin = earlier(&before).origin;
-        let error = origin.check(Path::new("r.json"), "wal", &after, None);
+        let error = origin.check(Path::new("r.json"), ("wal", &after, None));
         let error = error.unwrap_err().to_string();
         assert!(error.contains("is of another machine"), "{error}");
     }

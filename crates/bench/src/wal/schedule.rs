@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Failed, Measurement, Results, Row, Runnable, round_trip};
+use super::results::{Failed, Measurement, Results, Row};
+use super::round_trip::round_trip;
+use super::run::Runnable;
 use crate::clock::Clock;
 use crate::contender::Contender;
 use crate::output::{Files, check_space};
@@ -21,7 +23,7 @@ pub(super) struct Schedule<'a, P> {
     pub(super) files: &'a Files,
 }
 
-/// Which row and which input, by their places in the results, in which run.
+/// Which row and which input, by their indexes in the results, in which run.
 #[derive(Clone, Copy)]
 struct Turn {
     row: usize,
@@ -176,9 +178,9 @@ fn interleave(rows: usize, inputs: usize, runs: u32) -> Vec<Turn> {
     let mut turns = Vec::new();
     for (round, (run, input)) in rounds.enumerate() {
         let step = steps[round % steps.len()];
-        for place in 0..rows {
+        for turn in 0..rows {
             turns.push(Turn {
-                row: (round + place * step) % rows,
+                row: (round + turn * step) % rows,
                 input,
                 run,
             });

@@ -5,7 +5,8 @@ use std::fmt;
 use super::summary::folders;
 use super::{Figures, Results, Summary};
 use crate::contender::BASELINE;
-use crate::text::{counted, megabytes, write_table};
+use crate::table::write_table;
+use crate::text::{counted, megabytes};
 
 /// More columns than this do not fit: the sizes by folder are then left to CSV and JSON.
 const COLUMNS_MAX: usize = 16;

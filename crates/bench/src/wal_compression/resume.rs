@@ -7,7 +7,7 @@
 use serde::Deserialize;
 
 use super::{Archived, Measurement, Results, Stage, Work};
-use crate::earlier::{Origin, Resumed, go_on, keep_all, read_earlier};
+use crate::resume::{Origin, go_on, keep_all, read_earlier};
 use crate::server::Settings;
 use crate::{Error, Files, Progress};
 
@@ -32,12 +32,12 @@ impl Results {
         files: &Files,
         progress: &mut impl Progress,
     ) -> Result<(), Error> {
-        let Some((path, mut earlier)) = read_earlier::<Earlier>(files.json.as_deref())? else {
+        let here = (self.experiment, &self.provenance, Some(&self.server));
+        let Some((path, mut earlier)) =
+            read_earlier(files, |earlier: &Earlier| &earlier.origin, here)?
+        else {
             return Ok(());
         };
-        earlier
-            .origin
-            .check(path, self.experiment, &self.provenance, Some(&self.server))?;
         let same_work = Work {
             runs: self.work.runs,
             ..earlier.work.clone()
@@ -85,10 +85,8 @@ impl Results {
         let of_server =
             |measurement: &&Measurement| measurement.method == method && measurement.run == run;
         let taken: Vec<Measurement> = measurements.filter(of_server).cloned().collect();
-        let resumed = self.resumed.get_or_insert_with(|| Resumed {
-            date: earlier.origin.date().to_owned(),
-            measurements: 0,
-        });
+        let origin = &earlier.origin;
+        let resumed = self.resumed.get_or_insert_with(|| origin.resumed(0));
         resumed.measurements += taken.len();
         self.measurements.extend(taken);
         if run == 1 {

@@ -6,7 +6,7 @@ use super::published::{BY_BOTH, BY_PROGRAM, BY_SERVER, LOAD, PLAIN, TRANSACTIONS
 use super::{Results, Stage};
 use crate::report::{Cell, Table};
 use crate::server::Phase;
-use crate::text::counted;
+use crate::text::{counted, quick_look, write_gaps};
 use crate::verdict::too_few;
 
 impl fmt::Display for Results {
@@ -28,10 +28,7 @@ impl fmt::Display for Results {
                 self.provenance.cpus
             )?;
         }
-        match &self.stopped {
-            Some(reason) => writeln!(f, "\nIncomplete: {reason}. What is missing shows \"-\"."),
-            None => Ok(()),
-        }
+        write_gaps(f, &self.stopped)
     }
 }
 
@@ -46,11 +43,7 @@ impl Results {
             work.transactions,
             counted(work.clients as usize, "client"),
             counted(work.runs as usize, "run"),
-            if work.quick {
-                "; quick: too small to conclude from"
-            } else {
-                ""
-            },
+            quick_look(work.quick),
         )?;
         writeln!(f, "{}", self.provenance.machine())?;
         writeln!(f, "  {}: {}", self.server.version, self.settings.line())?;

@@ -43,8 +43,8 @@ impl Random {
 
     /// One of a list, each as often.
     pub(super) fn pick<'a>(&mut self, list: &[&'a str]) -> &'a str {
-        let place = self.below(list.len() as u64) as usize;
-        list.get(place).copied().unwrap_or_default()
+        let index = self.below(list.len() as u64) as usize;
+        list.get(index).copied().unwrap_or_default()
     }
 
     /// About as often below 0 as above, mostly near it.

@@ -210,8 +210,8 @@ const CITIES: &[&str] = &[
 /// So many words, the frequent ones often.
 pub(super) fn phrase(random: &mut Random, words: u64) -> String {
     let mut text = String::new();
-    for place in 0..words {
-        if place > 0 {
+    for number in 0..words {
+        if number > 0 {
             text.push(' ');
         }
         let word = random.skewed(WORDS.len() as u64) as usize;

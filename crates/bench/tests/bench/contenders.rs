@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use walzip_bench::contender::CONTENDERS;
-use walzip_bench::segments::WAYS;
+use walzip_bench::segments::METHODS;
 
 use crate::support::{Bench, not_run};
 
@@ -160,7 +160,7 @@ fn the_script_installs_every_package_in_the_table_and_no_other() {
         })
         .collect();
     // What every system has is not in the list.
-    let ways = WAYS
+    let ways = METHODS
         .iter()
         .filter(|way| !way.is_walzip() && way.package != "coreutils");
     of_table.extend(ways.map(|way| (vec![way.program.to_owned()], way.package.to_owned())));

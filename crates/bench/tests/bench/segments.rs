@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use walzip_bench::segments::{Content, Kind, Options, Results, Way, run};
+use walzip_bench::segments::{Content, Kind, Method, Options, Results, run};
 use walzip_bench::{Error, Progress, Step};
 
 use crate::support::{Bench, Heard, is_empty, not_run};
@@ -43,7 +43,10 @@ fn bench(ways: &[&str]) -> (Bench, Options) {
     options.total_megabytes = Some(4);
     options.runs = Some(2);
     options.warm = true;
-    options.ways = ways.iter().map(|name| Way::named(name).unwrap()).collect();
+    options.methods = ways
+        .iter()
+        .map(|name| Method::named(name).unwrap())
+        .collect();
     (bench, options)
 }
 
@@ -183,7 +186,7 @@ fn missing_programs_are_named_with_their_packages() {
         "{said}"
     );
     assert_eq!(results.rows.len(), 1);
-    options.ways = vec![Way::named("rsync").unwrap()];
+    options.methods = vec![Method::named("rsync").unwrap()];
     let error = measure(&bench, &options).unwrap_err().to_string();
     assert!(error.starts_with("no way to measure: rsync"), "{error}");
 }
@@ -234,7 +237,7 @@ fn an_earlier_run_is_gone_on_with() {
     options.runs = Some(1);
     assert_eq!(measure(&bench, &options).unwrap().measurements.len(), 2);
     options.runs = Some(2);
-    options.ways.push(Way::named("compress").unwrap());
+    options.methods.push(Method::named("compress").unwrap());
     let mut heard = Heard::default();
     let results = run(&options, &mut heard).unwrap();
     assert_eq!((results.measurements.len(), heard.steps.len()), (8, 6));

@@ -55,11 +55,11 @@ fn a_server_answers_tells_what_it_took_and_leaves_nothing() {
         "5MB\n42"
     );
     assert_eq!(server.sql("SHOW wal_segment_size").unwrap(), "1MB");
-    let before = (server.taken().unwrap().cpu, server.wal_position().unwrap());
+    let before = (server.usage().unwrap().cpu, server.wal_position().unwrap());
     server
         .sql("CREATE TABLE t AS SELECT n, md5(n::text) FROM generate_series(1, 100000) n")
         .unwrap();
-    assert!(server.taken().unwrap().cpu > before.0);
+    assert!(server.usage().unwrap().cpu > before.0);
     assert!(server.wal_position().unwrap() > before.1 + 1_000_000);
     let error = server.sql("SELECT 1/0").unwrap_err().to_string();
     assert!(

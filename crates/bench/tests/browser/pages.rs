@@ -111,7 +111,7 @@ pub fn segments() -> Page {
     let options = segments::Options {
         total_megabytes: Some(64),
         contents: vec![segments::Content::Zeros],
-        ways: vec![segments::Way::named("cp").expect("a way")],
+        methods: vec![segments::Method::named("cp").expect("a way")],
         runs: Some(1),
         warm: true,
         files: Files {

@@ -203,9 +203,9 @@ fn fetch(
             Ok(())
         })?;
     }
-    if let Some(place) = &args.repo {
+    if let Some(location) = &args.repo {
         let sample = archive::fetch(
-            place,
+            location,
             options.segments,
             directory.path(),
             &options.cancel,

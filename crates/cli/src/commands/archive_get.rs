@@ -9,7 +9,7 @@ use crate::cluster_args;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::repo_args::{self, RepoArgs};
-use crate::{root, runtime};
+use crate::{running_as_root, runtime};
 
 /// Get a WAL file from the archive (restore_command)
 ///
@@ -53,7 +53,7 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
         .destination
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
-    root::refuse_foreign_directory(directory.unwrap_or(Path::new(".")))?;
+    running_as_root::refuse_foreign_directory(directory.unwrap_or(Path::new(".")))?;
     // PostgreSQL runs restore_command in the data directory, and %p is relative to it. With
     // an absolute path, the current directory says nothing about who asks.
     let data_directory = args.destination.is_relative().then(|| PathBuf::from("."));
@@ -84,7 +84,7 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
             stored_bytes,
         } => {
             tracing::info!(
-                "got {}: {original_bytes} bytes of {stored_bytes}",
+                "got {}: {original_bytes} bytes, stored as {stored_bytes}",
                 args.name
             );
             Ok(())

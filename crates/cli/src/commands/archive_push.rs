@@ -9,7 +9,7 @@ use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::level_args::LevelArgs;
 use crate::repo_args::{self, RepoArgs};
-use crate::{root, runtime};
+use crate::{running_as_root, runtime};
 
 /// Archive a WAL file (archive_command)
 ///
@@ -44,7 +44,7 @@ pub struct ArchivePushArgs {
 pub fn run(args: ArchivePushArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
     let location = args.repo.location(&config)?;
-    root::refuse_foreign_repository(&location)?;
+    running_as_root::refuse_foreign_repository(&location)?;
     let level = match (args.level.level, config.level) {
         (Some(level), _) => level,
         (None, Some(number)) => Level::new(number).ok_or_else(|| {

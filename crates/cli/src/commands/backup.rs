@@ -12,7 +12,7 @@ use crate::connection_args::ConnectionArgs;
 use crate::error::CommandError;
 use crate::progress_line::{self, ProgressLine};
 use crate::repo_args::{self, RepoArgs};
-use crate::{root, runtime};
+use crate::{running_as_root, runtime};
 
 /// Take a base backup of the running cluster
 ///
@@ -87,7 +87,7 @@ fn max_rate(text: &str) -> Result<u32, String> {
 pub fn run(args: BackupArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
     let location = args.repo.location(&config)?;
-    root::refuse_foreign_repository(&location)?;
+    running_as_root::refuse_foreign_repository(&location)?;
     let settings = args.connection.settings(&config)?;
     let defaults = BackupOptions::default();
     let timeout = args.archive_timeout.map(Duration::from_secs);

@@ -11,7 +11,7 @@ use walzip_repo::Location;
 use crate::error::CommandError;
 use crate::repo_args::{self, RepoArgs};
 use crate::runtime;
-use crate::table::write_table;
+use crate::table::write_section;
 
 /// Show the backups and the WAL in the repository
 ///
@@ -121,7 +121,7 @@ fn write_cluster(f: &mut fmt::Formatter<'_>, what: &str, content: &ClusterConten
         "MB",
         "stored MB",
     ];
-    write_table(f, &heads, rows.collect())?;
+    write_section(f, &heads, rows.collect())?;
     content
         .backups
         .iter()
@@ -146,7 +146,7 @@ fn write_wal(f: &mut fmt::Formatter<'_>, content: &ClusterContent) -> fmt::Resul
         writeln!(f, "\nno WAL")?;
     }
     let rows = content.wal.iter().flat_map(wal_rows).collect();
-    write_table(f, &WAL_HEADS, rows)?;
+    write_section(f, &WAL_HEADS, rows)?;
     content
         .wal
         .iter()

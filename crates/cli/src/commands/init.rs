@@ -5,7 +5,7 @@ use std::io::Write;
 use crate::error::CommandError;
 use crate::repo_args::RepoArgs;
 use crate::source_args::SourceArgs;
-use crate::{root, runtime};
+use crate::{running_as_root, runtime};
 
 /// Make a repository for a cluster
 ///
@@ -38,12 +38,12 @@ pub struct InitArgs {
 pub fn run(args: InitArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
     let location = args.repo.location(&config)?;
-    root::refuse_foreign_repository(&location)?;
+    running_as_root::refuse_foreign_repository(&location)?;
     let source = args.source.source(&config)?;
     let done =
         runtime::block_on(async { Ok(walzip_archive::init::init_at(&location, &source).await?) })?;
     if done.created {
-        root::warn_of_own_repository(&location);
+        running_as_root::warn_of_own_repository(&location);
     }
     let what = if done.created {
         "created"

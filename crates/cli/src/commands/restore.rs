@@ -17,7 +17,7 @@ use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::progress_line::ProgressLine;
 use crate::repo_args::{self, RepoArgs};
-use crate::{port_clash, root, runtime, shell};
+use crate::{port_clash, running_as_root, runtime, shell};
 
 /// Restore a cluster to a chosen moment
 ///
@@ -153,7 +153,7 @@ impl TargetArgs {
 
 /// Runs the command.
 pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
-    root::refuse_cluster_of_root()?;
+    running_as_root::refuse_cluster_of_root()?;
     let config = args.repo.config()?;
     let location = args.repo.location(&config)?;
     let options = RestoreOptions {

@@ -11,7 +11,7 @@ use walzip_repo::AsideLabel;
 use crate::cluster_args::{self, ClusterArgs};
 use crate::error::CommandError;
 use crate::repo_args::RepoArgs;
-use crate::{root, runtime};
+use crate::{running_as_root, runtime};
 
 /// Set the WAL of an abandoned timeline aside, or put it back
 #[derive(Debug, clap::Args)]
@@ -91,14 +91,14 @@ pub fn run(args: TimelineArgs) -> Result<(), CommandError> {
 fn run_set_aside(args: SetAsideArgs) -> Result<(), CommandError> {
     let location = args.repo.location(&args.repo.config()?)?;
     if args.confirm {
-        root::refuse_foreign_repository(&location)?;
+        running_as_root::refuse_foreign_repository(&location)?;
     }
     runtime::block_on(async {
         let repository = cluster_args::open(&location, args.cluster.cluster).await?;
         let timeline = TimelineId(args.timeline);
         let plan = plan_set_aside(&repository, timeline).await?;
         let label = plan.label;
-        let place = format!("aside/{}/{label}", repository.cluster().name());
+        let directory = format!("aside/{}/{label}", repository.cluster().name());
         if plan.objects() == 0 {
             return say(format_args!(
                 "timeline {timeline} is set aside already, as {label}: nothing to do"
@@ -108,11 +108,11 @@ fn run_set_aside(args: SetAsideArgs) -> Result<(), CommandError> {
             say(describe(moved))?;
         }
         if !args.confirm {
-            return would_move(&plan, format_args!("to {place}"));
+            return would_move(&plan, format_args!("to {directory}"));
         }
         set_aside(&repository, &plan).await?;
         say(format_args!(
-            "moved to {place}: WAL files {}; \"walzip timeline put-back {label}\" puts them \
+            "moved to {directory}: WAL files {}; \"walzip timeline put-back {label}\" puts them \
              back",
             plan.objects()
         ))
@@ -123,18 +123,18 @@ fn run_put_back(args: PutBackArgs) -> Result<(), CommandError> {
     let location = args.repo.location(&args.repo.config()?)?;
     let label: AsideLabel = args.label.parse()?;
     if args.confirm {
-        root::refuse_foreign_repository(&location)?;
+        running_as_root::refuse_foreign_repository(&location)?;
     }
     runtime::block_on(async {
         let repository = cluster_args::open(&location, args.cluster.cluster).await?;
         let plan = plan_put_back(&repository, label).await?;
-        let place = format!("aside/{}/{label}", repository.cluster().name());
+        let directory = format!("aside/{}/{label}", repository.cluster().name());
         if !args.confirm {
-            return would_move(&plan, format_args!("from {place} back to wal"));
+            return would_move(&plan, format_args!("from {directory} back to wal"));
         }
         put_back(&repository, &plan).await?;
         say(format_args!(
-            "put back from {place}: WAL files {}",
+            "put back from {directory}: WAL files {}",
             plan.objects()
         ))
     })

@@ -7,7 +7,7 @@ use walzip_archive::init::upgrade_at;
 use crate::error::CommandError;
 use crate::repo_args::RepoArgs;
 use crate::source_args::SourceArgs;
-use crate::{root, runtime};
+use crate::{running_as_root, runtime};
 
 /// Go on in the same repository after pg_upgrade
 ///
@@ -47,7 +47,7 @@ pub struct UpgradeArgs {
 pub fn run(args: UpgradeArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
     let location = args.repo.location(&config)?;
-    root::refuse_foreign_repository(&location)?;
+    running_as_root::refuse_foreign_repository(&location)?;
     let source = args.source.source(&config)?;
     let done =
         runtime::block_on(async { Ok(upgrade_at(&location, &source, args.same_major).await?) })?;

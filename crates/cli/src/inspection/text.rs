@@ -6,7 +6,7 @@ use std::fmt;
 use walzip_bench::contents::{Counts, ImageCounts, ImageKind, RecordType, Relation};
 
 use super::{Inspection, Member};
-use crate::table::{Row, write_table};
+use crate::table::{Row, write_section};
 
 /// Rows beyond these are left to `--json`.
 const ROWS_MAX: usize = 20;
@@ -76,7 +76,7 @@ impl Inspection {
                     share(bytes, self.original_bytes),
                 ]
             });
-        write_table(f, &["Before", "bytes", "share"], rows.collect())
+        write_section(f, &["Before", "bytes", "share"], rows.collect())
     }
 
     fn write_after(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -91,7 +91,7 @@ impl Inspection {
                 share(stream.encoded_bytes as u64, total as u64),
             ]
         });
-        write_table(
+        write_section(
             f,
             &["After", "in streams", "encoded", "share"],
             rows.collect(),
@@ -114,7 +114,7 @@ fn write_record_types(
         "bytes",
         "share",
     ];
-    write_table(f, &heads, counts_rows(types, name, true))
+    write_section(f, &heads, counts_rows(types, name, true))
 }
 
 fn write_relations(
@@ -131,7 +131,7 @@ fn write_relations(
         "bytes",
         "share",
     ];
-    write_table(f, &heads, counts_rows(relations, name, false))
+    write_section(f, &heads, counts_rows(relations, name, false))
 }
 
 fn write_images(
@@ -148,7 +148,7 @@ fn write_images(
             counts.image_bytes.to_string(),
         ]
     });
-    write_table(
+    write_section(
         f,
         &["Image compression", "images", "page bytes", "image bytes"],
         rows.collect(),

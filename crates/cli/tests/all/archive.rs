@@ -238,7 +238,7 @@ fn restore_needs_a_backup_and_refuses_contradictions() {
     sandbox.fails(2, &with(&["--target-immediate", "--target-xid", "5"]));
     sandbox.fails(2, &with(&["--target-action", "pause"]));
     sandbox.fails(2, &with(&["--target-lsn", "x"]));
-    if nix::unistd::geteuid().is_root() {
+    if rustix::process::geteuid().is_root() {
         insta::assert_snapshot!(sandbox.fails(88, &restore));
         return;
     }
@@ -249,7 +249,7 @@ fn restore_needs_a_backup_and_refuses_contradictions() {
 
 #[test]
 fn root_does_not_write_into_another_users_repository() {
-    if !nix::unistd::geteuid().is_root() {
+    if !rustix::process::geteuid().is_root() {
         return;
     }
     let sandbox = initialised();

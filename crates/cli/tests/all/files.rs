@@ -1,7 +1,11 @@
 //! gzip's habits with files.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::{Duration, SystemTime};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 
 use crate::sandbox::{Sandbox, text};
 
@@ -265,6 +269,16 @@ fn test_checks_and_writes_nothing() {
     sandbox.fails(2, &["decompress", "-t", "-c", "a.wz"]);
 }
 
+/// A terminal, as its two sides: where what is written can be read, and where programs write.
+fn pseudo_terminal() -> (OwnedFd, OwnedFd) {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
+    unlockpt(&terminal).expect("unlocked");
+    let name = ptsname(&terminal, Vec::new()).expect("a name");
+    let flags = OFlags::RDWR | OFlags::NOCTTY;
+    let end = rustix::fs::open(name.as_c_str(), flags, Mode::empty()).expect("the other side");
+    (terminal, end)
+}
+
 #[test]
 fn nothing_binary_is_written_to_a_terminal() {
     let sandbox = Sandbox::new();
@@ -272,14 +286,14 @@ fn nothing_binary_is_written_to_a_terminal() {
     sandbox.ok(&["compress", "-k", "a"]);
     for command in [["compress", "a"], ["decompress", "a.wz"]] {
         let run = |force: &[&str]| {
-            let terminal = nix::pty::openpty(None, None).expect("a pseudo-terminal can be made");
+            let (terminal, end) = pseudo_terminal();
             std::process::Command::new(assert_cmd::cargo::cargo_bin!("walzip"))
                 .args([command[0], "-c"])
                 .args(force)
                 .arg(sandbox.path(command[1]))
-                .stdout(terminal.slave)
+                .stdout(end)
                 .output()
-                .map(|output| (output, terminal.master))
+                .map(|output| (output, terminal))
                 .expect("walzip starts")
         };
         let (refused, _) = run(&[]);

@@ -9,6 +9,7 @@ mod errors;
 mod files;
 mod help;
 mod inspect;
+mod majors;
 mod members;
 mod memory;
 mod places;

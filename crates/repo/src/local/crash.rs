@@ -31,7 +31,7 @@ fn replace(disk: &SimulatedDisk, content: &[u8]) -> Result<(), DiskError> {
     writer.replace(Path::new(OBJECT), [content])
 }
 
-/// `init` in miniature: makes the root and the way to it durable.
+/// `init` in miniature: makes the directory and the way to it durable.
 fn initialise(disk: &SimulatedDisk) -> Result<Published, DiskError> {
     let writer = Arc::new(Writer::new(disk.clone(), PathBuf::from(ROOT)));
     writer.create(&Path::new(ROOT).join("repository.json"), [&b"{}"[..]])

@@ -50,10 +50,10 @@ impl DiskError {
     }
 }
 
-/// Writes objects below one root.
+/// Writes objects below the directory of a store.
 pub(crate) struct Writer<D> {
     disk: D,
-    root: PathBuf,
+    store_directory: PathBuf,
     /// Directories whose own entry this process knows to be durable.
     durable_directories: Mutex<HashSet<PathBuf>>,
     /// What makes the temporary names of this process its own.
@@ -63,18 +63,20 @@ pub(crate) struct Writer<D> {
 
 impl<D> fmt::Debug for Writer<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").field("root", &self.root).finish()
+        f.debug_struct("Writer")
+            .field("directory", &self.store_directory)
+            .finish()
     }
 }
 
 impl<D: Disk> Writer<D> {
-    pub(crate) fn new(disk: D, root: PathBuf) -> Self {
+    pub(crate) fn new(disk: D, store_directory: PathBuf) -> Self {
         let nanoseconds = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |age| age.as_nanos());
         Self {
             disk,
-            root,
+            store_directory,
             durable_directories: Mutex::default(),
             process: format!("{}-{nanoseconds}", std::process::id()),
             serial: AtomicU64::new(0),
@@ -82,7 +84,7 @@ impl<D: Disk> Writer<D> {
     }
 
     pub(crate) fn staging_directory(&self) -> PathBuf {
-        self.root.join(STAGING_DIRECTORY)
+        self.store_directory.join(STAGING_DIRECTORY)
     }
 
     /// Puts a whole object unless its name is taken.
@@ -184,10 +186,10 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
-    /// Syncs the entries of a directory and of those that lead to it from the root,
+    /// Syncs the entries of a directory and of those that lead to it from the store's directory,
     /// once in each process: they may be the unsynced work of one that was killed.
     ///
-    /// The way to the root itself is synced with the objects that lie in it, which are
+    /// The way to the store's directory itself is synced with the objects that lie in it, which are
     /// put when the repository is made. Directories above it may be another owner's.
     ///
     /// Other work is done meanwhile, and the syncs run at the same time: a disk answers
@@ -197,10 +199,10 @@ impl<D: Disk> Writer<D> {
         directory: &Path,
         meanwhile: impl FnOnce() -> Result<(), DiskError>,
     ) -> Result<(), DiskError> {
-        let in_root = directory == self.root;
+        let in_store_directory = directory == self.store_directory;
         let unknown: Vec<&Path> = parents_outermost_first(directory)
             .into_iter()
-            .filter(|level| in_root || !self.root.starts_with(level))
+            .filter(|level| in_store_directory || !self.store_directory.starts_with(level))
             .filter(|level| !self.knows_durable(level))
             .collect();
         thread::scope(|scope| {
@@ -225,11 +227,13 @@ impl<D: Disk> Writer<D> {
         })
     }
 
-    /// Syncs the entry of a directory that was there already. Above the root that may
+    /// Syncs the entry of a directory that was there already. Above the store's directory that may
     /// be refused.
     fn make_known_entry_durable(&self, directory: &Path) -> Result<(), DiskError> {
         match self.make_entry_durable(directory) {
-            Err(error) if self.root.starts_with(directory) && is_refused(&error) => Ok(()),
+            Err(error) if self.store_directory.starts_with(directory) && is_refused(&error) => {
+                Ok(())
+            }
             other => other,
         }
     }
@@ -263,7 +267,7 @@ impl<D: Disk> Writer<D> {
     }
 
     fn parent<'a>(&'a self, path: &'a Path) -> &'a Path {
-        path.parent().unwrap_or(&self.root)
+        path.parent().unwrap_or(&self.store_directory)
     }
 }
 

@@ -15,11 +15,11 @@ use super::misplaced::{Misplaced, look};
 use super::{StoreResult, is_missing, object_meta, store_error};
 
 /// All objects below a prefix, in the order of their keys.
-pub(crate) fn list(root: &FilePath, prefix: &Path) -> StoreResult<Vec<ObjectMeta>> {
+pub(crate) fn list(store_directory: &FilePath, prefix: &Path) -> StoreResult<Vec<ObjectMeta>> {
     let mut objects = Vec::new();
     let mut open = vec![prefix.clone()];
     while let Some(directory) = open.pop() {
-        let level = list_level(root, &directory)?;
+        let level = list_level(store_directory, &directory)?;
         objects.extend(level.objects);
         open.extend(level.common_prefixes);
     }
@@ -28,11 +28,11 @@ pub(crate) fn list(root: &FilePath, prefix: &Path) -> StoreResult<Vec<ObjectMeta
 }
 
 /// The objects and the directories directly below a prefix.
-pub(crate) fn list_level(root: &FilePath, prefix: &Path) -> StoreResult<ListResult> {
+pub(crate) fn list_level(store_directory: &FilePath, prefix: &Path) -> StoreResult<ListResult> {
     let mut objects = Vec::new();
     let mut common_prefixes = Vec::new();
     for (key, file_type, path) in
-        read_directory(root, prefix).map_err(|error| store_error(prefix, error))?
+        read_directory(store_directory, prefix).map_err(|error| store_error(prefix, error))?
     {
         if file_type.is_dir() {
             common_prefixes.push(key);
@@ -58,10 +58,10 @@ pub(crate) fn list_level(root: &FilePath, prefix: &Path) -> StoreResult<ListResu
 }
 
 fn read_directory(
-    root: &FilePath,
+    store_directory: &FilePath,
     prefix: &Path,
 ) -> Result<Vec<(Path, FileType, PathBuf)>, DiskError> {
-    let mut directory = root.to_owned();
+    let mut directory = store_directory.to_owned();
     for part in prefix.parts() {
         if part.as_ref().starts_with('.') {
             return Ok(Vec::new());

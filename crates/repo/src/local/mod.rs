@@ -1,6 +1,6 @@
 //! A store on a local or mounted disk.
 //!
-//! Objects are plain files below one directory, the root: `wal/.../NAME.wz` is the file
+//! Objects are plain files below one directory, the store's: `wal/.../NAME.wz` is the file
 //! of that name. object_store has such a store as well; docs/decisions/ says where it
 //! falls short of what an archive must promise.
 
@@ -46,15 +46,15 @@ pub(crate) struct IntoExistingDirectory;
 
 /// Objects as files below a directory, durable when a put returns.
 ///
-/// Keys lead only to plain files in plain directories below the root. Anything else that has
+/// Keys lead only to plain files in plain directories below the store's. Anything else that has
 /// a key's place, a symbolic link above all, is refused.
 #[derive(Debug)]
 pub struct LocalStore {
-    root: Arc<Root>,
+    directory: Arc<StoreDirectory>,
 }
 
 #[derive(Debug)]
-struct Root {
+struct StoreDirectory {
     path: PathBuf,
     writer: Arc<Writer<RealDisk>>,
     swept: Once,
@@ -62,13 +62,13 @@ struct Root {
 
 impl LocalStore {
     /// A store below this directory, which is created by the first put.
-    pub fn new(root: impl Into<PathBuf>) -> Self {
-        let path: PathBuf = root.into();
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        let path: PathBuf = directory.into();
         // Without a current directory there is nothing that a relative path could mean;
         // the first put says so.
         let path = std::path::absolute(&path).unwrap_or(path);
         Self {
-            root: Arc::new(Root {
+            directory: Arc::new(StoreDirectory {
                 writer: Arc::new(Writer::new(RealDisk, path.clone())),
                 path,
                 swept: Once::new(),
@@ -79,11 +79,11 @@ impl LocalStore {
 
 impl fmt::Display for LocalStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.root.path.display().fmt(f)
+        self.directory.path.display().fmt(f)
     }
 }
 
-impl Root {
+impl StoreDirectory {
     /// The file of a key, after checking that nothing on the way to it leads elsewhere.
     fn file(&self, key: &Path) -> StoreResult<PathBuf> {
         let mut path = self.path.clone();
@@ -206,7 +206,8 @@ impl ObjectStore for LocalStore {
             return Err(not_supported("an object with attributes"));
         }
         let key = location.clone();
-        self.run(move |root| root.put(&key, &payload, &opts)).await
+        self.run(move |directory| directory.put(&key, &payload, &opts))
+            .await
     }
 
     async fn put_multipart_opts(
@@ -218,9 +219,11 @@ impl ObjectStore for LocalStore {
             return Err(not_supported("an object with attributes"));
         }
         let key = location.clone();
-        self.run(move |root| {
-            let file = root.file(&key)?;
-            let staged = root.stage().map_err(|error| store_error(&key, error))?;
+        self.run(move |directory| {
+            let file = directory.file(&key)?;
+            let staged = directory
+                .stage()
+                .map_err(|error| store_error(&key, error))?;
             Ok(Box::new(LocalUpload::new(key, file, staged)) as Box<dyn MultipartUpload>)
         })
         .await
@@ -228,18 +231,19 @@ impl ObjectStore for LocalStore {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> StoreResult<GetResult> {
         let key = location.clone();
-        self.run(move |root| root.get(&key, &options)).await
+        self.run(move |directory| directory.get(&key, &options))
+            .await
     }
 
     fn delete_stream(
         &self,
         locations: BoxStream<'static, StoreResult<Path>>,
     ) -> BoxStream<'static, StoreResult<Path>> {
-        let root = Arc::clone(&self.root);
+        let directory = Arc::clone(&self.directory);
         locations
             .and_then(move |key| {
-                run(Arc::clone(&root), move |root| {
-                    root.delete(&key)?;
+                run(Arc::clone(&directory), move |directory| {
+                    directory.delete(&key)?;
                     Ok(key)
                 })
             })
@@ -248,8 +252,8 @@ impl ObjectStore for LocalStore {
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, StoreResult<ObjectMeta>> {
         let prefix = prefix.cloned().unwrap_or_default();
-        run(Arc::clone(&self.root), move |root| {
-            let objects = listing::list(&root.path, &prefix)?;
+        run(Arc::clone(&self.directory), move |directory| {
+            let objects = listing::list(&directory.path, &prefix)?;
             Ok(futures::stream::iter(objects).map(Ok))
         })
         .try_flatten_stream()
@@ -258,7 +262,7 @@ impl ObjectStore for LocalStore {
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> StoreResult<ListResult> {
         let prefix = prefix.cloned().unwrap_or_default();
-        self.run(move |root| listing::list_level(&root.path, &prefix))
+        self.run(move |directory| listing::list_level(&directory.path, &prefix))
             .await
     }
 
@@ -277,18 +281,18 @@ impl ObjectStore for LocalStore {
 impl LocalStore {
     async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Root) -> StoreResult<T> + Send + 'static,
+        work: impl FnOnce(&StoreDirectory) -> StoreResult<T> + Send + 'static,
     ) -> StoreResult<T> {
-        run(Arc::clone(&self.root), work).await
+        run(Arc::clone(&self.directory), work).await
     }
 }
 
 /// Does disk work where it may block.
 async fn run<T: Send + 'static>(
-    root: Arc<Root>,
-    work: impl FnOnce(&Root) -> StoreResult<T> + Send + 'static,
+    directory: Arc<StoreDirectory>,
+    work: impl FnOnce(&StoreDirectory) -> StoreResult<T> + Send + 'static,
 ) -> StoreResult<T> {
-    tokio::task::spawn_blocking(move || work(&root)).await?
+    tokio::task::spawn_blocking(move || work(&directory)).await?
 }
 
 /// Refuses an object that is there and not a file, and a way to it that is not one of

@@ -313,8 +313,8 @@ type TestStore = (Arc<dyn ObjectStore>, Option<tempfile::TempDir>);
 
 fn local() -> TestStore {
     let directory = tempfile::tempdir().unwrap();
-    let root = directory.path().join("not/yet/there");
-    (Arc::new(LocalStore::new(root)), Some(directory))
+    let store_directory = directory.path().join("not/yet/there");
+    (Arc::new(LocalStore::new(store_directory)), Some(directory))
 }
 
 fn memory() -> TestStore {

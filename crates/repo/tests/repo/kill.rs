@@ -25,7 +25,7 @@ const NAMES_PER_ROUND: u64 = 3;
 /// This test, which starts itself again as the process to be killed.
 const TEST: &str = "kill::killed_puts_leave_whole_objects_or_none";
 /// Given to that process: where it puts objects.
-const ROOT_VARIABLE: &str = "WALZIP_REPO_TEST_ROOT";
+const DIRECTORY_VARIABLE: &str = "WALZIP_REPO_TEST_ROOT";
 const ROUND_VARIABLE: &str = "WALZIP_REPO_TEST_ROUND";
 const BACKUP_OBJECTS: [&str; 2] = ["base/1.tar", "base/2.tar"];
 
@@ -38,9 +38,9 @@ fn object_of(name: &str) -> Bytes {
 /// The process that is killed: puts segments and backups, and says which puts were
 /// acknowledged. A round begins with names that the last one may have put already, as
 /// PostgreSQL does after a crash.
-async fn put_until_killed(root: OsString) {
+async fn put_until_killed(store_directory: OsString) {
     let round: u64 = std::env::var(ROUND_VARIABLE).unwrap().parse().unwrap();
-    let repository = Repository::open(Arc::new(LocalStore::new(root)))
+    let repository = Repository::open(Arc::new(LocalStore::new(store_directory)))
         .await
         .unwrap();
     // Not print!, whose output the test harness keeps to itself.
@@ -84,15 +84,15 @@ async fn back_up(repository: &Repository, number: u64) -> BackupLabel {
 
 #[tokio::test]
 async fn killed_puts_leave_whole_objects_or_none() {
-    if let Some(root) = std::env::var_os(ROOT_VARIABLE) {
-        return put_until_killed(root).await;
+    if let Some(store_directory) = std::env::var_os(DIRECTORY_VARIABLE) {
+        return put_until_killed(store_directory).await;
     }
     let directory = tempfile::tempdir().unwrap();
-    let root = directory.path().join("repository");
-    let repository = new_repository(Arc::new(LocalStore::new(&root))).await;
+    let store_directory = directory.path().join("repository");
+    let repository = new_repository(Arc::new(LocalStore::new(&store_directory))).await;
     let mut acknowledged = BTreeSet::new();
     for round in 0..KILLS {
-        acknowledged.extend(put_and_kill(&root, round));
+        acknowledged.extend(put_and_kill(&store_directory, round));
         check_newest_segments(&repository).await;
     }
     let listed = repository.list_wal().await.unwrap();
@@ -117,16 +117,18 @@ async fn killed_puts_leave_whole_objects_or_none() {
     assert!(lost.is_empty(), "acknowledged and not there: {lost:?}");
     assert!(acknowledged.len() > 100, "{} only", acknowledged.len());
     // Otherwise no kill met a put, and nothing was shown.
-    let debris = fs::read_dir(root.join(".incoming")).unwrap().count();
+    let debris = fs::read_dir(store_directory.join(".incoming"))
+        .unwrap()
+        .count();
     assert!(debris > 10, "{debris} kills only left a temporary file");
 }
 
 /// Runs the process and kills it after a time that differs from round to round.
 /// Returns what it had acknowledged.
-fn put_and_kill(root: &Path, round: u64) -> Vec<String> {
+fn put_and_kill(store_directory: &Path, round: u64) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", TEST, "--nocapture"])
-        .env(ROOT_VARIABLE, root)
+        .env(DIRECTORY_VARIABLE, store_directory)
         .env(ROUND_VARIABLE, round.to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -93,7 +93,7 @@ async fn backup_object_names_that_could_lead_elsewhere_are_refused() {
 async fn wal_lies_where_the_format_says() {
     let store = memory_store();
     let repository = new_repository(store.clone()).await;
-    for (name, place) in [
+    for (name, prefix) in [
         ("000000010000000A000000FE", "000000010000000A/"),
         ("000000010000000A000000FE.partial", "000000010000000A/"),
         (
@@ -105,7 +105,7 @@ async fn wal_lies_where_the_format_says() {
         ("000000010000000A000000FE0", ""),
     ] {
         repository.put_wal(name, "x".into()).await.unwrap();
-        let key = format!("wal/15-{}/{place}{name}.wz", CLUSTER.system_id);
+        let key = format!("wal/15-{}/{prefix}{name}.wz", CLUSTER.system_id);
         let found = object_store::ObjectStoreExt::head(store.as_ref(), &key.as_str().into()).await;
         assert!(found.is_ok(), "{key}");
     }

@@ -12,19 +12,19 @@ const DAY_SECONDS: f64 = 86_400.0;
 
 impl Advice {
     pub(super) fn archive_timeout(&self) -> Recommendation {
-        let look = &self.wal;
+        let survey = &self.wal;
         let mut reasons = vec![format!(
             "{} of {} segments were ended before they were full, and left {} of all bytes empty",
-            look.switched,
-            look.segments,
-            percent(look.switched_zero_bytes as f64 / (look.bytes as f64).max(1.0))
+            survey.switched,
+            survey.segments,
+            percent(survey.switched_zero_bytes as f64 / (survey.bytes as f64).max(1.0))
         )];
         let timeout = self.number("archive_timeout");
         if let Some(timeout) = timeout {
             reasons.push(format!("today: archive_timeout = {timeout:.0} s"));
         }
         let rate = self.rate.as_ref();
-        let interval = rate.and_then(|rate| rate.segment_seconds(look.segment_size_bytes));
+        let interval = rate.and_then(|rate| rate.segment_seconds(survey.segment_size_bytes));
         if let Some(interval) = interval {
             reasons.push(format!(
                 "a segment fills every {}: without archive_timeout, so much is lost at most with \

@@ -16,15 +16,15 @@ use crate::{cluster_args, runtime};
 /// How many of the newest segments are only looked at: each has to be decoded.
 const NEIGHBOURS: usize = 12;
 
-/// Fetches segments of the repository at `place` into a directory.
+/// Fetches segments of the repository at `location` into a directory.
 pub fn fetch(
-    place: &str,
+    location: &str,
     segments: usize,
     directory: &Path,
     cancel: &Cancel,
     progress: &mut impl Progress,
 ) -> Result<Sample, CommandError> {
-    let location = Location::parse(place)?;
+    let location = Location::parse(location)?;
     let folder = directory.join("archive");
     std::fs::create_dir(&folder).map_err(|error| CommandError::write(&folder, &error))?;
     runtime::block_on(async {
@@ -52,17 +52,17 @@ pub fn fetch(
             measured: Vec::new(),
             looked_at: Vec::new(),
         };
-        for place in choice.looked_at {
+        for index in choice.looked_at {
             if cancel.is_requested() {
                 return Err(Error::Interrupted.into());
             }
-            let name = &archived[place].0;
+            let name = &archived[index].0;
             let to: PathBuf = folder.join(name);
             if get(&repository, name, &to, &GetOptions::default()).await? == Got::NotFound {
                 progress.note(&format!("{name} has just been removed, and is left out"));
                 continue;
             }
-            if choice.measured.contains(&place) {
+            if choice.measured.contains(&index) {
                 sample.measured.push(to.clone());
             }
             sample.looked_at.push(to);

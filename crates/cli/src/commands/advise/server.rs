@@ -150,11 +150,11 @@ impl<'a> Connected<'a> {
             measured: Vec::new(),
             looked_at: Vec::new(),
         };
-        for place in choice.looked_at {
+        for index in choice.looked_at {
             if wanted.cancel.is_requested() {
                 return Err(Error::Interrupted.into());
             }
-            let segment = &complete[place];
+            let segment = &complete[index];
             let Some(bytes) = self.read(segment).await? else {
                 let note = format!("{} has just been removed, and is left out", segment.name);
                 self.progress.note(&note);
@@ -162,7 +162,7 @@ impl<'a> Connected<'a> {
             };
             let to = folder.join(segment.name.to_string());
             std::fs::write(&to, bytes).map_err(|error| CommandError::write(&to, &error))?;
-            if choice.measured.contains(&place) {
+            if choice.measured.contains(&index) {
                 sample.measured.push(to.clone());
             }
             sample.looked_at.push(to);
@@ -232,7 +232,7 @@ struct Segment {
 
 impl Segment {
     fn of(row: &Row) -> Option<Segment> {
-        let cell = |place: usize| row.get(place)?.as_deref();
+        let cell = |index: usize| row.get(index)?.as_deref();
         let seconds: f64 = cell(2)?.parse().ok()?;
         Some(Segment {
             name: cell(0)?.parse().ok()?,
@@ -253,8 +253,8 @@ fn settings_query() -> String {
     )
 }
 
-fn at(numbers: &[Option<f64>], place: usize) -> Option<f64> {
-    numbers.get(place).copied().flatten()
+fn at(numbers: &[Option<f64>], index: usize) -> Option<f64> {
+    numbers.get(index).copied().flatten()
 }
 
 fn needs_privilege(error: ServerError) -> CommandError {

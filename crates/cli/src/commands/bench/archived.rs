@@ -38,13 +38,13 @@ impl Fetched {
     }
 }
 
-/// Fetches complete segments of the repository at `place`.
+/// Fetches complete segments of the repository at `location`.
 pub fn fetch(
-    place: &str,
+    location: &str,
     sample: &Sample<'_>,
     progress: &mut impl Progress,
 ) -> Result<Fetched, CommandError> {
-    let location = Location::parse(place)?;
+    let location = Location::parse(location)?;
     let fetched = Fetched(Scratch::new_in(sample.temp_dir, "walzip-bench-")?);
     let folder = fetched.folder();
     std::fs::create_dir(&folder).map_err(|error| CommandError::write(&folder, &error))?;
@@ -91,12 +91,12 @@ async fn segments(repository: &Repository) -> Result<Vec<String>, CommandError> 
 /// The last `count`, or `count` at equal distances, the first and the last among them.
 fn choose(names: &[String], count: usize, spread: bool) -> Vec<&str> {
     let count = count.min(names.len());
-    let place = |number: usize| match (spread, count) {
+    let index = |number: usize| match (spread, count) {
         (true, 2..) => number * (names.len() - 1) / (count - 1),
         _ => names.len() - count + number,
     };
     (0..count)
-        .map(|number| names[place(number)].as_str())
+        .map(|number| names[index(number)].as_str())
         .collect()
 }
 

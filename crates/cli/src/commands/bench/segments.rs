@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use walzip_bench::segments::{self, Content, Options, WAYS, Way};
+use walzip_bench::segments::{self, Content, METHODS, Method, Options};
 use walzip_repo::{ClusterIdentity, Location, Repository, open_store};
 
 use super::standard_error::StandardError;
@@ -45,7 +45,7 @@ pub struct SegmentsArgs {
 
     /// Only this way to archive; may be repeated
     #[arg(long, value_name = "NAME", value_parser = way)]
-    way: Vec<&'static Way>,
+    way: Vec<&'static Method>,
 
     /// Little data, once
     #[arg(long)]
@@ -75,9 +75,9 @@ enum OnlyContent {
     Wal,
 }
 
-fn way(name: &str) -> Result<&'static Way, String> {
-    Way::named(name).ok_or_else(|| {
-        let names: Vec<_> = WAYS.iter().map(|way| way.name).collect();
+fn way(name: &str) -> Result<&'static Method, String> {
+    Method::named(name).ok_or_else(|| {
+        let names: Vec<_> = METHODS.iter().map(|way| way.name).collect();
         format!("there are {}", names.join(", "))
     })
 }
@@ -93,7 +93,7 @@ pub fn run(args: SegmentsArgs, surroundings: Surroundings) -> Result<(), Command
         sizes_megabytes: args.size,
         total_megabytes: args.total,
         contents: content.into_iter().collect(),
-        ways: args.way,
+        methods: args.way,
         quick: args.quick,
         runs: args.runs,
         warm: args.warm,

@@ -97,14 +97,14 @@ pub fn run(args: WalArgs, surroundings: Surroundings) -> Result<(), CommandError
     // Gone when the results are printed, whatever happens before.
     let _fetched = match &args.repo {
         None => None,
-        Some(place) => {
+        Some(location) => {
             let sample = Sample {
                 count: options.segments(),
                 spread: args.spread,
                 temp_dir: &options.temp_dir,
                 cancel: &options.cancel,
             };
-            let fetched = archived::fetch(place, &sample, &mut progress)?;
+            let fetched = archived::fetch(location, &sample, &mut progress)?;
             options.inputs.push(fetched.folder());
             Some(fetched)
         }

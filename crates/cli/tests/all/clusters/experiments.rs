@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::clusters::server::Server;
@@ -115,8 +114,7 @@ fn running_in(directory: &Path) -> Vec<String> {
 }
 
 fn signal(child: &Child, signal: Signal) {
-    let pid = Pid::from_raw(i32::try_from(child.id()).expect("a process"));
-    kill(pid, signal).expect("it still runs");
+    kill_process(Pid::from_child(child), signal).expect("it still runs");
 }
 
 #[test]
@@ -216,7 +214,7 @@ fn an_interrupt_keeps_what_was_measured_and_the_rest_can_be_measured_later() {
         "r.json",
     ];
     let child = laboratory.start_until(&arguments, "[5/12");
-    signal(&child, Signal::SIGINT);
+    signal(&child, Signal::INT);
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(104));
     laboratory.assert_nothing_is_left();
@@ -264,7 +262,7 @@ fn a_killed_experiment_leaves_no_server_and_no_file() {
     ];
     let mut child = laboratory.start_until(&arguments, "[1/2000");
     assert!(!running_in(&laboratory.temp_dir).is_empty());
-    signal(&child, Signal::SIGKILL);
+    signal(&child, Signal::KILL);
     child.wait().expect("it ends");
     let begin = Instant::now();
     while !names(&laboratory.temp_dir).is_empty() || !running_in(&laboratory.temp_dir).is_empty() {

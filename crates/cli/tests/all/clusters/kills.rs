@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use nix::sys::signal::{self, Signal};
-use nix::unistd::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::clusters::object_store::{archived_files, assert_no_gaps};
 use crate::clusters::server::Server;
@@ -128,9 +127,9 @@ fn a_backup_that_is_interrupted_takes_what_it_wrote_with_it() {
         assert!(begin.elapsed() < Duration::from_secs(120), "{}", said());
         std::thread::sleep(Duration::from_millis(5));
     }
-    signal::kill(Pid::from_raw(backup.id() as i32), Signal::SIGTERM).expect("it runs");
+    kill_process(Pid::from_child(&backup), Signal::TERM).expect("it runs");
     let status = backup.wait().expect("the backup ends");
-    assert_eq!(status.signal(), Some(Signal::SIGTERM as i32), "{}", said());
+    assert_eq!(status.signal(), Some(Signal::TERM.as_raw()), "{}", said());
     let incoming = fs::read_dir(site.repository().join(".incoming")).expect("a directory");
     assert_eq!(incoming.count(), 0);
 }

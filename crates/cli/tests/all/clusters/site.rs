@@ -207,22 +207,35 @@ pub fn program_of(major: u32, name: &str) -> PathBuf {
 /// The script that fetches the servers is the only one to know where they are.
 fn programs_of(major: u32) -> Option<PathBuf> {
     static FOUND: OnceLock<Vec<(u32, PathBuf)>> = OnceLock::new();
-    let found = FOUND.get_or_init(|| (13..=18).filter_map(|m| Some((m, fetched(m)?))).collect());
+    let found = FOUND.get_or_init(|| {
+        let majors = majors_with_servers().into_iter();
+        majors.filter_map(|m| Some((m, fetched(m)?))).collect()
+    });
     found
         .iter()
         .find(|(found, _)| *found == major)
         .map(|(_, path)| path.clone())
 }
 
+/// The majors whose servers `scripts/fetch-postgres` can fetch.
+pub fn majors_with_servers() -> Vec<u32> {
+    let output = fetch_postgres(&["--majors"]);
+    let majors = output.expect("the script runs");
+    let majors = majors.split_whitespace();
+    majors
+        .map(|major| major.parse().expect("a major"))
+        .collect()
+}
+
 fn fetched(major: u32) -> Option<PathBuf> {
+    let path = fetch_postgres(&["--path", &major.to_string()])?;
+    Some(PathBuf::from(path.trim_end()))
+}
+
+/// What the script prints, if it succeeds.
+fn fetch_postgres(arguments: &[&str]) -> Option<String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/fetch-postgres");
-    let output = Command::new(script)
-        .args(["--path", &major.to_string()])
-        .output()
-        .ok()?;
-    let path = String::from_utf8(output.stdout).ok()?;
-    output
-        .status
-        .success()
-        .then(|| PathBuf::from(path.trim_end()))
+    let output = Command::new(script).args(arguments).output().ok()?;
+    let printed = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then_some(printed)
 }

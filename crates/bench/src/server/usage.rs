@@ -1,4 +1,4 @@
-//! What a server has taken from the machine, as the kernel counts it.
+//! What a server has used of the machine, as the kernel counts it.
 
 use std::fs;
 use std::path::Path;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::Server;
 
-/// What a server and its children, ended ones included, have taken so far.
+/// What a server and its children, ended ones included, have used so far.
 #[derive(Clone, Copy, Debug)]
-pub struct Taken {
+pub struct ServerUsage {
     /// Processor time.
     pub cpu: Duration,
     /// Bytes that they made the kernel write to a disk; none where the kernel does not tell.
@@ -16,28 +16,28 @@ pub struct Taken {
 }
 
 impl Server {
-    /// What it has taken so far; none where the kernel does not tell.
-    pub fn taken(&self) -> Option<Taken> {
-        Taken::of(self.postmaster.id())
+    /// What it has used so far; none where the kernel does not tell.
+    pub fn usage(&self) -> Option<ServerUsage> {
+        ServerUsage::of(self.postmaster.id())
     }
 }
 
-impl Taken {
+impl ServerUsage {
     /// By a process and its children.
-    fn of(process: u32) -> Option<Taken> {
+    fn of(process: u32) -> Option<ServerUsage> {
         let ended = || Stat::of(&Path::new("/proc").join(process.to_string()));
         loop {
             // What a child took that ends while the others are being looked at would be counted
             // by nobody, or twice.
             let before = ended()?.faults_of_ended;
-            let taken = Taken::at_once(process)?;
+            let usage = ServerUsage::at_once(process)?;
             if ended()?.faults_of_ended == before {
-                return Some(taken);
+                return Some(usage);
             }
         }
     }
 
-    fn at_once(parent: u32) -> Option<Taken> {
+    fn at_once(parent: u32) -> Option<ServerUsage> {
         let mut ticks = 0;
         let mut written_bytes = Some(0);
         for entry in fs::read_dir("/proc").ok()?.flatten() {
@@ -61,7 +61,7 @@ impl Taken {
                 .map(|(sum, written)| sum + written);
         }
         let per_second = rustix::param::clock_ticks_per_second();
-        Some(Taken {
+        Some(ServerUsage {
             cpu: Duration::from_secs_f64(ticks as f64 / per_second as f64),
             written_bytes,
         })
@@ -95,7 +95,7 @@ impl Stat {
         // The name, in parentheses, may contain anything.
         let (_, rest) = line.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
-        let number = |place: usize| fields.get(place)?.parse::<u64>().ok();
+        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
         Some(Stat {
             parent: u32::try_from(number(1)?).ok()?,
             own: number(11)? + number(12)?,
@@ -128,7 +128,7 @@ mod tests {
         });
         let mut before = Duration::ZERO;
         while !children.is_finished() {
-            let now = Taken::of(std::process::id()).unwrap().cpu;
+            let now = ServerUsage::of(std::process::id()).unwrap().cpu;
             assert!(now >= before, "{before:?} and then {now:?}");
             before = now;
         }

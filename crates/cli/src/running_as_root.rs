@@ -4,11 +4,12 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use nix::unistd::{Uid, User, geteuid};
+use rustix::process::{Uid, geteuid};
 use walzip_repo::Location;
 
 use crate::error::CommandError;
 use crate::exit_code::Kind;
+use crate::system_user;
 
 /// As root, refuses to write into another user's repository.
 pub fn refuse_foreign_repository(location: &Location) -> Result<(), CommandError> {
@@ -27,8 +28,7 @@ pub fn refuse_foreign_directory(directory: &Path) -> Result<(), CommandError> {
     if !geteuid().is_root() || owner.is_root() {
         return Ok(());
     }
-    let user = User::from_uid(owner).ok().flatten().map(|user| user.name);
-    let user = user.unwrap_or_else(|| format!("#{owner}"));
+    let user = system_user::name(owner).unwrap_or_else(|| format!("#{}", owner.as_raw()));
     let message = format!(
         "running as root, but {} belongs to {user}, who could not use root's files",
         directory.display()

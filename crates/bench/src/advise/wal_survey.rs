@@ -10,7 +10,7 @@ use walzip_pgformat::bytes::read_u64;
 use walzip_pgformat::rmgr_id;
 use walzip_pgformat::wal::{Event, RecordLayout, SegmentHeader, SegmentReader};
 
-use super::stretch::{Stretch, Touch, Walk};
+use super::stretch::{Moment, Stretch, Touch, Walk};
 use crate::contents::Contents;
 use crate::input::{is_segment_name, segment_name};
 use crate::{Cancel, Error};
@@ -28,7 +28,7 @@ const RMGR_INFO: u8 = 0xF0;
 
 /// What was found in all segments that were looked at.
 #[derive(Debug, Default, Serialize)]
-pub struct Look {
+pub struct WalSurvey {
     /// How many WAL segments.
     pub segments: usize,
     /// How many files are none.
@@ -53,33 +53,24 @@ pub struct Look {
     pub stretches: Vec<Stretch>,
 }
 
-/// A time, and the position in the WAL that was written then.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Moment {
-    /// The position in bytes.
-    pub position: u64,
-    /// Microseconds since 2000-01-01, as PostgreSQL counts.
-    pub microseconds: i64,
-}
-
-impl Look {
-    /// Looks at files in the order of their positions.
-    pub(super) fn at(paths: &[PathBuf], cancel: &Cancel) -> Result<Look, Error> {
-        let mut look = Look::default();
+impl WalSurvey {
+    /// Reads files in the order of their positions.
+    pub(super) fn of(paths: &[PathBuf], cancel: &Cancel) -> Result<WalSurvey, Error> {
+        let mut survey = WalSurvey::default();
         let mut walk = Walk::default();
         for path in paths {
             if cancel.is_requested() {
                 return Err(Error::Interrupted);
             }
             match fs::read(path) {
-                Ok(bytes) => look.add(&segment_name(path), &bytes, &mut walk),
+                Ok(bytes) => survey.add(&segment_name(path), &bytes, &mut walk),
                 // A server renames its segments when they are archived and old.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(source) => return Err(Error::file(path, source)),
             }
         }
-        look.stretches = walk.finish();
-        Ok(look)
+        survey.stretches = walk.finish();
+        Ok(survey)
     }
 
     fn add(&mut self, name: &str, bytes: &[u8], walk: &mut Walk) {

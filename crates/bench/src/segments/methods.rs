@@ -1,4 +1,4 @@
-//! How a segment gets to the archive: one table row for each way.
+//! How a segment gets to the archive: one table row for each method.
 //!
 //! In the arguments, `{source}` and `{target}` at the end of a word stand for the files,
 //! `{config}` for the SSH client's configuration, `{repository}` for walzip's repository. A row
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::sshd::{CLIENT_CONFIG, CLIENT_PACKAGE};
 
-/// Whose program a way is.
+/// Whose program a method is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -25,9 +25,9 @@ pub enum Kind {
     Filter,
 }
 
-/// A way to archive a segment.
+/// A method to archive a segment.
 #[derive(Debug)]
-pub struct Way {
+pub struct Method {
     /// The word for `--way`.
     pub name: &'static str,
     /// The program.
@@ -44,27 +44,27 @@ pub struct Way {
     pub version: &'static [&'static str],
 }
 
-/// Every way, in the order of tables.
+/// Every method, in the order of tables.
 #[rustfmt::skip]
-pub static WAYS: &[Way] = &[
-    Way { name: "cp", program: "cp", package: "coreutils", kind: Kind::Local, durable: false,
+pub static METHODS: &[Method] = &[
+    Method { name: "cp", program: "cp", package: "coreutils", kind: Kind::Local, durable: false,
         arguments: &["{source}", "{target}"], version: &["--version"] },
-    Way { name: "dd-fsync", program: "dd", package: "coreutils", kind: Kind::Local, durable: true,
+    Method { name: "dd-fsync", program: "dd", package: "coreutils", kind: Kind::Local, durable: true,
         arguments: &["if={source}", "of={target}", "bs=1M", "conv=fsync", "status=none"], version: &["--version"] },
-    Way { name: "scp", program: "scp", package: CLIENT_PACKAGE, kind: Kind::Ssh, durable: false,
+    Method { name: "scp", program: "scp", package: CLIENT_PACKAGE, kind: Kind::Ssh, durable: false,
         arguments: &["-q", "-B", "-F", "{config}", "{source}", "walzip-bench:{target}"], version: &[] },
-    Way { name: "rsync", program: "rsync", package: "rsync", kind: Kind::Ssh, durable: false,
+    Method { name: "rsync", program: "rsync", package: "rsync", kind: Kind::Ssh, durable: false,
         arguments: &["-s", "-e", "ssh -F {config}", "{source}", "walzip-bench:{target}"], version: &["--version"] },
-    Way { name: "archive-push", program: "walzip", package: "walzip", kind: Kind::Push, durable: true,
+    Method { name: "archive-push", program: "walzip", package: "walzip", kind: Kind::Push, durable: true,
         arguments: &["archive-push", "--repo", "{repository}", "{source}"], version: &["--version"] },
-    Way { name: "compress", program: "walzip", package: "walzip", kind: Kind::Filter, durable: false,
+    Method { name: "compress", program: "walzip", package: "walzip", kind: Kind::Filter, durable: false,
         arguments: &["compress", "-c", "{source}"], version: &["--version"] },
 ];
 
-impl Way {
+impl Method {
     /// The row of a name.
-    pub fn named(name: &str) -> Option<&'static Way> {
-        WAYS.iter().find(|way| way.name == name)
+    pub fn named(name: &str) -> Option<&'static Method> {
+        METHODS.iter().find(|method| method.name == name)
     }
 
     /// Whether the program is this project's own.
@@ -99,14 +99,14 @@ impl Way {
 
     /// The arguments for one segment.
     pub(super) fn fill(&self, source: &Path, target: &Path, repository: &Path) -> Vec<OsString> {
-        let places = [
+        let paths = [
             ("{source}", source),
             ("{target}", target),
             ("{config}", Path::new(CLIENT_CONFIG)),
             ("{repository}", repository),
         ];
         let fill_one = |argument: &&str| {
-            for (placeholder, path) in places {
+            for (placeholder, path) in paths {
                 if let Some(beginning) = argument.strip_suffix(placeholder) {
                     let mut word = OsString::from(beginning);
                     word.push(path);
@@ -126,18 +126,22 @@ mod tests {
 
     #[test]
     fn each_name_is_used_once_and_ssh_goes_to_our_own_server() {
-        for (index, way) in WAYS.iter().enumerate() {
-            assert!(WAYS[..index].iter().all(|other| other.name != way.name));
-            let goes_there = way
+        for (index, method) in METHODS.iter().enumerate() {
+            assert!(
+                METHODS[..index]
+                    .iter()
+                    .all(|other| other.name != method.name)
+            );
+            let goes_there = method
                 .arguments
                 .contains(&format!("{HOST}:{{target}}").as_str());
-            assert_eq!(goes_there, way.kind == Kind::Ssh, "{}", way.name);
+            assert_eq!(goes_there, method.kind == Kind::Ssh, "{}", method.name);
         }
     }
 
     #[test]
     fn words_are_filled_in_and_shown_without_paths() {
-        let rsync = Way::named("rsync").unwrap();
+        let rsync = Method::named("rsync").unwrap();
         let words = rsync.fill(Path::new("/s/1"), Path::new("/t/1"), Path::new(""));
         assert_eq!(words[2], "ssh -F ssh_config");
         assert_eq!(words[4], "walzip-bench:/t/1");

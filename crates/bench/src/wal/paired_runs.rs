@@ -44,13 +44,13 @@ impl<'a> Runs<'a> {
             let Some(pairs) = pairs.collect::<Option<Vec<_>>>() else {
                 continue;
             };
-            for place in [0, 1] {
+            for side in [0, 1] {
                 let mean = |usage: fn(&Measurement) -> Usage| {
-                    let seconds = pairs.iter().map(|pair| self.seconds(usage(pair[place])));
+                    let seconds = pairs.iter().map(|pair| self.seconds(usage(pair[side])));
                     seconds.sum::<f64>() / pairs.len() as f64
                 };
-                paired.compress[place].push(mean(|measured| measured.compress));
-                paired.decompress[place].push(mean(|measured| measured.decompress));
+                paired.compress[side].push(mean(|measured| measured.compress));
+                paired.decompress[side].push(mean(|measured| measured.decompress));
             }
         }
         paired

@@ -60,8 +60,22 @@ impl EarlierRow {
 
 impl Origin {
     /// When the earlier experiment began.
-    pub(crate) fn date(&self) -> &str {
+    fn date(&self) -> &str {
         &self.provenance.date
+    }
+
+    /// The runs that results go on from: those that the earlier one went on from, and itself.
+    pub(crate) fn and_before(&self, before: Vec<Resumed>, measurements: usize) -> Vec<Resumed> {
+        let itself = self.resumed(measurements);
+        before.into_iter().chain([itself]).collect()
+    }
+
+    /// The earlier run, of which so many measurements were taken over.
+    pub(crate) fn resumed(&self, measurements: usize) -> Resumed {
+        Resumed {
+            date: self.date().to_owned(),
+            measurements,
+        }
     }
 
     /// The load of others when it began, where that left less than one processor idle.
@@ -74,9 +88,7 @@ impl Origin {
     pub(crate) fn check(
         &self,
         path: &Path,
-        experiment: &str,
-        provenance: &Provenance,
-        server: Option<&Program>,
+        (experiment, provenance, server): Here<'_>,
     ) -> Result<(), Error> {
         let refuse = |what: &str| {
             Err(Error::Usage(format!(
@@ -120,6 +132,13 @@ pub(crate) fn go_on(
     Ok(())
 }
 
+/// Says how much is taken over.
+pub(crate) fn note_taken_over(measurements: usize, progress: &mut impl Progress) {
+    progress.note(&format!(
+        "{measurements} measurements are taken over from the earlier run"
+    ));
+}
+
 /// Refuses to go on where the results that are gone on from would be replaced by others that lack
 /// some of their measurements.
 pub(crate) fn keep_all(
@@ -138,11 +157,18 @@ pub(crate) fn keep_all(
     })
 }
 
-/// Reads the JSON of an earlier run; none when there is no such file yet.
-pub(crate) fn read_earlier<T: DeserializeOwned>(
-    path: Option<&Path>,
-) -> Result<Option<(&Path, T)>, Error> {
-    let path = path.ok_or_else(|| {
+/// What this run has that an earlier one must have had: its experiment, its machine and, where
+/// there is one, its server.
+pub(crate) type Here<'a> = (&'static str, &'a Provenance, Option<&'a Program>);
+
+/// Reads the JSON of an earlier run, which must be of the same origin; none when there is no such
+/// file yet.
+pub(crate) fn read_earlier<'a, T: DeserializeOwned>(
+    files: &'a Files,
+    origin: fn(&T) -> &Origin,
+    here: Here<'_>,
+) -> Result<Option<(&'a Path, T)>, Error> {
+    let path = files.json.as_deref().ok_or_else(|| {
         Error::Usage(
             "there is nothing to go on from: name the JSON file of the earlier run".to_owned(),
         )
@@ -158,5 +184,6 @@ pub(crate) fn read_earlier<T: DeserializeOwned>(
             path.display()
         ))
     })?;
+    origin(&earlier).check(path, here)?;
     Ok(Some((path, earlier)))
 }
