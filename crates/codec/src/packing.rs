@@ -18,9 +18,9 @@ const HARD_PART: usize = 4;
 /// Streams of more bytes than this for each byte of the input are not mixed: there would be
 /// three copies of them in memory.
 const MIXED_EXPANSION_MAX: usize = 4;
-/// The level that takes little more time than none, and the first one that is compared with it.
-const QUICK: Level = Level::MIN.above();
-const SEARCHED_FROM: Level = Level::STRONG.below();
+/// Levels that take little time beside those above them, which are compared with them.
+const QUICK: [Level; 2] = [Level::MIN.above(), Level::MIN.above().above()];
+const SEARCHED_FROM: Level = QUICK[1].above();
 /// What mixed streams are compared with.
 const BESIDE_MIXED: Level = Level::STRONG;
 /// Where mixing gains less than this, in percent, another level may be smaller.
@@ -149,7 +149,8 @@ struct Plain {
 
 impl Plain {
     fn of(content: &Content, level: Level) -> Result<Plain, EncodeError> {
-        let quick = pack_at(content, QUICK)?;
+        let [quick, other] = QUICK.map(|level| pack_at(content, level));
+        let quick = std::cmp::min_by_key(quick?, other?, Body::len);
         let searched = pack_at(content, level)?;
         Ok(Plain {
             is_searched_in_vain: quick.len() <= searched.len(),
@@ -186,7 +187,8 @@ mod tests {
             streams_start: 0,
             extents: Vec::new(),
         };
-        let quick = pack_at(&content, QUICK).unwrap().len();
+        let lens = QUICK.map(|level| pack_at(&content, level).unwrap().len());
+        let quick = lens[0].min(lens[1]);
         assert!(pack_at(&content, UNMIXED).unwrap().len() > quick);
         for level in [SEARCHED_FROM, Level::STRONG, SLOW_FROM, UNMIXED] {
             assert_eq!(pack(&content, level).unwrap().len(), quick);
