@@ -1,14 +1,15 @@
 //! The codec, called where it does not hold up the tasks of the runtime.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::panic::resume_unwind;
 
 use bytes::Bytes;
 use walzip_codec::{DecodeError, DecodeToError, EncodeError, Encoder, Header, Level};
-use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::SegmentHeader;
+use walzip_pgformat::{Input, PAGE_SIZE, ReadAt};
 
 use crate::error::ArchiveError;
+use crate::stable_file::StableFile;
 
 /// Runs work that computes or blocks on a thread for such work.
 pub(crate) async fn off_the_runtime<T: Send + 'static>(
@@ -21,26 +22,29 @@ pub(crate) async fn off_the_runtime<T: Send + 'static>(
     }
 }
 
-/// Encodes what a reader gives, a member at a time; returns the object, which says whose it is.
+/// Encodes a file, a member at a time; returns the object, which says whose it is.
 pub(crate) fn encode(
     name: &str,
-    mut original: impl Read,
+    file: &StableFile,
     level: Level,
     verify: bool,
-) -> Result<Bytes, EncodeFailure> {
+) -> Result<Bytes, EncodeError> {
     let mut encoder = Encoder::new(level, verify);
     let mut object = Vec::new();
-    let mut buffer = Vec::new();
+    let mut offset = 0;
     loop {
-        fill(&mut original, &mut buffer, PAGE_SIZE)?;
-        if buffer.is_empty() && !object.is_empty() {
-            walzip_codec::name_file(&mut object, name).map_err(EncodeFailure::Encode)?;
+        let rest = file.part(offset, file.len() - offset);
+        let mut beginning = Vec::new();
+        let beginning_len = rest.len().min(PAGE_SIZE);
+        Input::Reader(&rest).append(0, beginning_len, &mut beginning)?;
+        if beginning.is_empty() && !object.is_empty() {
+            walzip_codec::name_file(&mut object, name)?;
             return Ok(object.into());
         }
-        let member_len = encoder.member_len(&buffer);
-        fill(&mut original, &mut buffer, member_len)?;
-        let is_wal = SegmentHeader::read(&buffer).is_ok();
-        let member = encoder.encode(&buffer).map_err(EncodeFailure::Encode)?;
+        let part = file.part(offset, rest.len().min(encoder.member_len(&beginning)));
+        offset += part.len();
+        let member = encoder.encode(Input::Reader(&part))?;
+        let is_wal = SegmentHeader::read(&beginning).is_ok();
         if is_wal && Header::read(&member).is_ok_and(|header| header.identity.is_none()) {
             tracing::warn!(
                 "{name}: not understood as WAL, stored {} bytes as zstd makes them; \
@@ -49,23 +53,7 @@ pub(crate) fn encode(
             );
         }
         object.extend_from_slice(&member);
-        buffer.clear();
     }
-}
-
-/// What can go wrong on the way into an object.
-pub(crate) enum EncodeFailure {
-    Read(io::Error),
-    Encode(EncodeError),
-}
-
-/// Reads until the buffer holds `len` bytes or the input ends.
-fn fill(input: &mut impl Read, buffer: &mut Vec<u8>, len: usize) -> Result<(), EncodeFailure> {
-    let missing = len.saturating_sub(buffer.len());
-    buffer.reserve_exact(missing);
-    let mut input = input.take(missing as u64);
-    input.read_to_end(buffer).map_err(EncodeFailure::Read)?;
-    Ok(())
 }
 
 /// Decodes the object of a WAL file.

@@ -2,14 +2,16 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use walzip_codec::DecodeToError;
+use walzip_codec::{DecodeToError, EncodeError};
+use walzip_pgformat::ReadAt;
 use walzip_pgformat::wal_file_name::SEGMENT_SIZE_BYTES_MAX;
 
-use crate::coding::{self, EncodeFailure, off_the_runtime};
+use crate::coding::{self, off_the_runtime};
 use crate::error::ArchiveError;
 use crate::push::PushOptions;
 use crate::regular_file;
@@ -69,16 +71,24 @@ impl StableFile {
         let (this, name) = (self.clone(), name.to_owned());
         let (level, verify) = (options.level, options.verify);
         off_the_runtime(move || {
-            let mut reader = this.reader().map_err(|error| this.failed(error))?;
-            let object = coding::encode(&name, &mut reader, level, verify);
-            let object = object.map_err(|failure| match failure {
-                EncodeFailure::Read(error) => this.failed(error),
-                EncodeFailure::Encode(source) => ArchiveError::Encode { name, source },
-            })?;
-            this.check_unchanged(reader.read)?;
-            Ok(object)
+            let object = coding::encode(&name, &this, level, verify);
+            // What changed while it was read cannot be proven either.
+            this.check_unchanged(this.before.len())?;
+            object.map_err(|error| match error {
+                EncodeError::Read(error) => this.failed(error),
+                source => ArchiveError::Encode { name, source },
+            })
         })
         .await
+    }
+
+    /// A part of it: an offset, and bytes from there on.
+    pub(crate) fn part(&self, offset: usize, len: usize) -> StablePart<'_> {
+        StablePart {
+            file: self,
+            offset,
+            len,
+        }
     }
 
     /// Whether an object has exactly this content.
@@ -141,6 +151,28 @@ fn invalid(path: &Path, reason: String) -> ArchiveError {
     ArchiveError::Invalid {
         path: path.to_owned(),
         reason,
+    }
+}
+
+/// A part of a file that must not change: what was read when it was opened is not read again.
+pub(crate) struct StablePart<'f> {
+    file: &'f StableFile,
+    offset: usize,
+    len: usize,
+}
+
+impl ReadAt for StablePart<'_> {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+        let offset = self.offset + offset;
+        let known = self.file.beginning.get(offset..).unwrap_or_default();
+        let (first, rest) = buffer.split_at_mut(known.len().min(buffer.len()));
+        first.copy_from_slice(&known[..first.len()]);
+        let start = (offset + first.len()) as u64;
+        self.file.file.read_exact_at(rest, start)
     }
 }
 

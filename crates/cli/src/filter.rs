@@ -6,10 +6,11 @@
 use std::fs::{File, Metadata};
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use walzip_pgformat::ReadAt;
 
 use crate::error::CommandError;
 use crate::exit_code::Kind;
@@ -71,10 +72,42 @@ pub trait Filter {
     /// if this fails.
     fn run(
         &self,
-        input: &mut dyn Read,
+        input: Source<'_>,
         output: &mut dyn Write,
         is_provisional: bool,
     ) -> Result<(), CommandError>;
+}
+
+/// An input.
+pub struct Source<'i> {
+    /// Its bytes, in their order.
+    pub reader: &'i mut dyn Read,
+    /// The same as a file that can be read at any offset.
+    pub file: Option<&'i File>,
+}
+
+impl<'i> Source<'i> {
+    /// What can be read only once.
+    pub fn stream(reader: &'i mut dyn Read) -> Source<'i> {
+        Source { reader, file: None }
+    }
+}
+
+/// A part of a file: an offset, and bytes from there on.
+pub struct FilePart<'f> {
+    pub file: &'f File,
+    pub offset: u64,
+    pub len: usize,
+}
+
+impl ReadAt for FilePart<'_> {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buffer, self.offset + offset as u64)
+    }
 }
 
 /// Where the outputs go.
@@ -123,11 +156,15 @@ impl FilterArgs {
         if path.as_os_str() == "-" {
             let mut input = io::stdin().lock();
             return match self.destination(filter) {
-                Destination::File(output) => self.to_named_file(filter, &mut input, &output, None),
-                Destination::Stdout | Destination::BesideInput => {
-                    self.to_stdout(filter, &mut input)
+                Destination::File(output) => {
+                    self.to_named_file(filter, Source::stream(&mut input), &output, None)
                 }
-                Destination::Nowhere => filter.run(&mut input, &mut io::sink(), true),
+                Destination::Stdout | Destination::BesideInput => {
+                    self.to_stdout(filter, Source::stream(&mut input))
+                }
+                Destination::Nowhere => {
+                    filter.run(Source::stream(&mut input), &mut io::sink(), true)
+                }
             }
             .map_err(|error| error.at("standard input"));
         }
@@ -142,19 +179,25 @@ impl FilterArgs {
         if !named_output && !self.force {
             refuse_special(path)?;
         }
-        let (mut input, before) = open_input(path)?;
+        let (file, before) = open_input(path)?;
+        let mut reader = &file;
+        let input = Source {
+            reader: &mut reader,
+            // The kernel's own files say that they are empty, and are not.
+            file: (before.is_file() && before.len() > 0).then_some(&file),
+        };
         match destination {
-            Destination::Stdout => self.to_stdout(filter, &mut input),
-            Destination::Nowhere => filter.run(&mut input, &mut io::sink(), true),
+            Destination::Stdout => self.to_stdout(filter, input),
+            Destination::Nowhere => filter.run(input, &mut io::sink(), true),
             Destination::File(output) => {
-                self.to_named_file(filter, &mut input, &output, Some((path, &before)))
+                self.to_named_file(filter, input, &output, Some((path, &before)))
             }
             Destination::BesideInput => {
                 if !self.force && !self.keep {
                     refuse_links(path, &before)?;
                 }
                 let output = filter.output_path(path)?;
-                self.to_file(filter, &mut input, &output, Some((path, &before)))?;
+                self.to_file(filter, input, &output, Some((path, &before)))?;
                 if self.keep {
                     return Ok(());
                 }
@@ -165,7 +208,7 @@ impl FilterArgs {
         }
     }
 
-    fn to_stdout<F: Filter>(&self, filter: &F, input: &mut dyn Read) -> Result<(), CommandError> {
+    fn to_stdout<F: Filter>(&self, filter: &F, input: Source<'_>) -> Result<(), CommandError> {
         let stdout = io::stdout();
         if stdout.is_terminal() && !self.force {
             let message = "standard output is a terminal, and the output is binary";
@@ -196,14 +239,14 @@ impl FilterArgs {
     fn to_named_file<F: Filter>(
         &self,
         filter: &F,
-        input: &mut dyn Read,
+        input: Source<'_>,
         output: &Path,
         source: Option<(&Path, &Metadata)>,
     ) -> Result<(), CommandError> {
         if !self.force
             && let Some(mut existing) = output_file::existing(output)?
         {
-            return match filter.is_in(input, &mut existing)? {
+            return match filter.is_in(input.reader, &mut existing)? {
                 true => output_file::make_durable(output, &existing),
                 false => Err(output_file::exists(output)),
             };
@@ -214,7 +257,7 @@ impl FilterArgs {
     fn to_file<F: Filter>(
         &self,
         filter: &F,
-        input: &mut dyn Read,
+        input: Source<'_>,
         output: &Path,
         source: Option<(&Path, &Metadata)>,
     ) -> Result<(), CommandError> {
@@ -310,8 +353,10 @@ fn refuse_changed(path: &Path, before: &Metadata) -> Result<(), CommandError> {
     if !before.is_file() || identity(before) == identity(&after) {
         return Ok(());
     }
-    Err(CommandError::new(
-        Kind::FileRead,
-        "the file changed while it was read",
-    ))
+    Err(changed())
+}
+
+/// Somebody writes to an input.
+pub fn changed() -> CommandError {
+    CommandError::new(Kind::FileRead, "the file changed while it was read")
 }

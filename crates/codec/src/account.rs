@@ -41,7 +41,7 @@ impl KindAccount {
 pub fn account(input: &[u8], level: Level) -> Result<Option<Vec<KindAccount>>, EncodeError> {
     let mut kinds: Vec<KindAccount> = Vec::new();
     for (header, part) in encoder::parts(input) {
-        let Some(streams) = segment::encode(part, &header, packing::choices(level)) else {
+        let Some(streams) = segment::encode(part.into(), &header, packing::choices(level))? else {
             return Ok(None);
         };
         for account in account_of(streams.into_content(), level)? {
@@ -107,7 +107,7 @@ pub fn encode_without(
     choices.without = choices.without.with(model);
     let mut file = Vec::new();
     for (header, part) in encoder::parts(input) {
-        file.extend_from_slice(&member::encode_part(part, &header, level, choices)?);
+        file.extend_from_slice(&member::encode_part(part.into(), &header, level, choices)?);
     }
     Ok(file)
 }

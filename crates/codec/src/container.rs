@@ -9,12 +9,17 @@ use crate::format_version::FormatVersion;
 pub use blocks::{Body, Claims, decode_foreign, outlook, pack, pack_mixed, read_content};
 pub use header::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity, name_file};
 
-/// Writes a member: `original` is hashed, `body` is what stands for it.
-pub fn write_member(original: &[u8], identity: Option<WalIdentity>, body: &Body) -> Vec<u8> {
+/// Writes a member for an original of a length and a hash; `body` is what stands for it.
+pub fn write_member(
+    original_len: usize,
+    original_hash: blake3::Hash,
+    identity: Option<WalIdentity>,
+    body: &Body,
+) -> Vec<u8> {
     let header = Header {
         version: FormatVersion::CURRENT,
-        original_len: original.len() as u64,
-        original_hash: *blake3::hash(original).as_bytes(),
+        original_len: original_len as u64,
+        original_hash: *original_hash.as_bytes(),
         identity,
         name: None,
         header_len: 0,

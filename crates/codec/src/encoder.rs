@@ -4,6 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use walzip_pgformat::wal::SegmentHeader;
+use walzip_pgformat::{Input, PAGE_SIZE};
 
 use crate::error::EncodeError;
 use crate::level::Level;
@@ -62,8 +63,11 @@ impl Encoder {
     /// Encodes the next member, of [`Encoder::member_len`] bytes, or of the last ones. What the
     /// model should fail at, even by a panic, is carried without it: the header then has no
     /// identity.
-    pub fn encode(&mut self, input: &[u8]) -> Result<Vec<u8>, EncodeError> {
-        let part = self.part(input);
+    pub fn encode<'i>(&mut self, input: impl Into<Input<'i>>) -> Result<Vec<u8>, EncodeError> {
+        let input = input.into();
+        let mut beginning = Vec::new();
+        input.append(0, input.len().min(PAGE_SIZE), &mut beginning)?;
+        let part = self.part(&beginning);
         let (proves, level) = (self.proves, self.level);
         let member = match &part {
             None => without_model(input, level, proves),
@@ -129,7 +133,7 @@ pub fn encode_verified(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeErro
 }
 
 fn with_model(
-    input: &[u8],
+    input: Input<'_>,
     header: &SegmentHeader,
     level: Level,
     proves: bool,
@@ -153,7 +157,7 @@ fn with_model(
     }
 }
 
-fn without_model(input: &[u8], level: Level, proves: bool) -> Result<Vec<u8>, EncodeError> {
+fn without_model(input: Input<'_>, level: Level, proves: bool) -> Result<Vec<u8>, EncodeError> {
     let member = member::encode_foreign(input, level)?;
     if proves {
         return proven(input, member);
@@ -161,10 +165,10 @@ fn without_model(input: &[u8], level: Level, proves: bool) -> Result<Vec<u8>, En
     Ok(member)
 }
 
-fn proven(input: &[u8], file: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
-    let mut expected = Expected(input);
+fn proven(input: Input<'_>, file: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
+    let mut expected = Expected::new(input);
     match decode_to(&file, &mut expected) {
-        Ok(()) if expected.0.is_empty() => Ok(file),
+        Ok(()) if expected.is_complete() => Ok(file),
         _ => Err(EncodeError::NotProven),
     }
 }
@@ -191,6 +195,7 @@ mod tests {
     #[test]
     fn what_the_model_fails_at_is_carried_without_it() {
         let input = b"some bytes, some bytes".as_slice();
+        let read = Input::Bytes(input);
         let other = encode(b"other bytes", Level::MIN).unwrap();
         type Failure = fn(Vec<u8>) -> Result<Vec<u8>, EncodeError>;
         let failures: [Failure; 4] = [
@@ -201,8 +206,8 @@ mod tests {
         ];
         for failure in failures {
             let file = or_do_without(
-                || proven(input, failure(other.clone())?),
-                || without_model(input, Level::MIN, true),
+                || proven(read, failure(other.clone())?),
+                || without_model(read, Level::MIN, true),
             )
             .unwrap();
             assert_eq!(decode(&file).unwrap(), input);

@@ -52,8 +52,11 @@ pub(crate) const NO_MEMORY: DecodeError =
     DecodeError::Corrupt("more content than there is memory for");
 
 /// An input could not be encoded.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum EncodeError {
+    /// The input could not be read.
+    #[error("cannot read the input")]
+    Read(#[from] std::io::Error),
     /// More than a member can hold; encode it with a [`crate::Encoder`].
     #[error("{len} bytes are more than a member can hold ({max})")]
     TooLong {

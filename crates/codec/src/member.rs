@@ -4,13 +4,13 @@
 use std::io::Write;
 
 use walzip_pgformat::wal::{SegmentHeader, is_segment_size};
-use walzip_pgformat::{PAGE_SIZE, Version};
+use walzip_pgformat::{Input, PAGE_SIZE, Version};
 
 use crate::container::{self, Claims, Header, WalIdentity};
 use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
 use crate::level::Level;
 use crate::limits::{MEMBER_LEN_MAX, content_len_believed, content_len_max};
-use crate::original::{InMemory, Original};
+use crate::original::{Hashed, InMemory, Original};
 use crate::packing;
 use crate::segment;
 use crate::streams::coder::Choices;
@@ -23,12 +23,14 @@ const RESERVED_MAX: u64 = 64 << 20;
 /// Encodes a segment, or a part of one, as one member: as foreign bytes where the format cannot
 /// say it otherwise.
 pub fn encode_part(
-    input: &[u8],
+    input: Input<'_>,
     header: &SegmentHeader,
     level: Level,
     choices: Choices,
 ) -> Result<Vec<u8>, EncodeError> {
-    let Some(streams) = segment::encode(input, header, choices) else {
+    let hashed = Hashed::new(input);
+    let streams = segment::encode(hashed.input(), header, choices)?;
+    let Some(streams) = streams else {
         return encode_foreign(input, level);
     };
     let mut content = streams.into_content();
@@ -43,13 +45,23 @@ pub fn encode_part(
     if content_len > content_len_believed(body.len() as u64) {
         return encode_foreign(input, level);
     }
-    Ok(container::write_member(input, identity, &body))
+    let hash = hashed.finish()?;
+    Ok(container::write_member(input.len(), hash, identity, &body))
 }
 
 /// Encodes any bytes as one member.
-pub fn encode_foreign(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeError> {
-    let body = packing::pack_foreign(input, level)?;
-    Ok(container::write_member(input, None, &body))
+pub fn encode_foreign(input: Input<'_>, level: Level) -> Result<Vec<u8>, EncodeError> {
+    let mut read = Vec::new();
+    let bytes = match input {
+        Input::Bytes(bytes) => bytes,
+        Input::Reader(_) => {
+            input.append(0, input.len(), &mut read)?;
+            &read
+        }
+    };
+    let body = packing::pack_foreign(bytes, level)?;
+    let hash = blake3::hash(bytes);
+    Ok(container::write_member(bytes.len(), hash, None, &body))
 }
 
 /// Decodes all members of a file, which together hold at most [`MEMBER_LEN_MAX`] bytes; of

@@ -1,7 +1,10 @@
 //! The original, as it is decoded: hashed and handed over in pieces that the processor's caches
 //! still have.
 
+use std::cell::RefCell;
 use std::io::{self, Write};
+
+use walzip_pgformat::{Input, ReadAt};
 
 use crate::error::{DecodeError, DecodeToError};
 
@@ -72,19 +75,109 @@ impl Write for InMemory {
     }
 }
 
-/// An output that takes only what is expected.
-pub struct Expected<'a>(pub &'a [u8]);
+/// An output that takes only what is expected: the bytes of an input, read again.
+pub struct Expected<'a> {
+    input: Input<'a>,
+    offset: usize,
+    piece: Vec<u8>,
+}
+
+impl<'a> Expected<'a> {
+    /// Nothing came yet.
+    pub fn new(input: Input<'a>) -> Expected<'a> {
+        Expected {
+            input,
+            offset: 0,
+            piece: Vec::new(),
+        }
+    }
+
+    /// All of it came.
+    pub fn is_complete(&self) -> bool {
+        self.offset == self.input.len()
+    }
+}
 
 impl Write for Expected<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 = self
-            .0
-            .strip_prefix(bytes)
-            .ok_or_else(|| io::Error::other("something else was expected"))?;
+        let end = self.offset + bytes.len();
+        let expected = match self.input {
+            Input::Bytes(input) => input.get(self.offset..end).unwrap_or_default(),
+            Input::Reader(_) => {
+                self.piece.clear();
+                self.input.append(self.offset, end, &mut self.piece)?;
+                &self.piece
+            }
+        };
+        if bytes != expected {
+            return Err(io::Error::other("something else was expected"));
+        }
+        self.offset = end;
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// An input that is hashed as it is read, while the processor's caches have its pieces.
+pub struct Hashed<'a> {
+    input: Input<'a>,
+    /// The hash of the bytes so far, and how many they are.
+    hasher: RefCell<blake3::Hasher>,
+}
+
+impl<'a> Hashed<'a> {
+    /// Nothing of it was read.
+    pub fn new(input: Input<'a>) -> Hashed<'a> {
+        Hashed {
+            input,
+            hasher: RefCell::new(blake3::Hasher::new()),
+        }
+    }
+
+    /// The same bytes. Those in memory are hashed at the end.
+    pub fn input(&self) -> Input<'_> {
+        match self.input {
+            Input::Bytes(_) => self.input,
+            Input::Reader(_) => Input::Reader(self),
+        }
+    }
+
+    /// The hash of all of it.
+    pub fn finish(self) -> io::Result<blake3::Hash> {
+        let len = self.input.len();
+        let mut hasher = self.hasher.into_inner();
+        let mut piece = Vec::new();
+        if let Input::Bytes(bytes) = self.input {
+            return Ok(blake3::hash(bytes));
+        }
+        while (hasher.count() as usize) < len {
+            let start = hasher.count() as usize;
+            piece.clear();
+            self.input
+                .append(start, len.min(start + PIECE_LEN), &mut piece)?;
+            hasher.update(&piece);
+        }
+        Ok(hasher.finalize())
+    }
+}
+
+impl ReadAt for Hashed<'_> {
+    fn len(&self) -> usize {
+        self.input.len()
+    }
+
+    fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+        if let Input::Reader(reader) = self.input {
+            reader.read_at(offset, buffer)?;
+        }
+        let mut hasher = self.hasher.borrow_mut();
+        let new = (hasher.count() as usize).checked_sub(offset);
+        if let Some(new) = new.and_then(|known| buffer.get(known..)) {
+            hasher.update(new);
+        }
         Ok(())
     }
 }
@@ -118,12 +211,14 @@ mod tests {
     #[test]
     fn an_output_that_takes_no_more_ends_it() {
         for expected in [&b"abcdX"[..], b"abc"] {
-            let mut expected = Expected(expected);
+            let mut expected = Expected::new(expected.into());
             let refused = Original::new(&mut expected).write(b"abcde");
             assert!(matches!(refused, Err(DecodeToError::Write(_))));
         }
-        let mut expected = Expected(b"abcdef");
+        let mut expected = Expected::new(b"abcdef".as_slice().into());
         Original::new(&mut expected).write(b"abcde").unwrap();
-        assert_eq!(expected.0, b"f");
+        assert!(!expected.is_complete());
+        Original::new(&mut expected).write(b"f").unwrap();
+        assert!(expected.is_complete());
     }
 }

@@ -4,11 +4,13 @@
 //! records (see [`Run`]); 2 is other bytes: their number and how many zeros follow, u32 each.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
+use std::io;
+
 use walzip_pgformat::bytes::read_u32;
 use walzip_pgformat::wal::{
     Event, PageState, RecordLayout, SegmentHeader, SegmentReader, SegmentWriter,
 };
-use walzip_pgformat::{Lsn, PAGE_SIZE};
+use walzip_pgformat::{Input, Lsn, PAGE_SIZE};
 
 use crate::container::Header;
 use crate::error::{DecodeError, DecodeToError};
@@ -73,9 +75,13 @@ impl Run {
 
 /// The streams of a segment or of a part of one; `None` where it has more bytes than belong to
 /// it, or where the format's limits are too narrow for it.
-pub fn encode(segment: &[u8], header: &SegmentHeader, choices: Choices) -> Option<StreamWriter> {
+pub fn encode(
+    segment: Input<'_>,
+    header: &SegmentHeader,
+    choices: Choices,
+) -> io::Result<Option<StreamWriter>> {
     if segment.len() > (header.segment_size - header.offset_in_segment()) as usize {
-        return None;
+        return Ok(None);
     }
     let mut reader = SegmentReader::of_part(segment, *header);
     let mut coder = StreamWriter::new(choices);
@@ -88,7 +94,7 @@ pub fn encode(segment: &[u8], header: &SegmentHeader, choices: Choices) -> Optio
     let mut run = Run::default();
     while let Some(event) = reader.next_event(&mut layout) {
         if coder.failed() {
-            return None;
+            return Ok(None);
         }
         match event {
             Event::RunStart {
@@ -124,7 +130,7 @@ pub fn encode(segment: &[u8], header: &SegmentHeader, choices: Choices) -> Optio
             }
             Event::Other { start, end } => {
                 record.clear();
-                record.extend_from_slice(segment.get(start..end)?);
+                segment.append(start, end, &mut record)?;
                 let zeros = record.iter().rev().take_while(|&&byte| byte == 0).count();
                 record.truncate(record.len() - zeros);
                 coder.u8(spans, OTHER);
@@ -137,9 +143,12 @@ pub fn encode(segment: &[u8], header: &SegmentHeader, choices: Choices) -> Optio
             }
         }
     }
+    if let Some(error) = reader.take_error() {
+        return Err(error);
+    }
     coder.u8(spans, END);
     model.finish(&mut coder);
-    (!coder.failed()).then_some(coder)
+    Ok((!coder.failed()).then_some(coder))
 }
 
 fn code_fragment(

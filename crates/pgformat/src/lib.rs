@@ -1,6 +1,6 @@
 //! PostgreSQL's bytes: what they mean, and how to write them back identically.
 //!
-//! Nothing here does I/O, reads a clock, or allocates from a size that was not checked.
+//! Nothing here does I/O but through [`ReadAt`], reads a clock, or allocates from a size that was not checked.
 //! The model and the invariants are in this crate's README.
 
 #![deny(unsafe_code)]
@@ -9,6 +9,7 @@ pub mod backup_label;
 pub mod bytes;
 pub mod control_file;
 pub mod hash;
+mod input;
 pub mod opcode;
 pub mod pglz;
 pub mod rmgr;
@@ -19,6 +20,7 @@ pub mod version;
 pub mod wal;
 pub mod wal_file_name;
 
+pub use input::{Input, ReadAt};
 pub use timeline_history as history;
 pub use units::{Lsn, SystemId, TimelineId};
 pub use version::Version;

@@ -5,11 +5,12 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use walzip_codec::{EncodeError, Encoder};
+use walzip_pgformat::{Input, PAGE_SIZE};
 
 use crate::commands::decompress;
 use crate::error::{CommandError, chain};
 use crate::exit_code::Kind;
-use crate::filter::{Filter, FilterArgs, fill, write};
+use crate::filter::{FilePart, Filter, FilterArgs, Source, changed, fill, write};
 use crate::level_args::LevelArgs;
 
 /// Compress WAL segments, or any other files
@@ -77,15 +78,29 @@ impl Filter for Compress {
 
     fn run(
         &self,
-        input: &mut dyn Read,
+        input: Source<'_>,
         output: &mut dyn Write,
         _is_provisional: bool,
+    ) -> Result<(), CommandError> {
+        match input.file {
+            Some(file) => self.compress_file(file, output),
+            None => self.compress_stream(input.reader, output),
+        }
+    }
+}
+
+impl Compress {
+    /// Compresses what can be read only once: of it a member at a time is in memory.
+    fn compress_stream(
+        &self,
+        input: &mut dyn Read,
+        output: &mut dyn Write,
     ) -> Result<(), CommandError> {
         let mut encoder = self.encoder.clone();
         let mut buffer = Vec::new();
         let mut members = 0u64;
         loop {
-            fill(input, &mut buffer, walzip_pgformat::PAGE_SIZE)?;
+            fill(input, &mut buffer, PAGE_SIZE)?;
             if buffer.is_empty() && members > 0 {
                 return Ok(());
             }
@@ -98,9 +113,51 @@ impl Filter for Compress {
             members += 1;
         }
     }
+
+    /// Compresses a file, of which a piece at a time is in memory.
+    fn compress_file(&self, file: &File, output: &mut dyn Write) -> Result<(), CommandError> {
+        let mut encoder = self.encoder.clone();
+        let len = len_of(file)?;
+        let mut offset = 0;
+        let mut buffer = Vec::new();
+        loop {
+            let left = usize::try_from(len - offset).unwrap_or(usize::MAX);
+            let rest = FilePart {
+                file,
+                offset,
+                len: left,
+            };
+            buffer.clear();
+            let beginning = Input::Reader(&rest).append(0, left.min(PAGE_SIZE), &mut buffer);
+            beginning.map_err(|error| CommandError::cannot_read(&error))?;
+            let part = FilePart {
+                len: left.min(encoder.member_len(&buffer)),
+                ..rest
+            };
+            let encoded = encoder.encode(Input::Reader(&part)).map_err(encode_error);
+            // What changed meanwhile cannot be proven either.
+            if len_of(file)? != len {
+                return Err(changed());
+            }
+            write(output, &encoded?)?;
+            offset += part.len as u64;
+            if offset == len {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn len_of(file: &File) -> Result<u64, CommandError> {
+    let metadata = file.metadata();
+    let metadata = metadata.map_err(|error| CommandError::cannot_read(&error))?;
+    Ok(metadata.len())
 }
 
 fn encode_error(error: EncodeError) -> CommandError {
+    if let EncodeError::Read(error) = &error {
+        return CommandError::cannot_read(error);
+    }
     CommandError::new(Kind::Internal, chain(&error))
         .hint("The input is untouched. Please report this, if you can with the input.")
 }

@@ -8,7 +8,7 @@ use walzip_codec::{Claims, DecodeError, DecodeToError, HEADER_LEN_MAX, Header, M
 use crate::archive_error::decoding;
 use crate::error::{CommandError, chain};
 use crate::exit_code::Kind;
-use crate::filter::{Filter, FilterArgs, cannot_write, fill, write};
+use crate::filter::{Filter, FilterArgs, Source, cannot_write, fill, write};
 
 /// Decompress .wz files
 ///
@@ -96,21 +96,21 @@ impl Filter for Decompress {
 
     fn run(
         &self,
-        input: &mut dyn Read,
+        input: Source<'_>,
         output: &mut dyn Write,
         is_provisional: bool,
     ) -> Result<(), CommandError> {
         let mut buffer = Vec::new();
         let mut position = 0u64;
         loop {
-            fill(input, &mut buffer, HEADER_LEN_MAX)?;
+            fill(input.reader, &mut buffer, HEADER_LEN_MAX)?;
             if buffer.is_empty() && position > 0 {
                 return Ok(());
             }
             let failed = |error: DecodeError| decode_error(&error, position);
             let header = Header::read(&buffer).map_err(failed)?;
             let member_len = header.member_len.min(ENCODED_LEN_MAX) as usize;
-            fill(input, &mut buffer, member_len)?;
+            fill(input.reader, &mut buffer, member_len)?;
             let member = member_len.min(buffer.len());
             let encoded = &buffer[..member];
             let decode_to = |output: &mut dyn Write| {
@@ -145,7 +145,7 @@ pub fn holds(compressed: &mut dyn Read, original: &mut dyn Read) -> Result<bool,
         only_checks: true,
         claims: Claims::Bounded,
     };
-    let decoded = decompress.run(compressed, &mut comparison, true);
+    let decoded = decompress.run(Source::stream(compressed), &mut comparison, true);
     let is_equal = comparison.is_equal;
     let mut rest = Vec::new();
     fill(original, &mut rest, 1)?;

@@ -154,7 +154,10 @@ impl Members<'_> {
         fill(self.input, &mut self.buffer, member_len)?;
         let member = member_len.min(self.buffer.len());
         let original = self.buffer[..member].to_vec();
-        let encoded = self.encoder.encode(&original).map_err(encode_error)?;
+        let encoded = self
+            .encoder
+            .encode(original.as_slice())
+            .map_err(encode_error)?;
         let found = Found {
             is_encoded: false,
             original,

@@ -10,6 +10,7 @@ mod member_file;
 mod memory;
 mod names;
 mod parts;
+mod readers;
 mod round_trip;
 mod samples;
 mod specification;

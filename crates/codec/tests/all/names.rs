@@ -42,7 +42,7 @@ fn what_is_no_name_is_not_written() {
     for name in ["", ".history", "a/b", "a b", "\u{e4}", &too_long] {
         let mut unnamed = file();
         let refused = name_file(&mut unnamed, name);
-        assert_eq!(refused, Err(EncodeError::Name(name.to_owned())));
+        assert!(matches!(refused, Err(EncodeError::Name(refused)) if refused == name));
         assert_eq!(unnamed, file());
     }
 }

@@ -1,11 +1,14 @@
 //! Takes a segment apart into runs of pages, records, and what is neither.
 
+use std::io;
+
 use super::max_align;
 use super::page_header::{FIRST_IS_CONTRECORD, LONG_HEADER, PageHeader};
 use super::record::{RECORD_HEADER_LEN, RecordLayout};
 use super::segment_header::{SegmentHeader, SegmentHeaderError};
 use crate::PAGE_SIZE;
 use crate::bytes::read_u32;
+use crate::input::{Input, Window};
 use crate::units::Lsn;
 
 /// The flags of a page header that say more than its place does.
@@ -77,7 +80,7 @@ enum Step {
 /// Reads a segment from front to back. See [`Event`].
 #[derive(Debug)]
 pub struct SegmentReader<'a> {
-    segment: &'a [u8],
+    window: Window<'a>,
     header: SegmentHeader,
     step: Step,
     at: usize,
@@ -90,15 +93,16 @@ pub struct SegmentReader<'a> {
 impl<'a> SegmentReader<'a> {
     /// Begins at the first byte of a segment, or of the first part of one.
     pub fn new(segment: &'a [u8]) -> Result<Self, SegmentHeaderError> {
-        Ok(Self::of_part(segment, SegmentHeader::read(segment)?))
+        let header = SegmentHeader::read(segment)?;
+        Ok(Self::of_part(segment.into(), header))
     }
 
     /// Begins at the first byte of a part of a segment, which does not say of itself what it is
     /// ([`SegmentHeader::of_part`]). A record that was begun in the part before is its lead.
-    pub fn of_part(part: &'a [u8], header: SegmentHeader) -> Self {
+    pub fn of_part(part: Input<'a>, header: SegmentHeader) -> Self {
         let left = header.segment_size - header.offset_in_segment();
         SegmentReader {
-            segment: &part[..part.len().min(left as usize)],
+            window: Window::new(part, left as usize),
             header,
             step: Step::Outside,
             at: 0,
@@ -121,10 +125,16 @@ impl<'a> SegmentReader<'a> {
     /// The bytes of the last event, without the page headers between them.
     pub fn bytes(&self) -> &[u8] {
         if self.crossing.is_empty() {
-            &self.segment[self.bytes.0..self.bytes.1]
+            let (start, end) = self.bytes;
+            self.window.get(start, end).unwrap_or_default()
         } else {
             &self.crossing
         }
+    }
+
+    /// What went wrong with reading the input: then the events say nothing of it.
+    pub fn take_error(&mut self) -> Option<io::Error> {
+        self.window.take_error()
     }
 
     /// The pages of the run so far whose flags or timeline differ from the page before.
@@ -150,12 +160,13 @@ impl<'a> SegmentReader<'a> {
 
     fn outside(&mut self) -> Option<Event> {
         let start = self.at;
-        if start == self.segment.len() {
+        if start == self.window.len() {
             self.step = Step::Done;
             return None;
         }
         let mut page = start.next_multiple_of(PAGE_SIZE);
-        while page < self.segment.len() {
+        while page < self.window.len() {
+            self.window.move_to(page);
             if let Some(header) = self.page_header(page) {
                 if page == start {
                     return Some(self.start_run(page, header));
@@ -164,7 +175,7 @@ impl<'a> SegmentReader<'a> {
             }
             page += PAGE_SIZE;
         }
-        self.at = page.min(self.segment.len());
+        self.at = page.min(self.window.len());
         Some(Event::Other {
             start,
             end: self.at,
@@ -193,14 +204,15 @@ impl<'a> SegmentReader<'a> {
 
     fn record(&mut self, layout: &mut RecordLayout) -> Option<Event> {
         let boundary = self.at;
-        if self.at == self.segment.len() || !self.enter_page(0) {
+        if self.at == self.window.len() || !self.enter_page(0) {
             self.at = boundary;
             self.step = Step::EndRun;
             return self.next_event(layout);
         }
         let start = self.at;
         // A record begins at a multiple of 8, so its length stands whole on this page.
-        let total_len = read_u32(self.segment, start).unwrap_or(0) as usize;
+        let total_len = self.window.get(start, start + 4);
+        let total_len = total_len.and_then(|len| read_u32(len, 0)).unwrap_or(0) as usize;
         if total_len >= RECORD_HEADER_LEN {
             let lsn = Lsn(self.header.start.0 + start as u64);
             if !self.take(total_len) {
@@ -233,8 +245,8 @@ impl<'a> SegmentReader<'a> {
         let mut left = len;
         loop {
             let part = left.min(self.left_on_page());
-            self.crossing
-                .extend_from_slice(&self.segment[self.at..self.at + part]);
+            let bytes = self.window.get(self.at, self.at + part);
+            self.crossing.extend_from_slice(bytes.unwrap_or_default());
             self.at += part;
             left -= part;
             if left == 0 {
@@ -249,7 +261,7 @@ impl<'a> SegmentReader<'a> {
     fn left_on_page(&self) -> usize {
         let end = (self.at + 1)
             .next_multiple_of(PAGE_SIZE)
-            .min(self.segment.len());
+            .min(self.window.len());
         if self.at.is_multiple_of(PAGE_SIZE) {
             0
         } else {
@@ -259,8 +271,9 @@ impl<'a> SegmentReader<'a> {
 
     /// Goes behind the header of the page that begins here, if one does and is as expected.
     fn enter_page(&mut self, remaining_len: usize) -> bool {
+        self.window.move_to(self.at);
         if !self.at.is_multiple_of(PAGE_SIZE) {
-            return self.at < self.segment.len();
+            return self.at < self.window.len();
         }
         let Some(header) = self.page_header(self.at) else {
             return false;
@@ -282,14 +295,15 @@ impl<'a> SegmentReader<'a> {
 
     /// The header at `page`, if a page of this segment begins there.
     fn page_header(&self, page: usize) -> Option<PageHeader> {
-        let header = PageHeader::read(self.segment.get(page..)?)?;
+        let end = self.window.len().min(page + PAGE_SIZE);
+        let header = PageHeader::read(self.window.get(page, end)?)?;
         let contrecord = header.flags & FIRST_IS_CONTRECORD != 0;
         let long = header.flags & LONG_HEADER != 0;
         let belongs = header.magic == self.header.version.page_magic
             && header.address == self.header.start.0 + page as u64
             && contrecord == (header.remaining_len != 0)
             && long == (page == 0 && self.header.offset_in_segment() == 0)
-            && page + self.header.page_header_len(page) < self.segment.len();
+            && page + self.header.page_header_len(page) < self.window.len();
         belongs.then_some(header)
     }
 
@@ -297,8 +311,8 @@ impl<'a> SegmentReader<'a> {
     fn skip_padding(&mut self) -> bool {
         let end = max_align(self.at);
         let zero = self
-            .segment
-            .get(self.at..end)
+            .window
+            .get(self.at, end)
             .is_some_and(|pad| pad.iter().all(|&b| b == 0));
         if zero {
             self.at = end;
