@@ -5,11 +5,11 @@ use std::panic::resume_unwind;
 
 use bytes::Bytes;
 use walzip_codec::{DecodeError, DecodeToError, EncodeError, Encoder, Header, Level};
+use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::SegmentHeader;
-use walzip_pgformat::{Input, PAGE_SIZE, ReadAt};
 
 use crate::error::ArchiveError;
-use crate::stable_file::StableFile;
+use crate::members::{EncodedMember, Members};
 
 /// Runs work that computes or blocks on a thread for such work.
 pub(crate) async fn off_the_runtime<T: Send + 'static>(
@@ -25,35 +25,26 @@ pub(crate) async fn off_the_runtime<T: Send + 'static>(
 /// Encodes a file, a member at a time; returns the object, which says whose it is.
 pub(crate) fn encode(
     name: &str,
-    file: &StableFile,
+    file: &Members<'_>,
     level: Level,
     verify: bool,
 ) -> Result<Bytes, EncodeError> {
-    let mut encoder = Encoder::new(level, verify);
     let mut object = Vec::new();
-    let mut offset = 0;
-    loop {
-        let rest = file.part(offset, file.len() - offset);
-        let mut beginning = Vec::new();
-        let beginning_len = rest.len().min(PAGE_SIZE);
-        Input::Reader(&rest).append(0, beginning_len, &mut beginning)?;
-        if beginning.is_empty() && !object.is_empty() {
-            walzip_codec::name_file(&mut object, name)?;
-            return Ok(object.into());
-        }
-        let part = file.part(offset, rest.len().min(encoder.member_len(&beginning)));
-        offset += part.len();
-        let member = encoder.encode(Input::Reader(&part))?;
-        let is_wal = SegmentHeader::read(&beginning).is_ok();
-        if is_wal && Header::read(&member).is_ok_and(|header| header.identity.is_none()) {
+    file.encode(Encoder::new(level, verify), |member: EncodedMember| {
+        let is_wal = SegmentHeader::read(&member.beginning).is_ok();
+        let bytes = member.bytes;
+        if is_wal && Header::read(&bytes).is_ok_and(|header| header.identity.is_none()) {
             tracing::warn!(
                 "{name}: not understood as WAL, stored {} bytes as zstd makes them; \
                  please report it",
-                member.len()
+                bytes.len()
             );
         }
-        object.extend_from_slice(&member);
-    }
+        object.extend_from_slice(&bytes);
+        Ok::<_, EncodeError>(())
+    })?;
+    walzip_codec::name_file(&mut object, name)?;
+    Ok(object.into())
 }
 
 /// Decodes the object of a WAL file.

@@ -21,6 +21,7 @@ mod error;
 pub mod get;
 pub mod info;
 pub mod init;
+pub mod members;
 mod pg_manifest;
 mod placement;
 pub mod progress;

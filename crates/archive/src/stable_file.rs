@@ -2,17 +2,16 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use walzip_codec::{DecodeToError, EncodeError};
-use walzip_pgformat::ReadAt;
 use walzip_pgformat::wal_file_name::SEGMENT_SIZE_BYTES_MAX;
 
 use crate::coding::{self, off_the_runtime};
 use crate::error::ArchiveError;
+use crate::members::Members;
 use crate::push::PushOptions;
 use crate::regular_file;
 
@@ -71,7 +70,12 @@ impl StableFile {
         let (this, name) = (self.clone(), name.to_owned());
         let (level, verify) = (options.level, options.verify);
         off_the_runtime(move || {
-            let object = coding::encode(&name, &this, level, verify);
+            let members = Members {
+                file: &this.file,
+                len: this.before.len(),
+                known: &this.beginning,
+            };
+            let object = coding::encode(&name, &members, level, verify);
             // What changed while it was read cannot be proven either.
             this.check_unchanged(this.before.len())?;
             object.map_err(|error| match error {
@@ -80,15 +84,6 @@ impl StableFile {
             })
         })
         .await
-    }
-
-    /// A part of it: an offset, and bytes from there on.
-    pub(crate) fn part(&self, offset: usize, len: usize) -> StablePart<'_> {
-        StablePart {
-            file: self,
-            offset,
-            len,
-        }
     }
 
     /// Whether an object has exactly this content.
@@ -151,28 +146,6 @@ fn invalid(path: &Path, reason: String) -> ArchiveError {
     ArchiveError::Invalid {
         path: path.to_owned(),
         reason,
-    }
-}
-
-/// A part of a file that must not change: what was read when it was opened is not read again.
-pub(crate) struct StablePart<'f> {
-    file: &'f StableFile,
-    offset: usize,
-    len: usize,
-}
-
-impl ReadAt for StablePart<'_> {
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
-        let offset = self.offset + offset;
-        let known = self.file.beginning.get(offset..).unwrap_or_default();
-        let (first, rest) = buffer.split_at_mut(known.len().min(buffer.len()));
-        first.copy_from_slice(&known[..first.len()]);
-        let start = (offset + first.len()) as u64;
-        self.file.file.read_exact_at(rest, start)
     }
 }
 

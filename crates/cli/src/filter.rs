@@ -6,11 +6,10 @@
 use std::fs::{File, Metadata};
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use walzip_pgformat::ReadAt;
 
 use crate::error::CommandError;
 use crate::exit_code::Kind;
@@ -90,23 +89,6 @@ impl<'i> Source<'i> {
     /// What can be read only once.
     pub fn stream(reader: &'i mut dyn Read) -> Source<'i> {
         Source { reader, file: None }
-    }
-}
-
-/// A part of a file: an offset, and bytes from there on.
-pub struct FilePart<'f> {
-    pub file: &'f File,
-    pub offset: u64,
-    pub len: usize,
-}
-
-impl ReadAt for FilePart<'_> {
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(buffer, self.offset + offset as u64)
     }
 }
 

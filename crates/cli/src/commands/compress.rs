@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
+use walzip_archive::members::Members;
 use walzip_codec::{EncodeError, Encoder};
-use walzip_pgformat::{Input, PAGE_SIZE};
+use walzip_pgformat::PAGE_SIZE;
 
 use crate::commands::decompress;
 use crate::error::{CommandError, chain};
 use crate::exit_code::Kind;
-use crate::filter::{FilePart, Filter, FilterArgs, Source, changed, fill, write};
+use crate::filter::{Filter, FilterArgs, Source, changed, fill, write};
 use crate::level_args::LevelArgs;
 
 /// Compress WAL segments, or any other files
@@ -116,35 +117,31 @@ impl Compress {
 
     /// Compresses a file, of which a piece at a time is in memory.
     fn compress_file(&self, file: &File, output: &mut dyn Write) -> Result<(), CommandError> {
-        let mut encoder = self.encoder.clone();
-        let len = len_of(file)?;
-        let mut offset = 0;
-        let mut buffer = Vec::new();
-        loop {
-            let left = usize::try_from(len - offset).unwrap_or(usize::MAX);
-            let rest = FilePart {
-                file,
-                offset,
-                len: left,
-            };
-            buffer.clear();
-            let beginning = Input::Reader(&rest).append(0, left.min(PAGE_SIZE), &mut buffer);
-            beginning.map_err(|error| CommandError::cannot_read(&error))?;
-            let part = FilePart {
-                len: left.min(encoder.member_len(&buffer)),
-                ..rest
-            };
-            let encoded = encoder.encode(Input::Reader(&part)).map_err(encode_error);
-            // What changed meanwhile cannot be proven either.
-            if len_of(file)? != len {
-                return Err(changed());
-            }
-            write(output, &encoded?)?;
-            offset += part.len as u64;
-            if offset == len {
-                return Ok(());
-            }
-        }
+        let members = Members {
+            file,
+            len: len_of(file)?,
+            known: &[],
+        };
+        let check_unchanged = || match len_of(file)? == members.len {
+            true => Ok(()),
+            false => Err(changed()),
+        };
+        let encoded = members.encode(self.encoder.clone(), |member| {
+            check_unchanged().map_err(Failure)?;
+            write(output, &member.bytes).map_err(Failure)
+        });
+        // What changed meanwhile cannot be proven either.
+        check_unchanged()?;
+        encoded.map_err(|Failure(error)| error)
+    }
+}
+
+/// Why a file is not compressed.
+struct Failure(CommandError);
+
+impl From<EncodeError> for Failure {
+    fn from(error: EncodeError) -> Failure {
+        Failure(encode_error(error))
     }
 }
 
