@@ -12,7 +12,7 @@ use crate::limits::MEMBER_LEN_MAX;
 use crate::member::{self, decode_to};
 use crate::original::Expected;
 use crate::packing::choices;
-use crate::streams::coder::{Choices, ImageProof};
+use crate::streams::coder::{Choices, Proof};
 
 /// Bytes of a segment that go into one member: more go into parts, each into a member.
 const PART_LEN: usize = 64 << 20;
@@ -141,17 +141,17 @@ fn with_model(
     if !proves {
         return member::encode_part(input, header, level, choices(level));
     }
-    let proven_with = |image_proof| {
+    let proven_with = |proof| {
         let choices = Choices {
-            image_proof,
+            proof,
             ..choices(level)
         };
         proven(input, member::encode_part(input, header, level, choices)?)
     };
-    match proven_with(ImageProof::Later) {
+    match proven_with(Proof::Later) {
         // Something was taken for granted wrongly.
         Err(EncodeError::NotProven) => {
-            proven_with(ImageProof::LaterByOther).or_else(|_| proven_with(ImageProof::Each))
+            proven_with(Proof::LaterByOther).or_else(|_| proven_with(Proof::Each))
         }
         done => done,
     }

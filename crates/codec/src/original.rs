@@ -104,9 +104,12 @@ impl Write for Expected<'_> {
         let expected = match self.input {
             Input::Bytes(input) => input.get(self.offset..end).unwrap_or_default(),
             Input::Reader(_) => {
-                self.piece.clear();
-                self.input.append(self.offset, end, &mut self.piece)?;
-                &self.piece
+                if self.piece.len() < bytes.len() {
+                    self.piece.resize(bytes.len(), 0);
+                }
+                let piece = &mut self.piece[..bytes.len()];
+                self.input.read_at(self.offset, piece)?;
+                piece
             }
         };
         if bytes != expected {

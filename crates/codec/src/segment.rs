@@ -16,7 +16,7 @@ use crate::container::Header;
 use crate::error::{DecodeError, DecodeToError};
 use crate::model::Model;
 use crate::original::{Original, PIECE_LEN};
-use crate::streams::coder::{Choices, Coder, LazyStream, StreamId};
+use crate::streams::coder::{Choices, Coder, LazyStream, Proof, StreamId};
 use crate::streams::kind::StreamKind;
 use crate::streams::{StreamReader, StreamWriter};
 
@@ -83,7 +83,8 @@ pub fn encode(
     if segment.len() > (header.segment_size - header.offset_in_segment()) as usize {
         return Ok(None);
     }
-    let mut reader = SegmentReader::of_part(segment, *header);
+    let mut reader =
+        SegmentReader::of_part(segment, *header).trusting_checksums(choices.proof != Proof::Each);
     let mut coder = StreamWriter::new(choices);
     let mut model = Model::new(header, segment.len());
     let spans = LazyStream::default().open(&mut coder, StreamKind::Spans, 1);

@@ -13,13 +13,24 @@ pub fn hash_bytes(bytes: &[u8]) -> u32 {
         add(&mut state, block);
         mix(&mut state);
     }
-    let mut last = [0; 12];
+    let last = [0, 4, 8].map(|start| first_word(rest.get(start..).unwrap_or_default()));
+    state[0] = state[0].wrapping_add(last[0]);
+    state[1] = state[1].wrapping_add(last[1]);
     // The lowest byte of the last word is reserved for the length, which is added at the start.
-    let (head, tail) = rest.split_at(rest.len().min(8));
-    last[..head.len()].copy_from_slice(head);
-    last[9..9 + tail.len()].copy_from_slice(tail);
-    add(&mut state, &last);
+    state[2] = state[2].wrapping_add(last[2] << 8);
     finish(&mut state)
+}
+
+/// The first four bytes as a number, zeros where there are fewer.
+#[inline]
+fn first_word(bytes: &[u8]) -> u32 {
+    match *bytes {
+        [] => 0,
+        [a] => u32::from(a),
+        [a, b] => u32::from_le_bytes([a, b, 0, 0]),
+        [a, b, c] => u32::from_le_bytes([a, b, c, 0]),
+        [a, b, c, d, ..] => u32::from_le_bytes([a, b, c, d]),
+    }
 }
 
 fn add(state: &mut [u32; 3], block: &[u8; 12]) {

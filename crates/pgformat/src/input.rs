@@ -45,19 +45,26 @@ impl Input<'_> {
         self.len() == 0
     }
 
+    /// Fills the buffer with the bytes from an offset on. Fewer bytes than that are an error.
+    pub fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+        match self {
+            Input::Bytes(bytes) => {
+                let bytes = bytes
+                    .get(offset..)
+                    .and_then(|rest| rest.get(..buffer.len()));
+                buffer.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+                Ok(())
+            }
+            Input::Reader(reader) => reader.read_at(offset, buffer),
+        }
+    }
+
     /// Appends the bytes from one offset to another.
     pub fn append(&self, start: usize, end: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
-        const SHORT: io::ErrorKind = io::ErrorKind::UnexpectedEof;
-        match self {
-            Input::Bytes(input) => bytes.extend_from_slice(input.get(start..end).ok_or(SHORT)?),
-            Input::Reader(reader) => {
-                let len = end.checked_sub(start).ok_or(SHORT)?;
-                let before = bytes.len();
-                bytes.resize(before + len, 0);
-                reader.read_at(start, &mut bytes[before..])?;
-            }
-        }
-        Ok(())
+        let len = end.checked_sub(start);
+        let before = bytes.len();
+        bytes.resize(before + len.ok_or(io::ErrorKind::UnexpectedEof)?, 0);
+        self.read_at(start, &mut bytes[before..])
     }
 }
 

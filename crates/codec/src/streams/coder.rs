@@ -42,14 +42,15 @@ pub enum Care {
     Full,
 }
 
-/// How it is proven that the images which the server compressed come back.
+/// How it is proven that what is left out comes back: checksums of records, and images which the
+/// server compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ImageProof {
+pub enum Proof {
     /// Each by itself.
     #[default]
     Each,
-    /// The member will be decoded and compared: what was true of the images before may be taken
-    /// for granted, since the member is not used where it is not.
+    /// The member will be decoded and compared: checksums are taken for right, and what was true
+    /// of the images before for granted, since the member is not used where it is not.
     Later,
     /// The same, and of two compressors that make the same of most pages the other one is likely.
     LaterByOther,
@@ -62,8 +63,8 @@ pub struct Choices {
     pub care: Care,
     /// Models that are not used.
     pub without: ModelSet,
-    /// How images are proven.
-    pub image_proof: ImageProof,
+    /// How what is left out is proven.
+    pub proof: Proof,
 }
 
 impl Choices {

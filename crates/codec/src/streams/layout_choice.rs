@@ -131,5 +131,5 @@ fn plane_entropy(plane: &[u8]) -> f64 {
         counts[usize::from(byte)] += 1;
     }
     let distinct = counts.iter().filter(|&&count| count > 0).count();
-    entropy_bytes(counts.into_iter()) + SAMPLED_LESS * distinct as f64
+    entropy_bytes(counts.iter().copied()) + SAMPLED_LESS * distinct as f64
 }

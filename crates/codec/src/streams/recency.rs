@@ -1,13 +1,25 @@
 //! Lists with what was used last in front.
 
+/// Elements that are moved one by one.
+const NEAR: usize = 8;
+
 /// Moves an element to the front, and those before it back by one; returns it, or `None` where
 /// there is none.
 #[inline]
 pub fn to_front<T: Copy>(list: &mut [T], place: usize) -> Option<T> {
     let element = *list.get(place)?;
-    if place > 0 {
-        list.copy_within(..place, 1);
-        *list.first_mut()? = element;
+    match place {
+        // Most are near the front, where a loop is over before a function is called.
+        0..NEAR => {
+            let mut before = element;
+            for slot in list.iter_mut().take(place + 1) {
+                before = std::mem::replace(slot, before);
+            }
+        }
+        _ => {
+            list.copy_within(..place, 1);
+            *list.first_mut()? = element;
+        }
     }
     Some(element)
 }
@@ -18,6 +30,10 @@ mod tests {
 
     #[test]
     fn keeps_the_order_of_the_others() {
+        let mut long: Vec<usize> = (0..20).collect();
+        assert_eq!(to_front(&mut long, 12), Some(12));
+        assert_eq!(long[..4], [12, 0, 1, 2]);
+        assert_eq!(long[12..], [11, 13, 14, 15, 16, 17, 18, 19]);
         let mut list = [1, 2, 3, 4];
         assert_eq!(to_front(&mut list, 2), Some(3));
         assert_eq!(list, [3, 1, 2, 4]);

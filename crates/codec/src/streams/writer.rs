@@ -140,8 +140,7 @@ impl StreamWriter {
         // One after the other is freed as it is copied.
         for (number, stream) in self.streams.into_iter().enumerate() {
             let end = start + stream.bytes.len();
-            bytes.resize(end, 0);
-            let layout = lay_out(&stream, &mut chooser, &mut scratch, &mut bytes[start..end]);
+            let layout = lay_out(&stream, &mut chooser, &mut scratch, &mut bytes);
             bytes[layouts_at + number] = layout as u8;
             let rows = stream.bytes.len() / stream.width;
             if layout != Layout::Rows {
@@ -184,25 +183,28 @@ impl StreamWriter {
     }
 }
 
-/// Writes a stream to `out`, which is as long, in the layout that is chosen for it.
+/// Appends a stream in the layout that is chosen for it.
 fn lay_out(
     stream: &Filling,
     chooser: &mut layout_choice::Chooser,
     scratch: &mut Vec<u8>,
-    out: &mut [u8],
+    content: &mut Vec<u8>,
 ) -> Layout {
     if stream.width == 1 {
-        let mut rest = out;
         for part in stream.bytes.iter() {
-            let (place, behind) = rest.split_at_mut(part.len());
-            place.copy_from_slice(part);
-            rest = behind;
+            content.extend_from_slice(part);
         }
         return Layout::Rows;
     }
     let rows = stream.bytes.whole(scratch);
     let layout = chooser.choose(stream.kind, rows, stream.width);
-    layout.apply(rows, stream.width, out);
+    if layout == Layout::Rows {
+        content.extend_from_slice(rows);
+    } else {
+        let start = content.len();
+        content.resize(start + rows.len(), 0);
+        layout.apply(rows, stream.width, &mut content[start..]);
+    }
     layout
 }
 

@@ -88,6 +88,7 @@ pub struct SegmentReader<'a> {
     changes: Vec<PageState>,
     crossing: Vec<u8>,
     bytes: (usize, usize),
+    trusts_checksums: bool,
 }
 
 impl<'a> SegmentReader<'a> {
@@ -114,6 +115,16 @@ impl<'a> SegmentReader<'a> {
             changes: Vec::new(),
             crossing: Vec::new(),
             bytes: (0, 0),
+            trusts_checksums: false,
+        }
+    }
+
+    /// The same, but records are taken for such whatever their checksums are: for who compares
+    /// what is made of them with the segment.
+    pub fn trusting_checksums(self, trusts_checksums: bool) -> Self {
+        SegmentReader {
+            trusts_checksums,
+            ..self
         }
     }
 
@@ -219,7 +230,10 @@ impl<'a> SegmentReader<'a> {
                 self.step = Step::EndRun;
                 return Some(Event::Tail { lsn });
             }
-            let read = layout.read(self.bytes(), self.header.version);
+            let read = match self.trusts_checksums {
+                true => layout.read_unchecked(self.bytes(), self.header.version),
+                false => layout.read(self.bytes(), self.header.version),
+            };
             if read.is_ok() && self.skip_padding() {
                 return Some(Event::Record { lsn });
             }

@@ -11,7 +11,7 @@ use crate::compressors::lz4_block;
 use crate::compressors::zstd_1_5_7;
 use crate::model::relations::Relation;
 use crate::optional_model::OptionalModel;
-use crate::streams::coder::{Coder, ImageProof, LazyStream};
+use crate::streams::coder::{Coder, LazyStream, Proof};
 use crate::streams::kind::StreamKind;
 
 /// `ZSTD_CLEVEL_DEFAULT`, which PostgreSQL uses.
@@ -123,7 +123,7 @@ impl ImageModel {
         }
         let flag = if C::ENCODING && coder.choices().uses(OptionalModel::SeenThrough) {
             let packed = &record[start..start + usize::from(image.len)];
-            self.see_through(image, packed, coder.choices().image_proof)
+            self.see_through(image, packed, coder.choices().proof)
         } else {
             OPAQUE
         };
@@ -158,18 +158,18 @@ impl ImageModel {
     }
 
     /// Decompresses into `scratch`, and finds the compressor that makes the same bytes of it.
-    fn see_through(&mut self, image: &Image, packed: &[u8], proof: ImageProof) -> u8 {
+    fn see_through(&mut self, image: &Image, packed: &[u8], proof: Proof) -> u8 {
         if self.budget < image.page_len() || !self.decompress(image, packed) {
             return OPAQUE;
         }
         if self.trust.method != Some(image.compression) {
             self.trust = Trust::of(image.compression);
             self.likely = match proof {
-                ImageProof::Each | ImageProof::Later => expected(image.compression),
-                ImageProof::LaterByOther => other(expected(image.compression)),
+                Proof::Each | Proof::Later => expected(image.compression),
+                Proof::LaterByOther => other(expected(image.compression)),
             };
         }
-        let later = proof != ImageProof::Each;
+        let later = proof != Proof::Each;
         if !(later && self.trust.is_earned()) {
             let Some(flag) = self.find_compressor(image, packed, later) else {
                 self.trust = Trust::of(image.compression);
