@@ -72,16 +72,9 @@ impl Chooser {
     fn best(&mut self, rows: &[u8], width: usize) -> Layout {
         self.take_sample(rows, width);
         let rows_cost = self.trial.cost(&self.sample) as f64;
-        let (layout, entropy) = self.likely_planes(width);
+        let layout = self.likely_planes(width);
         layout.apply(&self.sample, width, &mut self.laid);
-        let packed = self.trial.cost(&self.laid) as f64;
-        // Planes of the sample share the tables of one block. Long ones will not.
-        let has_own_tables = rows.len() / width >= CUT_MIN;
-        let is_enough = self.sample.len() / width >= PLANE_SAMPLE_MIN;
-        let planes_cost = match has_own_tables && is_enough {
-            true => packed.min(entropy * CODED_ENTROPY),
-            false => packed,
-        };
+        let planes_cost = self.planes_cost(rows.len() / width, width);
         // What repeats only beyond the sample, repeats in whole rows.
         match planes_cost < rows_cost {
             true => layout,
@@ -89,22 +82,36 @@ impl Chooser {
         }
     }
 
-    /// Which of the layouts in planes has the least entropy, and how much: not what zstd makes
-    /// of it, but found faster.
-    fn likely_planes(&mut self, width: usize) -> (Layout, f64) {
+    /// Which of the layouts in planes has the least entropy: not what zstd makes of it, but found
+    /// faster.
+    fn likely_planes(&mut self, width: usize) -> Layout {
         let mut best = (Layout::Planes, f64::MAX);
         self.laid.resize(self.sample.len(), 0);
         for layout in [Layout::Planes, Layout::DeltaPlanes, Layout::ByteDeltaPlanes] {
             if layout.fits(width) {
                 layout.apply(&self.sample, width, &mut self.laid);
-                let planes = self.laid.chunks_exact(self.sample.len() / width);
-                let cost = planes.map(plane_entropy).sum();
+                let cost = self.sampled_planes(width).map(collision_entropy).sum();
                 if cost < best.1 {
                     best = (layout, cost);
                 }
             }
         }
-        best
+        best.0
+    }
+
+    fn sampled_planes(&self, width: usize) -> impl Iterator<Item = &[u8]> {
+        self.laid.chunks_exact(self.sample.len() / width)
+    }
+
+    /// Bytes that the planes of the sample take, where those of the stream have so many bytes.
+    fn planes_cost(&mut self, plane_len: usize, width: usize) -> f64 {
+        let packed = self.trial.cost(&self.laid) as f64;
+        // Planes of the sample share the tables of one block. Long ones will not.
+        if plane_len < CUT_MIN || self.sample.len() / width < PLANE_SAMPLE_MIN {
+            return packed;
+        }
+        let entropy: f64 = self.sampled_planes(width).map(plane_entropy).sum();
+        packed.min(entropy * CODED_ENTROPY)
     }
 
     /// Takes parts from the middle of equal shares: the beginning is often unlike the rest.
@@ -124,12 +131,25 @@ impl Chooser {
     }
 }
 
-/// Bytes that the bytes of a plane take, each by its frequency.
-fn plane_entropy(plane: &[u8]) -> f64 {
+fn counts(plane: &[u8]) -> [u32; 256] {
     let mut counts = [0u32; 256];
     for &byte in plane {
         counts[usize::from(byte)] += 1;
     }
+    counts
+}
+
+/// Bits of each byte by the chance that two of them are alike (Rényi's entropy of order 2):
+/// the order of Shannon's, for a logarithm a plane.
+fn collision_entropy(plane: &[u8]) -> f64 {
+    // A sample has less than 65,536 bytes, so that this fits.
+    let alike: u32 = counts(plane).iter().map(|count| count * count).sum();
+    2.0 * (plane.len() as f64).log2() - f64::from(alike).log2()
+}
+
+/// Bytes that the bytes of a plane take, each by its frequency (Shannon's entropy).
+fn plane_entropy(plane: &[u8]) -> f64 {
+    let counts = counts(plane);
     let distinct = counts.iter().filter(|&&count| count > 0).count();
     entropy_bytes(counts.iter().copied()) + SAMPLED_LESS * distinct as f64
 }
