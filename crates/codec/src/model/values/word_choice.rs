@@ -9,12 +9,12 @@ use crate::streams::kind::StreamKind;
 /// Words have to take less than this part of what texts take otherwise.
 pub const WORDS_PART: f64 = 0.95;
 /// Bytes of the sample, or this part of very many; of fewer than the least nothing can be told.
-const SAMPLE_LEN: usize = 8192;
+const SAMPLE_LEN: usize = 4096;
 const PART_OF_MANY: usize = 64;
 const SAMPLE_LEN_MAX: usize = 1 << 18;
 const SAMPLE_LEN_MIN: usize = 2048;
 /// Bytes that are tried first, and what they have to take less than.
-const FIRST_LEN: usize = 4096;
+const FIRST_LEN: usize = 2048;
 const FIRST_PART: f64 = 2.0;
 
 /// What texts take in words, as a part of what they take one behind the other; `None` where
