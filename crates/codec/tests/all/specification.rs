@@ -1,12 +1,75 @@
 //! The specification in docs/format and the code say the same.
 
-use std::fs;
+use std::{fs, io};
 
 use walzip_codec::{HEADER_LEN_MAX, MAGIC, StreamKind, VERSION, limits};
 
 fn page(name: &str) -> String {
     let path = format!("{}/../../docs/format/{name}", env!("CARGO_MANIFEST_DIR"));
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The pages that specify a member.
+fn pages() -> Vec<String> {
+    let own = ["container.md", "streams.md", "model.md", "mixing.md"].map(str::to_owned);
+    own.into_iter().chain(model_pages()).collect()
+}
+
+fn model_pages() -> Vec<String> {
+    let folder = format!("{}/../../docs/format/model", env!("CARGO_MANIFEST_DIR"));
+    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder}: {error}"));
+    let name = |entry: io::Result<fs::DirEntry>| entry.expect("can be read").file_name();
+    let names = entries.map(name);
+    names
+        .map(|name| format!("model/{}", name.to_string_lossy()))
+        .collect()
+}
+
+/// The headings of a page, as links name them.
+fn anchors(page: &str) -> Vec<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    headings
+        .map(|line| {
+            let words = line.trim_start_matches('#').trim().to_lowercase();
+            words.replace(' ', "-").replace([',', '`'], "")
+        })
+        .collect()
+}
+
+#[test]
+fn the_pages_of_the_model_are_named_after_its_folders() {
+    let folder = format!("{}/src/model", env!("CARGO_MANIFEST_DIR"));
+    let entries = fs::read_dir(&folder).expect("the model's folder");
+    let entries = entries.map(|entry| entry.expect("can be read"));
+    let folders = entries.filter(|entry| entry.path().is_dir());
+    let mut expected: Vec<String> = folders
+        .map(|folder| format!("model/{}.md", folder.file_name().to_string_lossy()))
+        .collect();
+    let mut found = model_pages();
+    expected.sort();
+    found.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn the_links_of_the_pages_lead_somewhere() {
+    for name in pages() {
+        let text = page(&name);
+        let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let mut links = 0;
+        for link in text.split("](").skip(1) {
+            let link = link.split(')').next().expect("the link");
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => text.clone(),
+                file => page(&format!("{folder}/{file}")),
+            };
+            let is_there = anchor.is_empty() || anchors(&target).iter().any(|a| a == anchor);
+            assert!(is_there, "{name}: {link}");
+            links += 1;
+        }
+        assert!(links > 0, "{name} has no links");
+    }
 }
 
 /// The cells of the rows of the first table below a heading.
@@ -119,8 +182,8 @@ fn the_majors_are_those_of_the_table() {
 
 #[test]
 fn the_pages_and_the_compatibility_table_name_every_version() {
-    for name in ["container.md", "streams.md", "model.md", "mixing.md"] {
-        let page = page(name);
+    for name in pages() {
+        let page = page(&name);
         let title = page.lines().next().expect("a title");
         assert!(
             title.ends_with(&format!("formats 1 to {VERSION}")),

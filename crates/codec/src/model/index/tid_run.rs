@@ -70,6 +70,7 @@ impl TidRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::streams::example::assert_is_on_page;
     use crate::streams::{StreamReader, StreamWriter};
     use proptest::prelude::*;
 
@@ -123,5 +124,17 @@ mod tests {
             [(9, 40)]
         );
         assert_eq!(strays(&[(7, 7), (7, 8), (7, 9), (8, 1)]), [(7, 7), (7, 8)]);
+    }
+
+    #[test]
+    fn the_example_is_on_its_page() {
+        let mut coder = StreamWriter::default();
+        let mut run = TidRun::default();
+        for target in [(0, 1), (0, 2), (0, 4), (1, 1), (9, 5), (1, 2)] {
+            if run.code(&mut coder, target).is_none() {
+                run.stray(target);
+            }
+        }
+        assert_is_on_page("model/index.md", &coder);
     }
 }

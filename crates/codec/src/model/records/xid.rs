@@ -77,3 +77,20 @@ impl Xids {
             .map_or(NEW, |rank| rank as u8)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::StreamWriter;
+    use crate::streams::example::assert_is_on_page;
+
+    #[test]
+    fn the_example_is_on_its_page() {
+        let mut coder = StreamWriter::default();
+        let mut xids = Xids::default();
+        for xid in [750, 751, 750, 750, 751, 749] {
+            xids.code(&mut coder, xid);
+        }
+        assert_is_on_page("model/records.md", &coder);
+    }
+}

@@ -66,6 +66,7 @@ impl BlockNumbers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::streams::example::assert_is_on_page;
     use crate::streams::{StreamReader, StreamWriter};
     use proptest::prelude::*;
 
@@ -110,5 +111,15 @@ mod tests {
         let mut reader = StreamReader::new(coder.into_content().bytes).unwrap();
         BlockNumbers::default().code(&mut reader, 0);
         assert!(reader.failed());
+    }
+
+    #[test]
+    fn the_example_is_on_its_page() {
+        let mut coder = StreamWriter::default();
+        let mut model = BlockNumbers::default();
+        for number in [7, 7, 8, 3, 7] {
+            model.code(&mut coder, number);
+        }
+        assert_is_on_page("model/relations.md", &coder);
     }
 }

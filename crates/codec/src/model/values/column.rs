@@ -241,6 +241,7 @@ mod tests {
     use crate::limits::LISTS_COST_MAX;
     use crate::streams::StreamReader;
     use crate::streams::coder::LazyStream;
+    use crate::streams::example::assert_is_on_page;
 
     /// A column of three values, coded when lists have taken so much; and its mode.
     fn coded(taken: usize) -> (Vec<u8>, u8) {
@@ -275,5 +276,26 @@ mod tests {
             Column::open(&mut reader, choices, Attribute::Varlena, None);
             assert_eq!(reader.failed(), fails);
         }
+    }
+
+    fn example(attribute: Attribute, values: &[Vec<u8>]) {
+        let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+        let mut coder = StreamWriter::default();
+        let choices = coder.open(StreamKind::HeapSchema, 1);
+        let mut column = Column::open(&mut coder, choices, attribute, Some(&values));
+        column.code_all(&mut coder, &values);
+        assert_is_on_page("model/values.md", &coder);
+    }
+
+    #[test]
+    fn the_examples_are_on_their_page() {
+        // Texts of which there are two: a dictionary.
+        let texts = [b"\x09new".to_vec(), b"\x0Bpaid".to_vec()];
+        let values: Vec<Vec<u8>> = (0..40).map(|n| texts[n % 3 % 2].clone()).collect();
+        example(Attribute::Varlena, &values[..]);
+        // Whole seconds in microseconds: a divisor.
+        let second = |n: i64| ((700_000_000 + n) * 1_000_000).to_le_bytes().to_vec();
+        let values: Vec<Vec<u8>> = (0..32).map(second).collect();
+        example(Attribute::Fixed8, &values[..]);
     }
 }
