@@ -1,12 +1,12 @@
-//! Lists with what was used last in front.
+//! Lists in the order of last use, the most recent element first.
 
-/// Moves an element to the front, and those before it back by one; returns it, or `None` where
-/// there is none.
+/// Moves the element at `index` to the front and the elements before it back by one. Returns the
+/// element, or `None` if `index` is out of bounds.
 #[inline]
-pub fn to_front<T: Copy>(list: &mut [T], place: usize) -> Option<T> {
-    let element = *list.get(place)?;
-    if place > 0 {
-        list.copy_within(..place, 1);
+pub fn to_front<T: Copy>(list: &mut [T], index: usize) -> Option<T> {
+    let element = *list.get(index)?;
+    if index > 0 {
+        list.copy_within(..index, 1);
         *list.first_mut()? = element;
     }
     Some(element)
