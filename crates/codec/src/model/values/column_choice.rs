@@ -29,7 +29,7 @@ const SAMPLE: usize = 2048;
 /// The same for quick choices.
 const QUICK_SAMPLE: usize = 512;
 
-/// How the encoder wants a column.
+/// The coding that the encoder chooses for a column.
 #[derive(Debug, Default)]
 pub struct Choice {
     /// How values are coded.
@@ -46,7 +46,7 @@ pub struct Choice {
     pub scale: Scale,
     /// The lengths of the runs of digits in texts.
     pub digits: DigitRuns,
-    /// Compressed size of the varlenas when all are concatenated in one stream.
+    /// Estimated size of the varlenas when all are concatenated in one stream.
     concatenated: f64,
 }
 
@@ -120,7 +120,7 @@ impl Choice {
         choice
     }
 
-    /// What values of a fixed length take, and how.
+    /// The estimated size of values of a fixed length, and their coding.
     fn of_fixed(values: &[&[u8]], len: usize, choices: Choices) -> (f64, Choice) {
         let sample = match choices.care {
             Care::Quick => QUICK_SAMPLE,
@@ -146,7 +146,7 @@ impl Choice {
         (best, choice)
     }
 
-    /// What values of variable length take, one behind the other or by length.
+    /// The estimated size of varlenas, concatenated or by length, and their coding.
     fn of_varlena(values: &[&[u8]], choices: Choices) -> (f64, Choice) {
         let trial_len = match choices.care {
             Care::Quick => QUICK_TRIAL_LEN,
@@ -168,7 +168,7 @@ impl Choice {
     }
 }
 
-/// What values of a fixed length take: planes, or planes of differences.
+/// The estimated size of values of a fixed length, in planes or in planes of differences.
 fn fixed_cost(values: &[&[u8]], len: usize, sample: usize) -> f64 {
     let sample = &values[..values.len().min(sample)];
     let mut counts = vec![[0u32; 256]; len];
@@ -204,7 +204,8 @@ fn fixed_cost(values: &[&[u8]], len: usize, sample: usize) -> f64 {
     best * values.len() as f64 / sample.len().max(1) as f64
 }
 
-/// What varlenas take one behind the other, what they take by length, and the lengths' headers.
+/// The estimated size of varlenas when concatenated, their size by length, and the headers of the
+/// lengths that get streams.
 fn varlena_costs(values: &[&[u8]], trial_len: usize) -> (f64, f64, Vec<u8>) {
     let mut trial = Trial::new();
     let mut by_header: Vec<(u8, Vec<u8>)> = Vec::new();
