@@ -13,19 +13,20 @@ use crate::varint;
 
 /// Ends the list of kinds.
 pub const END_OF_KINDS: u8 = 255;
-/// Bytes to be put in blocks of their own, and where zstd should begin a new table.
+
+/// The bytes to compress, and the offsets at which zstd should begin a new table.
 pub struct Content {
     /// The directory and the streams, or the foreign bytes.
     pub bytes: Vec<u8>,
-    /// Ascending places at which the statistics of the bytes change.
+    /// Ascending offsets at which the statistics of the bytes change.
     pub cuts: Vec<usize>,
-    /// Where the first stream begins.
+    /// The offset of the first stream.
     pub streams_start: usize,
     /// The streams, in their order.
     pub extents: Vec<Extent>,
 }
 
-/// A stream, as the directory says.
+/// A stream, as the directory describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     /// What it holds.
@@ -41,12 +42,12 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Bytes of it.
+    /// Its length in bytes.
     pub fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// How many rows it has.
+    /// Its number of rows.
     pub fn rows(&self) -> usize {
         self.len() / self.width.max(1)
     }
@@ -61,13 +62,13 @@ pub struct Entry {
     pub width: u8,
     /// The number of its layout.
     pub layout: u8,
-    /// Where it begins in the content; then, what was read of it.
+    /// The offset in the content of the next byte to read; at first, where the stream begins.
     pub at: usize,
     /// Where it ends.
     pub end: usize,
 }
 
-/// The streams of content of this length, of which only the directory is there.
+/// The streams of content of this length, read from the directory alone.
 #[deny(clippy::indexing_slicing)]
 pub fn extents(directory: &[u8], content_len: usize) -> Option<Vec<Extent>> {
     let (streams, _) = read_directory(directory, content_len)?;

@@ -1,4 +1,4 @@
-//! The kinds of streams: what a stream holds, and where `inspect` counts it.
+//! The kinds of streams: what a stream holds, and the category in which `inspect` counts it.
 
 macro_rules! kinds {
     ($($name:ident = $id:literal, $category:ident, $label:literal;)*) => {
@@ -13,12 +13,12 @@ macro_rules! kinds {
             /// Every kind, in the order of the format.
             pub const ALL: &[StreamKind] = &[$(StreamKind::$name,)*];
 
-            /// What it holds, in words.
+            /// A description of what it holds.
             pub fn label(self) -> &'static str {
                 match self { $(StreamKind::$name => $label,)* }
             }
 
-            /// Where its bytes are counted.
+            /// The category in which its bytes are counted.
             pub fn category(self) -> Category {
                 match self { $(StreamKind::$name => Category::$category,)* }
             }
@@ -39,9 +39,9 @@ pub enum Category {
     IndexTuples,
     /// Headers, line pointers and order of page images.
     PageLayout,
-    /// Images that were carried as they are.
+    /// Page images that are stored unchanged.
     OtherPages,
-    /// Bytes that are no records.
+    /// Bytes that are not WAL records.
     Verbatim,
 }
 
@@ -110,7 +110,7 @@ kinds! {
 }
 
 impl StreamKind {
-    /// The kind of a number of the format.
+    /// The kind with this number in the format.
     pub fn from_id(id: u8) -> Option<StreamKind> {
         StreamKind::ALL.get(usize::from(id)).copied()
     }
@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn numbers_are_places_in_the_table() {
-        for (place, kind) in StreamKind::ALL.iter().enumerate() {
-            assert_eq!(*kind as usize, place);
+        for (number, kind) in StreamKind::ALL.iter().enumerate() {
+            assert_eq!(*kind as usize, number);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The coder of the decoder: streams being emptied.
+//! The coder of the decoder: it reads streams from their beginning to their end.
 
 use super::coder::{Coder, StreamId};
 use super::directory::{Entry, read_directory};
@@ -16,7 +16,7 @@ pub struct StreamReader {
     /// The content, with the layouts undone in place.
     content: Vec<u8>,
     streams: Vec<Entry>,
-    /// By kind: the next stream to be opened.
+    /// For each kind, the index of the next stream to open.
     next: Vec<usize>,
     lists: Lists,
     format: FormatVersion,
@@ -51,7 +51,7 @@ impl StreamReader {
         })
     }
 
-    /// Every stream was read to its end.
+    /// Whether every stream was read to its end.
     pub fn exhausted(&self) -> bool {
         self.streams.iter().all(|stream| stream.at == stream.end)
     }

@@ -1,23 +1,23 @@
-//! Lists with what was used last in front.
+//! Lists in the order of last use, the most recent element first.
 
-/// Elements that are moved one by one.
+/// Elements up to this index are moved one by one.
 const NEAR: usize = 8;
 
-/// Moves an element to the front, and those before it back by one; returns it, or `None` where
-/// there is none.
+/// Moves the element at `index` to the front and the elements before it back by one. Returns the
+/// element, or `None` if `index` is out of bounds.
 #[inline]
-pub fn to_front<T: Copy>(list: &mut [T], place: usize) -> Option<T> {
-    let element = *list.get(place)?;
-    match place {
+pub fn to_front<T: Copy>(list: &mut [T], index: usize) -> Option<T> {
+    let element = *list.get(index)?;
+    match index {
         // Most are near the front, where a loop is over before a function is called.
         0..NEAR => {
             let mut before = element;
-            for slot in list.iter_mut().take(place + 1) {
+            for slot in list.iter_mut().take(index + 1) {
                 before = std::mem::replace(slot, before);
             }
         }
         _ => {
-            list.copy_within(..place, 1);
+            list.copy_within(..index, 1);
             *list.first_mut()? = element;
         }
     }

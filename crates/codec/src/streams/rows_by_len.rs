@@ -1,9 +1,9 @@
-//! Byte strings in a stream for each length, so that equal columns stand under each other.
+//! Byte strings in one stream for each length, so that fields at the same offset form columns.
 
 use super::coder::{Coder, LazyStream, StreamId};
 use super::kind::StreamKind;
 
-/// Lengths that get a stream of their own; others share one.
+/// Maximum number of lengths that get a stream of their own. The other lengths share one stream.
 const LENGTHS_MAX: usize = 48;
 
 /// Lengths below this are found without a search.
@@ -13,8 +13,8 @@ const SHORT: usize = 64;
 #[derive(Debug, Default)]
 pub struct RowsByLen {
     by_len: Vec<(u32, StreamId)>,
-    /// For each of the first lengths: its place in `by_len` plus 1, 0 where it has none.
-    places: Vec<u8>,
+    /// For each length below [`SHORT`]: its index in `by_len` plus 1, or 0 if it has no stream.
+    indexes: Vec<u8>,
     shared: LazyStream,
 }
 
@@ -30,13 +30,13 @@ impl RowsByLen {
 
     fn stream<C: Coder>(&mut self, coder: &mut C, kind: StreamKind, len: usize) -> StreamId {
         let known = if len < SHORT {
-            let place = self.places.get(len).copied();
-            place.and_then(|place| usize::from(place).checked_sub(1))
+            let index = self.indexes.get(len).copied();
+            index.and_then(|index| usize::from(index).checked_sub(1))
         } else {
             let mut lens = self.by_len.iter().map(|(known, _)| *known as usize);
             lens.position(|known| known == len)
         };
-        if let Some((_, stream)) = known.and_then(|place| self.by_len.get(place)) {
+        if let Some((_, stream)) = known.and_then(|index| self.by_len.get(index)) {
             return *stream;
         }
         if self.by_len.len() == LENGTHS_MAX {
@@ -45,8 +45,8 @@ impl RowsByLen {
         let stream = coder.open(kind, len);
         self.by_len.push((len as u32, stream));
         if len < SHORT {
-            self.places.resize(self.places.len().max(len + 1), 0);
-            self.places[len] = self.by_len.len() as u8;
+            self.indexes.resize(self.indexes.len().max(len + 1), 0);
+            self.indexes[len] = self.by_len.len() as u8;
         }
         stream
     }

@@ -13,7 +13,7 @@ use crate::streams::StreamWriter;
 use crate::streams::coder::{Coder, StreamId};
 use crate::streams::kind::StreamKind;
 
-/// A value of the column's type with a header of one byte.
+/// A value that is coded as jsonb or words, with a varlena header of one byte.
 const SHORT: u8 = 1;
 /// The same with a header of four bytes.
 const LONG: u8 = 2;
@@ -39,7 +39,7 @@ enum ColumnCoding {
 struct JsonStreams {
     json: Json,
     form: StreamId,
-    /// For what is none, or too long for the row.
+    /// For values that are not coded as jsonb.
     other: VarlenaStreams,
 }
 
@@ -47,12 +47,13 @@ struct JsonStreams {
 struct WordStreams {
     words: Words,
     form: StreamId,
-    /// For what is stored otherwise.
+    /// For values that are compressed or stored elsewhere (TOAST).
     other: VarlenaStreams,
 }
 
 impl Column {
-    /// Codes how values are coded; the encoder chooses by looking at all of them, in their order.
+    /// Codes the mode of the column. The encoder chooses it by looking at all values in their
+    /// order.
     pub fn open<C: Coder>(
         coder: &mut C,
         choices: StreamId,
@@ -110,7 +111,8 @@ impl Column {
         Column { attribute, coding }
     }
 
-    /// Codes values that are all there, as one [`Column::code`] after the other would.
+    /// Encodes all values of the column. The result is the same as calling [`Column::code`] for
+    /// each.
     pub fn code_all(&mut self, coder: &mut StreamWriter, values: &[&[u8]]) {
         match &mut self.coding {
             ColumnCoding::Fixed(stream) => append_fixed(coder, *stream, values),
@@ -132,7 +134,7 @@ impl Column {
         }
     }
 
-    /// Codes the value behind `at`; returns where it ends.
+    /// Codes the value after offset `at` and returns the offset of its end.
     pub fn code<C: Coder>(&mut self, coder: &mut C, data: &mut [u8], at: usize) -> usize {
         match (&mut self.coding, self.attribute.fixed()) {
             (ColumnCoding::Dictionary(dictionary), _) => {
@@ -159,7 +161,8 @@ impl Column {
     }
 }
 
-/// Values of a fixed length: those of the usual ones without a copy in pieces.
+/// Appends values of a fixed length. Lengths of 8 and 4 bytes have a path of their own, so that
+/// each copy has a constant length.
 fn append_fixed(coder: &mut StreamWriter, stream: StreamId, values: &[&[u8]]) {
     for value in values {
         if let Ok(value) = <&[u8; 8]>::try_from(*value) {

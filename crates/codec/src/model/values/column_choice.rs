@@ -18,15 +18,18 @@ use crate::streams::layout::Layout;
 const WORDS_PART_OF_DICTIONARY: f64 = 0.8;
 /// unless it has no more values than this.
 const SMALL_DICTIONARY: usize = 256;
-/// Lengths that get a stream of their own.
+/// Maximum number of lengths that get a stream of their own.
 const LENGTHS_MAX: usize = 32;
-/// Bytes of values that coders are tried on; and in a hurry.
+/// Number of bytes of values on which the encoder tries compressors.
 const TRIAL_LEN: usize = 16384;
+/// The same for quick choices.
 const QUICK_TRIAL_LEN: usize = 1024;
-/// Values of a fixed length that are looked at; and in a hurry.
+/// Number of values of a fixed length in the sample.
 const SAMPLE: usize = 2048;
+/// The same for quick choices.
 const QUICK_SAMPLE: usize = 512;
-/// How the encoder wants a column.
+
+/// The coding that the encoder chooses for a column.
 #[derive(Debug, Default)]
 pub struct Choice {
     /// How values are coded.
@@ -35,20 +38,20 @@ pub struct Choice {
     pub dictionary: Vec<Vec<u8>>,
     /// For each value of the column, its number in the dictionary.
     pub numbers: Vec<u16>,
-    /// First bytes of varlenas that have streams of their own.
+    /// First header bytes of the varlenas that have streams of their own.
     pub headers: Vec<u8>,
     /// What is known of jsonb.
     pub json: Option<Json>,
     /// What integers have in common.
     pub scale: Scale,
-    /// How many digits stand together in texts.
+    /// The lengths of the runs of digits in texts.
     pub digits: DigitRuns,
-    /// What varlenas take one behind the other.
+    /// Estimated size of the varlenas when all are concatenated in one stream.
     concatenated: f64,
 }
 
 impl Choice {
-    /// What the lists of the column count for.
+    /// What the lists of the column count towards the limit on lists.
     pub fn list_cost(&self) -> usize {
         let json = self.json.as_ref().map_or(0, Json::list_cost);
         let words = if self.mode == Mode::Words {
@@ -59,7 +62,7 @@ impl Choice {
         self.dictionary.len() * DICTIONARY_VALUE_COST + json + words
     }
 
-    /// The coding that a look at the values recommends.
+    /// Chooses the coding by looking at the values.
     pub fn make<'v>(attribute: Attribute, values: &[&'v [u8]], choices: Choices) -> Choice {
         let (mut best, mut choice) = match attribute.fixed() {
             Some((len, _)) => Choice::of_fixed(values, len, choices),
@@ -117,7 +120,7 @@ impl Choice {
         choice
     }
 
-    /// What values of a fixed length take, and how.
+    /// The estimated size of values of a fixed length, and their coding.
     fn of_fixed(values: &[&[u8]], len: usize, choices: Choices) -> (f64, Choice) {
         let sample = match choices.care {
             Care::Quick => QUICK_SAMPLE,
@@ -143,7 +146,7 @@ impl Choice {
         (best, choice)
     }
 
-    /// What values of variable length take, one behind the other or by length.
+    /// The estimated size of varlenas, concatenated or by length, and their coding.
     fn of_varlena(values: &[&[u8]], choices: Choices) -> (f64, Choice) {
         let trial_len = match choices.care {
             Care::Quick => QUICK_TRIAL_LEN,
@@ -165,7 +168,7 @@ impl Choice {
     }
 }
 
-/// What values of a fixed length take: planes, or planes of differences.
+/// The estimated size of values of a fixed length, in planes or in planes of differences.
 fn fixed_cost(values: &[&[u8]], len: usize, sample: usize) -> f64 {
     let sample = &values[..values.len().min(sample)];
     let mut counts = vec![[0u32; 256]; len];
@@ -201,7 +204,8 @@ fn fixed_cost(values: &[&[u8]], len: usize, sample: usize) -> f64 {
     best * values.len() as f64 / sample.len().max(1) as f64
 }
 
-/// What varlenas take one behind the other, what they take by length, and the lengths' headers.
+/// The estimated size of varlenas when concatenated, their size by length, and the headers of the
+/// lengths that get streams.
 fn varlena_costs(values: &[&[u8]], trial_len: usize) -> (f64, f64, Vec<u8>) {
     let mut trial = Trial::new();
     let mut by_header: Vec<(u8, Vec<u8>)> = Vec::new();

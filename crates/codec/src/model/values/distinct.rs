@@ -6,19 +6,19 @@ use crate::streams::coder::{get, get_u16, get_u32};
 
 use super::dictionary::{VALUE_LEN_MAX, VALUES_MAX};
 
-/// Values looked at before a list is made of all.
+/// Number of values after which columns of mostly new values are given up.
 const SAMPLE: usize = 2048;
-/// What a byte of the list takes.
+/// Estimated compressed size of one byte of the list.
 const LIST_COST: f64 = 0.8;
-/// Places of the first table.
+/// Initial number of slots of the table.
 const TABLE_LEN_MIN: usize = 256;
 
-/// The different values of a column.
+/// The distinct values of a column.
 pub struct DistinctValues<'a> {
-    /// In the order of their first occurrence.
+    /// The distinct values, in the order of their first occurrence.
     values: Vec<Value<'a>>,
-    /// For each value of the column, its place in that order.
-    places: Vec<u16>,
+    /// For each value of the column, its index in `values`.
+    indexes: Vec<u16>,
 }
 
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ struct Value<'a> {
     count: u32,
 }
 
-/// Some bytes at the beginning and at the end of a value: up to 16 bytes, all of them.
+/// The first and the last bytes of a value. Of a value of up to 16 bytes they are all its bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Ends(u64, u64);
 
@@ -49,10 +49,10 @@ impl Ends {
     }
 }
 
-/// Finds values by their hashes: whoever writes to the database may choose them, so the hashes
-/// begin at random.
+/// Finds values by their hashes. The seed is random, because clients of the database choose the
+/// values.
 struct Table {
-    /// Places among the values, plus 1; 0 where there is none.
+    /// The index of a value plus 1; 0 in an empty slot.
     slots: Vec<u32>,
     seed: u64,
 }
@@ -76,20 +76,20 @@ impl Table {
         fold(hash ^ ends.1 ^ (value.len() as u64) << 56)
     }
 
-    /// The place of a value among those known; if it is new, it is added behind them.
+    /// The index of a value in `known`. A new value is appended.
     #[inline]
-    fn place<'a>(&mut self, known: &mut Vec<Value<'a>>, value: &'a [u8]) -> usize {
+    fn index_of<'a>(&mut self, known: &mut Vec<Value<'a>>, value: &'a [u8]) -> usize {
         let ends = Ends::of(value);
         let hash = self.hash(value, ends);
         let mask = self.slots.len() - 1;
         let mut slot = hash as usize & mask;
-        while let Some(place) = (self.slots[slot] as usize).checked_sub(1) {
-            let other = &known[place];
+        while let Some(index) = (self.slots[slot] as usize).checked_sub(1) {
+            let other = &known[index];
             if other.ends == ends
                 && other.bytes.len() == value.len()
                 && (value.len() <= 16 || other.bytes == value)
             {
-                return place;
+                return index;
             }
             slot = (slot + 1) & mask;
         }
@@ -111,26 +111,26 @@ impl Table {
         let mask = self.slots.len() * 4 - 1;
         self.slots.clear();
         self.slots.resize(mask + 1, 0);
-        for (place, value) in (1..).zip(known) {
+        for (number, value) in (1..).zip(known) {
             let mut slot = value.hash as usize & mask;
             while self.slots[slot] != 0 {
                 slot = (slot + 1) & mask;
             }
-            self.slots[slot] = place;
+            self.slots[slot] = number;
         }
     }
 }
 
 impl<'a> DistinctValues<'a> {
-    /// `None` where a dictionary cannot hold them, or does not pay: its list alone would cost
-    /// `limit` bytes.
+    /// Returns `None` if a dictionary cannot hold the values, or if it does not pay because its
+    /// list alone would cost more than `limit` bytes.
     pub fn of(values: &[&'a [u8]], limit: f64) -> Option<DistinctValues<'a>> {
         let list_len_max = (limit / LIST_COST) as usize;
         let mut list_len = 0;
         let mut table = Table::new();
         let mut different = DistinctValues {
             values: Vec::new(),
-            places: Vec::with_capacity(values.len()),
+            indexes: Vec::with_capacity(values.len()),
         };
         for (seen, value) in values.iter().enumerate() {
             let count = different.values.len();
@@ -141,27 +141,27 @@ impl<'a> DistinctValues<'a> {
             if seen == SAMPLE && count > SAMPLE * 3 / 5 {
                 return None;
             }
-            let place = table.place(&mut different.values, value);
-            if place == count {
+            let index = table.index_of(&mut different.values, value);
+            if index == count {
                 list_len += value.len() + 1;
                 if list_len > list_len_max {
                     return None;
                 }
             }
-            different.values[place].count += 1;
-            different.places.push(place as u16);
+            different.values[index].count += 1;
+            different.indexes.push(index as u16);
         }
         let count = different.values.len();
         (count >= 2 && count * 2 <= values.len()).then_some(different)
     }
 
-    /// What the list and a column of numbers take.
+    /// Estimated compressed size of the list and the column of numbers.
     pub fn cost(&self) -> f64 {
         let mut counts: Vec<u32> = self.values.iter().map(|value| value.count).collect();
         let numbers = if counts.len() <= 256 {
             entropy_bytes(counts.into_iter())
         } else {
-            // Two planes: the high bytes, and the low ones whatever the high ones are.
+            // Two planes, the low and the high bytes, each coded independently of the other.
             counts.sort_unstable_by(|a, b| b.cmp(a));
             let mut planes = [[0u32; 256]; 2];
             for (number, count) in counts.iter().enumerate() {
@@ -177,21 +177,22 @@ impl<'a> DistinctValues<'a> {
         numbers + content as f64 * LIST_COST
     }
 
-    /// The values, the most frequent first, and the numbers that this gives to the column's.
+    /// The distinct values, the most frequent first, and for each value of the column its number
+    /// in that list.
     pub fn ranked(self) -> (Vec<Vec<u8>>, Vec<u16>) {
         let mut order: Vec<u16> = (0..=u16::MAX).take(self.values.len()).collect();
-        let of = |place: &u16| &self.values[usize::from(*place)];
+        let of = |index: &u16| &self.values[usize::from(*index)];
         order.sort_unstable_by(|a, b| {
             let (a, b) = (of(a), of(b));
             b.count.cmp(&a.count).then(a.bytes.cmp(b.bytes))
         });
         let mut ranks = vec![0; order.len()];
-        for (rank, place) in (0..=u16::MAX).zip(&order) {
-            ranks[usize::from(*place)] = rank;
+        for (rank, index) in (0..=u16::MAX).zip(&order) {
+            ranks[usize::from(*index)] = rank;
         }
-        let values = order.iter().map(|place| of(place).bytes.to_vec()).collect();
-        let numbers = self.places.iter();
-        let numbers = numbers.map(|place| ranks[usize::from(*place)]).collect();
+        let values = order.iter().map(|index| of(index).bytes.to_vec()).collect();
+        let numbers = self.indexes.iter();
+        let numbers = numbers.map(|index| ranks[usize::from(*index)]).collect();
         (values, numbers)
     }
 }

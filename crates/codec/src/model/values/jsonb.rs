@@ -39,7 +39,7 @@ pub struct Child {
     pub len: usize,
 }
 
-/// Where a child of a type begins behind another's end.
+/// The offset where a child of a type begins, when the child before it ends at `at`.
 pub fn aligned(kind: u8, at: usize) -> usize {
     match kind {
         NUMERIC | CONTAINER => at.next_multiple_of(4),
@@ -47,8 +47,8 @@ pub fn aligned(kind: u8, at: usize) -> usize {
     }
 }
 
-/// Reads a JEntry; `before` is where the child begins. `None` where it is not as PostgreSQL
-/// writes it.
+/// Reads a JEntry; `before` is the offset where the child begins. `None` if PostgreSQL would not
+/// write it so.
 pub fn child_at(json: &[u8], at: usize, number: usize, before: usize) -> Option<Child> {
     let entry_at = at + 4 + 4 * number;
     let entry = get_u32(json.get(entry_at..entry_at + 4)?, 0);
@@ -66,7 +66,7 @@ pub fn child_at(json: &[u8], at: usize, number: usize, before: usize) -> Option<
     })
 }
 
-/// Writes a JEntry; `end` is where the child ends.
+/// Writes a JEntry; `end` is the offset where the child ends.
 pub fn put_child<C: Coder>(
     coder: &mut C,
     json: &mut [u8],

@@ -3,23 +3,24 @@
 /// How the values of a column are coded. The number is part of the format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Values have one length, or their bytes stand in one stream.
+    /// The bytes of all values are in one stream.
     #[default]
     Plain = 0,
-    /// Values are numbers in a list of different values.
+    /// Each value is coded as its number in a list of the distinct values.
     Dictionary = 1,
-    /// Values of each length have a stream of their own.
+    /// Values of frequent lengths have a stream for each length.
     ByLen = 2,
     /// Values are jsonb.
     Json = 3,
-    /// Values are integers that are alike modulo some number, such as times in whole seconds.
+    /// Values are integers with the same remainder modulo some number, such as timestamps in
+    /// whole seconds.
     Scaled = 4,
-    /// Values are texts, in words.
+    /// Values are texts, split into words.
     Words = 5,
 }
 
 impl Mode {
-    /// The mode of a number; `None` for what no encoder writes.
+    /// The mode with this number; `None` if no mode has it.
     pub fn of(number: u8) -> Option<Mode> {
         const ALL: [Mode; 6] = [
             Mode::Plain,

@@ -14,7 +14,8 @@ pub struct VarlenaStreams {
     content: StreamId,
 }
 
-/// The content of a varlena that is neither compressed nor elsewhere, and whether its header has four bytes.
+/// Whether the header of a varlena has four bytes, and its content. `None` if the varlena is
+/// compressed or stored elsewhere (TOAST).
 pub fn plain_content(value: &[u8]) -> Option<(bool, &[u8])> {
     match value.first()? {
         1 => None,
@@ -54,7 +55,7 @@ impl VarlenaStreams {
         }
     }
 
-    /// Codes the varlena after `at`; returns where it ends.
+    /// Codes the varlena after offset `at` and returns the offset of its end.
     pub fn code<C: Coder>(&self, coder: &mut C, data: &mut [u8], at: usize) -> usize {
         let mut header = 0;
         if C::ENCODING {
@@ -73,7 +74,7 @@ impl VarlenaStreams {
             coder.bytes(self.long_len, len);
             content += 3;
         } else if header == 1 {
-            // A toast pointer: its length is in the byte behind the header.
+            // A toast pointer: its length is in the byte after the header.
             coder.put(data, content, [18]);
         }
         let Some(len) = data.get(start..).and_then(varlena_len) else {
@@ -90,7 +91,7 @@ impl VarlenaStreams {
         own.map_or(self.content, |(_, stream)| *stream)
     }
 
-    /// [`VarlenaStreams::code`] for values that are all there.
+    /// Encodes all values, as [`VarlenaStreams::code`] would one after the other.
     pub fn append(&self, coder: &mut StreamWriter, values: &[&[u8]]) {
         let mut last = (0, self.stream_of(0));
         for value in values {

@@ -1,7 +1,8 @@
 //! Texts as words, runs of digits, and what is between them.
 //!
-//! A word is spelled out where it first comes and has a number from then on. What follows two
-//! words mostly is what followed them before: then it costs next to nothing.
+//! A word is spelled out at its first occurrence and has a number from then on. The symbol that
+//! follows two symbols is predicted to be the one that last followed the same two. A run of
+//! correct predictions is coded as its length.
 
 use std::hash::{BuildHasher as _, Hasher as _};
 
@@ -11,28 +12,29 @@ use crate::fast_hash::SeededHash;
 use crate::streams::coder::{Coder, StreamId};
 use crate::streams::kind::StreamKind;
 
-/// The symbol is the one that came last behind the same one.
+/// The symbol is the one that last followed the symbol before it.
 const AS_AFTER_ONE: u16 = 0;
 /// A word without a number, spelled out.
 const NEW: u16 = 1;
 /// The end of the text.
 const END: u16 = 2;
-/// Digits: one of them. The next symbols are two of them and so on.
+/// A run of one digit. The symbols after it stand for runs of two digits, three and so on.
 const DIGIT: u16 = 3;
-/// Digits of one symbol at most.
+/// Maximum number of digits that one symbol stands for.
 const DIGITS_MAX: usize = 28;
-/// The first word.
+/// The symbol of the first word.
 const WORD: u16 = DIGIT + DIGITS_MAX as u16;
-/// Words with a number at most.
+/// Maximum number of words that get a number.
 const WORDS_MAX: usize = (1 << 16) - WORD as usize;
-/// Bytes of a word at most.
+/// Maximum length of a word in bytes.
 const WORD_LEN_MAX: usize = 255;
-/// Bytes of texts in which digits are looked for.
+/// Number of bytes of text in which the encoder looks for digits.
 const DIGITS_SAMPLE: usize = 1 << 16;
-/// Symbols one after the other that are each the one that came last behind the same two, before
-/// one that is told. So many are followed by more, or none.
+/// Maximum length of a run of correctly predicted symbols. The prediction is the symbol that last
+/// followed the same two symbols. After a run of this length comes another run. After a shorter
+/// run comes a symbol that is coded explicitly.
 const RUN_MAX: u8 = 255;
-/// Places for what came behind two symbols, as a power of two.
+/// Binary logarithm of the number of entries in the table of predictions after two symbols.
 const PAIRS_LOG: u32 = 14;
 
 /// The words of the texts of one column, and their streams.
@@ -42,24 +44,27 @@ pub struct Words {
     symbols: StreamId,
     lens: StreamId,
     spelled: StreamId,
-    /// By how many there are.
+    /// The streams of digits: the run of n digits has index n - 1.
     digits: Vec<Option<StreamId>>,
     words: Vec<u8>,
     ends: Vec<u32>,
-    /// What came last behind a symbol, and behind two.
+    /// The symbol that last followed each symbol.
     after_one: Vec<u16>,
+    /// The symbol that last followed two symbols, by a hash of the two.
     after_two: Vec<u16>,
-    /// The run that is at hand: how long it has become, or, for the decoder, what is left of it.
+    /// The current run of correct predictions: its length so far in the encoder, the number of
+    /// symbols left in the decoder.
     run: u8,
-    /// A symbol is told behind what is left of it.
+    /// Whether a symbol is coded explicitly after the current run (decoder only).
     is_told: bool,
-    /// The encoder's way back from a word, whose hashes nobody can foresee.
+    /// The encoder's table from a word to its symbol. The hashes are seeded at random, because
+    /// clients of the database choose the words.
     symbols_of: HashTable<u16>,
     seed: SeededHash,
 }
 
 impl Words {
-    /// Codes which numbers of digits have streams, and opens all streams.
+    /// Codes which lengths of digit runs have streams, and opens all streams.
     pub fn open<C: Coder>(coder: &mut C, choices: StreamId, digits: DigitRuns) -> Words {
         let runs = coder.u32(choices, digits.0);
         Words {
@@ -84,8 +89,8 @@ impl Words {
         }
     }
 
-    /// Codes the text from `start` to `end` and returns where it ends; the decoder's `end` is
-    /// only where there is no more room.
+    /// Codes the text from `start` to `end` and returns the offset of its end. In the decoder `end`
+    /// only bounds the text, which ends at a symbol of its own.
     pub fn code<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -111,7 +116,7 @@ impl Words {
                 END => {}
                 NEW => {
                     len = usize::from(coder.u8(self.lens, len as u8));
-                    // A run of words without bytes would take time, and room nowhere.
+                    // Empty words would let a hostile file keep the decoder busy without output.
                     if len == 0 {
                         coder.fail();
                     }
@@ -149,7 +154,7 @@ impl Words {
         }
     }
 
-    /// Codes a symbol, by what is likely.
+    /// Codes a symbol. `likely` are the predictions after two symbols and after one.
     fn symbol<C: Coder>(&mut self, coder: &mut C, likely: [u16; 2], wanted: u16) -> u16 {
         let [after_two, after_one] = likely;
         if C::ENCODING {
@@ -180,7 +185,7 @@ impl Words {
         }
     }
 
-    /// Codes the run that is at hand, behind the last text.
+    /// Codes the current run, after the last text.
     pub fn finish<C: Coder>(&mut self, coder: &mut C) {
         if self.run > 0 {
             coder.u8(self.runs, self.run);
@@ -205,7 +210,7 @@ impl Words {
         hash_of(self.seed, word)
     }
 
-    /// Gives a word its number, if there are any left.
+    /// Gives a word the next number. Returns [`NEW`] if all numbers are taken.
     fn add<C: Coder>(&mut self, word: &[u8]) -> u16 {
         if self.ends.len() == WORDS_MAX {
             return NEW;
@@ -224,7 +229,7 @@ impl Words {
         symbol
     }
 
-    /// The encoder's next symbol, and how many bytes it stands for.
+    /// The encoder's next symbol, and the number of bytes that it stands for.
     fn next(&self, rest: &[u8], likely: [u16; 2]) -> (u16, usize) {
         let len = token_len(rest);
         let token = &rest[..len];
@@ -263,12 +268,13 @@ fn pair_of(before: u16, last: u16) -> usize {
     (pair.wrapping_mul(0x9E37_79B1) >> (32 - PAIRS_LOG)) as usize
 }
 
-/// How many digits stand together: bit n, n of them.
+/// The lengths of the runs of digits that occur: bit n is set if there is a run of n digits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DigitRuns(u32);
 
 impl DigitRuns {
-    /// Of the first texts; what comes up later is a word.
+    /// Looks at the first texts. A run of digits whose length first occurs later is coded as a
+    /// word.
     pub fn of<'a>(texts: impl Iterator<Item = &'a [u8]>) -> DigitRuns {
         let mut runs = 0;
         let mut seen = 0;
@@ -314,7 +320,7 @@ fn class(byte: u8) -> Class {
     CLASSES[usize::from(byte)]
 }
 
-/// Where bytes of another class begin, from `at` on, or so many bytes are over.
+/// The offset, from `at` on, of the first byte of another class, or `len_max` at most.
 #[inline]
 fn run_end(bytes: &[u8], mut at: usize, wanted: Class, len_max: usize) -> usize {
     let end = bytes.len().min(len_max);
@@ -324,8 +330,8 @@ fn run_end(bytes: &[u8], mut at: usize, wanted: Class, len_max: usize) -> usize 
     at
 }
 
-/// How many of the first bytes belong together: letters with a blank in front of them, digits,
-/// or others.
+/// The length of the token at the beginning: letters with an optional blank before them, digits,
+/// or other bytes.
 #[inline]
 fn token_len(rest: &[u8]) -> usize {
     let Some(&first) = rest.first() else { return 0 };

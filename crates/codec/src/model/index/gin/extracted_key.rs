@@ -10,37 +10,41 @@ use crate::optional_model::OptionalModel;
 use crate::streams::coder::{Care, Coder, LazyStream, StreamId};
 use crate::streams::kind::StreamKind;
 
-/// Sources that an index remembers.
+/// Maximum number of sources that an index remembers.
 const SOURCES_MAX: usize = 4;
-/// The rank that says "a source of its own follows".
+/// The rank that says "a new source follows".
 const NEW: u8 = 254;
 /// The rank that says "no source has this key".
 const NONE: u8 = 255;
-/// Keys without a source, after which the encoder looks for one of as many only.
+/// After this number of keys without a source, the encoder looks for a new source only at every
+/// key whose number is a multiple of it.
 const PATIENCE: u32 = 64;
-/// The same for those of one row, after which it looks for none.
+/// After more than this number of keys of one row and column without a source, the encoder looks
+/// for no new source for that row and column.
 const ROW_PATIENCE: u32 = 2;
 
-/// The sources of one index, the last one used first.
+/// The sources of one index, the most recently used first.
 #[derive(Debug, Default)]
 pub struct Sources {
     known: Vec<Source>,
     rank: LazyStream,
     skip: LazyStream,
     definition: LazyStream,
-    /// The row of the last key, and the number of the one behind it.
+    /// The row of the last key.
     row: RowNumber,
+    /// The number of the key after the last one in that row.
     next: usize,
-    /// The encoder's: keys that no source had, since the last new one.
+    /// Number of keys without a source since the last new source (encoder only).
     misses: u32,
-    /// The last row, and the index's column, of which one was; and how many of these.
+    /// The row and the index column that the encoder last looked for.
     missed: (RowNumber, Option<u16>),
+    /// Number of keys of that row and column that no source had (encoder only).
     row_misses: u32,
 }
 
 impl Sources {
-    /// Codes what of a tuple is behind its place, and returns its length; `None` where no source
-    /// has its key and it is to be coded otherwise.
+    /// Codes the part of a tuple after its TID and returns the tuple's length. Returns `None` if
+    /// no source has its key; the caller then codes it otherwise.
     pub fn code<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -94,12 +98,13 @@ impl Sources {
         Some(end)
     }
 
-    /// The number of the key that is expected for a row.
+    /// The number of the expected key of a row.
     fn expected(&self, row: RowNumber) -> usize {
         if row == self.row { self.next } else { 0 }
     }
 
-    /// The encoder's choice: a known source, or a new one; and how far ahead the key is.
+    /// The encoder's choice: the rank of a known source or [`NEW`], the number of keys to skip,
+    /// and the source.
     fn find<'v>(
         &mut self,
         extracted: &mut ExtractedTuples,
