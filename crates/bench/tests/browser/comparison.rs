@@ -16,7 +16,8 @@ fn opens_without_a_complaint_or_an_outside_request_and_answers_every_click() {
     browser.resize(DESK.0, DESK.1);
     let all = browser.number(POINTS);
     assert_eq!(all, 12.0, "a point for each row that was measured");
-    assert!(browser.number("document.querySelector('.frontier').points.length") >= 2.0);
+    // Which rows no other one beats in both follows from times: at least one.
+    assert!(browser.number("document.querySelector('.frontier').points.length") >= 1.0);
     let warnings = browser.text("document.getElementById('warnings').textContent");
     assert!(warnings.contains("brotli is left out"), "{warnings}");
 
