@@ -21,9 +21,10 @@ use crate::streams::coder::{Coder, LazyStream};
 use crate::streams::kind::StreamKind;
 use crate::streams::recency::to_front;
 
-/// Kinds remembered as successors of a kind.
+/// Maximum number of kinds that are remembered as followers of a kind.
 const SUCCESSORS_MAX: usize = 250;
-/// Of these, so many are looked at before any is looked up.
+/// The encoder compares a record with this number of followers before it looks its kind up by hash:
+/// most records have one of the first.
 const LIKELY_MAX: u8 = 4;
 /// The rank that says "none of them".
 const OTHER: u8 = 255;
