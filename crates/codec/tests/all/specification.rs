@@ -119,7 +119,20 @@ fn the_majors_are_those_of_the_table() {
 
 #[test]
 fn the_pages_and_the_compatibility_table_name_every_version() {
-    for name in ["container.md", "streams.md", "model.md", "mixing.md"] {
+    let names = [
+        "container.md",
+        "streams.md",
+        "mixing.md",
+        "model.md",
+        "model/records.md",
+        "model/rows.md",
+        "model/pages.md",
+        "model/index.md",
+        "model/heap.md",
+        "model/values.md",
+        "model/relations.md",
+    ];
+    for name in names {
         let page = page(name);
         let title = page.lines().next().expect("a title");
         assert!(
