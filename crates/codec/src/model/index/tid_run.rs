@@ -70,6 +70,7 @@ impl TidRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format_example;
     use crate::streams::{StreamReader, StreamWriter};
     use proptest::prelude::*;
 
@@ -123,5 +124,23 @@ mod tests {
             [(9, 40)]
         );
         assert_eq!(strays(&[(7, 7), (7, 8), (7, 9), (8, 1)]), [(7, 7), (7, 8)]);
+    }
+
+    #[test]
+    fn decodes_the_example_of_the_specification() {
+        let mut reader = format_example::reader("model/index.md", "runs of targets");
+        let offsets = reader.open(StreamKind::IndexTid, 2);
+        let blocks = reader.open(StreamKind::IndexTid, 4);
+        let mut run = TidRun::default();
+        for target in [(0, 1), (0, 2), (9, 40), (0, 4), (1, 1)] {
+            let found = run.code(&mut reader, (0, 0)).unwrap_or_else(|| {
+                let offset = reader.u16(offsets, 0);
+                let stray = (reader.u32(blocks, 0), offset);
+                run.stray(stray);
+                stray
+            });
+            assert_eq!(found, target);
+        }
+        assert!(reader.exhausted() && !reader.failed());
     }
 }

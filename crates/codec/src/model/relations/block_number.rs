@@ -66,6 +66,7 @@ impl BlockNumbers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format_example;
     use crate::streams::{StreamReader, StreamWriter};
     use proptest::prelude::*;
 
@@ -110,5 +111,15 @@ mod tests {
         let mut reader = StreamReader::new(coder.into_content().bytes).unwrap();
         BlockNumbers::default().code(&mut reader, 0);
         assert!(reader.failed());
+    }
+
+    #[test]
+    fn decodes_the_example_of_the_specification() {
+        let mut reader = format_example::reader("model/relations.md", "block numbers");
+        let mut model = BlockNumbers::default();
+        for number in [7, 8, 7, 100] {
+            assert_eq!(model.code(&mut reader, 0), number);
+        }
+        assert!(reader.exhausted() && !reader.failed());
     }
 }

@@ -238,6 +238,7 @@ impl WordStreams {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format_example;
     use crate::limits::LISTS_COST_MAX;
     use crate::streams::StreamReader;
     use crate::streams::coder::LazyStream;
@@ -275,5 +276,34 @@ mod tests {
             Column::open(&mut reader, choices, Attribute::Varlena, None);
             assert_eq!(reader.failed(), fails);
         }
+    }
+
+    /// The data of values of an example, decoded into bytes of this length.
+    fn example(title: &str, attribute: Attribute, values: usize, len: usize) -> Vec<u8> {
+        let mut reader = format_example::reader("model/values.md", title);
+        let choices = reader.open(StreamKind::HeapSchema, 1);
+        let mut column = Column::open(&mut reader, choices, attribute, None);
+        let mut data = vec![0; len];
+        let end = (0..values).fold(0, |at, _| column.code(&mut reader, &mut data, at));
+        assert_eq!(end, len);
+        assert!(reader.exhausted() && !reader.failed());
+        data
+    }
+
+    #[test]
+    fn decodes_the_examples_of_the_specification() {
+        let integers = |values: [i32; 3]| values.map(i32::to_le_bytes).concat();
+        assert_eq!(
+            example("a dictionary", Attribute::Fixed4, 3, 12),
+            integers([100, 200, 100])
+        );
+        assert_eq!(
+            example("scaled integers", Attribute::Fixed4, 3, 12),
+            integers([-3, 2, 17])
+        );
+        assert_eq!(
+            example("varlenas by length", Attribute::Varlena, 3, 13),
+            b"\x09abc\x09xyz\x0Bhi!!"
+        );
     }
 }
