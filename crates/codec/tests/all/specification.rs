@@ -147,3 +147,21 @@ fn the_pages_and_the_compatibility_table_name_every_version() {
     let known: Vec<String> = (1..=VERSION).map(|version| version.to_string()).collect();
     assert_eq!(documented, known);
 }
+
+#[test]
+fn the_example_of_a_member_is_one() {
+    let page = page("container.md");
+    let example = page
+        .find("**Example: a foreign member.**")
+        .expect("an example");
+    let bytes: Vec<u8> = page[example..]
+        .lines()
+        .skip_while(|line| !line.starts_with('|'))
+        .take_while(|line| line.starts_with('|'))
+        .skip(2)
+        .filter_map(|line| line.split('`').nth(1))
+        .flat_map(str::split_whitespace)
+        .map(|byte| u8::from_str_radix(byte, 16).expect(byte))
+        .collect();
+    assert_eq!(walzip_codec::decode(&bytes).expect("a member"), b"abc");
+}
