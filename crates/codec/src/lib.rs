@@ -13,6 +13,8 @@ mod container;
 mod encoder;
 mod error;
 mod fast_hash;
+#[cfg(test)]
+mod format_example;
 mod format_version;
 mod level;
 pub mod limits;

@@ -145,3 +145,30 @@ fn read_kinds(directory: &mut &[u8]) -> Option<Kinds> {
         kinds.resize(kinds.len() + count, kind);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format_example;
+
+    #[test]
+    fn reads_the_example_of_the_specification() {
+        let example = format_example::rows("streams.md", "a directory");
+        let content: Vec<u8> = example.into_iter().flat_map(|(_, bytes)| bytes).collect();
+        let streams = extents(&content[..12], content.len()).expect("a directory");
+        let found = streams.iter().map(|stream| {
+            (
+                stream.kind,
+                stream.width,
+                stream.layout,
+                stream.start,
+                stream.end,
+            )
+        });
+        let expected = [
+            (StreamKind::XidRank, 1, Layout::Rows, 12, 14),
+            (StreamKind::BlockNumber, 4, Layout::Planes, 14, 22),
+        ];
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+    }
+}

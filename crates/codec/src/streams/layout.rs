@@ -298,6 +298,7 @@ fn accumulate(rows: &mut [u8], width: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format_example;
     use proptest::prelude::*;
 
     proptest! {
@@ -320,5 +321,20 @@ mod tests {
         let undo = |layout: Layout, width| layout.undo(&mut [0; 6], width, &mut Vec::new());
         assert!(undo(Layout::DeltaPlanes, 3).is_err());
         assert!(undo(Layout::Rows, 0).is_err());
+    }
+
+    #[test]
+    fn lays_out_the_example_of_the_specification() {
+        let examples = format_example::rows("streams.md", "layouts");
+        let (_, rows) = &examples[0];
+        assert_eq!(examples.len(), 4);
+        for (id, (name, bytes)) in (0..).zip(&examples) {
+            let layout = Layout::from_id(id).expect(name);
+            let mut laid = vec![0; rows.len()];
+            layout.apply(rows, 2, &mut laid);
+            assert_eq!(&laid, bytes, "{name}");
+            layout.undo(&mut laid, 2, &mut Vec::new()).expect(name);
+            assert_eq!(&laid, rows, "{name}");
+        }
     }
 }

@@ -70,7 +70,7 @@ impl TidRun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::streams::example::assert_is_on_page;
+    use crate::format_example;
     use crate::streams::{StreamReader, StreamWriter};
     use proptest::prelude::*;
 
@@ -127,14 +127,20 @@ mod tests {
     }
 
     #[test]
-    fn the_example_is_on_its_page() {
-        let mut coder = StreamWriter::default();
+    fn decodes_the_example_of_the_specification() {
+        let mut reader = format_example::reader("model/index.md", "runs of targets");
+        let offsets = reader.open(StreamKind::IndexTid, 2);
+        let blocks = reader.open(StreamKind::IndexTid, 4);
         let mut run = TidRun::default();
-        for target in [(0, 1), (0, 2), (0, 4), (1, 1), (9, 5), (1, 2)] {
-            if run.code(&mut coder, target).is_none() {
-                run.stray(target);
-            }
+        for target in [(0, 1), (0, 2), (9, 40), (0, 4), (1, 1)] {
+            let found = run.code(&mut reader, (0, 0)).unwrap_or_else(|| {
+                let offset = reader.u16(offsets, 0);
+                let stray = (reader.u32(blocks, 0), offset);
+                run.stray(stray);
+                stray
+            });
+            assert_eq!(found, target);
         }
-        assert_is_on_page("model/index.md", &coder);
+        assert!(reader.exhausted() && !reader.failed());
     }
 }

@@ -204,3 +204,36 @@ impl Kind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format_example;
+
+    #[test]
+    fn decodes_the_example_of_the_specification() {
+        let mut reader = format_example::reader("model/records.md", "record kinds");
+        let version = Version::from_page_magic(0xD118).expect("18");
+        let mut relations = Relations::default();
+        let mut kinds = Kinds::new();
+        let mut context = 0;
+        for _ in 0..3 {
+            let mut layout = RecordLayout::default();
+            let coded = kinds.code(
+                &mut reader,
+                version,
+                &mut relations,
+                &mut context,
+                &mut layout,
+                true,
+            );
+            assert_eq!(coded, Some((0, false)));
+            assert_eq!((layout.header.rmid, layout.main_len), (10, 3));
+            let locator = layout.blocks[0].locator;
+            let numbers = [locator.tablespace, locator.database, locator.relation];
+            assert_eq!(numbers, [1663, 5, 16384]);
+            assert_eq!(layout.blocks[0].fork_flags, 0x20);
+        }
+        assert!(reader.exhausted() && !reader.failed());
+    }
+}

@@ -81,16 +81,28 @@ impl Xids {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::streams::StreamWriter;
-    use crate::streams::example::assert_is_on_page;
+    use crate::format_example;
+    use crate::streams::{StreamReader, StreamWriter};
 
     #[test]
-    fn the_example_is_on_its_page() {
-        let mut coder = StreamWriter::default();
-        let mut xids = Xids::default();
-        for xid in [750, 751, 750, 750, 751, 749] {
-            xids.code(&mut coder, xid);
+    fn decodes_the_example_of_the_specification() {
+        let mut reader = format_example::reader("model/records.md", "transaction ids");
+        let mut model = Xids::default();
+        for xid in [1000, 1001, 1000, 998] {
+            assert_eq!(model.code(&mut reader, 0), xid);
         }
-        assert_is_on_page("model/records.md", &coder);
+        assert!(reader.exhausted() && !reader.failed());
+    }
+
+    #[test]
+    fn refuses_a_rank_of_no_transaction() {
+        let mut coder = StreamWriter::default();
+        let ranks = coder.open(StreamKind::XidRank, 1);
+        coder.u8(ranks, 0);
+        let numbers = coder.open(StreamKind::XidNew, 4);
+        coder.u32(numbers, 1);
+        let mut reader = StreamReader::new(coder.into_content().bytes).unwrap();
+        Xids::default().code(&mut reader, 0);
+        assert!(reader.failed());
     }
 }

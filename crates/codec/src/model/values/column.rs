@@ -241,6 +241,7 @@ impl WordStreams {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format_example;
     use crate::limits::LISTS_COST_MAX;
     use crate::streams::StreamReader;
     use crate::streams::coder::LazyStream;
@@ -281,24 +282,32 @@ mod tests {
         }
     }
 
-    fn example(attribute: Attribute, values: &[Vec<u8>]) {
-        let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
-        let mut coder = StreamWriter::default();
-        let choices = coder.open(StreamKind::HeapSchema, 1);
-        let mut column = Column::open(&mut coder, choices, attribute, Some(&values));
-        column.code_all(&mut coder, &values);
-        assert_is_on_page("model/values.md", &coder);
+    /// The data of values of an example, decoded into bytes of this length.
+    fn example(title: &str, attribute: Attribute, values: usize, len: usize) -> Vec<u8> {
+        let mut reader = format_example::reader("model/values.md", title);
+        let choices = reader.open(StreamKind::HeapSchema, 1);
+        let mut column = Column::open(&mut reader, choices, attribute, None);
+        let mut data = vec![0; len];
+        let end = (0..values).fold(0, |at, _| column.code(&mut reader, &mut data, at));
+        assert_eq!(end, len);
+        assert!(reader.exhausted() && !reader.failed());
+        data
     }
 
     #[test]
-    fn the_examples_are_on_their_page() {
-        // Texts of which there are two: a dictionary.
-        let texts = [b"\x09new".to_vec(), b"\x0Bpaid".to_vec()];
-        let values: Vec<Vec<u8>> = (0..40).map(|n| texts[n % 3 % 2].clone()).collect();
-        example(Attribute::Varlena, &values[..]);
-        // Whole seconds in microseconds: a divisor.
-        let second = |n: i64| ((700_000_000 + n) * 1_000_000).to_le_bytes().to_vec();
-        let values: Vec<Vec<u8>> = (0..32).map(second).collect();
-        example(Attribute::Fixed8, &values[..]);
+    fn decodes_the_examples_of_the_specification() {
+        let integers = |values: [i32; 3]| values.map(i32::to_le_bytes).concat();
+        assert_eq!(
+            example("a dictionary", Attribute::Fixed4, 3, 12),
+            integers([100, 200, 100])
+        );
+        assert_eq!(
+            example("scaled integers", Attribute::Fixed4, 3, 12),
+            integers([-3, 2, 17])
+        );
+        assert_eq!(
+            example("varlenas by length", Attribute::Varlena, 3, 13),
+            b"\x09abc\x09xyz\x0Bhi!!"
+        );
     }
 }

@@ -357,6 +357,7 @@ fn token_len(rest: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format_example;
     use crate::streams::{StreamReader, StreamWriter};
     use proptest::prelude::*;
 
@@ -479,5 +480,18 @@ mod tests {
         assert_eq!(split("No. 17, größer"), ["No", ". ", "17", ",", " größer"]);
         assert_eq!(split("a@b.org  x"), ["a", "@", "b", ".", "org", " ", " x"]);
         assert_eq!(split(&"1".repeat(30).leak()[..]).len(), 2);
+    }
+
+    #[test]
+    fn decodes_the_example_of_the_specification() {
+        let mut reader = format_example::reader("model/values.md", "words");
+        let choices = reader.open(StreamKind::HeapSchema, 1);
+        let mut words = Words::open(&mut reader, choices, DigitRuns::default());
+        for text in [b"no 42", b"no 17"] {
+            let mut data = [0; 5];
+            assert_eq!(words.code(&mut reader, &mut data, 0, 0), 5);
+            assert_eq!(&data, text);
+        }
+        assert!(reader.exhausted() && !reader.failed());
     }
 }

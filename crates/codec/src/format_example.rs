@@ -1,0 +1,48 @@
+//! The worked examples of docs/format, as tests read them.
+
+use std::fs;
+
+use crate::streams::coder::Coder;
+use crate::streams::kind::StreamKind;
+use crate::streams::{StreamReader, StreamWriter};
+
+/// The rows of the first table after the paragraph that begins with "**Example: `title`.**":
+/// the first cell, and the bytes in the second one ("-" for none).
+pub fn rows(page: &str, title: &str) -> Vec<(String, Vec<u8>)> {
+    let path = format!("{}/../../docs/format/{page}", env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let marker = format!("**Example: {title}.**");
+    let rows: Vec<(String, Vec<u8>)> = text
+        .lines()
+        .skip_while(|line| !line.starts_with(&marker))
+        .skip_while(|line| !line.starts_with('|'))
+        .take_while(|line| line.starts_with('|'))
+        .skip(2)
+        .map(row)
+        .collect();
+    assert!(!rows.is_empty(), "{page}: no table after {marker}");
+    rows
+}
+
+fn row(line: &str) -> (String, Vec<u8>) {
+    let line = line.replace('`', "");
+    let mut cells = line.trim_matches('|').split('|').map(str::trim);
+    let (Some(name), Some(bytes)) = (cells.next(), cells.next()) else {
+        panic!("two cells: {line}");
+    };
+    let bytes = bytes.split_whitespace().filter(|byte| *byte != "-");
+    let bytes = bytes.map(|byte| u8::from_str_radix(byte, 16).expect(byte));
+    (name.to_owned(), bytes.collect())
+}
+
+/// A decoder that has the streams of an example.
+pub fn reader(page: &str, title: &str) -> StreamReader {
+    let mut writer = StreamWriter::default();
+    for (name, bytes) in rows(page, title) {
+        let mut kinds = StreamKind::ALL.iter();
+        let kind = kinds.find(|kind| format!("{kind:?}") == name).expect(&name);
+        let stream = writer.open(*kind, 1);
+        writer.append(stream, &bytes);
+    }
+    StreamReader::new(writer.into_content().bytes).expect("streams")
+}
