@@ -2,8 +2,6 @@
 
 pub mod coder;
 pub mod directory;
-#[cfg(test)]
-pub mod example;
 pub mod kind;
 pub mod layout;
 mod layout_choice;

@@ -116,18 +116,6 @@ impl StreamWriter {
         self.streams.iter().map(|stream| stream.bytes.len()).sum()
     }
 
-    /// All streams, in the order in which they were opened.
-    #[cfg(test)]
-    pub fn filled(&self) -> impl Iterator<Item = (StreamKind, Vec<u8>)> {
-        let streams = self.streams.iter();
-        streams.map(|stream| {
-            (
-                stream.kind,
-                stream.bytes.iter().collect::<Vec<_>>().concat(),
-            )
-        })
-    }
-
     /// Lays the streams out, after the directory.
     pub fn into_content(mut self) -> Content {
         // Stable: streams of one kind stay in the order in which they were opened.

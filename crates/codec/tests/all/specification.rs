@@ -182,21 +182,8 @@ fn the_majors_are_those_of_the_table() {
 
 #[test]
 fn the_pages_and_the_compatibility_table_name_every_version() {
-    let names = [
-        "container.md",
-        "streams.md",
-        "mixing.md",
-        "model.md",
-        "model/records.md",
-        "model/rows.md",
-        "model/pages.md",
-        "model/index.md",
-        "model/heap.md",
-        "model/values.md",
-        "model/relations.md",
-    ];
-    for name in names {
-        let page = page(name);
+    for name in pages() {
+        let page = page(&name);
         let title = page.lines().next().expect("a title");
         assert!(
             title.ends_with(&format!("formats 1 to {VERSION}")),

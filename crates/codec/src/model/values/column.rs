@@ -245,7 +245,6 @@ mod tests {
     use crate::limits::LISTS_COST_MAX;
     use crate::streams::StreamReader;
     use crate::streams::coder::LazyStream;
-    use crate::streams::example::assert_is_on_page;
 
     /// A column of three values, coded when lists have taken so much; and its mode.
     fn coded(taken: usize) -> (Vec<u8>, u8) {
