@@ -8,7 +8,7 @@ pub struct FormatVersion(u8);
 
 impl FormatVersion {
     /// The version that is written.
-    pub const CURRENT: FormatVersion = FormatVersion(5);
+    pub const CURRENT: FormatVersion = FormatVersion(6);
 
     const GIST: FormatVersion = FormatVersion(2);
     const ROW_VERSIONS: FormatVersion = FormatVersion(3);
