@@ -6,8 +6,10 @@ mod header;
 
 use crate::format_version::FormatVersion;
 
-pub use blocks::{Body, Claims, decode_foreign, outlook, pack, pack_mixed, read_content};
-pub use header::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity, name_file};
+pub use blocks::{
+    Body, Claims, decode_foreign, outlook, pack, pack_mixed, pack_pieces, read_content,
+};
+pub use header::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity, name_file, write_hash};
 
 /// Writes a member for an original of a length and a hash; `body` is what stands for it.
 pub fn write_member(

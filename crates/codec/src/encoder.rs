@@ -9,7 +9,7 @@ use walzip_pgformat::{Input, PAGE_SIZE};
 use crate::error::EncodeError;
 use crate::level::Level;
 use crate::limits::MEMBER_LEN_MAX;
-use crate::member::{self, decode_to};
+use crate::member;
 use crate::original::Expected;
 use crate::packing::choices;
 use crate::streams::coder::{Choices, Proof};
@@ -165,9 +165,9 @@ fn without_model(input: Input<'_>, level: Level, proves: bool) -> Result<Vec<u8>
     Ok(member)
 }
 
-fn proven(input: Input<'_>, file: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
+fn proven(input: Input<'_>, mut file: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
     let mut expected = Expected::new(input);
-    match decode_to(&file, &mut expected) {
+    match member::prove(&mut file, &mut expected) {
         Ok(()) if expected.is_complete() => Ok(file),
         _ => Err(EncodeError::NotProven),
     }

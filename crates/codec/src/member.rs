@@ -13,39 +13,44 @@ use crate::limits::{MEMBER_LEN_MAX, content_len_believed, content_len_max};
 use crate::original::{Hashed, InMemory, Original};
 use crate::packing;
 use crate::segment;
-use crate::streams::coder::Choices;
+use crate::streams::coder::{Choices, Proof};
 
 const TOO_MUCH: DecodeError = DecodeError::Corrupt("members of more bytes than a segment");
+
+/// Stands for the hash of an original until a proof has found it.
+const HASH_OF_PROOF: blake3::Hash = blake3::Hash::from_bytes([0; 32]);
 
 /// Bytes of an original that are believed before they are there.
 const RESERVED_MAX: u64 = 64 << 20;
 
 /// Encodes a segment, or a part of one, as one member: as foreign bytes where the format cannot
-/// say it otherwise.
+/// say it otherwise. Where a proof follows, that finds the hash.
 pub fn encode_part(
     input: Input<'_>,
     header: &SegmentHeader,
     level: Level,
     choices: Choices,
 ) -> Result<Vec<u8>, EncodeError> {
-    let hashed = Hashed::new(input);
-    let streams = segment::encode(hashed.input(), header, choices)?;
+    let hashed = (choices.proof == Proof::Each).then(|| Hashed::new(input));
+    let read = hashed.as_ref().map_or(input, Hashed::input);
+    let streams = segment::encode(read, header, choices)?;
     let Some(streams) = streams else {
         return encode_foreign(input, level);
     };
-    let mut content = streams.into_content();
-    if content.bytes.len() as u64 > content_len_max(input.len() as u64, true) {
+    let streams = streams.lay_out();
+    let content_len = streams.len() as u64;
+    if content_len > content_len_max(input.len() as u64, true) {
         return encode_foreign(input, level);
     }
-    let content_len = content.bytes.len() as u64;
     let identity = Some(WalIdentity::from(header));
-    let body = packing::pack_streams(&mut content, level, input.len())?;
-    // What the member is put together in can have its place.
-    drop(content);
+    let body = packing::pack_streams(streams, level, input.len())?;
     if content_len > content_len_believed(body.len() as u64) {
         return encode_foreign(input, level);
     }
-    let hash = hashed.finish()?;
+    let hash = match hashed {
+        Some(hashed) => hashed.finish()?,
+        None => HASH_OF_PROOF,
+    };
     Ok(container::write_member(input.len(), hash, identity, &body))
 }
 
@@ -125,8 +130,30 @@ pub fn decode_member_to(
     output: &mut dyn Write,
     claims: Claims,
 ) -> Result<usize, DecodeToError> {
-    const CUT: DecodeError = DecodeError::Truncated("member");
     let header = Header::read(bytes)?;
+    let original = decode_unchecked(&header, bytes, output, claims)?;
+    original.check(header.original_len, &header.original_hash)?;
+    Ok(header.member_len as usize)
+}
+
+/// Proves that a file of one member stands for what the output expects, and writes the hash of
+/// that into its header.
+pub fn prove(file: &mut [u8], output: &mut dyn Write) -> Result<(), DecodeToError> {
+    let header = Header::read(file)?;
+    let original = decode_unchecked(&header, file, output, Claims::Believed)?;
+    let hash = original.hash();
+    original.check(header.original_len, hash.as_bytes())?;
+    Ok(container::write_hash(file, &hash)?)
+}
+
+/// Decodes the member at the front of `bytes` into an output; what came out is yet to be checked.
+fn decode_unchecked<'o>(
+    header: &Header,
+    bytes: &[u8],
+    output: &'o mut dyn Write,
+    claims: Claims,
+) -> Result<Original<'o>, DecodeToError> {
+    const CUT: DecodeError = DecodeError::Truncated("member");
     if header.original_len > MEMBER_LEN_MAX as u64 {
         return Err(TOO_MUCH.into());
     }
@@ -135,15 +162,14 @@ pub fn decode_member_to(
     let body = member.get(header.header_len..).ok_or(CUT)?;
     let mut original = Original::new(output);
     match &header.identity {
-        None => container::decode_foreign(&header, body, &mut original)?,
+        None => container::decode_foreign(header, body, &mut original)?,
         Some(identity) => {
-            let segment = segment_header(&header, identity)?;
-            let content = container::read_content(&header, body, claims)?;
-            segment::decode(&header, segment, content, &mut original)?;
+            let segment = segment_header(header, identity)?;
+            let content = container::read_content(header, body, claims)?;
+            segment::decode(header, segment, content, &mut original)?;
         }
     }
-    original.check(header.original_len, &header.original_hash)?;
-    Ok(member_len)
+    Ok(original)
 }
 
 /// What the pages of the segment need; the rest of it is in the streams.

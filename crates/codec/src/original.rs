@@ -36,9 +36,14 @@ impl<'o> Original<'o> {
         Ok(())
     }
 
+    /// The hash of the bytes so far.
+    pub fn hash(&self) -> blake3::Hash {
+        self.hasher.finalize()
+    }
+
     /// All of it was there: fails if it is not what was encoded.
     pub fn check(&self, len: u64, hash: &[u8; 32]) -> Result<(), DecodeError> {
-        let is_same = self.hasher.count() == len && self.hasher.finalize() == *hash;
+        let is_same = self.hasher.count() == len && self.hash() == *hash;
         is_same.then_some(()).ok_or(DecodeError::HashMismatch)
     }
 }

@@ -7,6 +7,7 @@ use crate::level::Level;
 use crate::mixing::Outlook;
 use crate::streams::coder::{Care, Choices};
 use crate::streams::directory::Content;
+use crate::streams::laid_out::LaidOut;
 /// Streams are mixed from this level on.
 const MIXED_FROM: Level = Level::MAX;
 /// The slowest level of zstd alone.
@@ -71,14 +72,24 @@ pub fn effort(level: Level, streams: bool) -> Effort {
 
 /// What a level makes of the content of a WAL member, whose original has so many bytes.
 pub fn pack_streams(
-    content: &mut Content,
+    streams: LaidOut,
     level: Level,
     original_len: usize,
 ) -> Result<Body, EncodeError> {
-    match level >= SLOW_FROM {
-        true => pack_slowly(content, level, original_len),
-        false => pack(content, level),
+    if let Some(piece_len) = piece_len(level).filter(|&len| len < streams.len()) {
+        return container::pack_pieces(streams, piece_len, effort(level, true));
     }
+    let mut content = streams.into_content();
+    match level >= SLOW_FROM {
+        true => pack_slowly(&mut content, level, original_len),
+        false => pack(&content, level),
+    }
+}
+
+/// Bytes of content that are packed apart. The fastest level does not look further for matches
+/// anyway, and so touches less memory.
+fn piece_len(level: Level) -> Option<usize> {
+    (level == Level::MIN).then_some(2 << 20)
 }
 
 /// What a level makes of foreign bytes.

@@ -3,6 +3,7 @@
 pub mod coder;
 pub mod directory;
 pub mod kind;
+pub mod laid_out;
 pub mod layout;
 mod layout_choice;
 mod lists;

@@ -46,57 +46,88 @@ pub struct Packed {
 /// Compresses `content`. Every part between two cuts gets tables of its own: zstd by itself
 /// begins new ones each 128 KiB, wherever that falls.
 pub fn compress(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Packed, EncodeError> {
-    let fail = |code| EncodeError::Zstd(zstd_safe::get_error_name(code));
-    let mut context = CCtx::create();
-    let mut set = |parameter| context.set_parameter(parameter).map_err(fail);
-    set(CParameter::CompressionLevel(effort.level))?;
-    set(CParameter::Format(FrameFormat::Magicless))?;
-    set(CParameter::ContentSizeFlag(false))?;
-    if let Some(hash_log) = effort.hash_log {
-        set(CParameter::HashLog(hash_log))?;
-    }
-    if let Some(min_match) = effort.min_match {
-        set(CParameter::MinMatch(min_match))?;
-    }
-    // The content is all there: zstd needs no window of its own beside it.
-    set(CParameter::StableInBuffer(true))?;
-    if let Some(min_match) = effort.long {
-        set(CParameter::EnableLongDistanceMatching(true))?;
-        set(CParameter::LdmMinMatch(min_match))?;
-        let window_log = content.len().max(1).ilog2() + 1;
-        set(CParameter::WindowLog(window_log.clamp(20, WINDOW_LOG_MAX)))?;
-    }
-    context
-        .set_pledged_src_size(Some(content.len() as u64))
-        .map_err(fail)?;
-    let mut packed = Vec::with_capacity(zstd_safe::compress_bound(content.len()) + cuts.len() * 8);
-    let mut output = OutBuffer::around(&mut packed);
-    let mut input = InBuffer::around(content);
-    let mut cut_places = Vec::with_capacity(cuts.len());
-    for &cut in cuts {
-        let mut part = InBuffer::around(&content[..cut]);
-        part.set_pos(input.pos());
-        step(
-            &mut context,
-            &mut output,
-            &mut part,
-            ZSTD_EndDirective::ZSTD_e_flush,
-        )?;
-        input.set_pos(part.pos());
-        cut_places.push(output.pos());
-    }
-    step(
-        &mut context,
-        &mut output,
-        &mut input,
-        ZSTD_EndDirective::ZSTD_e_end,
-    )?;
+    let mut bytes = Vec::with_capacity(frame_bound(content, cuts));
+    let cut_places = Compressor::new(effort)?.append(content, cuts, &mut bytes)?;
     // What was not needed of it can have another use while the content is still there.
-    packed.shrink_to_fit();
-    Ok(Packed {
-        bytes: packed,
-        cut_places,
-    })
+    bytes.shrink_to_fit();
+    Ok(Packed { bytes, cut_places })
+}
+
+/// Bytes of a frame at most.
+fn frame_bound(content: &[u8], cuts: &[usize]) -> usize {
+    zstd_safe::compress_bound(content.len()) + cuts.len() * 8
+}
+
+/// Writes frames, one after the other.
+pub struct Compressor {
+    context: CCtx<'static>,
+    effort: Effort,
+}
+
+impl Compressor {
+    /// Before the first frame.
+    pub fn new(effort: Effort) -> Result<Compressor, EncodeError> {
+        let mut compressor = Compressor {
+            context: CCtx::create(),
+            effort,
+        };
+        compressor.set(CParameter::CompressionLevel(effort.level))?;
+        compressor.set(CParameter::Format(FrameFormat::Magicless))?;
+        compressor.set(CParameter::ContentSizeFlag(false))?;
+        // The content is all there: zstd needs no window of its own beside it.
+        compressor.set(CParameter::StableInBuffer(true))?;
+        if let Some(hash_log) = effort.hash_log {
+            compressor.set(CParameter::HashLog(hash_log))?;
+        }
+        if let Some(min_match) = effort.min_match {
+            compressor.set(CParameter::MinMatch(min_match))?;
+        }
+        if let Some(min_match) = effort.long {
+            compressor.set(CParameter::EnableLongDistanceMatching(true))?;
+            compressor.set(CParameter::LdmMinMatch(min_match))?;
+        }
+        Ok(compressor)
+    }
+
+    fn set(&mut self, parameter: CParameter) -> Result<(), EncodeError> {
+        self.context.set_parameter(parameter).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Appends a frame to `packed`; returns the bytes of it before each cut.
+    pub fn append(
+        &mut self,
+        content: &[u8],
+        cuts: &[usize],
+        packed: &mut Vec<u8>,
+    ) -> Result<Vec<usize>, EncodeError> {
+        if self.effort.long.is_some() {
+            let window_log = content.len().max(1).ilog2() + 1;
+            self.set(CParameter::WindowLog(window_log.clamp(20, WINDOW_LOG_MAX)))?;
+        }
+        let len = Some(content.len() as u64);
+        self.context.set_pledged_src_size(len).map_err(failed)?;
+        packed.reserve(frame_bound(content, cuts));
+        let start = packed.len();
+        let mut output = OutBuffer::around_pos(packed, start);
+        let mut input = InBuffer::around(content);
+        let mut cut_places = Vec::with_capacity(cuts.len());
+        for &cut in cuts {
+            let mut part = InBuffer::around(&content[..cut]);
+            part.set_pos(input.pos());
+            let flush = ZSTD_EndDirective::ZSTD_e_flush;
+            step(&mut self.context, &mut output, &mut part, flush)?;
+            input.set_pos(part.pos());
+            cut_places.push(output.pos() - start);
+        }
+        let end = ZSTD_EndDirective::ZSTD_e_end;
+        step(&mut self.context, &mut output, &mut input, end)?;
+        Ok(cut_places)
+    }
+}
+
+fn failed(code: usize) -> EncodeError {
+    EncodeError::Zstd(zstd_safe::get_error_name(code))
 }
 
 fn step(
@@ -109,7 +140,7 @@ fn step(
         let space = output.pos();
         let left = context
             .compress_stream2(output, input, directive)
-            .map_err(|code| EncodeError::Zstd(zstd_safe::get_error_name(code)))?;
+            .map_err(failed)?;
         if left == 0 {
             return Ok(());
         }

@@ -2,12 +2,13 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
 use super::Header;
-use crate::compressors::zstd_frame::{self, Effort};
+use crate::compressors::zstd_frame::{self, Compressor, Effort};
 use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
 use crate::limits::{content_len_believed, content_len_max};
 use crate::mixing::{self, Outlook};
 use crate::original::Original;
 use crate::streams::directory::{self, Content};
+use crate::streams::laid_out::{self, ContentSink, LaidOut};
 use crate::varint;
 
 /// Whether a member of formats 1 to 4 is believed when it claims far more content than its
@@ -79,6 +80,64 @@ pub fn pack(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Body, Enco
         (BlockCoding::Stored, content.to_vec())
     };
     Ok(Body(vec![Block::new(coding, content.len(), data)]))
+}
+
+/// One block of zstd frames, each for a piece of the content of about so many bytes: not all of it
+/// has to be in memory beside the streams.
+pub fn pack_pieces(
+    streams: LaidOut,
+    piece_len: usize,
+    effort: Effort,
+) -> Result<Body, EncodeError> {
+    let content_len = streams.len();
+    let mut pieces = Pieces {
+        compressor: Compressor::new(effort)?,
+        piece_len,
+        piece: Vec::new(),
+        cuts: Vec::new(),
+        packed: Vec::new(),
+    };
+    streams.write(&mut pieces)?;
+    pieces.end()?;
+    let block = Block::new(BlockCoding::Zstd, content_len, pieces.packed);
+    Ok(Body(vec![block]))
+}
+
+/// Content as it is packed.
+struct Pieces {
+    compressor: Compressor,
+    piece_len: usize,
+    piece: Vec<u8>,
+    cuts: Vec<usize>,
+    packed: Vec<u8>,
+}
+
+impl Pieces {
+    fn end(&mut self) -> Result<(), EncodeError> {
+        self.compressor
+            .append(&self.piece, &self.cuts, &mut self.packed)?;
+        self.piece.clear();
+        self.cuts.clear();
+        Ok(())
+    }
+}
+
+impl ContentSink for Pieces {
+    type Error = EncodeError;
+
+    fn part<'b>(&mut self, pieces: impl Iterator<Item = &'b [u8]>) -> Result<(), EncodeError> {
+        let mut start = self.piece.len();
+        for piece in pieces {
+            self.piece.extend_from_slice(piece);
+            if self.piece.len() >= self.piece_len {
+                laid_out::cut_around(&mut self.cuts, start, self.piece.len());
+                self.end()?;
+                start = 0;
+            }
+        }
+        laid_out::cut_around(&mut self.cuts, start, self.piece.len());
+        Ok(())
+    }
 }
 
 /// Two blocks: the directory, and the streams, mixed where that pays. `None` where the format

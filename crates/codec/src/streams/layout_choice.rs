@@ -7,8 +7,9 @@ use crate::fast_hash::FastHash;
 use crate::optional_model::OptionalModel;
 use crate::streams::coder::{Care, Choices};
 use crate::streams::kind::StreamKind;
+use crate::streams::laid_out::CUT_MIN;
 use crate::streams::layout::Layout;
-use crate::streams::writer::CUT_MIN;
+use crate::streams::parts::Parts;
 
 /// Bytes of each part of a sample.
 const PART_LEN: usize = 4096;
@@ -51,7 +52,7 @@ impl Chooser {
     }
 
     /// The layout for a stream with rows of `width`.
-    pub fn choose(&mut self, kind: StreamKind, rows: &[u8], width: usize) -> Layout {
+    pub fn choose(&mut self, kind: StreamKind, rows: &Parts, width: usize) -> Layout {
         if width == 1
             || rows.len() < CHOICE_MIN.max(width * 2)
             || !self.choices.uses(OptionalModel::Layouts)
@@ -69,7 +70,7 @@ impl Chooser {
         layout
     }
 
-    fn best(&mut self, rows: &[u8], width: usize) -> Layout {
+    fn best(&mut self, rows: &Parts, width: usize) -> Layout {
         self.take_sample(rows, width);
         let rows_cost = self.trial.cost(&self.sample) as f64;
         let layout = self.likely_planes(width);
@@ -115,7 +116,7 @@ impl Chooser {
     }
 
     /// Takes parts from the middle of equal shares: the beginning is often unlike the rest.
-    fn take_sample(&mut self, rows: &[u8], width: usize) {
+    fn take_sample(&mut self, rows: &Parts, width: usize) {
         let parts = (rows.len() / LEN_FOR_PART).clamp(1, PARTS_MAX);
         let share = rows.len() / parts;
         let part_len = match self.choices.care {
@@ -126,7 +127,7 @@ impl Chooser {
         self.sample.clear();
         for part in 0..parts {
             let start = (part * share + (share - len) / 2) / width * width;
-            self.sample.extend_from_slice(&rows[start..start + len]);
+            rows.copy(start..start + len, &mut self.sample);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Many bytes, collected a few at a time.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 /// Bytes of each part but the first.
 const PART_LEN: usize = 64 * 1024;
@@ -60,6 +60,19 @@ impl Parts {
             .map(Vec::as_slice)
     }
 
+    /// Appends a range of the bytes to `out`.
+    pub fn copy(&self, range: Range<usize>, out: &mut Vec<u8>) {
+        let mut start = 0;
+        for part in self.iter() {
+            let end = start + part.len();
+            if range.start < end && start < range.end {
+                let within = range.start.max(start) - start..range.end.min(end) - start;
+                out.extend_from_slice(&part[within]);
+            }
+            start = end;
+        }
+    }
+
     /// All bytes in one piece; where they are not, they are put together in `scratch`.
     pub fn whole<'a>(&'a self, scratch: &'a mut Vec<u8>) -> &'a [u8] {
         if self.full.is_empty() {
@@ -93,6 +106,9 @@ mod tests {
         expected.extend_from_slice(b"behind");
         assert!(parts.iter().count() > 2);
         assert_eq!(parts.len(), expected.len());
+        let mut range = Vec::new();
+        parts.copy(PART_LEN - 7..3 * PART_LEN, &mut range);
+        assert_eq!(range, expected[PART_LEN - 7..3 * PART_LEN]);
         assert_eq!(parts.whole(&mut Vec::new()), expected);
     }
 }

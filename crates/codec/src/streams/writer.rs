@@ -1,31 +1,19 @@
 //! The coder of the encoder: streams being filled.
 
 use super::coder::{Choices, Coder, StreamId};
-use super::directory::{Content, END_OF_KINDS, Extent};
+use super::directory::Content;
 use super::kind::StreamKind;
-use super::layout::Layout;
-use super::layout_choice;
+use super::laid_out::{Filled, LaidOut};
+use super::layout_choice::Chooser;
 use super::lists::Lists;
 use super::parts::Parts;
 use crate::limits::STREAMS_MAX;
-use crate::varint;
-
-/// A stream or plane of this many bytes gets statistics of its own.
-pub const CUT_MIN: usize = 4096;
-
-/// A stream of the encoder.
-#[derive(Debug)]
-struct Filling {
-    kind: StreamKind,
-    width: usize,
-    bytes: Parts,
-}
 
 /// The coder of the encoder.
 #[derive(Debug, Default)]
 pub struct StreamWriter {
     choices: Choices,
-    streams: Vec<Filling>,
+    streams: Vec<Filled>,
     lists: Lists,
     failed: bool,
 }
@@ -43,7 +31,7 @@ impl Coder for StreamWriter {
 
     fn open(&mut self, kind: StreamKind, width: usize) -> StreamId {
         let width = if (1..=255).contains(&width) { width } else { 1 };
-        self.streams.push(Filling {
+        self.streams.push(Filled {
             kind,
             width,
             bytes: Parts::default(),
@@ -112,116 +100,20 @@ impl StreamWriter {
     }
 
     /// Streams of the model so far, all together.
+    #[cfg(test)]
     pub fn total_len(&self) -> usize {
         self.streams.iter().map(|stream| stream.bytes.len()).sum()
     }
 
-    /// Lays the streams out, after the directory.
-    pub fn into_content(mut self) -> Content {
+    /// The streams in the order of the content, with their layouts.
+    pub fn lay_out(mut self) -> LaidOut {
         // Stable: streams of one kind stay in the order in which they were opened.
         self.streams.sort_by_key(|stream| stream.kind);
-        let directory = self.directory();
-        let mut front = Vec::new();
-        varint::write(&mut front, directory.len() as u64);
-        front.extend_from_slice(&directory);
-        let streams_start = front.len();
-        let layouts_at = streams_start - self.streams.len();
-        let mut bytes = front;
-        bytes.reserve_exact(self.total_len());
-        let mut cuts = Cuts {
-            places: Vec::new(),
-            last: 0,
-        };
-        cuts.part(streams_start);
-        let mut extents = Vec::with_capacity(self.streams.len());
-        let mut chooser = layout_choice::Chooser::new(self.choices);
-        let mut scratch = Vec::new();
-        let mut start = streams_start;
-        // One after the other is freed as it is copied.
-        for (number, stream) in self.streams.into_iter().enumerate() {
-            let end = start + stream.bytes.len();
-            let layout = lay_out(&stream, &mut chooser, &mut scratch, &mut bytes);
-            bytes[layouts_at + number] = layout as u8;
-            let rows = stream.bytes.len() / stream.width;
-            if layout != Layout::Rows {
-                for plane in 1..stream.width {
-                    cuts.part(start + plane * rows);
-                }
-            }
-            cuts.part(end);
-            extents.push(Extent {
-                kind: stream.kind,
-                width: stream.width,
-                layout,
-                start,
-                end,
-            });
-            start = end;
-        }
-        Content {
-            bytes,
-            cuts: cuts.places,
-            streams_start,
-            extents,
-        }
+        LaidOut::new(self.streams, Chooser::new(self.choices))
     }
 
-    /// The directory, with layouts that are yet to be chosen at its end.
-    fn directory(&self) -> Vec<u8> {
-        let mut directory = Vec::new();
-        for run in self.streams.chunk_by(|a, b| a.kind == b.kind) {
-            directory.push(run[0].kind as u8);
-            varint::write(&mut directory, run.len() as u64);
-        }
-        directory.push(END_OF_KINDS);
-        for stream in &self.streams {
-            varint::write(&mut directory, stream.bytes.len() as u64);
-        }
-        directory.extend(self.streams.iter().map(|stream| stream.width as u8));
-        directory.resize(directory.len() + self.streams.len(), Layout::Rows as u8);
-        directory
-    }
-}
-
-/// Appends a stream in the layout that is chosen for it.
-fn lay_out(
-    stream: &Filling,
-    chooser: &mut layout_choice::Chooser,
-    scratch: &mut Vec<u8>,
-    content: &mut Vec<u8>,
-) -> Layout {
-    if stream.width == 1 {
-        for part in stream.bytes.iter() {
-            content.extend_from_slice(part);
-        }
-        return Layout::Rows;
-    }
-    let rows = stream.bytes.whole(scratch);
-    let layout = chooser.choose(stream.kind, rows, stream.width);
-    if layout == Layout::Rows {
-        content.extend_from_slice(rows);
-    } else {
-        let start = content.len();
-        content.resize(start + rows.len(), 0);
-        layout.apply(rows, stream.width, &mut content[start..]);
-    }
-    layout
-}
-
-/// Places where long parts begin and end.
-struct Cuts {
-    places: Vec<usize>,
-    last: usize,
-}
-
-impl Cuts {
-    fn part(&mut self, end: usize) {
-        if end - self.last >= CUT_MIN {
-            if self.places.last() != Some(&self.last) && self.last != 0 {
-                self.places.push(self.last);
-            }
-            self.places.push(end);
-        }
-        self.last = end;
+    /// The content: the directory, and the streams in their layouts.
+    pub fn into_content(self) -> Content {
+        self.lay_out().into_content()
     }
 }
