@@ -1,5 +1,6 @@
 //! The worked examples of docs/format, as tests read them.
 
+use crate::format_version::FormatVersion;
 use crate::streams::coder::Coder;
 use crate::streams::kind::StreamKind;
 use crate::streams::{StreamReader, StreamWriter};
@@ -66,5 +67,5 @@ pub fn reader(page: &str, title: &str) -> StreamReader {
         let stream = writer.open(*kind, 1);
         writer.append(stream, &bytes);
     }
-    StreamReader::new(writer.into_content().bytes).expect("streams")
+    StreamReader::new(writer.into_content().bytes, FormatVersion::CURRENT).expect("streams")
 }

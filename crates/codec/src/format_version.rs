@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::limits::BLOCK_ROWS;
+
 /// A version of the format. What a decoder understands follows from it alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FormatVersion(u8);
@@ -14,6 +16,7 @@ impl FormatVersion {
     const ROW_VERSIONS: FormatVersion = FormatVersion(3);
     const WORDS: FormatVersion = FormatVersion(4);
     const NAMES: FormatVersion = FormatVersion(5);
+    const BLOCKS: FormatVersion = FormatVersion(6);
 
     /// The version of a number; `None` where this walzip does not read it.
     pub const fn of(number: u8) -> Option<FormatVersion> {
@@ -51,6 +54,14 @@ impl FormatVersion {
     /// Members may be parts of segments, and claim only what their bytes make likely.
     pub fn has_parts(self) -> bool {
         self >= Self::NAMES
+    }
+
+    /// Rows of a stream that are laid out together.
+    pub fn block_rows(self) -> usize {
+        match self >= Self::BLOCKS {
+            true => BLOCK_ROWS,
+            false => usize::MAX,
+        }
     }
 
     /// Headers have the name of the original.

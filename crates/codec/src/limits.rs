@@ -18,6 +18,8 @@ pub const CONTENT_LEN_FREE: u64 = 1 << 27;
 pub const CONTENT_PACKED_MAX: u64 = 1 << 12;
 /// Streams of one member.
 pub const STREAMS_MAX: usize = 1 << 20;
+/// Rows of a stream that are laid out together.
+pub const BLOCK_ROWS: usize = 1 << 16;
 /// Record kinds of one member.
 pub const KINDS_MAX: usize = 1 << 16;
 /// Block references of one record kind: PostgreSQL numbers them from 0 to 32.

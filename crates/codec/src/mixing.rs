@@ -200,7 +200,7 @@ mod tests {
         (bytes, 1usize..20, any::<bool>())
     }
 
-    fn content(streams: Vec<(Vec<u8>, usize, bool)>) -> (Vec<u8>, Vec<Extent>) {
+    fn content(streams: Vec<(Vec<u8>, usize, bool)>, block_rows: usize) -> (Vec<u8>, Vec<Extent>) {
         let mut content = b"directory".to_vec();
         let mut extents = Vec::new();
         for (number, (bytes, width, planes)) in streams.into_iter().enumerate() {
@@ -213,11 +213,16 @@ mod tests {
                     true => Layout::Planes,
                     false => Layout::Rows,
                 },
+                block_rows,
                 start,
                 end: content.len(),
             });
         }
         (content, extents)
+    }
+
+    fn block_rows() -> impl Strategy<Value = usize> {
+        prop_oneof![Just(1usize), Just(7), Just(300), Just(usize::MAX)]
     }
 
     fn restored(data: &[u8], extents: &[Extent]) -> Result<Vec<u8>, DecodeError> {
@@ -232,8 +237,9 @@ mod tests {
         fn gives_any_streams_back(
             streams in proptest::collection::vec(stream(), 0..6),
             choices in proptest::collection::vec(any::<bool>(), 6),
+            block_rows in block_rows(),
         ) {
-            let (mut content, extents) = content(streams);
+            let (mut content, extents) = content(streams, block_rows);
             let mixed = &choices[..extents.len()];
             let before = content.clone();
             if let Some(data) = compress(&mut content, &extents, mixed, EFFORT).unwrap() {
@@ -246,8 +252,9 @@ mod tests {
         fn takes_any_data_without_a_panic(
             streams in proptest::collection::vec(stream(), 1..4),
             data in proptest::collection::vec(any::<u8>(), 0..200),
+            block_rows in block_rows(),
         ) {
-            let (content, extents) = content(streams);
+            let (content, extents) = content(streams, block_rows);
             if let Ok(decoded) = restored(&data, &extents) {
                 prop_assert_eq!(decoded.len(), content.len());
             }
@@ -256,7 +263,10 @@ mod tests {
 
     #[test]
     fn refuses_data_that_is_left_over() {
-        let (mut content, extents) = content(vec![(b"some text, some text".to_vec(), 1, false)]);
+        let (mut content, extents) = content(
+            vec![(b"some text, some text".to_vec(), 1, false)],
+            usize::MAX,
+        );
         let mut data = compress(&mut content, &extents, &[true], EFFORT)
             .unwrap()
             .unwrap();
@@ -271,6 +281,7 @@ mod tests {
             kind: StreamKind::Spans,
             width: 1,
             layout: Layout::Rows,
+            block_rows: usize::MAX,
             start: 9,
             end: 9 + (1 << 40),
         };

@@ -173,7 +173,7 @@ pub fn decode(
 ) -> Result<(), DecodeToError> {
     let len = usize::try_from(header.original_len).map_err(|_| BAD)?;
     let mut decoder = Decoder {
-        coder: StreamReader::new(content)?.of_format(header.version),
+        coder: StreamReader::new(content, header.version)?,
         model: Model::new(&segment, len),
         writer: SegmentWriter::new(segment, len.min(2 * PIECE_LEN)),
         start: segment.start,

@@ -46,19 +46,10 @@ pub struct Packed {
 /// Compresses `content`. Every part between two cuts gets tables of its own: zstd by itself
 /// begins new ones each 128 KiB, wherever that falls.
 pub fn compress(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Packed, EncodeError> {
-    let mut bytes = Vec::with_capacity(frame_bound(content, cuts));
-    let cut_places = Compressor::new(effort)?.append(content, cuts, &mut bytes)?;
-    // What was not needed of it can have another use while the content is still there.
-    bytes.shrink_to_fit();
-    Ok(Packed { bytes, cut_places })
+    Compressor::new(effort)?.compress(content, cuts)
 }
 
-/// Bytes of a frame at most.
-fn frame_bound(content: &[u8], cuts: &[usize]) -> usize {
-    zstd_safe::compress_bound(content.len()) + cuts.len() * 8
-}
-
-/// Writes frames, one after the other.
+/// Makes frames, one after the other.
 pub struct Compressor {
     context: CCtx<'static>,
     effort: Effort,
@@ -94,22 +85,17 @@ impl Compressor {
         Ok(())
     }
 
-    /// Appends a frame to `packed`; returns the bytes of it before each cut.
-    pub fn append(
-        &mut self,
-        content: &[u8],
-        cuts: &[usize],
-        packed: &mut Vec<u8>,
-    ) -> Result<Vec<usize>, EncodeError> {
+    /// See [`compress`].
+    pub fn compress(&mut self, content: &[u8], cuts: &[usize]) -> Result<Packed, EncodeError> {
         if self.effort.long.is_some() {
             let window_log = content.len().max(1).ilog2() + 1;
             self.set(CParameter::WindowLog(window_log.clamp(20, WINDOW_LOG_MAX)))?;
         }
         let len = Some(content.len() as u64);
         self.context.set_pledged_src_size(len).map_err(failed)?;
-        packed.reserve(frame_bound(content, cuts));
-        let start = packed.len();
-        let mut output = OutBuffer::around_pos(packed, start);
+        let bound = zstd_safe::compress_bound(content.len()) + cuts.len() * 8;
+        let mut packed = Vec::with_capacity(bound);
+        let mut output = OutBuffer::around(&mut packed);
         let mut input = InBuffer::around(content);
         let mut cut_places = Vec::with_capacity(cuts.len());
         for &cut in cuts {
@@ -118,11 +104,16 @@ impl Compressor {
             let flush = ZSTD_EndDirective::ZSTD_e_flush;
             step(&mut self.context, &mut output, &mut part, flush)?;
             input.set_pos(part.pos());
-            cut_places.push(output.pos() - start);
+            cut_places.push(output.pos());
         }
         let end = ZSTD_EndDirective::ZSTD_e_end;
         step(&mut self.context, &mut output, &mut input, end)?;
-        Ok(cut_places)
+        // What was not needed of it can have another use while the content is still there.
+        packed.shrink_to_fit();
+        Ok(Packed {
+            bytes: packed,
+            cut_places,
+        })
     }
 }
 

@@ -39,7 +39,8 @@ pub struct Body(Vec<Block>);
 
 struct Block {
     header: Vec<u8>,
-    data: Vec<u8>,
+    /// The data, one piece after the other.
+    data: Vec<Vec<u8>>,
 }
 
 impl Body {
@@ -47,7 +48,10 @@ impl Body {
     pub fn write(&self, out: &mut Vec<u8>) {
         for block in &self.0 {
             out.extend_from_slice(&block.header);
-            out.extend_from_slice(&block.data);
+            block
+                .data
+                .iter()
+                .for_each(|piece| out.extend_from_slice(piece));
         }
     }
 
@@ -56,19 +60,26 @@ impl Body {
         let lens = self
             .0
             .iter()
-            .map(|block| block.header.len() + block.data.len());
+            .map(|block| block.header.len() + data_len(&block.data));
         lens.sum()
     }
 }
 
 impl Block {
-    fn new(coding: BlockCoding, content_len: usize, data: Vec<u8>) -> Block {
+    fn new(coding: BlockCoding, content_len: usize, data: Vec<Vec<u8>>) -> Block {
         let mut header = vec![coding as u8];
         varint::write(&mut header, content_len as u64);
-        varint::write(&mut header, data.len() as u64);
-        header.extend_from_slice(&crc32c::crc32c(&data).to_le_bytes());
+        varint::write(&mut header, data_len(&data) as u64);
+        let checksum = data
+            .iter()
+            .fold(0, |checksum, piece| crc32c::crc32c_append(checksum, piece));
+        header.extend_from_slice(&checksum.to_le_bytes());
         Block { header, data }
     }
+}
+
+fn data_len(data: &[Vec<u8>]) -> usize {
+    data.iter().map(Vec::len).sum()
 }
 
 /// One block, in zstd's coding where that makes the content smaller.
@@ -79,7 +90,7 @@ pub fn pack(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Body, Enco
     } else {
         (BlockCoding::Stored, content.to_vec())
     };
-    Ok(Body(vec![Block::new(coding, content.len(), data)]))
+    Ok(Body(vec![Block::new(coding, content.len(), vec![data])]))
 }
 
 /// One block of zstd frames, each for a piece of the content of about so many bytes: not all of it
@@ -95,11 +106,11 @@ pub fn pack_pieces(
         piece_len,
         piece: Vec::new(),
         cuts: Vec::new(),
-        packed: Vec::new(),
+        frames: Vec::new(),
     };
     streams.write(&mut pieces)?;
     pieces.end()?;
-    let block = Block::new(BlockCoding::Zstd, content_len, pieces.packed);
+    let block = Block::new(BlockCoding::Zstd, content_len, pieces.frames);
     Ok(Body(vec![block]))
 }
 
@@ -109,13 +120,13 @@ struct Pieces {
     piece_len: usize,
     piece: Vec<u8>,
     cuts: Vec<usize>,
-    packed: Vec<u8>,
+    frames: Vec<Vec<u8>>,
 }
 
 impl Pieces {
     fn end(&mut self) -> Result<(), EncodeError> {
-        self.compressor
-            .append(&self.piece, &self.cuts, &mut self.packed)?;
+        let packed = self.compressor.compress(&self.piece, &self.cuts)?;
+        self.frames.push(packed.bytes);
         self.piece.clear();
         self.cuts.clear();
         Ok(())
@@ -153,7 +164,7 @@ pub fn pack_mixed(
     let data = mixing::compress(&mut content.bytes, &content.extents, mixed, effort)?;
     Ok(data.map(|data| {
         body.0
-            .push(Block::new(BlockCoding::Mixing, content_len, data));
+            .push(Block::new(BlockCoding::Mixing, content_len, vec![data]));
         body
     }))
 }
@@ -288,7 +299,7 @@ pub fn read_content(
             coding if coding == BlockCoding::Mixing as u8 => {
                 const BAD: DecodeError = DecodeError::Corrupt("mixed streams without a directory");
                 let len = content.len() + block.content_len;
-                let extents = directory::extents(&content, len).ok_or(BAD)?;
+                let extents = directory::extents(&content, len, header.version).ok_or(BAD)?;
                 mixing::decompress(block.data, &extents, &mut content)?;
                 if !body.is_empty() {
                     return Err(DecodeError::Corrupt("a block behind mixed streams"));

@@ -90,6 +90,7 @@ mod tests {
                 kind: StreamKind::Text,
                 width: 1,
                 layout: Layout::Rows,
+                block_rows: usize::MAX,
                 start: start - len,
                 end: start,
             }

@@ -71,15 +71,12 @@ impl StreamModel {
         let Some((before, stream)) = content.split_at_mut_checked(extent.start) else {
             return;
         };
-        let companion = companion(extents, number)
-            .and_then(|(start, rows)| before.get(start..)?.get(..rows))
-            .unwrap_or(&[]);
-        let hash_of = |column: usize| hash(number as u32 + 1, column as u32, 0x51);
+        let companion = Companion::of(extents, number, before);
         if extent.layout == Layout::Rows {
             let column = Column {
                 kind: extent.kind,
                 hash: number as u32 + 1,
-                companion,
+                companion: companion.rows(0, extent.rows()),
             };
             if extent.width == 1 {
                 self.code_text(coder, &column, stream);
@@ -88,18 +85,17 @@ impl StreamModel {
             }
             return;
         }
-        let rows = extent.rows();
-        let (planes, rest) = stream.split_at_mut(rows * extent.width);
-        for number in (0..extent.width).rev() {
-            let column = Column {
-                kind: extent.kind,
-                hash: hash_of(number),
-                companion,
-            };
-            let end = (number + 1) * rows;
-            let (plane, above) = planes.split_at_mut(end);
-            if let Some(plane) = plane.get_mut(number * rows..) {
-                self.code_plane(coder, &column, plane, above);
+        let (mut left, rest) = stream.split_at_mut(extent.rows() * extent.width);
+        let mut first_row = 0;
+        loop {
+            let rows = extent.block_rows.min(left.len() / extent.width.max(1));
+            let (planes, behind) = left.split_at_mut(rows * extent.width);
+            let companion = companion.rows(first_row, rows);
+            self.code_planes(coder, extent, number, companion, planes);
+            first_row += rows;
+            left = behind;
+            if left.is_empty() {
+                break;
             }
         }
         let column = Column {
@@ -108,6 +104,29 @@ impl StreamModel {
             companion: &[],
         };
         self.code_text(coder, &column, rest);
+    }
+
+    /// Codes the planes of a block of rows, the last one first.
+    fn code_planes<C: BitCoder>(
+        &mut self,
+        coder: &mut C,
+        extent: &Extent,
+        number: usize,
+        companion: &[u8],
+        planes: &mut [u8],
+    ) {
+        let rows = planes.len() / extent.width.max(1);
+        for plane in (0..extent.width).rev() {
+            let column = Column {
+                kind: extent.kind,
+                hash: hash(number as u32 + 1, plane as u32, 0x51),
+                companion,
+            };
+            let (known, above) = planes.split_at_mut((plane + 1) * rows);
+            if let Some(known) = known.get_mut(plane * rows..) {
+                self.code_plane(coder, &column, known, above);
+            }
+        }
     }
 
     fn code_plane<C: BitCoder>(
@@ -293,26 +312,53 @@ impl StreamModel {
     }
 }
 
-/// The stream before that has as many rows: its first bytes stand beside those of this one.
-fn companion(extents: &[Extent], number: usize) -> Option<(usize, usize)> {
-    let rows = extents.get(number)?.rows();
-    let before = extents.get(..number)?.iter().rev();
-    let companion = before
-        .take(COMPANION_DISTANCE_MAX)
-        .find(|extent| extent.rows() == rows && rows >= COMPANION_ROWS_MIN)?;
-    Some((companion.start, rows))
+/// The stream before that has as many rows: the first bytes of each of its blocks stand beside
+/// the rows of that block.
+struct Companion<'c> {
+    stream: &'c [u8],
+    width: usize,
+}
+
+impl<'c> Companion<'c> {
+    fn of(extents: &[Extent], number: usize, content: &'c [u8]) -> Companion<'c> {
+        let found = extents.get(number).and_then(|extent| {
+            let rows = extent.rows();
+            let before = extents.get(..number)?.iter().rev();
+            before
+                .take(COMPANION_DISTANCE_MAX)
+                .find(|extent| extent.rows() == rows && rows >= COMPANION_ROWS_MIN)
+        });
+        let stream = found.and_then(|extent| content.get(extent.start..));
+        Companion {
+            stream: stream.unwrap_or(&[]),
+            width: found.map_or(1, |extent| extent.width),
+        }
+    }
+
+    /// As many bytes as a block has rows.
+    fn rows(&self, first_row: usize, rows: usize) -> &'c [u8] {
+        let block = self.stream.get(first_row * self.width..);
+        block.and_then(|block| block.get(..rows)).unwrap_or(&[])
+    }
 }
 
 /// Bytes of a stream that are noise.
 pub fn noise_len(content: &[u8], extent: &Extent) -> usize {
-    let rows = extent.rows();
-    if extent.layout == Layout::Rows || rows == 0 {
+    if extent.layout == Layout::Rows {
         return 0;
     }
-    let stream = content.get(extent.start..extent.end).unwrap_or(&[]);
-    let planes = stream.chunks_exact(rows).take(extent.width);
-    let noise = planes.filter(|plane| mode_of(plane) == PlaneMode::Noise);
-    noise.count() * rows
+    let planes_end = extent.start + extent.rows() * extent.width;
+    let planes = content.get(extent.start..planes_end).unwrap_or(&[]);
+    let blocks = planes.chunks(extent.block_rows.saturating_mul(extent.width).max(1));
+    let noise = blocks.map(|block| {
+        let rows = block.len() / extent.width;
+        let planes = block.chunks_exact(rows.max(1));
+        planes
+            .filter(|plane| mode_of(plane) == PlaneMode::Noise)
+            .count()
+            * rows
+    });
+    noise.sum()
 }
 
 /// The encoder's choice.

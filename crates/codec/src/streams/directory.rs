@@ -8,6 +8,7 @@
 
 use super::kind::StreamKind;
 use super::layout::Layout;
+use crate::format_version::FormatVersion;
 use crate::limits::STREAMS_MAX;
 use crate::varint;
 
@@ -35,6 +36,8 @@ pub struct Extent {
     pub width: usize,
     /// How its rows are laid out.
     pub layout: Layout,
+    /// Rows that are laid out together.
+    pub block_rows: usize,
     /// Where it begins in the content.
     pub start: usize,
     /// Where it ends.
@@ -70,7 +73,7 @@ pub struct Entry {
 
 /// The streams of content of this length, read from the directory alone.
 #[deny(clippy::indexing_slicing)]
-pub fn extents(directory: &[u8], content_len: usize) -> Option<Vec<Extent>> {
+pub fn extents(directory: &[u8], content_len: usize, format: FormatVersion) -> Option<Vec<Extent>> {
     let (streams, _) = read_directory(directory, content_len)?;
     let starts_here = streams.first().is_none_or(|s| s.at == directory.len());
     let extents = streams.iter().map(|stream| {
@@ -80,6 +83,7 @@ pub fn extents(directory: &[u8], content_len: usize) -> Option<Vec<Extent>> {
             kind: stream.kind,
             width: (width > 0).then_some(width)?,
             layout,
+            block_rows: format.block_rows(),
             start: stream.at,
             end: stream.end,
         })
@@ -155,7 +159,8 @@ mod tests {
     fn reads_the_example_of_the_specification() {
         let example = format_example::rows("streams.md", "a directory");
         let content: Vec<u8> = example.into_iter().flat_map(|(_, bytes)| bytes).collect();
-        let streams = extents(&content[..12], content.len()).expect("a directory");
+        let streams =
+            extents(&content[..12], content.len(), FormatVersion::CURRENT).expect("a directory");
         let found = streams.iter().map(|stream| {
             (
                 stream.kind,

@@ -5,6 +5,7 @@ use super::kind::StreamKind;
 use super::layout::Layout;
 use super::layout_choice::Chooser;
 use super::parts::Parts;
+use crate::limits::BLOCK_ROWS;
 use crate::varint;
 
 /// A stream, or a plane of one, of this many bytes gets statistics of its own.
@@ -62,7 +63,7 @@ impl LaidOut {
         sink.part(std::iter::once(self.front.as_slice()))?;
         let mut scratch = Scratch::default();
         for (stream, layout) in self.streams {
-            scratch.write(stream, layout, sink)?;
+            scratch.write(&stream, layout, sink)?;
         }
         Ok(())
     }
@@ -88,6 +89,7 @@ impl LaidOut {
                 kind: stream.kind,
                 width: stream.width,
                 layout: *layout,
+                block_rows: BLOCK_ROWS,
                 start,
                 end,
             }
@@ -111,32 +113,40 @@ fn directory(streams: &[(Filled, Layout)]) -> Vec<u8> {
     directory
 }
 
-/// Memory in which streams take their layouts.
+/// Memory in which a block of rows takes its layout.
 #[derive(Default)]
 struct Scratch {
-    whole: Vec<u8>,
+    rows: Vec<u8>,
     laid: Vec<u8>,
 }
 
 impl Scratch {
     fn write<S: ContentSink>(
         &mut self,
-        stream: Filled,
+        stream: &Filled,
         layout: Layout,
         sink: &mut S,
     ) -> Result<(), S::Error> {
-        let len = stream.bytes.len();
         if layout == Layout::Rows {
             return sink.part(stream.bytes.iter());
         }
-        let rows = stream.bytes.whole(&mut self.whole);
-        self.laid.resize(len, 0);
-        layout.apply(rows, stream.width, &mut self.laid);
-        let (planes, rest) = self.laid.split_at(len - len % stream.width);
-        for plane in planes.chunks_exact((len / stream.width).max(1)) {
-            sink.part(std::iter::once(plane))?;
+        let (len, width) = (stream.bytes.len(), stream.width);
+        let block_len = width * BLOCK_ROWS;
+        for start in (0..len).step_by(block_len) {
+            self.rows.clear();
+            let block = start..len.min(start + block_len);
+            stream.bytes.copy(block, &mut self.rows);
+            self.laid.resize(self.rows.len(), 0);
+            layout.apply(&self.rows, width, &mut self.laid);
+            let (planes, rest) = self
+                .laid
+                .split_at(self.laid.len() - self.laid.len() % width);
+            for plane in planes.chunks_exact((planes.len() / width).max(1)) {
+                sink.part(std::iter::once(plane))?;
+            }
+            sink.part(std::iter::once(rest))?;
         }
-        sink.part(std::iter::once(rest))
+        Ok(())
     }
 }
 

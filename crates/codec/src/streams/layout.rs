@@ -63,16 +63,28 @@ impl Layout {
         }
     }
 
-    /// The reverse of [`Layout::apply`], in place; `scratch` is memory to work with.
-    pub fn undo(
+    /// [`Layout::undo`] of each block of so many rows.
+    pub fn undo_blocks(
         self,
         bytes: &mut [u8],
         width: usize,
+        block_rows: usize,
         scratch: &mut Vec<u8>,
     ) -> Result<(), DecodeError> {
         if width == 0 || !self.fits(width) {
             return Err(DecodeError::Corrupt("layout does not fit its stream"));
         }
+        let mut blocks = bytes.chunks_mut(block_rows.saturating_mul(width));
+        blocks.try_for_each(|block| self.undo(block, width, scratch))
+    }
+
+    /// The reverse of [`Layout::apply`], in place; `scratch` is memory to work with.
+    fn undo(
+        self,
+        bytes: &mut [u8],
+        width: usize,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
         if self == Layout::Rows {
             return Ok(());
         }
@@ -318,7 +330,9 @@ mod tests {
 
     #[test]
     fn refuses_a_width_that_does_not_fit() {
-        let undo = |layout: Layout, width| layout.undo(&mut [0; 6], width, &mut Vec::new());
+        let undo = |layout: Layout, width| {
+            layout.undo_blocks(&mut [0; 6], width, usize::MAX, &mut Vec::new())
+        };
         assert!(undo(Layout::DeltaPlanes, 3).is_err());
         assert!(undo(Layout::Rows, 0).is_err());
     }

@@ -72,17 +72,6 @@ impl Parts {
             start = end;
         }
     }
-
-    /// All bytes in one piece; where they are not, they are put together in `scratch`.
-    pub fn whole<'a>(&'a self, scratch: &'a mut Vec<u8>) -> &'a [u8] {
-        if self.full.is_empty() {
-            return &self.last;
-        }
-        scratch.clear();
-        scratch.reserve(self.len());
-        self.iter().for_each(|part| scratch.extend_from_slice(part));
-        scratch
-    }
 }
 
 #[cfg(test)]
@@ -109,6 +98,8 @@ mod tests {
         let mut range = Vec::new();
         parts.copy(PART_LEN - 7..3 * PART_LEN, &mut range);
         assert_eq!(range, expected[PART_LEN - 7..3 * PART_LEN]);
-        assert_eq!(parts.whole(&mut Vec::new()), expected);
+        let mut whole = Vec::new();
+        parts.copy(0..parts.len(), &mut whole);
+        assert_eq!(whole, expected);
     }
 }

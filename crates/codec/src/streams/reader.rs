@@ -25,13 +25,8 @@ pub struct StreamReader {
 
 #[deny(clippy::indexing_slicing)]
 impl StreamReader {
-    /// The same streams, in a version of the format.
-    pub fn of_format(self, format: FormatVersion) -> StreamReader {
-        StreamReader { format, ..self }
-    }
-
     /// Reads the directory and undoes the layouts.
-    pub fn new(mut content: Vec<u8>) -> Result<StreamReader, DecodeError> {
+    pub fn new(mut content: Vec<u8>, format: FormatVersion) -> Result<StreamReader, DecodeError> {
         let (streams, next) = read_directory(&content, content.len()).ok_or(BAD_DIRECTORY)?;
         let mut scratch = Vec::new();
         for stream in &streams {
@@ -39,14 +34,15 @@ impl StreamReader {
             let bytes = content
                 .get_mut(stream.at..stream.end)
                 .ok_or(BAD_DIRECTORY)?;
-            layout.undo(bytes, usize::from(stream.width), &mut scratch)?;
+            let width = usize::from(stream.width);
+            layout.undo_blocks(bytes, width, format.block_rows(), &mut scratch)?;
         }
         Ok(StreamReader {
             content,
             streams,
             next,
             lists: Lists::default(),
-            format: FormatVersion::CURRENT,
+            format,
             failed: false,
         })
     }

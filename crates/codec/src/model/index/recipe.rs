@@ -219,6 +219,7 @@ fn piece_of(form: Form, row: &Row<'_>, key: &[u8], at: usize) -> Option<(Piece, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format_version::FormatVersion;
     use crate::model::rows::recent::{NewRow, RecentRows};
     use crate::streams::{StreamReader, StreamWriter};
 
@@ -251,7 +252,8 @@ mod tests {
             ranks.push(recipes.find(&row, key).0);
             made.push(recipes.code(&mut coder, &row, &mut key.clone()));
         }
-        let mut coder = StreamReader::new(coder.into_content().bytes).unwrap();
+        let mut coder =
+            StreamReader::new(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
         let mut recipes = Recipes::default();
         for (key, made) in keys.iter().zip(made) {
             let mut decoded = vec![0; key.len()];

@@ -71,6 +71,7 @@ impl TidRun {
 mod tests {
     use super::*;
     use crate::format_example;
+    use crate::format_version::FormatVersion;
     use crate::streams::{StreamReader, StreamWriter};
     use proptest::prelude::*;
 
@@ -90,7 +91,7 @@ mod tests {
                     }
                 }
             }
-            let mut reader = StreamReader::new(coder.into_content().bytes).unwrap();
+            let mut reader = StreamReader::new(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
             let strays = reader.open(StreamKind::IndexTid, 6);
             let mut run = TidRun::default();
             for &target in &targets {

@@ -82,6 +82,7 @@ impl Xids {
 mod tests {
     use super::*;
     use crate::format_example;
+    use crate::format_version::FormatVersion;
     use crate::streams::{StreamReader, StreamWriter};
 
     #[test]
@@ -101,7 +102,8 @@ mod tests {
         coder.u8(ranks, 0);
         let numbers = coder.open(StreamKind::XidNew, 4);
         coder.u32(numbers, 1);
-        let mut reader = StreamReader::new(coder.into_content().bytes).unwrap();
+        let mut reader =
+            StreamReader::new(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
         Xids::default().code(&mut reader, 0);
         assert!(reader.failed());
     }

@@ -67,6 +67,7 @@ impl BlockNumbers {
 mod tests {
     use super::*;
     use crate::format_example;
+    use crate::format_version::FormatVersion;
     use crate::streams::{StreamReader, StreamWriter};
     use proptest::prelude::*;
 
@@ -78,7 +79,7 @@ mod tests {
             for number in &numbers {
                 prop_assert_eq!(model.code(&mut coder, *number), *number);
             }
-            let mut reader = StreamReader::new(coder.into_content().bytes).unwrap();
+            let mut reader = StreamReader::new(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
             let mut model = BlockNumbers::default();
             for number in &numbers {
                 prop_assert_eq!(model.code(&mut reader, 0), *number);
@@ -94,7 +95,8 @@ mod tests {
         for number in [0, 1, 70, 1, 70, 2, 71, 0, 70] {
             model.code(&mut coder, number);
         }
-        let mut reader = StreamReader::new(coder.into_content().bytes).unwrap();
+        let mut reader =
+            StreamReader::new(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
         let numbers = reader.open(StreamKind::BlockNumber, 4);
         assert_eq!([reader.u32(numbers, 0), reader.u32(numbers, 0)], [70, 2]);
         assert_eq!(reader.u32(numbers, 0), 71);
@@ -108,7 +110,8 @@ mod tests {
         let mut coder = StreamWriter::default();
         let stream = coder.open(StreamKind::BlockRank, 1);
         coder.u8(stream, 3);
-        let mut reader = StreamReader::new(coder.into_content().bytes).unwrap();
+        let mut reader =
+            StreamReader::new(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
         BlockNumbers::default().code(&mut reader, 0);
         assert!(reader.failed());
     }

@@ -186,6 +186,7 @@ impl<'a> Change<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format_version::FormatVersion;
     use crate::streams::{StreamReader, StreamWriter};
 
     /// Codes bodies with two bytes in front of the values, and checks that they come back. Returns
@@ -202,7 +203,8 @@ mod tests {
             |body: &&[u8]| streams.code(&mut coder, &mut scratch, &mut body.to_vec(), change);
         let coded: Vec<bool> = bodies.iter().map(&mut code).collect();
         let len = coder.total_len();
-        let mut coder = StreamReader::new(coder.into_content().bytes).unwrap();
+        let mut coder =
+            StreamReader::new(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
         let (mut streams, mut scratch) = (ChangeStreams::default(), ChangeScratch::default());
         for (body, coded) in bodies.iter().zip(&coded) {
             let mut decoded = vec![0; body.len()];
@@ -274,7 +276,8 @@ mod tests {
             let mut coder = StreamWriter::default();
             let stream = LazyStream::default().open(&mut coder, StreamKind::ModelFlag, 1);
             coder.u8(stream, mode);
-            let mut coder = StreamReader::new(coder.into_content().bytes).unwrap();
+            let mut coder =
+                StreamReader::new(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
             let change = Change {
                 before: 2,
                 old: old(0),

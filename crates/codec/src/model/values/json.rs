@@ -378,6 +378,7 @@ fn signature(json: &[u8], at: usize, start: usize, end: usize) -> Option<Vec<u8>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format_version::FormatVersion;
     use crate::model::values::jsonb::{HAS_OFFSET, OFFSET_STRIDE};
     use crate::streams::{StreamReader, StreamWriter};
     use proptest::prelude::*;
@@ -456,7 +457,7 @@ mod tests {
     }
 
     fn decode_all(content: Vec<u8>, lens: &[usize]) -> Option<Vec<Vec<u8>>> {
-        let mut coder = StreamReader::new(content).ok()?;
+        let mut coder = StreamReader::new(content, FormatVersion::CURRENT).ok()?;
         let choices = coder.open(StreamKind::HeapSchema, 1);
         let json = Json::open(&mut coder, choices, None);
         let mut decoded = Vec::new();

@@ -358,6 +358,7 @@ fn token_len(rest: &[u8]) -> usize {
 mod tests {
     use super::*;
     use crate::format_example;
+    use crate::format_version::FormatVersion;
     use crate::streams::{StreamReader, StreamWriter};
     use proptest::prelude::*;
 
@@ -376,7 +377,7 @@ mod tests {
     }
 
     fn decode(content: Vec<u8>, lens: &[usize]) -> Option<Vec<Vec<u8>>> {
-        let mut coder = StreamReader::new(content).ok()?;
+        let mut coder = StreamReader::new(content, FormatVersion::CURRENT).ok()?;
         let choices = coder.open(StreamKind::HeapSchema, 1);
         let mut words = Words::open(&mut coder, choices, DigitRuns::default());
         let mut texts = Vec::new();
