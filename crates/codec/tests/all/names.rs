@@ -1,7 +1,8 @@
 //! The name of the original in the header of its file.
 
-use walzip_codec::{DecodeError, Header, Level, decode, encode, name_file};
-use walzip_codec::{EncodeError, HEADER_LEN_MAX, VERSION};
+use walzip_codec::{
+    DecodeError, EncodeError, HEADER_LEN_MAX, Header, Level, decode, encode, name_file,
+};
 
 fn file() -> Vec<u8> {
     encode(b"1\t0/3000000\tno recovery target specified\n", Level::MIN).expect("encoded")
@@ -69,5 +70,4 @@ fn what_is_no_name_is_rejected() {
     let mut earlier = earlier.expect("a golden file").1;
     assert_eq!(Header::read(&earlier).expect("a header").name, None);
     assert!(name_file(&mut earlier, "00000002.history").is_err());
-    assert_eq!(VERSION, 5);
 }
