@@ -6,7 +6,9 @@ mod header;
 
 use crate::format_version::FormatVersion;
 
-pub use blocks::{Body, Claims, decode_foreign, outlook, pack, pack_mixed, read_content};
+pub use blocks::{
+    Body, Claims, decode_foreign, outlook, pack, pack_content, pack_mixed, read_content,
+};
 pub use header::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity, name_file};
 
 /// Writes a member for an original of a length and a hash; `body` is what stands for it.

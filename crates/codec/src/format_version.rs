@@ -14,6 +14,7 @@ impl FormatVersion {
     const ROW_VERSIONS: FormatVersion = FormatVersion(3);
     const WORDS: FormatVersion = FormatVersion(4);
     const NAMES: FormatVersion = FormatVersion(5);
+    const CODED_STREAMS: FormatVersion = FormatVersion(6);
 
     /// The version of a number; `None` where this walzip does not read it.
     pub const fn of(number: u8) -> Option<FormatVersion> {
@@ -51,6 +52,11 @@ impl FormatVersion {
     /// Members may be parts of segments, and claim only what their bytes make likely.
     pub fn has_parts(self) -> bool {
         self >= Self::NAMES
+    }
+
+    /// Streams may be coded.
+    pub fn has_coded_streams(self) -> bool {
+        self >= Self::CODED_STREAMS
     }
 
     /// Headers have the name of the original.

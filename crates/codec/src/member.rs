@@ -34,10 +34,10 @@ pub fn encode_part(
         return encode_foreign(input, level);
     };
     let mut content = streams.into_content();
-    if content.bytes.len() as u64 > content_len_max(input.len() as u64, true) {
+    let content_len = content.unpacked_len as u64;
+    if content_len > content_len_max(input.len() as u64, true) {
         return encode_foreign(input, level);
     }
-    let content_len = content.bytes.len() as u64;
     let identity = Some(WalIdentity::from(header));
     let body = packing::pack_streams(&mut content, level, input.len())?;
     // What the member is put together in can have its place.
@@ -139,11 +139,20 @@ pub fn decode_member_to(
         Some(identity) => {
             let segment = segment_header(&header, identity)?;
             let content = container::read_content(&header, body, claims)?;
-            segment::decode(&header, segment, content, &mut original)?;
+            let len_max = unpacked_len_max(&header, body);
+            segment::decode(&header, segment, content, len_max, &mut original)?;
         }
     }
     original.check(header.original_len, &header.original_hash)?;
     Ok(member_len)
+}
+
+/// Bytes that the directory and all streams of a member may have when none is coded any more: as
+/// many as its content.
+fn unpacked_len_max(header: &Header, body: &[u8]) -> usize {
+    let len_max = content_len_max(header.original_len, true);
+    let len_max = len_max.min(content_len_believed(body.len() as u64));
+    usize::try_from(len_max).unwrap_or(usize::MAX)
 }
 
 /// What the pages of the segment need; the rest of it is in the streams.

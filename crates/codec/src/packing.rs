@@ -5,6 +5,7 @@ use crate::container::{self, Body};
 use crate::error::EncodeError;
 use crate::level::Level;
 use crate::mixing::Outlook;
+use crate::optional_model::{ModelSet, OptionalModel};
 use crate::streams::coder::{Care, Choices};
 use crate::streams::directory::Content;
 /// Streams are mixed from this level on.
@@ -28,11 +29,17 @@ const MIXING_GAIN_MIN: usize = 4;
 
 /// How each level chooses.
 pub fn choices(level: Level) -> Choices {
+    let without = match level >= MIXED_FROM {
+        // Mixing does better with the rows.
+        true => ModelSet::default().with(OptionalModel::Bins),
+        false => ModelSet::default(),
+    };
     Choices {
         care: match level.get() {
             1 => Care::Quick,
             _ => Care::Full,
         },
+        without,
         ..Choices::default()
     }
 }
@@ -137,7 +144,7 @@ fn pack(content: &Content, level: Level) -> Result<Body, EncodeError> {
 }
 
 fn pack_at(content: &Content, level: Level) -> Result<Body, EncodeError> {
-    container::pack(&content.bytes, &content.cuts, effort(level, true))
+    container::pack_content(content, effort(level, true))
 }
 
 /// What zstd makes of content without too much effort.
@@ -185,6 +192,8 @@ mod tests {
             bytes: std::iter::repeat_with(&mut digit).take(1 << 20).collect(),
             cuts: Vec::new(),
             streams_start: 0,
+            coded_start: 1 << 20,
+            unpacked_len: 1 << 20,
             extents: Vec::new(),
         };
         let lens = QUICK.map(|level| pack_at(&content, level).unwrap().len());

@@ -7,7 +7,7 @@ use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
 use crate::limits::{content_len_believed, content_len_max};
 use crate::mixing::{self, Outlook};
 use crate::original::Original;
-use crate::streams::directory::{self, Content};
+use crate::streams::directory::{self, Content, Extent};
 use crate::varint;
 
 /// Whether a member of formats 1 to 4 is believed when it claims far more content than its
@@ -81,6 +81,17 @@ pub fn pack(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Body, Enco
     Ok(Body(vec![Block::new(coding, content.len(), data)]))
 }
 
+/// A block for the directory and the streams that are not coded, and one for those that are.
+pub fn pack_content(content: &Content, effort: Effort) -> Result<Body, EncodeError> {
+    let (plain, coded) = content.bytes.split_at(content.coded_start);
+    let mut body = pack(plain, &content.cuts, effort)?;
+    if !coded.is_empty() {
+        let block = Block::new(BlockCoding::Stored, coded.len(), coded.to_vec());
+        body.0.push(block);
+    }
+    Ok(body)
+}
+
 /// Two blocks: the directory, and the streams, mixed where that pays. `None` where the format
 /// cannot say it.
 pub fn pack_mixed(
@@ -109,15 +120,23 @@ pub fn outlook(content: &Content, original_len: usize) -> Result<Outlook, Encode
 /// Bytes of each stream as zstd packs it in little time.
 fn packed_lens(content: &Content) -> Result<Vec<usize>, EncodeError> {
     const QUICK: Effort = Effort::of(1);
+    let is_plain = |extent: &&Extent| !extent.layout.is_coded();
     let mut cuts = vec![content.streams_start];
-    cuts.extend(content.extents.iter().map(|extent| extent.end));
+    cuts.extend(
+        content
+            .extents
+            .iter()
+            .filter(is_plain)
+            .map(|extent| extent.end),
+    );
     cuts.dedup();
-    let packed = zstd_frame::compress(&content.bytes, &cuts, QUICK)?;
+    let plain = content.bytes.get(..content.coded_start);
+    let packed = zstd_frame::compress(plain.unwrap_or_default(), &cuts, QUICK)?;
     let mut places = cuts.iter().zip(&packed.cut_places);
     let mut start = places.next().map_or(0, |(_, &place)| place);
     let lens = content.extents.iter().map(|extent| {
-        if extent.start == extent.end {
-            return 0;
+        if extent.layout.is_coded() || extent.start == extent.end {
+            return extent.len();
         }
         let end = places.next().map_or(start, |(_, &place)| place);
         let len = end - start;

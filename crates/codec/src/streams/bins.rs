@@ -7,11 +7,12 @@ mod bits;
 mod division;
 mod encoding;
 
-pub use division::{Division, Tally};
-pub use encoding::encode;
+pub use encoding::{encode, predicted_len};
+
+use division::{Division, Tally};
 
 use crate::error::{DecodeError, NO_MEMORY};
-use crate::limits::{BINS_MAX, BIN_ROWS_MAX};
+use crate::limits::{BIN_ROWS_MAX, BINS_MAX};
 use crate::varint;
 use ans::{Decoding, TABLE_LOG_MAX, TABLE_LOG_MIN};
 use bits::BitReader;

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use crate::compressors::trial::{Trial, entropy_bytes};
 use crate::fast_hash::FastHash;
 use crate::optional_model::OptionalModel;
+use crate::streams::bins;
 use crate::streams::coder::{Care, Choices};
 use crate::streams::kind::StreamKind;
-use crate::streams::layout::Layout;
+use crate::streams::layout::{Layout, difference};
 use crate::streams::writer::CUT_MIN;
 
 /// Bytes of each part of a sample.
@@ -29,6 +30,13 @@ const PLANE_SAMPLE_MIN: usize = 1024;
 /// What zstd makes of a plane without repetitions, as a part of its entropy.
 const CODED_ENTROPY: f64 = 1.03;
 
+/// Below this no stream is coded.
+const CODED_MIN: usize = 256;
+/// What a coded stream may take, as a part of what zstd is expected to make of it, and how many
+/// bytes less.
+const CODED_PART: f64 = 0.985;
+const CODED_GAIN_MIN: f64 = 8.0;
+
 /// Tries layouts on samples.
 pub struct Chooser {
     choices: Choices,
@@ -36,6 +44,8 @@ pub struct Chooser {
     trial: Trial,
     sample: Vec<u8>,
     laid: Vec<u8>,
+    /// Bytes that zstd makes of the sample in the layout that was chosen.
+    packed: Option<f64>,
 }
 
 impl Chooser {
@@ -47,11 +57,18 @@ impl Chooser {
             trial: Trial::new(),
             sample: Vec::new(),
             laid: Vec::new(),
+            packed: None,
         }
     }
 
-    /// The layout for a stream with rows of `width`.
+    /// Whether there is anything to choose for a stream of a length with rows of `width`.
+    pub fn has_choice(&self, len: usize, width: usize) -> bool {
+        width > 1 && len >= CHOICE_MIN || len >= CODED_MIN && self.may_code(width)
+    }
+
+    /// The layout for a stream with rows of `width`, which is not coded.
     pub fn choose(&mut self, kind: StreamKind, rows: &[u8], width: usize) -> Layout {
+        self.packed = None;
         if width == 1
             || rows.len() < CHOICE_MIN.max(width * 2)
             || !self.choices.uses(OptionalModel::Layouts)
@@ -75,6 +92,7 @@ impl Chooser {
         let layout = self.likely_planes(width);
         layout.apply(&self.sample, width, &mut self.laid);
         let planes_cost = self.planes_cost(rows.len() / width, width);
+        self.packed = Some(planes_cost.min(rows_cost));
         // What repeats only beyond the sample, repeats in whole rows.
         match planes_cost < rows_cost {
             true => layout,
@@ -97,6 +115,46 @@ impl Chooser {
             }
         }
         best.0
+    }
+
+    fn may_code(&self, width: usize) -> bool {
+        self.choices.care == Care::Full
+            && self.choices.uses(OptionalModel::Bins)
+            && bins::WIDTHS.contains(&width)
+    }
+
+    /// The stream in bins, where they take clearly less than what zstd makes of a layout.
+    pub fn coded(
+        &mut self,
+        rows: &[u8],
+        width: usize,
+        layout: Layout,
+    ) -> Option<(Layout, Vec<u8>)> {
+        if rows.len() < CODED_MIN || !self.may_code(width) {
+            return None;
+        }
+        let packed = match self.packed {
+            Some(packed) => packed,
+            None => {
+                self.take_sample(rows, width);
+                self.trial.cost(&self.sample) as f64
+            }
+        };
+        let coded_layout = match layout {
+            Layout::DeltaPlanes | Layout::ByteDeltaPlanes if width > 1 => Layout::DeltaBins,
+            _ => Layout::Bins,
+        };
+        let packed = packed * rows.len() as f64 / self.sample.len() as f64;
+        let sample = match coded_layout {
+            Layout::DeltaBins => &difference(&self.sample, width),
+            _ => &self.sample,
+        };
+        let wanted = packed * CODED_PART - CODED_GAIN_MIN;
+        if bins::predicted_len(sample, width, rows.len() / width) > wanted {
+            return None;
+        }
+        let coded = coded_layout.code(rows, width)?;
+        ((coded.len() as f64) < wanted).then_some((coded_layout, coded))
     }
 
     fn sampled_planes(&self, width: usize) -> impl Iterator<Item = &[u8]> {

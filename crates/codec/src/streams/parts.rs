@@ -60,15 +60,27 @@ impl Parts {
             .map(Vec::as_slice)
     }
 
-    /// All bytes in one piece; where they are not, they are put together in `scratch`.
-    pub fn whole<'a>(&'a self, scratch: &'a mut Vec<u8>) -> &'a [u8] {
-        if self.full.is_empty() {
-            return &self.last;
+    /// Puts all bytes into one piece, and returns them.
+    pub fn join(&mut self) -> &[u8] {
+        if !self.full.is_empty() {
+            let mut joined = Vec::with_capacity(self.len());
+            for part in self.full.drain(..) {
+                joined.extend_from_slice(&part);
+            }
+            joined.extend_from_slice(&self.last);
+            self.full_len = 0;
+            self.last = joined;
         }
-        scratch.clear();
-        scratch.reserve(self.len());
-        self.iter().for_each(|part| scratch.extend_from_slice(part));
-        scratch
+        &self.last
+    }
+}
+
+impl From<Vec<u8>> for Parts {
+    fn from(bytes: Vec<u8>) -> Parts {
+        Parts {
+            last: bytes,
+            ..Parts::default()
+        }
     }
 }
 
@@ -93,6 +105,8 @@ mod tests {
         expected.extend_from_slice(b"behind");
         assert!(parts.iter().count() > 2);
         assert_eq!(parts.len(), expected.len());
-        assert_eq!(parts.whole(&mut Vec::new()), expected);
+        assert_eq!(parts.join(), expected);
+        assert_eq!(parts.len(), expected.len());
+        assert_eq!(parts.iter().count(), 1);
     }
 }

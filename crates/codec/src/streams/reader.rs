@@ -1,5 +1,6 @@
 //! The coder of the decoder: it reads streams from their beginning to their end.
 
+use super::bins::Scratch;
 use super::coder::{Coder, StreamId};
 use super::directory::{Entry, read_directory};
 use super::kind::StreamKind;
@@ -25,28 +26,46 @@ pub struct StreamReader {
 
 #[deny(clippy::indexing_slicing)]
 impl StreamReader {
-    /// The same streams, in a version of the format.
-    pub fn of_format(self, format: FormatVersion) -> StreamReader {
-        StreamReader { format, ..self }
+    /// Reads content of this version of the format, of which the streams may be as long as the
+    /// model can ask for.
+    #[cfg(test)]
+    pub fn new(content: Vec<u8>) -> Result<StreamReader, DecodeError> {
+        StreamReader::of_format(content, FormatVersion::CURRENT, usize::MAX)
     }
 
-    /// Reads the directory and undoes the layouts.
-    pub fn new(mut content: Vec<u8>) -> Result<StreamReader, DecodeError> {
-        let (streams, next) = read_directory(&content, content.len()).ok_or(BAD_DIRECTORY)?;
+    /// Reads the directory, decodes the streams that are coded, and undoes the layouts of the
+    /// others. The directory and all streams may have `len_max` bytes together.
+    pub fn of_format(
+        mut content: Vec<u8>,
+        format: FormatVersion,
+        len_max: usize,
+    ) -> Result<StreamReader, DecodeError> {
+        let (mut streams, next) = read_directory(&content, content.len()).ok_or(BAD_DIRECTORY)?;
         let mut scratch = Vec::new();
-        for stream in &streams {
+        let mut coded = Vec::new();
+        for (number, stream) in streams.iter().enumerate() {
             let layout = Layout::from_id(stream.layout).ok_or(BAD_DIRECTORY)?;
+            if layout.is_coded() {
+                coded.push((number, layout));
+                continue;
+            }
             let bytes = content
                 .get_mut(stream.at..stream.end)
                 .ok_or(BAD_DIRECTORY)?;
             layout.undo(bytes, usize::from(stream.width), &mut scratch)?;
+        }
+        if !coded.is_empty() {
+            if !format.has_coded_streams() {
+                return Err(BAD_DIRECTORY);
+            }
+            decode_streams(&mut content, &mut streams, &coded, len_max)?;
         }
         Ok(StreamReader {
             content,
             streams,
             next,
             lists: Lists::default(),
-            format: FormatVersion::CURRENT,
+            format,
             failed: false,
         })
     }
@@ -70,6 +89,39 @@ impl StreamReader {
         self.failed = true;
         [0; N]
     }
+}
+
+/// Puts decoded streams in the place of the coded ones, which follow all others.
+#[deny(clippy::indexing_slicing)]
+fn decode_streams(
+    content: &mut Vec<u8>,
+    streams: &mut [Entry],
+    coded: &[(usize, Layout)],
+    len_max: usize,
+) -> Result<(), DecodeError> {
+    let places = coded.iter().filter_map(|(number, _)| streams.get(*number));
+    let coded_start = places
+        .map(|stream| stream.at)
+        .min()
+        .unwrap_or(content.len());
+    let coded_bytes = content.split_off(coded_start.min(content.len()));
+    let mut scratch = Scratch::default();
+    for &(number, layout) in coded {
+        let stream = streams.get_mut(number).ok_or(BAD_DIRECTORY)?;
+        let bytes = coded_bytes
+            .get(stream.at - coded_start..stream.end - coded_start)
+            .ok_or(BAD_DIRECTORY)?;
+        stream.at = content.len();
+        layout.decode(
+            bytes,
+            usize::from(stream.width),
+            len_max,
+            &mut scratch,
+            content,
+        )?;
+        stream.end = content.len();
+    }
+    Ok(())
 }
 
 #[deny(clippy::indexing_slicing)]

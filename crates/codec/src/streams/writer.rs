@@ -18,6 +18,8 @@ pub const CUT_MIN: usize = 4096;
 struct Filling {
     kind: StreamKind,
     width: usize,
+    /// How the bytes will be laid out; where that is coded, they already are.
+    layout: Layout,
     bytes: Parts,
 }
 
@@ -46,6 +48,7 @@ impl Coder for StreamWriter {
         self.streams.push(Filling {
             kind,
             width,
+            layout: Layout::Rows,
             bytes: Parts::default(),
         });
         self.failed |= self.streams.len() > STREAMS_MAX;
@@ -120,53 +123,59 @@ impl StreamWriter {
     pub fn into_content(mut self) -> Content {
         // Stable: streams of one kind stay in the order in which they were opened.
         self.streams.sort_by_key(|stream| stream.kind);
+        let unpacked_len = self.total_len();
+        let mut chooser = layout_choice::Chooser::new(self.choices);
+        for stream in &mut self.streams {
+            stream.choose(&mut chooser);
+        }
         let directory = self.directory();
-        let mut front = Vec::new();
-        varint::write(&mut front, directory.len() as u64);
-        front.extend_from_slice(&directory);
-        let streams_start = front.len();
-        let layouts_at = streams_start - self.streams.len();
-        let mut bytes = front;
+        let mut bytes = Vec::new();
+        varint::write(&mut bytes, directory.len() as u64);
+        bytes.extend_from_slice(&directory);
+        let streams_start = bytes.len();
         bytes.reserve_exact(self.total_len());
+        let is_coded = |stream: &&Filling| stream.layout.is_coded();
+        let coded = self.streams.iter().filter(is_coded);
+        let coded_len: usize = coded.map(|stream| stream.bytes.len()).sum();
+        let coded_start = streams_start + self.total_len() - coded_len;
+        let mut coded = Vec::with_capacity(coded_len);
         let mut cuts = Cuts {
             places: Vec::new(),
             last: 0,
         };
         cuts.part(streams_start);
         let mut extents = Vec::with_capacity(self.streams.len());
-        let mut chooser = layout_choice::Chooser::new(self.choices);
-        let mut scratch = Vec::new();
-        let mut start = streams_start;
         // One after the other is freed as it is copied.
-        for (number, stream) in self.streams.into_iter().enumerate() {
+        for mut stream in self.streams {
+            let start = match stream.layout.is_coded() {
+                true => coded_start + coded.len(),
+                false => bytes.len(),
+            };
             let end = start + stream.bytes.len();
-            let layout = lay_out(&stream, &mut chooser, &mut scratch, &mut bytes);
-            bytes[layouts_at + number] = layout as u8;
-            let rows = stream.bytes.len() / stream.width;
-            if layout != Layout::Rows {
-                for plane in 1..stream.width {
-                    cuts.part(start + plane * rows);
-                }
-            }
-            cuts.part(end);
             extents.push(Extent {
                 kind: stream.kind,
                 width: stream.width,
-                layout,
+                layout: stream.layout,
                 start,
                 end,
             });
-            start = end;
+            match stream.layout.is_coded() {
+                true => coded.extend_from_slice(stream.bytes.join()),
+                false => stream.lay_out(&mut bytes, &mut cuts),
+            }
         }
+        bytes.extend_from_slice(&coded);
         Content {
             bytes,
             cuts: cuts.places,
             streams_start,
+            coded_start,
+            unpacked_len: streams_start + unpacked_len,
             extents,
         }
     }
 
-    /// The directory, with layouts that are yet to be chosen at its end.
+    /// The directory.
     fn directory(&self) -> Vec<u8> {
         let mut directory = Vec::new();
         for run in self.streams.chunk_by(|a, b| a.kind == b.kind) {
@@ -178,34 +187,42 @@ impl StreamWriter {
             varint::write(&mut directory, stream.bytes.len() as u64);
         }
         directory.extend(self.streams.iter().map(|stream| stream.width as u8));
-        directory.resize(directory.len() + self.streams.len(), Layout::Rows as u8);
+        directory.extend(self.streams.iter().map(|stream| stream.layout as u8));
         directory
     }
 }
 
-/// Appends a stream in the layout that is chosen for it.
-fn lay_out(
-    stream: &Filling,
-    chooser: &mut layout_choice::Chooser,
-    scratch: &mut Vec<u8>,
-    content: &mut Vec<u8>,
-) -> Layout {
-    if stream.width == 1 {
-        for part in stream.bytes.iter() {
-            content.extend_from_slice(part);
+impl Filling {
+    /// Chooses a layout, and codes the stream where that is the choice.
+    fn choose(&mut self, chooser: &mut layout_choice::Chooser) {
+        if !chooser.has_choice(self.bytes.len(), self.width) {
+            return;
         }
-        return Layout::Rows;
+        let rows = self.bytes.join();
+        self.layout = chooser.choose(self.kind, rows, self.width);
+        if let Some((layout, coded)) = chooser.coded(rows, self.width, self.layout) {
+            self.layout = layout;
+            self.bytes = coded.into();
+        }
     }
-    let rows = stream.bytes.whole(scratch);
-    let layout = chooser.choose(stream.kind, rows, stream.width);
-    if layout == Layout::Rows {
-        content.extend_from_slice(rows);
-    } else {
+
+    /// Appends the stream in its layout, which is not coded.
+    fn lay_out(&mut self, content: &mut Vec<u8>, cuts: &mut Cuts) {
         let start = content.len();
-        content.resize(start + rows.len(), 0);
-        layout.apply(rows, stream.width, &mut content[start..]);
+        if self.layout == Layout::Rows {
+            for part in self.bytes.iter() {
+                content.extend_from_slice(part);
+            }
+        } else {
+            let rows = self.bytes.join();
+            content.resize(start + rows.len(), 0);
+            self.layout.apply(rows, self.width, &mut content[start..]);
+            for plane in 1..self.width {
+                cuts.part(start + plane * (rows.len() / self.width));
+            }
+        }
+        cuts.part(content.len());
     }
-    layout
 }
 
 /// Places where long parts begin and end.

@@ -34,7 +34,8 @@ impl BitWriter {
         self.count += bits;
         let whole = (self.count / 8) as usize;
         let bytes = self.pending.to_le_bytes();
-        self.bytes.extend_from_slice(bytes.get(..whole).unwrap_or_default());
+        self.bytes
+            .extend_from_slice(bytes.get(..whole).unwrap_or_default());
         self.pending = self.pending.checked_shr(self.count & !7).unwrap_or(0);
         self.count &= 7;
     }
@@ -74,7 +75,9 @@ impl<'b> BitReader<'b> {
     #[cold]
     fn last_word(&self, at: usize) -> u64 {
         let last = self.bytes.get(at..).unwrap_or_default();
-        last.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+        last.iter()
+            .rev()
+            .fold(0, |word, &byte| word << 8 | u64::from(byte))
     }
 
     /// Goes on by so many bits.

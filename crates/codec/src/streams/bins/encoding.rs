@@ -13,12 +13,7 @@ const COUNTED_MIN: usize = 8192;
 
 /// The stream in bins: `None` where it would have more rows than bins may hold.
 pub fn encode(rows: &[u8], width: usize) -> Option<Vec<u8>> {
-    let numbers = match width {
-        1 => rows.iter().map(|&byte| u64::from(byte)).collect(),
-        2 => numbers::<2>(rows),
-        4 => numbers::<4>(rows),
-        _ => numbers::<8>(rows),
-    };
+    let numbers = numbers(rows, width);
     if numbers.is_empty() {
         return None;
     }
@@ -35,13 +30,38 @@ pub fn encode(rows: &[u8], width: usize) -> Option<Vec<u8>> {
     bytes.push(table_log as u8);
     let mut out = BitWriter::after(bytes);
     write_bins(&mut out, &bins, &weights, width);
-    write_numbers(&mut out, &numbers, &bins, &chosen, &Encoding::new(&weights, table_log));
+    write_numbers(
+        &mut out,
+        &numbers,
+        &bins,
+        &chosen,
+        &Encoding::new(&weights, table_log),
+    );
     let bytes = out.finish();
     (numbers.len() <= bytes.len() * BIN_ROWS_MAX).then_some(bytes)
 }
 
+/// Bytes that a stream with so many rows takes in bins, about, by a sample of them.
+pub fn predicted_len(sample: &[u8], width: usize, rows: usize) -> f64 {
+    let numbers = numbers(sample, width);
+    let division = Division::of(&tally_of(&numbers, width), width);
+    (division.bits_per_number * rows as f64 + division.header_bits) / 8.0 + FIXED_LEN
+}
+
+/// Bytes of a stream besides its bins and numbers, about.
+const FIXED_LEN: f64 = 8.0;
+
 /// The rows as numbers.
-pub fn numbers<const W: usize>(rows: &[u8]) -> Vec<u64> {
+fn numbers(rows: &[u8], width: usize) -> Vec<u64> {
+    match width {
+        1 => rows.iter().map(|&byte| u64::from(byte)).collect(),
+        2 => numbers_of::<2>(rows),
+        4 => numbers_of::<4>(rows),
+        _ => numbers_of::<8>(rows),
+    }
+}
+
+fn numbers_of<const W: usize>(rows: &[u8]) -> Vec<u64> {
     let number = |row: &[u8; W]| {
         let mut bytes = [0; 8];
         bytes[..W].copy_from_slice(row);
@@ -183,7 +203,10 @@ fn write_numbers(
         let bin = bins[usize::from(bin)];
         let offset = number - bin.lower;
         if bin.bits <= 32 {
-            out.put(u64::from(value) | offset << bits, u32::from(bits) + bin.bits);
+            out.put(
+                u64::from(value) | offset << bits,
+                u32::from(bits) + bin.bits,
+            );
         } else {
             out.put(u64::from(value), u32::from(bits));
             out.put(offset, bin.bits);

@@ -15,13 +15,18 @@ fn rows() -> impl Strategy<Value = Vec<u8>> {
         2 => any::<u16>().prop_map(u64::from),
         1 => any::<u64>(),
     ];
-    (0usize..4, proptest::collection::vec(number, 1..3000), 0usize..8).prop_map(
-        |(width, numbers, rest)| {
-            let width = WIDTHS[width];
-            let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()[..width].to_vec());
-            bytes.chain(std::iter::repeat_n(7, rest)).collect()
-        },
+    (
+        0usize..4,
+        proptest::collection::vec(number, 1..3000),
+        0usize..8,
     )
+        .prop_map(|(width, numbers, rest)| {
+            let width = WIDTHS[width];
+            let bytes = numbers
+                .iter()
+                .flat_map(|number| number.to_le_bytes()[..width].to_vec());
+            bytes.chain(std::iter::repeat_n(7, rest)).collect()
+        })
 }
 
 proptest! {
