@@ -6,8 +6,9 @@ mod ans;
 mod bits;
 mod division;
 mod encoding;
+mod repeats;
 
-pub use encoding::{encode, predicted_len};
+pub use encoding::{Prediction, encode};
 
 use division::{Division, Tally};
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::compressors::trial::{Trial, entropy_bytes};
 use crate::fast_hash::FastHash;
 use crate::optional_model::OptionalModel;
-use crate::streams::bins;
+use crate::streams::bins::{self, Prediction};
 use crate::streams::coder::{Care, Choices};
 use crate::streams::kind::StreamKind;
 use crate::streams::layout::{Layout, difference};
@@ -36,6 +36,8 @@ const CODED_MIN: usize = 256;
 /// bytes less.
 const CODED_PART: f64 = 0.985;
 const CODED_GAIN_MIN: f64 = 8.0;
+/// Of so many times the sample there may be repetitions that the sample does not show.
+const SAMPLED_ENOUGH: usize = 2;
 
 /// Tries layouts on samples.
 pub struct Chooser {
@@ -144,17 +146,24 @@ impl Chooser {
             Layout::DeltaPlanes | Layout::ByteDeltaPlanes if width > 1 => Layout::DeltaBins,
             _ => Layout::Bins,
         };
-        let packed = packed * rows.len() as f64 / self.sample.len() as f64;
+        let mut packed = packed * rows.len() as f64 / self.sample.len() as f64;
         let sample = match coded_layout {
             Layout::DeltaBins => &difference(&self.sample, width),
             _ => &self.sample,
         };
-        let wanted = packed * CODED_PART - CODED_GAIN_MIN;
-        if bins::predicted_len(sample, width, rows.len() / width) > wanted {
+        let prediction = Prediction::of(sample, width);
+        let predicted = prediction.len(rows.len() / width);
+        if predicted > wanted(packed) {
             return None;
         }
+        if rows.len() > self.sample.len() * SAMPLED_ENOUGH {
+            packed *= 1.0 - prediction.repeated_part(rows, width);
+            if predicted > wanted(packed) {
+                return None;
+            }
+        }
         let coded = coded_layout.code(rows, width)?;
-        ((coded.len() as f64) < wanted).then_some((coded_layout, coded))
+        ((coded.len() as f64) < wanted(packed)).then_some((coded_layout, coded))
     }
 
     fn sampled_planes(&self, width: usize) -> impl Iterator<Item = &[u8]> {
@@ -187,6 +196,11 @@ impl Chooser {
             self.sample.extend_from_slice(&rows[start..start + len]);
         }
     }
+}
+
+/// Bytes that a coded stream may take, where zstd is expected to make so many of it.
+fn wanted(packed: f64) -> f64 {
+    packed * CODED_PART - CODED_GAIN_MIN
 }
 
 fn counts(plane: &[u8]) -> [u32; 256] {

@@ -2,6 +2,7 @@
 
 use super::ans::{Encoding, TABLE_LOG_MAX, TABLE_LOG_MIN};
 use super::bits::BitWriter;
+use super::repeats;
 use super::{Bin, Division, Tally, WEIGHT_LENGTH_BITS, bit_length, length_bits, mask_of};
 use crate::limits::BIN_ROWS_MAX;
 use crate::varint;
@@ -41,11 +42,32 @@ pub fn encode(rows: &[u8], width: usize) -> Option<Vec<u8>> {
     (numbers.len() <= bytes.len() * BIN_ROWS_MAX).then_some(bytes)
 }
 
-/// Bytes that a stream with so many rows takes in bins, about, by a sample of them.
-pub fn predicted_len(sample: &[u8], width: usize, rows: usize) -> f64 {
-    let numbers = numbers(sample, width);
-    let division = Division::of(&tally_of(&numbers, width), width);
-    (division.bits_per_number * rows as f64 + division.header_bits) / 8.0 + FIXED_LEN
+/// What a sample promises of a stream.
+pub struct Prediction {
+    bits_per_number: f64,
+    header_bits: f64,
+}
+
+impl Prediction {
+    /// By a sample of the rows.
+    pub fn of(sample: &[u8], width: usize) -> Prediction {
+        let numbers = numbers(sample, width);
+        let division = Division::of(&tally_of(&numbers, width), width);
+        Prediction {
+            bits_per_number: division.bits_per_number,
+            header_bits: division.header_bits,
+        }
+    }
+
+    /// Bytes that so many rows take in bins, about.
+    pub fn len(&self, rows: usize) -> f64 {
+        (self.bits_per_number * rows as f64 + self.header_bits) / 8.0 + FIXED_LEN
+    }
+
+    /// The part of the rows that stand in runs which came before.
+    pub fn repeated_part(&self, rows: &[u8], width: usize) -> f64 {
+        repeats::repeated_part(&numbers(rows, width), self.bits_per_number)
+    }
 }
 
 /// Bytes of a stream besides its bins and numbers, about.
