@@ -8,7 +8,7 @@ pub const SEEN_BITS: u32 = 57;
 #[derive(Default)]
 pub struct BitWriter {
     bytes: Vec<u8>,
-    /// Fewer than 8 bits between two calls.
+    /// Bits that are no 8 bytes yet.
     pending: u64,
     count: u32,
 }
@@ -26,25 +26,20 @@ impl BitWriter {
     /// Appends a number of at most so many bits.
     #[inline]
     pub fn put(&mut self, value: u64, bits: u32) {
-        if bits >= SEEN_BITS {
-            self.put(value & 0xFFFF_FFFF, 32);
-            return self.put(value >> 32, bits - 32);
-        }
         self.pending |= value << self.count;
-        self.count += bits;
-        let whole = (self.count / 8) as usize;
-        let bytes = self.pending.to_le_bytes();
-        self.bytes
-            .extend_from_slice(bytes.get(..whole).unwrap_or_default());
-        self.pending = self.pending.checked_shr(self.count & !7).unwrap_or(0);
-        self.count &= 7;
+        let count = self.count + bits;
+        if count >= u64::BITS {
+            self.bytes.extend_from_slice(&self.pending.to_le_bytes());
+            self.pending = value.checked_shr(u64::BITS - self.count).unwrap_or(0);
+        }
+        self.count = count % u64::BITS;
     }
 
     /// The bytes, of which the last one is filled with zeros.
     pub fn finish(mut self) -> Vec<u8> {
-        if self.count > 0 {
-            self.bytes.push(self.pending as u8);
-        }
+        let last = self.pending.to_le_bytes();
+        let used = self.count.div_ceil(8) as usize;
+        self.bytes.extend(last.iter().take(used));
         self.bytes
     }
 }

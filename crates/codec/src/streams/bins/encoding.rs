@@ -9,8 +9,10 @@ use crate::varint;
 
 /// Of more numbers, the bins are found in that many of them.
 const SAMPLE_MAX: usize = 4096;
+/// The same for a prediction.
+const PREDICTED_BY: usize = 2048;
 /// Of more numbers of two bytes, the frequency of each possible one is counted.
-const COUNTED_MIN: usize = 8192;
+const COUNTED_MIN: usize = 16384;
 
 /// The stream in bins: `None` where it would have more rows than bins may hold.
 pub fn encode(rows: &[u8], width: usize) -> Option<Vec<u8>> {
@@ -18,7 +20,7 @@ pub fn encode(rows: &[u8], width: usize) -> Option<Vec<u8>> {
     if numbers.is_empty() {
         return None;
     }
-    let mut division = Division::of(&tally_of(&numbers, width), width);
+    let mut division = Division::of(&tally_of(&numbers, width, SAMPLE_MAX), width);
     division.add_all_numbers(width);
     let chosen = choose_bins(&numbers, &division.bins, width);
     let (bins, chosen, counts) = drop_unused(&division.bins, chosen);
@@ -52,7 +54,7 @@ impl Prediction {
     /// By a sample of the rows.
     pub fn of(sample: &[u8], width: usize) -> Prediction {
         let numbers = numbers(sample, width);
-        let division = Division::of(&tally_of(&numbers, width), width);
+        let division = Division::of(&tally_of(&numbers, width, PREDICTED_BY), width);
         Prediction {
             bits_per_number: division.bits_per_number,
             header_bits: division.header_bits,
@@ -92,15 +94,20 @@ fn numbers_of<const W: usize>(rows: &[u8]) -> Vec<u64> {
     rows.as_chunks::<W>().0.iter().map(number).collect()
 }
 
-fn tally_of(numbers: &[u64], width: usize) -> Tally {
-    if width == 1 || width == 2 && numbers.len() > COUNTED_MIN {
+/// Each possible number has a place in a table.
+fn is_counted(numbers: usize, width: usize) -> bool {
+    width == 1 || width == 2 && numbers > COUNTED_MIN
+}
+
+fn tally_of(numbers: &[u64], width: usize, sample_max: usize) -> Tally {
+    if is_counted(numbers.len(), width) {
         let mut counts = vec![0; 1 << (8 * width)];
         for &number in numbers {
             counts[number as usize] += 1;
         }
         return Tally::of_counts(&counts);
     }
-    let step = numbers.len().div_ceil(SAMPLE_MAX);
+    let step = numbers.len().div_ceil(sample_max);
     let mut sample: Vec<u64> = numbers.iter().copied().step_by(step).collect();
     Tally::of(&mut sample)
 }
@@ -108,18 +115,25 @@ fn tally_of(numbers: &[u64], width: usize) -> Tally {
 /// The bin of each number: the last one that begins before it, or the one for all numbers.
 fn choose_bins(numbers: &[u64], bins: &[Bin], width: usize) -> Vec<u16> {
     let (for_all, own) = (bins.len() - 1, &bins[..bins.len() - 1]);
-    let choose = |number: u64| {
+    if is_counted(numbers.len(), width) {
+        let mut all = vec![for_all as u16; 1 << (8 * width)];
+        for (number, bin) in own.iter().enumerate() {
+            let end = own
+                .get(number + 1)
+                .map_or(all.len() as u64, |next| next.lower);
+            let end = bin.end().min(end) as usize;
+            all[bin.lower as usize..end].fill(number as u16);
+        }
+        return numbers.iter().map(|&number| all[number as usize]).collect();
+    }
+    let choose = |&number: &u64| {
         let after = own.partition_point(|bin| bin.lower <= number);
         match after.checked_sub(1) {
             Some(bin) if own[bin].has(number) => bin as u16,
             _ => for_all as u16,
         }
     };
-    if width == 1 || width == 2 && numbers.len() > COUNTED_MIN {
-        let all: Vec<u16> = (0..1 << (8 * width)).map(choose).collect();
-        return numbers.iter().map(|&number| all[number as usize]).collect();
-    }
-    numbers.iter().map(|&number| choose(number)).collect()
+    numbers.iter().map(choose).collect()
 }
 
 type Used = (Vec<Bin>, Vec<u16>, Vec<u32>);
