@@ -8,7 +8,7 @@ mod division;
 mod encoding;
 mod repeats;
 
-pub use encoding::{Prediction, encode};
+pub use encoding::Prediction;
 
 use division::{Division, Tally};
 
@@ -97,6 +97,9 @@ pub fn decode(
     }
     let mut bits = BitReader::new(coded);
     read_bins(&mut bits, &mut scratch.decoding, count, width, table_log)?;
+    if !bits.skip_to_start() {
+        return Err(BAD);
+    }
     let start = out.len();
     out.try_reserve(len).map_err(|_| NO_MEMORY)?;
     out.resize(start + rows * width, 0);
@@ -108,7 +111,7 @@ pub fn decode(
         8 => scratch.decoding.numbers::<8>(&mut bits, numbers),
         _ => false,
     };
-    if !is_whole || !bits.is_at_end() {
+    if !is_whole || !bits.is_at_last_bit() {
         return Err(BAD);
     }
     out.extend_from_slice(rest);

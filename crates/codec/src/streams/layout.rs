@@ -56,16 +56,7 @@ impl Layout {
         matches!(self, Layout::Bins | Layout::DeltaBins)
     }
 
-    /// Codes rows; `None` where the layout cannot hold them.
-    pub fn code(self, rows: &[u8], width: usize) -> Option<Vec<u8>> {
-        match self {
-            Layout::DeltaBins => bins::encode(&difference(rows, width), width),
-            _ => bins::encode(rows, width),
-        }
-    }
-
-    /// The reverse of [`Layout::code`]: appends the rows to `out`, which may become `len_max`
-    /// bytes long.
+    /// Appends the rows of a coded stream to `out`, which may become `len_max` bytes long.
     pub fn decode(
         self,
         coded: &[u8],

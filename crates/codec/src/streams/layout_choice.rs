@@ -162,7 +162,10 @@ impl Chooser {
                 return None;
             }
         }
-        let coded = coded_layout.code(rows, width)?;
+        let coded = match coded_layout {
+            Layout::DeltaBins => prediction.encode(&difference(rows, width), width)?,
+            _ => prediction.encode(rows, width)?,
+        };
         ((coded.len() as f64) < wanted(packed)).then_some((coded_layout, coded))
     }
 

@@ -39,7 +39,7 @@ pub struct Encoding {
 }
 
 impl Encoding {
-    /// For symbols of these weights, which are 2^`table_log` together.
+    /// For symbols of these weights (0 for those that do not occur), which are 2^`table_log` together.
     pub fn new(weights: &[u32], table_log: u32) -> Encoding {
         let len = 1usize << table_log;
         let mut symbols = vec![0u16; len];
@@ -52,7 +52,7 @@ impl Encoding {
             for place in places.by_ref().take(weight as usize) {
                 symbols[place] = symbol as u16;
             }
-            let bits = table_log - weight.ilog2();
+            let bits = table_log - weight.max(1).ilog2();
             steps.push(Step {
                 bits,
                 from: weight << bits,
@@ -72,11 +72,6 @@ impl Encoding {
             steps,
             table_log,
         }
-    }
-
-    /// Binary logarithm of its places.
-    pub fn table_log(&self) -> u32 {
-        self.table_log
     }
 
     /// Codes a symbol, from the last one to the first: the state before it, and the bits that are

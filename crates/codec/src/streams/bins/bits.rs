@@ -44,6 +44,79 @@ impl BitWriter {
     }
 }
 
+/// Writes numbers from the last one to the first, for a reader from the first one on.
+pub struct BackwardWriter {
+    /// Filled from its end.
+    bytes: Vec<u8>,
+    start: usize,
+    pending: u64,
+    count: u32,
+}
+
+impl BackwardWriter {
+    /// For so many bytes, about.
+    pub fn with_capacity(len: usize) -> BackwardWriter {
+        BackwardWriter {
+            bytes: vec![0; len + 8],
+            start: len + 8,
+            pending: 0,
+            count: 0,
+        }
+    }
+
+    /// Puts a number of at most so many bits before all others.
+    #[inline]
+    pub fn put(&mut self, value: u64, bits: u32) {
+        let count = self.count + bits;
+        if count < u64::BITS {
+            self.pending = self.pending << bits | value;
+            self.count = count;
+            return;
+        }
+        // The high bits of the number are the low ones of a whole word.
+        let left = count - u64::BITS;
+        let word = self.pending.checked_shl(bits - left).unwrap_or(0) | value >> left;
+        self.put_word(word);
+        self.pending = value & low_bits(left);
+        self.count = left;
+    }
+
+    #[inline]
+    fn put_word(&mut self, word: u64) {
+        if self.start < 8 {
+            self.make_room();
+        }
+        self.start -= 8;
+        let place = self.bytes.get_mut(self.start..);
+        if let Some(place) = place.and_then(|bytes| bytes.first_chunk_mut()) {
+            *place = word.to_le_bytes();
+        }
+    }
+
+    #[cold]
+    fn make_room(&mut self) {
+        let more = self.bytes.len();
+        let mut bytes = vec![0; more];
+        bytes.extend_from_slice(&self.bytes);
+        self.bytes = bytes;
+        self.start += more;
+    }
+
+    /// The bytes: zeros up to the first bit that is set, which is followed by the numbers.
+    pub fn finish(&mut self) -> &[u8] {
+        self.put(1, 1);
+        let padding = self.count.wrapping_neg() % 8;
+        self.put(0, padding);
+        let word = self
+            .pending
+            .checked_shl(u64::BITS - self.count)
+            .unwrap_or(0);
+        let used = self.count as usize / 8;
+        self.put_word(word);
+        self.bytes.get(self.start + 8 - used..).unwrap_or_default()
+    }
+}
+
 /// Reads bits; zeros after the end.
 pub struct BitReader<'b> {
     bytes: &'b [u8],
@@ -75,6 +148,20 @@ impl<'b> BitReader<'b> {
             .fold(0, |word, &byte| word << 8 | u64::from(byte))
     }
 
+    /// Goes to the next whole byte, and there after the first bit that is set: `false` where the
+    /// byte has none.
+    pub fn skip_to_start(&mut self) -> bool {
+        self.at = self.at.next_multiple_of(8);
+        let zeros = self.see().trailing_zeros();
+        self.skip(zeros + 1);
+        zeros < 8
+    }
+
+    /// All bits were taken.
+    pub fn is_at_last_bit(&self) -> bool {
+        self.at == self.bytes.len() * 8
+    }
+
     /// Goes on by so many bits.
     #[inline(always)]
     pub fn skip(&mut self, bits: u32) {
@@ -91,11 +178,6 @@ impl<'b> BitReader<'b> {
         let value = self.see() & low_bits(bits);
         self.skip(bits);
         value
-    }
-
-    /// All bits were taken but for zeros in the last byte.
-    pub fn is_at_end(&self) -> bool {
-        self.at.div_ceil(8) == self.bytes.len() && self.see() == 0
     }
 }
 
@@ -124,18 +206,29 @@ mod tests {
             for &(number, bits) in &numbers {
                 prop_assert_eq!(reader.take(bits), low(number, bits));
             }
-            prop_assert!(reader.is_at_end());
+            let mut writer = BackwardWriter::with_capacity(3);
+            for &(number, bits) in numbers.iter().rev() {
+                writer.put(low(number, bits), bits);
+            }
+            let mut bytes = vec![0xFF];
+            bytes.extend_from_slice(writer.finish());
+            let mut reader = BitReader::new(&bytes);
+            reader.skip(3);
+            prop_assert!(reader.skip_to_start());
+            for &(number, bits) in &numbers {
+                prop_assert_eq!(reader.take(bits), low(number, bits));
+            }
+            prop_assert!(reader.is_at_last_bit());
         }
     }
 
     #[test]
-    fn notices_what_is_left_over() {
-        let mut reader = BitReader::new(&[0b101, 0]);
-        reader.take(3);
-        assert!(!reader.is_at_end());
-        reader.take(6);
-        assert!(reader.is_at_end());
-        reader.take(8);
-        assert!(!reader.is_at_end());
+    fn needs_a_bit_to_start_at() {
+        assert!(!BitReader::new(&[0, 1]).skip_to_start());
+        assert!(!BitReader::new(&[]).skip_to_start());
+        let mut reader = BitReader::new(&[0b0101_1000]);
+        assert!(reader.skip_to_start());
+        assert_eq!(reader.take(4), 0b0101);
+        assert!(reader.is_at_last_bit());
     }
 }

@@ -1,7 +1,7 @@
 //! Writing a stream in bins.
 
 use super::ans::{Encoding, TABLE_LOG_MAX, TABLE_LOG_MIN};
-use super::bits::BitWriter;
+use super::bits::{BackwardWriter, BitWriter};
 use super::repeats;
 use super::{Bin, Division, Tally, WEIGHT_LENGTH_BITS, bit_length, length_bits, mask_of};
 use crate::limits::BIN_ROWS_MAX;
@@ -14,84 +14,87 @@ const PREDICTED_BY: usize = 2048;
 /// Of more numbers of two bytes, the frequency of each possible one is counted.
 const COUNTED_MIN: usize = 16384;
 
-/// The stream in bins: `None` where it would have more rows than bins may hold.
-pub fn encode(rows: &[u8], width: usize) -> Option<Vec<u8>> {
-    let numbers = numbers(rows, width);
-    if numbers.is_empty() {
-        return None;
-    }
-    let mut division = Division::of(&tally_of(&numbers, width, SAMPLE_MAX), width);
-    division.add_all_numbers(width);
-    let chosen = choose_bins(&numbers, &division.bins, width);
-    let (bins, chosen, counts) = drop_unused(&division.bins, chosen);
-    let table_log = table_log(numbers.len(), bins.len());
-    let weights = weights(&counts, numbers.len(), table_log);
-    let mut bytes = Vec::with_capacity(rows.len() / 2 + 64);
-    varint::write(&mut bytes, rows.len() as u64);
-    bytes.extend_from_slice(&rows[numbers.len() * width..]);
-    varint::write(&mut bytes, bins.len() as u64);
-    bytes.push(table_log as u8);
-    let mut out = BitWriter::after(bytes);
-    write_bins(&mut out, &bins, &weights, width);
-    write_numbers(
-        &mut out,
-        &numbers,
-        &bins,
-        &chosen,
-        &Encoding::new(&weights, table_log),
-    );
-    let bytes = out.finish();
-    (numbers.len() <= bytes.len() * BIN_ROWS_MAX).then_some(bytes)
-}
-
 /// What a sample promises of a stream.
 pub struct Prediction {
-    bits_per_number: f64,
-    header_bits: f64,
+    division: Division,
+    is_of_all: bool,
+    sampled: usize,
 }
 
 impl Prediction {
     /// By a sample of the rows.
     pub fn of(sample: &[u8], width: usize) -> Prediction {
-        let numbers = numbers(sample, width);
-        let division = Division::of(&tally_of(&numbers, width, PREDICTED_BY), width);
+        let numbers = sample.len() / width;
         Prediction {
-            bits_per_number: division.bits_per_number,
-            header_bits: division.header_bits,
+            division: Division::of(&tally_of(sample, width, PREDICTED_BY), width),
+            is_of_all: numbers <= PREDICTED_BY || is_counted(numbers, width),
+            sampled: sample.len(),
         }
     }
 
     /// Bytes that so many rows take in bins, about.
     pub fn len(&self, rows: usize) -> f64 {
-        (self.bits_per_number * rows as f64 + self.header_bits) / 8.0 + FIXED_LEN
+        let bits = self.division.bits_per_number * rows as f64 + self.division.header_bits;
+        bits / 8.0 + FIXED_LEN
     }
 
     /// The part of the rows that stand in runs which came before.
     pub fn repeated_part(&self, rows: &[u8], width: usize) -> f64 {
-        repeats::repeated_part(&numbers(rows, width), self.bits_per_number)
+        let bits = self.division.bits_per_number;
+        match width {
+            1 => repeats::repeated_part::<1>(rows, bits),
+            2 => repeats::repeated_part::<2>(rows, bits),
+            4 => repeats::repeated_part::<4>(rows, bits),
+            _ => repeats::repeated_part::<8>(rows, bits),
+        }
+    }
+
+    /// The stream in bins: `None` where it would have more rows than bins may hold.
+    pub fn encode(self, rows: &[u8], width: usize) -> Option<Vec<u8>> {
+        let division = match self.is_of_all && self.sampled == rows.len() {
+            true => self.division,
+            false => Division::of(&tally_of(rows, width, SAMPLE_MAX), width),
+        };
+        match width {
+            1 => encode::<1>(rows, division),
+            2 => encode::<2>(rows, division),
+            4 => encode::<4>(rows, division),
+            _ => encode::<8>(rows, division),
+        }
     }
 }
 
 /// Bytes of a stream besides its bins and numbers, about.
 const FIXED_LEN: f64 = 8.0;
 
-/// The rows as numbers.
-fn numbers(rows: &[u8], width: usize) -> Vec<u64> {
-    match width {
-        1 => rows.iter().map(|&byte| u64::from(byte)).collect(),
-        2 => numbers_of::<2>(rows),
-        4 => numbers_of::<4>(rows),
-        _ => numbers_of::<8>(rows),
-    }
+#[inline(always)]
+pub fn number<const W: usize>(row: &[u8; W]) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[..W].copy_from_slice(row);
+    u64::from_le_bytes(bytes)
 }
 
-fn numbers_of<const W: usize>(rows: &[u8]) -> Vec<u64> {
-    let number = |row: &[u8; W]| {
-        let mut bytes = [0; 8];
-        bytes[..W].copy_from_slice(row);
-        u64::from_le_bytes(bytes)
-    };
-    rows.as_chunks::<W>().0.iter().map(number).collect()
+fn encode<const W: usize>(rows: &[u8], mut division: Division) -> Option<Vec<u8>> {
+    let (numbers, rest) = rows.as_chunks::<W>();
+    if numbers.is_empty() {
+        return None;
+    }
+    division.add_all_numbers(W);
+    let mut bytes = Vec::with_capacity(rows.len() / 2 + 64);
+    varint::write(&mut bytes, rows.len() as u64);
+    bytes.extend_from_slice(rest);
+    if is_counted(numbers.len(), W) {
+        let all = bins_of_all::<W>(&division.bins);
+        let bin_of = |row: usize| all[number(&numbers[row]) as usize];
+        write(numbers, &division.bins, bin_of, &mut bytes);
+    } else {
+        let chosen: Vec<u16> = numbers
+            .iter()
+            .map(|row| bin_of(number(row), &division.bins))
+            .collect();
+        write(numbers, &division.bins, |row| chosen[row], &mut bytes);
+    }
+    (numbers.len() <= bytes.len() * BIN_ROWS_MAX).then_some(bytes)
 }
 
 /// Each possible number has a place in a table.
@@ -99,66 +102,106 @@ fn is_counted(numbers: usize, width: usize) -> bool {
     width == 1 || width == 2 && numbers > COUNTED_MIN
 }
 
-fn tally_of(numbers: &[u64], width: usize, sample_max: usize) -> Tally {
-    if is_counted(numbers.len(), width) {
-        let mut counts = vec![0; 1 << (8 * width)];
-        for &number in numbers {
-            counts[number as usize] += 1;
+fn tally_of(rows: &[u8], width: usize, sample_max: usize) -> Tally {
+    match width {
+        1 => tally::<1>(rows, sample_max),
+        2 => tally::<2>(rows, sample_max),
+        4 => tally::<4>(rows, sample_max),
+        _ => tally::<8>(rows, sample_max),
+    }
+}
+
+fn tally<const W: usize>(rows: &[u8], sample_max: usize) -> Tally {
+    let numbers = rows.as_chunks::<W>().0;
+    if is_counted(numbers.len(), W) {
+        let mut counts = vec![0; 1 << (8 * W)];
+        for row in numbers {
+            counts[number(row) as usize] += 1;
         }
         return Tally::of_counts(&counts);
     }
-    let step = numbers.len().div_ceil(sample_max);
-    let mut sample: Vec<u64> = numbers.iter().copied().step_by(step).collect();
+    let step = numbers.len().div_ceil(sample_max).max(1);
+    let mut sample: Vec<u64> = numbers.iter().step_by(step).map(number).collect();
     Tally::of(&mut sample)
 }
 
-/// The bin of each number: the last one that begins before it, or the one for all numbers.
-fn choose_bins(numbers: &[u64], bins: &[Bin], width: usize) -> Vec<u16> {
-    let (for_all, own) = (bins.len() - 1, &bins[..bins.len() - 1]);
-    if is_counted(numbers.len(), width) {
-        let mut all = vec![for_all as u16; 1 << (8 * width)];
-        for (number, bin) in own.iter().enumerate() {
-            let end = own
-                .get(number + 1)
-                .map_or(all.len() as u64, |next| next.lower);
-            let end = bin.end().min(end) as usize;
-            all[bin.lower as usize..end].fill(number as u16);
-        }
-        return numbers.iter().map(|&number| all[number as usize]).collect();
+/// The bin of each possible number: the last bin of all is for those that no other has.
+fn bins_of_all<const W: usize>(bins: &[Bin]) -> Vec<u16> {
+    let own = &bins[..bins.len() - 1];
+    let mut all = vec![own.len() as u16; 1 << (8 * W)];
+    for (number, bin) in own.iter().enumerate() {
+        let next = own
+            .get(number + 1)
+            .map_or(all.len() as u64, |next| next.lower);
+        let end = bin.end().min(next) as usize;
+        all[bin.lower as usize..end].fill(number as u16);
     }
-    let choose = |&number: &u64| {
-        let after = own.partition_point(|bin| bin.lower <= number);
-        match after.checked_sub(1) {
-            Some(bin) if own[bin].has(number) => bin as u16,
-            _ => for_all as u16,
-        }
-    };
-    numbers.iter().map(choose).collect()
+    all
 }
 
-type Used = (Vec<Bin>, Vec<u16>, Vec<u32>);
-
-/// The bins that have numbers, which numbers they have, and how many.
-fn drop_unused(bins: &[Bin], mut chosen: Vec<u16>) -> Used {
-    let mut counts = vec![0u32; bins.len()];
-    for &bin in &chosen {
-        counts[usize::from(bin)] += 1;
+/// The bin of a number: the last one that begins before it, or the one for all numbers.
+fn bin_of(number: u64, bins: &[Bin]) -> u16 {
+    let own = &bins[..bins.len() - 1];
+    let after = own.partition_point(|bin| bin.lower <= number);
+    match after.checked_sub(1) {
+        Some(bin) if own[bin].has(number) => bin as u16,
+        _ => own.len() as u16,
     }
-    let mut used = Vec::with_capacity(bins.len());
-    let new_places: Vec<u16> = std::iter::zip(bins, &counts)
-        .map(|(&bin, &count)| {
-            let place = used.len() as u16;
-            used.extend((count > 0).then_some(bin));
-            place
+}
+
+/// Writes the bins that have numbers, and the numbers.
+fn write<const W: usize>(
+    numbers: &[[u8; W]],
+    bins: &[Bin],
+    bin_of: impl Fn(usize) -> u16,
+    out: &mut Vec<u8>,
+) {
+    let mut counts = vec![0u32; bins.len()];
+    for row in 0..numbers.len() {
+        counts[usize::from(bin_of(row))] += 1;
+    }
+    let is_used: Vec<bool> = counts.iter().map(|&count| count > 0).collect();
+    let used = |bin: usize| is_used[bin];
+    let used_bins: Vec<Bin> = (0..bins.len())
+        .filter(|&bin| used(bin))
+        .map(|bin| bins[bin])
+        .collect();
+    counts.retain(|&count| count > 0);
+    let table_log = table_log(numbers.len(), used_bins.len());
+    let weights = weights(&counts, numbers.len(), table_log);
+    varint::write(out, used_bins.len() as u64);
+    out.push(table_log as u8);
+    let mut header = BitWriter::after(std::mem::take(out));
+    write_bins(&mut header, &used_bins, &weights, W);
+    *out = header.finish();
+    let mut used_weights = weights.into_iter();
+    let weights: Vec<u32> = (0..bins.len())
+        .map(|bin| match used(bin) {
+            true => used_weights.next().unwrap_or_default(),
+            false => 0,
         })
         .collect();
-    if used.len() < bins.len() {
-        for bin in &mut chosen {
-            *bin = new_places[usize::from(*bin)];
+    let encoding = Encoding::new(&weights, table_log);
+    // A decoder takes first what is written last.
+    let mut writer = BackwardWriter::with_capacity(numbers.len() * (W + 2));
+    let mut states = [0; 2];
+    for (row, bytes) in numbers.iter().enumerate().rev() {
+        let chosen = usize::from(bin_of(row));
+        let bin = bins[chosen];
+        let (before, value, bits) = encoding.put(states[row % 2], chosen);
+        states[row % 2] = before;
+        let offset = number(bytes).wrapping_sub(bin.lower);
+        if W == 8 && bin.bits > 32 {
+            writer.put(offset, bin.bits);
+            writer.put(u64::from(value), bits);
+        } else {
+            writer.put(u64::from(value) | offset << bits, bits + bin.bits);
         }
-        counts.retain(|&count| count > 0);
     }
-    (used, chosen, counts)
+    for state in states.into_iter().rev() {
+        writer.put(u64::from(state), table_log);
+    }
+    out.extend_from_slice(writer.finish());
 }
 
 /// A table about half as long as there are numbers, so that making it takes less than they do.
@@ -172,24 +215,25 @@ fn table_log(numbers: usize, bins: usize) -> u32 {
 
 /// Weights in the proportion of the counts, each at least 1, that fill the table.
 fn weights(counts: &[u32], total: usize, table_log: u32) -> Vec<u32> {
-    let len = 1u64 << table_log;
+    let len = 1u32 << table_log;
     let weight = |&count: &u32| {
-        let scaled = (u64::from(count) * len * 2 / total as u64).div_ceil(2);
-        scaled.clamp(1, len) as u32
+        let scaled = (u64::from(count) * u64::from(len) * 2 / total as u64).div_ceil(2);
+        scaled.clamp(1, u64::from(len)) as u32
     };
     let mut weights: Vec<u32> = counts.iter().map(weight).collect();
     let mut sum: u32 = weights.iter().sum();
     // What is too much or too little changes the largest weights least.
-    while sum != len as u32 {
-        let largest = weights.iter_mut().max();
-        let Some(largest) = largest else { break };
-        let change = match sum < len as u32 {
-            true => len as u32 - sum,
-            false => (sum - len as u32).min(*largest / 8).max(1),
+    while sum != len {
+        let Some(largest) = weights.iter_mut().max() else {
+            break;
         };
-        match sum < len as u32 {
-            true => (*largest, sum) = (*largest + change, sum + change),
-            false => (*largest, sum) = (*largest - change, sum - change),
+        if sum < len {
+            *largest += len - sum;
+            sum = len;
+        } else {
+            let change = (sum - len).min(*largest / 8).max(1);
+            *largest -= change;
+            sum -= change;
         }
     }
     weights
@@ -211,41 +255,6 @@ fn write_bins(out: &mut BitWriter, bins: &[Bin], weights: &[u32], width: usize) 
             let len = weight.ilog2();
             out.put(u64::from(len), WEIGHT_LENGTH_BITS);
             out.put(u64::from(weight ^ 1 << len), len);
-        }
-    }
-}
-
-/// Writes the two states that the decoder begins with, and the bits of each number.
-fn write_numbers(
-    out: &mut BitWriter,
-    numbers: &[u64],
-    bins: &[Bin],
-    chosen: &[u16],
-    encoding: &Encoding,
-) {
-    let mut states = [0; 2];
-    // A decoder takes first what an encoder made last.
-    let mut taken = vec![(0u16, 0u8); chosen.len()];
-    for (row, (taken, &bin)) in taken.iter_mut().zip(chosen).enumerate().rev() {
-        let state = &mut states[row % 2];
-        let (before, value, bits) = encoding.put(*state, usize::from(bin));
-        *state = before;
-        *taken = (value as u16, bits as u8);
-    }
-    for state in states {
-        out.put(u64::from(state), encoding.table_log());
-    }
-    for ((&number, &bin), (value, bits)) in numbers.iter().zip(chosen).zip(taken) {
-        let bin = bins[usize::from(bin)];
-        let offset = number - bin.lower;
-        if bin.bits <= 32 {
-            out.put(
-                u64::from(value) | offset << bits,
-                u32::from(bits) + bin.bits,
-            );
-        } else {
-            out.put(u64::from(value), u32::from(bits));
-            out.put(offset, bin.bits);
         }
     }
 }

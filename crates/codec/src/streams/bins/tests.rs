@@ -7,6 +7,10 @@ fn decoded(coded: &[u8], width: usize) -> Result<Vec<u8>, DecodeError> {
     Ok(out)
 }
 
+fn encode(rows: &[u8], width: usize) -> Option<Vec<u8>> {
+    Prediction::of(&rows[..rows.len() / 2], width).encode(rows, width)
+}
+
 /// Numbers as columns have them: a few frequent ones, small ones, and far ones.
 fn rows() -> impl Strategy<Value = Vec<u8>> {
     let number = prop_oneof![
