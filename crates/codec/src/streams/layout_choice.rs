@@ -1,14 +1,15 @@
 //! Which layout a stream gets: the one whose sample zstd packs best.
 
+mod coded;
+
 use std::collections::HashMap;
 
 use crate::compressors::trial::{Trial, entropy_bytes};
 use crate::fast_hash::FastHash;
 use crate::optional_model::OptionalModel;
-use crate::streams::bins::{self, Prediction};
 use crate::streams::coder::{Care, Choices};
 use crate::streams::kind::StreamKind;
-use crate::streams::layout::{Layout, difference};
+use crate::streams::layout::Layout;
 use crate::streams::writer::CUT_MIN;
 
 /// Bytes of each part of a sample.
@@ -29,15 +30,6 @@ const SAMPLED_LESS: f64 = 0.5 * std::f64::consts::LOG2_E / 8.0;
 const PLANE_SAMPLE_MIN: usize = 1024;
 /// What zstd makes of a plane without repetitions, as a part of its entropy.
 const CODED_ENTROPY: f64 = 1.03;
-
-/// Below this no stream is coded.
-const CODED_MIN: usize = 256;
-/// What a coded stream may take, as a part of what zstd is expected to make of it, and how many
-/// bytes less.
-const CODED_PART: f64 = 0.985;
-const CODED_GAIN_MIN: f64 = 8.0;
-/// Of so many times the sample there may be repetitions that the sample does not show.
-const SAMPLED_ENOUGH: usize = 2;
 
 /// Tries layouts on samples.
 pub struct Chooser {
@@ -65,7 +57,7 @@ impl Chooser {
 
     /// Whether there is anything to choose for a stream of a length with rows of `width`.
     pub fn has_choice(&self, len: usize, width: usize) -> bool {
-        width > 1 && len >= CHOICE_MIN || len >= CODED_MIN && self.may_code(width)
+        width > 1 && len >= CHOICE_MIN || self.may_code(len, width)
     }
 
     /// The layout for a stream with rows of `width`, which is not coded.
@@ -119,56 +111,6 @@ impl Chooser {
         best.0
     }
 
-    fn may_code(&self, width: usize) -> bool {
-        self.choices.care == Care::Full
-            && self.choices.uses(OptionalModel::Bins)
-            && bins::WIDTHS.contains(&width)
-    }
-
-    /// The stream in bins, where they take clearly less than what zstd makes of a layout.
-    pub fn coded(
-        &mut self,
-        rows: &[u8],
-        width: usize,
-        layout: Layout,
-    ) -> Option<(Layout, Vec<u8>)> {
-        if rows.len() < CODED_MIN || !self.may_code(width) {
-            return None;
-        }
-        let packed = match self.packed {
-            Some(packed) => packed,
-            None => {
-                self.take_sample(rows, width);
-                self.trial.cost(&self.sample) as f64
-            }
-        };
-        let coded_layout = match layout {
-            Layout::DeltaPlanes | Layout::ByteDeltaPlanes if width > 1 => Layout::DeltaBins,
-            _ => Layout::Bins,
-        };
-        let mut packed = packed * rows.len() as f64 / self.sample.len() as f64;
-        let sample = match coded_layout {
-            Layout::DeltaBins => &difference(&self.sample, width),
-            _ => &self.sample,
-        };
-        let prediction = Prediction::of(sample, width);
-        let predicted = prediction.len(rows.len() / width);
-        if predicted > wanted(packed) {
-            return None;
-        }
-        if rows.len() > self.sample.len() * SAMPLED_ENOUGH {
-            packed *= 1.0 - prediction.repeated_part(rows, width);
-            if predicted > wanted(packed) {
-                return None;
-            }
-        }
-        let coded = match coded_layout {
-            Layout::DeltaBins => prediction.encode(&difference(rows, width), width)?,
-            _ => prediction.encode(rows, width)?,
-        };
-        ((coded.len() as f64) < wanted(packed)).then_some((coded_layout, coded))
-    }
-
     fn sampled_planes(&self, width: usize) -> impl Iterator<Item = &[u8]> {
         self.laid.chunks_exact(self.sample.len() / width)
     }
@@ -192,6 +134,12 @@ impl Chooser {
             Care::Quick if share < LEN_FOR_PART => QUICK_PART_LEN,
             Care::Quick | Care::Full => PART_LEN,
         };
+        self.take_parts(rows, width, parts, part_len);
+    }
+
+    /// Takes so many parts of so many bytes, or of fewer where the rows have no more.
+    fn take_parts(&mut self, rows: &[u8], width: usize, parts: usize, part_len: usize) {
+        let share = rows.len() / parts;
         let len = share.min(part_len.max(width)) / width * width;
         self.sample.clear();
         for part in 0..parts {
@@ -199,11 +147,6 @@ impl Chooser {
             self.sample.extend_from_slice(&rows[start..start + len]);
         }
     }
-}
-
-/// Bytes that a coded stream may take, where zstd is expected to make so many of it.
-fn wanted(packed: f64) -> f64 {
-    packed * CODED_PART - CODED_GAIN_MIN
 }
 
 fn counts(plane: &[u8]) -> [u32; 256] {

@@ -98,7 +98,7 @@ fn encode<const W: usize>(rows: &[u8], mut division: Division) -> Option<Vec<u8>
 }
 
 /// Each possible number has a place in a table.
-fn is_counted(numbers: usize, width: usize) -> bool {
+pub fn is_counted(numbers: usize, width: usize) -> bool {
     width == 1 || width == 2 && numbers > COUNTED_MIN
 }
 
