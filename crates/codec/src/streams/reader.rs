@@ -197,3 +197,78 @@ impl Coder for StreamReader {
         self.failed
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::streams::StreamWriter;
+    use crate::streams::directory::{Content, extents};
+    use proptest::prelude::*;
+
+    /// Streams that are worth coding.
+    fn content(rows: u32) -> Content {
+        let mut writer = StreamWriter::default();
+        code(&mut writer, rows);
+        writer.into_content()
+    }
+
+    /// Numbers that zstd does little for: sums of small ones.
+    fn code<C: Coder>(coder: &mut C, rows: u32) -> bool {
+        let ranks = coder.open(StreamKind::XidRank, 1);
+        let blocks = coder.open(StreamKind::BlockNumber, 4);
+        let values = coder.open(StreamKind::Value, 8);
+        let mut state = 1u32;
+        let mut next = |max: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 16) % max
+        };
+        let mut is_same = true;
+        for _ in 0..rows {
+            let rank = (next(4) * next(4)) as u8;
+            let block = 1000 + next(300) + next(300);
+            let value = 1_000_000 + u64::from(next(100)) * 10;
+            is_same &= coder.u8(ranks, rank) == rank;
+            is_same &= coder.u32(blocks, block) == block;
+            is_same &= coder.u64(values, value) == value;
+        }
+        is_same
+    }
+
+    #[test]
+    fn reads_coded_streams() {
+        let content = content(5000);
+        let is_coded: Vec<bool> = content
+            .extents
+            .iter()
+            .map(|e| e.layout.is_coded())
+            .collect();
+        assert_eq!(is_coded, [true, true, true]);
+        assert_eq!(content.coded_start, content.streams_start);
+        assert!(content.bytes.len() < content.unpacked_len / 4);
+        let (bytes, len) = (&content.bytes, content.unpacked_len);
+        let mut reader =
+            StreamReader::of_format(bytes.clone(), FormatVersion::CURRENT, len).unwrap();
+        assert!(code(&mut reader, 5000));
+        assert!(reader.exhausted() && !reader.failed());
+        // They may not be longer than the content can be, and came with a version.
+        let result = StreamReader::of_format(bytes.clone(), FormatVersion::CURRENT, len - 1);
+        assert!(result.is_err());
+        let before = FormatVersion::of(5).unwrap();
+        assert!(StreamReader::of_format(bytes.clone(), before, len).is_err());
+        // What is mixed has no coded streams.
+        assert!(extents(bytes, bytes.len()).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn survives_damage(at in any::<prop::sample::Index>(), bit in 0u8..8) {
+            let mut bytes = content(600).bytes;
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+            if let Ok(mut reader) = StreamReader::new(bytes) {
+                code(&mut reader, 600);
+            }
+        }
+    }
+}
