@@ -8,7 +8,7 @@ mod division;
 mod encoding;
 mod repeats;
 
-pub use encoding::{Prediction, is_counted};
+pub use encoding::Prediction;
 
 use division::{Division, Tally};
 

@@ -16,6 +16,9 @@ const MANY: usize = 16384;
 /// How many groups a bin may have: all lengths would take the square of the time.
 const BIN_GROUPS: [usize; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512];
 
+/// Bits that a bin gains in the numbers that it is made for, and in no others.
+const SAMPLED_LESS: f32 = 2.0;
+
 /// Numbers in their order, each once, with how often it comes.
 #[derive(Default)]
 pub struct Tally {
@@ -101,8 +104,9 @@ struct Best {
 }
 
 impl Division {
-    /// The division of the numbers of a tally that takes the fewest bits, the bins included.
-    pub fn of(tally: &Tally, width: usize) -> Division {
+    /// The division of so many rows, of which a tally has some, that takes the fewest bits, the
+    /// bins included.
+    pub fn of(tally: &Tally, width: usize, rows: usize) -> Division {
         let groups = tally.groups();
         let mut before = Vec::with_capacity(groups.len() + 1);
         before.push(0);
@@ -111,7 +115,9 @@ impl Division {
             Some(*count)
         }));
         let total_log = (f64::from(tally.total.max(1))).log2() as f32;
-        let bin_bits = bin_bits(width);
+        // All rows share what a bin takes.
+        let share = f64::from(tally.total) / rows.max(1) as f64;
+        let bin_bits = bin_bits(width) * share as f32 + SAMPLED_LESS;
         let mut best = Vec::with_capacity(groups.len() + 1);
         best.push(Best {
             cost: 0.0,
@@ -153,11 +159,11 @@ impl Division {
             end = start;
         }
         bins.reverse();
-        let header_bits = bins.len() as f32 * bin_bits;
-        let all_bits = best.last().map_or(0.0, |best| best.cost) - header_bits;
+        let count = bins.len() as f32;
+        let all_bits = best.last().map_or(0.0, |best| best.cost) - count * bin_bits;
         Division {
             bits_per_number: f64::from(all_bits) / f64::from(tally.total.max(1)),
-            header_bits: f64::from(header_bits),
+            header_bits: f64::from(count * self::bin_bits(width)),
             bins,
         }
     }

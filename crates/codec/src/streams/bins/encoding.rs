@@ -14,27 +14,26 @@ const PREDICTED_BY: usize = 2048;
 /// Of more numbers of two bytes, the frequency of each possible one is counted.
 const COUNTED_MIN: usize = 16384;
 
-/// What a sample promises of a stream.
+/// What some of its numbers promise of a stream.
 pub struct Prediction {
     division: Division,
-    is_of_all: bool,
-    sampled: usize,
+    rows: usize,
 }
 
 impl Prediction {
-    /// By a sample of the rows.
-    pub fn of(sample: &[u8], width: usize) -> Prediction {
-        let numbers = sample.len() / width;
+    /// For a stream.
+    pub fn of(rows: &[u8], width: usize) -> Prediction {
+        let tally = tally_of(rows, width, PREDICTED_BY);
+        let rows = rows.len() / width;
         Prediction {
-            division: Division::of(&tally_of(sample, width, PREDICTED_BY), width),
-            is_of_all: numbers <= PREDICTED_BY || is_counted(numbers, width),
-            sampled: sample.len(),
+            division: Division::of(&tally, width, rows),
+            rows,
         }
     }
 
-    /// Bytes that so many rows take in bins, about.
-    pub fn len(&self, rows: usize) -> f64 {
-        let bits = self.division.bits_per_number * rows as f64 + self.division.header_bits;
+    /// Bytes that the stream takes in bins, about.
+    pub fn len(&self) -> f64 {
+        let bits = self.division.bits_per_number * self.rows as f64 + self.division.header_bits;
         bits / 8.0 + FIXED_LEN
     }
 
@@ -51,9 +50,10 @@ impl Prediction {
 
     /// The stream in bins: `None` where it would have more rows than bins may hold.
     pub fn encode(self, rows: &[u8], width: usize) -> Option<Vec<u8>> {
-        let division = match self.is_of_all && self.sampled == rows.len() {
+        let is_of_all = self.rows <= PREDICTED_BY || is_counted(self.rows, width);
+        let division = match is_of_all {
             true => self.division,
-            false => Division::of(&tally_of(rows, width, SAMPLE_MAX), width),
+            false => Division::of(&tally_of(rows, width, SAMPLE_MAX), width, self.rows),
         };
         match width {
             1 => encode::<1>(rows, division),
@@ -98,7 +98,7 @@ fn encode<const W: usize>(rows: &[u8], mut division: Division) -> Option<Vec<u8>
 }
 
 /// Each possible number has a place in a table.
-pub fn is_counted(numbers: usize, width: usize) -> bool {
+fn is_counted(numbers: usize, width: usize) -> bool {
     width == 1 || width == 2 && numbers > COUNTED_MIN
 }
 
@@ -120,7 +120,11 @@ fn tally<const W: usize>(rows: &[u8], sample_max: usize) -> Tally {
         }
         return Tally::of_counts(&counts);
     }
-    let step = numbers.len().div_ceil(sample_max).max(1);
+    // An odd step does not fall in with what comes in pairs.
+    let step = match numbers.len().div_ceil(sample_max) {
+        0 | 1 => 1,
+        step => step | 1,
+    };
     let mut sample: Vec<u64> = numbers.iter().step_by(step).map(number).collect();
     Tally::of(&mut sample)
 }

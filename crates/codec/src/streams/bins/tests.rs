@@ -9,7 +9,7 @@ fn decoded(coded: &[u8], width: usize) -> Result<Vec<u8>, DecodeError> {
 }
 
 fn encode(rows: &[u8], width: usize) -> Option<Vec<u8>> {
-    Prediction::of(&rows[..rows.len() / 2], width).encode(rows, width)
+    Prediction::of(rows, width).encode(rows, width)
 }
 
 /// Numbers as columns have them: a few frequent ones, small ones, and far ones.

@@ -50,8 +50,8 @@ impl Chooser {
             Some(packed) => packed * rows.len() as f64 / self.sample.len() as f64,
             None => self.packed_len(rows, width, layout, 1),
         };
-        let prediction = self.prediction(&numbers, width, coded_layout);
-        let predicted = prediction.len(rows.len() / width);
+        let prediction = Prediction::of(&numbers, width);
+        let predicted = prediction.len();
         if predicted > wanted(packed) {
             return None;
         }
@@ -65,15 +65,6 @@ impl Chooser {
         }
         let coded = prediction.encode(&numbers, width)?;
         ((coded.len() as f64) < wanted(packed)).then_some((coded_layout, coded))
-    }
-
-    /// By all numbers where they can be counted fast, else by the sample.
-    fn prediction(&self, numbers: &[u8], width: usize, layout: Layout) -> Prediction {
-        match layout {
-            _ if bins::is_counted(numbers.len() / width, width) => Prediction::of(numbers, width),
-            Layout::DeltaBins => Prediction::of(&difference(&self.sample, width), width),
-            _ => Prediction::of(&self.sample, width),
-        }
     }
 
     /// Bytes that zstd makes of the stream in a layout, by a sample of so many parts.
