@@ -9,6 +9,7 @@ mod encoding;
 mod repeats;
 
 pub use encoding::Prediction;
+pub use repeats::Runs;
 
 use division::{Division, Tally};
 

@@ -2,11 +2,14 @@
 
 mod coded;
 
+pub use coded::{Stream, Verdict};
+
 use std::collections::HashMap;
 
 use crate::compressors::trial::{Trial, entropy_bytes};
 use crate::fast_hash::FastHash;
 use crate::optional_model::OptionalModel;
+use crate::streams::bins::Runs;
 use crate::streams::coder::{Care, Choices};
 use crate::streams::kind::StreamKind;
 use crate::streams::layout::Layout;
@@ -40,6 +43,10 @@ pub struct Chooser {
     laid: Vec<u8>,
     /// Bytes that zstd makes of the sample in the layout that was chosen.
     packed: Option<f64>,
+    /// What long streams of each kind and width have.
+    runs: HashMap<(StreamKind, usize), Runs, FastHash>,
+    /// Bytes that coding long streams gains, by their numbers.
+    gains: HashMap<u32, f64, FastHash>,
 }
 
 impl Chooser {
@@ -52,6 +59,8 @@ impl Chooser {
             sample: Vec::new(),
             laid: Vec::new(),
             packed: None,
+            runs: HashMap::default(),
+            gains: HashMap::default(),
         }
     }
 

@@ -1,10 +1,11 @@
 //! The coder of the encoder: streams being filled.
 
+use super::bins::Scratch;
 use super::coder::{Choices, Coder, StreamId};
 use super::directory::{Content, END_OF_KINDS, Extent};
 use super::kind::StreamKind;
 use super::layout::Layout;
-use super::layout_choice;
+use super::layout_choice::{Chooser, Stream, Verdict};
 use super::lists::Lists;
 use super::parts::Parts;
 use crate::limits::STREAMS_MAX;
@@ -20,6 +21,8 @@ struct Filling {
     width: usize,
     /// How the bytes will be laid out; where that is coded, they already are.
     layout: Layout,
+    /// What it would be if the stream were not coded.
+    plain_layout: Layout,
     bytes: Parts,
 }
 
@@ -49,6 +52,7 @@ impl Coder for StreamWriter {
             kind,
             width,
             layout: Layout::Rows,
+            plain_layout: Layout::Rows,
             bytes: Parts::default(),
         });
         self.failed |= self.streams.len() > STREAMS_MAX;
@@ -124,9 +128,12 @@ impl StreamWriter {
         // Stable: streams of one kind stay in the order in which they were opened.
         self.streams.sort_by_key(|stream| stream.kind);
         let unpacked_len = self.total_len();
-        let mut chooser = layout_choice::Chooser::new(self.choices);
-        for stream in &mut self.streams {
-            stream.choose(&mut chooser);
+        let mut chooser = Chooser::new(self.choices);
+        for number in 0..self.streams.len() {
+            let source = self.streams[number].choose(number as u32, &mut chooser);
+            if let Some(source) = source {
+                self.streams[source as usize].decode();
+            }
         }
         let directory = self.directory();
         let mut bytes = Vec::new();
@@ -193,16 +200,45 @@ impl StreamWriter {
 }
 
 impl Filling {
-    /// Chooses a layout, and codes the stream where that is the choice.
-    fn choose(&mut self, chooser: &mut layout_choice::Chooser) {
+    /// Chooses a layout, and codes the stream where that is the choice. Returns the number of a
+    /// coded stream that had better not be.
+    fn choose(&mut self, number: u32, chooser: &mut Chooser) -> Option<u32> {
         if !chooser.has_choice(self.bytes.len(), self.width) {
-            return;
+            return None;
         }
+        let (kind, width) = (self.kind, self.width);
         let rows = self.bytes.join();
-        self.layout = chooser.choose(self.kind, rows, self.width);
-        if let Some((layout, coded)) = chooser.coded(rows, self.width, self.layout) {
-            self.layout = layout;
-            self.bytes = coded.into();
+        self.plain_layout = chooser.choose(kind, rows, width);
+        self.layout = self.plain_layout;
+        let stream = Stream {
+            number,
+            kind,
+            width,
+            rows,
+        };
+        match chooser.coded(stream, self.layout) {
+            Verdict::Plain => None,
+            Verdict::PlainAs(source) => Some(source),
+            Verdict::Coded(layout, coded) => {
+                self.layout = layout;
+                self.bytes = coded.into();
+                None
+            }
+        }
+    }
+
+    /// Makes a coded stream what it was before.
+    fn decode(&mut self) {
+        let mut rows = Vec::new();
+        let (layout, coded) = (self.layout, self.bytes.join());
+        let scratch = &mut Scratch::default();
+        if layout.is_coded()
+            && layout
+                .decode(coded, self.width, usize::MAX, scratch, &mut rows)
+                .is_ok()
+        {
+            self.bytes = rows.into();
+            self.layout = self.plain_layout;
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::ans::{Encoding, TABLE_LOG_MAX, TABLE_LOG_MIN};
 use super::bits::{BackwardWriter, BitWriter};
-use super::repeats;
+use super::repeats::{Repeats, Runs};
 use super::{Bin, Division, Tally, WEIGHT_LENGTH_BITS, bit_length, length_bits, mask_of};
 use crate::limits::BIN_ROWS_MAX;
 use crate::varint;
@@ -37,14 +37,14 @@ impl Prediction {
         bits / 8.0 + FIXED_LEN
     }
 
-    /// The part of the rows that stand in runs which came before.
-    pub fn repeated_part(&self, rows: &[u8], width: usize) -> f64 {
+    /// Which runs of the rows came before, in this stream or in others.
+    pub fn repeats(&self, rows: &[u8], width: usize, runs: &mut Runs, stream: u32) -> Repeats {
         let bits = self.division.bits_per_number;
         match width {
-            1 => repeats::repeated_part::<1>(rows, bits),
-            2 => repeats::repeated_part::<2>(rows, bits),
-            4 => repeats::repeated_part::<4>(rows, bits),
-            _ => repeats::repeated_part::<8>(rows, bits),
+            1 => runs.look::<1>(rows, bits, stream),
+            2 => runs.look::<2>(rows, bits, stream),
+            4 => runs.look::<4>(rows, bits, stream),
+            _ => runs.look::<8>(rows, bits, stream),
         }
     }
 

@@ -1,6 +1,9 @@
 //! How much of a stream repeats what was before: zstd finds that at any distance, and bins do not.
 
+use std::collections::HashMap;
+
 use super::encoding::number;
+use crate::fast_hash::FastHash;
 
 /// One of so many places is looked at, by its hash, as a power of two.
 const PLACES_LOG: u32 = 5;
@@ -11,30 +14,62 @@ const RUN_MIN: usize = 12;
 const RUN_MAX: usize = 64;
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The part of the rows, of so many bits each, that stand in runs which came before.
-pub fn repeated_part<const W: usize>(rows: &[u8], bits_per_row: f64) -> f64 {
-    let rows = rows.as_chunks::<W>().0;
-    let run_len = (RUN_BITS / bits_per_row.max(0.1)) as usize;
-    let run_len = run_len.clamp(RUN_MIN, RUN_MAX);
-    let mut known = vec![0u64; (rows.len() >> (PLACES_LOG - 2)).next_power_of_two()];
-    let places = known.len() - 1;
-    let (mut looked_at, mut repeated) = (0u32, 0u32);
-    let mut start = 0;
-    while let Some(run) = rows.get(start..start + run_len) {
-        // Where to look follows from the rows, so that the same runs are looked at again.
-        let first = run.iter().take(3).fold(0, mix::<W>);
-        start += 1;
-        if first >> (u64::BITS - PLACES_LOG) != 0 {
-            continue;
-        }
-        let hash = run.iter().fold(first, mix::<W>);
-        let place = &mut known[(hash >> 8) as usize & places];
-        looked_at += 1;
-        repeated += u32::from(*place == hash);
-        *place = hash;
-        start += run_len / 2;
+/// The runs of streams, and the number of the stream that had each last.
+#[derive(Default)]
+pub struct Runs(HashMap<u64, u32, FastHash>);
+
+/// The parts of a stream's rows that stand in runs which came before.
+pub struct Repeats {
+    looked_at: u32,
+    /// For each stream that had them: its number, and how many.
+    sources: Vec<(u32, u32)>,
+}
+
+impl Repeats {
+    /// The streams that had such runs, and the part of the rows.
+    pub fn sources(&self) -> impl Iterator<Item = (u32, f64)> {
+        let looked_at = f64::from(self.looked_at.max(1));
+        let sources = self.sources.iter();
+        sources.map(move |&(source, count)| (source, f64::from(count) / looked_at))
     }
-    f64::from(repeated) / f64::from(looked_at.max(1))
+}
+
+impl Runs {
+    /// Looks for the runs of a stream with this number, of so many bits a row, and adds them.
+    pub fn look<const W: usize>(&mut self, rows: &[u8], bits_per_row: f64, stream: u32) -> Repeats {
+        let rows = rows.as_chunks::<W>().0;
+        let run_len = (RUN_BITS / bits_per_row.max(0.1)) as usize;
+        let run_len = run_len.clamp(RUN_MIN, RUN_MAX);
+        let mut repeats = Repeats {
+            looked_at: 0,
+            sources: Vec::new(),
+        };
+        let mut start = 0;
+        while let Some(run) = rows.get(start..start + run_len) {
+            // Where to look follows from the rows, so that the same runs are looked at again.
+            let first = run.iter().take(3).fold(0, mix::<W>);
+            start += 1;
+            if first >> (u64::BITS - PLACES_LOG) != 0 {
+                continue;
+            }
+            let hash = run.iter().fold(first, mix::<W>);
+            repeats.looked_at += 1;
+            if let Some(source) = self.0.insert(hash, stream) {
+                repeats.add(source);
+            }
+            start += run_len / 2;
+        }
+        repeats
+    }
+}
+
+impl Repeats {
+    fn add(&mut self, source: u32) {
+        match self.sources.iter_mut().find(|(known, _)| *known == source) {
+            Some((_, count)) => *count += 1,
+            None => self.sources.push((source, 1)),
+        }
+    }
 }
 
 #[inline(always)]
@@ -51,6 +86,31 @@ mod tests {
         let next = |state: &u64| Some(state.wrapping_mul(FACTOR).wrapping_add(77));
         let states = std::iter::successors(Some(1u64), next);
         states.map(|state| (state >> 56) as u8).take(len).collect()
+    }
+
+    fn repeated_part<const W: usize>(rows: &[u8], bits: f64) -> f64 {
+        let repeats = Runs::default().look::<W>(rows, bits, 7);
+        repeats.sources().map(|(_, part)| part).sum()
+    }
+
+    #[test]
+    fn says_which_stream_had_it() {
+        let (one, other) = (noise(200_000), noise(300_000)[200_000..].to_vec());
+        let mut runs = Runs::default();
+        runs.look::<4>(&one, 24.0, 1);
+        runs.look::<4>(&other, 24.0, 2);
+        let both = [&other[..], &other[..], &one[..100_000]].concat();
+        let parts: Vec<(u32, f64)> = runs.look::<4>(&both, 24.0, 3).sources().collect();
+        let part_of = |stream| {
+            parts
+                .iter()
+                .find(|(source, _)| *source == stream)
+                .map(|p| p.1)
+        };
+        for (stream, part) in [(1, 0.33), (2, 0.33), (3, 0.33)] {
+            let found = part_of(stream).unwrap_or(0.0);
+            assert!((found - part).abs() < 0.05, "{stream}: {found}");
+        }
     }
 
     #[test]

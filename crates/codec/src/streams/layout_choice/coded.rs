@@ -6,6 +6,7 @@ use super::{Chooser, PART_LEN};
 use crate::optional_model::OptionalModel;
 use crate::streams::bins::{self, Prediction};
 use crate::streams::coder::Care;
+use crate::streams::kind::StreamKind;
 use crate::streams::layout::{Layout, difference};
 
 /// Below this no stream is coded.
@@ -20,6 +21,40 @@ const LONG: usize = 32 * 1024;
 const LEN_FOR_PART: usize = 16 * 1024;
 const PARTS_MAX: usize = 16;
 
+/// A stream as the model filled it.
+#[derive(Clone, Copy)]
+pub struct Stream<'r> {
+    /// Its place among the streams.
+    pub number: u32,
+    /// What it holds.
+    pub kind: StreamKind,
+    /// Bytes of a row.
+    pub width: usize,
+    /// Its bytes.
+    pub rows: &'r [u8],
+}
+
+/// Whether a stream is coded.
+pub enum Verdict {
+    /// It is not.
+    Plain,
+    /// It is not, and neither shall be the stream of this number, which it repeats.
+    PlainAs(u32),
+    /// It is, in this layout.
+    Coded(Layout, Vec<u8>),
+}
+
+/// The parts of a stream that repeat what came before.
+#[derive(Default)]
+struct Repeated {
+    /// In streams for zstd.
+    in_plain: f64,
+    /// In the coded stream that it repeats most.
+    in_coded: f64,
+    /// The number of that, and what its coding gains.
+    source: Option<(u32, f64)>,
+}
+
 impl Chooser {
     /// Streams with rows of `width` may be coded.
     pub fn may_code(&self, len: usize, width: usize) -> bool {
@@ -29,16 +64,12 @@ impl Chooser {
             && bins::WIDTHS.contains(&width)
     }
 
-    /// The stream in bins, where they take clearly less than zstd makes of this layout, which was
-    /// chosen for it.
-    pub fn coded(
-        &mut self,
-        rows: &[u8],
-        width: usize,
-        layout: Layout,
-    ) -> Option<(Layout, Vec<u8>)> {
+    /// The stream of this number in bins, where they take clearly less than zstd makes of the
+    /// layout that was chosen for it.
+    pub fn coded(&mut self, stream: Stream<'_>, layout: Layout) -> Verdict {
+        let Stream { rows, width, .. } = stream;
         if !self.may_code(rows.len(), width) {
-            return None;
+            return Verdict::Plain;
         }
         let (coded_layout, numbers) = match layout {
             Layout::DeltaPlanes | Layout::ByteDeltaPlanes => {
@@ -52,19 +83,55 @@ impl Chooser {
         };
         let prediction = Prediction::of(&numbers, width);
         let predicted = prediction.len();
-        if predicted > wanted(packed) {
-            return None;
-        }
         if rows.len() > LONG {
-            let parts = (rows.len() / LEN_FOR_PART).min(PARTS_MAX);
-            packed = self.packed_len(rows, width, layout, parts);
-            packed *= 1.0 - prediction.repeated_part(rows, width);
-            if predicted > wanted(packed) {
-                return None;
+            if predicted < wanted(packed) {
+                let parts = (rows.len() / LEN_FOR_PART).min(PARTS_MAX);
+                packed = self.packed_len(rows, width, layout, parts);
+            }
+            let repeated = self.repeated(stream, &prediction);
+            // Where bins are out of the question, zstd saves what it finds elsewhere.
+            let plain = packed * (1.0 - repeated.in_plain);
+            let alone = predicted.min(plain);
+            let saved = alone - (plain - packed * repeated.in_coded);
+            if let Some((source, gain)) = repeated.source
+                && saved > gain
+            {
+                self.gains.remove(&source);
+                return Verdict::PlainAs(source);
+            }
+            packed = plain;
+        }
+        if predicted > wanted(packed) {
+            return Verdict::Plain;
+        }
+        let coded = prediction.encode(&numbers, width);
+        let Some(coded) = coded.filter(|coded| (coded.len() as f64) < wanted(packed)) else {
+            return Verdict::Plain;
+        };
+        if rows.len() > LONG {
+            self.gains
+                .insert(stream.number, packed - coded.len() as f64);
+        }
+        Verdict::Coded(coded_layout, coded)
+    }
+
+    /// How much of a stream repeats streams of its kind and width.
+    fn repeated(&mut self, stream: Stream<'_>, prediction: &Prediction) -> Repeated {
+        let Stream { rows, width, .. } = stream;
+        let runs = self.runs.entry((stream.kind, width)).or_default();
+        let mut repeated = Repeated::default();
+        let repeats = prediction.repeats(rows, width, runs, stream.number);
+        for (source, part) in repeats.sources() {
+            match self.gains.get(&source) {
+                None => repeated.in_plain += part,
+                Some(&gain) if part > repeated.in_coded => {
+                    repeated.in_coded = part;
+                    repeated.source = Some((source, gain));
+                }
+                Some(_) => {}
             }
         }
-        let coded = prediction.encode(&numbers, width)?;
-        ((coded.len() as f64) < wanted(packed)).then_some((coded_layout, coded))
+        repeated
     }
 
     /// Bytes that zstd makes of the stream in a layout, by a sample of so many parts.
