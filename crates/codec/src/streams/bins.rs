@@ -21,6 +21,8 @@ use bits::BitReader;
 
 const BAD: DecodeError = DecodeError::Corrupt("bins of a stream");
 
+const TOO_MUCH: DecodeError = DecodeError::Corrupt("bins claim more than they can hold");
+
 /// Widths of rows that are numbers.
 pub const WIDTHS: [usize; 4] = [1, 2, 4, 8];
 
@@ -69,6 +71,18 @@ pub struct Scratch {
     decoding: Decoding,
 }
 
+/// Bytes of the stream that `coded` stands for, as it claims: at most [`BIN_ROWS_MAX`] rows for
+/// each of its own.
+#[deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
+pub fn claimed_len(mut coded: &[u8], width: usize) -> Result<usize, DecodeError> {
+    let rows_max = coded.len().saturating_mul(BIN_ROWS_MAX);
+    let len = take_number(&mut coded)?;
+    match width > 0 && len / width <= rows_max {
+        true => Ok(len),
+        false => Err(TOO_MUCH),
+    }
+}
+
 /// Appends the stream that `coded` stands for to `out`, which may become `len_max` bytes long.
 #[deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 pub fn decode(
@@ -78,12 +92,12 @@ pub fn decode(
     scratch: &mut Scratch,
     out: &mut Vec<u8>,
 ) -> Result<(), DecodeError> {
-    let coded_len = coded.len();
-    let len = take_number(&mut coded)?;
-    let rows = len / width;
-    if rows > coded_len.saturating_mul(BIN_ROWS_MAX) || len > len_max.saturating_sub(out.len()) {
-        return Err(DecodeError::Corrupt("bins claim more than they can hold"));
+    let len = claimed_len(coded, width)?;
+    if len > len_max.saturating_sub(out.len()) {
+        return Err(TOO_MUCH);
     }
+    take_number(&mut coded)?;
+    let rows = len / width;
     let rest = coded.split_off(..len % width).ok_or(BAD)?;
     let count = take_number(&mut coded)?;
     let (&table_log, coded) = coded.split_first().ok_or(BAD)?;

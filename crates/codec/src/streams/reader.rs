@@ -1,12 +1,12 @@
 //! The coder of the decoder: it reads streams from their beginning to their end.
 
-use super::bins::Scratch;
+use super::bins::{self, Scratch};
 use super::coder::{Coder, StreamId};
 use super::directory::{Entry, read_directory};
 use super::kind::StreamKind;
 use super::layout::Layout;
 use super::lists::Lists;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, NO_MEMORY};
 use crate::format_version::FormatVersion;
 
 const BAD_DIRECTORY: DecodeError = DecodeError::Corrupt("directory of streams");
@@ -105,12 +105,25 @@ fn decode_streams(
         .min()
         .unwrap_or(content.len());
     let coded_bytes = content.split_off(coded_start.min(content.len()));
+    let bytes_of = |stream: &Entry| {
+        coded_bytes.get(stream.at.checked_sub(coded_start)?..stream.end.checked_sub(coded_start)?)
+    };
+    let mut len = 0usize;
+    for &(number, _) in coded {
+        let stream = streams.get(number).ok_or(BAD_DIRECTORY)?;
+        let bytes = bytes_of(stream).ok_or(BAD_DIRECTORY)?;
+        len = len.saturating_add(bins::claimed_len(bytes, usize::from(stream.width))?);
+    }
+    if len > len_max.saturating_sub(content.len()) {
+        return Err(DecodeError::Corrupt(
+            "more streams than the member can have",
+        ));
+    }
+    content.try_reserve_exact(len).map_err(|_| NO_MEMORY)?;
     let mut scratch = Scratch::default();
     for &(number, layout) in coded {
         let stream = streams.get_mut(number).ok_or(BAD_DIRECTORY)?;
-        let bytes = coded_bytes
-            .get(stream.at - coded_start..stream.end - coded_start)
-            .ok_or(BAD_DIRECTORY)?;
+        let bytes = bytes_of(stream).ok_or(BAD_DIRECTORY)?;
         stream.at = content.len();
         layout.decode(
             bytes,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::{Chooser, PART_LEN};
+use crate::limits::BIN_ROWS_MAX;
 use crate::optional_model::OptionalModel;
 use crate::streams::bins::{self, Prediction};
 use crate::streams::coder::Care;
@@ -71,15 +72,18 @@ impl Chooser {
         if !self.may_code(rows.len(), width) {
             return Verdict::Plain;
         }
+        let mut packed = match self.packed {
+            Some(packed) => packed * rows.len() as f64 / self.sample.len() as f64,
+            None => self.packed_len(rows, width, layout, 1),
+        };
+        if wanted(packed) < (rows.len() / width / BIN_ROWS_MAX) as f64 {
+            return Verdict::Plain;
+        }
         let (coded_layout, numbers) = match layout {
             Layout::DeltaPlanes | Layout::ByteDeltaPlanes => {
                 (Layout::DeltaBins, Cow::Owned(difference(rows, width)))
             }
             _ => (Layout::Bins, Cow::Borrowed(rows)),
-        };
-        let mut packed = match self.packed {
-            Some(packed) => packed * rows.len() as f64 / self.sample.len() as f64,
-            None => self.packed_len(rows, width, layout, 1),
         };
         let prediction = Prediction::of(&numbers, width);
         let predicted = prediction.len();
