@@ -47,7 +47,9 @@ impl Runs {
         let mut start = 0;
         while let Some(run) = rows.get(start..start + run_len) {
             // Where to look follows from the rows, so that the same runs are looked at again.
-            let first = run.iter().take(3).fold(0, mix::<W>);
+            let [one, two, ..] = run else { break };
+            let first = number(one) ^ number(two).rotate_left(29);
+            let first = first.wrapping_add(1).wrapping_mul(FACTOR);
             start += 1;
             if first >> (u64::BITS - PLACES_LOG) != 0 {
                 continue;
