@@ -8,6 +8,7 @@ use super::layout::Layout;
 use super::layout_choice::{Chooser, Stream, Verdict};
 use super::lists::Lists;
 use super::parts::Parts;
+use crate::error::DecodeError;
 use crate::limits::STREAMS_MAX;
 use crate::varint;
 
@@ -110,6 +111,27 @@ impl StreamWriter {
             choices,
             ..StreamWriter::default()
         }
+    }
+
+    /// The streams of content of which none is coded, to be laid out with other choices.
+    pub fn of_content(content: &Content, choices: Choices) -> Result<StreamWriter, DecodeError> {
+        let mut scratch = Vec::new();
+        let filling = |extent: &Extent| {
+            let mut rows = content.bytes[extent.start..extent.end].to_vec();
+            extent.layout.undo(&mut rows, extent.width, &mut scratch)?;
+            Ok(Filling {
+                kind: extent.kind,
+                width: extent.width,
+                layout: Layout::Rows,
+                plain_layout: Layout::Rows,
+                bytes: rows.into(),
+            })
+        };
+        let streams: Result<_, DecodeError> = content.extents.iter().map(filling).collect();
+        Ok(StreamWriter {
+            streams: streams?,
+            ..StreamWriter::new(choices)
+        })
     }
 
     /// Appends bytes to a stream: what [`Coder::bytes`] does in this direction.
