@@ -108,53 +108,17 @@ impl Division {
     /// bins included.
     pub fn of(tally: &Tally, width: usize, rows: usize) -> Division {
         let groups = tally.groups();
-        let mut before = Vec::with_capacity(groups.len() + 1);
-        before.push(0);
-        before.extend(groups.iter().scan(0, |count, group| {
-            *count += group.count;
-            Some(*count)
-        }));
-        let total_log = (f64::from(tally.total.max(1))).log2() as f32;
         // All rows share what a bin takes.
         let share = f64::from(tally.total) / rows.max(1) as f64;
         let bin_bits = bin_bits(width) * share as f32 + SAMPLED_LESS;
-        let mut best = Vec::with_capacity(groups.len() + 1);
-        best.push(Best {
-            cost: 0.0,
-            groups: 0,
-            bins: 0,
-        });
-        for (end, last) in groups.iter().enumerate() {
-            let mut found = Best {
-                cost: f32::INFINITY,
-                groups: 1,
-                bins: 0,
-            };
-            for len in BIN_GROUPS.into_iter().take_while(|len| *len <= end + 1) {
-                let start = end + 1 - len;
-                let count = before[end + 1] - before[start];
-                let offset_bits = bit_length(last.upper - groups[start].lower);
-                let each = total_log + offset_bits as f32;
-                let own = count as f32 * each - times_log2(count) + bin_bits;
-                let cost = best[start].cost + own;
-                if cost < found.cost && best[start].bins < BINS_MAX as u32 - 2 {
-                    found = Best {
-                        cost,
-                        groups: len as u32,
-                        bins: best[start].bins + 1,
-                    };
-                }
-            }
-            best.push(found);
-        }
+        let best = best_ways(&groups, tally.total, bin_bits);
         let mut bins = Vec::new();
         let mut end = groups.len();
         while end > 0 {
             let start = end - best[end].groups as usize;
-            let (lower, upper) = (groups[start].lower, groups[end - 1].upper);
             bins.push(Bin {
-                lower,
-                bits: bit_length(upper - lower),
+                lower: groups[start].lower,
+                bits: bit_length(groups[end - 1].upper - groups[start].lower),
             });
             end = start;
         }
@@ -175,6 +139,46 @@ impl Division {
             bits: bit_length(mask_of(width)),
         });
     }
+}
+
+/// The best way to divide the groups up to each, where a bin takes so many bits for itself.
+fn best_ways(groups: &[Group], total: u32, bin_bits: f32) -> Vec<Best> {
+    let total_log = f64::from(total.max(1)).log2() as f32;
+    let mut before = Vec::with_capacity(groups.len() + 1);
+    before.push(0);
+    before.extend(groups.iter().scan(0, |count, group| {
+        *count += group.count;
+        Some(*count)
+    }));
+    let mut best = Vec::with_capacity(groups.len() + 1);
+    best.push(Best {
+        cost: 0.0,
+        groups: 0,
+        bins: 0,
+    });
+    for (last, group) in groups.iter().enumerate() {
+        let mut found = Best {
+            cost: f32::INFINITY,
+            groups: 1,
+            bins: 0,
+        };
+        for len in BIN_GROUPS.into_iter().take_while(|len| *len <= last + 1) {
+            let start = last + 1 - len;
+            let count = before[last + 1] - before[start];
+            let offset_bits = bit_length(group.upper - groups[start].lower);
+            let each = total_log + offset_bits as f32;
+            let cost = best[start].cost + count as f32 * each - times_log2(count) + bin_bits;
+            if cost < found.cost && best[start].bins < BINS_MAX as u32 - 2 {
+                found = Best {
+                    cost,
+                    groups: len as u32,
+                    bins: best[start].bins + 1,
+                };
+            }
+        }
+        best.push(found);
+    }
+    best
 }
 
 /// Bits that a bin takes in the stream, about: its bounds, and its weight.

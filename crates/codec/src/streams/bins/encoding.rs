@@ -164,27 +164,14 @@ fn write<const W: usize>(
     for row in 0..numbers.len() {
         counts[usize::from(bin_of(row))] += 1;
     }
-    let is_used: Vec<bool> = counts.iter().map(|&count| count > 0).collect();
-    let used = |bin: usize| is_used[bin];
-    let used_bins: Vec<Bin> = (0..bins.len())
-        .filter(|&bin| used(bin))
-        .map(|bin| bins[bin])
-        .collect();
-    counts.retain(|&count| count > 0);
-    let table_log = table_log(numbers.len(), used_bins.len());
+    let used = counts.iter().filter(|&&count| count > 0).count();
+    let table_log = table_log(numbers.len(), used);
     let weights = weights(&counts, numbers.len(), table_log);
-    varint::write(out, used_bins.len() as u64);
+    varint::write(out, used as u64);
     out.push(table_log as u8);
     let mut header = BitWriter::after(std::mem::take(out));
-    write_bins(&mut header, &used_bins, &weights, W);
+    write_bins(&mut header, bins, &weights, W);
     *out = header.finish();
-    let mut used_weights = weights.into_iter();
-    let weights: Vec<u32> = (0..bins.len())
-        .map(|bin| match used(bin) {
-            true => used_weights.next().unwrap_or_default(),
-            false => 0,
-        })
-        .collect();
     let encoding = Encoding::new(&weights, table_log);
     // A decoder takes first what is written last.
     let mut writer = BackwardWriter::with_capacity(numbers.len() * (W + 2));
@@ -217,12 +204,12 @@ fn table_log(numbers: usize, bins: usize) -> u32 {
     wanted.clamp(TABLE_LOG_MIN, TABLE_LOG_MAX)
 }
 
-/// Weights in the proportion of the counts, each at least 1, that fill the table.
+/// Weights in the proportion of the counts that fill the table: at least 1, but of nothing 0.
 fn weights(counts: &[u32], total: usize, table_log: u32) -> Vec<u32> {
     let len = 1u32 << table_log;
     let weight = |&count: &u32| {
         let scaled = (u64::from(count) * u64::from(len) * 2 / total as u64).div_ceil(2);
-        scaled.clamp(1, u64::from(len)) as u32
+        scaled.clamp(u64::from(count > 0), u64::from(len)) as u32
     };
     let mut weights: Vec<u32> = counts.iter().map(weight).collect();
     let mut sum: u32 = weights.iter().sum();
@@ -246,7 +233,9 @@ fn weights(counts: &[u32], total: usize, table_log: u32) -> Vec<u32> {
 fn write_bins(out: &mut BitWriter, bins: &[Bin], weights: &[u32], width: usize) {
     let length_bits = length_bits(width);
     let mut end = 0u64;
-    for (number, (bin, weight)) in bins.iter().zip(weights).enumerate() {
+    let used = bins.iter().zip(weights).filter(|(_, weight)| **weight > 0);
+    let mut left: u32 = weights.iter().sum();
+    for (bin, weight) in used {
         let gap = bin.lower.wrapping_sub(end) & mask_of(width);
         let gap_bits = bit_length(gap);
         out.put(u64::from(gap_bits), length_bits);
@@ -255,7 +244,8 @@ fn write_bins(out: &mut BitWriter, bins: &[Bin], weights: &[u32], width: usize) 
             out.put(gap ^ 1 << (gap_bits - 1), gap_bits - 1);
         }
         end = bin.end();
-        if number + 1 < bins.len() {
+        left -= weight;
+        if left > 0 {
             let len = weight.ilog2();
             out.put(u64::from(len), WEIGHT_LENGTH_BITS);
             out.put(u64::from(weight ^ 1 << len), len);
