@@ -23,7 +23,8 @@ const SAMPLED_LESS: f32 = 2.0;
 #[derive(Default)]
 pub struct Tally {
     numbers: Vec<(u64, u32)>,
-    total: u32,
+    /// How many there are.
+    pub total: u32,
 }
 
 impl Tally {
@@ -88,10 +89,8 @@ struct Group {
 pub struct Division {
     /// The bins.
     pub bins: Vec<Bin>,
-    /// Bits that each number of the tally takes, on average.
-    pub bits_per_number: f64,
-    /// Bits that the bins themselves take.
-    pub header_bits: f64,
+    /// How many numbers of the tally each has.
+    pub counts: Vec<u32>,
 }
 
 /// The best way to divide the groups up to some place.
@@ -112,24 +111,26 @@ impl Division {
         let share = f64::from(tally.total) / rows.max(1) as f64;
         let bin_bits = bin_bits(width) * share as f32 + SAMPLED_LESS;
         let best = best_ways(&groups, tally.total, bin_bits);
-        let mut bins = Vec::new();
+        let mut division = Division::default();
         let mut end = groups.len();
         while end > 0 {
             let start = end - best[end].groups as usize;
-            bins.push(Bin {
+            let count = groups[start..end].iter().map(|group| group.count);
+            division.counts.push(count.sum());
+            division.bins.push(Bin {
                 lower: groups[start].lower,
                 bits: bit_length(groups[end - 1].upper - groups[start].lower),
             });
             end = start;
         }
-        bins.reverse();
-        let count = bins.len() as f32;
-        let all_bits = best.last().map_or(0.0, |best| best.cost) - count * bin_bits;
-        Division {
-            bits_per_number: f64::from(all_bits) / f64::from(tally.total.max(1)),
-            header_bits: f64::from(count * self::bin_bits(width)),
-            bins,
-        }
+        division.bins.reverse();
+        division.counts.reverse();
+        division
+    }
+
+    /// Bits that all bins take in the stream, about.
+    pub fn header_bits(&self, width: usize) -> f64 {
+        self.bins.len() as f64 * f64::from(bin_bits(width))
     }
 
     /// Adds a bin for all numbers, which others may be in as well.

@@ -18,6 +18,8 @@ const COUNTED_MIN: usize = 16384;
 pub struct Prediction {
     division: Division,
     rows: usize,
+    bits_per_row: f64,
+    len: f64,
 }
 
 impl Prediction {
@@ -25,21 +27,25 @@ impl Prediction {
     pub fn of(rows: &[u8], width: usize) -> Prediction {
         let tally = tally_of(rows, width, PREDICTED_BY);
         let rows = rows.len() / width;
+        let division = Division::of(&tally, width, rows);
+        let bits_per_row = bits_per_number(&division, rows, tally.total as usize);
+        let bits = bits_per_row * rows as f64 + division.header_bits(width);
         Prediction {
-            division: Division::of(&tally, width, rows),
+            division,
             rows,
+            bits_per_row,
+            len: bits / 8.0 + FIXED_LEN,
         }
     }
 
     /// Bytes that the stream takes in bins, about.
     pub fn len(&self) -> f64 {
-        let bits = self.division.bits_per_number * self.rows as f64 + self.division.header_bits;
-        bits / 8.0 + FIXED_LEN
+        self.len
     }
 
     /// Which runs of the rows came before, in this stream or in others.
     pub fn repeats(&self, rows: &[u8], width: usize, runs: &mut Runs, stream: u32) -> Repeats {
-        let bits = self.division.bits_per_number;
+        let bits = self.bits_per_row;
         match width {
             1 => runs.look::<1>(rows, bits, stream),
             2 => runs.look::<2>(rows, bits, stream),
@@ -193,6 +199,21 @@ fn write<const W: usize>(
         writer.put(u64::from(state), table_log);
     }
     out.extend_from_slice(writer.finish());
+}
+
+/// Bits of a number by the table that so many rows would have, where so many numbers are known.
+fn bits_per_number(division: &Division, rows: usize, known: usize) -> f64 {
+    if division.bins.is_empty() {
+        return 0.0;
+    }
+    let table_log = table_log(rows, division.bins.len());
+    let weights = weights(&division.counts, known, table_log);
+    let bins = division.bins.iter().zip(&division.counts).zip(weights);
+    let bits = bins.map(|((bin, &count), weight)| {
+        let each = f64::from(table_log + bin.bits) - f64::from(weight).log2();
+        f64::from(count) * each
+    });
+    bits.sum::<f64>() / known as f64
 }
 
 /// A table about half as long as there are numbers, so that making it takes less than they do.
