@@ -76,7 +76,8 @@ impl Chooser {
             Some(packed) => packed * rows.len() as f64 / self.sample.len() as f64,
             None => self.packed_len(rows, width, layout, 1),
         };
-        if wanted(packed) < (rows.len() / width / BIN_ROWS_MAX) as f64 {
+        let least = (rows.len() / width / BIN_ROWS_MAX) as f64;
+        if wanted(packed) < least {
             return Verdict::Plain;
         }
         let (coded_layout, numbers) = match layout {
@@ -86,11 +87,14 @@ impl Chooser {
             _ => (Layout::Bins, Cow::Borrowed(rows)),
         };
         let prediction = Prediction::of(&numbers, width);
-        let predicted = prediction.len();
+        let predicted = prediction.len().max(least);
         if rows.len() > LONG {
             if predicted < wanted(packed) {
                 let parts = (rows.len() / LEN_FOR_PART).min(PARTS_MAX);
                 packed = self.packed_len(rows, width, layout, parts);
+                if wanted(packed) < least {
+                    return Verdict::Plain;
+                }
             }
             let repeated = self.repeated(stream, &prediction);
             // Where bins are out of the question, zstd saves what it finds elsewhere.
