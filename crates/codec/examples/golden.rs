@@ -69,6 +69,7 @@ const FEATURES: &[Feature] = &[
     feature("heap_multi_insert", "bulk-copy", |r, _| is(r, HEAP2, 0x50)),
     feature("rows_of_a_copy", "bulk-copy", |r, _| is(r, HEAP2, 0x50)).on_pages(8),
     feature("jsonb", "oltp-steady", |r, _| is(r, HEAP, 0x00)).on_pages(8),
+    feature("coded_streams", "oltp-steady", |r, _| is(r, HEAP, 0x00)).on_pages(16),
     feature("heap_prune", "oltp-mixed", |r, _| {
         is(r, HEAP2, 0x10) && !has_image(r)
     }),

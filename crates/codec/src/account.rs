@@ -60,8 +60,12 @@ fn account_of(content: Content, level: Level) -> Result<Vec<KindAccount>, Encode
     let mut ends: Vec<usize> = Vec::new();
     let mut start = content.extents.first().map_or(0, |_| content.streams_start);
     cuts.push(start);
-    for shape in content.extents {
-        let (kind, end) = (shape.kind, shape.end);
+    for shape in &content.extents {
+        let kind = shape.kind;
+        let end = match shape.layout.is_coded() {
+            true => start,
+            false => shape.end,
+        };
         if kinds.last().is_none_or(|last| last.kind != kind) {
             kinds.push(KindAccount {
                 kind,
@@ -75,6 +79,10 @@ fn account_of(content: Content, level: Level) -> Result<Vec<KindAccount>, Encode
         if let (Some(account), Some(last)) = (kinds.last_mut(), ends.last_mut()) {
             account.streams += 1;
             account.stream_bytes += end - start;
+            if shape.layout.is_coded() {
+                account.stream_bytes += shape.len();
+                account.packed_bytes += shape.len();
+            }
             *last = end;
         }
         start = end;
@@ -82,7 +90,8 @@ fn account_of(content: Content, level: Level) -> Result<Vec<KindAccount>, Encode
     cuts.extend(&ends);
     cuts.sort_unstable();
     cuts.dedup();
-    let packed = zstd_frame::compress(&content.bytes, &cuts, packing::effort(level, true))?;
+    let plain = &content.bytes[..content.coded_start];
+    let packed = zstd_frame::compress(plain, &cuts, packing::effort(level, true))?;
     let place_of = |cut: usize| match cuts.binary_search(&cut) {
         Ok(place) => packed.cut_places[place],
         Err(_) => packed.bytes.len(),
@@ -90,7 +99,7 @@ fn account_of(content: Content, level: Level) -> Result<Vec<KindAccount>, Encode
     let mut before = place_of(content.streams_start);
     for (account, end) in kinds.iter_mut().zip(ends) {
         let place = place_of(end);
-        account.packed_bytes = place - before;
+        account.packed_bytes += place - before;
         before = place;
     }
     Ok(kinds)

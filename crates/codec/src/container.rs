@@ -7,7 +7,8 @@ mod header;
 use crate::format_version::FormatVersion;
 
 pub use blocks::{
-    Body, Claims, decode_foreign, outlook, pack, pack_mixed, pack_pieces, read_content,
+    Body, Claims, decode_foreign, outlook, pack, pack_content, pack_mixed, pack_pieces,
+    read_content,
 };
 pub use header::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity, name_file, write_hash};
 

@@ -17,6 +17,7 @@ impl FormatVersion {
     const WORDS: FormatVersion = FormatVersion(4);
     const NAMES: FormatVersion = FormatVersion(5);
     const BLOCKS: FormatVersion = FormatVersion(6);
+    const CODED_STREAMS: FormatVersion = FormatVersion(6);
 
     /// The version of a number; `None` where this walzip does not read it.
     pub const fn of(number: u8) -> Option<FormatVersion> {
@@ -62,6 +63,11 @@ impl FormatVersion {
             true => BLOCK_ROWS,
             false => usize::MAX,
         }
+    }
+
+    /// Streams may be coded.
+    pub fn has_coded_streams(self) -> bool {
+        self >= Self::CODED_STREAMS
     }
 
     /// Headers have the name of the original.

@@ -35,6 +35,10 @@ pub const DICTIONARY_VALUE_COST: usize = 8;
 pub const JSON_ENTRY_COST: usize = 128;
 /// What the words of a column count for.
 pub const WORDS_COST: usize = 1 << 16;
+/// Bins of one stream.
+pub const BINS_MAX: usize = 512;
+/// Rows of a stream in bins for each of its bytes, at most.
+pub const BIN_ROWS_MAX: usize = 256;
 /// The largest window of a zstd frame, as a power of two.
 pub const WINDOW_LOG_MAX: u32 = 27;
 

@@ -38,7 +38,7 @@ pub fn encode_part(
         return encode_foreign(input, level);
     };
     let streams = streams.lay_out();
-    let content_len = streams.len() as u64;
+    let content_len = streams.unpacked_len() as u64;
     if content_len > content_len_max(input.len() as u64, true) {
         return encode_foreign(input, level);
     }
@@ -166,10 +166,19 @@ fn decode_unchecked<'o>(
         Some(identity) => {
             let segment = segment_header(header, identity)?;
             let content = container::read_content(header, body, claims)?;
-            segment::decode(header, segment, content, &mut original)?;
+            let len_max = unpacked_len_max(header, body);
+            segment::decode(header, segment, content, len_max, &mut original)?;
         }
     }
     Ok(original)
+}
+
+/// Bytes that the directory and all streams of a member may have when none is coded any more: as
+/// many as its content.
+fn unpacked_len_max(header: &Header, body: &[u8]) -> usize {
+    let len_max = content_len_max(header.original_len, true);
+    let len_max = len_max.min(content_len_believed(body.len() as u64));
+    usize::try_from(len_max).unwrap_or(usize::MAX)
 }
 
 /// What the pages of the segment need; the rest of it is in the streams.

@@ -57,4 +57,5 @@ models! {
     Recipes, "index keys made of rows";
     ExtractedKeys, "GIN keys taken out of rows";
     Layouts, "planes and differences";
+    Bins, "numbers in bins";
 }

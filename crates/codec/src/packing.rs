@@ -5,9 +5,12 @@ use crate::container::{self, Body};
 use crate::error::EncodeError;
 use crate::level::Level;
 use crate::mixing::Outlook;
+use crate::optional_model::{ModelSet, OptionalModel};
+use crate::streams::StreamWriter;
 use crate::streams::coder::{Care, Choices};
 use crate::streams::directory::Content;
 use crate::streams::laid_out::LaidOut;
+
 /// Streams are mixed from this level on.
 const MIXED_FROM: Level = Level::MAX;
 /// The slowest level of zstd alone.
@@ -29,11 +32,17 @@ const MIXING_GAIN_MIN: usize = 4;
 
 /// How each level chooses.
 pub fn choices(level: Level) -> Choices {
+    let without = match level >= MIXED_FROM {
+        // Mixing does better with the rows.
+        true => ModelSet::default().with(OptionalModel::Bins),
+        false => ModelSet::default(),
+    };
     Choices {
         care: match level.get() {
             1 => Care::Quick,
             _ => Care::Full,
         },
+        without,
         ..Choices::default()
     }
 }
@@ -112,17 +121,28 @@ fn pack_slowly(
     let is_too_long = content.bytes.len() > original_len.saturating_mul(MIXED_EXPANSION_MAX);
     // Where the hardest streams take too long to be mixed, the others are not worth it.
     let is_mostly_left = outlook.hard_len_unmixed > outlook.hard_len / 2;
-    if level >= MIXED_FROM && !is_too_long && !is_mostly_left {
-        smallest(content, &outlook)
-    } else {
+    if level < MIXED_FROM {
         pack(content, unmixed)
+    } else if is_too_long || is_mostly_left {
+        pack_slowly(&mut coded(content)?, UNMIXED, original_len)
+    } else {
+        smallest(content, &outlook)
     }
+}
+
+/// Content that was laid out to be mixed, with streams coded as they are where it is not.
+fn coded(content: &Content) -> Result<Content, EncodeError> {
+    let streams = StreamWriter::of_content(content, choices(UNMIXED));
+    let streams = streams.map_err(|_| EncodeError::NotProven)?;
+    Ok(streams.into_content())
 }
 
 /// Mixed streams, unless zstd makes less of all.
 fn smallest(content: &mut Content, outlook: &Outlook) -> Result<Body, EncodeError> {
     let effort = effort(UNMIXED, true);
-    let Some(mixed) = container::pack_mixed(content, &outlook.mixed, effort)? else {
+    let mixed = container::pack_mixed(content, &outlook.mixed, effort)?;
+    let content = &coded(content)?;
+    let Some(mixed) = mixed else {
         return pack(content, UNMIXED);
     };
     let plain = Plain::of(content, BESIDE_MIXED)?;
@@ -148,7 +168,7 @@ fn pack(content: &Content, level: Level) -> Result<Body, EncodeError> {
 }
 
 fn pack_at(content: &Content, level: Level) -> Result<Body, EncodeError> {
-    container::pack(&content.bytes, &content.cuts, effort(level, true))
+    container::pack_content(content, effort(level, true))
 }
 
 /// What zstd makes of content without too much effort.
@@ -196,6 +216,7 @@ mod tests {
             bytes: std::iter::repeat_with(&mut digit).take(1 << 20).collect(),
             cuts: Vec::new(),
             streams_start: 0,
+            coded_start: 1 << 20,
             extents: Vec::new(),
         };
         let lens = QUICK.map(|level| pack_at(&content, level).unwrap().len());

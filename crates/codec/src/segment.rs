@@ -164,16 +164,18 @@ fn code_fragment(
     coder.bytes(stream, scratch);
 }
 
-/// Decodes the segment of a member's content.
+/// Decodes the segment of a member's content, which may have so many bytes with its streams
+/// decoded.
 pub fn decode(
     header: &Header,
     segment: SegmentHeader,
     content: Vec<u8>,
+    content_len_max: usize,
     original: &mut Original<'_>,
 ) -> Result<(), DecodeToError> {
     let len = usize::try_from(header.original_len).map_err(|_| BAD)?;
     let mut decoder = Decoder {
-        coder: StreamReader::new(content, header.version)?,
+        coder: StreamReader::of_format(content, header.version, content_len_max)?,
         model: Model::new(&segment, len),
         writer: SegmentWriter::new(segment, len.min(2 * PIECE_LEN)),
         start: segment.start,

@@ -1,5 +1,6 @@
 //! Streams: what a model puts into them, and takes out of them again, in the order of its calls.
 
+pub mod bins;
 pub mod coder;
 pub mod directory;
 pub mod kind;

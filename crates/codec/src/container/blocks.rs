@@ -93,6 +93,18 @@ pub fn pack(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Body, Enco
     Ok(Body(vec![Block::new(coding, content.len(), vec![data])]))
 }
 
+/// A block for the directory and the streams that are not coded, and one for those that are.
+pub fn pack_content(content: &Content, effort: Effort) -> Result<Body, EncodeError> {
+    let (plain, coded) = content.bytes.split_at(content.coded_start);
+    let mut body = pack(plain, &content.cuts, effort)?;
+    if !coded.is_empty() {
+        let data = vec![coded.to_vec()];
+        let block = Block::new(BlockCoding::Stored, coded.len(), data);
+        body.0.push(block);
+    }
+    Ok(body)
+}
+
 /// One block of zstd frames, each for a piece of the content of about so many bytes: not all of it
 /// has to be in memory beside the streams.
 pub fn pack_pieces(
@@ -180,14 +192,19 @@ pub fn outlook(content: &Content, original_len: usize) -> Result<Outlook, Encode
 fn packed_lens(content: &Content) -> Result<Vec<usize>, EncodeError> {
     const QUICK: Effort = Effort::of(1);
     let mut cuts = vec![content.streams_start];
-    cuts.extend(content.extents.iter().map(|extent| extent.end));
+    let plain = content
+        .extents
+        .iter()
+        .filter(|extent| !extent.layout.is_coded());
+    cuts.extend(plain.map(|extent| extent.end));
     cuts.dedup();
-    let packed = zstd_frame::compress(&content.bytes, &cuts, QUICK)?;
+    let plain = content.bytes.get(..content.coded_start);
+    let packed = zstd_frame::compress(plain.unwrap_or_default(), &cuts, QUICK)?;
     let mut places = cuts.iter().zip(&packed.cut_places);
     let mut start = places.next().map_or(0, |(_, &place)| place);
     let lens = content.extents.iter().map(|extent| {
-        if extent.start == extent.end {
-            return 0;
+        if extent.layout.is_coded() || extent.start == extent.end {
+            return extent.len();
         }
         let end = places.next().map_or(start, |(_, &place)| place);
         let len = end - start;

@@ -23,6 +23,8 @@ pub struct Content {
     pub cuts: Vec<usize>,
     /// The offset of the first stream.
     pub streams_start: usize,
+    /// Where the coded streams begin, which follow all others.
+    pub coded_start: usize,
     /// The streams, in their order.
     pub extents: Vec<Extent>,
 }
@@ -71,14 +73,16 @@ pub struct Entry {
     pub end: usize,
 }
 
-/// The streams of content of this length, read from the directory alone.
+/// The streams of content of this length, read from the directory alone; `None` where some are
+/// coded.
 #[deny(clippy::indexing_slicing)]
 pub fn extents(directory: &[u8], content_len: usize, format: FormatVersion) -> Option<Vec<Extent>> {
     let (streams, _) = read_directory(directory, content_len)?;
     let starts_here = streams.first().is_none_or(|s| s.at == directory.len());
     let extents = streams.iter().map(|stream| {
         let width = usize::from(stream.width);
-        let layout = Layout::from_id(stream.layout).filter(|layout| layout.fits(width))?;
+        let layout = Layout::from_id(stream.layout)
+            .filter(|layout| layout.fits(width) && !layout.is_coded())?;
         Some(Extent {
             kind: stream.kind,
             width: (width > 0).then_some(width)?,
@@ -101,20 +105,17 @@ pub fn read_directory(content: &[u8], content_len: usize) -> Option<(Vec<Entry>,
     let (kinds, next) = read_kinds(&mut directory)?;
     let count = kinds.len();
     let mut streams = Vec::with_capacity(count);
-    let mut end = content.len() - laid.len();
     for kind in kinds {
-        let at = end;
         let len = usize::try_from(varint::read(&mut directory)?).ok()?;
-        end = at.checked_add(len).filter(|&end| end <= content_len)?;
         streams.push(Entry {
             kind,
             width: 0,
             layout: 0,
-            at,
-            end,
+            at: 0,
+            end: len,
         });
     }
-    if end != content_len || directory.len() != count * 2 {
+    if directory.len() != count * 2 {
         return None;
     }
     let (widths, layouts) = directory.split_at(count);
@@ -122,7 +123,24 @@ pub fn read_directory(content: &[u8], content_len: usize) -> Option<(Vec<Entry>,
         stream.width = width;
         stream.layout = layout;
     }
-    Some((streams, next))
+    let streams_start = content.len() - laid.len();
+    let plain_end = place(&mut streams, false, streams_start)?;
+    let end = place(&mut streams, true, plain_end)?;
+    (end == content_len).then_some((streams, next))
+}
+
+/// Places the streams that are coded, or the others, one after the other: where the last one ends.
+#[deny(clippy::indexing_slicing)]
+fn place(streams: &mut [Entry], coded: bool, start: usize) -> Option<usize> {
+    let mut end = start;
+    for stream in streams {
+        if Layout::from_id(stream.layout).is_some_and(Layout::is_coded) == coded {
+            stream.at = end;
+            end = end.checked_add(stream.end)?;
+            stream.end = end;
+        }
+    }
+    Some(end)
 }
 
 type Kinds = (Vec<StreamKind>, Vec<usize>);

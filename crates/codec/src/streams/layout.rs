@@ -4,7 +4,10 @@
 //! into differences, that zstd packs better. What is left over behind the last whole row goes
 //! verbatim to the end.
 
+use super::bins;
 use crate::error::{DecodeError, NO_MEMORY};
+
+const MISFIT: DecodeError = DecodeError::Corrupt("layout does not fit its stream");
 
 /// A layout: its number in the directory is its place here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +20,10 @@ pub enum Layout {
     DeltaPlanes = 2,
     /// Each byte minus the one above it, in planes.
     ByteDeltaPlanes = 3,
+    /// Numbers of 1, 2, 4 or 8 bytes in [bins](super::bins).
+    Bins = 4,
+    /// Zigzag differences of numbers of 2, 4 or 8 bytes in bins.
+    DeltaBins = 5,
 }
 
 impl Layout {
@@ -27,6 +34,8 @@ impl Layout {
             Layout::Planes,
             Layout::DeltaPlanes,
             Layout::ByteDeltaPlanes,
+            Layout::Bins,
+            Layout::DeltaBins,
         ]
         .into_iter()
         .find(|layout| *layout as u8 == id)
@@ -37,18 +46,44 @@ impl Layout {
         match self {
             Layout::Rows => true,
             Layout::Planes | Layout::ByteDeltaPlanes => width > 1,
-            Layout::DeltaPlanes => matches!(width, 2 | 4 | 8),
+            Layout::DeltaPlanes | Layout::DeltaBins => matches!(width, 2 | 4 | 8),
+            Layout::Bins => matches!(width, 1 | 2 | 4 | 8),
         }
     }
 
-    /// Writes `rows` in this layout to `out`, which is as long.
+    /// The stream is coded: it has another length than its rows, and is not for zstd.
+    pub fn is_coded(self) -> bool {
+        matches!(self, Layout::Bins | Layout::DeltaBins)
+    }
+
+    /// Appends the rows of a coded stream to `out`, which may become `len_max` bytes long.
+    pub fn decode(
+        self,
+        coded: &[u8],
+        width: usize,
+        len_max: usize,
+        scratch: &mut bins::Scratch,
+        out: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
+        if !self.fits(width) {
+            return Err(MISFIT);
+        }
+        let start = out.len();
+        bins::decode(coded, width, len_max, scratch, out)?;
+        if self == Layout::DeltaBins {
+            accumulate(out.get_mut(start..).unwrap_or_default(), width);
+        }
+        Ok(())
+    }
+
+    /// Writes `rows` in this layout, which is not coded, to `out`, which is as long.
     pub fn apply(self, rows: &[u8], width: usize, out: &mut [u8]) {
         let whole = rows.len() - rows.len() % width;
         let (body, rest) = rows.split_at(whole);
         let (planes, out_rest) = out.split_at_mut(whole);
         out_rest.copy_from_slice(rest);
         match self {
-            Layout::Rows => planes.copy_from_slice(body),
+            Layout::Rows | Layout::Bins | Layout::DeltaBins => planes.copy_from_slice(body),
             Layout::Planes => split_planes(body, width, planes),
             Layout::DeltaPlanes => {
                 let deltas = difference(body, width);
@@ -71,8 +106,8 @@ impl Layout {
         block_rows: usize,
         scratch: &mut Vec<u8>,
     ) -> Result<(), DecodeError> {
-        if width == 0 || !self.fits(width) {
-            return Err(DecodeError::Corrupt("layout does not fit its stream"));
+        if width == 0 || !self.fits(width) || self.is_coded() {
+            return Err(MISFIT);
         }
         let mut blocks = bytes.chunks_mut(block_rows.saturating_mul(width));
         blocks.try_for_each(|block| self.undo(block, width, scratch))
@@ -289,7 +324,8 @@ macro_rules! zigzag_sum {
     };
 }
 
-fn difference(rows: &[u8], width: usize) -> Vec<u8> {
+/// Numbers as their zigzag differences.
+pub fn difference(rows: &[u8], width: usize) -> Vec<u8> {
     let mut rows = rows.to_vec();
     match width {
         2 => zigzag_delta!(u16, i16, rows),
@@ -317,7 +353,7 @@ mod tests {
         #[test]
         fn undoes_what_it_applied(bytes in proptest::collection::vec(any::<u8>(), 0..2000), width in 1usize..40) {
             for layout in (0..=u8::MAX).filter_map(Layout::from_id) {
-                if !layout.fits(width) {
+                if !layout.fits(width) || layout.is_coded() {
                     continue;
                 }
                 let mut laid = vec![0; bytes.len()];

@@ -1,10 +1,15 @@
 //! Which layout a stream gets: the one whose sample zstd packs best.
 
+mod coded;
+
+pub use coded::{Candidate, Verdict};
+
 use std::collections::HashMap;
 
 use crate::compressors::trial::{Trial, entropy_bytes};
 use crate::fast_hash::FastHash;
 use crate::optional_model::OptionalModel;
+use crate::streams::bins::Runs;
 use crate::streams::coder::{Care, Choices};
 use crate::streams::kind::StreamKind;
 use crate::streams::laid_out::CUT_MIN;
@@ -37,6 +42,12 @@ pub struct Chooser {
     trial: Trial,
     sample: Vec<u8>,
     laid: Vec<u8>,
+    /// Bytes that zstd makes of the sample in the layout that was chosen.
+    packed: Option<f64>,
+    /// What long streams of each kind and width have.
+    runs: HashMap<(StreamKind, usize), Runs, FastHash>,
+    /// Bytes that coding long streams gains, by their numbers.
+    gains: HashMap<u32, f64, FastHash>,
 }
 
 impl Chooser {
@@ -48,11 +59,15 @@ impl Chooser {
             trial: Trial::new(),
             sample: Vec::new(),
             laid: Vec::new(),
+            packed: None,
+            runs: HashMap::default(),
+            gains: HashMap::default(),
         }
     }
 
-    /// The layout for a stream with rows of `width`.
+    /// The layout for a stream with rows of `width`, which is not coded.
     pub fn choose(&mut self, kind: StreamKind, rows: &Parts, width: usize) -> Layout {
+        self.packed = None;
         if width == 1
             || rows.len() < CHOICE_MIN.max(width * 2)
             || !self.choices.uses(OptionalModel::Layouts)
@@ -76,6 +91,7 @@ impl Chooser {
         let layout = self.likely_planes(width);
         layout.apply(&self.sample, width, &mut self.laid);
         let planes_cost = self.planes_cost(rows.len() / width, width);
+        self.packed = Some(planes_cost.min(rows_cost));
         // What repeats only beyond the sample, repeats in whole rows.
         match planes_cost < rows_cost {
             true => layout,
@@ -123,6 +139,12 @@ impl Chooser {
             Care::Quick if share < LEN_FOR_PART => QUICK_PART_LEN,
             Care::Quick | Care::Full => PART_LEN,
         };
+        self.take_parts(rows, width, parts, part_len);
+    }
+
+    /// Takes so many parts of so many bytes, or of fewer where the rows have no more.
+    fn take_parts(&mut self, rows: &Parts, width: usize, parts: usize, part_len: usize) {
+        let share = rows.len() / parts;
         let len = share.min(part_len.max(width)) / width * width;
         self.sample.clear();
         for part in 0..parts {

@@ -60,6 +60,26 @@ impl Parts {
             .map(Vec::as_slice)
     }
 
+    /// Puts all bytes into one part.
+    pub fn join(&mut self) {
+        if self.full.is_empty() {
+            return;
+        }
+        let mut joined = Vec::with_capacity(self.len());
+        for part in self.full.drain(..) {
+            joined.extend_from_slice(&part);
+        }
+        joined.extend_from_slice(&self.last);
+        self.full_len = 0;
+        self.last = joined;
+    }
+
+    /// All bytes, where these are in one part.
+    pub fn joined(&self) -> &[u8] {
+        debug_assert!(self.full.is_empty());
+        &self.last
+    }
+
     /// Appends a range of the bytes to `out`.
     pub fn copy(&self, range: Range<usize>, out: &mut Vec<u8>) {
         let mut start = 0;
@@ -70,6 +90,15 @@ impl Parts {
                 out.extend_from_slice(&part[within]);
             }
             start = end;
+        }
+    }
+}
+
+impl From<Vec<u8>> for Parts {
+    fn from(bytes: Vec<u8>) -> Parts {
+        Parts {
+            last: bytes,
+            ..Parts::default()
         }
     }
 }
@@ -101,5 +130,8 @@ mod tests {
         let mut whole = Vec::new();
         parts.copy(0..parts.len(), &mut whole);
         assert_eq!(whole, expected);
+        parts.join();
+        assert_eq!(parts.joined(), expected);
+        assert_eq!(parts.len(), expected.len());
     }
 }

@@ -1,12 +1,13 @@
 //! The coder of the encoder: streams being filled.
 
 use super::coder::{Choices, Coder, StreamId};
-use super::directory::Content;
+use super::directory::{Content, Extent};
 use super::kind::StreamKind;
 use super::laid_out::{Filled, LaidOut};
 use super::layout_choice::Chooser;
 use super::lists::Lists;
 use super::parts::Parts;
+use crate::error::DecodeError;
 use crate::limits::STREAMS_MAX;
 
 /// The coder of the encoder.
@@ -91,6 +92,26 @@ impl StreamWriter {
             choices,
             ..StreamWriter::default()
         }
+    }
+
+    /// The streams of content of which none is coded, to be laid out with other choices.
+    pub fn of_content(content: &Content, choices: Choices) -> Result<StreamWriter, DecodeError> {
+        let mut scratch = Vec::new();
+        let filled = |extent: &Extent| {
+            let mut rows = content.bytes[extent.start..extent.end].to_vec();
+            let (layout, block_rows) = (extent.layout, extent.block_rows);
+            layout.undo_blocks(&mut rows, extent.width, block_rows, &mut scratch)?;
+            Ok(Filled {
+                kind: extent.kind,
+                width: extent.width,
+                bytes: rows.into(),
+            })
+        };
+        let streams: Result<_, DecodeError> = content.extents.iter().map(filled).collect();
+        Ok(StreamWriter {
+            streams: streams?,
+            ..StreamWriter::new(choices)
+        })
     }
 
     /// Appends bytes to a stream: what [`Coder::bytes`] does in this direction.
