@@ -128,6 +128,13 @@ const MIXED: &[Feature] = &[
     feature("mixed_planes", "bulk-copy", |r, _| is(r, HEAP2, 0x50)).on_pages(8),
 ];
 
+/// Columns of more rows than a block of a layout has, in frames of zstd for pieces of the content
+/// and mixed: a whole segment in tests/inputs.
+const LONG_COLUMNS: (&str, [(&str, Level); 2]) = (
+    "pg15_long_columns.xz",
+    [("long_columns", Level::MIN), ("mixed_blocks", Level::MAX)],
+);
+
 /// Features that no sample has or few, and the files in tests/inputs that do: cut down already.
 const KEPT: &[(&str, &str)] = &[
     ("image_zstd_1_5_7", "pg18_zstd_1_5_7.xz"),
@@ -222,6 +229,12 @@ fn make(folder: &Path) -> Result<(), Error> {
             return Err(format!("{} is not smaller mixed", feature.name).into());
         }
         files.push((feature.name, vec![original], file));
+    }
+    let (input, features) = LONG_COLUMNS;
+    let original = unpack(&inputs.join(input))?;
+    for (name, level) in features {
+        let file = encode_verified(&original, level)?;
+        files.push((name, vec![original.clone()], file));
     }
     let (original, file) = parts()?;
     files.push(("parts", vec![original], file));

@@ -137,6 +137,7 @@ fn the_limits_are_those_of_the_table() {
         ("JSON_ENTRY_COST", limits::JSON_ENTRY_COST as u64),
         ("WORDS_COST", limits::WORDS_COST as u64),
         ("EXTRACTION_MAX", limits::EXTRACTION_MAX as u64),
+        ("BLOCK_ROWS", limits::BLOCK_ROWS as u64),
         ("BINS_MAX", limits::BINS_MAX as u64),
         ("BIN_ROWS_MAX", limits::BIN_ROWS_MAX as u64),
         ("WINDOW_LOG_MAX", u64::from(limits::WINDOW_LOG_MAX)),
