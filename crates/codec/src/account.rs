@@ -44,7 +44,7 @@ pub fn account(input: &[u8], level: Level) -> Result<Option<Vec<KindAccount>>, E
         let Some(streams) = segment::encode(part.into(), &header, packing::choices(level))? else {
             return Ok(None);
         };
-        for account in account_of(streams.into_content(), level)? {
+        for account in account_of(packing::lay_out(&streams, level).content(), level)? {
             match kinds.iter_mut().find(|known| known.kind == account.kind) {
                 Some(known) => known.add(&account),
                 None => kinds.push(account),
@@ -116,7 +116,11 @@ pub fn encode_without(
     choices.without = choices.without.with(model);
     let mut file = Vec::new();
     for (header, part) in encoder::parts(input) {
-        file.extend_from_slice(&member::encode_part(part.into(), &header, level, choices)?);
+        let member = match member::encode_part(part.into(), &header, level, choices)? {
+            Some(member) => member,
+            None => member::encode_foreign(part.into(), level)?,
+        };
+        file.extend_from_slice(&member);
     }
     Ok(file)
 }

@@ -10,7 +10,7 @@ pub use blocks::{
     Body, Claims, decode_foreign, outlook, pack, pack_content, pack_mixed, pack_pieces,
     read_content,
 };
-pub use header::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity, name_file, write_hash};
+pub use header::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity, name_file};
 
 /// Writes a member for an original of a length and a hash; `body` is what stands for it.
 pub fn write_member(

@@ -10,8 +10,8 @@ use crate::error::EncodeError;
 use crate::level::Level;
 use crate::limits::MEMBER_LEN_MAX;
 use crate::member;
-use crate::original::Expected;
 use crate::packing::choices;
+use crate::proof;
 use crate::streams::coder::{Choices, Proof};
 
 /// Bytes of a segment that go into one member: more go into parts, each into a member.
@@ -138,15 +138,27 @@ fn with_model(
     level: Level,
     proves: bool,
 ) -> Result<Vec<u8>, EncodeError> {
-    if !proves {
-        return member::encode_part(input, header, level, choices(level));
+    let member = match proves {
+        true => proven_with_model(input, header, level),
+        false => member::encode_part(input, header, level, choices(level)),
+    };
+    match member? {
+        Some(member) => Ok(member),
+        None => without_model(input, level, proves),
     }
+}
+
+fn proven_with_model(
+    input: Input<'_>,
+    header: &SegmentHeader,
+    level: Level,
+) -> Result<Option<Vec<u8>>, EncodeError> {
     let proven_with = |proof| {
         let choices = Choices {
             proof,
             ..choices(level)
         };
-        proven(input, member::encode_part(input, header, level, choices)?)
+        proof::encode_part(input, header, level, choices)
     };
     match proven_with(Proof::Later) {
         // Something was taken for granted wrongly.
@@ -159,17 +171,9 @@ fn with_model(
 
 fn without_model(input: Input<'_>, level: Level, proves: bool) -> Result<Vec<u8>, EncodeError> {
     let member = member::encode_foreign(input, level)?;
-    if proves {
-        return proven(input, member);
-    }
-    Ok(member)
-}
-
-fn proven(input: Input<'_>, mut file: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
-    let mut expected = Expected::new(input);
-    match member::prove(&mut file, &mut expected) {
-        Ok(()) if expected.is_complete() => Ok(file),
-        _ => Err(EncodeError::NotProven),
+    match proves {
+        true => proof::of_file(input, member),
+        false => Ok(member),
     }
 }
 
@@ -206,7 +210,7 @@ mod tests {
         ];
         for failure in failures {
             let file = or_do_without(
-                || proven(read, failure(other.clone())?),
+                || proof::of_file(read, failure(other.clone())?),
                 || without_model(read, Level::MIN, true),
             )
             .unwrap();

@@ -59,7 +59,7 @@ fn row(line: &str) -> (String, Vec<u8>) {
 }
 
 /// A decoder that has the streams of an example.
-pub fn reader(page: &str, title: &str) -> StreamReader {
+pub fn reader(page: &str, title: &str) -> StreamReader<'static> {
     let mut writer = StreamWriter::default();
     for (name, bytes) in rows(page, title) {
         let mut kinds = StreamKind::ALL.iter();
@@ -67,5 +67,5 @@ pub fn reader(page: &str, title: &str) -> StreamReader {
         let stream = writer.open(*kind, 1);
         writer.append(stream, &bytes);
     }
-    StreamReader::new(writer.into_content().bytes, FormatVersion::CURRENT).expect("streams")
+    StreamReader::of_content(writer.into_content().bytes, FormatVersion::CURRENT).expect("streams")
 }

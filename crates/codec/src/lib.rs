@@ -24,6 +24,7 @@ mod model;
 mod optional_model;
 mod original;
 mod packing;
+mod proof;
 mod segment;
 mod streams;
 mod varint;

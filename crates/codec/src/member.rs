@@ -8,50 +8,43 @@ use walzip_pgformat::{Input, PAGE_SIZE, Version};
 
 use crate::container::{self, Claims, Header, WalIdentity};
 use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
+use crate::format_version::FormatVersion;
 use crate::level::Level;
 use crate::limits::{MEMBER_LEN_MAX, content_len_believed, content_len_max};
 use crate::original::{Hashed, InMemory, Original};
 use crate::packing;
 use crate::segment;
-use crate::streams::coder::{Choices, Proof};
+use crate::streams::StreamReader;
+use crate::streams::coder::Choices;
 
 const TOO_MUCH: DecodeError = DecodeError::Corrupt("members of more bytes than a segment");
-
-/// Stands for the hash of an original until a proof has found it.
-const HASH_OF_PROOF: blake3::Hash = blake3::Hash::from_bytes([0; 32]);
 
 /// Bytes of an original that are believed before they are there.
 const RESERVED_MAX: u64 = 64 << 20;
 
-/// Encodes a segment, or a part of one, as one member: as foreign bytes where the format cannot
-/// say it otherwise. Where a proof follows, that finds the hash.
+/// Encodes a segment, or a part of one, as one member; `None` where the format cannot say it. The
+/// result is not proven: see [`crate::proof`].
 pub fn encode_part(
     input: Input<'_>,
     header: &SegmentHeader,
     level: Level,
     choices: Choices,
-) -> Result<Vec<u8>, EncodeError> {
-    let hashed = (choices.proof == Proof::Each).then(|| Hashed::new(input));
-    let read = hashed.as_ref().map_or(input, Hashed::input);
-    let streams = segment::encode(read, header, choices)?;
-    let Some(streams) = streams else {
-        return encode_foreign(input, level);
+) -> Result<Option<Vec<u8>>, EncodeError> {
+    let hashed = Hashed::new(input);
+    let Some(streams) = segment::encode(hashed.input(), header, choices)? else {
+        return Ok(None);
     };
-    let streams = streams.lay_out();
-    let content_len = streams.unpacked_len() as u64;
-    if content_len > content_len_max(input.len() as u64, true) {
-        return encode_foreign(input, level);
-    }
+    let body = packing::pack_streams(&streams, choices, level, input.len())?;
     let identity = Some(WalIdentity::from(header));
-    let body = packing::pack_streams(streams, level, input.len())?;
-    if content_len > content_len_believed(body.len() as u64) {
-        return encode_foreign(input, level);
-    }
-    let hash = match hashed {
-        Some(hashed) => hashed.finish()?,
-        None => HASH_OF_PROOF,
+    let member = |body| {
+        Ok(container::write_member(
+            input.len(),
+            hashed.finish()?,
+            identity,
+            &body,
+        ))
     };
-    Ok(container::write_member(input.len(), hash, identity, &body))
+    body.map(member).transpose()
 }
 
 /// Encodes any bytes as one member.
@@ -130,30 +123,8 @@ pub fn decode_member_to(
     output: &mut dyn Write,
     claims: Claims,
 ) -> Result<usize, DecodeToError> {
-    let header = Header::read(bytes)?;
-    let original = decode_unchecked(&header, bytes, output, claims)?;
-    original.check(header.original_len, &header.original_hash)?;
-    Ok(header.member_len as usize)
-}
-
-/// Proves that a file of one member stands for what the output expects, and writes the hash of
-/// that into its header.
-pub fn prove(file: &mut [u8], output: &mut dyn Write) -> Result<(), DecodeToError> {
-    let header = Header::read(file)?;
-    let original = decode_unchecked(&header, file, output, Claims::Believed)?;
-    let hash = original.hash();
-    original.check(header.original_len, hash.as_bytes())?;
-    Ok(container::write_hash(file, &hash)?)
-}
-
-/// Decodes the member at the front of `bytes` into an output; what came out is yet to be checked.
-fn decode_unchecked<'o>(
-    header: &Header,
-    bytes: &[u8],
-    output: &'o mut dyn Write,
-    claims: Claims,
-) -> Result<Original<'o>, DecodeToError> {
     const CUT: DecodeError = DecodeError::Truncated("member");
+    let header = Header::read(bytes)?;
     if header.original_len > MEMBER_LEN_MAX as u64 {
         return Err(TOO_MUCH.into());
     }
@@ -162,27 +133,38 @@ fn decode_unchecked<'o>(
     let body = member.get(header.header_len..).ok_or(CUT)?;
     let mut original = Original::new(output);
     match &header.identity {
-        None => container::decode_foreign(header, body, &mut original)?,
+        None => container::decode_foreign(&header, body, &mut original)?,
         Some(identity) => {
-            let segment = segment_header(header, identity)?;
-            let content = container::read_content(header, body, claims)?;
-            let len_max = unpacked_len_max(header, body);
-            segment::decode(header, segment, content, len_max, &mut original)?;
+            let segment = segment_header(identity, header.original_len, header.version)?;
+            let mut content = container::read_content(&header, body, claims)?;
+            let len_max = unpacked_len_max(&header, body);
+            let streams = StreamReader::new(&mut content, header.version, len_max)?;
+            segment::decode(
+                streams,
+                segment,
+                header.original_len as usize,
+                &mut original,
+            )?;
         }
     }
-    Ok(original)
+    original.check(header.original_len, &header.original_hash)?;
+    Ok(member_len)
 }
 
 /// Bytes that the directory and all streams of a member may have when none is coded any more: as
 /// many as its content.
-fn unpacked_len_max(header: &Header, body: &[u8]) -> usize {
+pub fn unpacked_len_max(header: &Header, body: &[u8]) -> usize {
     let len_max = content_len_max(header.original_len, true);
     let len_max = len_max.min(content_len_believed(body.len() as u64));
     usize::try_from(len_max).unwrap_or(usize::MAX)
 }
 
 /// What the pages of the segment need; the rest of it is in the streams.
-fn segment_header(header: &Header, identity: &WalIdentity) -> Result<SegmentHeader, DecodeError> {
+pub fn segment_header(
+    identity: &WalIdentity,
+    original_len: u64,
+    format: FormatVersion,
+) -> Result<SegmentHeader, DecodeError> {
     const NO_SEGMENT: DecodeError = DecodeError::Corrupt("identity of no segment");
     let version = Version::from_page_magic(identity.page_magic)
         .ok_or(DecodeError::Corrupt("page magic of no known major"))?;
@@ -199,10 +181,10 @@ fn segment_header(header: &Header, identity: &WalIdentity) -> Result<SegmentHead
         remaining_len: 0,
     };
     let offset = segment.offset_in_segment();
-    let fits = u64::from(offset) + header.original_len <= u64::from(segment.segment_size);
+    let fits = u64::from(offset) + original_len <= u64::from(segment.segment_size);
     let may_be_there = match offset {
         0 => true,
-        offset => header.version.has_parts() && offset.is_multiple_of(PAGE_SIZE as u32),
+        offset => format.has_parts() && offset.is_multiple_of(PAGE_SIZE as u32),
     };
     (fits && may_be_there).then_some(segment).ok_or(NO_SEGMENT)
 }

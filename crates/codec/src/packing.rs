@@ -4,12 +4,12 @@ use crate::compressors::zstd_frame::Effort;
 use crate::container::{self, Body};
 use crate::error::EncodeError;
 use crate::level::Level;
+use crate::limits::{content_len_believed, content_len_max};
 use crate::mixing::Outlook;
-use crate::optional_model::{ModelSet, OptionalModel};
-use crate::streams::StreamWriter;
+use crate::optional_model::OptionalModel;
 use crate::streams::coder::{Care, Choices};
 use crate::streams::directory::Content;
-use crate::streams::laid_out::LaidOut;
+use crate::streams::laid_out::{self, Filled, LaidOut};
 
 /// Streams are mixed from this level on.
 const MIXED_FROM: Level = Level::MAX;
@@ -32,17 +32,11 @@ const MIXING_GAIN_MIN: usize = 4;
 
 /// How each level chooses.
 pub fn choices(level: Level) -> Choices {
-    let without = match level >= MIXED_FROM {
-        // Mixing does better with the rows.
-        true => ModelSet::default().with(OptionalModel::Bins),
-        false => ModelSet::default(),
-    };
     Choices {
         care: match level.get() {
             1 => Care::Quick,
             _ => Care::Full,
         },
-        without,
         ..Choices::default()
     }
 }
@@ -79,20 +73,48 @@ pub fn effort(level: Level, streams: bool) -> Effort {
     }
 }
 
-/// What a level makes of the content of a WAL member, whose original has so many bytes.
+/// What a level makes of the streams of a WAL member, whose original has so many bytes; `None`
+/// where their content is longer than the format allows.
 pub fn pack_streams(
-    streams: LaidOut,
+    streams: &[Filled],
+    choices: Choices,
+    level: Level,
+    original_len: usize,
+) -> Result<Option<Body>, EncodeError> {
+    let content_len = laid_out::content_len_at_most(streams) as u64;
+    if content_len > content_len_max(original_len as u64, true) {
+        return Ok(None);
+    }
+    let body = match level >= MIXED_FROM {
+        true => pack_mixed(streams, choices, original_len)?,
+        false => pack_unmixed(streams, choices, level, original_len)?,
+    };
+    let is_believed = content_len <= content_len_believed(body.len() as u64);
+    Ok(is_believed.then_some(body))
+}
+
+fn pack_unmixed(
+    streams: &[Filled],
+    choices: Choices,
     level: Level,
     original_len: usize,
 ) -> Result<Body, EncodeError> {
-    if let Some(piece_len) = piece_len(level).filter(|&len| len < streams.len()) {
-        return container::pack_pieces(streams, piece_len, effort(level, true));
+    let laid_out = LaidOut::new(streams, choices);
+    if let Some(piece_len) = piece_len(level).filter(|&len| len < laid_out.len()) {
+        return container::pack_pieces(&laid_out, piece_len, effort(level, true));
     }
-    let mut content = streams.into_content();
-    match level >= SLOW_FROM {
-        true => pack_slowly(&mut content, level, original_len),
-        false => pack(&content, level),
+    let content = laid_out.content();
+    drop(laid_out);
+    if level < SLOW_FROM {
+        return pack(&content, level);
     }
+    let outlook = container::outlook(&content, original_len)?;
+    pack(&content, slow_level(&outlook, level, original_len))
+}
+
+/// The streams as a level lays them out where it does not mix them.
+pub fn lay_out(streams: &[Filled], level: Level) -> LaidOut<'_> {
+    LaidOut::new(streams, choices(level))
 }
 
 /// Bytes of content that are packed apart. The fastest level does not look further for matches
@@ -106,49 +128,49 @@ pub fn pack_foreign(bytes: &[u8], level: Level) -> Result<Body, EncodeError> {
     container::pack(bytes, &[], effort(level, false))
 }
 
-/// What the slow levels make of content: less effort where it would take far too long.
-fn pack_slowly(
-    content: &mut Content,
-    level: Level,
-    original_len: usize,
-) -> Result<Body, EncodeError> {
-    let outlook = container::outlook(content, original_len)?;
-    let is_too_hard = |hard_len: usize| hard_len > original_len / HARD_PART;
-    let unmixed = match is_too_hard(outlook.hard_len) {
+/// The level, or a faster one where it would take far too long.
+fn slow_level(outlook: &Outlook, level: Level, original_len: usize) -> Level {
+    match outlook.hard_len > original_len / HARD_PART {
         true => Level::STRONG,
-        false => level.min(UNMIXED),
-    };
-    let is_too_long = content.bytes.len() > original_len.saturating_mul(MIXED_EXPANSION_MAX);
-    // Where the hardest streams take too long to be mixed, the others are not worth it.
-    let is_mostly_left = outlook.hard_len_unmixed > outlook.hard_len / 2;
-    if level < MIXED_FROM {
-        pack(content, unmixed)
-    } else if is_too_long || is_mostly_left {
-        pack_slowly(&mut coded(content)?, UNMIXED, original_len)
-    } else {
-        smallest(content, &outlook)
+        false => level,
     }
 }
 
-/// Content that was laid out to be mixed, with streams coded as they are where it is not.
-fn coded(content: &Content) -> Result<Content, EncodeError> {
-    let streams = StreamWriter::of_content(content, choices(UNMIXED));
-    let streams = streams.map_err(|_| EncodeError::NotProven)?;
-    Ok(streams.into_content())
+/// Mixed streams, unless zstd makes less of all.
+fn pack_mixed(
+    streams: &[Filled],
+    choices: Choices,
+    original_len: usize,
+) -> Result<Body, EncodeError> {
+    // Mixing does better with rows than with coded streams.
+    let uncoded = Choices {
+        without: choices.without.with(OptionalModel::Bins),
+        ..choices
+    };
+    let mut content = LaidOut::new(streams, uncoded).content();
+    let outlook = container::outlook(&content, original_len)?;
+    let is_too_long = content.bytes.len() > original_len.saturating_mul(MIXED_EXPANSION_MAX);
+    // Where the hardest streams take too long to be mixed, the others are not worth it.
+    let is_mostly_left = outlook.hard_len_unmixed > outlook.hard_len / 2;
+    let mixed = match is_too_long || is_mostly_left {
+        true => None,
+        false => container::pack_mixed(&mut content, &outlook.mixed, effort(UNMIXED, true))?,
+    };
+    drop(content);
+    let content = LaidOut::new(streams, choices).content();
+    match mixed {
+        Some(mixed) => smaller(mixed, &content, outlook.packed_len),
+        None => pack(&content, slow_level(&outlook, UNMIXED, original_len)),
+    }
 }
 
-/// Mixed streams, unless zstd makes less of all.
-fn smallest(content: &mut Content, outlook: &Outlook) -> Result<Body, EncodeError> {
-    let effort = effort(UNMIXED, true);
-    let mixed = container::pack_mixed(content, &outlook.mixed, effort)?;
-    let content = &coded(content)?;
-    let Some(mixed) = mixed else {
-        return pack(content, UNMIXED);
-    };
+/// Mixed streams, or what zstd makes of all where that is less; it made so many bytes of them in
+/// little time.
+fn smaller(mixed: Body, content: &Content, packed_len: usize) -> Result<Body, EncodeError> {
     let plain = Plain::of(content, BESIDE_MIXED)?;
     let plain_len = plain.body.len();
     // More effort gains less and less.
-    let gained = outlook.packed_len.saturating_sub(plain_len);
+    let gained = packed_len.saturating_sub(plain_len);
     let expected = plain_len.saturating_sub(gained / 2);
     if mixed.len() < expected.max(plain_len - plain_len * MIXING_GAIN_MIN / 100) {
         return Ok(mixed);

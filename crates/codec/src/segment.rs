@@ -12,12 +12,12 @@ use walzip_pgformat::wal::{
 };
 use walzip_pgformat::{Input, Lsn, PAGE_SIZE};
 
-use crate::container::Header;
 use crate::error::{DecodeError, DecodeToError};
 use crate::model::Model;
 use crate::original::{Original, PIECE_LEN};
 use crate::streams::coder::{Choices, Coder, LazyStream, Proof, StreamId};
 use crate::streams::kind::StreamKind;
+use crate::streams::laid_out::Filled;
 use crate::streams::{StreamReader, StreamWriter};
 
 const END: u8 = 0;
@@ -79,7 +79,7 @@ pub fn encode(
     segment: Input<'_>,
     header: &SegmentHeader,
     choices: Choices,
-) -> io::Result<Option<StreamWriter>> {
+) -> io::Result<Option<Vec<Filled>>> {
     if segment.len() > (header.segment_size - header.offset_in_segment()) as usize {
         return Ok(None);
     }
@@ -149,7 +149,7 @@ pub fn encode(
     }
     coder.u8(spans, END);
     model.finish(&mut coder);
-    Ok((!coder.failed()).then_some(coder))
+    Ok((!coder.failed()).then(|| coder.into_streams()))
 }
 
 fn code_fragment(
@@ -164,18 +164,15 @@ fn code_fragment(
     coder.bytes(stream, scratch);
 }
 
-/// Decodes the segment of a member's content, which may have so many bytes with its streams
-/// decoded.
+/// Makes the segment of streams, or the part of one, of a length.
 pub fn decode(
-    header: &Header,
+    streams: StreamReader<'_>,
     segment: SegmentHeader,
-    content: Vec<u8>,
-    content_len_max: usize,
+    len: usize,
     original: &mut Original<'_>,
 ) -> Result<(), DecodeToError> {
-    let len = usize::try_from(header.original_len).map_err(|_| BAD)?;
     let mut decoder = Decoder {
-        coder: StreamReader::of_format(content, header.version, content_len_max)?,
+        coder: streams,
         model: Model::new(&segment, len),
         writer: SegmentWriter::new(segment, len.min(2 * PIECE_LEN)),
         start: segment.start,
@@ -201,8 +198,8 @@ pub fn decode(
     original.write(decoder.writer.ready())
 }
 
-struct Decoder {
-    coder: StreamReader,
+struct Decoder<'s> {
+    coder: StreamReader<'s>,
     model: Model,
     writer: SegmentWriter,
     start: Lsn,
@@ -212,7 +209,7 @@ struct Decoder {
     bytes: Vec<u8>,
 }
 
-impl Decoder {
+impl Decoder<'_> {
     fn run(&mut self, spans: StreamId, original: &mut Original<'_>) -> Result<(), DecodeToError> {
         let mut run = Run::default();
         run.code(&mut self.coder, spans);

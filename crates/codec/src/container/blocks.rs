@@ -108,7 +108,7 @@ pub fn pack_content(content: &Content, effort: Effort) -> Result<Body, EncodeErr
 /// One block of zstd frames, each for a piece of the content of about so many bytes: not all of it
 /// has to be in memory beside the streams.
 pub fn pack_pieces(
-    streams: LaidOut,
+    streams: &LaidOut<'_>,
     piece_len: usize,
     effort: Effort,
 ) -> Result<Body, EncodeError> {

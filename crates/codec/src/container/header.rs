@@ -184,24 +184,6 @@ impl Header {
     }
 }
 
-/// Writes the hash of the original into the header of the member that a file begins with.
-pub fn write_hash(file: &mut [u8], hash: &blake3::Hash) -> Result<(), DecodeError> {
-    let header = Header::read(file)?;
-    let header_len = header.header_len;
-    let body_len = header.member_len - header_len as u64;
-    let hashed = Header {
-        original_hash: *hash.as_bytes(),
-        ..header
-    };
-    let mut bytes = Vec::with_capacity(HEADER_LEN_MAX);
-    hashed.write(&mut bytes, body_len);
-    let old = file.get_mut(..header_len);
-    let old = old.filter(|old| old.len() == bytes.len());
-    old.ok_or(DecodeError::Corrupt("header of another version"))?
-        .copy_from_slice(&bytes);
-    Ok(())
-}
-
 /// Whether a header can carry the name: letters, digits and dots of ASCII, as PostgreSQL names
 /// WAL files.
 fn is_name(name: &[u8]) -> bool {

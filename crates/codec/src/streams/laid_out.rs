@@ -1,10 +1,10 @@
 //! The streams of an encoder in the order of the content, and how each will lie there.
 
-use super::bins;
+use super::coder::Choices;
 use super::directory::{Content, END_OF_KINDS, Extent};
 use super::kind::StreamKind;
 use super::layout::Layout;
-use super::layout_choice::{Candidate, Chooser, Verdict};
+use super::layout_choice::{Chooser, Verdict};
 use super::parts::Parts;
 use crate::limits::BLOCK_ROWS;
 use crate::varint;
@@ -23,6 +23,20 @@ pub struct Filled {
     pub bytes: Parts,
 }
 
+/// Bytes of streams together.
+pub fn total_len(streams: &[Filled]) -> usize {
+    streams.iter().map(|stream| stream.bytes.len()).sum()
+}
+
+/// Bytes of the directory and of all streams before they are coded, or a few more.
+pub fn content_len_at_most(streams: &[Filled]) -> usize {
+    // For each stream its length, its width and its layout; for each kind its number and how many
+    // streams it has.
+    const ENTRY_LEN: usize = 10 + 2;
+    let kinds_len = StreamKind::ALL.len() * (1 + 10);
+    20 + kinds_len + streams.len() * ENTRY_LEN + total_len(streams)
+}
+
 /// Takes content from front to back.
 pub trait ContentSink {
     /// What can go wrong.
@@ -34,30 +48,31 @@ pub trait ContentSink {
 
 /// All streams, their layouts chosen. They take their final places as they are written: first
 /// those that are not coded, then the others.
-pub struct LaidOut {
+pub struct LaidOut<'s> {
     front: Vec<u8>,
-    streams: Vec<Laid>,
-    unpacked_len: usize,
+    streams: Vec<Laid<'s>>,
 }
 
-/// A stream and its layout. If that is coded, the bytes are coded already.
-struct Laid {
-    stream: Filled,
-    layout: Layout,
-    /// The layout that it would have if it were not coded.
-    plain_layout: Layout,
+/// A stream and how it is laid out.
+struct Laid<'s> {
+    stream: &'s Filled,
+    /// The layout of its bytes, where these are not coded.
+    plain: Layout,
+    /// The coded bytes, and the layout that they are in.
+    coded: Option<(Layout, Vec<u8>)>,
 }
 
-impl LaidOut {
+impl<'s> LaidOut<'s> {
     /// Chooses layouts for streams that are in the order of the content.
-    pub fn new(streams: Vec<Filled>, mut chooser: Chooser) -> LaidOut {
-        let lens = streams.iter().map(|stream| stream.bytes.len());
-        let len: usize = lens.sum();
-        let mut laid: Vec<Laid> = Vec::with_capacity(streams.len());
+    pub fn new(streams: &'s [Filled], choices: Choices) -> LaidOut<'s> {
+        let mut chooser = Chooser::new(choices);
+        let mut laid: Vec<Laid<'_>> = Vec::with_capacity(streams.len());
+        let mut scratch = Vec::new();
         for stream in streams {
-            let (stream, repeated) = Laid::new(stream, laid.len() as u32, &mut chooser);
+            let (stream, repeated) =
+                Laid::new(stream, laid.len() as u32, &mut chooser, &mut scratch);
             if let Some(repeated) = repeated {
-                laid[repeated as usize].decode();
+                laid[repeated as usize].coded = None;
             }
             laid.push(stream);
         }
@@ -66,7 +81,6 @@ impl LaidOut {
         varint::write(&mut front, directory.len() as u64);
         front.extend_from_slice(&directory);
         LaidOut {
-            unpacked_len: front.len() + len,
             front,
             streams: laid,
         }
@@ -78,27 +92,25 @@ impl LaidOut {
         self.front.len() + lens.sum::<usize>()
     }
 
-    /// Bytes of the directory, and of all streams as the model has them.
-    pub fn unpacked_len(&self) -> usize {
-        self.unpacked_len
-    }
-
-    /// Writes the content. One stream after the other is freed.
-    pub fn write<S: ContentSink>(self, sink: &mut S) -> Result<(), S::Error> {
+    /// Writes the content.
+    pub fn write<S: ContentSink>(&self, sink: &mut S) -> Result<(), S::Error> {
         sink.part(std::iter::once(self.front.as_slice()))?;
         let mut scratch = Scratch::default();
-        let (coded, plain): (Vec<_>, Vec<_>) = self.streams.into_iter().partition(Laid::is_coded);
-        for Laid { stream, layout, .. } in plain {
-            scratch.write(&stream, layout, sink)?;
+        for laid in &self.streams {
+            if laid.coded.is_none() {
+                scratch.write(laid.stream, laid.plain, sink)?;
+            }
         }
-        coded
-            .into_iter()
-            .try_for_each(|coded| sink.part(coded.stream.bytes.iter()))
+        let coded = self.streams.iter().filter_map(|laid| laid.coded.as_ref());
+        for (_, bytes) in coded {
+            sink.part(std::iter::once(bytes.as_slice()))?;
+        }
+        Ok(())
     }
 
     /// The content in one piece.
-    pub fn into_content(self) -> Content {
-        let coded = self.streams.iter().filter(|stream| stream.is_coded());
+    pub fn content(&self) -> Content {
+        let coded = self.streams.iter().filter(|laid| laid.coded.is_some());
         let coded_len: usize = coded.map(Laid::len).sum();
         let mut content = Content {
             bytes: Vec::with_capacity(self.len()),
@@ -117,16 +129,16 @@ impl LaidOut {
         let mut plain_end = self.front.len();
         let mut coded_end = coded_start;
         let extents = self.streams.iter().map(|laid| {
-            let end = match laid.is_coded() {
-                true => &mut coded_end,
-                false => &mut plain_end,
+            let end = match laid.coded {
+                Some(_) => &mut coded_end,
+                None => &mut plain_end,
             };
             let start = *end;
             *end += laid.len();
             Extent {
                 kind: laid.stream.kind,
                 width: laid.stream.width,
-                layout: laid.layout,
+                layout: laid.layout(),
                 block_rows: BLOCK_ROWS,
                 start,
                 end: *end,
@@ -136,63 +148,47 @@ impl LaidOut {
     }
 }
 
-impl Laid {
+impl<'s> Laid<'s> {
     /// Chooses a layout, and codes the stream where that is the choice. Returns also the number of
-    /// a coded stream before it that had better not be.
-    fn new(mut stream: Filled, number: u32, chooser: &mut Chooser) -> (Laid, Option<u32>) {
-        let (kind, width) = (stream.kind, stream.width);
-        let plain_layout = chooser.choose(kind, &stream.bytes, width);
-        let mut layout = plain_layout;
-        let mut repeated = None;
-        if chooser.may_code(stream.bytes.len(), width) {
-            stream.bytes.join();
-            let candidate = Candidate {
-                number,
-                kind,
-                width,
-                bytes: &stream.bytes,
-            };
-            match chooser.coded(candidate, plain_layout) {
-                Verdict::Plain => {}
-                Verdict::PlainAs(source) => repeated = Some(source),
-                Verdict::Coded(coded_layout, coded) => {
-                    layout = coded_layout;
-                    stream.bytes = coded.into();
-                }
-            }
-        }
+    /// a coded stream before it that had better not be. A stream in parts is put together in
+    /// `scratch`.
+    fn new(
+        stream: &'s Filled,
+        number: u32,
+        chooser: &mut Chooser,
+        scratch: &mut Vec<u8>,
+    ) -> (Laid<'s>, Option<u32>) {
+        let plain = chooser.choose(stream.kind, &stream.bytes, stream.width);
+        let verdict = match chooser.may_code(stream.bytes.len(), stream.width) {
+            true => chooser.coded(number, stream, plain, scratch),
+            false => Verdict::Plain,
+        };
+        let (coded, repeated) = match verdict {
+            Verdict::Plain => (None, None),
+            Verdict::PlainAs(source) => (None, Some(source)),
+            Verdict::Coded(layout, bytes) => (Some((layout, bytes)), None),
+        };
         let laid = Laid {
             stream,
-            layout,
-            plain_layout,
+            plain,
+            coded,
         };
         (laid, repeated)
     }
 
-    fn is_coded(&self) -> bool {
-        self.layout.is_coded()
+    fn layout(&self) -> Layout {
+        self.coded
+            .as_ref()
+            .map_or(self.plain, |(layout, _)| *layout)
     }
 
     fn len(&self) -> usize {
-        self.stream.bytes.len()
-    }
-
-    /// Makes a coded stream what it was before.
-    fn decode(&mut self) {
-        let mut rows = Vec::new();
-        let (coded, width) = (self.stream.bytes.joined(), self.stream.width);
-        let scratch = &mut bins::Scratch::default();
-        let decoded = self
-            .layout
-            .decode(coded, width, usize::MAX, scratch, &mut rows);
-        if self.is_coded() && decoded.is_ok() {
-            self.stream.bytes = rows.into();
-            self.layout = self.plain_layout;
-        }
+        let coded = self.coded.as_ref();
+        coded.map_or(self.stream.bytes.len(), |(_, bytes)| bytes.len())
     }
 }
 
-fn directory(streams: &[Laid]) -> Vec<u8> {
+fn directory(streams: &[Laid<'_>]) -> Vec<u8> {
     let mut directory = Vec::new();
     for run in streams.chunk_by(|a, b| a.stream.kind == b.stream.kind) {
         directory.push(run[0].stream.kind as u8);
@@ -203,7 +199,7 @@ fn directory(streams: &[Laid]) -> Vec<u8> {
         varint::write(&mut directory, laid.len() as u64);
     }
     directory.extend(streams.iter().map(|laid| laid.stream.width as u8));
-    directory.extend(streams.iter().map(|laid| laid.layout as u8));
+    directory.extend(streams.iter().map(|laid| laid.layout() as u8));
     directory
 }
 

@@ -2,7 +2,7 @@
 
 mod coded;
 
-pub use coded::{Candidate, Verdict};
+pub use coded::Verdict;
 
 use std::collections::HashMap;
 

@@ -53,31 +53,30 @@ impl Parts {
     }
 
     /// The parts, in their order.
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.full
-            .iter()
-            .chain(std::iter::once(&self.last))
-            .map(Vec::as_slice)
+    pub fn iter(&self) -> Iter<'_> {
+        Iter {
+            full: self.full.iter(),
+            last: &self.last,
+        }
     }
 
-    /// Puts all bytes into one part.
-    pub fn join(&mut self) {
+    /// All bytes in one piece. Where they are in more, they are put together in `scratch`.
+    pub fn whole<'p>(&'p self, scratch: &'p mut Vec<u8>) -> &'p [u8] {
         if self.full.is_empty() {
-            return;
+            return &self.last;
         }
-        let mut joined = Vec::with_capacity(self.len());
-        for part in self.full.drain(..) {
-            joined.extend_from_slice(&part);
-        }
-        joined.extend_from_slice(&self.last);
-        self.full_len = 0;
-        self.last = joined;
+        scratch.clear();
+        self.copy(0..self.len(), scratch);
+        scratch
     }
 
-    /// All bytes, where these are in one part.
-    pub fn joined(&self) -> &[u8] {
-        debug_assert!(self.full.is_empty());
-        &self.last
+    /// Whether these are the bytes.
+    pub fn is(&self, bytes: &[u8]) -> bool {
+        let mut left = Some(bytes);
+        for part in self.iter() {
+            left = left.and_then(|left| left.strip_prefix(part));
+        }
+        left.is_some_and(<[u8]>::is_empty)
     }
 
     /// Appends a range of the bytes to `out`.
@@ -90,6 +89,32 @@ impl Parts {
                 out.extend_from_slice(&part[within]);
             }
             start = end;
+        }
+    }
+}
+
+/// Parts that are yet to be taken.
+#[derive(Debug, Default)]
+pub struct Iter<'p> {
+    full: std::slice::Iter<'p, Vec<u8>>,
+    last: &'p [u8],
+}
+
+impl Iter<'_> {
+    /// No byte is left.
+    pub fn is_empty(&self) -> bool {
+        self.last.is_empty() && self.full.as_slice().iter().all(Vec::is_empty)
+    }
+}
+
+impl<'p> Iterator for Iter<'p> {
+    type Item = &'p [u8];
+
+    fn next(&mut self) -> Option<&'p [u8]> {
+        match self.full.next() {
+            Some(part) => Some(part),
+            None if self.last.is_empty() => None,
+            None => Some(std::mem::take(&mut self.last)),
         }
     }
 }
@@ -130,8 +155,10 @@ mod tests {
         let mut whole = Vec::new();
         parts.copy(0..parts.len(), &mut whole);
         assert_eq!(whole, expected);
-        parts.join();
-        assert_eq!(parts.joined(), expected);
-        assert_eq!(parts.len(), expected.len());
+        assert_eq!(parts.whole(&mut Vec::new()), expected);
+        assert!(parts.is(&expected));
+        assert!(!parts.is(&expected[1..]));
+        expected.push(0);
+        assert!(!parts.is(&expected));
     }
 }

@@ -4,8 +4,10 @@ use super::bins::{self, Scratch};
 use super::coder::{Coder, StreamId};
 use super::directory::{Entry, read_directory};
 use super::kind::StreamKind;
+use super::laid_out::{self, Filled};
 use super::layout::Layout;
 use super::lists::Lists;
+use super::parts;
 use crate::error::{DecodeError, NO_MEMORY};
 use crate::format_version::FormatVersion;
 
@@ -13,10 +15,10 @@ const BAD_DIRECTORY: DecodeError = DecodeError::Corrupt("directory of streams");
 
 /// The coder of the decoder.
 #[derive(Debug)]
-pub struct StreamReader {
-    /// The content, with the layouts undone in place.
-    content: Vec<u8>,
-    streams: Vec<Entry>,
+pub struct StreamReader<'s> {
+    streams: Vec<Unread<'s>>,
+    /// Bytes of the directory and of all streams.
+    content_len: usize,
     /// For each kind, the index of the next stream to open.
     next: Vec<usize>,
     lists: Lists,
@@ -24,23 +26,25 @@ pub struct StreamReader {
     failed: bool,
 }
 
-#[deny(clippy::indexing_slicing)]
-impl StreamReader {
-    /// Reads content of this version of the format, of which the streams may be as long as the
-    /// model can ask for.
-    #[cfg(test)]
-    pub fn new(content: Vec<u8>, format: FormatVersion) -> Result<StreamReader, DecodeError> {
-        StreamReader::of_format(content, format, usize::MAX)
-    }
+/// What is left of a stream.
+#[derive(Debug)]
+struct Unread<'s> {
+    kind: StreamKind,
+    /// What is left of this part, and the parts after it.
+    part: &'s [u8],
+    parts: parts::Iter<'s>,
+}
 
-    /// Reads the directory, decodes the streams that are coded, and undoes the layouts of the
-    /// others. The directory and all streams may have `len_max` bytes together.
-    pub fn of_format(
-        mut content: Vec<u8>,
+#[deny(clippy::indexing_slicing)]
+impl<'s> StreamReader<'s> {
+    /// Reads the directory of content, decodes the streams that are coded, and undoes the layouts
+    /// of the others, in place. The directory and all streams may have `len_max` bytes together.
+    pub fn new(
+        content: &'s mut Vec<u8>,
         format: FormatVersion,
         len_max: usize,
-    ) -> Result<StreamReader, DecodeError> {
-        let (mut streams, next) = read_directory(&content, content.len()).ok_or(BAD_DIRECTORY)?;
+    ) -> Result<StreamReader<'s>, DecodeError> {
+        let (mut streams, next) = read_directory(content, content.len()).ok_or(BAD_DIRECTORY)?;
         let mut scratch = Vec::new();
         let mut coded = Vec::new();
         for (number, stream) in streams.iter().enumerate() {
@@ -59,11 +63,19 @@ impl StreamReader {
             if !format.has_coded_streams() {
                 return Err(BAD_DIRECTORY);
             }
-            decode_streams(&mut content, &mut streams, &coded, len_max)?;
+            decode_streams(content, &mut streams, &coded, len_max)?;
         }
+        let streams = streams.iter().map(|stream| {
+            Some(Unread {
+                kind: stream.kind,
+                part: content.get(stream.at..stream.end)?,
+                parts: parts::Iter::default(),
+            })
+        });
+        let streams: Option<Vec<_>> = streams.collect();
         Ok(StreamReader {
-            content,
-            streams,
+            streams: streams.ok_or(BAD_DIRECTORY)?,
+            content_len: content.len(),
             next,
             lists: Lists::default(),
             format,
@@ -71,24 +83,95 @@ impl StreamReader {
         })
     }
 
+    /// Reads content that is never freed.
+    #[cfg(test)]
+    pub fn of_content(
+        content: Vec<u8>,
+        format: FormatVersion,
+    ) -> Result<StreamReader<'static>, DecodeError> {
+        StreamReader::new(Box::leak(Box::new(content)), format, usize::MAX)
+    }
+
+    /// Reads the streams of an encoder.
+    pub fn of_filled(streams: &'s [Filled]) -> StreamReader<'s> {
+        let first_of = |kind: &StreamKind| {
+            let first = streams.iter().position(|stream| stream.kind == *kind);
+            first.unwrap_or(usize::MAX)
+        };
+        let unread = streams.iter().map(|stream| Unread {
+            kind: stream.kind,
+            part: &[],
+            parts: stream.bytes.iter(),
+        });
+        StreamReader {
+            streams: unread.collect(),
+            // Of the directory nothing is known yet: the limits are a little narrower.
+            content_len: laid_out::total_len(streams),
+            next: StreamKind::ALL.iter().map(first_of).collect(),
+            lists: Lists::default(),
+            format: FormatVersion::CURRENT,
+            failed: false,
+        }
+    }
+
+    /// Whether nothing was read yet, and these are the streams.
+    pub fn is_of(&self, streams: &[Filled]) -> bool {
+        let mut pairs = self.streams.iter().zip(streams);
+        self.streams.len() == streams.len()
+            && pairs.all(|(unread, filled)| {
+                unread.kind == filled.kind
+                    && unread.parts.is_empty()
+                    && filled.bytes.is(unread.part)
+            })
+    }
+
     /// Whether every stream was read to its end.
     pub fn exhausted(&self) -> bool {
-        self.streams.iter().all(|stream| stream.at == stream.end)
+        self.streams
+            .iter()
+            .all(|stream| stream.part.is_empty() && stream.parts.is_empty())
     }
 
     #[inline]
     fn take<const N: usize>(&mut self, stream: StreamId) -> [u8; N] {
-        if let Some(stream) = self.streams.get_mut(stream.0 as usize) {
-            let end = stream.at + N;
-            if end <= stream.end
-                && let Some(value) = self.content.get(stream.at..).and_then(<[u8]>::first_chunk)
-            {
-                stream.at = end;
-                return *value;
-            }
+        if let Some(stream) = self.streams.get_mut(stream.0 as usize)
+            && let Some((value, rest)) = stream.part.split_first_chunk()
+        {
+            stream.part = rest;
+            return *value;
         }
-        self.failed = true;
-        [0; N]
+        let mut value = [0; N];
+        self.take_from_parts(stream, &mut value);
+        value
+    }
+
+    /// Takes bytes that do not all lie in this part of the stream.
+    #[cold]
+    fn take_from_parts(&mut self, stream: StreamId, bytes: &mut [u8]) {
+        let stream = self.streams.get_mut(stream.0 as usize);
+        let taken = stream.and_then(|stream| stream.take(bytes));
+        if taken.is_none() {
+            bytes.fill(0);
+            self.failed = true;
+        }
+    }
+}
+
+#[deny(clippy::indexing_slicing)]
+impl Unread<'_> {
+    fn take(&mut self, mut bytes: &mut [u8]) -> Option<()> {
+        while !bytes.is_empty() {
+            if self.part.is_empty() {
+                self.part = self.parts.next()?;
+            }
+            let len = bytes.len().min(self.part.len());
+            let (taken, rest) = self.part.split_at_checked(len)?;
+            self.part = rest;
+            let (filled, left) = bytes.split_at_mut_checked(len)?;
+            filled.copy_from_slice(taken);
+            bytes = left;
+        }
+        Some(())
     }
 }
 
@@ -139,7 +222,7 @@ fn decode_streams(
 }
 
 #[deny(clippy::indexing_slicing)]
-impl Coder for StreamReader {
+impl Coder for StreamReader<'_> {
     const ENCODING: bool = false;
 
     fn format(&self) -> FormatVersion {
@@ -147,7 +230,7 @@ impl Coder for StreamReader {
     }
 
     fn content_len(&self) -> usize {
-        self.content.len()
+        self.content_len
     }
 
     fn take_list(&mut self, cost: usize) -> bool {
@@ -190,17 +273,14 @@ impl Coder for StreamReader {
 
     #[inline]
     fn bytes(&mut self, stream: StreamId, bytes: &mut [u8]) {
-        if let Some(stream) = self.streams.get_mut(stream.0 as usize) {
-            let end = stream.at + bytes.len();
-            if end <= stream.end
-                && let Some(from) = self.content.get(stream.at..end)
-            {
-                bytes.copy_from_slice(from);
-                stream.at = end;
-                return;
-            }
+        if let Some(stream) = self.streams.get_mut(stream.0 as usize)
+            && let Some((taken, rest)) = stream.part.split_at_checked(bytes.len())
+        {
+            bytes.copy_from_slice(taken);
+            stream.part = rest;
+            return;
         }
-        self.failed = true;
+        self.take_from_parts(stream, bytes);
     }
 
     fn fail(&mut self) {
@@ -217,15 +297,16 @@ impl Coder for StreamReader {
 mod tests {
     use super::*;
     use crate::streams::StreamWriter;
+    use crate::streams::coder::Choices;
     use crate::streams::directory::extents;
     use crate::streams::laid_out::LaidOut;
     use proptest::prelude::*;
 
     /// Streams that are worth coding.
-    fn laid_out(rows: u32) -> LaidOut {
+    fn filled(rows: u32) -> Vec<Filled> {
         let mut writer = StreamWriter::default();
         code(&mut writer, rows);
-        writer.lay_out()
+        writer.into_streams()
     }
 
     /// Numbers that zstd does little for: sums of small ones.
@@ -252,9 +333,9 @@ mod tests {
 
     #[test]
     fn reads_coded_streams() {
-        let laid_out = laid_out(5000);
-        let len = laid_out.unpacked_len();
-        let content = laid_out.into_content();
+        let streams = filled(5000);
+        let content = LaidOut::new(&streams, Choices::default()).content();
+        let len = laid_out::total_len(&streams) + content.streams_start;
         let is_coded: Vec<bool> = content
             .extents
             .iter()
@@ -264,15 +345,14 @@ mod tests {
         assert_eq!(content.coded_start, content.streams_start);
         assert!(content.bytes.len() < len / 4);
         let bytes = &content.bytes;
-        let mut reader =
-            StreamReader::of_format(bytes.clone(), FormatVersion::CURRENT, len).unwrap();
+        let mut unpacked = bytes.clone();
+        let mut reader = StreamReader::new(&mut unpacked, FormatVersion::CURRENT, len).unwrap();
         assert!(code(&mut reader, 5000));
         assert!(reader.exhausted() && !reader.failed());
         // They may not be longer than the content can be, and came with a version.
-        let result = StreamReader::of_format(bytes.clone(), FormatVersion::CURRENT, len - 1);
-        assert!(result.is_err());
-        let before = FormatVersion::of(5).unwrap();
-        assert!(StreamReader::of_format(bytes.clone(), before, len).is_err());
+        let refuses = |format, len| StreamReader::new(&mut bytes.clone(), format, len).is_err();
+        assert!(refuses(FormatVersion::CURRENT, len - 1));
+        assert!(refuses(FormatVersion::of(5).unwrap(), len));
         // What is mixed has no coded streams.
         assert!(extents(bytes, bytes.len(), FormatVersion::CURRENT).is_none());
     }
@@ -280,10 +360,10 @@ mod tests {
     proptest! {
         #[test]
         fn survives_damage(at in any::<prop::sample::Index>(), bit in 0u8..8) {
-            let mut bytes = laid_out(600).into_content().bytes;
+            let mut bytes = LaidOut::new(&filled(600), Choices::default()).content().bytes;
             let at = at.index(bytes.len());
             bytes[at] ^= 1 << bit;
-            if let Ok(mut reader) = StreamReader::new(bytes, FormatVersion::CURRENT) {
+            if let Ok(mut reader) = StreamReader::new(&mut bytes, FormatVersion::CURRENT, usize::MAX) {
                 code(&mut reader, 600);
             }
         }

@@ -1,13 +1,14 @@
 //! The coder of the encoder: streams being filled.
 
 use super::coder::{Choices, Coder, StreamId};
-use super::directory::{Content, Extent};
+#[cfg(test)]
+use super::directory::Content;
 use super::kind::StreamKind;
-use super::laid_out::{Filled, LaidOut};
-use super::layout_choice::Chooser;
+use super::laid_out::Filled;
+#[cfg(test)]
+use super::laid_out::LaidOut;
 use super::lists::Lists;
 use super::parts::Parts;
-use crate::error::DecodeError;
 use crate::limits::STREAMS_MAX;
 
 /// The coder of the encoder.
@@ -94,26 +95,6 @@ impl StreamWriter {
         }
     }
 
-    /// The streams of content of which none is coded, to be laid out with other choices.
-    pub fn of_content(content: &Content, choices: Choices) -> Result<StreamWriter, DecodeError> {
-        let mut scratch = Vec::new();
-        let filled = |extent: &Extent| {
-            let mut rows = content.bytes[extent.start..extent.end].to_vec();
-            let (layout, block_rows) = (extent.layout, extent.block_rows);
-            layout.undo_blocks(&mut rows, extent.width, block_rows, &mut scratch)?;
-            Ok(Filled {
-                kind: extent.kind,
-                width: extent.width,
-                bytes: rows.into(),
-            })
-        };
-        let streams: Result<_, DecodeError> = content.extents.iter().map(filled).collect();
-        Ok(StreamWriter {
-            streams: streams?,
-            ..StreamWriter::new(choices)
-        })
-    }
-
     /// Appends bytes to a stream: what [`Coder::bytes`] does in this direction.
     #[inline]
     pub fn append(&mut self, stream: StreamId, bytes: &[u8]) {
@@ -126,15 +107,17 @@ impl StreamWriter {
         self.streams.iter().map(|stream| stream.bytes.len()).sum()
     }
 
-    /// The streams in the order of the content, with their layouts.
-    pub fn lay_out(mut self) -> LaidOut {
+    /// The streams, in the order of the content.
+    pub fn into_streams(mut self) -> Vec<Filled> {
         // Stable: streams of one kind stay in the order in which they were opened.
         self.streams.sort_by_key(|stream| stream.kind);
-        LaidOut::new(self.streams, Chooser::new(self.choices))
+        self.streams
     }
 
     /// The content: the directory, and the streams in their layouts.
+    #[cfg(test)]
     pub fn into_content(self) -> Content {
-        self.lay_out().into_content()
+        let choices = self.choices;
+        LaidOut::new(&self.into_streams(), choices).content()
     }
 }

@@ -253,7 +253,7 @@ mod tests {
             made.push(recipes.code(&mut coder, &row, &mut key.clone()));
         }
         let mut coder =
-            StreamReader::new(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
+            StreamReader::of_content(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
         let mut recipes = Recipes::default();
         for (key, made) in keys.iter().zip(made) {
             let mut decoded = vec![0; key.len()];

@@ -91,7 +91,7 @@ mod tests {
                     }
                 }
             }
-            let mut reader = StreamReader::new(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
+            let mut reader = StreamReader::of_content(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
             let strays = reader.open(StreamKind::IndexTid, 6);
             let mut run = TidRun::default();
             for &target in &targets {

@@ -103,7 +103,7 @@ mod tests {
         let numbers = coder.open(StreamKind::XidNew, 4);
         coder.u32(numbers, 1);
         let mut reader =
-            StreamReader::new(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
+            StreamReader::of_content(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
         Xids::default().code(&mut reader, 0);
         assert!(reader.failed());
     }

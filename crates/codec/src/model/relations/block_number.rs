@@ -79,7 +79,7 @@ mod tests {
             for number in &numbers {
                 prop_assert_eq!(model.code(&mut coder, *number), *number);
             }
-            let mut reader = StreamReader::new(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
+            let mut reader = StreamReader::of_content(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
             let mut model = BlockNumbers::default();
             for number in &numbers {
                 prop_assert_eq!(model.code(&mut reader, 0), *number);
@@ -96,7 +96,7 @@ mod tests {
             model.code(&mut coder, number);
         }
         let mut reader =
-            StreamReader::new(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
+            StreamReader::of_content(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
         let numbers = reader.open(StreamKind::BlockNumber, 4);
         assert_eq!([reader.u32(numbers, 0), reader.u32(numbers, 0)], [70, 2]);
         assert_eq!(reader.u32(numbers, 0), 71);
@@ -111,7 +111,7 @@ mod tests {
         let stream = coder.open(StreamKind::BlockRank, 1);
         coder.u8(stream, 3);
         let mut reader =
-            StreamReader::new(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
+            StreamReader::of_content(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
         BlockNumbers::default().code(&mut reader, 0);
         assert!(reader.failed());
     }

@@ -204,7 +204,7 @@ mod tests {
         let coded: Vec<bool> = bodies.iter().map(&mut code).collect();
         let len = coder.total_len();
         let mut coder =
-            StreamReader::new(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
+            StreamReader::of_content(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
         let (mut streams, mut scratch) = (ChangeStreams::default(), ChangeScratch::default());
         for (body, coded) in bodies.iter().zip(&coded) {
             let mut decoded = vec![0; body.len()];
@@ -277,7 +277,8 @@ mod tests {
             let stream = LazyStream::default().open(&mut coder, StreamKind::ModelFlag, 1);
             coder.u8(stream, mode);
             let mut coder =
-                StreamReader::new(coder.into_content().bytes, FormatVersion::CURRENT).unwrap();
+                StreamReader::of_content(coder.into_content().bytes, FormatVersion::CURRENT)
+                    .unwrap();
             let change = Change {
                 before: 2,
                 old: old(0),

@@ -263,7 +263,7 @@ mod tests {
         let mut column = Column::open(&mut coder, choices, Attribute::Varlena, Some(&values));
         column.code_all(&mut coder, &values);
         let content = coder.into_content().bytes;
-        let mut reader = StreamReader::new(content.clone(), FormatVersion::CURRENT).unwrap();
+        let mut reader = StreamReader::of_content(content.clone(), FormatVersion::CURRENT).unwrap();
         let choices = LazyStream::default().open(&mut reader, StreamKind::HeapSchema, 1);
         (content, reader.u8(choices, 0))
     }
@@ -274,7 +274,8 @@ mod tests {
         assert_eq!(mode, Mode::Dictionary as u8);
         assert_ne!(coded(LISTS_COST_MAX).1, Mode::Dictionary as u8);
         for (taken, fails) in [(0, false), (LISTS_COST_MAX, true)] {
-            let mut reader = StreamReader::new(content.clone(), FormatVersion::CURRENT).unwrap();
+            let mut reader =
+                StreamReader::of_content(content.clone(), FormatVersion::CURRENT).unwrap();
             let choices = LazyStream::default().open(&mut reader, StreamKind::HeapSchema, 1);
             assert!(reader.take_list(taken));
             Column::open(&mut reader, choices, Attribute::Varlena, None);

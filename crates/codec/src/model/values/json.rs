@@ -457,7 +457,7 @@ mod tests {
     }
 
     fn decode_all(content: Vec<u8>, lens: &[usize]) -> Option<Vec<Vec<u8>>> {
-        let mut coder = StreamReader::new(content, FormatVersion::CURRENT).ok()?;
+        let mut coder = StreamReader::of_content(content, FormatVersion::CURRENT).ok()?;
         let choices = coder.open(StreamKind::HeapSchema, 1);
         let json = Json::open(&mut coder, choices, None);
         let mut decoded = Vec::new();

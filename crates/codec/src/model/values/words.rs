@@ -377,7 +377,7 @@ mod tests {
     }
 
     fn decode(content: Vec<u8>, lens: &[usize]) -> Option<Vec<Vec<u8>>> {
-        let mut coder = StreamReader::new(content, FormatVersion::CURRENT).ok()?;
+        let mut coder = StreamReader::of_content(content, FormatVersion::CURRENT).ok()?;
         let choices = coder.open(StreamKind::HeapSchema, 1);
         let mut words = Words::open(&mut coder, choices, DigitRuns::default());
         let mut texts = Vec::new();

@@ -7,7 +7,7 @@ use crate::limits::BIN_ROWS_MAX;
 use crate::optional_model::OptionalModel;
 use crate::streams::bins::{self, Prediction};
 use crate::streams::coder::Care;
-use crate::streams::kind::StreamKind;
+use crate::streams::laid_out::Filled;
 use crate::streams::layout::{Layout, difference};
 use crate::streams::parts::Parts;
 
@@ -22,19 +22,6 @@ const LONG: usize = 32 * 1024;
 /// Bytes of a long stream for each part of that sample, and parts at most.
 const LEN_FOR_PART: usize = 16 * 1024;
 const PARTS_MAX: usize = 16;
-
-/// A stream that may be coded.
-#[derive(Clone, Copy)]
-pub struct Candidate<'r> {
-    /// Its place among the streams.
-    pub number: u32,
-    /// What it holds.
-    pub kind: StreamKind,
-    /// Bytes of a row.
-    pub width: usize,
-    /// Its bytes, in one part.
-    pub bytes: &'r Parts,
-}
 
 /// Whether a stream is coded.
 pub enum Verdict {
@@ -67,9 +54,15 @@ impl Chooser {
     }
 
     /// The stream of this number in bins, where they take clearly less than zstd makes of the
-    /// layout that was chosen for it.
-    pub fn coded(&mut self, stream: Candidate<'_>, layout: Layout) -> Verdict {
-        let Candidate { bytes, width, .. } = stream;
+    /// layout that was chosen for it. One in parts is put together in `scratch`.
+    pub fn coded(
+        &mut self,
+        number: u32,
+        stream: &Filled,
+        layout: Layout,
+        scratch: &mut Vec<u8>,
+    ) -> Verdict {
+        let (bytes, width) = (&stream.bytes, stream.width);
         if !self.may_code(bytes.len(), width) {
             return Verdict::Plain;
         }
@@ -77,7 +70,7 @@ impl Chooser {
             Some(packed) => packed * bytes.len() as f64 / self.sample.len() as f64,
             None => self.packed_len(bytes, width, layout, 1),
         };
-        let rows = bytes.joined();
+        let rows = bytes.whole(scratch);
         let least = (rows.len() / width / BIN_ROWS_MAX) as f64;
         if wanted(packed) < least {
             return Verdict::Plain;
@@ -98,7 +91,7 @@ impl Chooser {
                     return Verdict::Plain;
                 }
             }
-            let repeated = self.repeated(stream, &prediction);
+            let repeated = self.repeated(number, stream, rows, &prediction);
             // Where bins are out of the question, zstd saves what it finds elsewhere.
             let plain = packed * (1.0 - repeated.in_plain);
             let alone = predicted.min(plain);
@@ -119,18 +112,23 @@ impl Chooser {
             return Verdict::Plain;
         };
         if rows.len() > LONG {
-            self.gains
-                .insert(stream.number, packed - coded.len() as f64);
+            self.gains.insert(number, packed - coded.len() as f64);
         }
         Verdict::Coded(coded_layout, coded)
     }
 
     /// How much of a stream repeats streams of its kind and width.
-    fn repeated(&mut self, stream: Candidate<'_>, prediction: &Prediction) -> Repeated {
-        let Candidate { bytes, width, .. } = stream;
+    fn repeated(
+        &mut self,
+        number: u32,
+        stream: &Filled,
+        rows: &[u8],
+        prediction: &Prediction,
+    ) -> Repeated {
+        let width = stream.width;
         let runs = self.runs.entry((stream.kind, width)).or_default();
         let mut repeated = Repeated::default();
-        let repeats = prediction.repeats(bytes.joined(), width, runs, stream.number);
+        let repeats = prediction.repeats(rows, width, runs, number);
         for (source, part) in repeats.sources() {
             match self.gains.get(&source) {
                 None => repeated.in_plain += part,

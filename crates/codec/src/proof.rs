@@ -1,0 +1,174 @@
+//! The proof that a member decodes to its original.
+//!
+//! A decoder unpacks a member into streams, and makes the original of the streams. Each half is
+//! proven by itself: while one thread packs the streams, another makes the original of them and
+//! compares it; then the member is unpacked, and compared with the streams.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
+
+use std::thread;
+
+use walzip_pgformat::Input;
+use walzip_pgformat::wal::SegmentHeader;
+
+use crate::container::{self, Claims, Header, WalIdentity};
+use crate::error::{DecodeError, EncodeError};
+use crate::format_version::FormatVersion;
+use crate::level::Level;
+use crate::member;
+use crate::original::{Expected, Original};
+use crate::packing;
+use crate::segment;
+use crate::streams::StreamReader;
+use crate::streams::coder::Choices;
+use crate::streams::laid_out::Filled;
+
+/// What [`member::encode_part`] makes of a segment or of a part of one, proven.
+pub fn encode_part(
+    input: Input<'_>,
+    header: &SegmentHeader,
+    level: Level,
+    choices: Choices,
+) -> Result<Option<Vec<u8>>, EncodeError> {
+    let Some(streams) = segment::encode(input, header, choices)? else {
+        return Ok(None);
+    };
+    let identity = WalIdentity::from(header);
+    let len = input.len();
+    let (body, hash) = both(
+        || packing::pack_streams(&streams, choices, level, len),
+        || replay(&streams, &identity, input),
+    );
+    let (Some(body), hash) = (body?, hash?) else {
+        return Ok(None);
+    };
+    let member = container::write_member(len, hash, Some(identity), &body);
+    drop(body);
+    match unpacks_to(&member, &identity, &streams) {
+        Ok(true) => Ok(Some(member)),
+        _ => Err(EncodeError::NotProven),
+    }
+}
+
+/// Proves that a file decodes to an input.
+pub fn of_file(input: Input<'_>, file: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
+    let mut expected = Expected::new(input);
+    match member::decode_to(&file, &mut expected) {
+        Ok(()) if expected.is_complete() => Ok(file),
+        _ => Err(EncodeError::NotProven),
+    }
+}
+
+/// Makes the original of streams and compares it with the input; returns its hash.
+fn replay(
+    streams: &[Filled],
+    identity: &WalIdentity,
+    input: Input<'_>,
+) -> Result<blake3::Hash, EncodeError> {
+    let mut expected = Expected::new(input);
+    let mut original = Original::new(&mut expected);
+    let replayed = member::segment_header(identity, input.len() as u64, FormatVersion::CURRENT)
+        .map_err(Into::into)
+        .and_then(|segment| {
+            let reader = StreamReader::of_filled(streams);
+            segment::decode(reader, segment, input.len(), &mut original)
+        });
+    let hash = original.hash();
+    match replayed {
+        Ok(()) if expected.is_complete() => Ok(hash),
+        _ => Err(EncodeError::NotProven),
+    }
+}
+
+/// Whether a member claims to be this segment, and a decoder finds the streams in it.
+fn unpacks_to(
+    member: &[u8],
+    identity: &WalIdentity,
+    streams: &[Filled],
+) -> Result<bool, DecodeError> {
+    let header = Header::read(member)?;
+    let body = member.get(header.header_len..).unwrap_or_default();
+    let is_whole = header.member_len == member.len() as u64;
+    if !is_whole
+        || header.version != FormatVersion::CURRENT
+        || header.identity.as_ref() != Some(identity)
+    {
+        return Ok(false);
+    }
+    let mut content = container::read_content(&header, body, Claims::Believed)?;
+    let len_max = member::unpacked_len_max(&header, body);
+    let reader = StreamReader::new(&mut content, header.version, len_max)?;
+    Ok(reader.is_of(streams))
+}
+
+/// Does both, the first one on another thread where there may be one more.
+fn both<A: Send, B>(beside: impl Fn() -> A + Sync, here: impl FnOnce() -> B) -> (A, B) {
+    thread::scope(|scope| {
+        let spawned = thread::Builder::new().spawn_scoped(scope, &beside);
+        let done_here = here();
+        let done_beside = match spawned {
+            Ok(thread) => thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => beside(),
+        };
+        (done_beside, done_here)
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::streams::StreamWriter;
+    use crate::streams::coder::Coder;
+    use crate::streams::kind::StreamKind;
+
+    fn streams(value: u32) -> Vec<Filled> {
+        let mut writer = StreamWriter::default();
+        let stream = writer.open(StreamKind::BlockNumber, 4);
+        for number in 0..1000 {
+            writer.u32(stream, number * value);
+        }
+        writer.into_streams()
+    }
+
+    fn identity(timeline: u32) -> WalIdentity {
+        WalIdentity {
+            page_magic: 0xD110,
+            system_id: walzip_pgformat::SystemId(7),
+            timeline: walzip_pgformat::TimelineId(timeline),
+            start: walzip_pgformat::Lsn(16 << 20),
+            segment_size: 16 << 20,
+        }
+    }
+
+    /// A member of other streams, or of another segment, proves nothing.
+    #[test]
+    fn a_member_is_held_against_its_streams() {
+        let (level, choices) = (Level::MIN, packing::choices(Level::MIN));
+        let body = packing::pack_streams(&streams(3), choices, level, 16 << 20);
+        let body = body.unwrap().unwrap();
+        let hash = blake3::hash(b"");
+        let member = container::write_member(16 << 20, hash, Some(identity(1)), &body);
+        assert_eq!(unpacks_to(&member, &identity(1), &streams(3)), Ok(true));
+        assert_eq!(unpacks_to(&member, &identity(1), &streams(4)), Ok(false));
+        assert_eq!(unpacks_to(&member, &identity(1), &[]), Ok(false));
+        assert_eq!(unpacks_to(&member, &identity(2), &streams(3)), Ok(false));
+        let mut damaged = member.clone();
+        *damaged.last_mut().unwrap() ^= 1;
+        assert!(unpacks_to(&damaged, &identity(1), &streams(3)).is_err());
+    }
+
+    #[test]
+    fn streams_that_make_no_segment_are_no_proof() {
+        let input = vec![0; 16 << 20];
+        let replayed = replay(&streams(3), &identity(1), input.as_slice().into());
+        assert!(matches!(replayed, Err(EncodeError::NotProven)));
+    }
+
+    #[test]
+    fn a_panic_beside_is_one_here() {
+        let caught = std::panic::catch_unwind(|| both(|| panic!("on purpose"), || 1));
+        assert!(caught.is_err());
+    }
+}
