@@ -38,6 +38,7 @@ mod tar_links;
 mod text;
 mod timeline_info;
 mod timelines;
+mod two_threads;
 pub mod verify;
 mod wal_index;
 mod wal_search;

@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt;
 use walzip_codec::{EncodeError, Encoder};
 use walzip_pgformat::{Input, PAGE_SIZE, ReadAt};
 
+use crate::two_threads;
+
 /// A file whose members are encoded.
 pub struct Members<'f> {
     /// What is read.
@@ -29,9 +31,10 @@ impl Members<'_> {
     /// Encodes all of them, and hands them over in their order. An empty file has one.
     pub fn encode<E: From<EncodeError>>(
         &self,
-        mut encoder: Encoder,
+        encoder: Encoder,
         mut take: impl FnMut(EncodedMember) -> Result<(), E>,
     ) -> Result<(), E> {
+        let mut encoder = encoder.with_both(two_threads::run_both);
         let mut offset = 0;
         loop {
             let left = usize::try_from(self.len - offset).unwrap_or(usize::MAX);

@@ -8,8 +8,8 @@ use crate::member;
 use crate::optional_model::OptionalModel;
 use crate::packing;
 use crate::segment;
-use crate::streams::directory::Content;
 use crate::streams::kind::{Category, StreamKind};
+use crate::streams::laid_out::Filled;
 
 /// The share of one kind of stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub fn account(input: &[u8], level: Level) -> Result<Option<Vec<KindAccount>>, E
         let Some(streams) = segment::encode(part.into(), &header, packing::choices(level))? else {
             return Ok(None);
         };
-        for account in account_of(packing::lay_out(&streams, level).content(), level)? {
+        for account in account_of(&streams, level)? {
             match kinds.iter_mut().find(|known| known.kind == account.kind) {
                 Some(known) => known.add(&account),
                 None => kinds.push(account),
@@ -54,17 +54,18 @@ pub fn account(input: &[u8], level: Level) -> Result<Option<Vec<KindAccount>>, E
     Ok((!kinds.is_empty()).then_some(kinds))
 }
 
-fn account_of(content: Content, level: Level) -> Result<Vec<KindAccount>, EncodeError> {
+fn account_of(streams: &[Filled], level: Level) -> Result<Vec<KindAccount>, EncodeError> {
+    let content = packing::lay_out(streams, level).content();
     let mut cuts = content.cuts;
     let mut kinds: Vec<KindAccount> = Vec::new();
     let mut ends: Vec<usize> = Vec::new();
     let mut start = content.extents.first().map_or(0, |_| content.streams_start);
     cuts.push(start);
-    for shape in &content.extents {
-        let kind = shape.kind;
-        let end = match shape.layout.is_coded() {
+    for (extent, stream) in content.extents.iter().zip(streams) {
+        let kind = extent.kind;
+        let end = match extent.layout.is_coded() {
             true => start,
-            false => shape.end,
+            false => extent.end,
         };
         if kinds.last().is_none_or(|last| last.kind != kind) {
             kinds.push(KindAccount {
@@ -78,10 +79,9 @@ fn account_of(content: Content, level: Level) -> Result<Vec<KindAccount>, Encode
         }
         if let (Some(account), Some(last)) = (kinds.last_mut(), ends.last_mut()) {
             account.streams += 1;
-            account.stream_bytes += end - start;
-            if shape.layout.is_coded() {
-                account.stream_bytes += shape.len();
-                account.packed_bytes += shape.len();
+            account.stream_bytes += stream.bytes.len();
+            if extent.layout.is_coded() {
+                account.packed_bytes += extent.len();
             }
             *last = end;
         }

@@ -11,7 +11,7 @@ use crate::level::Level;
 use crate::limits::MEMBER_LEN_MAX;
 use crate::member;
 use crate::packing::choices;
-use crate::proof;
+use crate::proof::{self, RunBoth};
 use crate::streams::coder::{Choices, Proof};
 
 /// Bytes of a segment that go into one member: more go into parts, each into a member.
@@ -26,6 +26,7 @@ pub struct Encoder {
     level: Level,
     proves: bool,
     part_len: usize,
+    run_both: RunBoth,
     /// What the next bytes are, where they are a part of a segment that was begun.
     next_part: Option<SegmentHeader>,
 }
@@ -37,6 +38,7 @@ impl Encoder {
             level,
             proves,
             part_len: PART_LEN,
+            run_both: proof::run_in_turn,
             next_part: None,
         }
     }
@@ -44,6 +46,11 @@ impl Encoder {
     /// The same with other parts: bytes of each, a multiple of 8192. A decoder takes any.
     pub fn with_part_len(self, part_len: usize) -> Encoder {
         Encoder { part_len, ..self }
+    }
+
+    /// The same with another way to run both halves of a proof.
+    pub fn with_both(self, run_both: RunBoth) -> Encoder {
+        Encoder { run_both, ..self }
     }
 
     /// Bytes of input that the next member takes, as long as there are so many. The input goes
@@ -68,11 +75,14 @@ impl Encoder {
         let mut beginning = Vec::new();
         input.append(0, input.len().min(PAGE_SIZE), &mut beginning)?;
         let part = self.part(&beginning);
-        let (proves, level) = (self.proves, self.level);
+        let (proves, level, run_both) = (self.proves, self.level, self.run_both);
         let member = match &part {
             None => without_model(input, level, proves),
             Some(header) => or_do_without(
-                || with_model(input, header, level, proves),
+                || match proves {
+                    true => proven_with_model(input, header, level, run_both),
+                    false => member::encode_part(input, header, level, choices(level)),
+                },
                 || without_model(input, level, proves),
             ),
         }?;
@@ -132,33 +142,18 @@ pub fn encode_verified(input: &[u8], level: Level) -> Result<Vec<u8>, EncodeErro
     Encoder::new(level, true).encode_all(input)
 }
 
-fn with_model(
-    input: Input<'_>,
-    header: &SegmentHeader,
-    level: Level,
-    proves: bool,
-) -> Result<Vec<u8>, EncodeError> {
-    let member = match proves {
-        true => proven_with_model(input, header, level),
-        false => member::encode_part(input, header, level, choices(level)),
-    };
-    match member? {
-        Some(member) => Ok(member),
-        None => without_model(input, level, proves),
-    }
-}
-
 fn proven_with_model(
     input: Input<'_>,
     header: &SegmentHeader,
     level: Level,
+    run_both: RunBoth,
 ) -> Result<Option<Vec<u8>>, EncodeError> {
     let proven_with = |proof| {
         let choices = Choices {
             proof,
             ..choices(level)
         };
-        proof::encode_part(input, header, level, choices)
+        proof::encode_part(input, header, level, choices, run_both)
     };
     match proven_with(Proof::Later) {
         // Something was taken for granted wrongly.
@@ -177,13 +172,15 @@ fn without_model(input: Input<'_>, level: Level, proves: bool) -> Result<Vec<u8>
     }
 }
 
+/// What a model makes, or what is made without it where that fails or where the format cannot say
+/// it.
 fn or_do_without(
-    with_model: impl FnOnce() -> Result<Vec<u8>, EncodeError>,
+    with_model: impl FnOnce() -> Result<Option<Vec<u8>>, EncodeError>,
     without_model: impl FnOnce() -> Result<Vec<u8>, EncodeError>,
 ) -> Result<Vec<u8>, EncodeError> {
     // Nothing that a panic could leave half done is used again.
     match catch_unwind(AssertUnwindSafe(with_model)) {
-        Ok(Ok(file)) => Ok(file),
+        Ok(Ok(Some(file))) => Ok(file),
         _ => without_model(),
     }
 }
@@ -210,7 +207,7 @@ mod tests {
         ];
         for failure in failures {
             let file = or_do_without(
-                || proof::of_file(read, failure(other.clone())?),
+                || proof::of_file(read, failure(other.clone())?).map(Some),
                 || without_model(read, Level::MIN, true),
             )
             .unwrap();

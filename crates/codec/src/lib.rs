@@ -39,6 +39,7 @@ pub use level::Level;
 pub use limits::MEMBER_LEN_MAX;
 pub use member::{decode, decode_member, decode_member_to, decode_to};
 pub use optional_model::OptionalModel;
+pub use proof::RunBoth;
 pub use streams::kind::{Category, StreamKind};
 
 /// What the names of files end with, behind a dot.

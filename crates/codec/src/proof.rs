@@ -1,11 +1,11 @@
 //! The proof that a member decodes to its original.
 //!
 //! A decoder unpacks a member into streams, and makes the original of the streams. Each half is
-//! proven by itself: while one thread packs the streams, another makes the original of them and
-//! compares it; then the member is unpacked, and compared with the streams.
+//! proven by itself: while one thread packs the streams, another one may make the original of them
+//! and compare it; then the member is unpacked, and compared with the streams.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
-use std::thread;
+use std::sync::OnceLock;
 
 use walzip_pgformat::Input;
 use walzip_pgformat::wal::SegmentHeader;
@@ -22,23 +22,33 @@ use crate::streams::StreamReader;
 use crate::streams::coder::Choices;
 use crate::streams::laid_out::Filled;
 
+/// Runs two things and returns when both are done: the first one on another thread, if the caller
+/// has one for it.
+pub type RunBoth = fn(beside: &(dyn Fn() + Sync), here: &mut dyn FnMut());
+
 /// What [`member::encode_part`] makes of a segment or of a part of one, proven.
 pub fn encode_part(
     input: Input<'_>,
     header: &SegmentHeader,
     level: Level,
     choices: Choices,
+    run_both: RunBoth,
 ) -> Result<Option<Vec<u8>>, EncodeError> {
     let Some(streams) = segment::encode(input, header, choices)? else {
         return Ok(None);
     };
     let identity = WalIdentity::from(header);
     let len = input.len();
-    let (body, hash) = both(
-        || packing::pack_streams(&streams, choices, level, len),
-        || replay(&streams, &identity, input),
+    let packed = OnceLock::new();
+    let mut hash = Err(EncodeError::NotProven);
+    run_both(
+        &|| {
+            packed.get_or_init(|| packing::pack_streams(&streams, choices, level, len));
+        },
+        &mut || hash = replay(&streams, &identity, input),
     );
-    let (Some(body), hash) = (body?, hash?) else {
+    let packed = packed.into_inner().unwrap_or(Err(EncodeError::NotProven));
+    let (Some(body), hash) = (packed?, hash?) else {
         return Ok(None);
     };
     let member = container::write_member(len, hash, Some(identity), &body);
@@ -100,19 +110,10 @@ fn unpacks_to(
     Ok(reader.is_of(streams))
 }
 
-/// Does both, the first one on another thread where there may be one more.
-fn both<A: Send, B>(beside: impl Fn() -> A + Sync, here: impl FnOnce() -> B) -> (A, B) {
-    thread::scope(|scope| {
-        let spawned = thread::Builder::new().spawn_scoped(scope, &beside);
-        let done_here = here();
-        let done_beside = match spawned {
-            Ok(thread) => thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            Err(_) => beside(),
-        };
-        (done_beside, done_here)
-    })
+/// Runs both on the thread that there is.
+pub fn run_in_turn(beside: &(dyn Fn() + Sync), here: &mut dyn FnMut()) {
+    here();
+    beside();
 }
 
 #[cfg(test)]
@@ -166,9 +167,19 @@ mod tests {
         assert!(matches!(replayed, Err(EncodeError::NotProven)));
     }
 
+    /// What a caller does not run is not proven.
     #[test]
-    fn a_panic_beside_is_one_here() {
-        let caught = std::panic::catch_unwind(|| both(|| panic!("on purpose"), || 1));
-        assert!(caught.is_err());
+    fn both_halves_have_to_be_run() {
+        let segment = include_bytes!("../tests/inputs/pg15_gin_keys").as_slice();
+        let header = SegmentHeader::read(segment).unwrap();
+        let encode = |run_both| {
+            let choices = packing::choices(Level::MIN);
+            encode_part(segment.into(), &header, Level::MIN, choices, run_both)
+        };
+        assert!(encode(run_in_turn).unwrap().is_some());
+        let not_proven: [RunBoth; 3] = [|_, _| (), |beside, _| beside(), |_, here| here()];
+        for run_both in not_proven {
+            assert!(matches!(encode(run_both), Err(EncodeError::NotProven)));
+        }
     }
 }

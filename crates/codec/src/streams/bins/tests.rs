@@ -1,3 +1,5 @@
+//! Bins: the example of the specification, round trips, and data that lies.
+
 use super::*;
 use crate::format_example;
 use proptest::prelude::*;
