@@ -6,7 +6,7 @@ use crate::error::EncodeError;
 use crate::level::Level;
 use crate::limits::{content_len_believed, content_len_max};
 use crate::mixing::Outlook;
-use crate::optional_model::OptionalModel;
+use crate::optional_model::{ModelSet, OptionalModel};
 use crate::streams::coder::{Care, Choices};
 use crate::streams::directory::Content;
 use crate::streams::laid_out::{self, Filled, LaidOut};
@@ -36,6 +36,11 @@ pub fn choices(level: Level) -> Choices {
         care: match level.get() {
             1 => Care::Quick,
             _ => Care::Full,
+        },
+        without: match level.get() {
+            // They take longer to choose than zstd takes for planes.
+            1 | 2 => ModelSet::default().with(OptionalModel::Bins),
+            _ => ModelSet::default(),
         },
         ..Choices::default()
     }
@@ -193,6 +198,18 @@ fn pack_at(content: &Content, level: Level) -> Result<Body, EncodeError> {
     container::pack_content(content, effort(level, true))
 }
 
+/// The smallest of what zstd makes of content at these levels: more effort makes a little more of
+/// some content.
+fn smallest(content: &Content, first: Level, last: Level) -> Result<Body, EncodeError> {
+    let mut level = first;
+    let mut smallest = pack_at(content, level)?;
+    while level < last {
+        level = level.above();
+        smallest = std::cmp::min_by_key(smallest, pack_at(content, level)?, Body::len);
+    }
+    Ok(smallest)
+}
+
 /// What zstd makes of content without too much effort.
 struct Plain {
     body: Body,
@@ -204,7 +221,7 @@ impl Plain {
     fn of(content: &Content, level: Level) -> Result<Plain, EncodeError> {
         let [quick, other] = QUICK.map(|level| pack_at(content, level));
         let quick = std::cmp::min_by_key(quick?, other?, Body::len);
-        let searched = pack_at(content, level)?;
+        let searched = smallest(content, SEARCHED_FROM, level)?;
         Ok(Plain {
             is_searched_in_vain: quick.len() <= searched.len(),
             body: std::cmp::min_by_key(quick, searched, Body::len),
@@ -216,7 +233,7 @@ impl Plain {
         if level <= Level::STRONG || self.is_searched_in_vain {
             return Ok(self.body);
         }
-        let body = pack_at(content, level)?;
+        let body = smallest(content, SLOW_FROM, level)?;
         Ok(std::cmp::min_by_key(self.body, body, Body::len))
     }
 }

@@ -6,7 +6,6 @@ use super::{Chooser, PART_LEN};
 use crate::limits::BIN_ROWS_MAX;
 use crate::optional_model::OptionalModel;
 use crate::streams::bins::{self, Prediction};
-use crate::streams::coder::Care;
 use crate::streams::laid_out::Filled;
 use crate::streams::layout::{Layout, difference};
 use crate::streams::parts::Parts;
@@ -47,10 +46,7 @@ struct Repeated {
 impl Chooser {
     /// Streams with rows of `width` may be coded.
     pub fn may_code(&self, len: usize, width: usize) -> bool {
-        len >= LEN_MIN
-            && self.choices.care == Care::Full
-            && self.choices.uses(OptionalModel::Bins)
-            && bins::WIDTHS.contains(&width)
+        len >= LEN_MIN && self.choices.uses(OptionalModel::Bins) && bins::WIDTHS.contains(&width)
     }
 
     /// The stream of this number in bins, where they take clearly less than zstd makes of the
