@@ -76,9 +76,7 @@ impl ImageModel {
             pglz: pglz::Compressor::new(),
             likely: FIRST,
             trust: Trust::default(),
-            budget: segment_len
-                .saturating_mul(EXPANSION_MAX)
-                .min(RECREATED_MAX),
+            budget: segment_len.saturating_mul(EXPANSION_MAX).min(RECREATED_MAX),
         }
     }
 

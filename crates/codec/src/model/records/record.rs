@@ -131,13 +131,13 @@ impl Model {
             let stream = self.toplevel_xid.open(coder, StreamKind::ToplevelXid, 4);
             *xid = coder.u32(stream, *xid);
         }
-        for (place, block) in layout.blocks.iter_mut().enumerate() {
+        for (index, block) in layout.blocks.iter_mut().enumerate() {
             let relation = self
                 .relations
-                .get_mut(kind.shape.blocks.get(place)?.relation)?;
+                .get_mut(kind.shape.blocks.get(index)?.relation)?;
             block.number = relation.block_numbers.code(coder, block.number);
             if block.fork_flags & walzip_pgformat::wal::Block::HAS_DATA != 0 {
-                let len = &mut kind.block_streams.get_mut(place)?.len;
+                let len = &mut kind.block_streams.get_mut(index)?.len;
                 let stream = len.open(coder, StreamKind::BlockDataLen, 2);
                 block.data_len = coder.u16(stream, block.data_len);
             }
@@ -194,8 +194,8 @@ impl Model {
             record.resize(layout.headers_len(), 0);
         }
         let last_block = layout.blocks.last().map_or(0, |block| block.number);
-        for (place, block) in layout.blocks.iter_mut().enumerate() {
-            let shape_block = kind.shape.blocks.get(place)?;
+        for (index, block) in layout.blocks.iter_mut().enumerate() {
+            let shape_block = kind.shape.blocks.get(index)?;
             let relation = self.relations.get_mut(shape_block.relation)?;
             if let Some(image) = &mut block.image {
                 self.images
@@ -208,8 +208,8 @@ impl Model {
                 }
                 let end = block.data_start + usize::from(block.data_len);
                 let data = coder.part(record, block.data_start, end);
-                let model = *kind.block_models.get(place)?;
-                let streams = kind.block_streams.get_mut(place)?;
+                let model = *kind.block_models.get(index)?;
+                let streams = kind.block_streams.get_mut(index)?;
                 let newest = self.xids.newest_row()?;
                 let mut context = Context {
                     main: &self.main,
@@ -224,7 +224,7 @@ impl Model {
                     scratch: &mut self.change_scratch,
                 };
                 model.code(coder, streams, relation, &mut context, data);
-                if place == 0 && !coder.failed() {
+                if index == 0 && !coder.failed() {
                     let record = HeapRecord {
                         rmid: kind.shape.rmid,
                         info: kind.shape.info,
