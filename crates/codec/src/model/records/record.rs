@@ -1,4 +1,4 @@
-//! One record after the other: what each part costs is decided in the files beside this one.
+//! Codes records in order. The other files of this folder code their parts.
 
 use walzip_pgformat::wal::{Compression, IMAGE_HAS_HOLE, RecordLayout, SegmentHeader};
 use walzip_pgformat::{Lsn, Version};
@@ -18,7 +18,7 @@ use crate::streams::StreamWriter;
 use crate::streams::coder::{Coder, LazyStream};
 use crate::streams::kind::StreamKind;
 
-/// Everything that is known from the records coded before.
+/// The state after the records coded so far.
 pub struct Model {
     version: &'static Version,
     xids: Xids,
@@ -34,13 +34,14 @@ pub struct Model {
     versions: RowVersions,
     change_scratch: ChangeScratch,
     extracted: ExtractedTuples,
-    /// Relations whose heap tuples are collected, in the order of their first one.
+    /// The numbers of the relations whose heap tuples are collected, in the order of the first one
+    /// of each (encoder only).
     with_bodies: Vec<u32>,
     len_max: usize,
 }
 
 impl Model {
-    /// Knows nothing but what the segment is, and how many bytes it has.
+    /// The state at the start of a segment.
     pub fn new(header: &SegmentHeader, segment_len: usize) -> Model {
         Model {
             version: header.version,
@@ -62,8 +63,8 @@ impl Model {
         }
     }
 
-    /// Codes the record at `lsn`. The encoder has it in `record`, read into `layout`; the
-    /// decoder has it there afterwards, unless the coder failed.
+    /// Codes the record at `lsn`. The encoder passes its bytes in `record` and its header fields
+    /// in `layout`. The decoder fills both, unless the coder fails.
     pub fn code<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -77,7 +78,7 @@ impl Model {
         self.prev = lsn.0;
     }
 
-    /// Codes what was collected from the records; the encoder calls it behind the last one.
+    /// Codes the collected heap tuples. The encoder calls it after the last record.
     pub fn finish(&mut self, coder: &mut StreamWriter) {
         for number in std::mem::take(&mut self.with_bodies) {
             if let Some(relation) = self.relations.get_mut(number) {
@@ -115,7 +116,7 @@ impl Model {
         self.code_data(coder, number, layout, record)
     }
 
-    /// Codes all numbers of the headers that the kind leaves open.
+    /// Codes the fields of the headers that differ within a kind.
     fn code_references<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -153,7 +154,7 @@ impl Model {
         Some(())
     }
 
-    /// The main data comes first, because it says how to read the rest.
+    /// Codes the main data. It comes before block data, which is read according to it.
     fn code_main<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -167,7 +168,7 @@ impl Model {
             self.main
                 .extend_from_slice(record.get(layout.main_start..end)?);
         } else {
-            // All but a few fields of main data stand in streams.
+            // Bounds what a hostile length allocates: streams contain nearly all of main data.
             let most = coder
                 .content_len()
                 .saturating_mul(4)
