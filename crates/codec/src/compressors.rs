@@ -1,4 +1,4 @@
-//! Compressors of other people: what stands behind the streams, and what servers have used.
+//! General compressors: those that pack the streams, and those that servers use for page images.
 
 pub mod lz4_block;
 pub mod page_image;

@@ -1,5 +1,5 @@
-//! The file around the streams: header, blocks, checksums. docs/format/container.md is the
-//! description; the constants here are checked against it by a test.
+//! The container of a member: header, blocks, checksums. docs/format/container.md specifies it; a
+//! test checks the constants against it.
 
 mod blocks;
 mod header;
@@ -12,7 +12,7 @@ pub use blocks::{
 };
 pub use header::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity, name_file};
 
-/// Writes a member for an original of a length and a hash; `body` is what stands for it.
+/// Writes the member of an original with this length and hash, encoded as `body`.
 pub fn write_member(
     original_len: usize,
     original_hash: blake3::Hash,

@@ -1,9 +1,8 @@
-//! Context mixing: a block whose streams are coded bit by bit, each bit with the probability
-//! that models of its stream give it. docs/format/mixing.md is the description.
+//! Context mixing: the streams of a block are coded bit by bit, each bit with a probability that
+//! several models predict. docs/format/mixing.md specifies it.
 //!
-//! The model is one function in both directions, as the models of streams are: the encoder
-//! and the decoder run it over the same bytes, with a [`arithmetic::BitCoder`] of theirs.
-//! It computes with integers alone, and all its tables have fixed sizes.
+//! The encoder and the decoder run the same code over the same bytes, each with its own
+//! [`arithmetic::BitCoder`]. It uses only integers, and all its tables have fixed sizes.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
 mod arithmetic;
@@ -30,15 +29,15 @@ use crate::error::{DecodeError, EncodeError, NO_MEMORY};
 use crate::streams::directory::Extent;
 use crate::varint;
 
-/// A byte of data stands for at most as many of content.
+/// Maximum number of bytes of content for one byte of data.
 const EXPANSION_MAX: usize = 1 << 15;
-/// How often the coding of a stream is counted as seen, at most.
+/// Maximum count of the chances of whether a stream is mixed.
 const CHOICE_SEEN_MAX: u32 = 60;
 
 const BAD: DecodeError = DecodeError::Corrupt("block of mixed streams");
 
-/// The data of a block for the streams of `content`, of which `mixed` says whether they are
-/// mixed; the others go to zstd. `None` where the format cannot say it.
+/// The data of a block of the streams of `content`. `mixed` says for each stream whether it is
+/// mixed or packed by zstd. `None` if memory is short, or the content is too long for the data.
 pub fn compress(
     content: &mut [u8],
     extents: &[Extent],
@@ -67,8 +66,8 @@ pub fn compress(
     Ok((len <= data.len().saturating_mul(EXPANSION_MAX)).then_some(data))
 }
 
-/// Appends the streams that the data of a block stands for to `content`, which ends where
-/// the first of `extents` starts.
+/// Decodes the data of a block and appends its streams to `content`, whose length is the start of
+/// the first of `extents`.
 pub fn decompress(
     data: &[u8],
     extents: &[Extent],
@@ -97,7 +96,7 @@ fn plain_extents<'s>(extents: &'s [Extent], mixed: &'s [bool]) -> impl Iterator<
     pairs.filter_map(|(extent, mixed)| (!mixed).then_some(extent))
 }
 
-/// Puts the streams of the zstd frame where they belong.
+/// Decompresses the zstd frame and copies its streams to their extents.
 fn place_plain(
     frame: &[u8],
     extents: &[Extent],
@@ -113,15 +112,15 @@ fn place_plain(
     }
     let mut rest = plain.as_slice();
     for extent in plain_extents(extents, mixed) {
-        let (stream, behind) = rest.split_at_checked(extent.len()).ok_or(BAD)?;
-        let place = content.get_mut(extent.start..extent.end).ok_or(BAD)?;
-        place.copy_from_slice(stream);
-        rest = behind;
+        let (stream, remaining) = rest.split_at_checked(extent.len()).ok_or(BAD)?;
+        let target = content.get_mut(extent.start..extent.end).ok_or(BAD)?;
+        target.copy_from_slice(stream);
+        rest = remaining;
     }
     Ok(())
 }
 
-/// Whether each stream is mixed; most are as the one before.
+/// Codes whether each stream is mixed. Most are like the one before.
 fn code_choices<C: BitCoder>(coder: &mut C, mixed: &mut [bool]) {
     let rates = Rates::new();
     let mut chances = [Chance::EVEN; 2];
@@ -136,7 +135,7 @@ fn code_choices<C: BitCoder>(coder: &mut C, mixed: &mut [bool]) {
     }
 }
 
-/// `None` where there is no memory for it.
+/// Codes the mixed streams. `None` if memory is short.
 fn code_streams<C: BitCoder>(
     coder: &mut C,
     extents: &[Extent],
@@ -159,7 +158,7 @@ fn code_streams<C: BitCoder>(
     Some(())
 }
 
-/// A table of a fixed size, without taking it across the stack.
+/// A table of a fixed size, which is never on the stack.
 fn fixed_table<T: Clone, const N: usize>(value: T) -> Box<[T; N]> {
     match vec![value; N].into_boxed_slice().try_into() {
         Ok(table) => table,
@@ -167,7 +166,7 @@ fn fixed_table<T: Clone, const N: usize>(value: T) -> Box<[T; N]> {
     }
 }
 
-/// Spreads three numbers over 32 bits.
+/// A hash of three numbers.
 #[inline(always)]
 fn hash(a: u32, b: u32, c: u32) -> u32 {
     let hash = a.wrapping_mul(0x9E37_79B1)
@@ -187,7 +186,7 @@ mod tests {
 
     const EFFORT: Effort = Effort::of(1);
 
-    /// Bytes of a stream: noise, few values, rows alike, or one value.
+    /// Bytes of a stream: noise, few values, similar rows, or one value.
     fn stream() -> impl Strategy<Value = (Vec<u8>, usize, bool)> {
         let bytes = prop_oneof![
             proptest::collection::vec(any::<u8>(), 0..300),

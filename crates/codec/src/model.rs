@@ -1,7 +1,8 @@
-//! What walzip knows of PostgreSQL: how each byte of a record follows from others, and which
-//! streams take what does not follow.
+//! What walzip knows of PostgreSQL: which bytes of a record follow from earlier ones, and which
+//! streams take the rest.
 //!
-//! One state serves both directions and is changed only by what both know.
+//! The encoder and the decoder run the same code and keep the same state. Only values that both
+//! know change it.
 
 mod heap;
 mod index;

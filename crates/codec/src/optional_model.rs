@@ -43,7 +43,7 @@ impl ModelSet {
 models! {
     BlockData, "fields of block data by record type";
     Pages, "items of page images";
-    SeenThrough, "images that the server compressed";
+    RecreatedImages, "images that the server compressed";
     Gin, "GIN entries and posting lists";
     Attributes, "heap tuples as attributes";
     Dictionaries, "different values of an attribute";

@@ -1,10 +1,10 @@
-//! LZ4 blocks as liblz4 writes them: PostgreSQL's images are reproduced bit for bit only by
-//! the same library.
+//! LZ4 blocks as liblz4 writes them. Only the same library recreates PostgreSQL's images bit for
+//! bit.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int};
 
-/// Compresses as `LZ4_compress_default`, appending to `out`.
+/// Compresses as `LZ4_compress_default` and appends to `out`. Returns `false` if that fails.
 pub fn compress(input: &[u8], out: &mut Vec<u8>) -> bool {
     let Ok(len) = c_int::try_from(input.len()) else {
         return false;
@@ -27,7 +27,7 @@ pub fn compress(input: &[u8], out: &mut Vec<u8>) -> bool {
     written > 0
 }
 
-/// Decompresses into `out`; returns the bytes written.
+/// Decompresses into `out` and returns the number of bytes written. `None` if that fails.
 pub fn decompress(input: &[u8], out: &mut [u8]) -> Option<usize> {
     let input_len = c_int::try_from(input.len()).ok()?;
     let out_len = c_int::try_from(out.len()).ok()?;

@@ -1,6 +1,5 @@
-//! Page images compressed and decompressed as the server does, one by one: to find out what
-//! another `wal_compression` would make of them. How a segment's images are carried is the
-//! business of the model.
+//! Compresses and decompresses single page images as the server does, to measure other settings of
+//! `wal_compression`. The images of a segment are coded by the model.
 
 use walzip_pgformat::wal::Compression;
 use walzip_pgformat::{PAGE_SIZE, pglz};
@@ -8,10 +7,10 @@ use zstd_safe::{CCtx, DCtx};
 
 use crate::compressors::lz4_block;
 
-/// The level that the server uses (`ZSTD_CLEVEL_DEFAULT`).
+/// `ZSTD_CLEVEL_DEFAULT`: the level that the server uses.
 const ZSTD_LEVEL: i32 = 3;
 
-/// The work space, reused from image to image.
+/// Contexts and buffers, reused from image to image.
 pub struct PageImages {
     zstd: CCtx<'static>,
     unzstd: DCtx<'static>,
@@ -33,7 +32,7 @@ impl Default for PageImages {
 }
 
 impl PageImages {
-    /// The page without its hole. `None` when the image is not what it says.
+    /// Decompresses an image into the page without its hole. `None` if the image is invalid.
     pub fn decompress(
         &mut self,
         method: Compression,
@@ -56,7 +55,7 @@ impl PageImages {
         (len == page_len).then_some(&self.page[..])
     }
 
-    /// What the method makes of a page without its hole; `None` when it is not smaller.
+    /// Compresses a page without its hole. `None` if the result is not smaller.
     pub fn compress(&mut self, method: Compression, page: &[u8]) -> Option<&[u8]> {
         self.packed.clear();
         let packed = match method {

@@ -1,17 +1,17 @@
-//! What zstd would make of a sample.
+//! Estimates of the compressed size of a sample.
 
 use std::sync::LazyLock;
 
 use zstd_safe::CCtx;
 
-/// Compresses samples, with memory that it keeps from one to the next.
+/// Compresses samples with zstd. Its memory is reused.
 pub struct Trial {
     context: CCtx<'static>,
     packed: Vec<u8>,
 }
 
 impl Trial {
-    /// Without memory of any sample.
+    /// Allocates a context.
     pub fn new() -> Trial {
         Trial {
             context: CCtx::create(),
@@ -19,7 +19,7 @@ impl Trial {
         }
     }
 
-    /// Bytes that the sample takes.
+    /// The compressed size of the sample at zstd's level 1, in bytes.
     pub fn cost(&mut self, sample: &[u8]) -> usize {
         self.packed
             .resize(zstd_safe::compress_bound(sample.len()), 0);
@@ -29,7 +29,7 @@ impl Trial {
     }
 }
 
-/// Bytes that numbers of these frequencies take, each with as many bits as its rarity asks.
+/// The entropy of symbols with these counts, in bytes.
 pub fn entropy_bytes(counts: impl Iterator<Item = u32>) -> f64 {
     let mut total = 0;
     let mut own = 0.0;
@@ -40,7 +40,7 @@ pub fn entropy_bytes(counts: impl Iterator<Item = u32>) -> f64 {
     (times_log2(total) - own) / 8.0
 }
 
-/// A number times its binary logarithm.
+/// A number times its binary logarithm; 0 for 0.
 fn times_log2(number: u32) -> f64 {
     static SMALL: LazyLock<Vec<f64>> =
         LazyLock::new(|| (0..SAMPLE_MAX).map(computed_times_log2).collect());
@@ -50,7 +50,7 @@ fn times_log2(number: u32) -> f64 {
     }
 }
 
-/// Most frequencies are of samples that have fewer values.
+/// Length of the table: most samples have fewer values.
 const SAMPLE_MAX: u32 = 2049;
 
 fn computed_times_log2(number: u32) -> f64 {

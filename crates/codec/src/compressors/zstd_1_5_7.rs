@@ -1,11 +1,13 @@
-//! zstd frames as libzstd 1.5.7 writes them. Its match finder at PostgreSQL's level differs from
-//! that of 1.5.2 to 1.5.6, which the rest of the codec is linked with; one program cannot be
-//! linked with two libzstd, but a translation of the later one to Rust gives the same bytes.
+//! zstd frames as libzstd 1.5.7 writes them.
+//!
+//! Its match finder at PostgreSQL's level differs from that of 1.5.2 to 1.5.6, to which the codec
+//! is linked. A program cannot be linked to two versions of libzstd. So this module uses a
+//! translation of 1.5.7 to Rust, which writes the same bytes.
 #![allow(unsafe_code)]
 
 use libzstd_rs_sys as zstd;
 
-/// A compression context, kept from one page to the next.
+/// A compression context, reused from page to page.
 pub struct Compressor(*mut zstd::ZSTD_CCtx);
 
 impl Compressor {
@@ -15,7 +17,7 @@ impl Compressor {
         Compressor(unsafe { zstd::ZSTD_createCCtx() })
     }
 
-    /// Compresses as `ZSTD_compress`, replacing `out`; `false` where that fails.
+    /// Compresses as `ZSTD_compress` and replaces `out`. Returns `false` if that fails.
     pub fn compress(&mut self, input: &[u8], out: &mut Vec<u8>, level: i32) -> bool {
         out.clear();
         out.resize(zstd_safe::compress_bound(input.len()), 0);

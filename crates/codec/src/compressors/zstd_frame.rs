@@ -1,4 +1,4 @@
-//! One zstd frame, with its tables renewed where the content changes.
+//! zstd frames whose blocks, and so entropy tables, begin anew where the content changes.
 
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, InBuffer, OutBuffer};
@@ -7,21 +7,21 @@ use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
 use crate::limits::WINDOW_LOG_MAX;
 use crate::original::PIECE_LEN;
 
-/// How hard zstd tries.
+/// Parameters of zstd.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// zstd's own level.
+    /// zstd's level.
     pub level: i32,
-    /// Look for matches at any distance, of so many bytes at least.
+    /// If set, zstd also looks for matches at any distance, of at least this length in bytes.
     pub long: Option<u32>,
-    /// Binary logarithm of the entries of zstd's table of places, if not the level's own.
+    /// Binary logarithm of the number of entries of zstd's hash table, if not the level's own.
     pub hash_log: Option<u32>,
-    /// Bytes of the shortest match, if not the level's own.
+    /// Minimum length of a match in bytes, if not the level's own.
     pub min_match: Option<u32>,
 }
 
 impl Effort {
-    /// Just what zstd does at its level.
+    /// The parameters of one of zstd's levels.
     pub const fn of(level: i32) -> Effort {
         Effort {
             level,
@@ -32,31 +32,32 @@ impl Effort {
     }
 }
 
-/// zstd cannot make more of a byte than this: a block of 128 KiB needs four bytes.
+/// Maximum number of bytes that one byte of a frame expands to: a block of 128 KiB takes at least
+/// four bytes.
 const EXPANSION_MAX: usize = 1 << 15;
 
-/// What became of some content.
+/// Compressed content.
 pub struct Packed {
     /// The frame.
     pub bytes: Vec<u8>,
-    /// For each cut, bytes of the frame before it.
+    /// For each cut, the length of the frame up to it.
     pub cut_places: Vec<usize>,
 }
 
-/// Compresses `content`. Every part between two cuts gets tables of its own: zstd by itself
-/// begins new ones each 128 KiB, wherever that falls.
+/// Compresses `content` as one frame. A new block, with its own tables, begins at each cut; by
+/// itself zstd begins one every 128 KiB, whatever the content.
 pub fn compress(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Packed, EncodeError> {
     Compressor::new(effort)?.compress(content, cuts)
 }
 
-/// Makes frames, one after the other.
+/// Writes frames with the same parameters.
 pub struct Compressor {
     context: CCtx<'static>,
     effort: Effort,
 }
 
 impl Compressor {
-    /// Before the first frame.
+    /// Allocates a context and sets its parameters.
     pub fn new(effort: Effort) -> Result<Compressor, EncodeError> {
         let mut compressor = Compressor {
             context: CCtx::create(),
@@ -65,7 +66,7 @@ impl Compressor {
         compressor.set(CParameter::CompressionLevel(effort.level))?;
         compressor.set(CParameter::Format(FrameFormat::Magicless))?;
         compressor.set(CParameter::ContentSizeFlag(false))?;
-        // The content is all there: zstd needs no window of its own beside it.
+        // All content is in memory and stays there: zstd needs no copy of its window.
         compressor.set(CParameter::StableInBuffer(true))?;
         if let Some(hash_log) = effort.hash_log {
             compressor.set(CParameter::HashLog(hash_log))?;
@@ -108,7 +109,7 @@ impl Compressor {
         }
         let end = ZSTD_EndDirective::ZSTD_e_end;
         step(&mut self.context, &mut output, &mut input, end)?;
-        // What was not needed of it can have another use while the content is still there.
+        // Frees the unused part while the content is still in memory.
         packed.shrink_to_fit();
         Ok(Packed {
             bytes: packed,
@@ -154,8 +155,8 @@ fn decoder_of(data: &[u8], raw_len: usize) -> Result<DCtx<'static>, DecodeError>
     Ok(context)
 }
 
-/// Hands the `raw_len` bytes over that the frame in `data` stands for, a piece at a time: in
-/// memory is only the frame's window.
+/// Decompresses `data` to `raw_len` bytes and passes them to `take` in pieces. Only the frame's
+/// window is in memory.
 pub fn decompress_to(
     data: &[u8],
     raw_len: usize,
@@ -184,7 +185,7 @@ pub fn decompress_to(
     Ok(())
 }
 
-/// Appends the `raw_len` bytes that the frame in `data` stands for.
+/// Decompresses `data` to `raw_len` bytes and appends them.
 pub fn decompress(data: &[u8], raw_len: usize, out: &mut Vec<u8>) -> Result<(), DecodeError> {
     let mut context = decoder_of(data, raw_len)?;
     let mut block = Vec::new();

@@ -11,19 +11,19 @@ use crate::streams::directory::{self, Content};
 use crate::streams::laid_out::{self, ContentSink, LaidOut};
 use crate::varint;
 
-/// Whether a member of formats 1 to 4 is believed when it claims far more content than its
-/// length makes likely: a segment of 1 GB of rows that are all alike does, and so does a file that
-/// is made to take memory. Later formats have no such members
+/// Whether to decode a member of formats 1 to 4 that claims far more content than its length makes
+/// likely. Such a member is a segment of 1 GB of equal rows, or a file that was made to exhaust
+/// memory. Later formats have no such members
 /// ([`CONTENT_PACKED_MAX`](crate::limits::CONTENT_PACKED_MAX)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claims {
     /// It is refused.
     Bounded,
-    /// It is decoded, in the memory that it takes.
+    /// It is decoded, whatever memory it takes.
     Believed,
 }
 
-/// What stands in a block.
+/// How the data of a block is coded. The number is part of the format.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BlockCoding {
     /// The bytes themselves.
@@ -34,12 +34,12 @@ enum BlockCoding {
     Mixing = 2,
 }
 
-/// Blocks that stand for an original.
+/// The blocks of a member.
 pub struct Body(Vec<Block>);
 
 struct Block {
     header: Vec<u8>,
-    /// The data, one piece after the other.
+    /// The data, in pieces to be concatenated.
     data: Vec<Vec<u8>>,
 }
 
@@ -55,7 +55,7 @@ impl Body {
         }
     }
 
-    /// Bytes of the blocks.
+    /// Length of all blocks, in bytes.
     pub fn len(&self) -> usize {
         let lens = self
             .0
@@ -82,7 +82,7 @@ fn data_len(data: &[Vec<u8>]) -> usize {
     data.iter().map(Vec::len).sum()
 }
 
-/// One block, in zstd's coding where that makes the content smaller.
+/// Packs the content as one block: as a zstd frame, or as it is if that is not longer.
 pub fn pack(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Body, EncodeError> {
     let packed = zstd_frame::compress(content, cuts, effort)?.bytes;
     let (coding, data) = if packed.len() < content.len() {
@@ -93,7 +93,8 @@ pub fn pack(content: &[u8], cuts: &[usize], effort: Effort) -> Result<Body, Enco
     Ok(Body(vec![Block::new(coding, content.len(), vec![data])]))
 }
 
-/// A block for the directory and the streams that are not coded, and one for those that are.
+/// Packs the content as two blocks: the directory with the streams whose layout is not an entropy
+/// code, and, as they are, those whose layout is.
 pub fn pack_content(content: &Content, effort: Effort) -> Result<Body, EncodeError> {
     let (plain, coded) = content.bytes.split_at(content.coded_start);
     let mut body = pack(plain, &content.cuts, effort)?;
@@ -105,8 +106,8 @@ pub fn pack_content(content: &Content, effort: Effort) -> Result<Body, EncodeErr
     Ok(body)
 }
 
-/// One block of zstd frames, each for a piece of the content of about so many bytes: not all of it
-/// has to be in memory beside the streams.
+/// Packs the content as one block of zstd frames, each of about `piece_len` bytes of content. Only
+/// one piece is in memory besides the streams.
 pub fn pack_pieces(
     streams: &LaidOut<'_>,
     piece_len: usize,
@@ -126,7 +127,7 @@ pub fn pack_pieces(
     Ok(Body(vec![block]))
 }
 
-/// Content as it is packed.
+/// Packs content in pieces.
 struct Pieces {
     compressor: Compressor,
     piece_len: usize,
@@ -163,8 +164,8 @@ impl ContentSink for Pieces {
     }
 }
 
-/// Two blocks: the directory, and the streams, mixed where that pays. `None` where the format
-/// cannot say it.
+/// Packs the content as two blocks: the directory, and the streams, of which those in `mixed` are
+/// mixed. `None` if the format cannot represent that.
 pub fn pack_mixed(
     content: &mut Content,
     mixed: &[bool],
@@ -181,14 +182,15 @@ pub fn pack_mixed(
     }))
 }
 
-/// What much effort would be spent on, where the content stands for so many bytes.
+/// The outlook for the content of an original of this length: see [`Outlook`].
 pub fn outlook(content: &Content, original_len: usize) -> Result<Outlook, EncodeError> {
     let packed = packed_lens(content)?;
     let (bytes, extents) = (&content.bytes, &content.extents);
     Ok(mixing::outlook(bytes, extents, &packed, original_len))
 }
 
-/// Bytes of each stream as zstd packs it in little time.
+/// The length of each stream as packed by zstd at level 1. A stream whose layout is an entropy
+/// code counts as it is.
 fn packed_lens(content: &Content) -> Result<Vec<usize>, EncodeError> {
     const QUICK: Effort = Effort::of(1);
     let mut cuts = vec![content.streams_start];
@@ -200,13 +202,13 @@ fn packed_lens(content: &Content) -> Result<Vec<usize>, EncodeError> {
     cuts.dedup();
     let plain = content.bytes.get(..content.coded_start);
     let packed = zstd_frame::compress(plain.unwrap_or_default(), &cuts, QUICK)?;
-    let mut places = cuts.iter().zip(&packed.cut_places);
-    let mut start = places.next().map_or(0, |(_, &place)| place);
+    let mut ends = cuts.iter().zip(&packed.cut_places);
+    let mut start = ends.next().map_or(0, |(_, &end)| end);
     let lens = content.extents.iter().map(|extent| {
         if extent.layout.is_coded() || extent.start == extent.end {
             return extent.len();
         }
-        let end = places.next().map_or(start, |(_, &place)| place);
+        let end = ends.next().map_or(start, |(_, &end)| end);
         let len = end - start;
         start = end;
         len
@@ -216,14 +218,14 @@ fn packed_lens(content: &Content) -> Result<Vec<usize>, EncodeError> {
 
 const TOO_MUCH: DecodeError = DecodeError::Corrupt("more content than the member can have");
 
-/// A block of a member that is decoded.
+/// A block that was read, its data still coded.
 struct Found<'m> {
     coding: u8,
     content_len: usize,
     data: &'m [u8],
 }
 
-/// Takes the next block of a body, which may have so many bytes of content.
+/// Takes the next block of a body. Fails if it claims more than `content_left` bytes of content.
 fn take_block<'m>(body: &mut &'m [u8], content_left: u64) -> Result<Found<'m>, DecodeError> {
     const CUT: DecodeError = DecodeError::Truncated("block");
     let (&coding, mut rest) = body.split_first().ok_or(CUT)?;
@@ -232,13 +234,13 @@ fn take_block<'m>(body: &mut &'m [u8], content_left: u64) -> Result<Found<'m>, D
     if content_len > content_left {
         return Err(TOO_MUCH);
     }
-    let (checksum, behind) = rest.split_first_chunk().ok_or(CUT)?;
+    let (checksum, rest) = rest.split_first_chunk().ok_or(CUT)?;
     let data_len = usize::try_from(data_len).map_err(|_| CUT)?;
-    let (data, behind) = behind.split_at_checked(data_len).ok_or(CUT)?;
+    let (data, rest) = rest.split_at_checked(data_len).ok_or(CUT)?;
     if crc32c::crc32c(data) != u32::from_le_bytes(*checksum) {
         return Err(DecodeError::Checksum("block"));
     }
-    *body = behind;
+    *body = rest;
     Ok(Found {
         coding,
         content_len: usize::try_from(content_len).map_err(|_| TOO_MUCH)?,
@@ -257,7 +259,7 @@ impl<'m> Found<'m> {
 
 const UNKNOWN_CODING: DecodeError = DecodeError::Corrupt("unknown coding of a block");
 
-/// Decodes the blocks of a foreign member behind its header, a piece at a time.
+/// Decodes the blocks of a foreign member in pieces. `body` is the member without its header.
 pub fn decode_foreign(
     header: &Header,
     mut body: &[u8],
@@ -279,7 +281,8 @@ pub fn decode_foreign(
     Ok(())
 }
 
-/// Reads the blocks of a WAL member behind its header, and puts their bytes together.
+/// Decodes the blocks of a WAL member and concatenates their content. `body` is the member without
+/// its header.
 pub fn read_content(
     header: &Header,
     mut body: &[u8],

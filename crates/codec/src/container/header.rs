@@ -11,25 +11,25 @@ use crate::varint;
 
 /// The first bytes of a member.
 pub const MAGIC: [u8; 4] = *b"WALZ";
-/// The version that is written, and the last one that is read.
+/// The version that is written, which is the newest one that is read.
 pub const VERSION: u8 = FormatVersion::CURRENT.number();
 
 const KIND_FOREIGN: u8 = 0;
 const KIND_WAL: u8 = 1;
 
-/// Which segment of which cluster a member is, or is a part of.
+/// Identifies the cluster and the segment of a member, or of which it is a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalIdentity {
-    /// `xlp_magic`, which tells the major.
+    /// `xlp_magic`, which identifies the major version.
     pub page_magic: u16,
-    /// The cluster.
+    /// The cluster's system identifier.
     pub system_id: SystemId,
     /// The timeline of the segment's first page.
     pub timeline: TimelineId,
-    /// The position of the member's first byte: of a part but the first, no multiple of the
-    /// segment size.
+    /// The position of the member's first byte. It is a multiple of the segment size except for
+    /// parts after the first.
     pub start: Lsn,
-    /// Bytes of a whole segment of the cluster.
+    /// Length of a whole segment of the cluster, in bytes.
     pub segment_size: u32,
 }
 
@@ -57,7 +57,7 @@ impl WalIdentity {
         })
     }
 
-    /// The major that wrote the segment.
+    /// The major version that wrote the segment.
     pub fn version(&self) -> Option<&'static Version> {
         Version::from_page_magic(self.page_magic)
     }
@@ -75,26 +75,26 @@ impl From<&SegmentHeader> for WalIdentity {
     }
 }
 
-/// What a member says of itself before its blocks.
+/// The header of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The format's version.
     pub version: FormatVersion,
-    /// Bytes of the original.
+    /// Length of the original, in bytes.
     pub original_len: u64,
     /// BLAKE3 of the original.
     pub original_hash: [u8; 32],
-    /// Which segment it is; `None` for what was not understood as WAL.
+    /// The segment; `None` for a foreign member, an original that was not understood as WAL.
     pub identity: Option<WalIdentity>,
-    /// What the original is called where it was named: see [`name_file`].
+    /// The file name of the original, if the member has it: see [`name_file`].
     pub name: Option<String>,
-    /// Bytes of the header itself.
+    /// Length of the header, in bytes.
     pub header_len: usize,
-    /// Bytes of the whole member, header included.
+    /// Length of the whole member, header included, in bytes.
     pub member_len: u64,
 }
 
-/// The most bytes that a header can have; reading this much is enough for [`Header::read`].
+/// Maximum length of a header. Reading this many bytes is enough for [`Header::read`].
 pub const HEADER_LEN_MAX: usize = 4 + 3 + 10 + 32 + WalIdentity::LEN + 1 + NAME_LEN_MAX + 10 + 4;
 
 impl Header {
@@ -107,8 +107,8 @@ impl Header {
             None => return Err(DecodeError::NotWalzip),
         };
         let mut take = |len: usize| -> Result<&[u8], DecodeError> {
-            let (part, behind) = rest.split_at_checked(len).ok_or(CUT)?;
-            rest = behind;
+            let (part, remaining) = rest.split_at_checked(len).ok_or(CUT)?;
+            rest = remaining;
             Ok(part)
         };
         let &[version, kind, references] = take(3)?.first_chunk().ok_or(CUT)?;
@@ -160,7 +160,7 @@ impl Header {
         })
     }
 
-    /// Appends the header of a member whose body has so many bytes.
+    /// Appends the header of a member whose blocks have `body_len` bytes.
     pub fn write(&self, out: &mut Vec<u8>, body_len: u64) {
         let mut header = MAGIC.to_vec();
         let kind = if self.identity.is_some() {
@@ -184,7 +184,7 @@ impl Header {
     }
 }
 
-/// Whether a header can carry the name: letters, digits and dots of ASCII, as PostgreSQL names
+/// Whether a header can have this name: ASCII letters, digits and dots, as in PostgreSQL's names of
 /// WAL files.
 fn is_name(name: &[u8]) -> bool {
     let is_expected = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'.';
@@ -193,7 +193,7 @@ fn is_name(name: &[u8]) -> bool {
         && name.iter().all(is_expected)
 }
 
-/// Reads a name and its length off the front of `rest`.
+/// Reads the length and the name at the front of `rest`, and removes them from it.
 fn read_name(rest: &mut &[u8]) -> Result<Option<String>, DecodeError> {
     const CUT: DecodeError = DecodeError::Truncated("header");
     const UNEXPECTED: DecodeError = DecodeError::Corrupt("name that no WAL file has");
@@ -201,8 +201,8 @@ fn read_name(rest: &mut &[u8]) -> Result<Option<String>, DecodeError> {
     if len > NAME_LEN_MAX as u64 {
         return Err(UNEXPECTED);
     }
-    let (name, behind) = rest.split_at_checked(len as usize).ok_or(CUT)?;
-    *rest = behind;
+    let (name, remaining) = rest.split_at_checked(len as usize).ok_or(CUT)?;
+    *rest = remaining;
     match str::from_utf8(name) {
         Ok("") => Ok(None),
         Ok(text) if is_name(name) => Ok(Some(text.to_owned())),
@@ -210,8 +210,8 @@ fn read_name(rest: &mut &[u8]) -> Result<Option<String>, DecodeError> {
     }
 }
 
-/// Puts the name of its original on a file that this version encoded, in the header of its first
-/// member: so who finds the file under another name can tell. The bodies stay as they are.
+/// Writes the original's name into the header of the first member of a file that this version
+/// encoded. A file that was renamed can then be recognized. The blocks do not change.
 pub fn name_file(file: &mut Vec<u8>, name: &str) -> Result<(), EncodeError> {
     let refused = || EncodeError::Name(name.to_owned());
     let header = Header::read(file).map_err(|_| refused())?;

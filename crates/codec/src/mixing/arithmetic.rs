@@ -1,16 +1,16 @@
-//! The binary arithmetic coder, in both directions: a model is a function over a
-//! [`BitCoder`], as models of streams are over a `Coder`.
+//! A binary arithmetic coder, in both directions. Models are generic over [`BitCoder`], as the
+//! models of streams are over `Coder`.
 
-/// Either direction.
+/// The encoder or the decoder.
 pub trait BitCoder {
-    /// The bits are known.
+    /// It is the encoder, which knows the bits.
     const ENCODING: bool;
 
-    /// Codes one bit, which is 1 with this probability of sixteen bits, not 0: the encoder
-    /// returns `bit`, the decoder what the encoder was given.
+    /// Codes one bit. `probability` is that of a 1, in units of 1 / 65,536, from 1 to 65,535. The
+    /// encoder returns `bit`; the decoder ignores it and returns the decoded bit.
     fn bit(&mut self, probability: u32, bit: u32) -> u32;
 
-    /// Codes the eight bits of a byte, from the top, as if each were as likely as not.
+    /// Codes the eight bits of a byte, the top one first, each with probability 1/2.
     fn even_byte(&mut self, byte: u8) -> u8 {
         (0..8).rev().fold(0, |coded, shift| {
             coded << 1 | self.bit(1 << 15, u32::from(byte >> shift) & 1) as u8
@@ -18,7 +18,7 @@ pub trait BitCoder {
     }
 }
 
-/// The numbers that are still possible.
+/// The current interval of the coder, both ends included.
 struct Interval {
     low: u32,
     high: u32,
@@ -30,7 +30,7 @@ impl Interval {
         high: u32::MAX,
     };
 
-    /// The last number of the part that stands for 1.
+    /// The last number of the lower part, which stands for a 1.
     #[inline(always)]
     fn split(&self, probability: u32) -> u32 {
         let width = u64::from(self.high - self.low);
@@ -46,7 +46,7 @@ impl Interval {
         }
     }
 
-    /// Takes out the first byte, where it is known.
+    /// Shifts the top byte out if both ends have the same.
     #[inline(always)]
     fn shift(&mut self) -> Option<u8> {
         let known = (self.low ^ self.high) >> 24 == 0;
@@ -59,14 +59,14 @@ impl Interval {
     }
 }
 
-/// Bits become bytes.
+/// Encodes bits to bytes.
 pub struct Encoder {
     interval: Interval,
     bytes: Vec<u8>,
 }
 
 impl Encoder {
-    /// Without any bit.
+    /// An encoder without bits.
     pub fn new() -> Encoder {
         Encoder {
             interval: Interval::WHOLE,
@@ -74,7 +74,8 @@ impl Encoder {
         }
     }
 
-    /// The bytes: one more says which number of the interval it is, as zeros follow.
+    /// The bytes. The last one selects a number of the interval. The decoder reads zeros after it,
+    /// so trailing zeros are dropped.
     pub fn finish(mut self) -> Vec<u8> {
         if self.interval.low > 0 {
             self.bytes.push((self.interval.low >> 24) as u8 + 1);
@@ -100,7 +101,7 @@ impl BitCoder for Encoder {
     }
 }
 
-/// Bytes become bits; zeros follow the last byte.
+/// Decodes bytes to bits. After the last byte it reads zeros.
 pub struct Decoder<'d> {
     interval: Interval,
     code: u32,
@@ -108,7 +109,7 @@ pub struct Decoder<'d> {
 }
 
 impl<'d> Decoder<'d> {
-    /// Reads from the front.
+    /// A decoder at the front of `bytes`.
     pub fn new(bytes: &'d [u8]) -> Decoder<'d> {
         let mut decoder = Decoder {
             interval: Interval::WHOLE,
@@ -127,7 +128,7 @@ impl<'d> Decoder<'d> {
         self.code = self.code << 8 | u32::from(byte);
     }
 
-    /// All bytes were read.
+    /// Whether all bytes have been read.
     pub fn exhausted(&self) -> bool {
         self.bytes.len() == 0
     }

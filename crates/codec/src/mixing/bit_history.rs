@@ -1,28 +1,29 @@
-//! What a context has seen, in one byte: about how many zeros and ones, and which was last.
+//! Bit histories: the bits seen in a context, in one byte. A history is a state: approximate counts
+//! of zeros and ones, and for small counts the last bit.
 //!
-//! The states are those pairs of counts that [`kinds_of`] admits, in the order of their sums;
-//! the opposite count shrinks with each bit, so that recent bits matter more.
+//! The states are the pairs of counts that [`kinds_of`] admits, ordered by their sums. Each bit
+//! shrinks the count of the opposite bit, so that recent bits count more.
 #![allow(
     clippy::indexing_slicing,
     reason = "tables are built from constants; states have eight bits"
 )]
 
-/// The most of one bit beside 0, 1, ... of the other.
+/// Maximum of the larger count, if the smaller one is 0, 1, and so on.
 const BOUNDS: [usize; 6] = [20, 48, 15, 8, 6, 5];
 /// Counts are below this.
 const COUNTS: usize = 50;
-/// Pairs with a larger sum do not remember which bit was last.
+/// Maximum sum of a pair whose states include the last bit.
 const LAST_BIT_SUM_MAX: usize = 17;
-/// A count shrinks to the number of these that it reaches, when the other bit comes.
+/// When the other bit occurs, a count shrinks to the number of these that it reaches.
 const SHRINKING: [usize; 7] = [1, 2, 3, 4, 5, 7, 8];
 
-/// Histories, by their number; 0 is the empty one.
+/// The successor and the counts of each history. History 0 is empty.
 pub struct BitHistories {
     next: Box<[[u8; 2]; 256]>,
     counts: Box<[[u8; 2]; 256]>,
 }
 
-/// States of a pair of counts: none, one, or one for each last bit.
+/// Number of states of a pair of counts: none, one, or one for each last bit.
 fn kinds_of(zeros: usize, ones: usize) -> usize {
     let (more, less) = (zeros.max(ones), zeros.min(ones));
     match BOUNDS.get(less) {
@@ -37,7 +38,7 @@ fn kinds_of(zeros: usize, ones: usize) -> usize {
     }
 }
 
-/// The counts after another bit, where `more` is the larger one.
+/// The counts after another bit. `more` is the larger one; `bit_of_less`: the bit is the rarer one.
 fn count(more: usize, less: usize, bit_of_less: bool) -> (usize, usize) {
     let shrunk = |n: usize| SHRINKING.iter().filter(|&&least| n >= least).count();
     let (mut more, mut less) = if bit_of_less {
@@ -66,7 +67,7 @@ fn next(zeros: usize, ones: usize, bit: usize) -> (usize, usize) {
 }
 
 impl BitHistories {
-    /// The table, which is a constant of the format.
+    /// The tables, which are constants of the format.
     pub fn new() -> BitHistories {
         let mut numbers = [[[0u8; 2]; COUNTS]; COUNTS];
         let mut states = Vec::new();
@@ -93,13 +94,13 @@ impl BitHistories {
         histories
     }
 
-    /// The history with one bit more.
+    /// The history after one more bit.
     #[inline(always)]
     pub fn next(&self, history: u8, bit: u32) -> u8 {
         self.next[usize::from(history)][bit as usize & 1]
     }
 
-    /// About how many zeros and ones the history has.
+    /// The approximate counts of zeros and ones.
     pub fn counts(&self, history: u8) -> [u8; 2] {
         self.counts[usize::from(history)]
     }

@@ -1,4 +1,4 @@
-//! One byte, bit by bit, in several contexts at a time.
+//! Codes one byte, bit by bit, mixing the predictions of several contexts.
 #![allow(
     clippy::indexing_slicing,
     reason = "indices are below constant lengths, or masked"
@@ -15,25 +15,26 @@ use super::repeats::Repeats;
 use super::slots::{Slot, Slots};
 use super::{fixed_table, hash};
 
-/// Contexts of a byte.
+/// Number of contexts of a byte.
 pub const CONTEXTS: usize = 6;
-/// The context that guesses are made in.
+/// Index of the context in which bytes are guessed.
 const GUESSING: usize = 1;
-/// The input of the repeat, and the one that is always the same.
+/// Index of the mixer's input for the repeat.
 const REPEAT: usize = CONTEXTS;
+/// Index of the mixer's constant input.
 const BIAS: usize = CONTEXTS + 1;
 const BIAS_WEIGHT: i16 = 256;
 const _: () = assert!(BIAS < INPUTS);
 
-/// What tells the contexts of the lower half of a byte from those of the upper one.
+/// Hashed into the contexts of the lower half of a byte.
 const LOWER_HALF: u32 = 77;
 
 const KINDS: usize = 64;
-/// How often the chances of histories and of repeats are counted as seen, at most.
+/// Maximum counts of the chances of histories and of repeats.
 const HISTORY_SEEN_MAX: u32 = 255;
 const REPEAT_SEEN_MAX: u32 = 1023;
 
-/// What is known before a byte is coded.
+/// The input of the model for one byte.
 pub struct Situation {
     /// Hashes of the contexts.
     pub contexts: [u32; CONTEXTS],
@@ -41,13 +42,13 @@ pub struct Situation {
     pub kind: u8,
     /// Hash of the stream and the column.
     pub column: u32,
-    /// The bytes before, the last one lowest.
+    /// The eight bytes before, the last one lowest.
     pub recent: u64,
-    /// Bytes of the column are noise: those that cannot be guessed are not mixed.
+    /// The column is noise: a byte that is not guessed is coded as it is, not mixed.
     pub is_noise: bool,
 }
 
-/// Everything that is learnt.
+/// The state of the model.
 pub struct ByteModel {
     logistic: Logistic,
     histories: BitHistories,
@@ -66,7 +67,7 @@ pub struct ByteModel {
 }
 
 impl ByteModel {
-    /// Without any knowledge; `history` is empty, and has room for all bytes to come.
+    /// The initial state. `history` is empty and has the capacity for all bytes of the block.
     pub fn new(history: Vec<u8>) -> ByteModel {
         let logistic = Logistic::new();
         let histories = BitHistories::new();
@@ -86,13 +87,13 @@ impl ByteModel {
         }
     }
 
-    /// Bytes of another column or stream follow.
+    /// Begins another column or stream.
     pub fn interrupt(&mut self) {
         self.repeats.interrupt();
     }
 
-    /// `byte` comes after the one that is coded next. The encoder knows it, and asks for the
-    /// memory that it will take: that is what half of the time is spent waiting for.
+    /// Prefetches the memory for `byte`, which follows the byte that is coded next. Encoder only.
+    /// Half of the time would be spent waiting for this memory.
     #[inline(always)]
     pub fn expect(&self, byte: u8, situation: &Situation) {
         if self.was_guessed {
@@ -108,10 +109,11 @@ impl ByteModel {
         }
     }
 
-    /// Codes one byte: the encoder returns `byte`, the decoder what the encoder was given.
+    /// Codes one byte. The encoder returns `byte`; the decoder ignores it and returns the decoded
+    /// byte.
     #[inline(always)]
     pub fn code<C: BitCoder>(&mut self, coder: &mut C, byte: u8, situation: &Situation) -> u8 {
-        // The decoder can ask no earlier; at least it waits for all at once.
+        // The decoder cannot prefetch earlier, but so it waits for all slots at once.
         if !C::ENCODING && !situation.is_noise && self.repeats.class() == 0 {
             for (slots, &context) in self.slots.iter().zip(&situation.contexts) {
                 slots.expect(context);
@@ -128,7 +130,7 @@ impl ByteModel {
         } else if situation.is_noise {
             coder.even_byte(byte)
         } else {
-            // A repeat that was asked for is over.
+            // A repeated byte is always the guess, so if the guess was wrong it is wrong too.
             let repeated = repeated.filter(|_| !asked);
             self.mix(coder, byte, situation, repeated)
         };
@@ -148,20 +150,20 @@ impl ByteModel {
     ) -> u8 {
         let mut tree = Tree {
             node: 1,
-            // With a one in front, as the bits of the node are.
+            // With a leading one, like the bits of the node.
             repeated: repeated.map_or(0, |byte| 256 | u32::from(byte)),
         };
         for half in [byte >> 4, byte & 15] {
             let first = tree.node;
-            let mut places = [0; CONTEXTS];
+            let mut indexes = [0; CONTEXTS];
             let mut slots = [[0; 16]; CONTEXTS];
             for i in 0..CONTEXTS {
                 let context = match first {
                     1 => situation.contexts[i],
                     _ => hash(situation.contexts[i], first, LOWER_HALF),
                 };
-                places[i] = self.slots[i].find(context);
-                slots[i] = self.slots[i].get(places[i]);
+                indexes[i] = self.slots[i].find(context);
+                slots[i] = self.slots[i].get(indexes[i]);
             }
             let mut node = 1;
             for shift in (0..4).rev() {
@@ -171,7 +173,7 @@ impl ByteModel {
                 tree.node = tree.node << 1 | bit;
             }
             for i in 0..CONTEXTS {
-                self.slots[i].put(places[i], slots[i]);
+                self.slots[i].put(indexes[i], slots[i]);
             }
         }
         tree.node as u8
@@ -209,12 +211,12 @@ impl ByteModel {
         let weight = self.mixer.mix(&inputs, selector).clamp(-2047, 2047);
         let mixed = self.logistic.squash(weight);
         let context = (situation.column << 8 | tree.node) as usize;
-        let (refined, place) = self.refinement.refine(context, weight);
+        let (refined, cell) = self.refinement.refine(context, weight);
         let probability = ((mixed + refined) >> 1).clamp(1, 65535);
 
         let bit = coder.bit(probability, bit);
 
-        self.refinement.learn(place, bit);
+        self.refinement.learn(cell, bit);
         let error = ((bit << 16) as i32 - mixed as i32) >> 4;
         self.mixer.learn(&inputs, selector, error);
         for i in 0..CONTEXTS {
@@ -229,16 +231,16 @@ impl ByteModel {
     }
 }
 
-/// How far a byte is known.
+/// The bits of a byte coded so far, as a node of a binary tree.
 struct Tree {
-    /// A one, and the bits that are known.
+    /// A leading one, then the bits.
     node: u32,
-    /// A one, and the byte that a repeat makes likely; or 0.
+    /// A leading one, then the byte that a repeat predicts; 0 if there is no repeat.
     repeated: u32,
 }
 
 impl Tree {
-    /// The bit that a repeat makes likely, while the bits before were as it says.
+    /// The next bit that a repeat predicts, if all bits before were as predicted.
     #[inline(always)]
     fn expected(&self) -> Option<u32> {
         let shift = self.node.leading_zeros() - 23;

@@ -1,6 +1,6 @@
-//! Probabilities that learn.
+//! Adaptive probabilities.
 
-/// The probability that a bit is 1, in the upper 22 bits, and how often it was seen, in the
+/// The probability that a bit is 1, in the upper 22 bits, and the number of bits learnt, in the
 /// lower ten.
 #[derive(Clone, Copy)]
 pub struct Chance(u32);
@@ -9,7 +9,7 @@ const COUNT_BITS: u32 = 10;
 const COUNT_MASK: u32 = (1 << COUNT_BITS) - 1;
 const ONE: i32 = (1 << 22) - 1;
 
-/// How far a chance moves, by how often it was seen.
+/// The rate at which a chance moves, by its count.
 pub struct Rates(Box<[i32; 1 << COUNT_BITS]>);
 
 impl Rates {
@@ -24,28 +24,28 @@ impl Rates {
 }
 
 impl Chance {
-    /// As likely as not.
+    /// Probability 1/2, count 0.
     pub const EVEN: Chance = Chance(1 << 31);
 
-    /// What a history with these counts makes likely at first.
+    /// The initial chance of a history with these counts.
     pub fn of_counts([zeros, ones]: [u8; 2]) -> Chance {
         let (zeros, ones) = (u32::from(zeros), u32::from(ones));
         Chance((((2 * ones + 1) << 21) / (zeros + ones + 1)) << COUNT_BITS)
     }
 
-    /// The probability, of twelve bits.
+    /// The probability, in units of 1 / 4,096.
     #[inline(always)]
     pub fn bits_12(self) -> u32 {
         self.0 >> 20
     }
 
-    /// The probability, of sixteen bits.
+    /// The probability, in units of 1 / 65,536.
     #[inline(always)]
     pub fn bits_16(self) -> u32 {
         self.0 >> 16
     }
 
-    /// Moves towards what was seen, the less the more often that was, up to `limit` times.
+    /// Moves towards `bit`: the higher the count, the less. The count stops at `limit`.
     #[inline(always)]
     #[allow(clippy::indexing_slicing, reason = "the index is masked")]
     pub fn learn(&mut self, bit: u32, rates: &Rates, limit: u32) {

@@ -1,39 +1,40 @@
-//! What much effort would be spent on, and which streams are mixed: where time is short, those
-//! that gain most for it.
+//! The encoder's choice of the streams that are mixed: those that gain most for the time, within a
+//! budget of time.
 
 use super::stream_model::noise_len;
 use crate::streams::directory::Extent;
 
-/// Time that may be spent on each 16 MiB of the original, in units of about a nanosecond.
+/// Budget for each `BUDGET_LEN` bytes of the original, in units of about a nanosecond.
 const BUDGET: u64 = 3_800_000_000;
 const BUDGET_LEN: usize = 16 << 20;
-/// What a byte costs that is guessed, and one that zstd could not do without.
+/// Estimated cost of each byte of a stream, which is at least guessed, in the same units.
 const GUESSED_COST: u64 = 100;
+/// Estimated cost of each byte that remains after packing with zstd, except for noise.
 const PACKED_COST: u64 = 1600;
 
 struct Candidate {
     number: usize,
-    /// Bytes that zstd could not do without, but for noise.
+    /// Length as packed by zstd, without noise.
     hard_len: usize,
     cost: u64,
-    /// Bytes that zstd could not do without, over the time that mixing them takes.
+    /// Length as packed by zstd, divided by the cost.
     gain: u64,
 }
 
-/// What is known of streams before they are packed with much effort.
+/// An estimate for the streams of a member, made by packing them with zstd at a low level.
 pub struct Outlook {
     /// For each stream, whether it should be mixed.
     pub mixed: Vec<bool>,
-    /// Bytes that zstd made of them in little time.
+    /// Length of all streams as packed.
     pub packed_len: usize,
-    /// Of these, bytes that are no noise.
+    /// The same without noise.
     pub hard_len: usize,
-    /// Of these, bytes of streams that should not be mixed.
+    /// The part of `hard_len` of streams that should not be mixed.
     pub hard_len_unmixed: usize,
 }
 
-/// The outlook for streams of `content`, which stands for so many bytes, that take `packed` bytes
-/// each as zstd packs them in little time.
+/// The outlook for the streams of `content`. `packed` is the length of each as packed by zstd at a
+/// low level, `original_len` the length of the original.
 pub fn outlook(
     content: &[u8],
     extents: &[Extent],
@@ -42,7 +43,7 @@ pub fn outlook(
 ) -> Outlook {
     let budget = original_len.div_ceil(BUDGET_LEN) as u64 * BUDGET;
     let candidate = |(number, (extent, &packed)): (usize, (&Extent, &usize))| {
-        // Noise is as large for zstd, and takes no time here.
+        // zstd cannot pack noise either, and mixing spends little time on it.
         let hard_len = packed.saturating_sub(noise_len(content, extent));
         let cost = extent.len() as u64 * GUESSED_COST + hard_len as u64 * PACKED_COST;
         Candidate {

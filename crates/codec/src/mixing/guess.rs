@@ -1,4 +1,5 @@
-//! The byte that is likely, and whether it is it: one bit in place of eight.
+//! Guesses the next byte. If the guess is likely to be right, one bit says whether it is, instead
+//! of eight bits for the byte.
 #![allow(
     clippy::indexing_slicing,
     reason = "indices are masked to the length of the table"
@@ -7,42 +8,45 @@
 use super::chance::{Chance, Rates};
 use super::fixed_table;
 
-const PLACES: usize = 1 << 16;
+const ENTRIES: usize = 1 << 16;
 const KINDS: usize = 64;
-/// Situations of a kind: confidence (16), length of the repeat (16), who agrees (3 of 4).
+/// Number of situations of a kind: `times` of the entry (16), class of the repeat (16), agreement
+/// of entry and repeat (3 of 4).
 const SITUATIONS: usize = 1 << 10;
+/// Maximum count of the chances.
 const SEEN_MAX: u32 = 255;
-/// Below this probability, of sixteen bits, it is not asked whether the guess is right.
+/// Minimum probability of a guess, in units of 1 / 65,536, for which it is coded whether the guess
+/// is right.
 const WORTH_ASKING: u32 = 62_259;
-/// The same where the alternative is eight bits.
+/// The same in noise, where the alternative costs eight bits.
 const WORTH_ASKING_IN_NOISE: u32 = 4096;
 
-/// What followed in a context, and how often in a row.
+/// The byte that followed in a context, and a measure of how often it did so in a row.
 #[derive(Clone, Copy)]
 struct Last {
     byte: u8,
     times: u8,
 }
 
-/// Guesses by context, and how often guesses like it are right.
+/// The last byte by context, and the chance that a guess is right by kind and situation.
 pub struct Guesses {
-    last: Box<[Last; PLACES]>,
+    last: Box<[Last; ENTRIES]>,
     right: Box<[[Chance; SITUATIONS]; KINDS]>,
 }
 
-/// A byte, and how likely it is.
+/// A guessed byte.
 #[derive(Clone, Copy)]
 pub struct Guess {
     pub byte: u8,
-    /// The probability that it is right, of sixteen bits.
+    /// The probability that it is right, in units of 1 / 65,536.
     pub chance: u32,
     kind: usize,
     situation: usize,
-    place: usize,
+    entry: usize,
 }
 
 impl Guess {
-    /// Whether it is right is coded.
+    /// Whether the coder codes if the guess is right.
     #[inline(always)]
     pub fn is_worth_asking(&self, is_noise: bool) -> bool {
         let least = match is_noise {
@@ -54,7 +58,7 @@ impl Guess {
 }
 
 impl Guesses {
-    /// Without any knowledge.
+    /// The initial state.
     pub fn new() -> Guesses {
         Guesses {
             last: fixed_table(Last { byte: 0, times: 0 }),
@@ -62,11 +66,12 @@ impl Guesses {
         }
     }
 
-    /// Guesses in the context with this hash; what a repeat makes likely goes first.
+    /// The guess in the context with this hash: the byte that a repeat predicts, if any, or else
+    /// the last byte of the context.
     #[inline(always)]
     pub fn guess(&self, kind: u8, hash: u32, repeated: Option<u8>, class: usize) -> Guess {
-        let place = (hash >> 8) as usize & (PLACES - 1);
-        let last = self.last[place];
+        let entry = (hash >> 8) as usize & (ENTRIES - 1);
+        let last = self.last[entry];
         let (byte, agreement) = match repeated {
             None => (last.byte, 0),
             Some(byte) if byte == last.byte => (byte, 1),
@@ -82,16 +87,16 @@ impl Guesses {
             chance,
             kind,
             situation,
-            place,
+            entry,
         }
     }
 
-    /// Takes the byte that came.
+    /// Learns the actual byte.
     #[inline(always)]
     pub fn learn(&mut self, guess: Guess, byte: u8, rates: &Rates) {
         let right = &mut self.right[guess.kind & (KINDS - 1)][guess.situation & (SITUATIONS - 1)];
         right.learn(u32::from(guess.byte == byte), rates, SEEN_MAX);
-        let last = &mut self.last[guess.place & (PLACES - 1)];
+        let last = &mut self.last[guess.entry & (ENTRIES - 1)];
         if last.byte == byte {
             last.times = last.times.saturating_add(1);
         } else if last.times > 8 {

@@ -1,21 +1,21 @@
-//! Probabilities as numbers that can be added: the logistic function and its inverse, as
-//! tables of integers.
+//! The logistic function and its inverse, as tables of integers. Models are mixed by adding weights
+//! of evidence.
 //!
-//! A *weight of evidence* is a number from -2048 to 2047: the logarithm of the odds, scaled
-//! so that the range is that of probabilities of sixteen bits.
+//! A *weight of evidence* is the logarithm of the odds, scaled to integers from -2048 to 2047,
+//! which cover the probabilities from 1 to 65,535 in units of 1 / 65,536.
 #![allow(
     clippy::indexing_slicing,
     reason = "indices are masked to the length of the table"
 )]
 
-/// The logistic function at every 128th number of the range.
+/// The logistic function at every 128th weight, from -2048 on.
 const KNOTS: [u16; 33] = [
     1, 2, 4, 8, 16, 32, 64, 127, 255, 509, 1012, 2000, 3905, 7410, 13424, 22724, 32768, 42812,
     52112, 58126, 61631, 63536, 64524, 65027, 65281, 65409, 65472, 65504, 65520, 65528, 65532,
     65534, 65535,
 ];
 
-/// Numbers of the range, half of which are negative.
+/// Number of weights, half of which are negative.
 const RANGE: usize = 4096;
 
 /// The two functions.
@@ -45,14 +45,15 @@ impl Logistic {
         Logistic { squash, stretch }
     }
 
-    /// The probability, of sixteen bits, of a weight; of the nearest one in the range.
+    /// The probability of a weight, in units of 1 / 65,536. A weight outside the range counts as
+    /// the nearer end.
     #[inline(always)]
     pub fn squash(&self, weight: i32) -> u32 {
-        let place = (weight.clamp(-2048, 2047) + 2048) as usize;
-        u32::from(self.squash[place & (RANGE - 1)])
+        let index = (weight.clamp(-2048, 2047) + 2048) as usize;
+        u32::from(self.squash[index & (RANGE - 1)])
     }
 
-    /// The weight of a probability of twelve bits.
+    /// The weight of a probability in units of 1 / 4,096.
     #[inline(always)]
     pub fn stretch(&self, probability: u32) -> i16 {
         self.stretch[probability as usize & (RANGE - 1)]

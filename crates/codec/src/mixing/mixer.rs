@@ -1,5 +1,5 @@
-//! Weighs what several models hold likely: a sum of their weights of evidence, each times a
-//! factor that grows where the model was right.
+//! Mixes the predictions of several models: the sum of their weights of evidence, each times a
+//! factor that grows if the model was right.
 #![allow(
     clippy::indexing_slicing,
     reason = "indices are masked to the length of the table"
@@ -7,22 +7,22 @@
 
 use super::fixed_table;
 
-/// Models that are mixed: a multiple of what a vector register holds.
+/// Number of inputs: a multiple of the elements of a vector register.
 pub const INPUTS: usize = 8;
-/// What the models say of a bit.
+/// The weight of evidence of each model for a bit.
 pub type Inputs = [i16; INPUTS];
-/// Factors; 1 << 27 is 1.
+/// A factor for each input, in units of 2^-27.
 type Factors = [i32; INPUTS];
 
-/// A quarter.
+/// The initial factor: 1/4.
 const FIRST_FACTOR: i32 = 1 << 25;
 const FACTOR_MAX: i32 = (1 << 29) - 1;
-/// Factors enter the sum without as many of their low bits, so that they have sixteen.
+/// Number of low bits of a factor that the sum leaves out, so that the factor has sixteen bits.
 const FRACTION_BITS: u32 = 14;
-/// An error of less, of 4096, is not learnt from: it is not worth the time.
+/// Minimum error that is learnt, in units of 1 / 4,096: a smaller one is not worth the time.
 const ERROR_MIN: u32 = 5;
 
-/// Sets of factors by two criteria; the sum of the two that apply is used.
+/// Sets of factors by two criteria. The results of the two sets that apply are added.
 pub struct Mixer {
     by_column: Box<[Factors; COLUMN_SETS]>,
     by_tree: Box<[Factors; TREE_SETS]>,
@@ -31,7 +31,7 @@ pub struct Mixer {
 const COLUMN_SETS: usize = 1 << 13;
 const TREE_SETS: usize = 1 << 14;
 
-/// Which factors apply.
+/// Selects the two sets of factors.
 #[derive(Clone, Copy)]
 pub struct Selector {
     pub column: usize,
@@ -39,7 +39,7 @@ pub struct Selector {
 }
 
 impl Mixer {
-    /// All factors alike.
+    /// All factors have their initial value.
     pub fn new() -> Mixer {
         Mixer {
             by_column: fixed_table([FIRST_FACTOR; INPUTS]),
@@ -47,7 +47,7 @@ impl Mixer {
         }
     }
 
-    /// The weight of evidence of all inputs.
+    /// The mixed weight of evidence.
     #[inline(always)]
     pub fn mix(&self, inputs: &Inputs, selector: Selector) -> i32 {
         let column = &self.by_column[selector.column & (COLUMN_SETS - 1)];
@@ -55,7 +55,7 @@ impl Mixer {
         (dot(inputs, column) + dot(inputs, tree)) >> FRACTION_BITS
     }
 
-    /// Learns that the bit was as far from its probability as `error`, of 4096.
+    /// Learns from the error: the bit less its probability, in units of 1 / 4,096.
     #[inline(always)]
     pub fn learn(&mut self, inputs: &Inputs, selector: Selector, error: i32) {
         if error.unsigned_abs() >= ERROR_MIN {

@@ -1,7 +1,7 @@
-//! Memory that will be read soon, asked for early.
+//! Prefetching of memory that will be read soon.
 #![allow(unsafe_code)]
 
-/// Asks for the memory where a value is. Nothing but time depends on it.
+/// Prefetches the memory of a value. It affects nothing but the time.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]

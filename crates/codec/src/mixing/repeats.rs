@@ -1,4 +1,4 @@
-//! What followed when the last bytes occurred before.
+//! Predicts the byte that followed the last occurrence of the most recent bytes.
 #![allow(
     clippy::indexing_slicing,
     reason = "indices are masked to the length of the table"
@@ -7,47 +7,48 @@
 use super::prefetch::prefetch;
 use super::{fixed_table, hash};
 
-/// Bytes that must agree.
+/// Minimum number of bytes that must agree.
 const LEN_MIN: usize = 6;
-/// Bytes of noise that must agree: they do so by chance hardly ever.
+/// The same in noise, where bytes hardly ever agree by chance.
 const NOISE_LEN_MIN: usize = 4;
-/// Bytes that are compared, at most.
+/// Maximum number of bytes that are compared.
 const COMPARED_MAX: usize = 32;
-/// A repeat is not counted further.
+/// Maximum length to which a repeat is counted.
 const LEN_MAX: usize = 65535;
-const PLACES: usize = 1 << 22;
+const ENTRIES: usize = 1 << 22;
 
-/// Everything that was coded, and where in it sequences were last.
+/// The bytes coded so far, and the offsets at which sequences last ended.
 pub struct Repeats {
     history: Vec<u8>,
-    places: Box<[u32; PLACES]>,
-    /// Where the repeated bytes go on.
+    /// For each hash of recent bytes, the offset in `history` after their last occurrence.
+    offsets: Box<[u32; ENTRIES]>,
+    /// Offset in `history` of the next repeated byte.
     at: usize,
-    /// Bytes that agreed so far; 0 where nothing is repeated.
+    /// Length of the repeat so far; 0 if there is none.
     len: usize,
-    /// Bytes since the last interruption.
+    /// Number of bytes since the last interruption.
     fresh: usize,
 }
 
 impl Repeats {
-    /// Without any byte; `history` is empty, and has room for all that will be pushed.
+    /// The initial state. `history` is empty and has the capacity for all bytes that are pushed.
     pub fn new(history: Vec<u8>) -> Repeats {
         Repeats {
             history,
-            places: fixed_table(0),
+            offsets: fixed_table(0),
             at: 0,
             len: 0,
             fresh: 0,
         }
     }
 
-    /// What comes next is of another sort: nothing is repeated across this point.
+    /// Ends the repeat. A new one does not include bytes before this point.
     pub fn interrupt(&mut self) {
         self.len = 0;
         self.fresh = 0;
     }
 
-    /// Looks for a repeat, after the bytes in `recent`, the last one lowest.
+    /// Looks for a repeat after the bytes in `recent`, the last one lowest.
     #[inline(always)]
     pub fn look(&mut self, recent: u64, is_noise: bool) {
         let len_min = match is_noise {
@@ -57,7 +58,7 @@ impl Repeats {
         if self.fresh < len_min {
             return;
         }
-        let known = &mut self.places[place_of(recent, is_noise)];
+        let known = &mut self.offsets[entry_of(recent, is_noise)];
         let before = *known as usize;
         *known = self.history.len() as u32;
         if self.len == 0 && before > 0 {
@@ -71,13 +72,13 @@ impl Repeats {
         }
     }
 
-    /// Bytes behind `recent` will be looked for soon.
+    /// Prefetches the entry of `recent`.
     #[inline(always)]
     pub fn expect(&self, recent: u64, is_noise: bool) {
-        prefetch(&self.places[place_of(recent, is_noise)]);
+        prefetch(&self.offsets[entry_of(recent, is_noise)]);
     }
 
-    /// The byte that a repeat makes likely.
+    /// The byte that the repeat predicts.
     #[inline(always)]
     pub fn expected(&self) -> Option<u8> {
         if self.len == 0 {
@@ -86,7 +87,7 @@ impl Repeats {
         self.history.get(self.at).copied()
     }
 
-    /// How long the repeat is, in 32 classes; 0 where there is none.
+    /// The length of the repeat, in 32 classes; 0 if there is none.
     #[inline(always)]
     pub fn class(&self) -> usize {
         match self.len {
@@ -96,7 +97,7 @@ impl Repeats {
         }
     }
 
-    /// Takes the byte that came.
+    /// Appends the actual byte.
     #[inline(always)]
     pub fn push(&mut self, byte: u8) {
         self.len = match self.expected() {
@@ -109,12 +110,12 @@ impl Repeats {
     }
 }
 
-/// Where it is noted what followed the bytes in `recent`.
+/// The index in `offsets` of the bytes in `recent`.
 #[inline(always)]
-fn place_of(recent: u64, is_noise: bool) -> usize {
+fn entry_of(recent: u64, is_noise: bool) -> usize {
     let more = match is_noise {
         true => 0,
         false => (recent >> 32) as u32 & 0xFFFF,
     };
-    hash(recent as u32, more, 9) as usize & (PLACES - 1)
+    hash(recent as u32, more, 9) as usize & (ENTRIES - 1)
 }

@@ -1,7 +1,7 @@
-//! What is known of a byte before it is coded: which bytes of its stream it depends on.
+//! The contexts of each byte: the bytes of its stream on which its prediction depends.
 //!
-//! Streams in rows go byte by byte; of streams in planes the last plane goes first, so that
-//! the upper bytes of a number are known when its lower ones come.
+//! Streams in rows are coded byte by byte. Of streams in planes the last plane is coded first, so
+//! that the upper bytes of a number are known before its lower ones.
 
 use super::arithmetic::BitCoder;
 use super::byte_model::{ByteModel, Situation};
@@ -15,39 +15,39 @@ use crate::streams::layout::Layout;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PlaneMode {
     Mixed,
-    /// All bytes are the same.
+    /// All bytes are equal.
     Constant,
-    /// What cannot be guessed is coded as it is.
+    /// Bytes that are not guessed are coded as they are.
     Noise,
 }
 
-/// A stream has a companion among as many before it.
+/// Maximum distance of a companion, in streams.
 const COMPANION_DISTANCE_MAX: usize = 16;
-/// It has at least as many rows.
+/// Minimum number of rows of a companion.
 const COMPANION_ROWS_MIN: usize = 65;
-/// How often modes are counted as seen, at most.
+/// Maximum count of the chances of modes.
 const MODE_SEEN_MAX: u32 = 60;
 
 /// The model of all streams.
 pub struct StreamModel {
     bytes: ByteModel,
     rates: Rates,
-    /// Whether a plane is constant, and whether it is noise, by the mode of the plane before.
+    /// The chances that a plane is constant, and that it is noise, by the mode of the plane before.
     modes: [[Chance; 2]; 3],
     mode: PlaneMode,
 }
 
-/// Where a byte stands.
+/// The plane or stream of a byte.
 struct Column<'c> {
     kind: StreamKind,
     /// Hash of the stream and the column.
     hash: u32,
-    /// The first bytes of the companion's rows, or nothing.
+    /// A byte of the companion for each row; empty if there is no companion.
     companion: &'c [u8],
 }
 
 impl StreamModel {
-    /// Without any knowledge; `history` is empty, and has room for all bytes to come.
+    /// The initial state. `history` is empty and has the capacity for all mixed bytes.
     pub fn new(history: Vec<u8>) -> StreamModel {
         StreamModel {
             bytes: ByteModel::new(history),
@@ -57,7 +57,7 @@ impl StreamModel {
         }
     }
 
-    /// Codes the stream with this number. `content` ends with it; what is before it is known.
+    /// Codes the stream with this number. `content` ends with it. The streams before it are known.
     pub fn code<C: BitCoder>(
         &mut self,
         coder: &mut C,
@@ -89,11 +89,11 @@ impl StreamModel {
         let mut first_row = 0;
         loop {
             let rows = extent.block_rows.min(left.len() / extent.width.max(1));
-            let (planes, behind) = left.split_at_mut(rows * extent.width);
+            let (planes, others) = left.split_at_mut(rows * extent.width);
             let companion = companion.rows(first_row, rows);
             self.code_planes(coder, extent, number, companion, planes);
             first_row += rows;
-            left = behind;
+            left = others;
             if left.is_empty() {
                 break;
             }
@@ -189,14 +189,14 @@ impl StreamModel {
                 self.bytes.expect(next, &situation(row + 1, recent, around));
             }
             let byte = self.bytes.code(coder, byte, &now);
-            if let Some(place) = plane.get_mut(row) {
-                *place = byte;
+            if let Some(target) = plane.get_mut(row) {
+                *target = byte;
             }
             recent = recent << 8 | u64::from(byte);
         }
     }
 
-    /// Codes bytes in rows of more than one.
+    /// Codes rows of more than one byte.
     fn code_rows<C: BitCoder>(
         &mut self,
         coder: &mut C,
@@ -206,19 +206,19 @@ impl StreamModel {
     ) {
         self.bytes.interrupt();
         let mut recent = 0u64;
-        let mut place = 0;
+        let mut index = 0;
         for row_at in 0..stream.len() {
             let (known, rest) = stream.split_at_mut(row_at);
             let Some(byte) = rest.first_mut() else {
                 return;
             };
             let back = |distance: usize| match known.len().checked_sub(distance) {
-                Some(place) => at(known, place),
+                Some(offset) => at(known, offset),
                 None => 0,
             };
             let (above, twice_above, above_next) = (back(width), back(2 * width), back(width - 1));
             let [a, b, c, ..] = recent.to_le_bytes().map(u32::from);
-            let key = hash(column.hash, place, 0x51);
+            let key = hash(column.hash, index, 0x51);
             let situation = Situation {
                 contexts: [
                     hash(key, above, 1),
@@ -235,15 +235,15 @@ impl StreamModel {
             };
             *byte = self.bytes.code(coder, *byte, &situation);
             recent = recent << 8 | u64::from(*byte);
-            place = if place as usize + 1 == width {
+            index = if index as usize + 1 == width {
                 0
             } else {
-                place + 1
+                index + 1
             };
         }
     }
 
-    /// Codes bytes that are no rows.
+    /// Codes a stream of single bytes, or the bytes after the last whole row.
     fn code_text<C: BitCoder>(&mut self, coder: &mut C, column: &Column<'_>, stream: &mut [u8]) {
         self.bytes.interrupt();
         let mut recent = 0u64;
@@ -280,8 +280,8 @@ impl StreamModel {
                 self.bytes.expect(next, &next_situation);
             }
             let byte = self.bytes.code(coder, byte, &now);
-            if let Some(place) = stream.get_mut(row) {
-                *place = byte;
+            if let Some(target) = stream.get_mut(row) {
+                *target = byte;
             }
             recent = recent << 8 | u64::from(byte);
             word = word_after(word, byte);
@@ -312,8 +312,8 @@ impl StreamModel {
     }
 }
 
-/// The stream before that has as many rows: the first bytes of each of its blocks stand beside
-/// the rows of that block.
+/// An earlier stream with the same number of rows. For each block of rows, its first bytes are a
+/// context of the rows of that block.
 struct Companion<'c> {
     stream: &'c [u8],
     width: usize,
@@ -335,14 +335,14 @@ impl<'c> Companion<'c> {
         }
     }
 
-    /// As many bytes as a block has rows.
+    /// The bytes for a block of `rows` rows.
     fn rows(&self, first_row: usize, rows: usize) -> &'c [u8] {
         let block = self.stream.get(first_row * self.width..);
         block.and_then(|block| block.get(..rows)).unwrap_or(&[])
     }
 }
 
-/// Bytes of a stream that are noise.
+/// Number of bytes of a stream that are noise.
 pub fn noise_len(content: &[u8], extent: &Extent) -> usize {
     if extent.layout == Layout::Rows {
         return 0;
@@ -361,9 +361,9 @@ pub fn noise_len(content: &[u8], extent: &Extent) -> usize {
     noise.sum()
 }
 
-/// The encoder's choice.
+/// The encoder's choice of a plane's mode.
 fn mode_of(plane: &[u8]) -> PlaneMode {
-    /// A column of fewer bytes is not called noise.
+    /// Minimum length of a plane of noise.
     const NOISE_LEN_MIN: usize = 4096;
     let Some((first, rest)) = plane.split_first() else {
         return PlaneMode::Constant;
@@ -380,7 +380,7 @@ fn mode_of(plane: &[u8]) -> PlaneMode {
             *count += 1;
         }
     }
-    // Evenly spread bytes have a sum of squares of len * len / 256, plus about len by chance.
+    // Uniformly distributed bytes have a sum of squares of len * len / 256, plus about len.
     let squares: u64 = counts.iter().map(|count| count * count).sum();
     let len = plane.len() as u64;
     if squares * 256 < len * len + len * len / 8 + 256 * len {
@@ -390,7 +390,7 @@ fn mode_of(plane: &[u8]) -> PlaneMode {
     }
 }
 
-/// Stands for the letters up to `byte`.
+/// The hash of the word up to `byte`; 0 if `byte` is no letter.
 #[inline(always)]
 fn word_after(word: u32, byte: u8) -> u32 {
     match byte.is_ascii_alphabetic() {
@@ -401,13 +401,13 @@ fn word_after(word: u32, byte: u8) -> u32 {
     }
 }
 
-/// The byte at a place, 0 beyond the end.
+/// The byte at an offset, 0 beyond the end.
 #[inline(always)]
-fn at(bytes: &[u8], place: usize) -> u32 {
-    bytes.get(place).map_or(0, |byte| u32::from(*byte))
+fn at(bytes: &[u8], offset: usize) -> u32 {
+    bytes.get(offset).map_or(0, |byte| u32::from(*byte))
 }
 
-/// The bytes of the plane beside: of the row before, of this row, and of the next one.
+/// Reads the bytes of the next higher plane for the row before, this row, and the next one.
 struct Neighbours {
     next_to: u32,
     after: u32,

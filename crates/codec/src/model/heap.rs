@@ -1,4 +1,4 @@
-//! Tuples of heaps: their headers, and the values of their attributes.
+//! Heap tuples: their headers, and the values of their attributes.
 
 mod attributes;
 mod bodies;

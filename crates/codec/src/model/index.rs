@@ -1,4 +1,4 @@
-//! Tuples of indexes, and how they follow from the rows that they are for.
+//! Index tuples, and how they follow from the rows that they point to.
 
 pub mod gin;
 pub mod known_rows;

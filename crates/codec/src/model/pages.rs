@@ -1,4 +1,4 @@
-//! Pages of relations, and the images of them that records carry.
+//! Pages of relations: full-page images in records.
 
 pub mod image;
 mod item_order;

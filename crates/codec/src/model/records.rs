@@ -1,4 +1,4 @@
-//! Records: what all of one kind have in common, and which model codes each part of one.
+//! Records: their kinds, and the model that codes each part of a record.
 
 mod block_data;
 mod heap_fields;

@@ -1,5 +1,4 @@
-//! Relations: their numbers, the streams that belong to each, and which of their blocks records
-//! refer to.
+//! Relations: their numbers, their streams, and the block numbers of references to them.
 
 mod block_number;
 mod relation;

@@ -1,4 +1,4 @@
-//! Rows that records have brought, and what later records say about them again.
+//! Rows of earlier records, from which later tuples follow: index entries and new versions.
 
 pub mod change;
 mod copies;

@@ -1,4 +1,5 @@
-//! Values of attributes: the columns that they make, and how each column is coded.
+//! Values of attributes. The values of one attribute of one relation are a column, which is coded
+//! in one of several modes.
 
 pub mod attribute;
 pub mod column;

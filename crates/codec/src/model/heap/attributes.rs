@@ -1,4 +1,4 @@
-//! Which attributes the tuples of a relation have, found out from the tuples alone.
+//! The attributes of a relation, inferred from its tuples alone.
 
 mod guess;
 pub mod infer;

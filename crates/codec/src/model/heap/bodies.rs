@@ -1,12 +1,11 @@
 //! The bodies of heap tuples: null bitmap, padding, and the values of the attributes.
 //!
-//! The encoder collects all bodies of a relation before it codes them, so that it can find
-//! out what their attributes are and how each is best coded. The decoder reads these choices
-//! when it meets the first body.
+//! The encoder collects all bodies of a relation before it codes them, so that it can infer their
+//! attributes and choose a coding for each. The decoder reads these choices before the first body.
 
 use super::attributes::infer::infer;
 use super::attributes::sample::some;
-use super::body::{Body, Infomask, Place};
+use super::body::{Body, Infomask, Span};
 use crate::model::values::attribute::Attribute;
 use crate::model::values::column::Column;
 use crate::optional_model::OptionalModel;
@@ -15,27 +14,27 @@ use crate::streams::coder::{Care, Coder, LazyStream, StreamId};
 use crate::streams::kind::StreamKind;
 use crate::streams::parts::Parts;
 
-/// Places of values for which memory is reserved before they are found.
-const PLACES_RESERVED: usize = 1 << 22;
-/// One of so many bodies that the attributes do not fit is worth another look,
+/// Maximum number of spans for which memory is reserved in advance.
+const SPANS_RESERVED: usize = 1 << 22;
+/// If the attributes do not fit one of this number of bodies, they are inferred once more.
 const MISFIT_OF: usize = 64;
-/// at so many of them.
+/// Number of the bodies that did not fit which become samples then.
 const MISFITS_SHOWN: usize = 4;
-/// Lengths that get a stream of their own where the attributes are not known.
+/// Maximum number of lengths that get a stream of their own if the attributes are unknown.
 const LENGTHS_MAX: usize = 48;
 
 /// The bodies of one relation.
 #[derive(Debug, Default)]
 pub struct Bodies {
     collected: Parts,
-    /// For each body collected: its header's part, and its length.
+    /// For each collected body, the fields of its header and its length.
     headers: Vec<(Infomask, u16)>,
     coding: Option<Coding>,
 }
 
 impl Bodies {
-    /// The encoder collects the body; the decoder decodes it. Returns whether it is the
-    /// relation's first.
+    /// The encoder collects the body; the decoder decodes it. The encoder returns whether it is
+    /// the relation's first.
     pub fn add<C: Coder>(&mut self, coder: &mut C, header: Infomask, bytes: &mut [u8]) -> bool {
         if C::ENCODING {
             match u16::try_from(bytes.len()) {
@@ -52,7 +51,7 @@ impl Bodies {
         false
     }
 
-    /// Codes what the encoder has collected. Relations come in the order of their first body.
+    /// Codes the collected bodies. The caller finishes relations in the order of their first body.
     pub fn finish(&mut self, coder: &mut StreamWriter) {
         let collected = std::mem::take(&mut self.collected);
         let headers = std::mem::take(&mut self.headers);
@@ -117,18 +116,19 @@ fn code_rows(coder: &mut StreamWriter, choices: StreamId, bodies: &[Body<'_>]) {
     }
 }
 
-/// Where the values of some bodies are.
+/// The spans of the values of a relation's bodies.
 struct Values<'a> {
     attributes: Vec<Attribute>,
     bodies: &'a [Body<'a>],
-    /// Whether the attributes fit them.
+    /// For each body, whether the attributes fit it.
     fits: Vec<bool>,
-    /// For each attribute, those in the bodies that fit and have it.
-    places: Vec<Vec<Place>>,
+    /// For each attribute, the spans of its values in the bodies that fit and have one.
+    spans: Vec<Vec<Span>>,
 }
 
 impl<'a> Values<'a> {
-    /// Finds the attributes, and those of what they do not fit too where that is not rare.
+    /// Infers the attributes. If too many bodies do not fit, infers them once more with some of
+    /// these as samples, and keeps the better result.
     fn find(bodies: &'a [Body<'a>], care: Care) -> Option<Values<'a>> {
         let values = Values::of(infer(bodies, &[], care)?, bodies);
         let misfits = values.misfits();
@@ -148,33 +148,33 @@ impl<'a> Values<'a> {
     }
 
     fn of(attributes: Vec<Attribute>, bodies: &'a [Body<'a>]) -> Values<'a> {
-        // Of many attributes, most bodies may have few.
-        let reserved = bodies.len().min(PLACES_RESERVED / attributes.len().max(1));
+        // Bounded: of many attributes most bodies may have few.
+        let reserved = bodies.len().min(SPANS_RESERVED / attributes.len().max(1));
         let empty = || Vec::with_capacity(reserved);
-        let mut places: Vec<_> = attributes.iter().map(|_| empty()).collect();
+        let mut spans: Vec<_> = attributes.iter().map(|_| empty()).collect();
         let fits = bodies.iter();
         let fits = fits
-            .map(|body| body.read(&attributes, &mut places))
+            .map(|body| body.read(&attributes, &mut spans))
             .collect();
         Values {
             attributes,
             bodies,
             fits,
-            places,
+            spans,
         }
     }
 
     /// Puts the values of an attribute into `values`.
     fn of_column(&self, number: usize, values: &mut Vec<&'a [u8]>) {
-        let places = &self.places[number];
-        let value = |(body, place): (&Body<'a>, &Place)| place.of(body);
+        let spans = &self.spans[number];
+        let value = |(body, span): (&Body<'a>, &Span)| span.of(body);
         values.clear();
-        if places.len() == self.bodies.len() {
-            values.extend(self.bodies.iter().zip(places).map(value));
+        if spans.len() == self.bodies.len() {
+            values.extend(self.bodies.iter().zip(spans).map(value));
         } else {
             let bodies = self.bodies.iter().zip(&self.fits);
             let having = bodies.filter(|(body, fits)| **fits && body.has(number));
-            values.extend(having.map(|(body, _)| body).zip(places).map(value));
+            values.extend(having.map(|(body, _)| body).zip(spans).map(value));
         }
     }
 }
@@ -194,7 +194,7 @@ struct RowStreams {
     shared: StreamId,
 }
 
-/// Beside those of the columns.
+/// The streams of the bodies besides those of the columns.
 #[derive(Debug)]
 struct BodyStreams {
     flag: StreamId,
@@ -295,7 +295,7 @@ fn decode_values<C: Coder>(
 mod tests {
     use super::*;
 
-    /// Values that one tuple of 50 has in another length, in places that the first look passes by.
+    /// One tuple of 50 has a value of another length. The first samples contain none of these.
     #[test]
     fn attributes_are_looked_for_again_where_too_many_tuples_do_not_fit() {
         let header = Infomask {
@@ -306,7 +306,7 @@ mod tests {
         let tuple = |number: u32| {
             let mut bytes = vec![0];
             bytes.extend_from_slice(&number.to_le_bytes());
-            // A varlena of 4 bytes, which looks like a small number, but for those of 8.
+            // A varlena of 4 bytes, which looks like a small number; some have 8 bytes.
             let len = if number % 50 == 1 { 8 } else { 4 };
             bytes.push(len << 1 | 1);
             bytes.push(number as u8);

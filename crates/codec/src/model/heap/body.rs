@@ -10,19 +10,19 @@ pub const TUPLE_HEADER_LEN: usize = 23;
 const HAS_NULL: u16 = 1;
 /// `HEAP_NATTS_MASK`.
 const NATTS_MASK: u16 = 0x07FF;
-/// A body, and what the tuple's header says of it.
+/// A body, and the fields of the tuple's header that describe it.
 #[derive(Clone, Copy, Debug)]
 pub struct Body<'a> {
-    /// From behind the header's fixed part to the end of the tuple.
+    /// The tuple without the fixed part of its header.
     pub bytes: &'a [u8],
-    /// How many attributes the tuple has.
+    /// Number of attributes of the tuple.
     pub attributes: u16,
     has_null: bool,
     hoff: u8,
 }
 
 impl<'a> Body<'a> {
-    /// Where the values begin; `None` where the header contradicts itself.
+    /// The offset of the values. `None` if `t_hoff` does not agree, or the padding is not zero.
     pub fn data_start(&self) -> Option<usize> {
         let start = self.aligned_start();
         let padding = self.bytes.get(self.bitmap_len()..start)?;
@@ -31,12 +31,12 @@ impl<'a> Body<'a> {
         fits.then_some(start)
     }
 
-    /// Where values begin after a header and a bitmap of these lengths.
+    /// The offset of the values, after the null bitmap and its padding.
     pub fn aligned_start(&self) -> usize {
         max_align(TUPLE_HEADER_LEN + self.bitmap_len()) - TUPLE_HEADER_LEN
     }
 
-    /// Bytes of the null bitmap.
+    /// Length of the null bitmap, in bytes.
     pub fn bitmap_len(&self) -> usize {
         if self.has_null {
             usize::from(self.attributes).div_ceil(8)
@@ -45,9 +45,9 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Adds the places of the values to those of their attributes; none, where the attributes do
-    /// not fit.
-    pub fn read(&self, attributes: &[Attribute], columns: &mut [Vec<Place>]) -> bool {
+    /// Appends the span of each value to the spans of its attribute. Returns `false`, and appends
+    /// nothing, if the attributes do not fit.
+    pub fn read(&self, attributes: &[Attribute], columns: &mut [Vec<Span>]) -> bool {
         let Some(data_start) = self.data_start() else {
             return false;
         };
@@ -59,7 +59,7 @@ impl<'a> Body<'a> {
                 let Some((start, end)) = attribute.find(data, at) else {
                     break;
                 };
-                column.push(Place::new(data_start + start, data_start + end));
+                column.push(Span::new(data_start + start, data_start + end));
                 at = end;
             }
             passed += 1;
@@ -77,7 +77,7 @@ impl<'a> Body<'a> {
         fits
     }
 
-    /// The tuple has a value of the attribute.
+    /// Whether the tuple has a value of the attribute: it is stored and not null.
     pub fn has(&self, number: usize) -> bool {
         let bit = || {
             self.bytes
@@ -88,17 +88,17 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Where a value begins and ends in a body, which has less than 64 KiB.
+/// Start and end of a value in a body, which has less than 64 KiB.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct Span {
     start: u16,
     end: u16,
 }
 
-impl Place {
+impl Span {
     #[inline]
-    fn new(start: usize, end: usize) -> Place {
-        Place {
+    fn new(start: usize, end: usize) -> Span {
+        Span {
             start: start as u16,
             end: end as u16,
         }
@@ -111,7 +111,7 @@ impl Place {
     }
 }
 
-/// What is kept of a tuple's header.
+/// The fields of a tuple's header that describe its body (`xl_heap_header`).
 #[derive(Clone, Copy, Debug)]
 pub struct Infomask {
     /// `t_infomask2`.
@@ -123,12 +123,12 @@ pub struct Infomask {
 }
 
 impl Infomask {
-    /// Bytes of the body in front of the values.
+    /// Number of bytes of the body before the values, by `t_hoff`.
     pub fn before_values(self) -> usize {
         usize::from(self.hoff).saturating_sub(TUPLE_HEADER_LEN)
     }
 
-    /// The body of the tuple.
+    /// The body `bytes` of a tuple with this header.
     pub fn body(self, bytes: &[u8]) -> Body<'_> {
         Body {
             bytes,

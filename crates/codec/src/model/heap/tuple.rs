@@ -14,9 +14,10 @@ use crate::streams::coder::{Coder, LazyStream, get, get_u16, get_u32};
 use crate::streams::kind::StreamKind;
 use crate::streams::rows_by_len::RowsByLen;
 
-/// Bytes of what records keep of the header (`SizeOfHeapHeader`).
+/// `SizeOfHeapHeader`: size of the part of the header that records keep, in bytes.
 pub const RECORD_TUPLE_HEADER_LEN: usize = 5;
 
+/// Flags of a tuple of a page: fields that follow from others.
 const CTID_IS_SELF: u8 = 1;
 const XMAX_IS_ZERO: u8 = 2;
 const FIELD3_IS_ZERO: u8 = 4;
@@ -40,8 +41,7 @@ pub struct HeapStreams {
 }
 
 impl HeapStreams {
-    /// Codes a tuple of a page; `tid` is its own place: block, line pointer number.
-    /// Returns its length.
+    /// Codes a tuple of a page, whose own TID is `tid`. Returns its length.
     pub fn page_tuple<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -87,7 +87,7 @@ impl HeapStreams {
         end
     }
 
-    /// Codes what a record keeps of a whole tuple: `xl_heap_header`, then from the bitmap on.
+    /// Codes a whole tuple of a record: `xl_heap_header`, then the body.
     pub fn record_tuple<C: Coder>(&mut self, coder: &mut C, data: &mut [u8]) {
         let header = code_infomask(coder, &mut self.record_infomask, data, 0);
         let end = data.len();
@@ -95,7 +95,8 @@ impl HeapStreams {
         self.add_body(coder, header, body);
     }
 
-    /// Codes what a record keeps of the new version of a tuple.
+    /// Codes the new version of a tuple in a record of an update. `old` is the known part of the
+    /// old version. `kept` is the prefix and suffix that the record leaves out, if any.
     pub fn record_version<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -126,12 +127,12 @@ impl HeapStreams {
         self.has_new_bodies |= is_first;
     }
 
-    /// The relation has got its first body since this was asked last; for the encoder.
+    /// Whether the relation has got its first body since the last call. Encoder only.
     pub fn take_has_new_bodies(&mut self) -> bool {
         std::mem::take(&mut self.has_new_bodies)
     }
 
-    /// Codes the bodies that the encoder has collected.
+    /// Codes the collected bodies.
     pub fn finish(&mut self, coder: &mut StreamWriter) {
         self.bodies.finish(coder);
     }
@@ -155,15 +156,15 @@ fn code_infomask<C: Coder>(
     }
 }
 
-/// An `ItemPointerData`: the block's high half, its low half, the line pointer.
+/// An `ItemPointerData`: the high and the low half of the block number, the line pointer number.
 fn tid_bytes((block, line_pointer): (u32, u16)) -> [u8; 6] {
     let [b0, b1, b2, b3] = block.to_le_bytes();
     let [o0, o1] = line_pointer.to_le_bytes();
     [b2, b3, b0, b1, o0, o1]
 }
 
-/// The end of the tuple of a multi-insert that begins at `at`, its header included
-/// (`xl_multi_insert_tuple`: datalen u16, t_infomask2 u16, t_infomask u16, t_hoff u8).
+/// The offset of the end of the tuple of a multi-insert that begins at `at`
+/// (`xl_multi_insert_tuple`: datalen u16, t_infomask2 u16, t_infomask u16, t_hoff u8, the body).
 pub fn multi_insert_end(data: &[u8], at: usize) -> usize {
     at + 2 + RECORD_TUPLE_HEADER_LEN + usize::from(get_u16(data, at))
 }

@@ -1,4 +1,4 @@
-//! GIN: entries and posting lists of its pages, and the keys that it takes out of rows.
+//! GIN: entry tuples, posting lists, and the keys that it extracts from rows.
 
 pub mod entry;
 pub mod extracted_key;

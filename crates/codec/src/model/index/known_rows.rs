@@ -1,4 +1,4 @@
-//! What index entries follow from: rows of the records before, and keys taken out of them.
+//! What new index entries follow from: rows of earlier records, and keys extracted from them.
 
 use super::gin::extracted_tuples::ExtractedTuples;
 use crate::model::rows::recent::{RecentRows, RowNumber};
@@ -6,14 +6,14 @@ use crate::model::rows::versions::RowVersions;
 
 /// What is known when new index entries are coded.
 pub struct KnownRows<'a> {
-    /// The number of the index.
+    /// The number of the index among the segment's relations.
     pub relation: u32,
-    /// Rows of the records before.
+    /// Rows of earlier records.
     pub rows: &'a RecentRows,
-    /// What is known of rows that may get new versions.
+    /// Last known versions of rows.
     pub versions: &'a RowVersions,
     /// The transaction's newest row.
     pub newest: RowNumber,
-    /// Keys that were taken out of rows.
+    /// Keys that were extracted from rows.
     pub extracted: &'a mut ExtractedTuples,
 }

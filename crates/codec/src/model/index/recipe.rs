@@ -1,44 +1,45 @@
-//! How an index key is put together from the values of its row.
+//! Recipes: how an index key is made of the values of its row.
 //!
-//! Most keys are copies: of a number, an identifier or a short string, or of several of them.
-//! A recipe says from where. What it says is learned from the first key that it fits.
+//! Most keys are copies of one or more values: numbers, identifiers, short strings. A recipe
+//! lists the offsets of these values in the row. The encoder derives it from one key and writes
+//! it once; later keys of the same recipe cost its rank.
 
 use crate::model::rows::recent::Row;
 use crate::optional_model::OptionalModel;
 use crate::streams::coder::{Coder, LazyStream, StreamId};
 use crate::streams::kind::StreamKind;
 
-/// Recipes that an index remembers.
+/// Maximum number of recipes that an index remembers.
 const RECIPES_MAX: usize = 32;
-/// Pieces of a recipe.
+/// Maximum number of pieces of a recipe.
 const PIECES_MAX: usize = 8;
-/// The rank that says "a recipe of its own follows".
+/// The rank that says "a new recipe follows".
 const NEW: u8 = 254;
 /// The rank that says "no recipe makes this key".
 const NONE: u8 = 255;
-/// Bytes of a key that recipes are tried for.
+/// Maximum length of a key for which the encoder tries recipes.
 const KEY_LEN_MAX: usize = 256;
-/// Pieces that are looked for in one key.
+/// Maximum number of pieces that the encoder looks up for one key.
 const STEPS_MAX: usize = 64;
-/// Less than this at the end of a key may be padding (`MAXIMUM_ALIGNOF`).
+/// `MAXIMUM_ALIGNOF`: fewer zeros than this at the end of a key may be padding.
 const MAX_ALIGN: usize = 8;
 
-/// What is copied.
+/// The type of a piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Form {
-    /// A value of 2, 4 or 8 bytes, behind the zeros that align it.
+    /// A value of 2, 4 or 8 bytes, after the zeros that align it.
     #[default]
     Fixed2 = 1,
     Fixed4 = 2,
     Fixed8 = 3,
     /// 16 bytes that need no alignment, such as a uuid.
     Fixed16 = 4,
-    /// A varlena with a header of one byte, which has the length.
+    /// A varlena with a header of one byte, which contains the length.
     Short = 5,
 }
 
 impl Form {
-    /// As they are tried: the longer a piece, the less likely it is there by chance.
+    /// In the order of trial: the longer a piece, the less likely it matches by chance.
     const ALL: [Form; 5] = [
         Form::Short,
         Form::Fixed16,
@@ -56,7 +57,7 @@ impl Form {
         }
     }
 
-    /// Bytes of a piece that begins with these.
+    /// The length of a piece that begins with `bytes`.
     fn len(self, bytes: &[u8]) -> Option<usize> {
         match self {
             Form::Short => match bytes.first() {
@@ -68,7 +69,7 @@ impl Form {
     }
 }
 
-/// A value of the row.
+/// A value of the row, at the offset `at` in its values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Piece {
     form: Form,
@@ -77,7 +78,7 @@ struct Piece {
 
 type Recipe = Vec<Piece>;
 
-/// The recipes of one index, the last one used first.
+/// The recipes of one index, the most recently used first.
 #[derive(Debug, Default)]
 pub struct Recipes {
     known: Vec<Recipe>,
@@ -87,7 +88,8 @@ pub struct Recipes {
 }
 
 impl Recipes {
-    /// Codes a key by a recipe; `false` where none makes it and it is to be coded otherwise.
+    /// Codes a key by a recipe. Returns `false` if no recipe makes it; the caller then codes it
+    /// otherwise.
     pub fn code<C: Coder>(&mut self, coder: &mut C, row: &Row<'_>, key: &mut [u8]) -> bool {
         let is_used = C::ENCODING && coder.choices().uses(OptionalModel::Recipes);
         let (wanted, new) = match is_used {
@@ -140,7 +142,7 @@ impl Recipes {
     }
 }
 
-/// Codes a new recipe: the number of its pieces, then the form and the place of each.
+/// Codes a new recipe: the number of its pieces, then the form and the offset of each.
 fn define<C: Coder>(coder: &mut C, stream: StreamId, mut recipe: Recipe) -> Option<Recipe> {
     let count = usize::from(coder.u8(stream, recipe.len() as u8));
     if count > PIECES_MAX {
@@ -156,7 +158,8 @@ fn define<C: Coder>(coder: &mut C, stream: StreamId, mut recipe: Recipe) -> Opti
     (!coder.failed()).then_some(recipe)
 }
 
-/// Makes a key of a length; what the pieces leave of it is zeros, as between them.
+/// Makes a key of `len` bytes: the pieces, with zeros between them for alignment and after the
+/// last one. `None` if the row lacks a piece or the key would be longer.
 fn make(recipe: &[Piece], row: &Row<'_>, len: usize, key: &mut Vec<u8>) -> Option<()> {
     key.clear();
     for piece in recipe {
@@ -172,7 +175,7 @@ fn make(recipe: &[Piece], row: &Row<'_>, len: usize, key: &mut Vec<u8>) -> Optio
     Some(())
 }
 
-/// A recipe for this key, made of the longest pieces that the row has.
+/// A recipe for this key. Tries long pieces first.
 fn invent(row: &Row<'_>, key: &[u8]) -> Option<Recipe> {
     let mut recipe = Recipe::new();
     let mut steps = STEPS_MAX;
@@ -180,7 +183,7 @@ fn invent(row: &Row<'_>, key: &[u8]) -> Option<Recipe> {
     (is_made && !recipe.is_empty()).then_some(recipe)
 }
 
-/// Finds pieces for the key from `at` on, or takes back those that lead nowhere.
+/// Finds pieces for the key from `at` on, by backtracking.
 fn go_on(row: &Row<'_>, key: &[u8], at: usize, recipe: &mut Recipe, steps: &mut usize) -> bool {
     if key.len() - at < MAX_ALIGN && key[at..].iter().all(|&byte| byte == 0) {
         return true;
@@ -204,7 +207,7 @@ fn go_on(row: &Row<'_>, key: &[u8], at: usize, recipe: &mut Recipe, steps: &mut 
     false
 }
 
-/// The piece of a form that the key goes on with, and where it ends.
+/// The piece of a form that follows at `at` in the key, and the offset of its end.
 fn piece_of(form: Form, row: &Row<'_>, key: &[u8], at: usize) -> Option<(Piece, usize)> {
     let start = at.next_multiple_of(form.align());
     if key.get(at..start)?.iter().any(|&byte| byte != 0) {
@@ -223,7 +226,7 @@ mod tests {
     use crate::model::rows::recent::{NewRow, RecentRows};
     use crate::streams::{StreamReader, StreamWriter};
 
-    /// A row of a number, a short string and a uuid, of which `missing` bytes are not known.
+    /// A row of a number, a short string and a uuid. Its first `missing` bytes are unknown.
     fn rows(missing: usize) -> RecentRows {
         let mut values = vec![7, 0, 0, 0, 11];
         values.extend_from_slice(b"walz");
@@ -240,7 +243,7 @@ mod tests {
         rows
     }
 
-    /// The ranks that keys get, and whether a decoder makes the same keys.
+    /// The ranks that keys get. Checks that a decoder makes the same keys.
     fn ranks(missing: usize, keys: &[Vec<u8>]) -> Vec<u8> {
         let rows = rows(missing);
         let row = rows.get(1).unwrap();

@@ -1,28 +1,28 @@
-//! What the tuples of a leaf page point to: where keys follow the order of the rows, one heap
-//! tuple after the other, with a stray one here and there.
+//! Targets of the tuples of a leaf page. Where keys have the order of the rows, each target is
+//! close after the one before: a run. A target that is not is a stray one.
 
 use crate::model::rows::recent::Tid;
 use crate::optional_model::OptionalModel;
 use crate::streams::coder::{Coder, LazyStream};
 use crate::streams::kind::StreamKind;
 
-/// Codes below this are for the run's block: how many line pointers are passed over.
+/// A code below this is the number of line pointers skipped in the run's block.
 const NEXT_BLOCK: u8 = 250;
-/// Codes from `NEXT_BLOCK` up to here are for the first line pointers of the block behind it.
+/// A code from `NEXT_BLOCK` up to here is one of the first line pointers of the next block.
 const STRAY: u8 = 254;
 
-/// Targets in the order of an index.
+/// The run of the targets of one index.
 #[derive(Debug, Default)]
 pub struct TidRun {
-    /// Where the run is.
+    /// The run's last target.
     at: Tid,
-    /// The target before was a stray one: where another follows, the run goes on behind it.
+    /// The last target was a stray one. If the next one is too, the run continues from that.
     has_strayed: bool,
     code: LazyStream,
 }
 
 impl TidRun {
-    /// Codes how the next target follows from the run; `None` where it does not.
+    /// Codes the next target as a step of the run. Returns `None` for a stray target.
     pub fn code<C: Coder>(&mut self, coder: &mut C, target: Tid) -> Option<Tid> {
         let known = if C::ENCODING && coder.choices().uses(OptionalModel::TidRuns) {
             self.code_of(target)
@@ -41,7 +41,7 @@ impl TidRun {
         Some(self.at)
     }
 
-    /// Takes note of a target for which [`TidRun::code`] had none.
+    /// Records a target for which [`TidRun::code`] returned `None`.
     pub fn stray(&mut self, target: Tid) {
         if self.has_strayed {
             self.at = target;

@@ -1,4 +1,5 @@
-//! B-tree index tuples (access/itup.h, access/nbtree.h), in records and on pages.
+//! Index tuples (access/itup.h) in records and on pages, with the posting lists of B-trees
+//! (access/nbtree.h).
 //!
 //! ```text
 //! 0 t_tid: block high u16, block low u16, offset u16   6 t_info u16   8 key, posting list
@@ -14,54 +15,54 @@ use crate::streams::coder::{Care, Coder, LazyStream, get_u16};
 use crate::streams::kind::StreamKind;
 use crate::streams::rows_by_len::RowsByLen;
 
-/// `INDEX_ALT_TID_MASK`: t_tid is not a heap tuple's place.
+/// `INDEX_ALT_TID_MASK`: t_tid is not the TID of a heap tuple.
 const ALT_TID: u16 = 0x2000;
-/// The size in t_info (`INDEX_SIZE_MASK`).
+/// `INDEX_SIZE_MASK`: the tuple's length in t_info, in bytes.
 const SIZE_MASK: u16 = 0x1FFF;
-/// `BT_IS_POSTING`, in t_tid's offset.
+/// `BT_IS_POSTING`, in t_tid's offset: the tuple has a posting list.
 const IS_POSTING: u16 = 0x2000;
-/// `BT_OFFSET_MASK`.
+/// `BT_OFFSET_MASK`: the number of TIDs in the posting list.
 const POSTING_COUNT: u16 = 0x0FFF;
-/// Bytes of `IndexTupleData`.
+/// Size of `IndexTupleData`, in bytes.
 pub const INDEX_TUPLE_HEADER_LEN: usize = 8;
 const TID_LEN: usize = 6;
 /// `INDEX_NULL_MASK`: a null bitmap precedes the key.
 const HAS_NULLS: u16 = 0x8000;
 
-/// The tuple is for the row that is expected next.
+/// The tuple is for the expected row ([`RecentRows::expected`]).
 const EXPECTED_ROW: u8 = 0;
-/// The tuple is for no row that is known.
+/// The tuple is for an unknown row.
 const UNKNOWN_ROW: u8 = 1;
-/// The tuple is for the same row as the tuple before.
+/// The tuple is for the same row as the index's last new tuple.
 const SAME_ROW: u8 = 2;
-/// The tuple is for the transaction's newest row; higher codes are for those before it.
+/// The tuple is for the transaction's newest row. `NEWEST_ROW + n` is the row `n` before it.
 const NEWEST_ROW: u8 = 3;
-/// In a hurry, the encoder looks no further back.
+/// With [`Care::Quick`], the encoder looks back over this number of rows.
 const QUICK_ROWS: u8 = 12;
 
-/// Where an index tuple stands; each place has values of its own.
+/// Where an index tuple is. Each place has streams of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// On a leaf page.
     Leaf = 0,
-    /// On a page above.
+    /// On an inner page.
     Inner = 1,
     /// In a record that inserts it into a leaf page.
     Record = 2,
     /// In a record that moves it to another page.
     Moved = 3,
-    /// In a record that inserts it into a page above.
+    /// In a record that inserts it into an inner page.
     Upper = 4,
 }
 
-/// What the keys of new index entries are.
+/// Where the keys of new index entries come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// Values of the rows.
+    /// They are values of the rows.
     OfRows,
-    /// What the index has taken out of the rows' values.
+    /// GIN extracted them from values of the rows.
     Extracted,
-    /// Anything.
+    /// Unknown.
     Any,
 }
 
@@ -87,7 +88,7 @@ pub struct IndexStreams {
 }
 
 impl PlaceStreams {
-    /// Codes what a tuple points to; `in_order` where tuples may do so in the order of the rows.
+    /// Codes a tuple's target. `in_order`: targets may have the order of the rows, a [`TidRun`].
     fn code_tid<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], in_order: bool) -> Tid {
         if in_order && let Some(tid) = self.run.code(coder, read_tid(tuple)) {
             coder.put(tuple, 0, block_bytes(tid.0));
@@ -106,8 +107,8 @@ impl PlaceStreams {
 }
 
 impl IndexStreams {
-    /// Codes a tuple and returns its length, which is in it. The encoder has checked that with
-    /// [`tuple_len`]; the decoder's slice has zeros to spare.
+    /// Codes the tuple at the front of `tuple` and returns its length. The encoder has checked
+    /// the length with [`tuple_len`]. The decoder's slice is zeros, and may be longer.
     pub fn tuple<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], place: Place) -> usize {
         let streams = &mut self.places[place as usize];
         let stream = streams.info.open(coder, StreamKind::IndexInfo, 2);
@@ -131,7 +132,7 @@ impl IndexStreams {
         end
     }
 
-    /// Codes tuples that fill the slice; the encoder has checked that with [`are_tuples`].
+    /// Codes the tuples that fill `bytes`. The encoder has checked them with [`are_tuples`].
     pub fn tuples<C: Coder>(&mut self, coder: &mut C, bytes: &mut [u8], place: Place) {
         let mut at = 0;
         while at < bytes.len() && !coder.failed() {
@@ -139,7 +140,7 @@ impl IndexStreams {
         }
     }
 
-    /// Codes tuples of new index entries, as [`IndexStreams::tuples`].
+    /// Codes the tuples of new index entries that fill `bytes`.
     pub fn new_tuples<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -194,7 +195,7 @@ impl IndexStreams {
         end
     }
 
-    /// Codes which row a tuple is for; `None` for none that is known.
+    /// Codes which row a tuple is for. Returns `None` if that row is unknown.
     fn code_row<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -241,13 +242,13 @@ impl IndexStreams {
     }
 }
 
-/// The length that a tuple says it has, if it has room for it.
+/// The length in a tuple's header, if the slice has that many bytes.
 pub fn tuple_len(tuple: &[u8]) -> Option<usize> {
     let len = usize::from(get_u16(tuple, 6) & SIZE_MASK);
     (len >= INDEX_TUPLE_HEADER_LEN && len <= tuple.len()).then_some(len)
 }
 
-/// The bytes are tuples one after the other.
+/// Whether the bytes are a sequence of whole tuples.
 pub fn are_tuples(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     while let Some(len) = tuple_len(rest) {
@@ -256,7 +257,7 @@ pub fn are_tuples(bytes: &[u8]) -> bool {
     rest.is_empty()
 }
 
-/// Where the posting list begins and ends, if the tuple has one that fits into it.
+/// Start and end of the posting list, if the tuple has one that fits into it.
 fn posting_list(info: u16, offset: u16, block: u32, len: usize) -> Option<(usize, usize)> {
     if info & ALT_TID == 0 || offset & IS_POSTING == 0 {
         return None;
@@ -266,7 +267,7 @@ fn posting_list(info: u16, offset: u16, block: u32, len: usize) -> Option<(usize
     (start >= INDEX_TUPLE_HEADER_LEN && end <= len).then_some((start, end))
 }
 
-/// Codes a `BlockIdData`, two halves with the high one first, as one number.
+/// Codes a `BlockIdData` (the high `u16`, then the low one) as one `u32`.
 fn code_block<C: Coder>(
     coder: &mut C,
     stream: crate::streams::coder::StreamId,
@@ -287,7 +288,7 @@ fn block_bytes(block: u32) -> [u8; 4] {
     [b2, b3, b0, b1]
 }
 
-/// What a tuple points to.
+/// A tuple's `t_tid`.
 fn read_tid(tuple: &[u8]) -> Tid {
     (read_block(tuple, 0), get_u16(tuple, 4))
 }

@@ -1,5 +1,5 @@
-//! Images that the server compressed (`wal_compression`): seen through where compressing the
-//! page again gives the same bytes, else carried as they are.
+//! Images that the server compressed (`wal_compression`). If compressing the page again gives the
+//! same bytes, the image is recreated: the page is coded instead. Otherwise its bytes are stored.
 
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::pglz;
@@ -14,26 +14,27 @@ use crate::optional_model::OptionalModel;
 use crate::streams::coder::{Coder, LazyStream, Proof};
 use crate::streams::kind::StreamKind;
 
-/// `ZSTD_CLEVEL_DEFAULT`, which PostgreSQL uses.
+/// `ZSTD_CLEVEL_DEFAULT`: the level that PostgreSQL uses.
 const ZSTD_LEVEL: i32 = 3;
-/// The flag of an image that is carried as it is.
+/// The flag of an image whose compressed bytes are stored.
 const OPAQUE: u8 = 0;
-/// The flag of an image that is reproduced by LZ4, libzstd 1.5.2 to 1.5.6, or pglz where
-/// `char` is signed.
+/// The flag of an image that is recreated by LZ4, libzstd 1.5.2 to 1.5.6, or pglz with a signed
+/// `char`.
 const FIRST: u8 = 1;
-/// The flag of an image that is reproduced by libzstd 1.5.7, or pglz where `char` is unsigned.
+/// The flag of an image that is recreated by libzstd 1.5.7, or pglz with an unsigned `char`.
 const SECOND: u8 = 2;
-/// Pages seen through in one segment, as bytes for each byte of the segment.
+/// Maximum length of all recreated pages of a segment, as a multiple of the segment's length.
 const EXPANSION_MAX: usize = 8;
-/// The same of any segment: the memory of the encoder is a small multiple of it.
-const SEEN_THROUGH_MAX: usize = 1 << 30;
+/// Maximum length of all recreated pages of any segment, in bytes. The memory of the encoder is a
+/// small multiple of it.
+const RECREATED_MAX: usize = 1 << 30;
 
-/// After how many images in a row the next ones are taken for granted, if the two compressors
-/// of the method differed on one of them,
+/// After this number of successive images that one compressor recreated, the encoder assumes that
+/// it recreates the next ones, if the other compressor of the method failed on one of them.
 const TRUSTED_FROM: u32 = 16;
-/// and if they did not.
+/// The same number if the other compressor failed on none of them.
 const TRUSTED_UNTOLD_FROM: u32 = 64;
-/// One of so many images is still tried then.
+/// One of this number of images is still checked then.
 const TRIED_OF: u32 = 32;
 
 /// The state of the image model.
@@ -50,15 +51,15 @@ pub struct ImageModel {
     zstd_1_5_7: zstd_1_5_7::Compressor,
     unzstd: DCtx<'static>,
     pglz: pglz::Compressor,
-    /// The flag that fitted last: one server wrote all images of a segment.
+    /// The flag of the last recreated image. One server usually wrote all images of a segment.
     likely: u8,
     trust: Trust,
-    /// Bytes of pages that may still be seen through.
+    /// Bytes of pages that may still be recreated.
     budget: usize,
 }
 
 impl ImageModel {
-    /// For a segment of so many bytes.
+    /// For a segment of this length.
     pub fn new(segment_len: usize) -> ImageModel {
         ImageModel {
             hole_offset: LazyStream::default(),
@@ -75,13 +76,11 @@ impl ImageModel {
             pglz: pglz::Compressor::new(),
             likely: FIRST,
             trust: Trust::default(),
-            budget: segment_len
-                .saturating_mul(EXPANSION_MAX)
-                .min(SEEN_THROUGH_MAX),
+            budget: segment_len.saturating_mul(EXPANSION_MAX).min(RECREATED_MAX),
         }
     }
 
-    /// Codes the hole.
+    /// Codes the offset and the length of the hole.
     pub fn code_hole<C: Coder>(&mut self, coder: &mut C, image: &mut Image, has_hole: bool) {
         if has_hole {
             let stream = self.hole_offset.open(coder, StreamKind::ImageHole, 2);
@@ -95,7 +94,7 @@ impl ImageModel {
         }
     }
 
-    /// Codes the image, which the decoder appends to `record`.
+    /// Codes the image. The decoder appends it to `record`.
     pub fn code<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -121,9 +120,9 @@ impl ImageModel {
             let page = coder.part(record, start, start + image.page_len());
             return self.page.code(coder, relation, page, shape);
         }
-        let flag = if C::ENCODING && coder.choices().uses(OptionalModel::SeenThrough) {
+        let flag = if C::ENCODING && coder.choices().uses(OptionalModel::RecreatedImages) {
             let packed = &record[start..start + usize::from(image.len)];
-            self.see_through(image, packed, coder.choices().proof)
+            self.recreate(image, packed, coder.choices().proof)
         } else {
             OPAQUE
         };
@@ -157,8 +156,8 @@ impl ImageModel {
         coder.bytes(stream, packed);
     }
 
-    /// Decompresses into `scratch`, and finds the compressor that makes the same bytes of it.
-    fn see_through(&mut self, image: &Image, packed: &[u8], proof: Proof) -> u8 {
+    /// Decompresses the image into `scratch`. Returns the flag of the compressor that recreates it.
+    fn recreate(&mut self, image: &Image, packed: &[u8], proof: Proof) -> u8 {
         if self.budget < image.page_len() || !self.decompress(image, packed) {
             return OPAQUE;
         }
@@ -210,7 +209,7 @@ impl ImageModel {
         })
     }
 
-    /// Compresses the page in `scratch` into `packed` as the server does.
+    /// Compresses the page in `scratch` into `packed`, as the server of this flag does.
     fn compress(&mut self, image: &Image, flag: u8) -> bool {
         let page = &self.scratch[..image.page_len()];
         self.packed.clear();
@@ -236,16 +235,18 @@ impl ImageModel {
     }
 }
 
-/// What the images before tell of the next one, where a verification will prove it: to compress
-/// each page twice, here and there, is most of the time that such a segment takes.
+/// Whether the encoder may assume that a compressor recreates an image, without trying it.
+///
+/// Used only if a proof by decoding follows, which compresses each page again. Compressing twice
+/// would take most of the time of such a segment.
 #[derive(Default)]
 struct Trust {
     method: Option<Compression>,
-    /// Images of the method, one after the other, that the likely compressor reproduced.
+    /// Number of successive images that the likely compressor recreated.
     reproduced: u32,
-    /// The other compressor did not reproduce one of them.
+    /// The other compressor failed on one of them.
     told_apart: bool,
-    /// Images taken for granted since the last one that was tried.
+    /// Number of images not checked since the last one that was.
     granted: u32,
 }
 
@@ -276,7 +277,7 @@ impl Trust {
     }
 }
 
-/// The flag to begin with: of a server that runs on a machine like this one.
+/// The flag to begin with: that of a server on a machine like this one.
 fn expected(method: Compression) -> u8 {
     const CHAR_IS_SIGNED: bool = std::ffi::c_char::MIN != 0;
     match method {

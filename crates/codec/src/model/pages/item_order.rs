@@ -1,16 +1,16 @@
-//! The order in which items lie on a page, against the order of their line pointers.
+//! The order of the items on a page, relative to the order of their line pointers.
 //!
-//! Items are added from the end of the page towards its beginning. Seen in this order, each
-//! item has a rank among those before it, by line pointer. On a page that was filled in the
-//! order of the line pointers each is the last one. An item that came later, in the middle of
-//! an index, is not: only it costs something.
+//! PostgreSQL adds items from the end of the page towards its beginning. In this order each item
+//! has a distance: the number of earlier items with a higher line pointer. If the page was filled
+//! in the order of its line pointers, all distances are 0. Only an item that was inserted in the
+//! middle, as in an index, has another one.
 
 use walzip_pgformat::PAGE_SIZE;
 
 use crate::streams::coder::{Coder, LazyStream};
 use crate::streams::kind::StreamKind;
 
-/// Line pointers of a page at most.
+/// Maximum number of line pointers of a page.
 pub const ITEMS_MAX: usize = (PAGE_SIZE - 24) / 4;
 
 /// A set of numbers below [`ITEMS_MAX`].
@@ -20,7 +20,7 @@ struct Set {
 }
 
 impl Set {
-    /// How many numbers are above this one.
+    /// The number of members above `item`.
     fn above(&self, item: usize) -> u16 {
         let Some((word, rest)) = self.words[item / 64..=self.highest / 64].split_first() else {
             return 0;
@@ -44,7 +44,7 @@ pub struct OrderStreams {
 }
 
 impl OrderStreams {
-    /// Codes a permutation of the numbers below `order.len()`.
+    /// Codes `order`, a permutation of the numbers below its length.
     pub fn code<C: Coder>(&mut self, coder: &mut C, order: &mut [u16]) {
         let len = order.len().min(ITEMS_MAX);
         let known = if C::ENCODING { ascending(order) } else { 0 };
@@ -74,7 +74,7 @@ impl OrderStreams {
     }
 }
 
-/// How many items, from the first one on, have a higher number than the one before.
+/// The length of the ascending run at the front of `order`.
 fn ascending(order: &[u16]) -> usize {
     let pairs = order.iter().zip(order.iter().skip(1));
     let rising = pairs.take_while(|(before, item)| before < item).count();
@@ -82,12 +82,12 @@ fn ascending(order: &[u16]) -> usize {
 }
 
 fn identity(order: &mut [u16]) {
-    for (item, place) in (0..).zip(order) {
-        *place = item;
+    for (item, slot) in (0..).zip(order) {
+        *slot = item;
     }
 }
 
-/// How many items before each, from that at `sorted` on, have a higher number.
+/// The distance of each item from index `sorted` on: how many items before it have a higher number.
 fn distances_of(order: &[u16], sorted: usize, distances: &mut [u16]) {
     let mut seen = Set {
         words: [0; ITEMS_MAX.div_ceil(64)],
@@ -106,17 +106,20 @@ fn distances_of(order: &[u16], sorted: usize, distances: &mut [u16]) {
     }
 }
 
-/// The last item has its rank among all; without it, the one before has, and so on.
+/// The reverse of [`distances_of`]. Returns `false` if there is no such order.
+///
+/// Goes from the last item to the first: the distance of the last one gives its rank among all
+/// items, that of the one before its rank among the others, and so on.
 fn order_of(sorted: usize, distances: &[u16], order: &mut [u16]) -> bool {
     let mut left = [0u16; ITEMS_MAX];
     let count = sorted + distances.len();
     identity(&mut left[..count]);
-    for (place, &distance) in (sorted..count).zip(distances).rev() {
-        let Some(rank) = place.checked_sub(usize::from(distance)) else {
+    for (index, &distance) in (sorted..count).zip(distances).rev() {
+        let Some(rank) = index.checked_sub(usize::from(distance)) else {
             return false;
         };
-        order[place] = left[rank];
-        left.copy_within(rank + 1..=place, rank);
+        order[index] = left[rank];
+        left.copy_within(rank + 1..=index, rank);
     }
     order[..sorted].copy_from_slice(&left[..sorted]);
     true

@@ -1,7 +1,7 @@
 //! The items of a page and their line pointers (storage/itemid.h).
 //!
-//! Items tile the page from the special space down to the hole, so their places follow from
-//! their lengths and their order.
+//! Items tile the page from the hole to the special space, each padded to a multiple of 8. So
+//! their offsets follow from their lengths and their order.
 
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::max_align;
@@ -10,14 +10,18 @@ use super::item_order::OrderStreams;
 use crate::streams::coder::{Coder, LazyStream, StreamId, get_u32};
 use crate::streams::kind::StreamKind;
 
-/// Bytes in front of the line pointers (`SizeOfPageHeaderData`).
+/// `SizeOfPageHeaderData`: offset of the line pointers.
 pub const PAGE_HEADER_LEN: usize = 24;
 /// `LP_NORMAL`.
 const NORMAL: u8 = 1;
 
+/// Flag of a page: all line pointers are `LP_NORMAL` and have an item.
 const ALL_NORMAL: u8 = 1;
+/// Flag of a page: the padding of an item is not zero.
 const PADDING_IS_CODED: u8 = 2;
+/// Flag of a line pointer: it has an item.
 const HAS_STORAGE: u8 = 4;
+/// Flag of a line pointer without an item: its offset is not 0.
 const HAS_OFFSET: u8 = 8;
 
 /// `ItemIdData`: offset 15 bits, flags 2 bits, length 15 bits.
@@ -43,13 +47,13 @@ impl LinePointer {
             | u32::from(self.len) << 17
     }
 
-    /// The item's bytes in an image without its hole.
+    /// Start and end of the item in an image without its hole.
     fn range(self, hole_len: usize) -> (usize, usize) {
         let start = usize::from(self.offset).wrapping_sub(hole_len);
         (start, start.wrapping_add(usize::from(self.len)))
     }
 
-    /// The bytes between the item and the next one.
+    /// Start and end of the padding after the item.
     fn padding(self, hole_len: usize) -> (usize, usize) {
         let (start, end) = self.range(hole_len);
         (end, start.wrapping_add(max_align(usize::from(self.len))))
@@ -76,17 +80,17 @@ pub struct PointerStreams {
     padding: LazyStream,
 }
 
-/// The items of the page at hand.
+/// The items of the current page.
 #[derive(Debug)]
 pub struct Items {
     pointers: Vec<LinePointer>,
-    /// Numbers of the line pointers that have an item.
+    /// Indexes into `pointers` of those that have an item.
     stored: Vec<u16>,
-    /// Places in `stored`, from the item at the end of the page to the one at its beginning.
+    /// Indexes into `stored`, from the item at the end of the page to the one at its beginning.
     order: Vec<u16>,
-    /// The decoder's items before they have a place, each at a multiple of 8.
+    /// The decoder's items until their offsets are known, each at a multiple of 8.
     arena: Box<[u8; PAGE_SIZE]>,
-    /// For each of `stored`, where it is in the arena.
+    /// For each item of `stored`, its offset in the arena.
     starts: Vec<u16>,
     arena_len: usize,
     mode: u8,
@@ -107,7 +111,7 @@ impl Default for Items {
 }
 
 impl Items {
-    /// How many items there are.
+    /// Number of items.
     pub fn len(&self) -> usize {
         self.stored.len()
     }
@@ -117,11 +121,11 @@ impl Items {
         self.stored.get(item).map_or(0, |&number| number + 1)
     }
 
-    /// Reads the items of a page that is there. `None` where they do not tile the page.
+    /// Reads the items of a page. `None` if they do not tile it. Encoder only.
     pub fn read(&mut self, page: &[u8], lower: usize, upper: usize, special: usize) -> Option<()> {
         self.pointers.clear();
         self.stored.clear();
-        // By offset in units of 8: the place in `stored` of the item there, plus 1.
+        // For each offset in units of 8 bytes, the index in `stored` of the item there, plus 1.
         let mut item_at = [0u16; PAGE_SIZE / 8];
         for (number, at) in (PAGE_HEADER_LEN..lower).step_by(4).enumerate() {
             let pointer = LinePointer::from_bits(get_u32(page, at));
@@ -136,16 +140,16 @@ impl Items {
             }
         }
         self.order.clear();
-        // Items lie at multiples of 8, and `item_at` knows no other places.
+        // `item_at` has only offsets at multiples of 8.
         if !upper.is_multiple_of(8) {
             return None;
         }
         let mut at = upper;
         while at < special {
-            let place = item_at.get(at / 8)?.checked_sub(1)?;
-            let pointer = self.pointer(usize::from(place))?;
+            let item = item_at.get(at / 8)?.checked_sub(1)?;
+            let pointer = self.pointer(usize::from(item))?;
             at += max_align(usize::from(pointer.len));
-            self.order.push(place);
+            self.order.push(item);
         }
         self.order.reverse();
         let hole_len = upper - lower;
@@ -153,7 +157,7 @@ impl Items {
         (at == special && self.order.len() == self.stored.len()).then_some(())
     }
 
-    /// Whether all items of a page that is there are as they should be.
+    /// Whether all items of a page are valid. Encoder only.
     pub fn all(&self, page: &[u8], hole_len: usize, is_valid: impl Fn(&[u8]) -> bool) -> bool {
         (0..self.len()).all(|item| {
             let range = self.pointer(item).map(|pointer| pointer.range(hole_len));
@@ -184,7 +188,7 @@ impl Items {
         mode
     }
 
-    /// Codes which of `count` line pointers have items, and the others' contents.
+    /// Codes the flags of `count` line pointers: which have items, and the fields of the others.
     pub fn code_pointers<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -222,9 +226,9 @@ impl Items {
         }
     }
 
-    /// Codes one item with `model`, which returns its length. Where `len` is a stream the
-    /// length is coded before, and the model gets a slice of it; else a decoding model gets
-    /// all the space there is.
+    /// Codes one item with `model`, which returns its length. If `len` is a stream, the length is
+    /// coded before, and the model gets a slice of this length. Otherwise a decoding model gets
+    /// all the space that is left.
     pub fn code_item<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -260,8 +264,8 @@ impl Items {
         self.pointers[number].len = len as u16;
     }
 
-    /// Codes the order of the items; the decoder then puts them and the line pointers into
-    /// the page, whose special space begins at `special_at`.
+    /// Codes the order of the items. The decoder then writes them and the line pointers to the
+    /// page. `special_at` is the offset of the special space in the image.
     pub fn code_places<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -285,18 +289,19 @@ impl Items {
         }
     }
 
-    /// `false` where the items do not fill their space.
+    /// Writes the items and the line pointers. Returns `false` if the items do not fill the space
+    /// between the line pointers and the special space.
     fn place(&mut self, page: &mut [u8], hole_len: usize, special_at: usize) -> bool {
         let mut end = special_at;
-        for &place in &self.order {
-            let number = usize::from(self.stored[usize::from(place)]);
+        for &item in &self.order {
+            let number = usize::from(self.stored[usize::from(item)]);
             let pointer = &mut self.pointers[number];
             let len = usize::from(pointer.len);
             let Some(at) = end.checked_sub(max_align(len)) else {
                 return false;
             };
             pointer.offset = (at + hole_len) as u16;
-            let start = usize::from(self.starts[usize::from(place)]);
+            let start = usize::from(self.starts[usize::from(item)]);
             page[at..at + len].copy_from_slice(&self.arena[start..start + len]);
             end = at;
         }
@@ -304,8 +309,8 @@ impl Items {
         if end != pointers_end {
             return false;
         }
-        let places = page[PAGE_HEADER_LEN..pointers_end].as_chunks_mut().0;
-        for (pointer, bytes) in self.pointers.iter().zip(places) {
+        let chunks = page[PAGE_HEADER_LEN..pointers_end].as_chunks_mut().0;
+        for (pointer, bytes) in self.pointers.iter().zip(chunks) {
             *bytes = pointer.to_bits().to_le_bytes();
         }
         true
@@ -316,7 +321,6 @@ impl Items {
 mod tests {
     use super::*;
 
-    /// A page with one item of 8 bytes, whose special space begins where it should not.
     #[test]
     fn an_item_that_is_not_at_a_multiple_of_8_does_not_tile_the_page() {
         let mut page = vec![0; PAGE_SIZE];

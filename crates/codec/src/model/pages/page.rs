@@ -16,38 +16,38 @@ use crate::streams::coder::{Choices, Coder, LazyStream, get_u16, get_u32};
 use crate::streams::kind::StreamKind;
 use crate::streams::rows_by_len::RowsByLen;
 
-/// Special space of B-tree, hash and GiST pages; the last two bytes tell which.
+/// Length of the special space of B-tree, hash and GiST pages. Its last two bytes tell which.
 const BTREE_SPECIAL_LEN: usize = 16;
-/// `MAX_BT_CYCLE_ID`: above it are the page ids of hash and GiST.
+/// `MAX_BT_CYCLE_ID`: the page ids of hash and GiST are above it.
 const BTREE_CYCLE_ID_MAX: u16 = 0xFF7F;
-/// Special space of GIN, BRIN, SP-GiST and sequence pages.
+/// Length of the special space of GIN, BRIN, SP-GiST and sequence pages.
 const GIN_SPECIAL_LEN: usize = 8;
-/// `GIN_DATA`, `GIN_LEAF`, `GIN_LIST`, `GIN_COMPRESSED`, in the last two bytes.
+/// `GIN_DATA`, `GIN_LEAF`, `GIN_LIST`, `GIN_COMPRESSED`: flags in the last two bytes.
 const GIN_DATA: u16 = 1;
 const GIN_LEAF: u16 = 1 << 1;
 const GIN_LIST: u16 = 1 << 4;
 const GIN_COMPRESSED: u16 = 1 << 7;
-/// All flags that GIN has.
+/// All flags of GIN.
 const GIN_FLAGS_ALL: u16 = 0xFF;
-/// Where the posting lists of a posting tree's leaf begin: behind the page's right bound.
+/// Offset of the posting lists on a leaf of a posting tree, after the page's right bound.
 const GIN_SEGMENTS_AT: usize = 32;
 
-/// How a page is coded; the number is part of the format.
+/// How a page is coded. The number is part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// Bytes.
+    /// As bytes.
     Raw = 0,
     /// Heap tuples.
     Heap = 1,
-    /// Index tuples, perhaps the first one an upper bound of the others.
+    /// Index tuples of a B-tree. The first one may be the high key.
     Btree = 2,
     /// Items of any form.
     Items = 3,
-    /// Index tuples.
+    /// Index tuples of other indexes.
     Tuples = 4,
     /// GIN entries.
     GinEntries = 5,
-    /// Segments of GIN posting lists instead of line pointers and items.
+    /// GIN posting lists, which PostgreSQL calls segments, instead of line pointers and items.
     GinSegments = 6,
 }
 
@@ -62,7 +62,7 @@ impl Class {
         Class::GinSegments,
     ];
 
-    /// The class that is used instead where a model is left out.
+    /// The class that replaces this one if the encoder leaves a model out.
     fn used(self, choices: Choices) -> Class {
         let gin = choices.uses(OptionalModel::Gin);
         match self {
@@ -101,22 +101,22 @@ pub struct PageModel {
     items: Items,
 }
 
-/// An image: the page it is of, and the hole that it leaves out.
+/// The block number of an image, and the hole that it leaves out.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageShape {
     /// Block number of the page.
     pub block: u32,
-    /// Where the hole begins; 0 where there is none.
+    /// Offset of the hole in the page; 0 if there is none.
     pub hole_offset: usize,
-    /// Bytes of the hole.
+    /// Length of the hole, in bytes.
     pub hole_len: usize,
 }
 
-/// Where the parts of a page are.
+/// Offsets of the parts of a page.
 #[derive(Clone, Copy, Debug)]
 struct PageShape {
     lower: usize,
-    /// In the image.
+    /// Offset of the special space in the image, which has no hole.
     special_at: usize,
 }
 
@@ -182,7 +182,7 @@ impl PageModel {
         let has_high_key = class == Class::Btree && get_u32(page, special_at + 4) != 0;
         let len = matches!(class, Class::Heap | Class::Items)
             .then(|| relation.item_len.open(coder, StreamKind::TupleLen, 2));
-        // A page's first item may be the upper bound of the others: it comes after them.
+        // A high key is the first item. It is coded last: it is an upper bound of the others.
         let count = self.items.len();
         let first = usize::from(has_high_key && count > 0);
         for item in (first..count).chain(0..first) {
@@ -205,7 +205,7 @@ impl PageModel {
         }
     }
 
-    /// Looks at a page that is there.
+    /// The encoder's choice of the class, and the page's items. `None` if it is no valid page.
     fn class_of(
         &mut self,
         relation: &mut Relation,
@@ -264,7 +264,7 @@ impl PageModel {
 }
 
 impl ClassStreams {
-    /// Codes what comes before the line pointers, and the special space.
+    /// Codes the page header and the special space.
     fn code_header<C: Coder>(
         &mut self,
         coder: &mut C,

@@ -1,4 +1,4 @@
-//! The data of block references, by record type.
+//! The data of block references, coded by the model of the record type.
 
 use super::heap_fields::{
     MULTI_INSERT_COUNT_AT, UPDATE_FLAGS_AT, multi_insert_count, update_fields_len, update_kept,
@@ -17,36 +17,37 @@ use crate::streams::coder::{Choices, Coder, LazyStream, get_u16};
 use crate::streams::kind::StreamKind;
 use crate::streams::rows_by_len::RowsByLen;
 
-/// Bytes of the count in front of a page's tuples in XLOG_GIST_PAGE_SPLIT.
+/// Size of the count before a page's tuples in XLOG_GIST_PAGE_SPLIT, in bytes.
 const GIST_COUNT_LEN: usize = 4;
+
 /// The streams of the data of one block reference of a kind.
 #[derive(Debug, Default)]
 pub struct BlockStreams {
-    /// Lengths.
+    /// Lengths of the data.
     pub len: LazyStream,
     /// Whether the model applies.
     pub flag: LazyStream,
-    /// Data without a model, and parts that models leave.
+    /// Data to which no model applies, and the rest that a model does not code.
     pub rows: RowsByLen,
-    /// Fields that models take out of the data.
+    /// Fields that models code one by one.
     pub fields: [LazyStream; 4],
 }
 
-/// What is known when the data of a block reference is coded.
+/// The values from which the data of a block reference may follow.
 pub struct Context<'a> {
     /// The record's main data.
     pub main: &'a [u8],
-    /// The block of the record's last reference, which an update's old version is on.
+    /// The block number of the record's last reference. An update's old version is on this block.
     pub last_block: u32,
-    /// What index entries follow from.
+    /// Rows that index entries and new versions follow from.
     pub known: KnownRows<'a>,
-    /// Memory to work with.
+    /// Buffers that are reused.
     pub scratch: &'a mut ChangeScratch,
 }
 
 impl<'a> Context<'a> {
-    /// The version of a row that an update takes the place of: what the record has of it
-    /// (`REPLICA IDENTITY FULL`), or records before told.
+    /// The version of a row that an update replaces, if it is known: from this record
+    /// (`REPLICA IDENTITY FULL`), or from earlier ones.
     fn old_version(&self) -> Option<Version<'a>> {
         if let Some(values) = update_old_values(self.main) {
             return Some(Version::whole(values));
@@ -63,7 +64,7 @@ impl<'a> Context<'a> {
 }
 
 impl BlockModel {
-    /// Codes the data.
+    /// Codes the data of a block reference.
     pub fn code<C: Coder>(
         self,
         coder: &mut C,
@@ -127,13 +128,13 @@ impl BlockModel {
         }
     }
 
-    /// The encoder does without it where it measures what the model is worth.
+    /// Whether the encoder may use the model. It may be left out to measure what it saves.
     fn is_used(self, choices: Choices) -> bool {
         let is_gin = matches!(self, BlockModel::GinInsert | BlockModel::GinRecompress);
         choices.uses(OptionalModel::BlockData) && (!is_gin || choices.uses(OptionalModel::Gin))
     }
 
-    /// The data has the form that the model needs; only the encoder can tell.
+    /// Whether the data has the form that the model needs. Encoder only.
     fn applies(self, relation: &mut Relation, main: &[u8], data: &[u8]) -> bool {
         match self {
             BlockModel::Rows => true,
@@ -167,7 +168,7 @@ impl BlockModel {
     }
 }
 
-/// The record inserts into a posting tree (`GIN_INSERT_ISDATA`, in ginxlogInsert's flags).
+/// Whether the record inserts into a posting tree (`GIN_INSERT_ISDATA` in ginxlogInsert's flags).
 fn is_gin_data(main: &[u8]) -> bool {
     get_u16(main, 0) & 1 != 0
 }
@@ -194,7 +195,8 @@ fn code_gin_insert<C: Coder>(
     }
 }
 
-/// Bytes of the line pointer numbers in front of the tuples (ntodelete, in gistxlogPageUpdate).
+/// Length of the line pointer numbers before the tuples, in bytes (ntodelete in
+/// gistxlogPageUpdate).
 fn gist_deleted_len(main: &[u8]) -> usize {
     2 * usize::from(get_u16(main, 0))
 }
@@ -262,7 +264,7 @@ fn code_multi_insert<C: Coder>(
     let [len, padding, ..] = &mut streams.fields;
     let mut at = 0usize;
     for _ in 0..multi_insert_count(main) {
-        // Tuples begin at even places; what lies between is whatever was there.
+        // Tuples begin at even offsets. PostgreSQL does not clear the padding.
         if !at.is_multiple_of(2) {
             let stream = padding.open(coder, StreamKind::ItemPadding, 1);
             coder.u8_at(stream, data, at);

@@ -5,28 +5,28 @@ use crate::model::heap::tuple::RECORD_TUPLE_HEADER_LEN;
 use crate::model::rows::versions::Kept;
 use crate::streams::coder::get_u16;
 
-/// `XLH_UPDATE_CONTAINS_OLD_TUPLE`, in xl_heap_update's flags.
+/// `XLH_UPDATE_CONTAINS_OLD_TUPLE` in xl_heap_update's flags.
 const CONTAINS_OLD_TUPLE: u8 = 1 << 2;
 /// `XLH_UPDATE_PREFIX_FROM_OLD`.
 const PREFIX_FROM_OLD: u8 = 1 << 5;
 /// `XLH_UPDATE_SUFFIX_FROM_OLD`.
 const SUFFIX_FROM_OLD: u8 = 1 << 6;
-/// Where the line pointer of the old version stands in xl_heap_update.
+/// Offset of the old version's line pointer number in xl_heap_update.
 const UPDATE_OLD_OFFSET_AT: usize = 4;
-/// Where the flags stand in xl_heap_update.
+/// Offset of the flags in xl_heap_update.
 pub const UPDATE_FLAGS_AT: usize = 7;
-/// Bytes of xl_heap_update (`SizeOfHeapUpdate`).
+/// `SizeOfHeapUpdate`: size of xl_heap_update, in bytes.
 const UPDATE_LEN: usize = 14;
-/// Where ntuples stands in xl_heap_multi_insert.
+/// Offset of ntuples in xl_heap_multi_insert.
 pub const MULTI_INSERT_COUNT_AT: usize = 2;
 
-/// Bytes of the lengths of prefix and suffix in front of the tuple.
+/// Size of the lengths of prefix and suffix before the tuple, in bytes.
 pub fn update_fields_len(main: &[u8]) -> usize {
     let flags = main.get(UPDATE_FLAGS_AT).copied().unwrap_or(0);
     2 * (usize::from(flags & PREFIX_FROM_OLD != 0) + usize::from(flags & SUFFIX_FROM_OLD != 0))
 }
 
-/// What an update takes from the old version; `None` where it brings the whole tuple.
+/// The prefix and suffix that an update keeps. `None` if the record has the whole tuple.
 pub fn update_kept(main: &[u8], data: &[u8]) -> Option<Kept> {
     let flags = main.get(UPDATE_FLAGS_AT).copied().unwrap_or(0);
     let has_prefix = flags & PREFIX_FROM_OLD != 0;
@@ -42,19 +42,19 @@ pub fn update_kept(main: &[u8], data: &[u8]) -> Option<Kept> {
     })
 }
 
-/// The values of the old version, where the main data has them.
+/// The values of the old version, if the main data has them.
 pub fn update_old_values(main: &[u8]) -> Option<&[u8]> {
     let flags = *main.get(UPDATE_FLAGS_AT)?;
     (flags & CONTAINS_OLD_TUPLE != 0).then_some(())?;
     values_of(main.get(UPDATE_LEN..)?)
 }
 
-/// The line pointer of the old version.
+/// The line pointer number of the old version.
 pub fn update_old_line_pointer(main: &[u8]) -> u16 {
     get_u16(main, UPDATE_OLD_OFFSET_AT)
 }
 
-/// Tuples of a multi-insert.
+/// Number of tuples of a multi-insert.
 pub fn multi_insert_count(main: &[u8]) -> usize {
     usize::from(get_u16(main, MULTI_INSERT_COUNT_AT))
 }

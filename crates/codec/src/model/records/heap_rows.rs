@@ -14,9 +14,9 @@ use crate::streams::coder::get_u16;
 
 /// `XLOG_HEAP_INIT_PAGE`: the rows are the first ones of a new page.
 const INIT_PAGE: u8 = 0x80;
-/// Where the line pointer of the new version stands in xl_heap_update.
+/// Offset of the new version's line pointer number in xl_heap_update.
 const UPDATE_NEW_OFFSET_AT: usize = 12;
-/// Where the line pointers begin in xl_heap_multi_insert.
+/// Offset of the line pointer numbers in xl_heap_multi_insert.
 const MULTI_INSERT_OFFSETS_AT: usize = 4;
 
 /// A record with data for its block 0.
@@ -34,13 +34,13 @@ pub struct HeapRecord<'a> {
     pub relation: u32,
     /// The block's number.
     pub block: u32,
-    /// The block of the record's last reference.
+    /// The block number of the record's last reference.
     pub last_block: u32,
 }
 
 impl HeapRecord<'_> {
-    /// Adds the rows of the record: to `rows` those that get index entries, which new versions
-    /// of a row that need none (XLOG_HEAP_HOT_UPDATE) do not.
+    /// Adds the rows of the record to `versions`, and to `rows` if they get index entries. A new
+    /// version by XLOG_HEAP_HOT_UPDATE gets none.
     pub fn add_rows(
         &self,
         rows: &mut RecentRows,
@@ -108,7 +108,7 @@ impl HeapRecord<'_> {
         }
     }
 
-    /// A row on the record's block, the first one of the record.
+    /// The first row of the record, on its block 0.
     fn row<'v>(&self, line_pointer: u16, values: &'v [u8]) -> NewRow<'v> {
         NewRow {
             relation: self.relation,

@@ -1,7 +1,7 @@
-//! Record kinds: all that records of one sort have in common, relations included.
+//! Record kinds: all that the headers of some records have in common, relations included.
 //!
-//! A kind is defined where it first occurs. After that it is one of the few that came after
-//! the kind before in the same transaction, and costs one small number.
+//! A kind is defined when it first occurs. After that it costs its rank among the kinds that have
+//! followed the previous kind in a transaction, the most recent first. Most ranks are small.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::HashMap;
@@ -29,12 +29,12 @@ const LIKELY_MAX: u8 = 4;
 /// The rank that says "none of them".
 const OTHER: u8 = 255;
 
-/// A shape, and the streams of the records that have it.
+/// A shape, and the streams of the records of this shape.
 #[derive(Debug)]
 pub struct Kind {
-    /// What the records have in common.
+    /// The header fields that the records have in common.
     pub shape: Shape,
-    /// How the data of each block is coded.
+    /// The model of each block's data.
     pub block_models: Vec<BlockModel>,
     /// The streams of each block's data.
     pub block_streams: Vec<BlockStreams>,
@@ -47,10 +47,11 @@ pub struct Kind {
 #[derive(Debug)]
 pub struct Kinds {
     list: Vec<Kind>,
-    /// Block references of all kinds together.
+    /// Number of block references of all kinds together.
     blocks_total: usize,
     numbers: HashMap<Shape, u32, FastHash>,
-    /// By context: 0 for a new transaction, else the number of the kind before plus 1.
+    /// The followers of each context, which is 0 for a new transaction, and otherwise the number
+    /// of the transaction's previous kind plus 1.
     successors: Vec<Vec<u32>>,
     scratch: Shape,
     definitions: LazyStream,
@@ -59,7 +60,7 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// Without any kind.
+    /// An empty list.
     pub fn new() -> Kinds {
         Kinds {
             list: Vec::new(),
@@ -75,8 +76,8 @@ impl Kinds {
 }
 
 impl Kinds {
-    /// Codes the kind of the record in `layout`; the decoder gets a layout with everything in
-    /// it that the kind says. Returns the kind's number, and whether the back link is coded.
+    /// Codes the kind of the record in `layout`. The decoder fills the layout with the fields of
+    /// the kind. Returns the kind's number, and whether the back link is coded with the record.
     pub fn code<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -114,12 +115,12 @@ impl Kinds {
         Some((number as usize, kind.shape.flags & PREV_EXPLICIT != 0))
     }
 
-    /// A kind by the number that [`Kinds::code`] returned.
+    /// The kind with a number that [`Kinds::code`] returned.
     pub fn get_mut(&mut self, number: usize) -> Option<&mut Kind> {
         self.list.get_mut(number)
     }
 
-    /// The kind of a record, and its rank among those that came after the kind before.
+    /// The number of a record's kind, and its rank among the followers of the context.
     fn find(
         &mut self,
         relations: &mut Relations,
@@ -143,9 +144,10 @@ impl Kinds {
         Some((number, found.map_or(OTHER, |(rank, _)| rank)))
     }
 
-    /// Codes the definition of the next kind. The encoder's is in `scratch`. The number of
-    /// kinds and of their blocks, and so of relations, is bounded: each takes far more memory
-    /// than its definition has bytes.
+    /// Codes the definition of the next kind. The encoder's is in `scratch`.
+    ///
+    /// The number of kinds, of their blocks, and so of relations, is bounded: each takes far more
+    /// memory than its definition has bytes.
     fn define<C: Coder>(&mut self, coder: &mut C, relations: &mut Relations) -> Option<()> {
         let stream = self.definitions.open(coder, StreamKind::Definitions, 1);
         let mut shape = std::mem::take(&mut self.scratch);
@@ -196,7 +198,7 @@ impl Kind {
         }
     }
 
-    /// Codes the length of the main data where the kind leaves it open.
+    /// Codes the length of the main data if the kind does not have it.
     pub fn code_main_len<C: Coder>(&mut self, coder: &mut C, layout: &mut RecordLayout) {
         if self.shape.main_len == VARIABLE_MAIN_LEN {
             let stream = self.main_len.open(coder, StreamKind::MainLen, 4);

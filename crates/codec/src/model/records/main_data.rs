@@ -1,4 +1,4 @@
-//! The main data of records: the fields of the structures in access/*xlog.h.
+//! The main data of records: leading fields of the structures in access/*xlog.h, then the rest.
 
 use super::record_type::field_widths;
 use super::shape::Shape;

@@ -1,4 +1,4 @@
-//! One record after the other: what each part costs is decided in the files beside this one.
+//! Codes records in order. The other files of this folder code their parts.
 
 use walzip_pgformat::wal::{Compression, IMAGE_HAS_HOLE, RecordLayout, SegmentHeader};
 use walzip_pgformat::{Lsn, Version};
@@ -18,7 +18,7 @@ use crate::streams::StreamWriter;
 use crate::streams::coder::{Coder, LazyStream};
 use crate::streams::kind::StreamKind;
 
-/// Everything that is known from the records coded before.
+/// The state after the records coded so far.
 pub struct Model {
     version: &'static Version,
     xids: Xids,
@@ -34,13 +34,14 @@ pub struct Model {
     versions: RowVersions,
     change_scratch: ChangeScratch,
     extracted: ExtractedTuples,
-    /// Relations whose heap tuples are collected, in the order of their first one.
+    /// The numbers of the relations whose heap tuples are collected, in the order of the first one
+    /// of each (encoder only).
     with_bodies: Vec<u32>,
     len_max: usize,
 }
 
 impl Model {
-    /// Knows nothing but what the segment is, and how many bytes it has.
+    /// The state at the start of a segment.
     pub fn new(header: &SegmentHeader, segment_len: usize) -> Model {
         Model {
             version: header.version,
@@ -62,8 +63,8 @@ impl Model {
         }
     }
 
-    /// Codes the record at `lsn`. The encoder has it in `record`, read into `layout`; the
-    /// decoder has it there afterwards, unless the coder failed.
+    /// Codes the record at `lsn`. The encoder passes its bytes in `record` and its header fields
+    /// in `layout`. The decoder fills both, unless the coder fails.
     pub fn code<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -77,7 +78,7 @@ impl Model {
         self.prev = lsn.0;
     }
 
-    /// Codes what was collected from the records; the encoder calls it behind the last one.
+    /// Codes the collected heap tuples. The encoder calls it after the last record.
     pub fn finish(&mut self, coder: &mut StreamWriter) {
         for number in std::mem::take(&mut self.with_bodies) {
             if let Some(relation) = self.relations.get_mut(number) {
@@ -115,7 +116,7 @@ impl Model {
         self.code_data(coder, number, layout, record)
     }
 
-    /// Codes all numbers of the headers that the kind leaves open.
+    /// Codes the fields of the headers that differ within a kind.
     fn code_references<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -131,13 +132,13 @@ impl Model {
             let stream = self.toplevel_xid.open(coder, StreamKind::ToplevelXid, 4);
             *xid = coder.u32(stream, *xid);
         }
-        for (place, block) in layout.blocks.iter_mut().enumerate() {
+        for (index, block) in layout.blocks.iter_mut().enumerate() {
             let relation = self
                 .relations
-                .get_mut(kind.shape.blocks.get(place)?.relation)?;
+                .get_mut(kind.shape.blocks.get(index)?.relation)?;
             block.number = relation.block_numbers.code(coder, block.number);
             if block.fork_flags & walzip_pgformat::wal::Block::HAS_DATA != 0 {
-                let len = &mut kind.block_streams.get_mut(place)?.len;
+                let len = &mut kind.block_streams.get_mut(index)?.len;
                 let stream = len.open(coder, StreamKind::BlockDataLen, 2);
                 block.data_len = coder.u16(stream, block.data_len);
             }
@@ -153,7 +154,7 @@ impl Model {
         Some(())
     }
 
-    /// The main data comes first, because it says how to read the rest.
+    /// Codes the main data. It comes before block data, which is read according to it.
     fn code_main<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -167,7 +168,7 @@ impl Model {
             self.main
                 .extend_from_slice(record.get(layout.main_start..end)?);
         } else {
-            // All but a few fields of main data stand in streams.
+            // Bounds what a hostile length allocates: streams contain nearly all of main data.
             let most = coder
                 .content_len()
                 .saturating_mul(4)
@@ -194,8 +195,8 @@ impl Model {
             record.resize(layout.headers_len(), 0);
         }
         let last_block = layout.blocks.last().map_or(0, |block| block.number);
-        for (place, block) in layout.blocks.iter_mut().enumerate() {
-            let shape_block = kind.shape.blocks.get(place)?;
+        for (index, block) in layout.blocks.iter_mut().enumerate() {
+            let shape_block = kind.shape.blocks.get(index)?;
             let relation = self.relations.get_mut(shape_block.relation)?;
             if let Some(image) = &mut block.image {
                 self.images
@@ -208,8 +209,8 @@ impl Model {
                 }
                 let end = block.data_start + usize::from(block.data_len);
                 let data = coder.part(record, block.data_start, end);
-                let model = *kind.block_models.get(place)?;
-                let streams = kind.block_streams.get_mut(place)?;
+                let model = *kind.block_models.get(index)?;
+                let streams = kind.block_streams.get_mut(index)?;
                 let newest = self.xids.newest_row()?;
                 let mut context = Context {
                     main: &self.main,
@@ -224,7 +225,7 @@ impl Model {
                     scratch: &mut self.change_scratch,
                 };
                 model.code(coder, streams, relation, &mut context, data);
-                if place == 0 && !coder.failed() {
+                if index == 0 && !coder.failed() {
                     let record = HeapRecord {
                         rmid: kind.shape.rmid,
                         info: kind.shape.info,

@@ -1,4 +1,4 @@
-//! The types of records that have models: one row for each.
+//! The table of record types that have models, one row for each type.
 //!
 //! A new type gets a row here, its number a name in pgformat's `opcode`, and, where no model of
 //! another type fits its data, a [`BlockModel`].
@@ -10,65 +10,65 @@ use walzip_pgformat::rmgr_id::{BTREE, GIN, GIST, HEAP, HEAP2, SPGIST, XACT};
 
 use crate::format_version::FormatVersion;
 
-/// What the data of a block reference is.
+/// The model of the data of a block reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockModel {
-    /// Not known: rows of bytes.
+    /// Data of unknown form, coded as a row of bytes.
     Rows,
     /// A heap tuple (XLOG_HEAP_INSERT).
     HeapInsert,
-    /// A heap tuple that may lack what its predecessor has (XLOG_HEAP_UPDATE), beside what is
-    /// known of that one.
+    /// A heap tuple that may lack a prefix and a suffix of its old version (XLOG_HEAP_UPDATE),
+    /// coded against that version.
     HeapUpdate,
-    /// The same by itself.
+    /// The same, coded without the old version.
     HeapUpdateAlone,
-    /// Heap tuples one after the other (XLOG_HEAP2_MULTI_INSERT).
+    /// A sequence of heap tuples (XLOG_HEAP2_MULTI_INSERT).
     HeapMultiInsert,
-    /// A tuple of a new row (XLOG_BTREE_INSERT_LEAF).
+    /// An index tuple of a new row (XLOG_BTREE_INSERT_LEAF).
     RowTuple,
-    /// An index tuple that leads to another page (XLOG_BTREE_INSERT_UPPER and _META).
+    /// An index tuple that points to another page of the index (XLOG_BTREE_INSERT_UPPER and _META).
     BtreeInsert,
-    /// Index tuples one after the other that come to a new page (XLOG_BTREE_SPLIT_*,
+    /// A sequence of index tuples that are moved to a new page (XLOG_BTREE_SPLIT_*,
     /// XLOG_BTREE_NEWROOT).
     BtreeTuples,
-    /// Index tuples one after the other (XLOG_GIN_UPDATE_META_PAGE, XLOG_GIN_INSERT_LISTPAGE),
-    /// whose keys were taken out of rows.
+    /// A sequence of index tuples of GIN's pending list (XLOG_GIN_UPDATE_META_PAGE,
+    /// XLOG_GIN_INSERT_LISTPAGE). Their keys are coded as extracted from rows.
     ListTuples,
-    /// The same, whatever their keys are.
+    /// The same, with keys coded as bytes.
     ListTuplesAlone,
-    /// An entry tuple behind a `ginxlogInsertEntry`, or changed segments of posting lists
+    /// An entry tuple after a `ginxlogInsertEntry`, or changed segments of posting lists
     /// (XLOG_GIN_INSERT).
     GinInsert,
     /// Changed segments of posting lists (XLOG_GIN_VACUUM_DATA_LEAF_PAGE).
     GinRecompress,
     /// Line pointer numbers of deleted tuples, then new tuples (XLOG_GIST_PAGE_UPDATE).
     GistUpdate,
-    /// A count, then the tuples of a page (XLOG_GIST_PAGE_SPLIT).
+    /// The number of a page's tuples, then the tuples (XLOG_GIST_PAGE_SPLIT).
     GistSplit,
-    /// Line pointer numbers and other numbers of 16 bits.
+    /// Line pointer numbers and other `u16`.
     Offsets,
 }
 
-/// Whether a version of the format has something.
+/// Whether a version of the format has a feature.
 type IsIn = fn(FormatVersion) -> bool;
 
-/// What is known of the records of one type.
+/// A row of the table: the models of one record type.
 struct RecordType {
     rmid: u8,
     opcode: u8,
-    /// Widths of the leading fields of the main data. What follows is a row of bytes.
+    /// Widths of the leading fields of the main data, in bytes. The rest is a row of bytes.
     fields: &'static [u8],
-    /// What the data of block references is, by their ids.
+    /// The models of the data of block references, by their ids.
     blocks: &'static [BlockRow],
-    /// Whether a version of the format has these models at all.
+    /// Whether a version of the format has this row.
     is_in: IsIn,
 }
 
-/// What the data of some block references is.
+/// The model of the data of the block references with some ids.
 struct BlockRow {
     ids: RangeInclusive<u8>,
     model: BlockModel,
-    /// In versions of the format without that model, this one takes its place.
+    /// The model that replaces it in versions of the format that do not have it.
     before: Option<(IsIn, BlockModel)>,
 }
 
@@ -203,8 +203,8 @@ static TYPES: [RecordType; 32] = [
         .only_if(FormatVersion::has_gist),
 ];
 
-/// The part of `xl_info` that tells the types of a resource manager's records apart: some
-/// keep the top bit for a flag (`XLOG_XACT_HAS_INFO`, `XLOG_HEAP_INIT_PAGE`).
+/// The bits of `xl_info` that identify the type of a resource manager's record. Some resource
+/// managers use the top bit as a flag (`XLOG_XACT_HAS_INFO`, `XLOG_HEAP_INIT_PAGE`).
 pub fn opcode(rmid: u8, info: u8) -> u8 {
     match rmid {
         XACT | HEAP | HEAP2 => info & 0x70,
@@ -218,13 +218,13 @@ fn record_type(rmid: u8, info: u8, format: FormatVersion) -> Option<&'static Rec
     TYPES.iter().find(is).filter(|row| (row.is_in)(format))
 }
 
-/// The widths of the leading fields of the main data of records of a type. What follows, or has
-/// no row, is coded as a row of bytes.
+/// The widths of the leading fields of a record type's main data, in bytes. Empty for a type
+/// without a row.
 pub fn field_widths(rmid: u8, info: u8, format: FormatVersion) -> &'static [u8] {
     record_type(rmid, info, format).map_or(&[], |row| row.fields)
 }
 
-/// What the data of the block reference with this id is, in records of a type.
+/// The model of the data of the block reference with this id, in records of a type.
 pub fn block_model(rmid: u8, info: u8, id: u8, format: FormatVersion) -> BlockModel {
     let rows = record_type(rmid, info, format).map_or(&[][..], |row| row.blocks);
     let Some(row) = rows.iter().find(|row| row.ids.contains(&id)) else {

@@ -1,46 +1,46 @@
-//! The shape of a record: what its headers say without numbers of its own.
+//! The shape of a record: the header fields that all records of a kind have in common.
 
 use walzip_pgformat::Version;
 use walzip_pgformat::wal::{Block, Compression, Image, RecordLayout};
 
 use crate::model::relations::{RelationFork, Relations};
 
-/// Main data of this length and more has its length coded with each record.
+/// The length of main data of at least this length is coded with each record.
 const FIXED_MAIN_LEN_MAX: usize = 64;
-/// The main length of a kind whose records have different ones.
+/// The `main_len` of such records.
 pub const VARIABLE_MAIN_LEN: u8 = 255;
 const HAS_ORIGIN: u8 = 1;
 const HAS_TOPLEVEL_XID: u8 = 2;
 const HAS_MAIN: u8 = 4;
 const MAIN_IS_LONG: u8 = 8;
-/// The back link is coded with each record.
+/// The back link is not the position of the record before, and is coded with each record.
 pub const PREV_EXPLICIT: u8 = 16;
-/// All flags that there are.
+/// All flags.
 pub const FLAGS_ALL: u8 = 31;
 
-/// What one block reference of a kind is.
+/// The part of a block reference that all records of a kind have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ShapeBlock {
-    /// As in the record.
+    /// The reference's id, as in the record.
     pub id: u8,
-    /// As in the record.
+    /// `fork_flags`, as in the record.
     pub fork_flags: u8,
-    /// `bimg_info`, 0 where there is no image.
+    /// `bimg_info`, 0 if there is no image.
     pub image_flags: u8,
     /// The relation's number.
     pub relation: u32,
 }
 
-/// What all records of a kind have in common.
+/// The header fields that all records of a kind have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Resource manager.
     pub rmid: u8,
     /// `xl_info`.
     pub info: u8,
-    /// Which parts the header has.
+    /// The optional parts of the headers.
     pub flags: u8,
-    /// Bytes of the main data, or that records have different ones.
+    /// Length of the main data in bytes, or [`VARIABLE_MAIN_LEN`].
     pub main_len: u8,
     /// The block references.
     pub blocks: Vec<ShapeBlock>,
@@ -58,7 +58,7 @@ fn relation_of(block: &Block) -> RelationFork {
 }
 
 impl Shape {
-    /// Makes it the shape of a record, but for its blocks.
+    /// Sets all but the blocks to the shape of a record.
     pub fn describe_header(&mut self, layout: &RecordLayout, prev_follows: bool) {
         self.rmid = layout.header.rmid;
         self.info = layout.header.info;
@@ -74,7 +74,7 @@ impl Shape {
         };
     }
 
-    /// Adds the blocks of the record.
+    /// Sets the blocks to those of a record.
     pub fn describe_blocks(&mut self, relations: &mut Relations, layout: &RecordLayout) {
         self.blocks.clear();
         self.blocks
@@ -86,13 +86,13 @@ impl Shape {
             }));
     }
 
-    /// They differ in their blocks at most.
+    /// Whether two shapes are equal except for their blocks.
     pub fn header_is(&self, other: &Shape) -> bool {
         (self.rmid, self.info, self.flags, self.main_len)
             == (other.rmid, other.info, other.flags, other.main_len)
     }
 
-    /// What [`Shape::describe_blocks`] would make of the record.
+    /// Whether the blocks are those of a record.
     pub fn blocks_are(&self, relations: &Relations, layout: &RecordLayout) -> bool {
         self.blocks.len() == layout.blocks.len()
             && self.blocks.iter().zip(&layout.blocks).all(|(own, block)| {
@@ -103,7 +103,7 @@ impl Shape {
             })
     }
 
-    /// Sets everything in the layout that the shape says.
+    /// Sets the fields of the layout that the shape contains. Decoder only.
     pub fn prepare(
         &self,
         layout: &mut RecordLayout,

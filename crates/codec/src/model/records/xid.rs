@@ -1,13 +1,13 @@
-//! Transaction ids: a few sessions take turns, so most are among the last ones seen.
+//! Transaction ids. Records of a few sessions alternate, so most ids are among the recent ones.
 
 use crate::model::rows::recent::RowNumber;
 use crate::streams::coder::{Coder, LazyStream};
 use crate::streams::kind::StreamKind;
 use crate::streams::recency::to_front;
 
-/// Transactions remembered.
+/// Maximum number of recent transactions.
 const RECENT_MAX: usize = 64;
-/// The rank that says "none of them".
+/// The rank that says "a new transaction id follows".
 const NEW: u8 = 255;
 
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ struct Recent {
     newest_row: RowNumber,
 }
 
-/// The last transactions, the latest first.
+/// The recent transactions, the most recent first.
 #[derive(Debug, Default)]
 pub struct Xids {
     recent: Vec<Recent>,
@@ -29,7 +29,7 @@ pub struct Xids {
 }
 
 impl Xids {
-    /// Codes the transaction of a record, and makes it the first of the recent ones.
+    /// Codes the transaction id of a record, and moves the transaction to the front.
     pub fn code<C: Coder>(&mut self, coder: &mut C, xid: u32) -> u32 {
         let rank_stream = self.rank.open(coder, StreamKind::XidRank, 1);
         let found = if C::ENCODING { self.rank_of(xid) } else { NEW };
@@ -44,7 +44,7 @@ impl Xids {
         let xid = coder
             .u32(stream, xid.wrapping_sub(self.highest))
             .wrapping_add(self.highest);
-        // Transaction ids wrap around: the next one is ahead by less than half of them.
+        // Transaction ids wrap around: a newer one is ahead by less than 2^31.
         if (xid.wrapping_sub(self.highest) as i32) > 0 || self.highest == 0 {
             self.highest = xid;
         }
@@ -60,12 +60,12 @@ impl Xids {
         xid
     }
 
-    /// What the transaction coded last did before: 0 for nothing yet.
+    /// The context of the current transaction in [`super::kind::Kinds`]; 0 if it is new.
     pub fn context(&mut self) -> Option<&mut u32> {
         self.recent.first_mut().map(|recent| &mut recent.context)
     }
 
-    /// The row that the transaction coded last has inserted last, 0 if there is none.
+    /// The row that the current transaction has inserted last, 0 if there is none.
     pub fn newest_row(&mut self) -> Option<&mut RowNumber> {
         self.recent.first_mut().map(|recent| &mut recent.newest_row)
     }

@@ -1,29 +1,28 @@
-//! Block numbers of references to a relation: records come back to the blocks that the last
-//! ones were about, or go on to the next block.
+//! Block numbers of references to a relation. Most refer to a recent block or to the next one.
 
 use crate::optional_model::OptionalModel;
 use crate::streams::coder::{Coder, LazyStream};
 use crate::streams::kind::StreamKind;
 use crate::streams::recency::to_front;
 
-/// Blocks that are remembered.
+/// Maximum number of recent blocks.
 const RECENT_MAX: usize = 32;
-/// The block behind the last one.
+/// The rank that says "the block after the last one".
 const NEXT: u8 = 254;
-/// Another block, by its number.
+/// The rank that says "the block number follows".
 const OTHER: u8 = 255;
 
-/// The blocks of one relation that records referred to last.
+/// The blocks of one relation to which records have referred recently.
 #[derive(Debug, Default)]
 pub struct BlockNumbers {
-    /// The last one first.
+    /// The most recent first.
     recent: Vec<u32>,
     rank: LazyStream,
     number: LazyStream,
 }
 
 impl BlockNumbers {
-    /// Codes the number of a reference.
+    /// Codes the block number of a reference.
     pub fn code<C: Coder>(&mut self, coder: &mut C, number: u32) -> u32 {
         let next = self.recent.first().map_or(0, |last| last.wrapping_add(1));
         let known = if C::ENCODING && coder.choices().uses(OptionalModel::RecentBlocks) {

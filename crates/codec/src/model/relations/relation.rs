@@ -15,16 +15,16 @@ use crate::streams::rows_by_len::RowsByLen;
 /// One fork of one relation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RelationFork {
-    /// The relation's files.
+    /// Identifies the relation's files.
     pub locator: RelFileLocator,
-    /// Main, free space map, visibility map or init.
+    /// The fork number: main, free space map, visibility map or init.
     pub fork: u8,
 }
 
-/// What is known of one fork of one relation.
+/// The streams and the state of one fork of one relation.
 #[derive(Debug)]
 pub struct Relation {
-    /// Which it is.
+    /// Its files.
     pub name: RelationFork,
     /// Block numbers of all references to it.
     pub block_numbers: BlockNumbers,
@@ -36,7 +36,7 @@ pub struct Relation {
     pub gin_pages: GinStreams,
     /// The same in records.
     pub gin_records: GinStreams,
-    /// Lengths of its items.
+    /// Lengths of items on its pages.
     pub item_len: LazyStream,
     /// Items that are neither heap nor index tuples.
     pub items: RowsByLen,
@@ -47,16 +47,16 @@ pub struct Relation {
 /// All relations of a segment, in the order in which they were first named.
 #[derive(Debug, Default)]
 pub struct Relations {
-    /// Boxed: a segment may name very many, and a longer list is not to move them.
+    /// Boxed because a segment may have very many: growing the list does not move them.
     #[expect(clippy::vec_box)]
     list: Vec<Box<Relation>>,
     numbers: HashMap<RelationFork, u32, FastHash>,
-    /// Relations whose names are coded: the encoder meets them a little earlier.
+    /// Number of relations whose names are coded. The encoder's list may be ahead of it.
     defined: u32,
 }
 
 impl Relations {
-    /// The number of a relation, new or not; for the encoder.
+    /// The number of a relation, which is added if it is new. Encoder only.
     pub fn number_of(&mut self, name: RelationFork) -> u32 {
         if let Some(&number) = self.numbers.get(&name) {
             return number;
@@ -65,7 +65,7 @@ impl Relations {
         self.list.len() as u32 - 1
     }
 
-    /// Codes a relation's number, and its name where it is the first time.
+    /// Codes a relation's number and, the first time, its name.
     pub fn code<C: Coder>(&mut self, coder: &mut C, stream: StreamId, number: u32) -> u32 {
         let number = coder.u32(stream, number);
         if number != self.defined {
@@ -106,12 +106,12 @@ impl Relations {
         }));
     }
 
-    /// The name of the relation of a number.
+    /// The name of the relation with this number.
     pub fn name_of(&self, number: u32) -> Option<RelationFork> {
         self.list.get(number as usize).map(|relation| relation.name)
     }
 
-    /// The relation of a number that [`Relations::code`] returned.
+    /// The relation with a number that [`Relations::code`] returned.
     pub fn get_mut(&mut self, number: u32) -> Option<&mut Relation> {
         self.list.get_mut(number as usize).map(Box::as_mut)
     }

@@ -1,4 +1,4 @@
-//! The body of an updated tuple, made of what is known of the row's old version.
+//! The body of an updated tuple, coded against the known part of the row's old version.
 
 use super::copies::{RowCopy, copied_len, find_copies, put_together, take_own};
 use super::versions::{Kept, Version};
@@ -7,25 +7,25 @@ use crate::streams::coder::{Coder, LazyStream};
 use crate::streams::kind::StreamKind;
 use crate::streams::rows_by_len::RowsByLen;
 
-/// The old version is of no use.
+/// The body is coded without the old version.
 const NONE: u8 = 0;
-/// Each byte minus the one that it replaces.
+/// Each byte is coded as the difference from the byte that it replaces.
 const DIFFERENCE: u8 = 1;
-/// Parts of the old version, and bytes of its own.
+/// The body is coded as copies of parts of the old version, and bytes of its own.
 const COPIES: u8 = 2;
 
-/// What a body has to do with the row's old version.
+/// How a body relates to the row's old version.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
-    /// Bytes of the body in front of the values.
+    /// Number of bytes of the body before the values.
     pub before: usize,
     /// The old version.
     pub old: Version<'a>,
-    /// What of it is not in the body.
+    /// The prefix and the suffix that the body leaves out.
     pub kept: Kept,
 }
 
-/// Memory to work with.
+/// Buffers that are reused.
 #[derive(Debug, Default)]
 pub struct ChangeScratch {
     copies: Vec<RowCopy>,
@@ -43,7 +43,8 @@ pub struct ChangeStreams {
 }
 
 impl ChangeStreams {
-    /// Codes a body, or that the old version is of no use: `false`.
+    /// Codes a body against the old version. Returns `false` if the mode is [`NONE`]; the caller
+    /// then codes the body.
     pub fn code<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -84,17 +85,17 @@ impl ChangeStreams {
         (before, replaced): (usize, Replaced<'_>),
     ) {
         let start = before + replaced.at;
-        let place = start..start + replaced.bytes.len();
+        let range = start..start + replaced.bytes.len();
         let bytes = &mut scratch.bytes;
         bytes.clear();
         bytes.extend_from_slice(body);
         if C::ENCODING {
-            let pairs = bytes[place.clone()].iter_mut().zip(replaced.bytes);
+            let pairs = bytes[range.clone()].iter_mut().zip(replaced.bytes);
             pairs.for_each(|(byte, old)| *byte = byte.wrapping_sub(*old));
         }
         self.differences.code(coder, StreamKind::HeapPart, bytes);
         if !C::ENCODING {
-            let pairs = bytes[place].iter_mut().zip(replaced.bytes);
+            let pairs = bytes[range].iter_mut().zip(replaced.bytes);
             pairs.for_each(|(byte, old)| *byte = byte.wrapping_add(*old));
             body.copy_from_slice(bytes);
         }
@@ -131,8 +132,8 @@ impl ChangeStreams {
         let Some((front, own)) = bytes.split_at_checked(before) else {
             return coder.fail();
         };
-        let (place, values) = body.split_at_mut(before);
-        place.copy_from_slice(front);
+        let (head, values) = body.split_at_mut(before);
+        head.copy_from_slice(front);
         if put_together(values, own, copies, old, kept.prefix).is_none() {
             coder.fail();
         }
@@ -149,16 +150,16 @@ impl ChangeStreams {
     }
 }
 
-/// The known bytes that an update replaces by as many.
+/// The known bytes that an update replaces, where the length of the values stays the same.
 #[derive(Clone, Copy, Debug)]
 struct Replaced<'a> {
-    /// Where they begin in what replaces them.
+    /// Their offset in the new values.
     at: usize,
     bytes: &'a [u8],
 }
 
 impl Replaced<'_> {
-    /// At least half of the values' bytes are as they were.
+    /// Whether at least half of the values' bytes are unchanged.
     fn is_like(&self, values: &[u8]) -> bool {
         let pairs = values[self.at..].iter().zip(self.bytes);
         let same = pairs.filter(|(new, old)| new == old).count();
@@ -167,7 +168,8 @@ impl Replaced<'_> {
 }
 
 impl<'a> Change<'a> {
-    /// What is known of the bytes that `len` values replace: `None` where they are not as many.
+    /// The known bytes that the `len` bytes of the new values replace. `None` if the length of
+    /// all values changes, or the known bytes end before or begin after them.
     fn replaced(&self, len: usize) -> Option<Replaced<'a>> {
         let Change { old, kept, .. } = self;
         if old.total != kept.prefix + len + kept.suffix {
@@ -189,8 +191,8 @@ mod tests {
     use crate::format_version::FormatVersion;
     use crate::streams::{StreamReader, StreamWriter};
 
-    /// Codes bodies with two bytes in front of the values, and checks that they come back. Returns
-    /// for which the old version is of use, and how many bytes the streams have.
+    /// Codes bodies with two bytes before the values, and checks that they are decoded. Returns
+    /// for each whether it was coded against the old version, and the length of the streams.
     fn coded(old: Version<'_>, kept: Kept, bodies: &[&[u8]]) -> (Vec<bool>, usize) {
         let change = Change {
             before: 2,
@@ -241,7 +243,7 @@ mod tests {
         let like = body(b"55, a name that stays, and 6799");
         let unlike = body(b"..............................!");
         assert_eq!(coded(old(0), kept, &[&like, &unlike]).0, [true, false]);
-        // Of a version that is known from the name on; and from its last byte on.
+        // The version is known from the name on; then only its last byte is.
         assert_eq!(coded(old(7), kept, &[&like, &unlike]).0, [true, false]);
         assert_eq!(coded(old(34), kept, &[&like, &unlike]).0, [false, false]);
     }

@@ -1,40 +1,41 @@
-//! A new version of a row as parts of the old one and bytes of its own.
+//! A new version of a row as copies of parts of the old one, and bytes of its own.
 
 use super::versions::Version;
 use crate::fast_hash::fold;
 
-/// Copies of one row.
+/// Maximum number of copies of one row.
 const COPIES_MAX: usize = 255;
-/// Bytes of the shortest copy that the encoder makes.
+/// Minimum length of a copy, in bytes (encoder only).
 const COPY_MIN: usize = 16;
-/// Distance of the places of the old version at which it looks for a copy,
+/// The encoder enters the words at multiples of this offset of the old version into its table.
 const FOUND_EACH: usize = 4;
-/// bytes that have to be the same there,
+/// Length of a word, in bytes.
 const FOUND_BY: usize = 8;
-/// and binary logarithm of how many of the places it remembers.
-const PLACES_LOG: u32 = 9;
-/// After so many bytes in vain it looks at each second one, then at each third.
+/// Binary logarithm of the number of slots of the table.
+const OFFSETS_LOG: u32 = 9;
+/// After this number of bytes without a copy the encoder looks up every second offset; after
+/// twice this number, every third; and so on.
 const IN_VAIN: usize = 64;
 
-/// A part of the new version that is also one of the old.
+/// A part of the new version that is copied from the old one, and the own bytes before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowCopy {
-    /// Bytes of its own before it.
+    /// Number of own bytes before the copy.
     pub own: u16,
-    /// Bytes of the copy.
+    /// Length of the copy, in bytes.
     pub len: u16,
-    /// Where the old version has it, beyond the place that follows the copy before and as many
-    /// bytes as are its own.
+    /// The copy's offset in the old values, less the expected one: the end of the copy before
+    /// plus `own`.
     pub shift: u16,
 }
 
-/// Bytes of all copies.
+/// Length of all copies together.
 pub fn copied_len(copies: &[RowCopy]) -> usize {
     copies.iter().map(|copy| usize::from(copy.len)).sum()
 }
 
-/// Finds the parts of `values` that the old version has, from which `prefix` bytes are kept in
-/// front of them. `false` where they are less than half.
+/// Finds the parts of `values` that the old version has. `prefix` is the number of bytes that the
+/// update keeps before `values`. Returns `false` if the copies are less than half of `values`.
 pub fn find_copies(
     copies: &mut Vec<RowCopy>,
     values: &[u8],
@@ -45,12 +46,12 @@ pub fn find_copies(
     if values.len() < COPY_MIN || values.len() > u16::MAX.into() {
         return false;
     }
-    let places = Places::of(old.bytes);
+    let offsets = WordOffsets::of(old.bytes);
     let mut expected = prefix as u16;
     let mut done = 0;
     let mut at = 0;
     while let Some(word) = word_at(values, at) {
-        let found = places.find(old.bytes, word);
+        let found = offsets.find(old.bytes, word);
         let copy = found.map(|source| longest((values, at), done, (old.bytes, source)));
         match copy {
             Some((start, source, len)) if len >= COPY_MIN => {
@@ -71,8 +72,8 @@ pub fn find_copies(
     !copies.is_empty() && 2 * copied_len(copies) >= values.len()
 }
 
-/// The copy around a place in both that has the same bytes: where it begins in `new`, not before
-/// `done`, and in `old`, and its length.
+/// The longest copy around `new_at` and `old_at`: its start in `new`, which is not before `done`,
+/// its start in `old`, and its length.
 fn longest(
     (new, new_at): (&[u8], usize),
     done: usize,
@@ -88,7 +89,7 @@ fn same<'a>(pairs: impl Iterator<Item = (&'a u8, &'a u8)>) -> usize {
     pairs.take_while(|(new, old)| new == old).count()
 }
 
-/// Appends what the copies leave of `values`.
+/// Appends the bytes of `values` outside the copies to `own`.
 pub fn take_own(own: &mut Vec<u8>, values: &[u8], copies: &[RowCopy]) {
     let mut at = 0;
     for copy in copies {
@@ -99,7 +100,8 @@ pub fn take_own(own: &mut Vec<u8>, values: &[u8], copies: &[RowCopy]) {
     own.extend_from_slice(&values[at..]);
 }
 
-/// The reverse of [`take_own`]; `None` where there are no such parts.
+/// The reverse of [`take_own`]. `None` if the copies do not fit `values`, or the old version's
+/// bytes are unknown.
 pub fn put_together(
     mut values: &mut [u8],
     mut own: &[u8],
@@ -109,40 +111,40 @@ pub fn put_together(
 ) -> Option<()> {
     let mut expected = prefix as u16;
     for copy in copies {
-        let (bytes, own_behind) = own.split_at_checked(copy.own.into())?;
-        let (place, behind) = values.split_at_mut_checked(copy.own.into())?;
-        place.copy_from_slice(bytes);
-        let (place, behind) = behind.split_at_mut_checked(copy.len.into())?;
+        let (bytes, own_rest) = own.split_at_checked(copy.own.into())?;
+        let (target, rest) = values.split_at_mut_checked(copy.own.into())?;
+        target.copy_from_slice(bytes);
+        let (target, rest) = rest.split_at_mut_checked(copy.len.into())?;
         let source = expected.wrapping_add(copy.own).wrapping_add(copy.shift);
         let at = usize::from(source).checked_sub(old.from)?;
-        place.copy_from_slice(old.bytes.get(at..at + place.len())?);
+        target.copy_from_slice(old.bytes.get(at..at + target.len())?);
         expected = source.wrapping_add(copy.len);
-        (own, values) = (own_behind, behind);
+        (own, values) = (own_rest, rest);
     }
     (own.len() == values.len()).then(|| values.copy_from_slice(own))
 }
 
-/// Where the old version has some words.
-struct Places([u16; 1 << PLACES_LOG]);
+/// A hash table of words of the old version: the offset of the last word of each slot.
+struct WordOffsets([u16; 1 << OFFSETS_LOG]);
 
-impl Places {
-    fn of(old: &[u8]) -> Places {
-        let mut places = Places([0; 1 << PLACES_LOG]);
+impl WordOffsets {
+    fn of(old: &[u8]) -> WordOffsets {
+        let mut offsets = WordOffsets([0; 1 << OFFSETS_LOG]);
         for at in (0..old.len()).step_by(FOUND_EACH) {
             if let Some(word) = word_at(old, at) {
-                places.0[Places::slot(word)] = at as u16;
+                offsets.0[WordOffsets::slot(word)] = at as u16;
             }
         }
-        places
+        offsets
     }
 
     fn find(&self, old: &[u8], word: u64) -> Option<usize> {
-        let at = usize::from(self.0[Places::slot(word)]);
+        let at = usize::from(self.0[WordOffsets::slot(word)]);
         (word_at(old, at) == Some(word)).then_some(at)
     }
 
     fn slot(word: u64) -> usize {
-        (fold(word) >> (u64::BITS - PLACES_LOG)) as usize
+        (fold(word) >> (u64::BITS - OFFSETS_LOG)) as usize
     }
 }
 
@@ -182,7 +184,7 @@ mod tests {
         let new = b"running|a payload that stays|2026-12-01 12:00|another text of it|done";
         let mut copies = Vec::new();
         assert!(find_copies(&mut copies, new, old, 4));
-        // The longer status moves what follows by 4 bytes, the time by 6 more.
+        // The longer status shifts the bytes after it by 4, the time by 6 more.
         assert_eq!(copies, [copy(7, 28, -4), copy(10, 20, -6)]);
     }
 

@@ -1,22 +1,22 @@
-//! The rows that transactions have inserted: what their index entries will point to.
+//! The rows that transactions have inserted recently. New index entries point to them.
 //!
-//! A row is found again by its number. The rows of one transaction are a chain from the newest
-//! back, and those that it put into one relation are one from the oldest on: a transaction
-//! that copies a thousand rows makes their index entries in the same order afterwards.
+//! Rows have numbers, and two links. One leads from each row of a transaction to the one before.
+//! The other leads from each row to the transaction's next row of the same relation, because a
+//! transaction that copies many rows makes their index entries afterwards, in the same order.
 
 use crate::streams::coder::get_u16;
 
-/// Bytes of rows that are kept; when there are as many again, the older ones are dropped.
+/// Number of bytes of rows that are kept. When there are twice as many, the oldest are dropped.
 const KEPT_LEN: usize = 1 << 20;
-/// The same for their number: rows may be empty.
+/// Number of rows that are kept, likewise: rows may be empty.
 const KEPT_ROWS: usize = 1 << 16;
-/// Rows of a transaction that are looked at for one of the same relation.
+/// Number of rows of a transaction among which one of the same relation is looked for.
 const LOOK_BACK: usize = 16;
 
 /// The number of a row, counted from 1 in the order of the records.
 pub type RowNumber = u32;
 
-/// Where a heap tuple is: block, line pointer number.
+/// The address of a heap tuple: block number, line pointer number.
 pub type Tid = (u32, u16);
 
 /// A row.
@@ -24,33 +24,33 @@ pub type Tid = (u32, u16);
 pub struct Row<'a> {
     /// The relation's number.
     pub relation: u32,
-    /// Its place.
+    /// Its address.
     pub tid: Tid,
-    /// Its values, but for `missing` bytes in front of them that its record does not have.
+    /// Its values without the first `missing` bytes, which its record does not have.
     values: &'a [u8],
     missing: usize,
 }
 
 impl<'a> Row<'a> {
-    /// All values, where the record had them.
+    /// All values. `None` if the record did not have all.
     pub fn all_values(&self) -> Option<&'a [u8]> {
         (self.missing == 0).then_some(self.values)
     }
 
-    /// So many bytes of the values, counted from the first one.
+    /// The `len` bytes of the values at the offset `at`, if they are known.
     pub fn get(&self, at: usize, len: usize) -> Option<&[u8]> {
         let at = at.checked_sub(self.missing)?;
         self.values.get(at..at + len)
     }
 
-    /// The first place, at a multiple of `align`, where the known values go on with these bytes,
-    /// which are two at least.
+    /// The first offset in the values, a multiple of `align`, where the known bytes are `wanted`,
+    /// which has at least two bytes.
     pub fn find(&self, wanted: &[u8], align: usize) -> Option<usize> {
         let last = self.values.len().checked_sub(wanted.len())?;
         let head = get_u16(wanted, 0);
         let mut at = self.missing.next_multiple_of(align) - self.missing;
         while at <= last {
-            // Two bytes tell nearly all places apart.
+            // Comparing two bytes first rules out nearly all offsets.
             if get_u16(self.values, at) == head && self.values[at..].starts_with(wanted) {
                 return Some(at + self.missing);
             }
@@ -60,20 +60,20 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A row in few bytes, of which there are many. Offsets within a record fit 16 bits, and
-/// a member's rows 32.
+/// A row, stored compactly: there are many. Offsets within a row fit 16 bits, and the bytes and
+/// numbers of a member's rows fit 32.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     relation: u32,
     block: u32,
     line_pointer: u16,
     missing: u16,
-    /// Where its bytes begin, counted from the first one that was ever added.
+    /// The offset of its bytes, counted from the first byte that was ever added.
     start: u32,
     len: u16,
-    /// The transaction's row before, 0 if there is none.
+    /// The transaction's previous row, 0 if there is none.
     before: RowNumber,
-    /// The transaction's next row of the same relation, 0 as long as there is none.
+    /// The transaction's next row of the same relation, 0 until there is one.
     next: RowNumber,
     /// The first row of the same record.
     first_of_record: RowNumber,
@@ -85,12 +85,12 @@ impl Entry {
     }
 }
 
-/// What is known of a row when it is added.
+/// A row that is added.
 #[derive(Clone, Copy, Debug)]
 pub struct NewRow<'a> {
     /// The relation's number.
     pub relation: u32,
-    /// Its place.
+    /// Its address.
     pub tid: Tid,
     /// See [`Row`].
     pub values: &'a [u8],
@@ -100,18 +100,19 @@ pub struct NewRow<'a> {
     pub begins_record: bool,
 }
 
-/// The last rows.
+/// The recent rows of all transactions.
 #[derive(Debug, Default)]
 pub struct RecentRows {
     entries: Vec<Entry>,
     bytes: Vec<u8>,
-    /// Rows and bytes that were dropped.
+    /// Number of rows dropped.
     dropped_rows: RowNumber,
+    /// Number of bytes dropped.
     dropped_len: usize,
 }
 
 impl RecentRows {
-    /// Adds a row behind the transaction's newest one, and makes it that.
+    /// Adds a row after the transaction's newest one, and sets `newest` to it.
     pub fn add(&mut self, newest: &mut RowNumber, row: NewRow<'_>) {
         if self.bytes.len() >= 2 * KEPT_LEN || self.entries.len() >= 2 * KEPT_ROWS {
             self.drop_old();
@@ -161,16 +162,16 @@ impl RecentRows {
     }
 
     fn entry(&self, number: RowNumber) -> Option<&Entry> {
-        let place = number.checked_sub(self.dropped_rows)?.checked_sub(1)?;
-        self.entries.get(place as usize)
+        let index = number.checked_sub(self.dropped_rows)?.checked_sub(1)?;
+        self.entries.get(index as usize)
     }
 
     fn entry_mut(&mut self, number: RowNumber) -> Option<&mut Entry> {
-        let place = number.checked_sub(self.dropped_rows)?.checked_sub(1)?;
-        self.entries.get_mut(place as usize)
+        let index = number.checked_sub(self.dropped_rows)?.checked_sub(1)?;
+        self.entries.get_mut(index as usize)
     }
 
-    /// The row of a number, unless it was dropped.
+    /// The row with this number, unless it was dropped.
     pub fn get(&self, number: RowNumber) -> Option<Row<'_>> {
         let entry = self.entry(number)?;
         let start = (entry.start as usize).checked_sub(self.dropped_len)?;
@@ -182,18 +183,18 @@ impl RecentRows {
         })
     }
 
-    /// The row of this number is there, and has that place.
+    /// Whether the row with this number is known and has this address.
     pub fn is_at(&self, number: RowNumber, tid: Tid) -> bool {
         self.entry(number).is_some_and(|entry| entry.tid() == tid)
     }
 
-    /// The rows of a transaction, from its newest back.
+    /// The numbers of a transaction's rows, the newest first.
     pub fn back(&self, newest: RowNumber) -> impl Iterator<Item = RowNumber> + '_ {
         std::iter::successors(Some(newest), |&number| Some(self.entry(number)?.before))
             .take_while(|&number| self.entry(number).is_some())
     }
 
-    /// The newest of a transaction's last rows that is one of the relation.
+    /// The newest row of the relation among a transaction's last [`LOOK_BACK`] rows.
     fn newest_of(&self, newest: RowNumber, relation: u32) -> Option<RowNumber> {
         self.back(newest).take(LOOK_BACK).find(|&number| {
             self.entry(number)
@@ -201,8 +202,8 @@ impl RecentRows {
         })
     }
 
-    /// The row that an index entry is for, where the last one of that index, of whatever
-    /// transaction, was for `last`.
+    /// The row that the next entry of an index is expected to be for. `last` is the row of the
+    /// index's last entry, of whatever transaction.
     pub fn expected(&self, newest: RowNumber, last: RowNumber) -> RowNumber {
         let Some(entry) = self.entry(last) else {
             return self.first_of_record(newest);

@@ -1,50 +1,52 @@
-//! What is known of the values of rows, for what updates make of them.
+//! The last known versions of rows, against which updates are coded.
 //!
-//! A table has the rows of which records told something, by their places. It forgets: what it
-//! knows saves bytes, and what it has forgotten or got wrong only does not.
+//! A hash table of bounded size maps the address of a row to the known bytes of its values. It
+//! may forget a row or confuse two: that costs bytes, never correctness, because the encoder and
+//! the decoder have the same table.
 
 use super::recent::{RecentRows, RowNumber, Tid};
 use crate::fast_hash::fold;
 use crate::streams::coder::get_u16;
 
-/// Bytes of the segment for which the table has a slot.
+/// The table has one slot for this number of bytes of the segment.
 const SLOT_FOR: usize = 64;
 const SLOTS_MIN: usize = 1 << 10;
 const SLOTS_MAX: usize = 1 << 19;
-/// Bytes that are kept of a version, and of all of them: when they are more, all are forgotten.
+/// Maximum number of bytes that are kept of a version.
 const VERSION_KEPT: usize = 2048;
+/// Maximum number of bytes that are kept of all versions. Beyond it the table forgets all.
 const BYTES_KEPT: usize = 1 << 24;
 
-/// A version of a row, by its place.
+/// The key of a version of a row: a hash of its relation and address.
 #[derive(Clone, Copy, Debug)]
 pub struct VersionId {
     slot: usize,
-    /// Tells it from most others of the same slot.
+    /// Distinguishes it from most others of the same slot.
     check: u32,
 }
 
-/// How much of the old version an update keeps.
+/// The part of the old version that an update keeps, which its record does not have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kept {
-    /// Bytes of the values' beginning.
+    /// Number of bytes at the front of the values.
     pub prefix: usize,
-    /// Bytes of their end.
+    /// Number of bytes at their end.
     pub suffix: usize,
 }
 
-/// What is known of the values of a version: those behind `t_hoff`.
+/// The known part of the values of a version. Values are the bytes from `t_hoff` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version<'a> {
-    /// Known bytes.
+    /// The known bytes.
     pub bytes: &'a [u8],
-    /// Where in the values they begin.
+    /// Their offset in the values.
     pub from: usize,
-    /// Bytes of all values.
+    /// Length of all values, in bytes.
     pub total: usize,
 }
 
 impl<'a> Version<'a> {
-    /// A version of which all values are known.
+    /// A version whose values are all known.
     pub fn whole(values: &'a [u8]) -> Version<'a> {
         Version {
             bytes: values,
@@ -54,21 +56,21 @@ impl<'a> Version<'a> {
     }
 }
 
-/// A slot of the table: empty, if all zeros.
+/// A slot of the table. It is empty if `at` is 0.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     check: u32,
-    /// The number of a row that was inserted; or [`KEPT`], and where a version is kept.
+    /// The number of a row that was inserted; or [`KEPT`] plus the offset of a kept version.
     at: u32,
 }
 
-/// See [`Entry`]. There are fewer rows in a member, and fewer bytes are kept.
+/// The flag in [`Entry`] of a kept version. Row numbers and offsets are below it.
 const KEPT: u32 = 1 << 31;
-/// What stands before the bytes of a version that is kept, u16 each: how many there are, where
-/// they begin, how many bytes the values have.
+/// Size of the header of a kept version, in bytes: its length `u16`, its offset in the values
+/// `u16`, the length of all values `u16`.
 const HEAD_LEN: usize = 6;
 
-/// The versions that are known.
+/// The table of known versions.
 #[derive(Debug)]
 pub struct RowVersions {
     entries: Vec<Entry>,
@@ -77,7 +79,7 @@ pub struct RowVersions {
 }
 
 impl RowVersions {
-    /// For a segment of so many bytes.
+    /// For a segment of this length.
     pub fn new(segment_len: usize) -> RowVersions {
         let slots = (segment_len / SLOT_FOR).clamp(SLOTS_MIN, SLOTS_MAX);
         RowVersions {
@@ -87,7 +89,7 @@ impl RowVersions {
         }
     }
 
-    /// The version at a place of a relation. Those of a block have slots next to each other.
+    /// The key of the version at an address of a relation. The rows of a block have adjacent slots.
     pub fn id(&self, relation: u32, (block, line_pointer): Tid) -> VersionId {
         let hash = fold(u64::from(relation) << 32 | u64::from(block));
         let line_pointer = u32::from(line_pointer);
@@ -97,15 +99,15 @@ impl RowVersions {
         }
     }
 
-    /// A version, where it is known.
+    /// A version, if it is known.
     pub fn get<'a>(&'a self, rows: &'a RecentRows, id: VersionId) -> Option<Version<'a>> {
         let entry = self.entries.get(self.find(id)?)?;
         if entry.at & KEPT == 0 {
             return Some(Version::whole(rows.get(entry.at)?.all_values()?));
         }
-        let ([len, from, total], behind) = self.kept(*entry)?;
+        let ([len, from, total], rest) = self.kept(*entry)?;
         Some(Version {
-            bytes: behind.get(..len.into())?,
+            bytes: rest.get(..len.into())?,
             from: from.into(),
             total: total.into(),
         })
@@ -116,8 +118,8 @@ impl RowVersions {
         self.enter(id, number);
     }
 
-    /// Puts a new version in the place of the old one: `values`, and what is known of what is
-    /// kept around them.
+    /// Replaces the old version by the new one: `values`, and the known bytes of the prefix and
+    /// the suffix that the update keeps.
     pub fn update(
         &mut self,
         rows: &RecentRows,
@@ -143,25 +145,26 @@ impl RowVersions {
         known.truncate(HEAD_LEN + VERSION_KEPT);
         let from = kept.prefix - prefix.map_or(0, <[u8]>::len);
         let head = [(known.len() - HEAD_LEN) as u16, from as u16, total];
-        for (place, field) in known.as_chunks_mut().0.iter_mut().zip(head) {
-            *place = field.to_le_bytes();
+        for (chunk, field) in known.as_chunks_mut().0.iter_mut().zip(head) {
+            *chunk = field.to_le_bytes();
         }
         let at = self.keep(old, &known);
         self.enter(new, KEPT | at);
         self.scratch = known;
     }
 
-    /// Forgets the old version, and keeps a new one, in its place if it has as many bytes.
+    /// Forgets the old version and keeps the new one. Returns its offset, which is that of the old
+    /// one if both have the same length.
     fn keep(&mut self, old: VersionId, version: &[u8]) -> u32 {
         if let Some(slot) = self.find(old) {
             let entry = std::mem::take(&mut self.entries[slot]);
             let at = (entry.at ^ KEPT) as usize;
             let len = self.kept(entry).map(|([len, ..], _)| usize::from(len));
-            let place = self.bytes.get_mut(at..at + version.len());
+            let target = self.bytes.get_mut(at..at + version.len());
             if len == Some(version.len() - HEAD_LEN)
-                && let Some(place) = place
+                && let Some(target) = target
             {
-                place.copy_from_slice(version);
+                target.copy_from_slice(version);
                 return at as u32;
             }
         }
@@ -174,18 +177,18 @@ impl RowVersions {
         at
     }
 
-    /// The head of a version that is kept, and what is behind it; `None` if the entry is not of one.
+    /// The header of a kept version, and the bytes after it. `None` if the entry has none.
     fn kept(&self, entry: Entry) -> Option<([u16; 3], &[u8])> {
         let at = (entry.at & KEPT != 0).then_some(entry.at ^ KEPT)?;
-        let (head, behind) = self
+        let (head, rest) = self
             .bytes
             .get(at as usize..)?
             .split_first_chunk::<HEAD_LEN>()?;
         let head = [0, 2, 4].map(|at| get_u16(head, at));
-        Some((head, behind))
+        Some((head, rest))
     }
 
-    /// What was in the slot goes to the other one that it may have.
+    /// Enters a version into its first slot. Another version in this slot moves to its other slot.
     fn enter(&mut self, id: VersionId, at: u32) {
         let check = id.check;
         let before = std::mem::replace(&mut self.entries[id.slot], Entry { check, at });
@@ -278,7 +281,7 @@ mod tests {
         assert_eq!(heap.get(&versions, (0, 2)), version(b"middle", 10, 36));
         heap.update(&mut versions, ((0, 2), (0, 3)), (12, b"DD", 22));
         assert_eq!(heap.get(&versions, (0, 3)), version(b"miDDle", 10, 36));
-        // What lies between is not known: the newer part is kept.
+        // The bytes between the two parts are unknown: the newer part is kept.
         heap.update(&mut versions, ((0, 3), (0, 4)), (2, b"x", 33));
         assert_eq!(heap.get(&versions, (0, 4)), version(b"x", 2, 36));
     }

@@ -1,4 +1,4 @@
-//! Attributes of heap tuples: where the next value begins and ends
+//! How values of attributes are stored in heap tuples: their lengths and alignment
 //! (access/common/heaptuple.c, varatt.h).
 
 use crate::streams::coder::get_u32;
@@ -6,31 +6,31 @@ use crate::streams::coder::get_u32;
 /// How values of an attribute are stored. The numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Attribute {
-    /// Any length; the first byte tells how it is given.
+    /// Variable length. The form of the header follows from the first byte.
     Varlena = 0,
     /// One byte.
     Fixed1 = 1,
-    /// Two bytes at a multiple of 2.
+    /// Two bytes, aligned to 2.
     Fixed2 = 2,
-    /// Four bytes at a multiple of 4.
+    /// Four bytes, aligned to 4.
     Fixed4 = 3,
-    /// Eight bytes at a multiple of 8.
+    /// Eight bytes, aligned to 8.
     Fixed8 = 4,
-    /// Sixteen bytes anywhere: uuid.
+    /// 16 bytes without alignment: uuid.
     Uuid = 5,
-    /// Sixteen bytes at a multiple of 8: interval, point.
+    /// 16 bytes, aligned to 8: interval, point.
     Fixed16 = 6,
-    /// Sixty-four bytes anywhere: name.
+    /// 64 bytes without alignment: name.
     Name = 7,
 }
 
-/// Bytes of a toast pointer with its header (`VARHDRSZ_EXTERNAL`, `VARTAG_ONDISK`).
+/// Length of a TOAST pointer in bytes, header included (`VARHDRSZ_EXTERNAL`, `VARTAG_ONDISK`).
 const TOAST_POINTER_LEN: usize = 18;
-/// The header byte of a toast pointer.
+/// The header byte of a TOAST pointer.
 const EXTERNAL: u8 = 0x01;
 
 impl Attribute {
-    /// All of them, by number.
+    /// All attributes, by number.
     pub const ALL: [Attribute; 8] = [
         Attribute::Varlena,
         Attribute::Fixed1,
@@ -42,7 +42,7 @@ impl Attribute {
         Attribute::Name,
     ];
 
-    /// The length of its values, and what their place is a multiple of; `None` for varlena.
+    /// Length and alignment of the values, in bytes. `None` for varlenas.
     pub fn fixed(self) -> Option<(usize, usize)> {
         match self {
             Attribute::Varlena => None,
@@ -56,8 +56,8 @@ impl Attribute {
         }
     }
 
-    /// Where the value behind `at` begins and ends; `None` where there can be none, or where
-    /// the bytes up to its place are not zero.
+    /// Start and end of the value after `at`. `None` if there is not enough data, the header is
+    /// invalid, or the padding before the value is not zero.
     #[inline]
     pub fn find(self, data: &[u8], at: usize) -> Option<(usize, usize)> {
         let (start, len) = match self {
@@ -84,7 +84,8 @@ impl Attribute {
     }
 }
 
-/// Where a varlena begins of which `header` is the first byte that is not padding.
+/// The start of the varlena after `at`, by its first byte `header`: one with a long header is
+/// aligned to 4.
 #[inline]
 pub fn varlena_start(header: u8, at: usize) -> usize {
     if header & 1 != 0 {
@@ -94,7 +95,7 @@ pub fn varlena_start(header: u8, at: usize) -> usize {
     }
 }
 
-/// The bytes of the varlena at the front, its header included.
+/// The length of the varlena at the front of `bytes`, header included.
 #[inline]
 pub fn varlena_len(bytes: &[u8]) -> Option<usize> {
     let header = *bytes.first()?;
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!(Attribute::Varlena.find(&data, 11), Some((12, 19)));
         assert_eq!(Attribute::Fixed8.find(&data, 13), None);
         assert_eq!(Attribute::Fixed4.find(&data, 9), None);
-        // A short value behind padding.
+        // A value with a short header after padding.
         assert_eq!(Attribute::Varlena.find(&[9, 0, 0, 0, 5, b'a'], 1), None);
     }
 }

@@ -247,10 +247,11 @@ mod tests {
     use crate::streams::StreamReader;
     use crate::streams::coder::LazyStream;
 
-    /// A column of three values, coded when lists have taken so much; and its mode.
+    /// The content and the mode of a column of three distinct values, coded after lists of the
+    /// cost `taken`.
     fn coded(taken: usize) -> (Vec<u8>, u8) {
         let names: [&[u8]; 3] = [b"\x13somebody", b"\x13nobody__", b"\x13anyone__"];
-        // Which name comes next follows from nothing that zstd could find.
+        // The order of the names is pseudorandom: zstd finds no repeats.
         let mut state = 1u32;
         let mut next = || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

@@ -1,4 +1,4 @@
-//! How the encoder chooses the coding of a column: by what a sample of its values takes.
+//! How the encoder chooses the mode of a column: by the estimated sizes of its values.
 
 use super::attribute::Attribute;
 use super::distinct::DistinctValues;
@@ -14,9 +14,9 @@ use crate::optional_model::OptionalModel;
 use crate::streams::coder::{Care, Choices};
 use crate::streams::layout::Layout;
 
-/// The same of what a dictionary takes,
+/// Words replace a dictionary only if their estimated size is less than this part of its size.
 const WORDS_PART_OF_DICTIONARY: f64 = 0.8;
-/// unless it has no more values than this.
+/// A dictionary of at most this number of values is chosen without trying words.
 const SMALL_DICTIONARY: usize = 256;
 /// Maximum number of lengths that get a stream of their own.
 const LENGTHS_MAX: usize = 32;
@@ -32,7 +32,7 @@ const QUICK_SAMPLE: usize = 512;
 /// The coding that the encoder chooses for a column.
 #[derive(Debug, Default)]
 pub struct Choice {
-    /// How values are coded.
+    /// The mode of the column.
     pub mode: Mode,
     /// The values of a dictionary.
     pub dictionary: Vec<Vec<u8>>,
@@ -40,9 +40,9 @@ pub struct Choice {
     pub numbers: Vec<u16>,
     /// First header bytes of the varlenas that have streams of their own.
     pub headers: Vec<u8>,
-    /// What is known of jsonb.
+    /// The shapes and fields of jsonb values.
     pub json: Option<Json>,
-    /// What integers have in common.
+    /// The divisor and the remainder of integers.
     pub scale: Scale,
     /// The lengths of the runs of digits in texts.
     pub digits: DigitRuns,
@@ -51,7 +51,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// What the lists of the column count towards the limit on lists.
+    /// The cost of the column's lists, which counts towards the limit on lists.
     pub fn list_cost(&self) -> usize {
         let json = self.json.as_ref().map_or(0, Json::list_cost);
         let words = if self.mode == Mode::Words {
@@ -62,7 +62,7 @@ impl Choice {
         self.dictionary.len() * DICTIONARY_VALUE_COST + json + words
     }
 
-    /// Chooses the coding by looking at the values.
+    /// Chooses the coding of the values.
     pub fn make<'v>(attribute: Attribute, values: &[&'v [u8]], choices: Choices) -> Choice {
         let (mut best, mut choice) = match attribute.fixed() {
             Some((len, _)) => Choice::of_fixed(values, len, choices),
@@ -71,11 +71,11 @@ impl Choice {
         let mut words_part = 1.0;
         if choices.uses(OptionalModel::Dictionaries)
             && attribute != Attribute::Fixed1
-            && let Some(different) = DistinctValues::of(values, best)
-            && different.cost() < best
+            && let Some(distinct) = DistinctValues::of(values, best)
+            && distinct.cost() < best
         {
-            best = different.cost();
-            let (dictionary, numbers) = different.ranked();
+            best = distinct.cost();
+            let (dictionary, numbers) = distinct.ranked();
             choice = Choice {
                 mode: Mode::Dictionary,
                 dictionary,
@@ -244,9 +244,9 @@ fn varlena_costs(values: &[&[u8]], trial_len: usize) -> (f64, f64, Vec<u8>) {
     let mut rest = laid.as_mut_slice();
     for (header, rows) in &by_header {
         let width = usize::from(header >> 1).saturating_sub(1).max(1);
-        let (part, behind) = rest.split_at_mut(rows.len());
+        let (part, remaining) = rest.split_at_mut(rows.len());
         Layout::Planes.apply(rows, width, part);
-        rest = behind;
+        rest = remaining;
     }
     let by_len = trial.cost(&laid) as f64;
     let found = by_header

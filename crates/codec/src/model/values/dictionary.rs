@@ -1,4 +1,5 @@
-//! Columns that have few different values: a list of them, and a number for each value.
+//! Columns of few distinct values: a list of the distinct values, and for each value its number
+//! in the list.
 
 use super::attribute::{Attribute, varlena_start};
 use crate::limits::DICTIONARY_VALUE_COST;
@@ -6,26 +7,29 @@ use crate::streams::StreamWriter;
 use crate::streams::coder::{Coder, StreamId};
 use crate::streams::kind::StreamKind;
 
-/// Different values of a dictionary at most.
+/// Maximum number of values in a dictionary.
 pub const VALUES_MAX: usize = 1 << 16;
-/// Bytes of a value in a dictionary at most.
+/// Maximum length of a value in a dictionary, in bytes.
 pub const VALUE_LEN_MAX: usize = 255;
 
-/// A column whose values are numbers in a list.
+/// The list of a column, and the stream of its numbers.
 #[derive(Debug)]
 pub struct Dictionary {
     number: StreamId,
+    /// Numbers have two bytes.
     is_wide: bool,
-    /// The values one behind the other: each of its own would take far more memory than it
+    /// The values, concatenated: an allocation for each would take far more memory than the value
     /// has bytes in a file.
     values: Vec<u8>,
+    /// The end of each value in `values`.
     ends: Vec<u32>,
-    /// The encoder's numbers of the values to come.
+    /// The numbers of the remaining values of the column (encoder only).
     numbers: std::vec::IntoIter<u16>,
 }
 
 impl Dictionary {
-    /// Codes the values of the dictionary; the encoder also has the number of each value to come.
+    /// Codes the list. The encoder passes it in `known`, and in `numbers` the number of each value
+    /// of the column.
     pub fn open<C: Coder>(
         coder: &mut C,
         choices: StreamId,
@@ -86,7 +90,7 @@ impl Dictionary {
         }
     }
 
-    /// Codes the value after `at`; returns where it ends.
+    /// Codes the value after offset `at` and returns the offset of its end.
     pub fn code<C: Coder>(
         &mut self,
         coder: &mut C,

@@ -128,12 +128,12 @@ impl<'a> DistinctValues<'a> {
         let list_len_max = (limit / LIST_COST) as usize;
         let mut list_len = 0;
         let mut table = Table::new();
-        let mut different = DistinctValues {
+        let mut distinct = DistinctValues {
             values: Vec::new(),
             indexes: Vec::with_capacity(values.len()),
         };
         for (seen, value) in values.iter().enumerate() {
-            let count = different.values.len();
+            let count = distinct.values.len();
             if value.len() > VALUE_LEN_MAX || count == VALUES_MAX || count * 2 > values.len() {
                 return None;
             }
@@ -141,18 +141,18 @@ impl<'a> DistinctValues<'a> {
             if seen == SAMPLE && count > SAMPLE * 3 / 5 {
                 return None;
             }
-            let index = table.index_of(&mut different.values, value);
+            let index = table.index_of(&mut distinct.values, value);
             if index == count {
                 list_len += value.len() + 1;
                 if list_len > list_len_max {
                     return None;
                 }
             }
-            different.values[index].count += 1;
-            different.indexes.push(index as u16);
+            distinct.values[index].count += 1;
+            distinct.indexes.push(index as u16);
         }
-        let count = different.values.len();
-        (count >= 2 && count * 2 <= values.len()).then_some(different)
+        let count = distinct.values.len();
+        (count >= 2 && count * 2 <= values.len()).then_some(distinct)
     }
 
     /// Estimated compressed size of the list and the column of numbers.
@@ -217,12 +217,12 @@ mod tests {
                 *counts.entry(value).or_default() += 1;
             }
             prop_assume!(counts.len() >= 2);
-            let different = DistinctValues::of(&values, f64::MAX).unwrap();
-            for value in &different.values {
+            let distinct = DistinctValues::of(&values, f64::MAX).unwrap();
+            for value in &distinct.values {
                 prop_assert_eq!(counts.remove(value.bytes), Some(value.count));
             }
             prop_assert!(counts.is_empty());
-            let (ranked, numbers) = different.ranked();
+            let (ranked, numbers) = distinct.ranked();
             for (number, value) in numbers.iter().zip(&values) {
                 prop_assert_eq!(&ranked[usize::from(*number)], value);
             }

@@ -1,7 +1,7 @@
-//! jsonb values, taken apart by their keys.
+//! jsonb values, coded by their keys.
 //!
-//! Objects with the same keys have a shape in common, and the values of each key have streams
-//! of their own. Both are listed in front of the first value.
+//! Objects with the same keys have the same *shape*. The values of one key, in whatever object,
+//! are a *field*, which has streams of its own. Both are listed before the first value.
 
 mod learning;
 
@@ -18,14 +18,15 @@ use crate::limits::{JSON_ENTRY_COST, WORDS_COST};
 use crate::streams::coder::{Coder, StreamId, get_u32};
 use crate::streams::kind::StreamKind;
 
-/// Containers in containers.
+/// Maximum depth of nested containers.
 pub const DEPTH_MAX: usize = 16;
-/// Pairs of an object, and bytes of a key.
+/// Maximum number of pairs of an object, and maximum length of a key in bytes.
 const PAIRS_MAX: usize = 255;
-/// Different keys of a column, and different sets of them.
+/// Maximum number of fields of a column, and of its shapes.
 const LIST_MAX: usize = 1024;
-/// What the field of the outermost container is.
+/// The field of the outermost container.
 const ROOT: u16 = 0;
+/// Flags of a field: the streams that it has.
 const HAS_ENTRIES: u8 = 1;
 const HAS_SHAPES: u8 = 2;
 const HAS_TEXT: u8 = 4;
@@ -35,16 +36,17 @@ const HAS_NUMBERS: u8 = 32;
 const HAS_WORDS: u8 = 64;
 const HAS_ALL: u8 = 127;
 
-/// What containers with the same keys have in common.
+/// A set of keys, which some containers have in common.
 #[derive(Clone, Debug, Default)]
 struct Shape {
-    /// Count and flags.
+    /// Number of children and flags, as in the container's header.
     header: u32,
     key_lens: Vec<u8>,
+    /// The keys, concatenated.
     keys: Vec<u8>,
-    /// The field of each key's values.
+    /// For each key, the field of its values.
     fields: Vec<u16>,
-    /// The encoder's: JEntries of the keys.
+    /// The JEntries of the keys (encoder only).
     entries: Vec<u8>,
 }
 
@@ -53,7 +55,7 @@ impl Shape {
         (self.header & COUNT_MASK) as usize
     }
 
-    /// The encoder's container at `at` has this shape.
+    /// Whether the container at `at` has this shape. Encoder only.
     fn is_at(&self, json: &[u8], at: usize) -> bool {
         let rest = json.get(at..).unwrap_or_default();
         let Some((header, entries)) = rest.split_first_chunk() else {
@@ -74,13 +76,13 @@ impl Shape {
 /// The values of one key, or the elements of the arrays that are values of one key.
 #[derive(Clone, Debug, Default)]
 struct Field {
-    /// Which streams it has.
+    /// Flags: the streams that it has.
     has: u8,
-    /// The field of the elements where a value is an array, 0 for none.
+    /// The field of the elements of its arrays, 0 if it has none.
     elements: u16,
-    /// The encoder's: the shape of the last container.
+    /// The shape of its last container (encoder only).
     last_shape: u16,
-    /// The encoder's: how many digits stand together in its texts, if they are of words.
+    /// The lengths of the runs of digits in its texts, if they are coded as words (encoder only).
     digits: DigitRuns,
     streams: [Option<StreamId>; 6],
 }
@@ -100,22 +102,23 @@ impl Field {
 pub struct Json {
     shapes: Vec<Shape>,
     fields: Vec<Field>,
-    /// Of those fields that have them.
+    /// For each field, its words if its texts are coded as words.
     words: Vec<Option<RefCell<Words>>>,
-    /// The encoder's: the first texts of each field.
+    /// For each field, its first texts (encoder only).
     samples: Vec<Sample>,
-    /// The encoder's way back: from header, JEntries and bytes of the keys.
+    /// The number of each shape, by its signature (encoder only).
     shape_numbers: HashMap<Vec<u8>, u16, SeededHash>,
+    /// The number of each field, by its key (encoder only).
     field_numbers: HashMap<Vec<u8>, u16, SeededHash>,
-    /// Whether each of the encoder's values to come can be coded.
+    /// For each remaining value, whether it can be coded (encoder only).
     can_be_coded: std::vec::IntoIter<bool>,
-    /// The shapes of their containers, one after the other.
+    /// The shapes of the containers of all values that can be coded, in order (encoder only).
     shapes_to_come: Vec<u16>,
-    /// How many of those have come.
+    /// Number of those that have been coded.
     shapes_seen: Cell<usize>,
 }
 
-/// Texts, one behind the other.
+/// A list of texts, concatenated.
 #[derive(Debug, Default)]
 struct Sample {
     bytes: Vec<u8>,
@@ -123,7 +126,7 @@ struct Sample {
 }
 
 impl Json {
-    /// Codes the lists, and opens the streams.
+    /// Codes the lists of shapes and fields, and opens the streams.
     pub fn open<C: Coder>(coder: &mut C, choices: StreamId, known: Option<Json>) -> Json {
         let mut json = known.unwrap_or_default();
         let shapes = usize::from(coder.u16(choices, json.shapes.len() as u16));
@@ -178,25 +181,25 @@ impl Json {
         json
     }
 
-    /// What the lists count for.
+    /// The cost of the lists, which counts towards the limit on lists.
     pub fn list_cost(&self) -> usize {
         let with_words = self.fields.iter().filter(|field| field.has_words()).count();
         list_cost(self.shapes.len(), self.fields.len()) + with_words * WORDS_COST
     }
 
-    /// Codes what is left, behind the last value.
+    /// Codes the last runs of words. The encoder calls it after the last value.
     pub fn finish<C: Coder>(&mut self, coder: &mut C) {
         for words in self.words.iter_mut().flatten() {
             words.get_mut().finish(coder);
         }
     }
 
-    /// The encoder's next value is one of those that can be coded.
+    /// Whether the next value can be coded. Encoder only.
     pub fn next_can_be_coded(&mut self) -> bool {
         self.can_be_coded.next().unwrap_or_default()
     }
 
-    /// Codes the value that begins at `at`; returns where it ends.
+    /// Codes the value at `at` and returns the offset of its end.
     pub fn code<C: Coder>(&self, coder: &mut C, data: &mut [u8], at: usize) -> usize {
         let end = data.len();
         let json = coder.part(data, at, end);
@@ -277,7 +280,7 @@ impl Json {
         Some(end)
     }
 
-    /// Codes a child and returns its type and where it ends.
+    /// Codes a child and returns its type and the offset of its end.
     fn child<C: Coder>(
         &self,
         coder: &mut C,
@@ -354,7 +357,7 @@ fn list_cost(shapes: usize, fields: usize) -> usize {
     (shapes + fields) * JSON_ENTRY_COST
 }
 
-/// The streams of numbers with so many bytes behind their header.
+/// The stream of numbers with `len` bytes after their varlena header.
 fn numbers_of(len: usize) -> u8 {
     match len {
         4 => HAS_NUMBERS_4,
@@ -363,7 +366,7 @@ fn numbers_of(len: usize) -> u8 {
     }
 }
 
-/// What tells shapes apart: header, JEntries of the keys, keys.
+/// The signature of a shape: header, JEntries of the keys, keys.
 fn signature(json: &[u8], at: usize, start: usize, end: usize) -> Option<Vec<u8>> {
     let header = get_u32(json, at);
     let keys = match header & IS_OBJECT {
@@ -383,7 +386,7 @@ mod tests {
     use crate::streams::{StreamReader, StreamWriter};
     use proptest::prelude::*;
 
-    /// What a test writes as jsonb.
+    /// A jsonb value of a test.
     #[derive(Clone, Debug)]
     enum Any {
         Null,
@@ -393,7 +396,7 @@ mod tests {
         Object(Vec<(String, Any)>),
     }
 
-    /// Writes a container, as `convertJsonbValue` does; `base` is where the outermost begins.
+    /// Writes a container as `convertJsonbValue` does. `base` is the offset of the outermost one.
     fn write(out: &mut Vec<u8>, base: usize, value: &Any) {
         let (header, children): (u32, Vec<Any>) = match value {
             Any::Object(pairs) => {
@@ -484,7 +487,7 @@ mod tests {
             for value in &values {
                 let mut bytes = Vec::new();
                 write(&mut bytes, 0, value);
-                // What is cut cannot be coded, and leaves nothing behind for those that can.
+                // A truncated value cannot be coded, and does not affect the others.
                 prop_assert!(!json.learn(&bytes[..bytes.len() - 1]));
                 if json.learn(&bytes) {
                     originals.push(bytes);
@@ -508,7 +511,7 @@ mod tests {
             let mut content = coder.into_content().bytes;
             let lens: Vec<usize> = originals.iter().map(Vec::len).collect();
             prop_assert_eq!(decode_all(content.clone(), &lens), Some(originals));
-            // Whatever else the streams say, decoding ends.
+            // Decoding ends on any input.
             let place = flip.index(content.len());
             content[place] ^= 0x55;
             decode_all(content, &lens);

@@ -1,13 +1,13 @@
-//! Integers that are alike modulo some number: times in whole seconds or milliseconds, amounts
-//! in steps of five, numbers stored as floats. Divided by it they are shorter, and the bytes
-//! that looked like noise are gone.
+//! Integers with the same remainder modulo a divisor: timestamps in whole seconds or
+//! milliseconds, amounts in steps of five, integers stored as floats. The quotients have fewer
+//! significant bytes than the integers.
 
 use crate::streams::coder::{Coder, StreamId, get, get_u32};
 
-/// Fewer values may be alike by chance.
+/// Minimum number of values: fewer may have a common divisor by chance.
 const VALUES_MIN: usize = 32;
 
-/// What integers have in common: each is a multiple of the divisor, plus the remainder.
+/// The divisor and the remainder that integers have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scale {
     divisor: i64,
@@ -15,7 +15,8 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// The largest divisor of the differences of little-endian integers, if there is one.
+    /// The greatest common divisor of the differences of little-endian integers of `len` bytes,
+    /// and their remainder. `None` if the divisor is 1 or all values are equal.
     pub fn of(values: &[&[u8]], len: usize) -> Option<Scale> {
         let (first, rest) = values.split_first()?;
         if values.len() < VALUES_MIN || values.iter().any(|value| value.len() != len) {
@@ -49,7 +50,7 @@ impl Scale {
         scale
     }
 
-    /// Codes an integer of the slice.
+    /// Codes the integer of `len` bytes at `at`, as its quotient.
     pub fn code_value<C: Coder>(
         self,
         coder: &mut C,
@@ -77,7 +78,7 @@ impl Scale {
         }
     }
 
-    /// What is coded for the bytes of an integer.
+    /// The quotient of an integer.
     pub fn down(self, value: &[u8]) -> i64 {
         self.divide(integer(value, 0, value.len()))
     }
@@ -93,7 +94,7 @@ impl Scale {
     }
 }
 
-/// The signed integer of 4 or 8 bytes.
+/// The signed little-endian integer of 4 or 8 bytes at `at`.
 fn integer(bytes: &[u8], at: usize, len: usize) -> i64 {
     match len {
         4 => i64::from(get_u32(bytes, at) as i32),
@@ -126,7 +127,7 @@ mod tests {
                     prop_assert_eq!(scale.up(scale.down(value)).to_le_bytes(), value);
                 }
             } else {
-                // All the same: there is no difference to divide.
+                // All values are equal: there is no difference to divide.
                 prop_assert!(factors.iter().all(|factor| *factor == factors[0]));
             }
         }

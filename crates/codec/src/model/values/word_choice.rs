@@ -1,24 +1,28 @@
-//! Whether texts take less in words: what the second half of a sample takes, when the first one
-//! is known.
+//! Estimates whether texts take fewer bytes as words. Compares both codings on the second half of
+//! a sample, after they have seen the first half.
 
 use super::words::{DigitRuns, Words};
 use crate::compressors::trial::Trial;
 use crate::streams::coder::{Coder, StreamId};
 use crate::streams::kind::StreamKind;
 
-/// Words have to take less than this part of what texts take otherwise.
+/// Words are chosen if their estimated size is less than this part of the size otherwise.
 pub const WORDS_PART: f64 = 0.95;
-/// Bytes of the sample, or this part of very many; of fewer than the least nothing can be told.
+/// Minimum length of the sample, in bytes, if there are that many.
 const SAMPLE_LEN: usize = 4096;
+/// The sample is this part of all texts, between its minimum and its maximum.
 const PART_OF_MANY: usize = 64;
+/// Maximum length of the sample, in bytes.
 const SAMPLE_LEN_MAX: usize = 1 << 18;
+/// Minimum length of all texts, in bytes, for which an estimate is made.
 const SAMPLE_LEN_MIN: usize = 2048;
-/// Bytes that are tried first, and what they have to take less than.
+/// Length of the first part of the sample, in bytes, which is estimated alone.
 const FIRST_LEN: usize = 2048;
+/// If words take more than this part there, the rest is not tried.
 const FIRST_PART: f64 = 2.0;
 
-/// What texts take in words, as a part of what they take one behind the other; `None` where
-/// there are too few, or no words.
+/// The estimated size of texts as words, as a part of their size when concatenated. `None` if
+/// there are too few texts.
 pub fn part_of_plain<'a, T: Iterator<Item = &'a [u8]>>(texts: impl Fn() -> T) -> Option<f64> {
     let total: usize = texts().map(<[u8]>::len).sum();
     let len = (total / PART_OF_MANY).clamp(SAMPLE_LEN, SAMPLE_LEN_MAX);
@@ -31,7 +35,7 @@ pub fn part_of_plain<'a, T: Iterator<Item = &'a [u8]>>(texts: impl Fn() -> T) ->
     if total < SAMPLE_LEN_MIN {
         return None;
     }
-    // Most of what are no words is found out early.
+    // Rejects most texts that are not words cheaply.
     let first = sample.len() * FIRST_LEN / seen.max(FIRST_LEN);
     let part = part_of_sample(&sample[..first]);
     if first == sample.len() || part.is_none_or(|part| part > FIRST_PART) {
@@ -68,7 +72,7 @@ fn cost_in_words((known, texts): (&[&[u8]], &[&[u8]])) -> f64 {
     tally.cost()
 }
 
-/// Counts what is coded: for each stream, how often it has each byte.
+/// A coder that only counts: for each stream and plane, how often each byte occurs.
 #[derive(Default)]
 struct Tally {
     streams: Vec<[[u32; 256]; 2]>,
@@ -93,7 +97,7 @@ impl Tally {
     }
 }
 
-/// What Huffman's code makes of bytes, which takes a bit at least for each, unless all are equal.
+/// The estimated size of bytes in a Huffman code: at least a bit for each, unless all are equal.
 fn huffman_bytes(counts: &[u32; 256]) -> f64 {
     let total: u32 = counts.iter().sum();
     if counts.contains(&total) {
@@ -161,7 +165,7 @@ mod tests {
         part_of_plain(|| texts.iter().map(Vec::as_slice))
     }
 
-    /// Numbers without any order, the same each time.
+    /// Pseudorandom numbers, the same in each run.
     fn noise() -> impl FnMut() -> usize {
         let mut state = 88_172_645_463_325_252_u64;
         move || {

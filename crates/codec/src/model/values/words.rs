@@ -416,7 +416,7 @@ mod tests {
             let lens: Vec<usize> = texts.iter().map(|text| text.len()).collect();
             let decoded = decode(content.clone(), &lens);
             prop_assert!(decoded.is_some_and(|decoded| decoded == texts));
-            // Whatever else the streams say, decoding ends.
+            // Decoding ends on any input.
             let place = flip.index(content.len());
             content[place] ^= 0x55;
             decode(content, &lens);

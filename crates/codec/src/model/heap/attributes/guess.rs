@@ -1,5 +1,5 @@
-//! A first guess at the attributes of tuples: one after the other, what looks likeliest, and back
-//! where the samples refute it.
+//! A first guess at the attributes of tuples, by backtracking: for each attribute in turn the
+//! likeliest type is tried first.
 
 use std::collections::HashSet;
 
@@ -7,11 +7,13 @@ use super::sample::{SAMPLES_MAX, SAMPLES_MIN, Sample};
 use crate::fast_hash::{FastHash, fold};
 use crate::model::values::attribute::Attribute;
 
-/// Steps at most, and for each tuple that they may pay for.
+/// Maximum number of steps.
 const STEPS_MAX: usize = 600;
+/// Maximum number of steps per tuple of the relation: few tuples cannot repay a long search.
 const STEPS_PER_TUPLE: usize = 50;
 
-/// Attributes that fit the samples, if they are soon found; there are so many tuples.
+/// `count` attributes that fit the samples, if they are found within the number of steps. The
+/// relation has `tuples` tuples.
 pub fn guess(samples: &[Sample<'_>], count: usize, tuples: usize) -> Option<Vec<Attribute>> {
     let mut guess = Guess {
         samples,
@@ -23,36 +25,36 @@ pub fn guess(samples: &[Sample<'_>], count: usize, tuples: usize) -> Option<Vec<
     guess.go_on(&[0; SAMPLES_MAX]).then_some(guess.found)
 }
 
-/// How far each sample is read: a tuple has less than 65,536 bytes.
-type Places = [u16; SAMPLES_MAX];
+/// For each sample, the offset up to which it has been read. A tuple has less than 64 KiB.
+type Offsets = [u16; SAMPLES_MAX];
 
 struct Guess<'a> {
     samples: &'a [Sample<'a>],
     found: Vec<Attribute>,
     count: usize,
-    /// Hashes of states from which no way leads on.
+    /// Hashes of states from which no solution was found.
     failed: HashSet<u64, FastHash>,
     steps_left: usize,
 }
 
 impl Guess<'_> {
-    /// Finds the attributes behind those found, each sample being read up to its place.
-    fn go_on(&mut self, places: &Places) -> bool {
+    /// Finds the remaining attributes. Each sample has been read up to its offset.
+    fn go_on(&mut self, offsets: &Offsets) -> bool {
         let number = self.found.len();
         if number == self.count {
-            let mut samples = self.samples.iter().zip(places);
-            return samples.all(|(sample, &place)| usize::from(place) == sample.data.len());
+            let mut samples = self.samples.iter().zip(offsets);
+            return samples.all(|(sample, &offset)| usize::from(offset) == sample.data.len());
         }
         if self.steps_left == 0 {
             return false;
         }
-        let state = hash(number, places);
+        let state = hash(number, offsets);
         if self.failed.contains(&state) {
             return false;
         }
         self.steps_left -= 1;
-        for attribute in self.candidates(number, places) {
-            if let Some(next) = self.places_behind(attribute, number, places) {
+        for attribute in self.candidates(number, offsets) {
+            if let Some(next) = self.offsets_after(attribute, number, offsets) {
                 self.found.push(attribute);
                 if self.go_on(&next) {
                     return true;
@@ -64,32 +66,32 @@ impl Guess<'_> {
         false
     }
 
-    /// Where the samples go on behind an attribute; `None` if one has no such value.
-    fn places_behind(
+    /// The offsets after an attribute. `None` if a sample has no such value.
+    fn offsets_after(
         &self,
         attribute: Attribute,
         number: usize,
-        places: &Places,
-    ) -> Option<Places> {
-        let mut next = *places;
-        for (sample, place) in self.samples.iter().zip(&mut next) {
+        offsets: &Offsets,
+    ) -> Option<Offsets> {
+        let mut next = *offsets;
+        for (sample, offset) in self.samples.iter().zip(&mut next) {
             if sample.body.has(number) {
-                *place = attribute.find(sample.data, (*place).into())?.1 as u16;
+                *offset = attribute.find(sample.data, (*offset).into())?.1 as u16;
             }
         }
         Some(next)
     }
 
-    /// Attributes, the likeliest first.
+    /// All attributes, the likeliest first.
     fn candidates(
         &self,
         number: usize,
-        places: &Places,
+        offsets: &Offsets,
     ) -> impl Iterator<Item = Attribute> + use<> {
         let mut evidence = Evidence::default();
-        for (sample, &place) in self.samples.iter().zip(places) {
+        for (sample, &offset) in self.samples.iter().zip(offsets) {
             if sample.body.has(number) {
-                evidence.see(sample.data, place.into());
+                evidence.see(sample.data, offset.into());
             }
         }
         let mut candidates = Attribute::ALL.map(|attribute| (evidence.score(attribute), attribute));
@@ -98,18 +100,18 @@ impl Guess<'_> {
     }
 }
 
-/// The hash of a state of the search.
-fn hash(number: usize, places: &Places) -> u64 {
+/// The hash of a state: the number of attributes found, and the offsets.
+fn hash(number: usize, offsets: &Offsets) -> u64 {
     let word = |&[a, b, c, d]: &[u16; 4]| {
         u64::from(a) | u64::from(b) << 16 | u64::from(c) << 32 | u64::from(d) << 48
     };
-    let words = places.as_chunks().0.iter().map(word);
+    let words = offsets.as_chunks().0.iter().map(word);
     words.fold(number as u64 + 1, |hash, word| {
         fold(hash.rotate_left(32) ^ word)
     })
 }
 
-/// What the bytes at the places of the samples look like.
+/// Counts of what the samples have at their offsets.
 #[derive(Default)]
 struct Evidence {
     seen: u32,
@@ -118,19 +120,19 @@ struct Evidence {
     small2: u32,
     boolean: u32,
     varlena: u32,
-    high_bytes: Different<[u8; 2]>,
-    fourth_bytes: Different<u8>,
-    aligned_bytes: Different<u8>,
+    high_bytes: Distinct<[u8; 2]>,
+    fourth_bytes: Distinct<u8>,
+    aligned_bytes: Distinct<u8>,
 }
 
-/// Different values of the samples: few enough for a look at each.
+/// The distinct values of a property of the samples. There are few, so a linear search suffices.
 #[derive(Default)]
-struct Different<T> {
+struct Distinct<T> {
     values: [T; SAMPLES_MAX],
     count: usize,
 }
 
-impl<T: Copy + PartialEq> Different<T> {
+impl<T: Copy + PartialEq> Distinct<T> {
     fn add(&mut self, value: T) {
         if self.count < SAMPLES_MAX && !self.values[..self.count].contains(&value) {
             self.values[self.count] = value;
@@ -140,9 +142,9 @@ impl<T: Copy + PartialEq> Different<T> {
 }
 
 impl Evidence {
-    fn see(&mut self, data: &[u8], place: usize) {
+    fn see(&mut self, data: &[u8], offset: usize) {
         let at = |align: usize| {
-            data.get(place.next_multiple_of(align)..)
+            data.get(offset.next_multiple_of(align)..)
                 .unwrap_or_default()
         };
         let extends = |bytes: &[u8]| {
@@ -169,13 +171,14 @@ impl Evidence {
             self.boolean += u32::from(*byte <= 1);
             self.aligned_bytes.add(*byte);
         }
-        let varlena = Attribute::Varlena.find(data, place);
+        let varlena = Attribute::Varlena.find(data, offset);
         self.varlena += u32::from(varlena.is_some_and(|(start, end)| end - start > 1));
     }
 
     fn score(&self, attribute: Attribute) -> u32 {
         let share = |count: u32| count * 100 / self.seen.max(1);
-        // A number of eight bytes, such as a time, has high bytes alike and low ones not.
+        // The high bytes of numbers of eight bytes, such as timestamps, are alike; the low ones
+        // differ.
         let looks_long = self.high_bytes.count * 4 <= self.seen as usize + 3
             && self.fourth_bytes.count * 2 > self.seen as usize;
         match attribute {

@@ -1,10 +1,9 @@
-//! What the attributes of a relation are, found from some of its tuples.
+//! Infers the attributes of a relation from some of its tuples, the samples.
 //!
-//! There is no catalog in the log. But each tuple says how many attributes it has and which of
-//! them are null, and the values must fill it to the last byte. A first guess takes what looks
-//! likeliest, one attribute after the other, and goes back where the samples refute it; a search
-//! ([`cheapest`]) goes on where that leads nowhere. What is found need not be what was declared:
-//! what is wrong costs bytes, never truth.
+//! WAL contains no catalog. But each tuple says how many attributes it has and which of them are
+//! null, and their values fill the tuple to its last byte. A [`guess`] by backtracking comes
+//! first; if it fails, a search ([`cheapest`]) follows. The result need not be what was declared:
+//! an error costs bytes, never correctness.
 
 use super::guess::guess;
 use super::sample::{SAMPLES_MAX, SAMPLES_MIN, Sample, some};
@@ -13,26 +12,29 @@ use crate::model::heap::body::Body;
 use crate::model::values::attribute::Attribute;
 use crate::streams::coder::Care;
 
-/// Tuples looked at from the first to the last. Added to them are those that have values which no
-/// other one has, and those that what was found for the others does not fit.
+/// Number of samples that are taken at regular intervals from all tuples.
 const FIRST_SAMPLES: usize = 24;
-/// Tuples that are looked through for new values, and how many of them are samples then.
+/// Maximum number of tuples that are scanned for attributes which all samples have as null.
 const SCANNED_MAX: usize = 1024;
+/// Maximum number of samples that are added from that scan.
 const NEW_SAMPLES_MAX: usize = 4;
-/// Tuples on which is tried what was found.
+/// Maximum number of tuples on which the attributes found are checked. Those that they do not fit
+/// become samples of the next round.
 const CHECKED_MAX: usize = 128;
-/// So many of them may be no values of any attributes: what was written before the table was
-/// changed.
+/// The attributes are accepted if they fit all but this number of the tuples checked: some tuples
+/// may be older than a change of the table.
 const MISFITS_FEW: usize = 2;
-/// How often attributes are looked for.
+/// Maximum number of rounds.
 const ROUNDS: usize = 3;
-/// Steps of the search at most, and bytes of tuples that a step has to be worth; and in a hurry.
-/// A step takes some two microseconds, and a table of 60 columns 12,000 of them.
+/// Maximum number of steps of the search. A step takes about two microseconds, and a table of 60
+/// columns about 12,000 of them.
 const SEARCH_STEPS_MAX: usize = 60_000;
+/// The search gets one step for this number of bytes of the tuples.
 const SEARCH_STEP_LEN: usize = 64;
+/// The same two with [`Care::Quick`].
 const QUICK_SEARCH_STEPS_MAX: usize = 30_000;
 const QUICK_SEARCH_STEP_LEN: usize = 256;
-/// The search is tried with these, one after the other.
+/// The widths with which the search is tried, in this order.
 const WIDTHS: [Width; 2] = [
     Width {
         ways: 16,
@@ -43,10 +45,11 @@ const WIDTHS: [Width; 2] = [
         of_number: 6,
     },
 ];
-/// Attributes of a relation at most; PostgreSQL allows 1600.
+/// Maximum number of attributes of a relation for which they are inferred; PostgreSQL allows 1600.
 const ATTRIBUTES_MAX: usize = 250;
 
-/// The attributes that fit some of the tuples, and all of `shown`, if they are found.
+/// The attributes found that fit the most tuples of those checked. The bodies in `shown` are
+/// always samples.
 pub fn infer(bodies: &[Body<'_>], shown: &[Body<'_>], care: Care) -> Option<Vec<Attribute>> {
     let count = bodies
         .iter()
@@ -96,14 +99,14 @@ fn find(
     searches.find_map(|width| cheapest(samples, count, *width, steps_left))
 }
 
-/// Of tuples from all of them, those that the attributes do not fit.
+/// Of [`CHECKED_MAX`] tuples, those that the attributes do not fit.
 fn misfits<'a>(bodies: &[Body<'a>], attributes: &[Attribute]) -> Vec<Sample<'a>> {
     let mut columns = vec![Vec::new(); attributes.len()];
     let misfits = some(bodies, CHECKED_MAX).filter(|body| !body.read(attributes, &mut columns));
     misfits.filter_map(Sample::of).collect()
 }
 
-/// Tuples from all of them, the longest first: they refute a wrong guess soonest.
+/// The samples of the first round, the longest first: they refute a wrong guess soonest.
 fn samples<'a>(bodies: &[Body<'a>], shown: &[Body<'a>], count: usize) -> Vec<Sample<'a>> {
     let first = shown
         .iter()

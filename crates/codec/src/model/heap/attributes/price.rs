@@ -1,25 +1,26 @@
-//! What values would take if they were of some attribute: a guide for the search for attributes.
+//! Estimates the bytes that values would take if they were of an attribute. Guides the search for
+//! attributes.
 
 use super::sample::SAMPLES_MAX;
 use crate::model::values::attribute::Attribute;
 
-/// Bytes from the beginning of a varlena that are compared with those of others.
+/// Number of bytes at the front of a varlena that count for its cost.
 const COMPARED_LEN: usize = 24;
-/// Costs are in this part of a bit.
+/// Units of cost in one bit.
 const UNIT: f64 = 16.0;
 
-/// What bytes take that are guessed from those of other values.
+/// Estimates the cost of bytes, given the same bytes of other values.
 pub struct Prices {
-    /// How often each byte was there; zeros between two uses.
+    /// How often each byte occurred; zeros between two uses.
     counts: [u8; 256],
-    /// The binary logarithms of numbers.
+    /// The binary logarithm of each number, in units of cost.
     log2: [i32; SAMPLES_MAX + 2],
-    /// What each byte takes by itself.
+    /// The cost of each byte by its frequency in all samples.
     alone: [i32; 256],
 }
 
 impl Prices {
-    /// For values of these tuples, which are no more than [`SAMPLES_MAX`].
+    /// For values of these tuples, at most [`SAMPLES_MAX`].
     pub fn new<'a>(tuples: impl Iterator<Item = &'a [u8]>) -> Prices {
         let log2 = |number: usize| ((number as f64).log2() * UNIT).round() as i32;
         let mut counts = [1usize; 256];
@@ -34,17 +35,17 @@ impl Prices {
         }
     }
 
-    /// What so many bytes of padding take by themselves.
+    /// The cost of `len` bytes of padding by their frequency.
     pub fn padding(&self, len: usize) -> i32 {
         len as i32 * self.alone[0]
     }
 
-    /// What the values take, less what their bytes take by themselves; `None` where they cannot
-    /// be values of the attribute.
+    /// The cost of the values as values of the attribute, less the cost of their bytes by
+    /// frequency. `None` if they cannot be values of the attribute.
     pub fn of(&mut self, attribute: Attribute, values: &[&[u8]]) -> Option<i32> {
         let rarity = values.len() as i32 * rarity(attribute);
         match attribute {
-            // What looks like noise need not have anything in common.
+            // Their bytes may be random.
             Attribute::Uuid | Attribute::Fixed16 => return Some(rarity),
             Attribute::Name if !values.iter().all(|value| is_name(value)) => return None,
             _ => {}
@@ -52,14 +53,14 @@ impl Prices {
         let compared = attribute.fixed().map_or(COMPARED_LEN, |(len, _)| len);
         let is_number = attribute.fixed().is_some_and(|(len, _)| len <= 8);
         let (mut cost, mut below) = (rarity, i32::MAX);
-        for place in 0..compared {
-            let (taken, alone) = self.of_place(values, place);
-            cost += match place {
+        for index in 0..compared {
+            let (taken, alone) = self.of_byte(values, index);
+            cost += match index {
                 0 => taken - alone,
                 _ => (taken - alone).min(0),
             };
             if is_number {
-                // The higher a byte of a number, the less it tells.
+                // A penalty if a byte costs more than the lower one before it.
                 cost += taken.saturating_sub(below).max(0) / 2;
                 below = taken;
             }
@@ -67,23 +68,25 @@ impl Prices {
         Some(if is_number { cost + below / 2 } else { cost })
     }
 
-    /// What the bytes at a place take, one after the other: one that was there by its count,
-    /// another one as often as there were such. And what they take by themselves.
-    fn of_place(&mut self, values: &[&[u8]], place: usize) -> (i32, i32) {
+    /// The cost of the bytes at an index of the values, and their cost by frequency.
+    ///
+    /// The first is adaptive: a byte that has occurred costs by its count, a new one by the number
+    /// of distinct bytes so far.
+    fn of_byte(&mut self, values: &[&[u8]], index: usize) -> (i32, i32) {
         let (mut taken, mut alone) = (0, 0);
-        let mut different = 0;
-        let bytes = || values.iter().filter_map(|value| value.get(place));
+        let mut distinct = 0;
+        let bytes = || values.iter().filter_map(|value| value.get(index));
         for (seen, &byte) in bytes().enumerate() {
             let own = self.alone[usize::from(byte)];
             let count = &mut self.counts[usize::from(byte)];
             alone += own;
             taken += self.log2[seen + 2];
             if *count == 0 {
-                taken += own - self.log2[different + 1];
-                different += 1;
+                taken += own - self.log2[distinct + 1];
+                distinct += 1;
             } else {
                 taken += self.log2[seen] - self.log2[usize::from(*count)];
-                taken -= self.log2[seen + 1 - different];
+                taken -= self.log2[seen + 1 - distinct];
             }
             *count += 1;
         }
@@ -94,7 +97,7 @@ impl Prices {
     }
 }
 
-/// How much less likely an attribute is than others.
+/// A cost per value that stands for how rare an attribute is.
 fn rarity(attribute: Attribute) -> i32 {
     match attribute {
         Attribute::Fixed4 | Attribute::Fixed8 => 1,

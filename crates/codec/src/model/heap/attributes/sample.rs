@@ -1,29 +1,29 @@
-//! The tuples in which attributes are looked for.
+//! The tuples from which attributes are inferred.
 
 use crate::model::heap::body::Body;
 
-/// Samples at most.
+/// Maximum number of samples.
 pub const SAMPLES_MAX: usize = 32;
-/// Fewer samples tell too little.
+/// Minimum number of samples from which attributes are inferred.
 pub const SAMPLES_MIN: usize = 4;
 
-/// A tuple that is looked at.
+/// A tuple from which attributes are inferred.
 pub struct Sample<'a> {
-    /// Its body.
+    /// The tuple's body.
     pub body: Body<'a>,
-    /// Its values.
+    /// The part of the body with the values.
     pub data: &'a [u8],
 }
 
 impl<'a> Sample<'a> {
-    /// A sample, unless the body contradicts itself.
+    /// A sample. `None` if the body contradicts its header.
     pub fn of(body: &Body<'a>) -> Option<Sample<'a>> {
         let data = body.bytes.get(body.data_start()?..)?;
         Some(Sample { body: *body, data })
     }
 }
 
-/// So many tuples from all of them.
+/// At most `count` tuples, at regular intervals.
 pub fn some<'b, 'a>(bodies: &'b [Body<'a>], count: usize) -> impl Iterator<Item = &'b Body<'a>> {
     bodies.iter().step_by(bodies.len().div_ceil(count).max(1))
 }

@@ -1,10 +1,9 @@
-//! The likeliest attributes of tuples that a first guess does not find.
+//! A beam search for the likeliest attributes of tuples, if the first guess fails.
 //!
-//! Where an attribute is taken for another one, what comes behind it is read at wrong places:
-//! ends of values with beginnings of others. What was read wrong has less in common from one
-//! tuple to the next, and would take more bytes. So the search follows the cheapest ways to
-//! read all tuples at once, from their first byte to the last. Ways are compared only where they
-//! have come equally far.
+//! If an attribute is mistaken for another, all later ones are read at wrong offsets. Bytes read
+//! at wrong offsets are less alike from one tuple to the next, and would take more bytes. So the
+//! search follows the cheapest ways to read all samples at once, from their first byte to the
+//! last. It compares only ways that have read equally many bytes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher;
@@ -14,35 +13,35 @@ use super::sample::Sample;
 use crate::fast_hash::FastHash;
 use crate::model::values::attribute::Attribute;
 
-/// How many ways are followed.
+/// The number of ways that the search follows.
 #[derive(Clone, Copy, Debug)]
 pub struct Width {
-    /// From one place to the next.
+    /// Maximum number of ways of one distance.
     pub ways: usize,
-    /// Of these, with the same number of attributes.
+    /// Maximum number of those with the same number of attributes.
     pub of_number: usize,
 }
 
 /// A way to read all tuples up to some attribute.
 struct Way {
-    /// How many attributes it has read.
+    /// Number of attributes read.
     number: usize,
-    /// Where each tuple goes on.
-    places: Vec<u16>,
-    /// What the values take, less what their bytes would take by themselves.
+    /// The offset up to which each sample has been read.
+    offsets: Vec<u16>,
+    /// The cost of the values, less the cost of their bytes by frequency.
     cost: i32,
-    /// Its last step, `None` at the start.
+    /// The index of its last step, `None` at the start.
     step: Option<u32>,
 }
 
-/// An attribute of a way, and the step before it.
+/// An attribute of a way, and the index of the step before it.
 struct Step {
     attribute: Attribute,
     before: Option<u32>,
 }
 
-/// The attributes whose values would take least, `count` of them. `None` if no way was found that
-/// reads all samples to their last byte, or none in as many steps as are left.
+/// The cheapest `count` attributes. `None` if no way reads all samples to their last byte, or none
+/// is found in `steps_left` steps.
 pub fn cheapest(
     samples: &[Sample<'_>],
     count: usize,
@@ -52,7 +51,7 @@ pub fn cheapest(
     let mut search = Search::new(samples, count, width);
     let start = Way {
         number: 0,
-        places: vec![0; samples.len()],
+        offsets: vec![0; samples.len()],
         cost: 0,
         step: None,
     };
@@ -73,20 +72,20 @@ struct Search<'a> {
     samples: &'a [Sample<'a>],
     count: usize,
     width: Width,
-    /// For each attribute, a bit for each sample that has a value of it.
+    /// For each attribute, a bit for each sample: whether it has a value.
     has: Vec<u64>,
-    /// For each sample, how many attributes from each one on have values.
+    /// For each sample and each attribute, the number of values from this attribute on.
     left: Vec<Vec<usize>>,
     prices: Prices,
     steps: Vec<Step>,
-    /// Ways to follow, by their distance from the start.
+    /// Ways to follow, by their distance.
     open: BTreeMap<usize, Vec<Way>>,
-    /// The cheapest way to the end: its cost and its last step.
+    /// The cost and the last step of the cheapest way to the end.
     best: Option<(i32, u32)>,
 }
 
-/// For each attribute, where the tuples go on behind its values and what the values take; `None`
-/// where there are no such values.
+/// For each attribute, the offsets after its values, and their cost. `None` if a sample has no
+/// such value.
 type Next = [Option<(Vec<u16>, i32)>; Attribute::ALL.len()];
 
 impl<'a> Search<'a> {
@@ -116,27 +115,27 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Follows ways of one distance.
+    /// Follows all ways of one distance.
     fn go_on(&mut self, distance: usize, mut ways: Vec<Way>) {
         let mut known: HashMap<u64, Next, FastHash> = HashMap::default();
         keep_cheapest(&mut ways, self.width, 1);
-        // Values of a few samples may be too short to change the distance.
+        // A step may leave the distance unchanged, if few samples have a value of the attribute.
         while let Some(number) = ways.iter().map(|way| way.number).min() {
             for way in self.take_cheapest(&mut ways, number) {
                 if number == self.count {
                     self.arrive(&way);
                     continue;
                 }
-                let hash = FastHash::default().hash_one((self.has[number], &way.places));
+                let hash = FastHash::default().hash_one((self.has[number], &way.offsets));
                 let next = known
                     .entry(hash)
-                    .or_insert_with(|| self.read(self.has[number], &way.places));
+                    .or_insert_with(|| self.read(self.has[number], &way.offsets));
                 for (attribute, next) in Attribute::ALL.into_iter().zip(next) {
-                    if let Some((places, cost)) = next
-                        && self.leaves_room(number + 1, places)
+                    if let Some((offsets, cost)) = next
+                        && self.leaves_room(number + 1, offsets)
                     {
-                        let next = self.step(&way, attribute, places.clone(), *cost);
-                        let to = self.distance(places);
+                        let next = self.step(&way, attribute, offsets.clone(), *cost);
+                        let to = self.distance(offsets);
                         if to == distance {
                             ways.push(next);
                         } else {
@@ -148,14 +147,14 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes the ways of a number of attributes, and gives the cheapest ones back.
+    /// Removes the ways of a number of attributes and returns the cheapest of them.
     fn take_cheapest(&self, ways: &mut Vec<Way>, number: usize) -> Vec<Way> {
         let mut taken: Vec<Way> = ways.extract_if(.., |way| way.number == number).collect();
         taken.sort_by_key(|way| way.cost);
         let mut cheapest: Vec<Way> = Vec::with_capacity(self.width.of_number);
         for way in taken {
             if cheapest.len() < self.width.of_number
-                && cheapest.iter().all(|other| other.places != way.places)
+                && cheapest.iter().all(|other| other.offsets != way.offsets)
             {
                 cheapest.push(way);
             }
@@ -163,8 +162,8 @@ impl<'a> Search<'a> {
         cheapest
     }
 
-    /// A way with one attribute more.
-    fn step(&mut self, way: &Way, attribute: Attribute, places: Vec<u16>, cost: i32) -> Way {
+    /// A way extended by one attribute.
+    fn step(&mut self, way: &Way, attribute: Attribute, offsets: Vec<u16>, cost: i32) -> Way {
         let step = self.steps.len() as u32;
         self.steps.push(Step {
             attribute,
@@ -172,7 +171,7 @@ impl<'a> Search<'a> {
         });
         Way {
             number: way.number + 1,
-            places,
+            offsets,
             cost: way.cost.saturating_add(cost),
             step: Some(step),
         }
@@ -187,22 +186,22 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// How far the places are from the start, in the mean.
-    fn distance(&self, places: &[u16]) -> usize {
-        let sum: usize = places.iter().map(|&place| usize::from(place)).sum();
-        sum / places.len().max(1)
+    /// The distance of a way: the mean of its offsets.
+    fn distance(&self, offsets: &[u16]) -> usize {
+        let sum: usize = offsets.iter().map(|&offset| usize::from(offset)).sum();
+        sum / offsets.len().max(1)
     }
 
-    /// Each value that is left takes a byte at least, and nothing is left behind the last one.
-    fn leaves_room(&self, number: usize, places: &[u16]) -> bool {
-        let mut tuples = self.samples.iter().zip(&self.left).zip(places);
-        tuples.all(|((sample, left), &place)| {
-            let room = sample.data.len() - usize::from(place);
+    /// Whether each sample has a byte for each remaining value, and none if no value remains.
+    fn leaves_room(&self, number: usize, offsets: &[u16]) -> bool {
+        let mut tuples = self.samples.iter().zip(&self.left).zip(offsets);
+        tuples.all(|((sample, left), &offset)| {
+            let room = sample.data.len() - usize::from(offset);
             room >= left[number] && (left[number] > 0 || room == 0)
         })
     }
 
-    /// Takes a way that has read all attributes, and so all tuples.
+    /// Records a way that has read all attributes, if it is the cheapest.
     fn arrive(&mut self, way: &Way) {
         let is_better = self.best.is_none_or(|(cost, _)| way.cost < cost);
         if let Some(step) = way.step
@@ -212,18 +211,18 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Reads one attribute more of the samples that have it.
-    fn read(&mut self, has: u64, places: &[u16]) -> Next {
+    /// Reads one more attribute from the samples that have it, as each type.
+    fn read(&mut self, has: u64, offsets: &[u16]) -> Next {
         Attribute::ALL.map(|attribute| {
-            let mut next = places.to_vec();
-            let mut values = Vec::with_capacity(places.len());
+            let mut next = offsets.to_vec();
+            let mut values = Vec::with_capacity(offsets.len());
             let mut padding = 0;
             let samples = self.samples.iter().zip(&mut next).enumerate();
-            for (_, (sample, place)) in samples.filter(|(bit, _)| has >> bit & 1 != 0) {
-                let (start, end) = attribute.find(sample.data, usize::from(*place))?;
-                padding += start - usize::from(*place);
+            for (_, (sample, offset)) in samples.filter(|(bit, _)| has >> bit & 1 != 0) {
+                let (start, end) = attribute.find(sample.data, usize::from(*offset))?;
+                padding += start - usize::from(*offset);
                 values.push(&sample.data[start..end]);
-                *place = u16::try_from(end).ok()?;
+                *offset = u16::try_from(end).ok()?;
             }
             let cost = self.prices.of(attribute, &values)?;
             Some((next, cost - self.prices.padding(padding)))
@@ -240,10 +239,10 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Keeps so many times the ways that are followed.
+/// Keeps the cheapest ways, at most `factor` times the width.
 fn keep_cheapest(ways: &mut Vec<Way>, width: Width, factor: usize) {
     ways.sort_by_key(|way| way.cost);
-    // Some have the same places: there are more than enough of each number.
+    // Twice the width for each number of attributes: ways with equal offsets are merged later.
     let mut of_number: HashMap<usize, usize, FastHash> = HashMap::default();
     ways.retain(|way| {
         let kept = of_number.entry(way.number).or_default();
@@ -263,7 +262,7 @@ mod tests {
     const COLUMNS: u64 = 40;
     const ROWS: u64 = 5000;
 
-    /// Numbers without order (the finalizer of splitmix64).
+    /// Pseudorandom numbers (the finalizer of splitmix64).
     fn random(row: u64, column: u64, below: u64) -> u64 {
         let mut number = (row << 16 | column).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,9 +1,9 @@
 //! GIN (access/ginblock.h, access/ginxlog.h): entry tuples, posting tree leaves, and the
 //! records that change them.
 //!
-//! An entry tuple is an index tuple: the key, then a posting list where t_tid's block has its
-//! top bit set; the other bits are where the list begins, and t_tid's offset is the number of
-//! places in it.
+//! An entry tuple is an index tuple. If the top bit of t_tid's block is set, a posting list
+//! follows the key: the block's other bits are the list's offset in the tuple, and t_tid's offset
+//! is its number of TIDs.
 
 use walzip_pgformat::wal::max_align;
 
@@ -12,17 +12,20 @@ use crate::streams::coder::{Coder, LazyStream, get_u16};
 use crate::streams::kind::StreamKind;
 use crate::streams::rows_by_len::RowsByLen;
 
-/// Bytes of `IndexTupleData`.
+/// Size of `IndexTupleData`, in bytes.
 const TUPLE_HEADER_LEN: usize = 8;
 /// `GIN_ITUP_COMPRESSED`, the high half of the block number.
 const COMPRESSED_HIGH: u16 = 0x8000;
-/// The size in t_info (`INDEX_SIZE_MASK`).
+/// `INDEX_SIZE_MASK`: the tuple's length in t_info, in bytes.
 const SIZE_MASK: u16 = 0x1FFF;
-/// Bytes of a `ginxlogInsertEntry` in front of its tuple.
+/// Size of a `ginxlogInsertEntry` without its tuple, in bytes.
 pub const INSERT_ENTRY_HEADER_LEN: usize = 4;
 
+/// An entry without a posting list.
 const PLAIN: u8 = 0;
+/// An entry with a posting list that can be written again byte for byte.
 const POSTING: u8 = 1;
+/// An item whose t_info does not have its length.
 const ANY: u8 = 2;
 
 /// `GIN_SEGMENT_INSERT`, `GIN_SEGMENT_REPLACE`, `GIN_SEGMENT_ADDITEMS`.
@@ -30,7 +33,7 @@ const SEGMENT_INSERT: u8 = 2;
 const SEGMENT_REPLACE: u8 = 3;
 const SEGMENT_ADDITEMS: u8 = 4;
 
-/// The streams of one GIN index, in one place: its pages or its records.
+/// The streams of one GIN index. Its pages have one set, its records another.
 #[derive(Debug, Default)]
 pub struct GinStreams {
     form: LazyStream,
@@ -47,8 +50,8 @@ pub struct GinStreams {
 }
 
 impl GinStreams {
-    /// Codes an entry tuple and returns its length. The encoder's slice is the tuple; the
-    /// decoder's has zeros to spare.
+    /// Codes an entry tuple and returns its length. The encoder's slice is the tuple. The
+    /// decoder's slice is zeros, and may be longer.
     pub fn entry<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8]) -> usize {
         let form = if C::ENCODING {
             self.form_of(tuple)
@@ -120,7 +123,8 @@ impl GinStreams {
         }
     }
 
-    /// The tuple has a posting list that can be written again, and nothing behind it.
+    /// `Some` if the tuple has a posting list that can be written again byte for byte, and only
+    /// zeros after it.
     fn has_list(&mut self, tuple: &[u8]) -> Option<()> {
         let start = usize::from(get_u16(tuple, 2));
         if get_u16(tuple, 0) != COMPRESSED_HIGH || start < TUPLE_HEADER_LEN {
@@ -133,8 +137,8 @@ impl GinStreams {
         fits.then_some(())
     }
 
-    /// Codes segments of posting lists that fill the slice; the encoder has checked them with
-    /// [`GinStreams::are_segments`].
+    /// Codes the posting lists that fill the slice, which PostgreSQL calls segments. The encoder
+    /// has checked them with [`GinStreams::are_segments`].
     pub fn segments<C: Coder>(&mut self, coder: &mut C, bytes: &mut [u8]) {
         let mut at = 0;
         while at < bytes.len() && !coder.failed() {
@@ -153,13 +157,13 @@ impl GinStreams {
         self.list(coder, bytes, count)
     }
 
-    /// Codes the list whose places were read last.
+    /// Codes a list of `count` TIDs. The encoder has read them into `scratch`.
     fn list<C: Coder>(&mut self, coder: &mut C, bytes: &mut [u8], count: u16) -> usize {
         self.lists
             .code(coder, bytes, usize::from(count), &mut self.scratch)
     }
 
-    /// The bytes are segments one after the other.
+    /// Whether the bytes are a sequence of whole segments.
     pub fn are_segments(&mut self, bytes: &[u8]) -> bool {
         let mut rest = bytes;
         while let Some(len) = read_list(rest, &mut self.scratch) {
@@ -168,8 +172,8 @@ impl GinStreams {
         rest.is_empty()
     }
 
-    /// Codes `ginxlogRecompressDataLeaf`: nactions u16, then for each segno u8, type u8, and a
-    /// segment, or nitems u16 and as many places.
+    /// Codes `ginxlogRecompressDataLeaf`: nactions u16, then for each action segno u8, type u8,
+    /// and, depending on the type, a segment, or nitems u16 and the TIDs, or nothing.
     pub fn recompress<C: Coder>(&mut self, coder: &mut C, data: &mut [u8]) {
         let stream = self.any_len.open(coder, StreamKind::TupleLen, 2);
         let actions = coder.u16_at(stream, data, 0);
@@ -190,9 +194,9 @@ impl GinStreams {
                 SEGMENT_ADDITEMS => {
                     let stream = self.count.open(coder, StreamKind::IndexInfo, 2);
                     let items = usize::from(coder.u16_at(stream, data, at));
-                    let places = coder.part(data, at + 2, at + 2 + items * 6);
+                    let tids = coder.part(data, at + 2, at + 2 + items * 6);
                     let stream = self.block.open(coder, StreamKind::IndexTid, 6);
-                    coder.bytes(stream, places);
+                    coder.bytes(stream, tids);
                     at += 2 + items * 6;
                 }
                 _ => {}
@@ -203,7 +207,7 @@ impl GinStreams {
         }
     }
 
-    /// The data is what [`GinStreams::recompress`] codes.
+    /// Whether the data has the form that [`GinStreams::recompress`] codes.
     pub fn is_recompress(&mut self, data: &[u8]) -> bool {
         let mut at = 2;
         for _ in 0..get_u16(data, 0) {

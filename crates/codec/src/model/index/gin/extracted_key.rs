@@ -1,5 +1,5 @@
-//! The index tuples of GIN's list of new entries: keys that the index has taken out of a value
-//! of the row that the tuple is for.
+//! Tuples of GIN's pending list. Their keys were extracted from a value of the row that the tuple
+//! is for.
 
 use super::extracted_tuples::{ExtractedTuples, INFO_AT, Source, column_of};
 use super::extraction::{Form, Values};
@@ -87,7 +87,7 @@ impl Sources {
             coder.fail();
             return Some(tuple.len());
         };
-        let key = tuples.behind(self.expected(row), skip);
+        let key = tuples.after(self.expected(row), skip);
         (self.row, self.next) = (row, key + 1);
         let made = tuples.get(key);
         let end = INFO_AT + made.len();

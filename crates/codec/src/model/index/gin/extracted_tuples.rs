@@ -1,5 +1,4 @@
-//! The index tuples of the keys that GIN has taken out of rows: as they come to an index's list
-//! of new entries.
+//! The keys that GIN extracts from a row, as tuples of the index's pending list.
 
 use super::extraction::{Form, Keys, Values, keys_of};
 use crate::limits::extraction_max;
@@ -7,33 +6,34 @@ use crate::model::index::tuple::INDEX_TUPLE_HEADER_LEN;
 use crate::model::rows::recent::RowNumber;
 use crate::streams::coder::{Care, get_u16};
 
-/// Keys among which the encoder looks for one, from the expected one on.
+/// Number of keys, from the expected one on, among which the encoder looks for one.
 const AHEAD_MAX: usize = 16;
-/// Bytes that the encoder takes apart in vain, as a part of the segment's; and in a hurry.
+/// The encoder tries other sources until it has spent the segment's length, divided by this
+/// number, on bytes parsed in vain; the second number is for [`Care::Quick`].
 const IN_VAIN: usize = 1;
 const IN_VAIN_QUICK: usize = 8;
-/// Keys that are compared to tell sources apart.
+/// Maximum number of successive keys by which sources are compared.
 const RUN_MAX: usize = 8;
-/// Columns of an index (`INDEX_MAX_KEYS`).
+/// `INDEX_MAX_KEYS`: maximum number of columns of an index.
 const COLUMNS_MAX: u16 = 32;
-/// `INDEX_VAR_MASK`, in t_info: the key has variable length.
+/// `INDEX_VAR_MASK` in t_info: the key has variable length.
 const HAS_VARWIDTH: u16 = 0x4000;
 /// `MAXIMUM_ALIGNOF`.
 const MAX_ALIGN: usize = 8;
-/// The longest varlena with a header of one byte (`VARATT_SHORT_MAX`).
+/// `VARATT_SHORT_MAX`: maximum length of a varlena with a header of one byte, header included.
 const SHORT_MAX: usize = 0x7F;
-/// Where t_info stands, and its bytes.
+/// Offset and size of t_info.
 pub const INFO_AT: usize = 6;
 const INFO_LEN: usize = 2;
 
-/// Where keys come from.
+/// The value of a row that keys are extracted from, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Source {
-    /// What is taken out.
+    /// The form of the value, which determines the keys.
     pub form: Form,
-    /// From which of the row's values of that form.
+    /// The number of the value among the row's values of that form, from 0.
     pub number: u8,
-    /// The index's column, which is part of the key; 0 in an index of one.
+    /// The index column, which is part of the key. 0 for an index of one column.
     pub column: u16,
 }
 
@@ -42,8 +42,9 @@ pub struct Source {
 pub struct Tuples {
     /// The index, the row and the source.
     of: Option<(u32, RowNumber, Source)>,
-    /// From t_info on, and where each ends.
+    /// The tuples, each from t_info on.
     bytes: Vec<u8>,
+    /// The end of each tuple in `bytes`.
     ends: Vec<u32>,
 }
 
@@ -57,7 +58,7 @@ impl Tuples {
         }
     }
 
-    /// The tuple of a key; empty where there are not so many.
+    /// The tuple of the key of a number; empty if there is no such key.
     pub fn get(&self, key: usize) -> &[u8] {
         let end = |key: usize| self.ends.get(key).map(|&end| end as usize);
         let start = key.checked_sub(1).and_then(end).unwrap_or(0);
@@ -65,16 +66,16 @@ impl Tuples {
         tuple.unwrap_or_default()
     }
 
-    /// How far behind the expected key the one of this tuple is.
+    /// How many keys after the expected one the key of this tuple is.
     fn find(&self, tuple: &[u8], expected: usize) -> Option<u16> {
         let count = self.ends.len();
         let tuple = tuple.get(INFO_AT..)?;
         (0..count.min(AHEAD_MAX) as u16)
-            .find(|&skip| tuple.starts_with(self.get(self.behind(expected, skip))))
+            .find(|&skip| tuple.starts_with(self.get(self.after(expected, skip))))
     }
 
-    /// The number of the key that is so far behind one; behind the last comes the first.
-    pub fn behind(&self, key: usize, skip: u16) -> usize {
+    /// The number of the key that is `skip` keys after `key`. The first follows the last.
+    pub fn after(&self, key: usize, skip: u16) -> usize {
         let number = key + usize::from(skip);
         match number < self.ends.len() {
             true => number,
@@ -82,9 +83,9 @@ impl Tuples {
         }
     }
 
-    /// How many of the tuples that come next are those of the keys from this one on.
+    /// How many of the tuples in `next`, from its front, are those of the keys from `first` on.
     fn run_len(&self, mut next: &[u8], first: usize) -> usize {
-        let made = (0..RUN_MAX as u16).map(|skip| self.get(self.behind(first, skip)));
+        let made = (0..RUN_MAX as u16).map(|skip| self.get(self.after(first, skip)));
         let is_next = |made: &&[u8]| {
             let is_next = next
                 .get(INFO_AT..)
@@ -96,24 +97,25 @@ impl Tuples {
     }
 }
 
-/// The keys that were taken out of a row last, and how much work all of it was.
+/// The keys that were extracted last, and the work spent on extraction in this segment.
 #[derive(Debug)]
 pub struct ExtractedTuples {
     keys: Keys,
-    /// Of the last tuple that was coded by its source.
+    /// The tuples of the last source that a tuple was coded by.
     last: Tuples,
-    /// The encoder's: of what it tries.
+    /// The tuples of the source at hand, until they become `last`.
     tried: Tuples,
-    /// Bytes that were looked at, and how many may be.
+    /// Bytes parsed.
     spent: usize,
+    /// Maximum of `spent`.
     limit: usize,
-    /// The encoder's: bytes that were looked at in vain.
+    /// Bytes parsed in vain (encoder only).
     in_vain: usize,
     segment_len: usize,
 }
 
 impl ExtractedTuples {
-    /// For a segment of so many bytes.
+    /// For a segment of this length.
     pub fn new(segment_len: usize) -> ExtractedTuples {
         ExtractedTuples {
             keys: Keys::default(),
@@ -126,8 +128,8 @@ impl ExtractedTuples {
         }
     }
 
-    /// The tuples of a row's keys: those of the last tuple, if they are the same row's, else taken
-    /// out of it. `None` where there are none, or where all of it has become too much work.
+    /// The tuples of a row's keys. Extracts them unless they were the last ones extracted. `None`
+    /// if there are none, or if extraction has exceeded its limit.
     pub fn take<'v>(
         &mut self,
         of: (u32, RowNumber, Source),
@@ -142,7 +144,7 @@ impl ExtractedTuples {
         Some(&self.last)
     }
 
-    /// Takes keys out of a row into `tried`.
+    /// Extracts the keys of a row into `tried`.
     fn try_to_take<'v>(
         &mut self,
         of: (u32, RowNumber, Source),
@@ -160,8 +162,8 @@ impl ExtractedTuples {
         (!self.tried.ends.is_empty()).then_some(())
     }
 
-    /// How far behind the expected one the key of a tuple is among those of a source, which
-    /// then are the last that were taken; for the encoder.
+    /// How many keys after the expected one the key of a tuple is among those of a source. If
+    /// found, these become the last keys extracted. Encoder only.
     pub fn find<'v>(
         &mut self,
         of: (u32, RowNumber, Source),
@@ -185,17 +187,17 @@ impl ExtractedTuples {
         found
     }
 
-    /// Keys can be found without taking them out: they were the last.
+    /// Whether these keys were the last ones extracted, so that finding one costs nothing.
     pub fn has(&self, of: (u32, RowNumber, Source)) -> bool {
         self.last.of == Some(of)
     }
 
-    /// The encoder has not yet looked at far too much in vain: it may try a source that did well.
+    /// Whether the encoder may still try the most recently used source.
     pub fn may_repeat(&self) -> bool {
         self.in_vain <= self.limit
     }
 
-    /// The encoder has not yet looked at too much in vain: it may try others.
+    /// Whether the encoder may still try other sources. This ends before [`Self::may_repeat`].
     pub fn may_try(&self, care: Care) -> bool {
         let part = match care {
             Care::Quick => IN_VAIN_QUICK,
@@ -204,8 +206,7 @@ impl ExtractedTuples {
         self.in_vain <= self.segment_len / part
     }
 
-    /// Looks for the source that has most of the keys of the tuples that come next; for the
-    /// encoder.
+    /// Finds the source that gives the longest run of the keys in `next`. Encoder only.
     pub fn explore(&mut self, values: Values<'_>, next: &[u8], expected: usize) -> Option<Source> {
         let column = column_of(next);
         let columns = [column.unwrap_or_default(), 0];
@@ -239,20 +240,20 @@ impl ExtractedTuples {
     }
 }
 
-/// The column that a tuple is for, if the index may have several.
+/// The index column in a tuple, if its bytes can be one.
 pub fn column_of(tuple: &[u8]) -> Option<u16> {
     let column = get_u16(tuple, INDEX_TUPLE_HEADER_LEN);
     (1..=COLUMNS_MAX).contains(&column).then_some(column)
 }
 
-/// Adds the tuple of a key, from t_info on.
+/// Appends the tuple of a key, from t_info on.
 fn make_tuple(key: &[u8], is_varlena: bool, column: u16, tuples: &mut Vec<u8>) {
     if let ([a, b, c, d], 0, false) = (key, column, is_varlena) {
         return tuples.extend_from_slice(&[16, 0, *a, *b, *c, *d, 0, 0, 0, 0]);
     }
     let start = tuples.len();
     tuples.extend_from_slice(&[0; INFO_LEN]);
-    // Places count from behind t_info, which is at a multiple of 8.
+    // Alignment counts from the end of t_info, which is byte 8 of the tuple.
     let align = |tuples: &mut Vec<u8>, to| {
         let len = tuples.len() - start - INFO_LEN;
         tuples.resize(tuples.len() - len + len.next_multiple_of(to), 0);
@@ -345,7 +346,7 @@ mod tests {
             loads,
             extraction_max(0) / (value.len() - 4 + value.len() / 8) + 1
         );
-        // What is there already takes nothing.
+        // Keys that were extracted last cost nothing.
         let last = loads as RowNumber;
         assert!(extracted.take((1, last, SOURCE), || None).is_some());
     }
@@ -368,7 +369,7 @@ mod tests {
         assert_eq!(found, Some(second));
         let skip = extracted.find((1, 1, second), || Some(values), &next, 0);
         assert_eq!(skip, Some(0));
-        // What was tried in vain does not take the place of what was found.
+        // Keys tried in vain do not replace those that were found.
         let other = extracted.find((1, 2, SOURCE), || Some(values), &tuple(8), 0);
         assert_eq!(other, None);
         assert_eq!(extracted.last.of, Some((1, 1, second)));

@@ -1,8 +1,7 @@
-//! What GIN takes out of the values that it indexes: the keys of each, in the order in which
-//! they are inserted.
+//! The keys that GIN extracts from a value, in the order in which it inserts them.
 //!
-//! A value is found without a catalog: it is one of those places of a row where a varlena can
-//! begin and where what it holds has the form that is looked for.
+//! There is no catalog. A value of a form is found by scanning the row: at each offset where a
+//! varlena can begin, its content is parsed as that form.
 
 mod array;
 mod jsonb;
@@ -15,19 +14,20 @@ use std::ops::Range;
 use crate::streams::coder::get_u32;
 use trigram::TextRun;
 
-/// Bytes of a row's values that are looked at: no tuple is longer than a page.
+/// Maximum number of bytes of a row's values that are scanned: no tuple is longer than a page.
 const VALUES_MAX: usize = 8192;
 
-/// Bytes that are looked through in the time in which one is taken apart.
+/// Scanning this number of bytes costs as much as parsing one.
 const SCANNED: usize = 8;
-/// Bytes of a varlena's header.
+/// Size of a varlena's header, in bytes.
 const SHORT_HEADER: usize = 1;
 const LONG_HEADER: usize = 4;
 
-/// What an index takes out of a value. The number is part of the format.
+/// The form of a value and the operator class, which determine the keys. The number is part of
+/// the format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Hashes of a jsonb's values with the keys that lead to them (`jsonb_path_ops`).
+    /// Hashes of a jsonb's values and the paths to them (`jsonb_path_ops`).
     #[default]
     JsonbPath = 1,
     /// A jsonb's keys and values (`jsonb_ops`).
@@ -36,12 +36,13 @@ pub enum Form {
     TsVector = 3,
     /// The elements of an array (`array_ops`).
     Array = 4,
-    /// Three letters each of a text's words (`gin_trgm_ops` of pg_trgm).
+    /// The trigrams of a text's words (`gin_trgm_ops` of pg_trgm).
     Trigram = 5,
 }
 
 impl Form {
-    /// All of them, as they are tried: those that are told apart best come first.
+    /// All forms in the order of trial. Those that are least likely to match by chance come
+    /// first.
     pub const ALL: [Form; 5] = [
         Form::TsVector,
         Form::Jsonb,
@@ -50,12 +51,12 @@ impl Form {
         Form::Trigram,
     ];
 
-    /// The form of a number of the format.
+    /// The form with this number in the format.
     pub fn from_id(id: u8) -> Option<Form> {
         Form::ALL.into_iter().find(|form| *form as u8 == id)
     }
 
-    /// What a varlena holds may have this form, as its first bytes say.
+    /// A quick check of a varlena's content: whether it may have this form, by its first bytes.
     fn is_likely(self, content: &[u8]) -> bool {
         match self {
             Form::JsonbPath | Form::Jsonb => jsonb::is_likely(content),
@@ -65,7 +66,7 @@ impl Form {
         }
     }
 
-    /// Takes the keys out of what a varlena holds; `None` where it has not this form.
+    /// Extracts the keys from a varlena's content. `None` if it does not have this form.
     fn take(self, content: &[u8], keys: &mut Keys) -> Option<()> {
         keys.clear();
         match self {
@@ -80,8 +81,8 @@ impl Form {
         }
     }
 
-    /// The first place from `at` on where content of this form may begin behind a varlena header:
-    /// its fourth byte can be no other one.
+    /// The first offset from `at` on where a varlena of this form may begin, by the fourth byte
+    /// of its content.
     fn skip(self, known: &[u8], at: usize) -> usize {
         match self {
             Form::JsonbPath | Form::Jsonb => skip(known, at, jsonb::has_fourth),
@@ -92,27 +93,27 @@ impl Form {
 }
 
 fn skip(known: &[u8], at: usize, has_fourth: impl Fn(u8) -> bool) -> usize {
-    let places = known.get(at..).unwrap_or_default().windows(LONG_HEADER + 4);
+    let windows = known.get(at..).unwrap_or_default().windows(LONG_HEADER + 4);
     let may_begin =
-        |place: &[u8]| has_fourth(place[SHORT_HEADER + 3]) | has_fourth(place[LONG_HEADER + 3]);
-    let skipped = places.clone().position(may_begin);
-    at + skipped.unwrap_or(places.len())
+        |window: &[u8]| has_fourth(window[SHORT_HEADER + 3]) | has_fourth(window[LONG_HEADER + 3]);
+    let skipped = windows.clone().position(may_begin);
+    at + skipped.unwrap_or(windows.len())
 }
 
 /// The keys of one value.
 #[derive(Debug, Default)]
 pub struct Keys {
     bytes: Vec<u8>,
-    /// Where each begins and ends.
+    /// Start and end of each key in `bytes`.
     spans: Vec<(u32, u32)>,
-    /// They are of variable length; else each has as many bytes as the first.
+    /// The keys are varlenas. Otherwise all have the same length.
     is_varlena: bool,
-    /// Keys that are numbers, before they are put in their order.
+    /// Keys that are numbers, before [`Keys::push_numbers`] sorts them.
     numbers: Vec<u32>,
 }
 
 impl Keys {
-    /// Leaves none.
+    /// Removes all keys.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.spans.clear();
@@ -128,14 +129,13 @@ impl Keys {
         self.spans.push((start, self.bytes.len() as u32));
     }
 
-    /// The keys.
+    /// The keys in their order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let key = |&span: &(u32, u32)| self.bytes.get(range(span)).unwrap_or_default();
         self.spans.iter().map(key)
     }
 
-    /// Makes keys of the numbers, in the order of themselves with the bits of `flipped` turned
-    /// around, each once.
+    /// Adds the numbers as keys, each once, sorted by number XOR `flipped`.
     fn push_numbers(&mut self, flipped: u32) {
         let mut numbers = std::mem::take(&mut self.numbers);
         numbers.sort_unstable_by_key(|number| number ^ flipped);
@@ -146,12 +146,12 @@ impl Keys {
         self.numbers = numbers;
     }
 
-    /// They are of variable length.
+    /// Whether the keys are varlenas.
     pub fn are_varlena(&self) -> bool {
         self.is_varlena
     }
 
-    /// Puts the keys in the order of a function of them, each once.
+    /// Sorts the keys by `order` and keeps each once.
     fn sort_by<'a, K: Ord>(&'a mut self, order: impl Fn(&'a [u8]) -> K) {
         let bytes = &self.bytes;
         let key = |&span: &(u32, u32)| bytes.get(range(span)).unwrap_or_default();
@@ -164,17 +164,18 @@ fn range((start, end): (u32, u32)) -> Range<usize> {
     start as usize..end as usize
 }
 
-/// A row's values, or what is known of them.
+/// The known part of a row's values.
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
-    /// Known bytes.
+    /// The known bytes.
     pub known: &'a [u8],
-    /// Where in the values they begin.
+    /// Their offset in the row's values.
     pub from: usize,
 }
 
-/// Takes the keys out of the values that have a form, one after the other from the one of number
-/// `first` on, counted from 0, until one `is_wanted`. Adds to `spent` what that takes.
+/// Extracts the keys of one value of a form after the other, from the value of number `first` on
+/// (the row's first value of the form is number 0), until `is_wanted` accepts one. Adds the cost,
+/// in bytes parsed, to `spent`.
 pub fn keys_of(
     (form, first): (Form, u8),
     Values { known, from }: Values<'_>,
@@ -189,16 +190,16 @@ pub fn keys_of(
     let mut at = 0;
     while at < known.len() {
         at = form.skip(known, at);
-        let place = content_at(known, at, from);
+        let range = content_at(known, at, from);
         at += 1;
-        let Some(place) = place else { continue };
-        let is_text = form == Form::Trigram && text.has(known, &place);
-        let end = place.end;
-        let content = &known[place];
+        let Some(range) = range else { continue };
+        let is_text = form == Form::Trigram && text.has(known, &range);
+        let end = range.end;
+        let content = &known[range];
         if is_text != (form == Form::Trigram) || !form.is_likely(content) {
             continue;
         }
-        // Of a text nothing else can be wrong.
+        // Any text has this form, so one before `first` is counted without parsing it.
         if number >= first || !is_text {
             *spent += content.len();
             if form.take(content, keys).is_none() {
@@ -214,7 +215,8 @@ pub fn keys_of(
     None
 }
 
-/// Where the content of a varlena begins and ends, if one begins here.
+/// The range of a varlena's content, if a varlena can begin at `at`. `from` is the offset of
+/// `known` in the row's values, from which alignment counts.
 fn content_at(known: &[u8], at: usize, from: usize) -> Option<Range<usize>> {
     let header = *known.get(at)?;
     let (start, end) = if header & 1 == 1 {

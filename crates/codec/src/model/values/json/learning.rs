@@ -1,5 +1,5 @@
-//! What the encoder has to know of a jsonb column before it codes the first value: which keys
-//! there are, and which sets of them.
+//! Collects the shapes and fields of a jsonb column. The encoder needs them before it codes the
+//! first value.
 
 use super::{
     DEPTH_MAX, Field, HAS_ENTRIES, HAS_SHAPES, HAS_TEXT, HAS_WORDS, Json, LIST_MAX, PAIRS_MAX,
@@ -12,11 +12,11 @@ use crate::model::values::word_choice::{self, WORDS_PART};
 use crate::model::values::words::DigitRuns;
 use crate::streams::coder::get_u32;
 
-/// Values that are looked at to find out whether a column is of jsonb.
+/// Number of values that decide whether a column is of jsonb.
 const SAMPLE: usize = 64;
-/// Texts of a field that are looked at.
+/// Maximum number of texts in a field's sample.
 const TEXTS_MAX: usize = 1024;
-/// Bytes of a child, so that they and its type fit into 16 bits.
+/// Maximum length of a child in bytes: its length and its type fit into 16 bits.
 const CHILD_LEN_MAX: usize = 0x1FFF;
 
 impl Sample {
@@ -30,15 +30,15 @@ impl Sample {
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.bytes.as_slice();
         self.lens.iter().map(move |&len| {
-            let (text, behind) = rest.split_at(len.into());
-            rest = behind;
+            let (text, others) = rest.split_at(len.into());
+            rest = others;
             text
         })
     }
 }
 
 impl Json {
-    /// What the encoder has to know of a column; `None` where it is not of jsonb.
+    /// The shapes and fields of a column. `None` if the column is not of jsonb.
     pub fn learn_all<'a>(
         mut contents: impl Iterator<Item = &'a [u8]>,
         with_words: bool,
@@ -58,7 +58,7 @@ impl Json {
         Some(json)
     }
 
-    /// Finds the fields whose texts take less in words.
+    /// Chooses words for the fields whose texts take fewer bytes as words.
     fn choose_words(&mut self) {
         for (field, texts) in self.fields.iter_mut().zip(&self.samples) {
             let texts = || texts.iter();
@@ -78,7 +78,7 @@ impl Json {
         }
     }
 
-    /// The bytes are a jsonb value that can be coded; what it needs for that is added.
+    /// Whether the bytes are a jsonb value that can be coded. Adds its shapes and fields.
     pub fn learn(&mut self, json: &[u8]) -> bool {
         let containers = self.shapes_to_come.len();
         let can_be_coded = self.learn_container(json, 0, ROOT, 0) == Some(json.len());
@@ -88,7 +88,7 @@ impl Json {
         can_be_coded
     }
 
-    /// Adds a container, and returns where it ends.
+    /// Adds the container at `at` and returns the offset of its end.
     fn learn_container(
         &mut self,
         json: &[u8],
@@ -129,7 +129,7 @@ impl Json {
         Some(end)
     }
 
-    /// The shape of an object whose keys begin at `start`, and where they end.
+    /// The shape of an object whose keys begin at `start`, and the offset of their end.
     fn learn_keys(&mut self, json: &[u8], at: usize, start: usize) -> Option<(u16, usize)> {
         let count = (get_u32(json, at) & COUNT_MASK) as usize;
         let mut end = start;
@@ -210,7 +210,7 @@ impl Json {
         Some(self.fields.len() as u16 - 1)
     }
 
-    /// The number of a shape whose keys stand between `start` and `end`.
+    /// The number of the shape whose keys are the bytes from `start` to `end`, added if new.
     fn learn_shape(&mut self, json: &[u8], at: usize, start: usize, end: usize) -> Option<u16> {
         let signature = signature(json, at, start, end)?;
         if let Some(&number) = self.shape_numbers.get(&signature) {

@@ -1,11 +1,12 @@
-//! Arrays (utils/array.h) of types whose order is known.
+//! Arrays (utils/array.h) of element types whose sort order is known.
 //!
 //! ```text
-//! dimensions i32, place of the data i32 (0 where no element is null), element type u32,
-//! for each dimension its length i32, then its lower bound i32; null bitmap; the elements
+//! dimensions i32, offset of the data i32 (0 if no element is null), element type u32,
+//! length i32 of each dimension, lower bound i32 of each dimension; null bitmap; the elements
 //! ```
 //!
-//! Places count from the varlena header, which is not here, as one of four bytes.
+//! Offsets and alignment count from a varlena header of four bytes, which `content` does not
+//! include.
 
 use walzip_pgformat::wal::max_align;
 
@@ -13,15 +14,15 @@ use super::Keys;
 use crate::streams::coder::{get, get_u32};
 
 const HEADER_LEN: usize = 4;
-/// Bytes in front of the dimensions, without the varlena header.
+/// Size of the header without the varlena header, in bytes.
 const FIXED_LEN: usize = 12;
-/// `MAXDIM`.
+/// `MAXDIM`: maximum number of dimensions.
 const DIMENSIONS_MAX: u32 = 6;
 
 /// How elements are stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Element {
-    /// A signed number of so many bytes, aligned to them.
+    /// A signed integer: its length in bytes, which is also its alignment.
     Signed(usize),
     /// 16 bytes without alignment.
     Uuid,
@@ -38,7 +39,7 @@ impl Element {
         }
     }
 
-    /// By its type's OID (catalog/pg_type.dat).
+    /// By the OID of the element type (catalog/pg_type.dat).
     fn of(oid: u32) -> Option<Element> {
         match oid {
             21 => Some(Element::Signed(2)),
@@ -51,13 +52,13 @@ impl Element {
     }
 }
 
-/// Dimensions and element type are possible.
+/// Whether the number of dimensions and the element type are possible.
 pub fn is_likely(content: &[u8]) -> bool {
     (1..=DIMENSIONS_MAX).contains(&get_u32(content, 0))
         && Element::of(get_u32(content, 8)).is_some()
 }
 
-/// Takes the elements out, in their order; that of texts is the one of their bytes.
+/// Extracts the elements, sorted: integers by value, the others by their bytes.
 pub fn extract(content: &[u8], keys: &mut Keys) -> Option<()> {
     let dimensions = get_u32(content, 0) as usize;
     let element = Element::of(get_u32(content, 8))?;
@@ -72,7 +73,7 @@ pub fn extract(content: &[u8], keys: &mut Keys) -> Option<()> {
     let bitmap = FIXED_LEN + 8 * dimensions;
     let mut at = match get_u32(content, 4) as usize {
         0 => max_align(HEADER_LEN + bitmap) - HEADER_LEN,
-        place => place.checked_sub(HEADER_LEN)?,
+        offset => offset.checked_sub(HEADER_LEN)?,
     };
     let has_nulls = get_u32(content, 4) != 0;
     for number in 0..count {
@@ -86,12 +87,12 @@ pub fn extract(content: &[u8], keys: &mut Keys) -> Option<()> {
         Element::Signed(_) => keys.sort_by(signed),
         Element::Uuid | Element::Text => keys.sort_by(|key| key),
     }
-    // What follows an element is aligned, even if nothing does.
+    // PostgreSQL pads each element to its alignment, the last one too.
     let padded = (at + HEADER_LEN).next_multiple_of(element.align()) - HEADER_LEN;
     (padded == content.len()).then_some(())
 }
 
-/// Adds the element that begins behind `at`; returns where it ends.
+/// Adds the element at the first aligned offset from `at` on. Returns the offset of its end.
 fn push(element: Element, content: &[u8], at: usize, keys: &mut Keys) -> Option<usize> {
     let aligned = || (at + HEADER_LEN).next_multiple_of(element.align()) - HEADER_LEN;
     let (start, end) = match element {

@@ -1,4 +1,4 @@
-//! jsonb in GIN (utils/adt/jsonb_gin.c), by either operator class.
+//! Keys of a jsonb (utils/adt/jsonb_gin.c), by the two operator classes.
 
 use walzip_pgformat::hash::hash_bytes;
 
@@ -10,21 +10,21 @@ use crate::model::values::jsonb::{
 };
 use crate::streams::coder::get_u32;
 
-/// `jentry` types that are whole in their type.
+/// Types of a `JEntry` without data.
 const FALSE: u8 = 2;
 const TRUE: u8 = 3;
 const NULL: u8 = 4;
 
-/// The sign of a number: hashes are compared as signed ones.
+/// The sign bit: GIN compares hashes as signed integers.
 const SIGN: u32 = 1 << 31;
-/// `JGINFLAG_*`, the first byte of a key.
+/// `JGINFLAG_*`: the first byte of a key.
 const KEY: u8 = 1;
 const NULL_KEY: u8 = 2;
 const BOOL_KEY: u8 = 3;
 const NUMBER_KEY: u8 = 4;
 const STRING_KEY: u8 = 5;
 const HASHED: u8 = 0x10;
-/// `JGIN_MAXLENGTH`: longer ones are hashed.
+/// `JGIN_MAXLENGTH`: longer texts are hashed.
 const KEY_LEN_MAX: usize = 125;
 
 /// A value that is not a container.
@@ -35,33 +35,33 @@ enum Scalar<'a> {
     Text(&'a [u8]),
 }
 
-/// What an operator class makes of a jsonb. `path` is what it has made of the keys above.
+/// An operator class. `path` is its hash of the keys from the root to a value.
 trait Operators {
-    /// A key of an object; returns the path of its value.
+    /// Visits a key of an object and returns the path of its value.
     fn key(&mut self, path: u32, key: &[u8]) -> u32;
-    /// A value, or an element of an array.
+    /// Visits a value of an object, or an element of an array.
     fn scalar(&mut self, path: u32, scalar: &Scalar<'_>, is_element: bool) -> Option<()>;
 }
 
-/// The flags are those of a container that has room for its children.
+/// Whether the header has flags of a container, and the content has room for its children.
 pub fn is_likely(content: &[u8]) -> bool {
     let count = (get_u32(content, 0) & 0x00FF_FFFF) as usize;
     content.get(3).is_some_and(|&byte| has_fourth(byte)) && count > 0 && count < content.len() / 4
 }
 
-/// Whether it can be the fourth byte of a container that `is_likely`, which has its flags.
+/// Whether this can be the fourth byte of a container that [`is_likely`]. It contains the flags.
 pub fn has_fourth(byte: u8) -> bool {
     matches!(byte, 0x20 | 0x40 | 0x50)
 }
 
-/// Takes out the hashes of `jsonb_path_ops`.
+/// Extracts the keys of `jsonb_path_ops`, which are hashes.
 pub fn extract_paths(content: &[u8], keys: &mut Keys) -> Option<()> {
     let end = container(content, 0, 0, 0, &mut Paths { keys })?;
     keys.push_numbers(SIGN);
     (end == content.len()).then_some(())
 }
 
-/// Takes out the texts of `jsonb_ops`.
+/// Extracts the keys of `jsonb_ops`, which are texts.
 pub fn extract_texts(content: &[u8], keys: &mut Keys) -> Option<()> {
     keys.is_varlena = true;
     let mut texts = Texts {
@@ -73,7 +73,7 @@ pub fn extract_texts(content: &[u8], keys: &mut Keys) -> Option<()> {
     (end == content.len()).then_some(())
 }
 
-/// Walks through a container and returns where it ends.
+/// Visits the keys and values of the container at `at`. Returns the offset of its end.
 fn container(
     json: &[u8],
     at: usize,
@@ -101,14 +101,14 @@ fn container(
             below = operators.key(path, json.get(key_start..key_end)?);
         }
         let child = child_at(json, at, keys + number, end - start)?;
-        let place = aligned(child.kind, end);
+        let start = aligned(child.kind, end);
         end += child.len;
         if child.kind == CONTAINER {
-            if container(json, place, below, depth + 1, operators)? != end {
+            if container(json, start, below, depth + 1, operators)? != end {
                 return None;
             }
         } else {
-            let scalar = scalar(json, place, end, child)?;
+            let scalar = scalar(json, start, end, child)?;
             operators.scalar(below, &scalar, keys == 0)?;
         }
     }

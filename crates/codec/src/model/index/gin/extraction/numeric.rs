@@ -1,7 +1,7 @@
 //! numeric (utils/adt/numeric.c): the hash and the text of a number.
 //!
 //! ```text
-//! header u16, weight i16 where the header is the long one, digits of base 10,000 u16
+//! header u16, weight i16 if the header is a long one, digits u16, each below 10,000
 //! ```
 
 use walzip_pgformat::hash::hash_bytes;
@@ -11,30 +11,30 @@ use crate::streams::coder::get_u16;
 /// `NUMERIC_SIGN_MASK`.
 const SIGN_MASK: u16 = 0xC000;
 const NEGATIVE: u16 = 0x4000;
-/// `NUMERIC_SHORT`: weight and scale are in the header.
+/// `NUMERIC_SHORT`: the header contains the weight and the scale.
 const SHORT: u16 = 0x8000;
-/// `NUMERIC_SPECIAL`: not a number, or infinite.
+/// `NUMERIC_SPECIAL`: NaN or an infinity.
 const SPECIAL: u16 = 0xC000;
 const DIGIT_LEN: usize = 2;
-/// Decimal digits of a digit.
+/// Decimal digits of one digit of base 10,000.
 const DECIMALS: usize = 4;
-/// Digits before the point that a text may have.
+/// Maximum weight of a number that is written as a text.
 const WEIGHT_MAX: i32 = 1000;
 
 /// A number, without its varlena header.
 pub struct Numeric<'a> {
     is_negative: bool,
-    /// Decimal digits behind the point.
+    /// Number of decimal digits after the point.
     scale: usize,
-    /// Digits before the point, less one.
+    /// The first digit counts 10,000 to the power of this.
     weight: i32,
     digits: &'a [u8],
 }
 
 impl<'a> Numeric<'a> {
-    /// Reads a number; `None` for one that is not finite.
+    /// Reads a number. `None` if it is not finite.
     pub fn read(bytes: &'a [u8]) -> Option<Numeric<'a>> {
-        let (head, behind) = bytes.split_at_checked(2)?;
+        let (head, rest) = bytes.split_at_checked(2)?;
         let header = get_u16(head, 0);
         match header & SIGN_MASK {
             SPECIAL => None,
@@ -42,13 +42,13 @@ impl<'a> Numeric<'a> {
                 is_negative: header & 0x2000 != 0,
                 scale: usize::from((header & 0x1F80) >> 7),
                 weight: i32::from(header & 0x3F) - i32::from(header & 0x40),
-                digits: behind,
+                digits: rest,
             }),
             sign => Some(Numeric {
                 is_negative: sign == NEGATIVE,
                 scale: usize::from(header & !SIGN_MASK),
-                weight: i32::from(get_u16(behind, 0) as i16),
-                digits: behind.get(DIGIT_LEN..)?,
+                weight: i32::from(get_u16(rest, 0) as i16),
+                digits: rest.get(DIGIT_LEN..)?,
             }),
         }
     }
@@ -65,7 +65,7 @@ impl<'a> Numeric<'a> {
         hash_bytes(digits[first..=last].as_flattened()) ^ weight as u32
     }
 
-    /// `numeric_normalize`: as a text without zeros behind the last other digit of a fraction.
+    /// `numeric_normalize`: the decimal text without trailing zeros of the fraction.
     pub fn normalized(&self, text: &mut Vec<u8>) -> Option<()> {
         if self.weight > WEIGHT_MAX {
             return None;
@@ -75,8 +75,8 @@ impl<'a> Numeric<'a> {
             text.push(b'-');
         }
         let sign = text.len();
-        for place in 0..=self.weight {
-            push_digit(text, self.digit(place));
+        for index in 0..=self.weight {
+            push_digit(text, self.digit(index));
         }
         let zeros = text[sign..]
             .iter()
@@ -88,8 +88,8 @@ impl<'a> Numeric<'a> {
         }
         let point = text.len();
         text.push(b'.');
-        for place in 0..self.scale.div_ceil(DECIMALS) {
-            push_digit(text, self.digit(self.weight.max(-1) + 1 + place as i32));
+        for index in 0..self.scale.div_ceil(DECIMALS) {
+            push_digit(text, self.digit(self.weight.max(-1) + 1 + index as i32));
         }
         text.truncate(point + 1 + self.scale);
         while text.len() > point + 1 && text.last() == Some(&b'0') {
@@ -101,12 +101,12 @@ impl<'a> Numeric<'a> {
         Some(())
     }
 
-    /// The digit so many places behind the first one before the point, where that is at the
-    /// weight; 0 where there is none.
-    fn digit(&self, place: i32) -> u16 {
-        // Where the weight is negative, the first digit stands behind the point.
+    /// A digit of the text, 0 if the number does not store it. Index 0 is the first digit before
+    /// the point or, if the weight is negative, the first one after it.
+    fn digit(&self, index: i32) -> u16 {
+        // A negative weight below -1: zeros precede the first stored digit.
         let skipped = (-1 - self.weight).max(0);
-        let number = usize::try_from(place - skipped);
+        let number = usize::try_from(index - skipped);
         number.map_or(0, |number| get_u16(self.digits, number * DIGIT_LEN))
     }
 }
@@ -121,7 +121,7 @@ fn push_digit(text: &mut Vec<u8>, digit: u16) {
 mod tests {
     use super::*;
 
-    /// Numbers as PostgreSQL 15 stores them, what `hash_numeric` says of them, and their text.
+    /// Numbers as PostgreSQL 15 stores them, their `hash_numeric`, and their text.
     #[test]
     fn hashes_and_writes_as_postgresql_does() {
         let short = |scale: u16, weight: i16, digits: &[u16]| {

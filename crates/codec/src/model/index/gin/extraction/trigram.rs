@@ -1,32 +1,34 @@
-//! Trigrams (contrib/pg_trgm): of each word, with two blanks in front of it and one behind, all
-//! parts of three letters, in lower case. Those with a letter that is not ASCII are left out:
-//! what becomes of them depends on the database's encoding and locale.
+//! Trigrams (contrib/pg_trgm): all parts of three characters of each word in lower case, with two
+//! blanks before it and one after. Those with a character that is not ASCII are left out: pg_trgm
+//! hashes them, and their lower case depends on the database's encoding and locale.
 
 use std::ops::Range;
 
 use super::Keys;
 
-/// Where what can be text ends; asked from the front to the back, it looks at each byte once.
+/// Checks whether ranges are text. Ranges are asked for in ascending order, so that each byte is
+/// checked once.
 #[derive(Default)]
 pub struct TextRun {
+    /// The end of the run of text that has been checked.
     end: usize,
 }
 
 impl TextRun {
-    /// All bytes of the range can be text.
+    /// Whether all bytes of the range can be text.
     pub fn has(&mut self, bytes: &[u8], range: &Range<usize>) -> bool {
         if self.end < range.start {
             self.end = range.start;
         }
-        let behind = bytes.get(self.end..range.end).unwrap_or_default();
+        let unchecked = bytes.get(self.end..range.end).unwrap_or_default();
         let is_text = |byte: &u8| *byte >= b' ' || byte.is_ascii_whitespace();
-        let others = behind.iter().position(|byte| !is_text(byte));
-        self.end += others.unwrap_or(behind.len());
+        let others = unchecked.iter().position(|byte| !is_text(byte));
+        self.end += others.unwrap_or(unchecked.len());
         self.end >= range.end
     }
 }
 
-/// Takes the trigrams out, each as a number of which the first letter is the highest byte.
+/// Extracts the trigrams, each as a number whose highest byte of three is the first character.
 pub fn extract(content: &[u8], keys: &mut Keys) {
     let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || !byte.is_ascii();
     for word in content.split(|byte| !is_letter(byte)) {
@@ -51,7 +53,7 @@ pub fn extract(content: &[u8], keys: &mut Keys) {
 mod tests {
     use super::*;
 
-    /// What `show_trgm` of PostgreSQL 15 says.
+    /// The expected trigrams are those of `show_trgm` in PostgreSQL 15.
     #[test]
     fn takes_out_what_pg_trgm_does() {
         let mut keys = Keys::default();

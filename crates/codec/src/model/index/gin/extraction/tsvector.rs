@@ -1,7 +1,8 @@
-//! tsvector (tsearch/ts_type.h): its words are in order already.
+//! tsvector (tsearch/ts_type.h): its words are sorted already.
 //!
 //! ```text
-//! words u32, for each: has positions 1 bit, length 11 bits, place 20 bits; the words
+//! number of words u32, for each word: has positions 1 bit, length 11 bits, offset 20 bits;
+//! the words
 //! ```
 
 use super::Keys;
@@ -9,13 +10,13 @@ use crate::streams::coder::get_u32;
 
 const HEAD_LEN: usize = 4;
 
-/// There is a place for each word, and the first one's is 0.
+/// Whether the content has room for the entries of its words, and the first word's offset is 0.
 pub fn is_likely(content: &[u8]) -> bool {
     let words = get_u32(content, 0) as usize;
     words > 0 && words < content.len() / 4 && get_u32(content, HEAD_LEN) >> 12 == 0
 }
 
-/// Takes the words out.
+/// Extracts the words.
 pub fn extract(content: &[u8], keys: &mut Keys) -> Option<()> {
     keys.is_varlena = true;
     let words = get_u32(content, 0) as usize;
