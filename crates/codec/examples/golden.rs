@@ -18,7 +18,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use walzip_codec::{Encoder, Level, VERSION, encode_verified, name_file};
+use walzip_codec::{
+    Encoder, Extent, Header, Level, MemberKind, VERSION, encode_chunk, encode_verified, name_file,
+};
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::rmgr_id::{BTREE, GIN, HEAP, HEAP2, XACT, XLOG};
 use walzip_pgformat::wal::{Compression, Event, Image, PageHeader, RecordLayout, SegmentReader};
@@ -145,6 +147,28 @@ const KEPT: &[(&str, &str)] = &[
     ("words", "pg15_words"),
 ];
 
+/// Chunks of relation files, kept in tests/inputs/pages, and the runs of pages in each: a number
+/// of the relation, that of the first page, and how many there are. Behind the pages are bytes of
+/// another file.
+type Runs = &'static [(u32, u32, u32)];
+const CHUNKS: &[(&str, Runs)] = &[
+    ("heap_pages", &[(0, 0, 2), (0, 9000, 1), (1, 3, 1)]),
+    ("stale_bytes", &[(0, 1500, 2), (1, 6, 1), (2, 4000, 1)]),
+    ("btree_pages", &[(0, 0, 4), (1, 0, 2)]),
+    (
+        "other_indexes",
+        &[
+            (0, 0, 3),
+            (1, 0, 4),
+            (2, 0, 2),
+            (3, 0, 4),
+            (4, 0, 3),
+            (5, 0, 1),
+        ],
+    ),
+    ("odd_pages", &[(0, 699, 1), (0, 700, 1), (0, 702, 3)]),
+];
+
 fn is(record: &RecordLayout, rmid: u8, info: u8) -> bool {
     let mask = if matches!(rmid, HEAP | HEAP2 | XACT) {
         0x70
@@ -236,6 +260,14 @@ fn make(folder: &Path) -> Result<(), Error> {
         let file = encode_verified(&original, level)?;
         files.push((name, vec![original.clone()], file));
     }
+    for (name, runs) in CHUNKS {
+        let original = unpack(&inputs.join(format!("pages/{name}.xz")))?;
+        let file = encode_chunk(&extents(runs, &original), &original, Level::default(), true)?;
+        if Header::read(&file)?.kind != MemberKind::Pages {
+            return Err(format!("{name} is no member of pages").into());
+        }
+        files.push((name, vec![original], file));
+    }
     let (original, file) = parts()?;
     files.push(("parts", vec![original], file));
     for (name, members, file) in files {
@@ -251,6 +283,19 @@ fn make(folder: &Path) -> Result<(), Error> {
     }
     fs::write(folder.join("hashes.txt"), list)?;
     Ok(())
+}
+
+fn extents(runs: &[(u32, u32, u32)], original: &[u8]) -> Vec<Extent> {
+    let of_pages = |&(relation, first_block, pages)| Extent::Pages {
+        relation,
+        first_block,
+        pages,
+    };
+    let mut extents: Vec<Extent> = runs.iter().map(of_pages).collect();
+    let of_runs: u64 = extents.iter().map(|extent| extent.len()).sum();
+    let len = original.len() as u32 - of_runs as u32;
+    extents.push(Extent::Bytes { len });
+    extents
 }
 
 /// The feature of a file that has a name.

@@ -1,5 +1,6 @@
 //! Where the bytes of a segment go: what each kind of stream holds, and what is left of it.
 
+use crate::chunk::{self, Extent};
 use crate::compressors::zstd_frame;
 use crate::encoder;
 use crate::error::EncodeError;
@@ -52,6 +53,18 @@ pub fn account(input: &[u8], level: Level) -> Result<Option<Vec<KindAccount>>, E
         }
     }
     Ok((!kinds.is_empty()).then_some(kinds))
+}
+
+/// The same of a chunk of relation files: see [`crate::encode_chunk`].
+pub fn account_chunk(
+    extents: &[Extent],
+    bytes: &[u8],
+    level: Level,
+) -> Result<Vec<KindAccount>, EncodeError> {
+    match chunk::encode(extents, bytes, packing::choices(level)) {
+        Some(streams) => account_of(&streams, level),
+        None => Ok(Vec::new()),
+    }
 }
 
 fn account_of(streams: &[Filled], level: Level) -> Result<Vec<KindAccount>, EncodeError> {

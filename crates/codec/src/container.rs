@@ -7,15 +7,16 @@ mod header;
 use crate::format_version::FormatVersion;
 
 pub use blocks::{
-    Body, Claims, decode_foreign, outlook, pack, pack_content, pack_mixed, pack_pieces,
-    read_content,
+    Body, Claims, ContentShape, decode_foreign, outlook, pack, pack_content, pack_mixed,
+    pack_pieces, read_content,
 };
-pub use header::{HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity, name_file};
+pub use header::{HEADER_LEN_MAX, Header, MAGIC, MemberKind, VERSION, WalIdentity, name_file};
 
 /// Writes the member of an original with this length and hash, encoded as `body`.
 pub fn write_member(
     original_len: usize,
     original_hash: blake3::Hash,
+    kind: MemberKind,
     identity: Option<WalIdentity>,
     body: &Body,
 ) -> Vec<u8> {
@@ -23,6 +24,7 @@ pub fn write_member(
         version: FormatVersion::CURRENT,
         original_len: original_len as u64,
         original_hash: *original_hash.as_bytes(),
+        kind,
         identity,
         name: None,
         header_len: 0,

@@ -164,7 +164,8 @@ fn proven_with_model(
     }
 }
 
-fn without_model(input: Input<'_>, level: Level, proves: bool) -> Result<Vec<u8>, EncodeError> {
+/// One foreign member, proven if that is wanted.
+pub fn without_model(input: Input<'_>, level: Level, proves: bool) -> Result<Vec<u8>, EncodeError> {
     let member = member::encode_foreign(input, level)?;
     match proves {
         true => proof::of_file(input, member),
@@ -174,7 +175,7 @@ fn without_model(input: Input<'_>, level: Level, proves: bool) -> Result<Vec<u8>
 
 /// What a model makes, or what is made without it where that fails or where the format cannot say
 /// it.
-fn or_do_without(
+pub fn or_do_without(
     with_model: impl FnOnce() -> Result<Option<Vec<u8>>, EncodeError>,
     without_model: impl FnOnce() -> Result<Vec<u8>, EncodeError>,
 ) -> Result<Vec<u8>, EncodeError> {

@@ -65,6 +65,14 @@ pub enum EncodeError {
         /// Bytes that fit.
         max: usize,
     },
+    /// The extents of a chunk are not those of its bytes.
+    #[error("extents of {extents} bytes in a chunk of {len}")]
+    Extents {
+        /// Bytes that the extents have together.
+        extents: u64,
+        /// Bytes of the chunk.
+        len: usize,
+    },
     /// No header can carry the name.
     #[error("{0:?} is no name of a WAL file")]
     Name(String),

@@ -10,7 +10,7 @@ pub struct FormatVersion(u8);
 
 impl FormatVersion {
     /// The version that is written.
-    pub const CURRENT: FormatVersion = FormatVersion(6);
+    pub const CURRENT: FormatVersion = FormatVersion(7);
 
     const GIST: FormatVersion = FormatVersion(2);
     const ROW_VERSIONS: FormatVersion = FormatVersion(3);
@@ -18,6 +18,7 @@ impl FormatVersion {
     const NAMES: FormatVersion = FormatVersion(5);
     const BLOCKS: FormatVersion = FormatVersion(6);
     const CODED_STREAMS: FormatVersion = FormatVersion(6);
+    const PAGES: FormatVersion = FormatVersion(7);
 
     /// The version of a number; `None` where this walzip does not read it.
     pub const fn of(number: u8) -> Option<FormatVersion> {
@@ -68,6 +69,11 @@ impl FormatVersion {
     /// Streams may be coded.
     pub fn has_coded_streams(self) -> bool {
         self >= Self::CODED_STREAMS
+    }
+
+    /// There are members of pages.
+    pub fn has_pages(self) -> bool {
+        self >= Self::PAGES
     }
 
     /// Headers have the name of the original.

@@ -3,11 +3,12 @@
 //! [`encode`] makes a `.wz` file of any bytes; [`decode`] gives them back. An [`Encoder`] and
 //! [`decode_member_to`] do the same for inputs of any length, a member at a time. What
 //! begins as a WAL segment is taken apart by [`model`], anything else goes to zstd as it is.
-//! The format is described in docs/format/container.md.
+//! [`encode_chunk`] does it for pages of relations. The format is described in docs/format/container.md.
 
 #![deny(unsafe_code)]
 
 mod account;
+mod chunk;
 mod compressors;
 mod container;
 mod encoder;
@@ -29,14 +30,17 @@ mod segment;
 mod streams;
 mod varint;
 
-pub use account::{KindAccount, account, encode_without};
+pub use account::{KindAccount, account, account_chunk, encode_without};
+pub use chunk::{Extent, encode_chunk};
 pub use compressors::page_image::PageImages;
-pub use container::{Claims, HEADER_LEN_MAX, Header, MAGIC, VERSION, WalIdentity, name_file};
+pub use container::{
+    Claims, HEADER_LEN_MAX, Header, MAGIC, MemberKind, VERSION, WalIdentity, name_file,
+};
 pub use encoder::{Encoder, encode, encode_verified};
 pub use error::{DecodeError, DecodeToError, EncodeError};
 pub use format_version::FormatVersion;
 pub use level::Level;
-pub use limits::MEMBER_LEN_MAX;
+pub use limits::{CHUNK_LEN_MAX, MEMBER_LEN_MAX};
 pub use member::{decode, decode_member, decode_member_to, decode_to};
 pub use optional_model::OptionalModel;
 pub use proof::RunBoth;

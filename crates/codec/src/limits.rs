@@ -4,12 +4,18 @@
 //! Each is checked by the decoder before it believes a number of the file. What the encoder
 //! cannot say within them it carries as foreign bytes, which have no such bounds.
 
+use crate::container::MemberKind;
+
 /// What a member can hold: the largest segment of PostgreSQL.
 pub const MEMBER_LEN_MAX: usize = 1 << 30;
+/// What a member of pages can hold.
+pub const CHUNK_LEN_MAX: usize = 16 << 20;
 /// Bytes of the name of an original.
 pub const NAME_LEN_MAX: usize = 64;
 /// Bytes of streams for each byte of the original, at most; and as many for any original.
 pub const CONTENT_EXPANSION_MAX: u64 = 16;
+/// The same for a chunk, in which nothing was compressed by the server.
+pub const CHUNK_EXPANSION_MAX: u64 = 2;
 /// See [`CONTENT_EXPANSION_MAX`].
 pub const CONTENT_LEN_BASE: u64 = 1 << 20;
 /// Bytes of streams that a member may have whatever its length.
@@ -54,13 +60,16 @@ pub fn extraction_max(original_len: usize) -> usize {
 }
 
 /// Bytes that the blocks of a member may have, all together.
-pub fn content_len_max(original_len: u64, is_wal: bool) -> u64 {
-    if is_wal {
+pub fn content_len_max(original_len: u64, kind: MemberKind) -> u64 {
+    let streams_of = |expansion| {
         original_len
-            .saturating_mul(CONTENT_EXPANSION_MAX)
+            .saturating_mul(expansion)
             .saturating_add(CONTENT_LEN_BASE)
-    } else {
-        original_len
+    };
+    match kind {
+        MemberKind::Foreign => original_len,
+        MemberKind::Wal => streams_of(CONTENT_EXPANSION_MAX),
+        MemberKind::Pages => streams_of(CHUNK_EXPANSION_MAX),
     }
 }
 

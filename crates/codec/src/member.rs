@@ -6,11 +6,12 @@ use std::io::Write;
 use walzip_pgformat::wal::{SegmentHeader, is_segment_size};
 use walzip_pgformat::{Input, PAGE_SIZE, Version};
 
-use crate::container::{self, Claims, Header, WalIdentity};
+use crate::chunk;
+use crate::container::{self, Claims, ContentShape, Header, MemberKind, WalIdentity};
 use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
 use crate::format_version::FormatVersion;
 use crate::level::Level;
-use crate::limits::{MEMBER_LEN_MAX, content_len_believed, content_len_max};
+use crate::limits::MEMBER_LEN_MAX;
 use crate::original::{Hashed, InMemory, Original};
 use crate::packing;
 use crate::segment;
@@ -34,12 +35,13 @@ pub fn encode_part(
     let Some(streams) = segment::encode(hashed.input(), header, choices)? else {
         return Ok(None);
     };
-    let body = packing::pack_streams(&streams, choices, level, input.len())?;
+    let body = packing::pack_streams(&streams, MemberKind::Wal, choices, level, input.len())?;
     let identity = Some(WalIdentity::from(header));
     let member = |body| {
         Ok(container::write_member(
             input.len(),
             hashed.finish()?,
+            MemberKind::Wal,
             identity,
             &body,
         ))
@@ -59,7 +61,13 @@ pub fn encode_foreign(input: Input<'_>, level: Level) -> Result<Vec<u8>, EncodeE
     };
     let body = packing::pack_foreign(bytes, level)?;
     let hash = blake3::hash(bytes);
-    Ok(container::write_member(bytes.len(), hash, None, &body))
+    Ok(container::write_member(
+        bytes.len(),
+        hash,
+        MemberKind::Foreign,
+        None,
+        &body,
+    ))
 }
 
 /// Decodes all members of a file, which together hold at most [`MEMBER_LEN_MAX`] bytes; of
@@ -132,31 +140,28 @@ pub fn decode_member_to(
     let member = bytes.get(..member_len).ok_or(CUT)?;
     let body = member.get(header.header_len..).ok_or(CUT)?;
     let mut original = Original::new(output);
-    match &header.identity {
-        None => container::decode_foreign(&header, body, &mut original)?,
-        Some(identity) => {
-            let segment = segment_header(identity, header.original_len, header.version)?;
-            let mut content = container::read_content(&header, body, claims)?;
-            let len_max = unpacked_len_max(&header, body);
-            let streams = StreamReader::new(&mut content, header.version, len_max)?;
-            segment::decode(
-                streams,
-                segment,
-                header.original_len as usize,
-                &mut original,
-            )?;
+    let segment = match &header.identity {
+        Some(identity) => Some(segment_header(
+            identity,
+            header.original_len,
+            header.version,
+        )?),
+        None => None,
+    };
+    if header.kind == MemberKind::Foreign {
+        container::decode_foreign(&header, body, &mut original)?;
+    } else {
+        let mut content = container::read_content((&header).into(), body, claims)?;
+        let len_max = ContentShape::from(&header).unpacked_len_max(body);
+        let streams = StreamReader::new(&mut content, header.version, len_max)?;
+        let len = header.original_len as usize;
+        match segment {
+            Some(segment) => segment::decode(streams, segment, len, &mut original)?,
+            None => chunk::decode(streams, len, &mut original)?,
         }
     }
     original.check(header.original_len, &header.original_hash)?;
     Ok(member_len)
-}
-
-/// Bytes that the directory and all streams of a member may have when none is coded any more: as
-/// many as its content.
-pub fn unpacked_len_max(header: &Header, body: &[u8]) -> usize {
-    let len_max = content_len_max(header.original_len, true);
-    let len_max = len_max.min(content_len_believed(body.len() as u64));
-    usize::try_from(len_max).unwrap_or(usize::MAX)
 }
 
 /// What the pages of the segment need; the rest of it is in the streams.

@@ -12,4 +12,5 @@ mod relations;
 mod rows;
 mod values;
 
+pub use pages::chunk_pages::ChunkPages;
 pub use records::Model;

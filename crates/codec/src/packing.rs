@@ -1,7 +1,7 @@
 //! What stands behind the levels: how a model chooses, and what content is packed with.
 
 use crate::compressors::zstd_frame::Effort;
-use crate::container::{self, Body};
+use crate::container::{self, Body, MemberKind};
 use crate::error::EncodeError;
 use crate::level::Level;
 use crate::limits::{content_len_believed, content_len_max};
@@ -78,16 +78,17 @@ pub fn effort(level: Level, streams: bool) -> Effort {
     }
 }
 
-/// What a level makes of the streams of a WAL member, whose original has so many bytes; `None`
+/// What a level makes of the streams of a member, whose original has so many bytes; `None`
 /// where their content is longer than the format allows.
 pub fn pack_streams(
     streams: &[Filled],
+    kind: MemberKind,
     choices: Choices,
     level: Level,
     original_len: usize,
 ) -> Result<Option<Body>, EncodeError> {
     let content_len = laid_out::content_len_at_most(streams) as u64;
-    if content_len > content_len_max(original_len as u64, true) {
+    if content_len > content_len_max(original_len as u64, kind) {
         return Ok(None);
     }
     let body = match level >= MIXED_FROM {

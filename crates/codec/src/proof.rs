@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use walzip_pgformat::Input;
 use walzip_pgformat::wal::SegmentHeader;
 
-use crate::container::{self, Claims, Header, WalIdentity};
+use crate::container::{self, Claims, ContentShape, Header, MemberKind, WalIdentity};
 use crate::error::{DecodeError, EncodeError};
 use crate::format_version::FormatVersion;
 use crate::level::Level;
@@ -43,7 +43,9 @@ pub fn encode_part(
     let mut hash = Err(EncodeError::NotProven);
     run_both(
         &|| {
-            packed.get_or_init(|| packing::pack_streams(&streams, choices, level, len));
+            packed.get_or_init(|| {
+                packing::pack_streams(&streams, MemberKind::Wal, choices, level, len)
+            });
         },
         &mut || hash = replay(&streams, &identity, input),
     );
@@ -51,7 +53,7 @@ pub fn encode_part(
     let (Some(body), hash) = (packed?, hash?) else {
         return Ok(None);
     };
-    let member = container::write_member(len, hash, Some(identity), &body);
+    let member = container::write_member(len, hash, MemberKind::Wal, Some(identity), &body);
     drop(body);
     match unpacks_to(&member, &identity, &streams) {
         Ok(true) => Ok(Some(member)),
@@ -104,8 +106,8 @@ fn unpacks_to(
     {
         return Ok(false);
     }
-    let mut content = container::read_content(&header, body, Claims::Believed)?;
-    let len_max = member::unpacked_len_max(&header, body);
+    let mut content = container::read_content((&header).into(), body, Claims::Believed)?;
+    let len_max = ContentShape::from(&header).unpacked_len_max(body);
     let reader = StreamReader::new(&mut content, header.version, len_max)?;
     Ok(reader.is_of(streams))
 }
@@ -147,10 +149,11 @@ mod tests {
     #[test]
     fn a_member_is_held_against_its_streams() {
         let (level, choices) = (Level::MIN, packing::choices(Level::MIN));
-        let body = packing::pack_streams(&streams(3), choices, level, 16 << 20);
+        let body = packing::pack_streams(&streams(3), MemberKind::Wal, choices, level, 16 << 20);
         let body = body.unwrap().unwrap();
         let hash = blake3::hash(b"");
-        let member = container::write_member(16 << 20, hash, Some(identity(1)), &body);
+        let member =
+            container::write_member(16 << 20, hash, MemberKind::Wal, Some(identity(1)), &body);
         assert_eq!(unpacks_to(&member, &identity(1), &streams(3)), Ok(true));
         assert_eq!(unpacks_to(&member, &identity(1), &streams(4)), Ok(false));
         assert_eq!(unpacks_to(&member, &identity(1), &[]), Ok(false));

@@ -11,6 +11,7 @@ pub mod control_file;
 pub mod hash;
 mod input;
 pub mod opcode;
+pub mod page_checksum;
 pub mod pglz;
 pub mod rmgr;
 pub mod rmgr_id;

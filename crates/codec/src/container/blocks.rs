@@ -1,9 +1,10 @@
 //! The blocks of a member.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
-use super::Header;
+use super::{Header, MemberKind};
 use crate::compressors::zstd_frame::{self, Compressor, Effort};
 use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
+use crate::format_version::FormatVersion;
 use crate::limits::{content_len_believed, content_len_max};
 use crate::mixing::{self, Outlook};
 use crate::original::Original;
@@ -21,6 +22,37 @@ pub enum Claims {
     Bounded,
     /// It is decoded, whatever memory it takes.
     Believed,
+}
+
+/// What bounds the content of a member of streams.
+#[derive(Clone, Copy, Debug)]
+pub struct ContentShape {
+    /// What the streams are.
+    pub kind: MemberKind,
+    /// The version of the format that they are in.
+    pub version: FormatVersion,
+    /// Length of the original, in bytes.
+    pub original_len: u64,
+}
+
+impl ContentShape {
+    /// Bytes that the directory and all streams may have when none is coded any more: as many as
+    /// the content of a body of this length.
+    pub fn unpacked_len_max(self, body: &[u8]) -> usize {
+        let len_max = content_len_max(self.original_len, self.kind);
+        let len_max = len_max.min(content_len_believed(body.len() as u64));
+        usize::try_from(len_max).unwrap_or(usize::MAX)
+    }
+}
+
+impl From<&Header> for ContentShape {
+    fn from(header: &Header) -> Self {
+        ContentShape {
+            kind: header.kind,
+            version: header.version,
+            original_len: header.original_len,
+        }
+    }
 }
 
 /// How the data of a block is coded. The number is part of the format.
@@ -265,7 +297,7 @@ pub fn decode_foreign(
     mut body: &[u8],
     original: &mut Original<'_>,
 ) -> Result<(), DecodeToError> {
-    let mut left = content_len_max(header.original_len, false);
+    let mut left = content_len_max(header.original_len, MemberKind::Foreign);
     while !body.is_empty() {
         let block = take_block(&mut body, left)?;
         left -= block.content_len as u64;
@@ -281,17 +313,18 @@ pub fn decode_foreign(
     Ok(())
 }
 
-/// Decodes the blocks of a WAL member and concatenates their content. `body` is the member without
-/// its header.
+/// Decodes the blocks of a member of streams and concatenates their content. `body` is the member
+/// without its header.
 pub fn read_content(
-    header: &Header,
+    shape: ContentShape,
     mut body: &[u8],
     claims: Claims,
 ) -> Result<Vec<u8>, DecodeError> {
-    let limit = content_len_max(header.original_len, true);
+    let ContentShape { kind, version, .. } = shape;
+    let limit = content_len_max(shape.original_len, kind);
     let body_len = body.len();
     let is_believed = |content_len| content_len <= content_len_believed(body_len as u64);
-    let has_limit = header.version.has_parts();
+    let has_limit = version.has_parts();
     let mut content = Vec::new();
     while !body.is_empty() {
         let block = take_block(&mut body, limit - content.len() as u64)?;
@@ -319,7 +352,7 @@ pub fn read_content(
             coding if coding == BlockCoding::Mixing as u8 => {
                 const BAD: DecodeError = DecodeError::Corrupt("mixed streams without a directory");
                 let len = content.len() + block.content_len;
-                let extents = directory::extents(&content, len, header.version).ok_or(BAD)?;
+                let extents = directory::extents(&content, len, version).ok_or(BAD)?;
                 mixing::decompress(block.data, &extents, &mut content)?;
                 if !body.is_empty() {
                     return Err(DecodeError::Corrupt("a block behind mixed streams"));

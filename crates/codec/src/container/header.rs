@@ -6,7 +6,7 @@ use walzip_pgformat::{Lsn, SystemId, TimelineId, Version};
 
 use crate::error::{DecodeError, EncodeError};
 use crate::format_version::FormatVersion;
-use crate::limits::{MEMBER_LEN_MAX, NAME_LEN_MAX};
+use crate::limits::{CHUNK_LEN_MAX, MEMBER_LEN_MAX, NAME_LEN_MAX};
 use crate::varint;
 
 /// The first bytes of a member.
@@ -14,8 +14,36 @@ pub const MAGIC: [u8; 4] = *b"WALZ";
 /// The version that is written, which is the newest one that is read.
 pub const VERSION: u8 = FormatVersion::CURRENT.number();
 
-const KIND_FOREIGN: u8 = 0;
-const KIND_WAL: u8 = 1;
+/// What the content of a member is. The number is part of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberKind {
+    /// The original itself.
+    Foreign = 0,
+    /// The streams of a WAL segment or of a part of one.
+    Wal = 1,
+    /// The streams of a chunk of relation files.
+    Pages = 2,
+}
+
+impl MemberKind {
+    /// The kind of a number, in a member of this version of the format.
+    fn of(number: u8, format: FormatVersion) -> Option<MemberKind> {
+        match number {
+            0 => Some(MemberKind::Foreign),
+            1 => Some(MemberKind::Wal),
+            2 if format.has_pages() => Some(MemberKind::Pages),
+            _ => None,
+        }
+    }
+
+    /// Bytes that an original may have.
+    pub fn original_len_max(self) -> usize {
+        match self {
+            MemberKind::Foreign | MemberKind::Wal => MEMBER_LEN_MAX,
+            MemberKind::Pages => CHUNK_LEN_MAX,
+        }
+    }
+}
 
 /// Identifies the cluster and the segment of a member, or of which it is a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +112,9 @@ pub struct Header {
     pub original_len: u64,
     /// BLAKE3 of the original.
     pub original_hash: [u8; 32],
-    /// The segment; `None` for a foreign member, an original that was not understood as WAL.
+    /// What the content is.
+    pub kind: MemberKind,
+    /// The segment; `None` for a member that is no WAL.
     pub identity: Option<WalIdentity>,
     /// The file name of the original, if the member has it: see [`name_file`].
     pub name: Option<String>,
@@ -122,10 +152,11 @@ impl Header {
             ));
         }
         let hash = take(32)?;
+        let kind =
+            MemberKind::of(kind, version).ok_or(DecodeError::Corrupt("unknown kind of member"))?;
         let identity = match kind {
-            KIND_FOREIGN => None,
-            KIND_WAL => WalIdentity::from_bytes(take(WalIdentity::LEN)?),
-            _ => return Err(DecodeError::Corrupt("unknown kind of member")),
+            MemberKind::Foreign | MemberKind::Pages => None,
+            MemberKind::Wal => WalIdentity::from_bytes(take(WalIdentity::LEN)?),
         };
         let name = if version.has_names() {
             read_name(&mut rest)?
@@ -140,7 +171,7 @@ impl Header {
         if crc32c::crc32c(header) != u32::from_le_bytes(*stored) {
             return Err(DecodeError::Checksum("header"));
         }
-        if original_len > MEMBER_LEN_MAX as u64 {
+        if original_len > kind.original_len_max() as u64 {
             return Err(DecodeError::Corrupt("original length above the maximum"));
         }
         let mut original_hash = [0; 32];
@@ -153,6 +184,7 @@ impl Header {
             version,
             original_len,
             original_hash,
+            kind,
             identity,
             name,
             header_len,
@@ -163,12 +195,7 @@ impl Header {
     /// Appends the header of a member whose blocks have `body_len` bytes.
     pub fn write(&self, out: &mut Vec<u8>, body_len: u64) {
         let mut header = MAGIC.to_vec();
-        let kind = if self.identity.is_some() {
-            KIND_WAL
-        } else {
-            KIND_FOREIGN
-        };
-        header.extend_from_slice(&[VERSION, kind, 0]);
+        header.extend_from_slice(&[VERSION, self.kind as u8, 0]);
         header.extend_from_slice(&self.original_hash);
         if let Some(identity) = self.identity {
             header.extend_from_slice(&identity.to_bytes());

@@ -107,6 +107,11 @@ kinds! {
     WordLen = 58, HeapTuples, "lengths of new words";
     WordText = 59, HeapTuples, "new words";
     Digits = 60, HeapTuples, "digits in texts";
+    Extents = 61, RecordHeaders, "extents of a chunk";
+    PageForm = 62, PageLayout, "forms of pages";
+    FileBytes = 63, Verbatim, "bytes that are no pages";
+    StaleRun = 64, OtherPages, "stale bytes, copies";
+    StaleByte = 65, OtherPages, "stale bytes";
 }
 
 impl StreamKind {

@@ -80,6 +80,7 @@ fn what_came_later_is_rejected_in_an_earlier_version() {
 fn first_version(name: &str) -> Option<u8> {
     match name {
         "v4_words.wz" => Some(4),
+        "v7_heap_pages.wz" | "v7_other_indexes.wz" => Some(7),
         "v6_coded_streams.wz" | "v6_long_columns.wz" => Some(6),
         "v1_foreign.wz" | "v1_idle.wz" | "v1_commit.wz" => Some(1),
         _ => None,

@@ -1,6 +1,7 @@
 //! What the codec promises, by property: any bytes come back, damage is found, memory is
 //! bounded, old files stay readable, and the specification says what the code does.
 
+mod chunks;
 mod compatibility;
 mod compressed_images;
 mod corruption;

@@ -11,7 +11,14 @@ fn page(name: &str) -> String {
 
 /// The pages that specify a member.
 fn pages() -> Vec<String> {
-    let own = ["container.md", "streams.md", "model.md", "mixing.md"].map(str::to_owned);
+    let own = [
+        "container.md",
+        "streams.md",
+        "model.md",
+        "mixing.md",
+        "pages.md",
+    ]
+    .map(str::to_owned);
     own.into_iter().chain(model_pages()).collect()
 }
 
@@ -117,8 +124,10 @@ fn the_limits_are_those_of_the_table() {
         .collect();
     let known = [
         ("MEMBER_LEN_MAX", limits::MEMBER_LEN_MAX as u64),
+        ("CHUNK_LEN_MAX", limits::CHUNK_LEN_MAX as u64),
         ("NAME_LEN_MAX", limits::NAME_LEN_MAX as u64),
         ("CONTENT_EXPANSION_MAX", limits::CONTENT_EXPANSION_MAX),
+        ("CHUNK_EXPANSION_MAX", limits::CHUNK_EXPANSION_MAX),
         ("CONTENT_LEN_BASE", limits::CONTENT_LEN_BASE),
         ("CONTENT_LEN_FREE", limits::CONTENT_LEN_FREE),
         ("CONTENT_PACKED_MAX", limits::CONTENT_PACKED_MAX),

@@ -44,6 +44,23 @@ pub struct Relation {
     pub raw_pages: LazyStream,
 }
 
+impl Relation {
+    /// Without a stream.
+    pub fn new(name: RelationFork) -> Relation {
+        Relation {
+            name,
+            block_numbers: BlockNumbers::default(),
+            heap: HeapStreams::default(),
+            index: IndexStreams::default(),
+            gin_pages: GinStreams::default(),
+            gin_records: GinStreams::default(),
+            item_len: LazyStream::default(),
+            items: RowsByLen::default(),
+            raw_pages: LazyStream::default(),
+        }
+    }
+}
+
 /// All relations of a segment, in the order in which they were first named.
 #[derive(Debug, Default)]
 pub struct Relations {
@@ -93,17 +110,7 @@ impl Relations {
 
     fn add(&mut self, name: RelationFork) {
         self.numbers.insert(name, self.list.len() as u32);
-        self.list.push(Box::new(Relation {
-            name,
-            block_numbers: BlockNumbers::default(),
-            heap: HeapStreams::default(),
-            index: IndexStreams::default(),
-            gin_pages: GinStreams::default(),
-            gin_records: GinStreams::default(),
-            item_len: LazyStream::default(),
-            items: RowsByLen::default(),
-            raw_pages: LazyStream::default(),
-        }));
+        self.list.push(Box::new(Relation::new(name)));
     }
 
     /// The name of the relation with this number.
