@@ -1,33 +1,37 @@
 //! `backup`: a running cluster into the repository.
 //!
-//! The server sends tar archives over the replication protocol; they are compressed and stored
-//! as they come, in bounded memory. PostgreSQL's own manifest is stored with them. The backup
-//! exists for others only when its description is written. Before that it is read back and
-//! unpacked into nothing, which proves every file against the manifest, and all WAL that it needs
-//! is in the repository: a backup that is listed can be restored.
+//! The server sends tar archives over the replication protocol. Their files are cut into chunks,
+//! encoded, proven and stored as they come, in bounded memory. PostgreSQL's own manifest is stored
+//! with them, and proves every file. The backup exists for others only when its description is
+//! written. Before that what was stored is read back, and all WAL that it needs is in the
+//! repository: a backup that is listed can be restored.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use jiff::Timestamp;
+use tokio::sync::mpsc;
+use walzip_codec::Level;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{BackupWriter, Repository};
 
-use crate::backup_record::{ArchiveRecord, BackupRecord, Moment, RequiredWal};
-use crate::backup_stream::StreamWriter;
+use crate::backup_record::{ArchiveRecord, BackupRecord, FilesRecord, Moment, RequiredWal};
+use crate::backup_stream;
+use crate::chunks::index::Index;
+use crate::chunks::pack::PACK_BYTES;
+use crate::chunks::writing::{self, Encoding, Sent};
 use crate::error::ArchiveError;
-use crate::pg_manifest::{PgManifest, WalRange};
+use crate::pg_manifest::{ManifestError, PgManifest, WalRange};
 use crate::progress::{Phase, Progress};
 use crate::replication::{
     BackupEnd, BackupPart, BackupTablespace, BaseBackup, BaseBackupOptions, Connection,
     ConnectionSettings, ManifestChecksums, Mode, ServerError,
 };
-use crate::restore;
+use crate::restore::{self, BACKUP_LABEL, CONTROL_FILE};
 use crate::server::{self, Server};
 use crate::tablespaces::{self, Tablespaces};
-use crate::tar_links::TarLinks;
 use crate::wal_wait;
+use crate::workers;
 
 /// About seven million files; beyond it something other than a manifest is being sent.
 const MANIFEST_BYTES_MAX: usize = 1 << 30;
@@ -40,17 +44,19 @@ pub struct BackupOptions {
     pub fast_checkpoint: bool,
     /// The checksum that the server computes for each file.
     pub checksums: ManifestChecksums,
-    /// zstd's level for the archives.
-    pub zstd_level: i32,
+    /// How hard to try to make it small.
+    pub level: Level,
+    /// How many threads encode, each in the memory of some chunks.
+    pub threads: usize,
+    /// A pack that has this many bytes is closed, and another one begun.
+    pub pack_bytes: u64,
     /// How long to wait for WAL to be archived before the copy.
     pub archive_timeout: Duration,
     /// How long to wait for it after the copy, which is lost when time is up.
     pub wal_timeout: Duration,
-    /// Read back what was stored and prove it, before the backup exists. Leaving it out trusts the
-    /// memory and the storage of the machine.
+    /// Decode what was encoded and compare it, and read back what was stored, before the backup
+    /// exists. Leaving it out trusts the encoder, and the memory and the storage of the machine.
     pub verify: bool,
-    /// Archives are cut into objects of at most this size.
-    pub object_bytes_max: u64,
     /// The server sends no more than this many kilobytes a second, from 32 to 1048576.
     pub max_rate_kilobytes: Option<u32>,
     /// Make the server look for the size of everything first, so that progress has an end.
@@ -64,11 +70,12 @@ impl Default for BackupOptions {
         BackupOptions {
             fast_checkpoint: true,
             checksums: ManifestChecksums::default(),
-            zstd_level: 3,
+            level: Level::MIN,
+            threads: workers::processors(),
+            pack_bytes: PACK_BYTES,
             archive_timeout: Duration::from_secs(60),
             wal_timeout: Duration::from_secs(60 * 60),
             verify: true,
-            object_bytes_max: 64 << 30,
             max_rate_kilobytes: None,
             estimate_size: false,
             progress: Progress::default(),
@@ -101,8 +108,12 @@ pub async fn backup(
 
     if options.verify {
         tracing::info!("backup {} is read back", writer.label());
-        progress.begin(Phase::ReadingBack, record.original_bytes());
-        restore::prove(repository, &record, progress).await?;
+        progress.begin(Phase::ReadingBack, record.stored_bytes());
+        let count = async |piece: Bytes| {
+            progress.add(piece.len() as u64);
+            Ok(())
+        };
+        backup_stream::read_stored(repository, writer.label(), record.objects(), count).await?;
     }
     tracing::info!("backup {} waits for its WAL", writer.label());
     let required = record.required_segments()?;
@@ -127,9 +138,12 @@ struct Copied {
     start: Moment,
     end: BackupEnd,
     tablespaces: Tablespaces,
-    archives: Vec<ArchiveRecord>,
+    files: FilesRecord,
     manifest: ArchiveRecord,
     wal_ranges: Vec<WalRange>,
+    /// The content of `backup_label` and of the control file.
+    backup_label: Vec<u8>,
+    control_file: Vec<u8>,
 }
 
 async fn copy(
@@ -158,101 +172,96 @@ async fn copy(
         time: start_time,
     };
 
-    let sent = store_parts(writer, &mut base_backup, options).await?;
+    let encoding = Encoding {
+        level: options.level,
+        proves: options.verify,
+        threads: options.threads.max(1),
+        checksums: options.checksums,
+        pack_bytes: options.pack_bytes,
+    };
+    let progress = &options.progress;
+    progress.begin(Phase::Copying, base_backup.estimated_bytes);
+    let (manifest, mut cut, packed) = writing::store(writer, encoding, async |sender| {
+        send_archives(&mut base_backup, sender, progress).await
+    })
+    .await?;
     let end = base_backup.finish().await?;
     connection.close().await;
-    let tablespaces = Tablespaces::after_copy(settings, announced, sent.links, names).await;
+    let links = std::mem::take(&mut cut.links);
+    let tablespaces = Tablespaces::after_copy(settings, announced, links, names).await;
 
-    let wal_ranges = PgManifest::read(&sent.manifest)
-        .map_err(|error| ServerError::Protocol(error.to_string()))?
-        .wal_ranges;
-    check_ranges(&wal_ranges, &start, &end)?;
+    let listed = PgManifest::read(&manifest).map_err(incredible)?;
+    check_ranges(&listed.wal_ranges, &start, &end)?;
+    let mut kept = |name: &str| cut.kept.remove(name.as_bytes()).unwrap_or_default();
+    let (backup_label, control_file) = (kept(BACKUP_LABEL), kept(CONTROL_FILE));
+    listed.check_sent(cut.seen).map_err(incredible)?;
     tracing::debug!(major = server.identity.major, start = %start.lsn, end = %end.lsn, "copied");
-    let mut stream = StreamWriter::new(
-        writer,
-        "backup_manifest",
-        None,
-        options.zstd_level,
-        u64::MAX,
-    )?;
-    stream.write(&sent.manifest).await?;
-    let manifest = stream.finish().await?;
+    let index = Index {
+        chunks: packed.chunks,
+        members: cut.members,
+    };
+    let index = index
+        .write()
+        .map_err(|error| ArchiveError::Internal(error.to_string()))?;
     Ok(Copied {
         start,
         end,
         tablespaces,
-        archives: sent.archives,
-        manifest,
-        wal_ranges,
+        files: FilesRecord {
+            original_bytes: cut.original_bytes,
+            packs: packed.packs,
+            index: backup_stream::write(writer, "index", &index).await?,
+        },
+        manifest: backup_stream::write(writer, "backup_manifest", &manifest).await?,
+        wal_ranges: listed.wal_ranges,
+        backup_label,
+        control_file,
     })
 }
 
-/// The parts of a base backup.
-struct Sent {
-    archives: Vec<ArchiveRecord>,
-    /// The locations of all tablespaces whose links came with the data directory, by OID.
-    links: BTreeMap<u32, String>,
-    manifest: BytesMut,
+fn incredible(error: ManifestError) -> ArchiveError {
+    ServerError::Protocol(error.to_string()).into()
 }
 
-/// Stores the archives and collects the manifest, which has to be read as well.
-async fn store_parts(
-    writer: &BackupWriter,
+/// Passes the archives on and collects the manifest, which comes after them.
+async fn send_archives(
     base_backup: &mut BaseBackup<'_>,
-    options: &BackupOptions,
-) -> Result<Sent, ArchiveError> {
-    let progress = &options.progress;
-    progress.begin(Phase::Copying, base_backup.estimated_bytes);
-    let mut archives = Vec::new();
-    let mut links = TarLinks::default();
+    sender: mpsc::Sender<Sent>,
+    progress: &Progress,
+) -> Result<BytesMut, ArchiveError> {
     let mut manifest = BytesMut::new();
-    let mut stream: Option<StreamWriter<'_>> = None;
+    let mut in_manifest = false;
     while let Some(part) = base_backup.next().await? {
-        match part {
-            BackupPart::Data(data) => match &mut stream {
-                Some(stream) => {
-                    if stream.tablespace_oid().is_none() {
-                        links.feed(&data);
-                    }
-                    stream.write(&data).await?;
-                    progress.add(data.len() as u64);
-                }
-                None if manifest.len() + data.len() > MANIFEST_BYTES_MAX => {
+        let sent = match part {
+            BackupPart::Data(data) if in_manifest => {
+                if manifest.len() + data.len() > MANIFEST_BYTES_MAX {
                     let reason = "the backup manifest is longer than 1 GiB".to_owned();
                     return Err(ServerError::Protocol(reason).into());
                 }
-                None => manifest.extend_from_slice(&data),
-            },
-            BackupPart::Archive(tablespace) => {
-                finish_archive(stream.take(), &mut archives).await?;
-                let oid = tablespace.map(|tablespace| tablespace.oid);
-                let name = match oid {
-                    Some(oid) => format!("{oid}.tar"),
-                    None => "base.tar".to_owned(),
-                };
-                tracing::info!("copying {name}");
-                let (level, max) = (options.zstd_level, options.object_bytes_max);
-                stream = Some(StreamWriter::new(writer, &name, oid, level, max)?);
+                manifest.extend_from_slice(&data);
+                continue;
             }
-            BackupPart::Manifest => finish_archive(stream.take(), &mut archives).await?,
-        }
+            BackupPart::Data(data) => {
+                progress.add(data.len() as u64);
+                Sent::Data(data)
+            }
+            BackupPart::Archive(tablespace) => {
+                in_manifest = false;
+                let oid = tablespace.map(|tablespace| tablespace.oid);
+                match oid {
+                    Some(oid) => tracing::info!("copying tablespace {oid}"),
+                    None => tracing::info!("copying the data directory"),
+                }
+                Sent::Archive(oid)
+            }
+            BackupPart::Manifest => {
+                in_manifest = true;
+                continue;
+            }
+        };
+        sender.send(sent).await.map_err(|_| writing::stopped())?;
     }
-    finish_archive(stream, &mut archives).await?;
-    Ok(Sent {
-        archives,
-        links: links.into_found(),
-        manifest,
-    })
-}
-
-async fn finish_archive(
-    stream: Option<StreamWriter<'_>>,
-    archives: &mut Vec<ArchiveRecord>,
-) -> Result<(), ArchiveError> {
-    if let Some(stream) = stream {
-        archives.push(stream.finish().await?);
-    }
-    Ok(())
+    Ok(manifest)
 }
 
 /// `allow_in_place_tablespaces` is for PostgreSQL's own tests; such a tablespace has no place of
@@ -291,7 +300,7 @@ fn record(
     stop_time: Timestamp,
 ) -> Result<BackupRecord, ArchiveError> {
     let required_wal = required_wal(&copied.wal_ranges, server.segment_size_bytes)?;
-    Ok(BackupRecord {
+    let record = BackupRecord {
         format: BackupRecord::FORMAT,
         label: writer.label().to_string(),
         system_identifier: server.identity.system_id.to_string(),
@@ -308,9 +317,13 @@ fn record(
         required_wal,
         tablespaces: copied.tablespaces.announced,
         new_tablespaces: copied.tablespaces.new,
-        archives: copied.archives,
+        archives: Vec::new(),
+        files: Some(copied.files),
         manifest: copied.manifest,
-    })
+    };
+    restore::check_backup_label(&copied.backup_label, &record)?;
+    restore::check_control_file(&copied.control_file, &record, server.identity)?;
+    Ok(record)
 }
 
 /// The segments that hold the ranges.

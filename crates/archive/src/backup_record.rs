@@ -14,8 +14,10 @@ use walzip_repo::{BackupLabel, ClusterIdentity, Repository};
 use crate::error::ArchiveError;
 use crate::text;
 
-/// The version of this description.
-const FORMAT: u32 = 1;
+/// The version of the descriptions that this walzip writes.
+const FORMAT: u32 = 2;
+/// The version in which the files were stored as tar archives.
+const FORMAT_OF_ARCHIVES: u32 = 1;
 
 /// More segments than any backup needs: 64 TiB of the default size. A description that asks for
 /// more is damaged.
@@ -24,7 +26,7 @@ const REQUIRED_SEGMENTS_MAX: u64 = 1 << 22;
 /// A finished base backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupRecord {
-    /// The version of this description, 1.
+    /// The version of this description, 1 or 2.
     pub format: u32,
     /// The backup's label, as in its key.
     pub label: String,
@@ -51,8 +53,12 @@ pub struct BackupRecord {
     /// makes them, in the directories that they had.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub new_tablespaces: Vec<TablespaceRecord>,
-    /// One tar archive per tablespace, then the data directory's.
+    /// Up to format 1: one tar archive per tablespace, then the data directory's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub archives: Vec<ArchiveRecord>,
+    /// From format 2 on: the files, in packs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<FilesRecord>,
     /// PostgreSQL's `backup_manifest`.
     pub manifest: ArchiveRecord,
 }
@@ -91,6 +97,17 @@ pub struct TablespaceRecord {
     pub name: Option<String>,
     /// Its directory on the server that was backed up.
     pub location: String,
+}
+
+/// The files of a backup, in packs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilesRecord {
+    /// Their size.
+    pub original_bytes: u64,
+    /// The objects that hold them.
+    pub packs: Vec<ObjectRecord>,
+    /// What is where in the packs.
+    pub index: ArchiveRecord,
 }
 
 /// A file that was compressed with zstd and cut into objects.
@@ -134,13 +151,6 @@ impl fmt::Display for TablespaceRecord {
     }
 }
 
-impl ArchiveRecord {
-    /// The size in the repository.
-    pub fn stored_bytes(&self) -> u64 {
-        self.objects.iter().map(|object| object.size_bytes).sum()
-    }
-}
-
 impl RequiredWal {
     /// The names of the segments.
     fn segments(&self, segment_size_bytes: u32) -> Result<Vec<SegmentName>, ArchiveError> {
@@ -173,18 +183,28 @@ impl BackupRecord {
     /// The version of the descriptions that this build writes.
     pub(crate) const FORMAT: u32 = FORMAT;
 
-    /// The size of the cluster, as tar archives.
+    /// The size of the cluster's files.
     pub fn original_bytes(&self) -> u64 {
-        self.archives
-            .iter()
-            .map(|archive| archive.original_bytes)
-            .sum()
+        let archives = self.archives.iter().map(|archive| archive.original_bytes);
+        let files = self.files.iter().map(|files| files.original_bytes);
+        archives.chain(files).sum()
     }
 
     /// The size in the repository, WAL not counted.
     pub fn stored_bytes(&self) -> u64 {
-        let archives = self.archives.iter().map(ArchiveRecord::stored_bytes);
-        archives.sum::<u64>() + self.manifest.stored_bytes()
+        self.objects().map(|object| object.size_bytes).sum()
+    }
+
+    /// All objects of the backup but its description.
+    pub fn objects(&self) -> impl Iterator<Item = &ObjectRecord> {
+        let packs = self.files.iter().flat_map(|files| &files.packs);
+        packs.chain(self.streams().flat_map(|stream| &stream.objects))
+    }
+
+    /// What is stored as a stream.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = &ArchiveRecord> {
+        let indexes = self.files.iter().map(|files| &files.index);
+        self.archives.iter().chain(indexes).chain([&self.manifest])
     }
 
     /// The names of all segments that the backup needs.
@@ -219,15 +239,21 @@ impl BackupRecord {
         let damaged = |reason: String| damaged(label, reason);
         let Format { format } =
             serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
-        if format != FORMAT {
-            let reason = format!("its description has format {format}, this walzip knows {FORMAT}");
+        if !(FORMAT_OF_ARCHIVES..=FORMAT).contains(&format) {
+            let known = format!("{FORMAT_OF_ARCHIVES} and {FORMAT}");
+            let reason = format!("its description has format {format}, this walzip knows {known}");
             return Err(damaged(reason));
         }
         let record: BackupRecord =
             serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
-        match record.label == label.as_str() && record.cluster().is_some() {
+        if record.label != label.as_str() || record.cluster().is_none() {
+            return Err(of_another(label));
+        }
+        match (format >= FORMAT) == record.files.is_some() {
             true => Ok(record),
-            false => Err(of_another(label)),
+            false => Err(damaged(
+                "its description does not say where its files are".to_owned(),
+            )),
         }
     }
 

@@ -8,10 +8,12 @@ pub mod archive_command;
 mod archived_wal;
 mod archiver;
 pub mod backup;
+mod backup_files;
 mod backup_record;
 mod backup_stream;
 mod branches;
 pub mod check;
+mod chunks;
 mod cluster;
 mod cluster_choice;
 mod coding;
@@ -34,7 +36,7 @@ pub mod set_aside;
 mod stable_file;
 mod tablespace_guard;
 mod tablespaces;
-mod tar_links;
+mod tar_files;
 mod text;
 mod timeline_info;
 mod timelines;
@@ -44,10 +46,11 @@ mod wal_index;
 mod wal_search;
 mod wal_times;
 mod wal_wait;
+mod workers;
 
 pub use archiver::{Archiver, Attempt};
 pub use backup_record::{
-    ArchiveRecord, BackupRecord, Moment, ObjectRecord, RequiredWal, TablespaceRecord,
+    ArchiveRecord, BackupRecord, FilesRecord, Moment, ObjectRecord, RequiredWal, TablespaceRecord,
 };
 pub use branches::OtherBranch;
 pub use cluster_choice::{ClusterChoice, part};

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 use walzip_pgformat::{Lsn, TimelineId};
 
+use crate::replication::ManifestChecksums;
 use crate::text;
 
 /// Why a manifest cannot be believed.
@@ -22,6 +23,8 @@ pub(crate) enum ManifestError {
     Checksum { stored: String, computed: String },
     #[error("the backup manifest has an unusable entry: {0}")]
     Entry(String),
+    #[error("the backup manifest and what the server sent differ: {name} {wrong}")]
+    Sent { name: String, wrong: &'static str },
 }
 
 /// A file of the backup.
@@ -29,6 +32,23 @@ pub(crate) enum ManifestError {
 pub(crate) struct ManifestFile {
     pub(crate) size_bytes: u64,
     pub(crate) checksum: Option<Checksum>,
+}
+
+/// A file as a server sent it.
+pub(crate) struct SentFile {
+    pub(crate) size_bytes: u64,
+    /// Over its content.
+    pub(crate) hasher: Hasher,
+}
+
+impl SentFile {
+    fn differs_from(self, listed: &ManifestFile) -> Option<&'static str> {
+        if self.size_bytes != listed.size_bytes {
+            return Some("was sent with another size");
+        }
+        let is_same = self.hasher.matches(listed.checksum.as_ref());
+        (!is_same).then_some("was sent with another checksum")
+    }
 }
 
 /// A checksum and how it was computed.
@@ -102,6 +122,30 @@ struct JsonRange {
 }
 
 impl PgManifest {
+    /// Whether the files that a server sent are those of its manifest, by size and checksum.
+    pub(crate) fn check_sent(
+        &self,
+        mut sent: HashMap<Vec<u8>, SentFile>,
+    ) -> Result<(), ManifestError> {
+        for (name, listed) in &self.files {
+            let wrong = match sent.remove(name) {
+                None => Some("was not sent"),
+                Some(file) => file.differs_from(listed),
+            };
+            if let Some(wrong) = wrong {
+                let name = String::from_utf8_lossy(name).into_owned();
+                return Err(ManifestError::Sent { name, wrong });
+            }
+        }
+        match sent.into_keys().next() {
+            None => Ok(()),
+            Some(name) => Err(ManifestError::Sent {
+                name: String::from_utf8_lossy(&name).into_owned(),
+                wrong: "was sent and is not listed",
+            }),
+        }
+    }
+
     pub(crate) fn read(content: &[u8]) -> Result<PgManifest, ManifestError> {
         let json: Json = serde_json::from_slice(content)
             .map_err(|error| ManifestError::Json(error.to_string()))?;
@@ -214,6 +258,14 @@ impl Hasher {
             Some(Algorithm::Sha256) => Hasher::Sha256(Sha256::new()),
             Some(Algorithm::Sha384) => Hasher::Sha384(Sha384::new()),
             Some(Algorithm::Sha512) => Hasher::Sha512(Sha512::new()),
+        }
+    }
+
+    /// The hasher for files of which a server computes this checksum.
+    pub(crate) fn for_backup(checksums: ManifestChecksums) -> Hasher {
+        match checksums {
+            ManifestChecksums::Crc32c => Hasher::Crc32c(0),
+            ManifestChecksums::Sha256 => Hasher::Sha256(Sha256::new()),
         }
     }
 

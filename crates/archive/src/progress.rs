@@ -3,7 +3,6 @@
 //! The operation writes, and never waits for a reader; a reader takes a [`Snapshot`] as often as
 //! it likes. What is shown of it, and where, is not this crate's business.
 
-use std::io::{self, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What an operation is doing.
@@ -87,30 +86,8 @@ impl Progress {
         state.done = state.done.saturating_add(done);
     }
 
-    /// A reader that counts what is read through it.
-    pub(crate) fn counting<R: Read>(&self, reader: R) -> Counting<'_, R> {
-        Counting {
-            reader,
-            progress: self,
-        }
-    }
-
     fn state(&self) -> MutexGuard<'_, Snapshot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// See [`Progress::counting`].
-pub(crate) struct Counting<'p, R> {
-    reader: R,
-    progress: &'p Progress,
-}
-
-impl<R: Read> Read for Counting<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = self.reader.read(buffer)?;
-        self.progress.add(length as u64);
-        Ok(length)
     }
 }
 
@@ -123,11 +100,7 @@ mod tests {
         let progress = Progress::default();
         let watched = progress.clone();
         progress.begin(Phase::Copying, 10);
-        io::copy(
-            &mut progress.counting([0_u8; 7].as_slice()),
-            &mut io::sink(),
-        )
-        .expect("read");
+        progress.add(7);
         let seen = watched.snapshot();
         assert_eq!((seen.phase, seen.done, seen.total), (Phase::Copying, 7, 10));
         progress.begin(Phase::WaitingForWal, 2);

@@ -28,11 +28,14 @@ use walzip_repo::{BackupLabel, ClusterIdentity, Repository};
 use self::directories::Directories;
 pub use self::target::{Recovery, RecoveryTarget, TargetAction, TargetTimeline};
 pub use self::target_time::{Reading, TimeError};
-use self::unpack::{CONTROL_FILE, CONTROL_FILE_UNFINISHED, Counts, Unpacker};
+pub(crate) use self::unpack::{BACKUP_LABEL, CONTROL_FILE};
+use self::unpack::{CONTROL_FILE_UNFINISHED, Counts, Unpacker};
 pub use self::wal_end::{WalEnd, shown};
-use crate::backup_record::BackupRecord;
+use crate::backup_record::{ArchiveRecord, BackupRecord, FilesRecord};
 use crate::backup_stream;
 use crate::branches::OtherBranch;
+use crate::chunks::index::Index;
+use crate::chunks::reading;
 use crate::cluster_choice::ClusterChoice;
 use crate::coding::off_the_runtime;
 use crate::durable;
@@ -114,10 +117,10 @@ pub async fn restore(
 
     tracing::info!("restoring backup {}", record.label);
     let manifest = read_manifest(repository, record).await?;
-    let unpacker = Unpacker::new(&record.label, directories.clone(), manifest);
     let progress = &options.progress;
+    let unpacker = Unpacker::new(&record.label, directories.clone(), manifest, progress);
     progress.begin(Phase::Unpacking, record.original_bytes());
-    let counts = unpack_all(repository, record, unpacker, progress).await?;
+    let counts = unpack_all(repository, record, unpacker).await?;
     progress.begin(Phase::Syncing, 0);
     let tablespaces = directories.tablespaces.clone();
     off_the_runtime(move || finish(&directories, &settings)).await?;
@@ -158,8 +161,8 @@ pub(crate) async fn prove(
     progress: &Progress,
 ) -> Result<(), ArchiveError> {
     let manifest = read_manifest(repository, record).await?;
-    let unpacker = Unpacker::proving(&record.label, &record.tablespaces, manifest);
-    unpack_all(repository, record, unpacker, progress).await?;
+    let unpacker = Unpacker::proving(&record.label, &record.tablespaces, manifest, progress);
+    unpack_all(repository, record, unpacker).await?;
     Ok(())
 }
 
@@ -167,17 +170,19 @@ async fn unpack_all(
     repository: &Repository,
     record: &BackupRecord,
     mut unpacker: Unpacker,
-    progress: &Progress,
 ) -> Result<Counts, ArchiveError> {
     let label: BackupLabel = record.label.parse()?;
     for archive in &record.archives {
         let tablespace = archive.tablespace_oid;
-        let progress = progress.clone();
         let unpack = move |content: &mut dyn Read| {
-            unpacker.unpack(tablespace, &mut progress.counting(content))?;
+            unpacker.unpack(tablespace, content)?;
             Ok(unpacker)
         };
         unpacker = backup_stream::read_decompressed(repository, &label, archive, unpack).await?;
+    }
+    if let Some(files) = &record.files {
+        let index = read_index(repository, &label, files).await?;
+        unpacker = reading::read(repository, &label, &files.packs, index, unpacker).await?;
     }
     let unpacked = off_the_runtime(move || unpacker.finish()).await?;
     check_backup_label(&unpacked.backup_label, record)?;
@@ -185,25 +190,66 @@ async fn unpack_all(
     Ok(unpacked.counts)
 }
 
+/// Says all that is wrong with the packs of a backup.
+pub(crate) async fn damaged_packs(
+    repository: &Repository,
+    label: &BackupLabel,
+    files: &FilesRecord,
+) -> Vec<ArchiveError> {
+    match read_index(repository, label, files).await {
+        Ok(index) => reading::damaged(repository, label, &files.packs, &index).await,
+        Err(error) => vec![error],
+    }
+}
+
+async fn read_index(
+    repository: &Repository,
+    label: &BackupLabel,
+    files: &FilesRecord,
+) -> Result<Index, ArchiveError> {
+    let what = format!("the index of backup {label}");
+    read_whole(repository, label, &files.index, what, |text| {
+        let index = Index::read(text)?;
+        match index.original_bytes() == files.original_bytes {
+            true => Ok(index),
+            false => Err("it has more or fewer bytes than backup.json says".to_owned()),
+        }
+    })
+    .await
+}
+
 async fn read_manifest(
     repository: &Repository,
     record: &BackupRecord,
 ) -> Result<PgManifest, ArchiveError> {
     let label: &BackupLabel = &record.label.parse()?;
-    let damaged = {
-        let object = format!("the manifest of backup {label}");
-        move |reason| ArchiveError::Damaged { object, reason }
-    };
-    let size_bytes = record.manifest.original_bytes;
-    backup_stream::read_decompressed(repository, label, &record.manifest, move |content| {
-        let mut manifest = Vec::new();
-        let read = content.take(size_bytes).read_to_end(&mut manifest);
-        let parsed = read
-            .map_err(|error| error.to_string())
-            .and_then(|_| PgManifest::read(&manifest).map_err(|error| error.to_string()));
-        parsed.map_err(damaged)
+    let what = format!("the manifest of backup {label}");
+    read_whole(repository, label, &record.manifest, what, |manifest| {
+        PgManifest::read(manifest).map_err(|error| error.to_string())
     })
     .await
+}
+
+/// Reads all of a file that is stored as a stream; `what` is for messages.
+async fn read_whole<T>(
+    repository: &Repository,
+    label: &BackupLabel,
+    record: &ArchiveRecord,
+    what: String,
+    parse: impl FnOnce(&[u8]) -> Result<T, String>,
+) -> Result<T, ArchiveError> {
+    let size_bytes = record.original_bytes;
+    let damaged = move |reason| ArchiveError::Damaged {
+        object: what,
+        reason,
+    };
+    let content = backup_stream::read_decompressed(repository, label, record, move |content| {
+        let mut bytes = Vec::new();
+        let read = content.take(size_bytes).read_to_end(&mut bytes);
+        Ok(read.map(|_| bytes).map_err(|error| error.to_string()))
+    })
+    .await?;
+    content.and_then(|content| parse(&content)).map_err(damaged)
 }
 
 /// Everything after the files: settings, durability, and the control file's name.
@@ -228,7 +274,10 @@ fn finish(directories: &Directories, settings: &str) -> Result<(), ArchiveError>
 
 /// The label is what makes recovery start where the backup did; without it the cluster would
 /// start from a later checkpoint and be corrupt.
-fn check_backup_label(content: &[u8], record: &BackupRecord) -> Result<(), ArchiveError> {
+pub(crate) fn check_backup_label(
+    content: &[u8],
+    record: &BackupRecord,
+) -> Result<(), ArchiveError> {
     let damaged = |reason: String| ArchiveError::Damaged {
         object: format!("backup {}", record.label),
         reason,
@@ -244,7 +293,7 @@ fn check_backup_label(content: &[u8], record: &BackupRecord) -> Result<(), Archi
     Ok(())
 }
 
-fn check_control_file(
+pub(crate) fn check_control_file(
     content: &[u8],
     record: &BackupRecord,
     cluster: ClusterIdentity,

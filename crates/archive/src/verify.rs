@@ -324,9 +324,14 @@ async fn verify_backup(
         return Vec::new();
     };
     let mut wrong = Vec::new();
-    for archive in record.archives.iter().chain([&record.manifest]) {
-        let read = backup_stream::read_stored(repository, label, archive, async |_| Ok(()));
+    for stream in record.streams() {
+        let objects = &stream.objects;
+        let read = backup_stream::read_stored(repository, label, objects, async |_| Ok(()));
         wrong.extend(read.await.err().map(detail_of));
+    }
+    if let Some(files) = &record.files {
+        let damaged = restore::damaged_packs(repository, label, files).await;
+        wrong.extend(damaged.iter().map(ToString::to_string));
     }
     if wrong.is_empty() {
         wrong.push(detail_of(fault));

@@ -51,7 +51,7 @@ impl Args for LevelArgs {
             .value_parser(parse)
             .overrides_with(LEVEL)
             .help_heading("Level")
-            .help("How hard to try, from 1 to 9 (also -1 to -9) [default: 3]");
+            .help("How hard to try, from 1 to 9 (also -1 to -9) [default: 3, 1 for a backup]");
         let digits = NAMES
             .iter()
             .enumerate()

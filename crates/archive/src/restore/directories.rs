@@ -274,6 +274,7 @@ mod tests {
             tablespaces,
             new_tablespaces: new,
             archives: Vec::new(),
+            files: None,
             manifest: ArchiveRecord {
                 tablespace_oid: None,
                 original_bytes: 0,

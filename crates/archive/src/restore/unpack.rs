@@ -1,35 +1,32 @@
-//! Tar archives into directories, every file proven against PostgreSQL's manifest: or proven
+//! A backup's files into directories, every file proven against PostgreSQL's manifest: or proven
 //! alone, with nothing written, which shows that a backup can be restored.
 //!
-//! An archive decides nothing but content: paths that leave their directory, links other than
-//! those of tablespaces and files that the manifest does not list are refused, and no file is
-//! written twice. The links of known tablespaces are made last, so that nothing is ever written
+//! An archive decides nothing but content: files that the manifest does not list are refused, and
+//! no file is written twice. The links of known tablespaces are made last, so that nothing is ever written
 //! through one. Those of others are left out: such a tablespace was created while the backup ran,
 //! and the replay of its creation makes the link, whether there is one or not.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Component, Path, PathBuf};
-
-use tar::{Archive, Entry, EntryType};
+use std::path::{Path, PathBuf};
 
 use super::directories::Directories;
+use crate::backup_files::{Entry, FileSink};
 use crate::backup_record::TablespaceRecord;
 use crate::error::ArchiveError;
 use crate::pg_manifest::{Hasher, ManifestFile, PgManifest};
-use crate::tar_links::linked_tablespace;
+use crate::progress::Progress;
+use crate::tar_files;
 
 /// The control file, without which a server does not start.
-pub(super) const CONTROL_FILE: &str = "global/pg_control";
+pub(crate) const CONTROL_FILE: &str = "global/pg_control";
 /// Its name until everything else is in place.
 pub(super) const CONTROL_FILE_UNFINISHED: &str = "global/pg_control.walzip.tmp";
 
 /// Says where recovery starts.
-const BACKUP_LABEL: &str = "backup_label";
+pub(crate) const BACKUP_LABEL: &str = "backup_label";
 /// No control file and no label is longer.
 const KEPT_BYTES_MAX: u64 = 64 << 10;
 
@@ -44,6 +41,7 @@ pub(super) struct Unpacker {
     seen: HashSet<Vec<u8>>,
     chunk: Vec<u8>,
     unpacked: Unpacked,
+    progress: Progress,
 }
 
 /// Where the files go.
@@ -126,8 +124,14 @@ pub(super) struct Counts {
 }
 
 impl Unpacker {
-    pub(super) fn new(backup: &str, directories: Directories, manifest: PgManifest) -> Unpacker {
-        Unpacker::with(backup, Destination::Directories(directories), manifest)
+    pub(super) fn new(
+        backup: &str,
+        directories: Directories,
+        manifest: PgManifest,
+        progress: &Progress,
+    ) -> Unpacker {
+        let destination = Destination::Directories(directories);
+        Unpacker::with(backup, destination, manifest, progress)
     }
 
     /// An unpacker that only proves.
@@ -135,12 +139,19 @@ impl Unpacker {
         backup: &str,
         tablespaces: &[TablespaceRecord],
         manifest: PgManifest,
+        progress: &Progress,
     ) -> Unpacker {
         let oids = tablespaces.iter().map(|tablespace| tablespace.oid);
-        Unpacker::with(backup, Destination::Nowhere(oids.collect()), manifest)
+        let destination = Destination::Nowhere(oids.collect());
+        Unpacker::with(backup, destination, manifest, progress)
     }
 
-    fn with(backup: &str, destination: Destination, manifest: PgManifest) -> Unpacker {
+    fn with(
+        backup: &str,
+        destination: Destination,
+        manifest: PgManifest,
+        progress: &Progress,
+    ) -> Unpacker {
         Unpacker {
             backup: format!("backup {backup}"),
             destination,
@@ -148,6 +159,7 @@ impl Unpacker {
             seen: HashSet::new(),
             chunk: vec![0; CHUNK_BYTES],
             unpacked: Unpacked::default(),
+            progress: progress.clone(),
         }
     }
 
@@ -157,34 +169,16 @@ impl Unpacker {
         tablespace: Option<u32>,
         archive: &mut dyn Read,
     ) -> Result<(), ArchiveError> {
-        let Some(root) = self.destination.root(tablespace) else {
+        self.root(tablespace)?;
+        let backup = self.backup.clone();
+        tar_files::read(&backup, tablespace, archive, self)
+    }
+
+    fn root(&self, tablespace: Option<u32>) -> Result<PathBuf, ArchiveError> {
+        self.destination.root(tablespace).ok_or_else(|| {
             let oid = tablespace.unwrap_or_default();
-            return Err(self.damaged(format!("tablespace {oid} was not announced")));
-        };
-        let prefix = tablespace
-            .map(|oid| format!("pg_tblspc/{oid}/"))
-            .unwrap_or_default();
-        let mut archive = Archive::new(archive);
-        let entries = archive.entries().map_err(|error| self.unreadable(&error))?;
-        for entry in entries {
-            let mut entry = entry.map_err(|error| self.unreadable(&error))?;
-            let name = entry.path_bytes().into_owned();
-            let path = self.checked_path(&name)?;
-            match entry.header().entry_type() {
-                EntryType::Directory => self.destination.create_directory(&root.join(path))?,
-                EntryType::Regular => {
-                    let mut listed_as = prefix.clone().into_bytes();
-                    listed_as.extend_from_slice(path.as_os_str().as_bytes());
-                    self.unpack_file(&mut entry, listed_as, &root, &path)?;
-                }
-                EntryType::Symlink if tablespace.is_none() => self.check_link(&path)?,
-                other => {
-                    let reason = format!("{} is a {other:?} entry", path.display());
-                    return Err(self.damaged(reason));
-                }
-            }
-        }
-        Ok(())
+            self.damaged(format!("tablespace {oid} was not announced"))
+        })
     }
 
     /// Makes sure that nothing is missing, and makes the tablespaces' links.
@@ -210,57 +204,9 @@ impl Unpacker {
         Ok(self.unpacked)
     }
 
-    fn unpack_file(
-        &mut self,
-        entry: &mut Entry<'_, impl Read>,
-        listed_as: Vec<u8>,
-        root: &Path,
-        path: &Path,
-    ) -> Result<(), ArchiveError> {
-        let Some(listed) = self.manifest.files.get(&listed_as).cloned() else {
-            let reason = format!("{} is not in the manifest", path.display());
-            return Err(self.damaged(reason));
-        };
-        if entry.size() != listed.size_bytes {
-            let (found, size) = (entry.size(), listed.size_bytes);
-            let reason = format!(
-                "{} has {found} bytes, {size} in the manifest",
-                path.display()
-            );
-            return Err(self.damaged(reason));
-        }
-        if !self.seen.insert(listed_as.clone()) {
-            return Err(self.damaged(format!("{} comes twice", path.display())));
-        }
-        let is_control_file = listed_as == CONTROL_FILE.as_bytes();
-        let path = match is_control_file {
-            true => root.join(CONTROL_FILE_UNFINISHED),
-            false => root.join(path),
-        };
-        // The owner's and the group's rights; PostgreSQL gives the world none.
-        let mode = entry.header().mode().unwrap_or(0) & 0o640 | 0o600;
-        let is_label = listed_as == BACKUP_LABEL.as_bytes();
-        let is_kept = (is_control_file || is_label) && listed.size_bytes <= KEPT_BYTES_MAX;
-        let mut output = Output {
-            file: self.destination.create_file(&path, mode)?,
-            kept: is_kept.then(Vec::new),
-        };
-        self.copy(entry, &mut output, &path, &listed)?;
-        if is_control_file {
-            self.unpacked.control_file = output.kept.unwrap_or_default();
-        } else if is_label {
-            self.unpacked.backup_label = output.kept.unwrap_or_default();
-        }
-        let counts = &mut self.unpacked.counts;
-        counts.files += 1;
-        counts.bytes += listed.size_bytes;
-        counts.files_without_checksum += u64::from(listed.checksum.is_none());
-        Ok(())
-    }
-
     fn copy(
         &mut self,
-        entry: &mut Entry<'_, impl Read>,
+        content: &mut dyn Read,
         output: &mut Output,
         path: &Path,
         listed: &ManifestFile,
@@ -268,18 +214,19 @@ impl Unpacker {
         let mut hasher = Hasher::of(listed.checksum.as_ref());
         let mut left = listed.size_bytes;
         loop {
-            let length = match entry.read(&mut self.chunk) {
+            let length = match content.read(&mut self.chunk) {
                 Ok(0) => break,
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(self.unreadable(&error)),
             };
-            let content = self.chunk.get(..length).unwrap_or_default();
-            hasher.update(content);
+            let piece = self.chunk.get(..length).unwrap_or_default();
+            hasher.update(piece);
             output
-                .write(content)
+                .write(piece)
                 .map_err(|error| ArchiveError::file("write", path, error))?;
             left = left.saturating_sub(length as u64);
+            self.progress.add(length as u64);
         }
         if left != 0 {
             return Err(self.damaged(format!("{} ends {left} bytes early", path.display())));
@@ -291,33 +238,8 @@ impl Unpacker {
         Ok(())
     }
 
-    /// A relative path without steps upwards.
-    fn checked_path(&self, name: &[u8]) -> Result<PathBuf, ArchiveError> {
-        let given = Path::new(OsStr::from_bytes(name));
-        let mut path = PathBuf::new();
-        for component in given.components() {
-            match component {
-                Component::Normal(part) => path.push(part),
-                Component::CurDir => {}
-                _ => {
-                    let reason = format!("\"{}\" leads out of its directory", given.display());
-                    return Err(self.damaged(reason));
-                }
-            }
-        }
-        Ok(path)
-    }
-
-    /// The only links in a data directory are those of the tablespaces.
-    fn check_link(&self, path: &Path) -> Result<(), ArchiveError> {
-        match linked_tablespace(path.as_os_str().as_bytes()) {
-            Some(_) => Ok(()),
-            None => Err(self.damaged(format!("{} is a link", path.display()))),
-        }
-    }
-
     fn unreadable(&self, error: &io::Error) -> ArchiveError {
-        self.damaged(format!("its archive cannot be read: {error}"))
+        self.damaged(format!("its files cannot be read: {error}"))
     }
 
     fn damaged(&self, reason: String) -> ArchiveError {
@@ -325,6 +247,64 @@ impl Unpacker {
             object: self.backup.clone(),
             reason,
         }
+    }
+}
+
+impl FileSink for Unpacker {
+    fn directory(&mut self, entry: Entry) -> Result<(), ArchiveError> {
+        let path = self.root(entry.tablespace)?.join(entry.path);
+        self.destination.create_directory(&path)
+    }
+
+    /// The links of known tablespaces are made at the end.
+    fn link(&mut self, _: u32, _: String) -> Result<(), ArchiveError> {
+        Ok(())
+    }
+
+    fn file(
+        &mut self,
+        entry: Entry,
+        size_bytes: u64,
+        content: &mut dyn Read,
+    ) -> Result<(), ArchiveError> {
+        let root = self.root(entry.tablespace)?;
+        let shown = entry.path.display();
+        let listed_as = entry.name();
+        let Some(listed) = self.manifest.files.get(&listed_as).cloned() else {
+            return Err(self.damaged(format!("{shown} is not in the manifest")));
+        };
+        if size_bytes != listed.size_bytes {
+            let size = listed.size_bytes;
+            let reason = format!("{shown} has {size_bytes} bytes, {size} in the manifest");
+            return Err(self.damaged(reason));
+        }
+        if !self.seen.insert(listed_as.clone()) {
+            return Err(self.damaged(format!("{shown} comes twice")));
+        }
+        let is_control_file = listed_as == CONTROL_FILE.as_bytes();
+        let path = match is_control_file {
+            true => root.join(CONTROL_FILE_UNFINISHED),
+            false => root.join(&entry.path),
+        };
+        // The owner's and the group's rights; PostgreSQL gives the world none.
+        let mode = entry.mode & 0o640 | 0o600;
+        let is_label = listed_as == BACKUP_LABEL.as_bytes();
+        let is_kept = (is_control_file || is_label) && listed.size_bytes <= KEPT_BYTES_MAX;
+        let mut output = Output {
+            file: self.destination.create_file(&path, mode)?,
+            kept: is_kept.then(Vec::new),
+        };
+        self.copy(content, &mut output, &path, &listed)?;
+        if is_control_file {
+            self.unpacked.control_file = output.kept.unwrap_or_default();
+        } else if is_label {
+            self.unpacked.backup_label = output.kept.unwrap_or_default();
+        }
+        let counts = &mut self.unpacked.counts;
+        counts.files += 1;
+        counts.bytes += listed.size_bytes;
+        counts.files_without_checksum += u64::from(listed.checksum.is_none());
+        Ok(())
     }
 }
 
@@ -340,7 +320,7 @@ fn create_directory(path: &Path) -> Result<(), ArchiveError> {
 mod tests {
     use super::*;
     use std::collections::{BTreeMap, HashMap};
-    use tar::{Builder, Header};
+    use tar::{Builder, EntryType, Header};
     use tempfile::TempDir;
 
     /// An unpacker for a data directory and one tablespace, 16384, of which the manifest lists
@@ -364,7 +344,7 @@ mod tests {
             BTreeMap::from([(16384, directory.path().join("tablespace"))]),
         );
         directories.prepare().expect("new directories");
-        Unpacker::new("test", directories, manifest)
+        Unpacker::new("test", directories, manifest, &Progress::default())
     }
 
     /// An archive of one entry. The name is put in as it is: the crate's own setter refuses what

@@ -206,6 +206,16 @@ impl Cluster<'_> {
             .join(",")
     }
 
+    /// A base backup as tar archives, `base.tar` and `backup_manifest` among them.
+    pub fn tar_backup(&self, directory: &Path) {
+        let sockets = self.sockets.as_os_str();
+        let arguments = ["-U", "postgres", "-F", "t", "-X", "none", "-c", "fast"];
+        let arguments = arguments.iter().map(OsStr::new);
+        let places = ["-h".as_ref(), sockets, "-D".as_ref(), directory.as_os_str()];
+        let arguments: Vec<&OsStr> = arguments.chain(places).collect();
+        self.site.run("pg_basebackup", &arguments);
+    }
+
     /// Waits until recovery has ended in a promotion.
     pub async fn promoted(&self) {
         for _ in 0..300 {

@@ -113,8 +113,8 @@ async fn finds_damage_and_restores_nothing_from_it_that_starts() {
     );
     assert_eq!(findings(&repository).await, []);
 
-    // A byte of the data directory's archive.
-    let (key, content) = take(&store, "base.tar.zst.0000").await;
+    // A byte of the files.
+    let (key, content) = take(&store, "pack.0000").await;
     assert_eq!(
         findings(&repository).await,
         [(FindingKind::BackupDamaged, label.clone())]
@@ -219,18 +219,7 @@ async fn finds_damage_that_is_older_than_the_hashes() {
         .await
         .expect("backup");
 
-    let (archive, content) = take(&store, "base.tar.zst.0000").await;
-    let mut tar = zstd::decode_all(content.as_slice()).expect("zstd");
-    let header = tar.windows(11).position(|name| name == b"PG_VERSION\0");
-    tar[header.expect("a data directory has one") + 512] ^= 1;
-    let changed = zstd::encode_all(tar.as_slice(), 1).expect("zstd");
-    put(&store, &archive, &changed).await;
-    let (key, content) = take(&store, "backup.json").await;
-    let mut json: serde_json::Value = serde_json::from_slice(&content).expect("JSON");
-    let object = &mut json["archives"][0]["objects"][0];
-    object["size_bytes"] = changed.len().into();
-    object["blake3"] = blake3::hash(&changed).to_hex().as_str().into();
-    put(&store, &key, json.to_string().as_bytes()).await;
+    change_version_file(&store).await;
 
     let verification = verify(&repository, &VerifyOptions::default())
         .await
@@ -246,6 +235,59 @@ async fn finds_damage_that_is_older_than_the_hashes() {
         finding.detail,
         "PG_VERSION does not have the manifest's checksum"
     );
+}
+
+/// Changes a byte of the file PG_VERSION, and all hashes and sizes to match.
+async fn change_version_file(store: &Arc<dyn ObjectStore>) {
+    let (index_key, index) = take(store, "index.zst.0000").await;
+    let index = zstd::decode_all(index.as_slice()).expect("zstd");
+    let lines = std::str::from_utf8(&index).expect("UTF-8").lines();
+    let mut lines: Vec<serde_json::Value> = lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let files = lines.iter().filter_map(|line| line.get("file"));
+    let before = files.take_while(|file| file["path"] != "PG_VERSION");
+    let mut at = before
+        .map(|file| number(&file["size_bytes"]))
+        .sum::<usize>();
+
+    let (pack_key, old) = take(store, "pack.0000").await;
+    let mut pack = old[..16].to_vec();
+    let chunks = lines.iter_mut().filter_map(|line| line.get_mut("chunk"));
+    for chunk in chunks {
+        let start = number(&chunk["offset"]);
+        let mut encoded = old[start..start + number(&chunk["size_bytes"])].to_vec();
+        let len = number(&chunk["original_bytes"]);
+        if at < len {
+            let mut content = walzip_codec::decode(&encoded).expect("a chunk");
+            content[at] ^= 1;
+            encoded = walzip_codec::encode(&content, walzip_codec::Level::MIN).expect("encoded");
+        }
+        at = at.wrapping_sub(len);
+        chunk["offset"] = pack.len().into();
+        chunk["size_bytes"] = encoded.len().into();
+        chunk["blake3"] = blake3::hash(&encoded).to_hex().as_str().into();
+        pack.extend_from_slice(&encoded);
+    }
+    put(store, &pack_key, &pack).await;
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let index = zstd::encode_all(text.as_bytes(), 1).expect("zstd");
+    put(store, &index_key, &index).await;
+
+    let (key, content) = take(store, "backup.json").await;
+    let mut json: serde_json::Value = serde_json::from_slice(&content).expect("JSON");
+    let files = &mut json["files"];
+    files["index"]["original_bytes"] = text.len().into();
+    for (object, content) in [("/packs/0", &pack), ("/index/objects/0", &index)] {
+        let object = files.pointer_mut(object).expect("an object");
+        object["size_bytes"] = content.len().into();
+        object["blake3"] = blake3::hash(content).to_hex().as_str().into();
+    }
+    put(store, &key, json.to_string().as_bytes()).await;
+}
+
+fn number(value: &serde_json::Value) -> usize {
+    value.as_u64().expect("a number") as usize
 }
 
 /// What a restore passes over, it passes over because somebody said so.

@@ -4,6 +4,7 @@ mod cluster;
 mod connections;
 mod damage;
 mod faults;
+mod first_format;
 mod get;
 mod point_in_time;
 mod push;

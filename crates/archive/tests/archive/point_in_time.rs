@@ -15,10 +15,10 @@ use walzip_repo::{ClusterIdentity, Repository};
 use crate::cluster::{Cluster, Shipper, Site, copy_to, restore_command};
 use crate::wal::CLUSTER;
 
-const TIMEOUT: Duration = Duration::from_secs(30);
-const ROWS: &str = "SELECT count(*), coalesce(sum(hashtext(t::text)), 0) FROM t";
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const ROWS: &str = "SELECT count(*), coalesce(sum(hashtext(t::text)), 0) FROM t";
 
-async fn repository_of(cluster: &Cluster<'_>) -> Repository {
+pub(crate) async fn repository_of(cluster: &Cluster<'_>) -> Repository {
     let store = memory_store();
     let made = init(store.clone(), &Source::DataDirectory(cluster.data.clone())).await;
     assert!(made.expect("made").created);
@@ -27,7 +27,7 @@ async fn repository_of(cluster: &Cluster<'_>) -> Repository {
     Repository::open(store).await.expect("opened")
 }
 
-fn options(target: RecoveryTarget, restore_command: &str) -> RestoreOptions {
+pub(crate) fn options(target: RecoveryTarget, restore_command: &str) -> RestoreOptions {
     RestoreOptions {
         cluster: None,
         backup: None,
@@ -43,7 +43,7 @@ fn options(target: RecoveryTarget, restore_command: &str) -> RestoreOptions {
 }
 
 /// Restores, starts, waits for the promotion and returns the rows' digest.
-async fn rows_after_restore(
+pub(crate) async fn rows_after_restore(
     site: &Site,
     repository: &Repository,
     name: &str,
@@ -94,17 +94,16 @@ async fn restores_to_the_moment_before_a_mistake_and_to_the_end() {
         .sql("INSERT INTO t SELECT i, md5(i::text) FROM generate_series(1, 5000) i")
         .await;
     let settings = primary.settings();
-    // Small objects, so that an archive is cut into several.
+    // Small packs, so that there are several.
     let small = BackupOptions {
-        object_bytes_max: 300_000,
+        pack_bytes: 300_000,
         archive_timeout: TIMEOUT,
         ..Default::default()
     };
     let record = backup(&repository, &settings, &small)
         .await
         .expect("backed up");
-    assert_eq!(record.archives.len(), 2);
-    assert!(record.archives[1].objects.len() > 1);
+    assert!(record.files.expect("packs").packs.len() > 1);
 
     primary
         .sql("INSERT INTO t SELECT i, md5(i::text) FROM generate_series(5001, 9000) i")

@@ -10,16 +10,17 @@ use walzip_archive::replication::ManifestChecksums;
 use crate::archive_command;
 use crate::connection_args::ConnectionArgs;
 use crate::error::CommandError;
+use crate::level_args::LevelArgs;
 use crate::progress_line::{self, ProgressLine};
 use crate::repo_args::{self, RepoArgs};
 use crate::{running_as_root, runtime};
 
 /// Take a base backup of the running cluster
 ///
-/// The server's BASE_BACKUP is compressed and stored as it comes, then read back and compared with
-/// the server's manifest. The backup is listed, and can be restored, only once all WAL that it
-/// needs is in the repository. The user needs the
-/// REPLICATION attribute, and pg_hba.conf has to let it in.
+/// The server's BASE_BACKUP is encoded, proven by decoding and stored as it comes, compared with
+/// the server's manifest, and read back. The backup is listed, and can be restored, only once all
+/// WAL that it needs is in the repository. The user needs the REPLICATION attribute, and
+/// pg_hba.conf has to let it in.
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
@@ -39,6 +40,10 @@ pub struct BackupArgs {
     #[arg(long, value_enum, default_value_t = Checksums::Crc32c)]
     manifest_checksums: Checksums,
 
+    /// How many threads encode [default: one for each processor, at most 8]
+    #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u16).range(1..=999))]
+    process_max: Option<u16>,
+
     /// The most that the server sends, in kilobytes a second, or with k or M behind it
     #[arg(short = 'r', long, value_name = "RATE", value_parser = max_rate)]
     max_rate: Option<u32>,
@@ -47,13 +52,16 @@ pub struct BackupArgs {
     #[arg(long, value_name = "SECONDS")]
     archive_timeout: Option<u64>,
 
-    /// Do not read the backup back to prove it: faster, and a fault in the machine's memory or
-    /// storage goes unnoticed until "walzip verify" or a restore
+    /// Do not prove the backup by decoding it and reading it back: faster, and a fault in the
+    /// machine's memory or storage goes unnoticed until "walzip verify" or a restore
     #[arg(long)]
     no_verify: bool,
 
     #[command(flatten)]
     connection: ConnectionArgs,
+
+    #[command(flatten)]
+    level: LevelArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -100,6 +108,8 @@ pub fn run(args: BackupArgs) -> Result<(), CommandError> {
         archive_timeout: timeout.unwrap_or(defaults.archive_timeout),
         wal_timeout: timeout.unwrap_or(defaults.wal_timeout),
         verify: !args.no_verify,
+        level: args.level.level.unwrap_or(defaults.level),
+        threads: args.process_max.map_or(defaults.threads, usize::from),
         max_rate_kilobytes: args.max_rate,
         estimate_size: progress_line::is_wanted(),
         ..defaults

@@ -1,0 +1,88 @@
+//! The files of a backup, however they are stored: what a reader of them hands on.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::error::ArchiveError;
+
+/// A file or a directory of a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The tablespace in whose directory it lies; nothing for the data directory's.
+    pub(crate) tablespace: Option<u32>,
+    /// Below that directory, without steps upwards.
+    pub(crate) path: PathBuf,
+    /// Its permissions.
+    pub(crate) mode: u32,
+}
+
+impl Entry {
+    /// An entry of an archive, which decides nothing: a path that leaves its directory is refused.
+    pub(crate) fn new(tablespace: Option<u32>, path: &[u8], mode: u32) -> Result<Entry, String> {
+        let given = Path::new(OsStr::from_bytes(path));
+        let mut path = PathBuf::new();
+        for component in given.components() {
+            match component {
+                Component::Normal(part) => path.push(part),
+                Component::CurDir => {}
+                _ => {
+                    return Err(format!(
+                        "\"{}\" leads out of its directory",
+                        given.display()
+                    ));
+                }
+            }
+        }
+        Ok(Entry {
+            tablespace,
+            path,
+            mode,
+        })
+    }
+
+    /// Its path below the data directory, as PostgreSQL's manifest has it.
+    pub(crate) fn name(&self) -> Vec<u8> {
+        let mut name = match self.tablespace {
+            Some(oid) => format!("pg_tblspc/{oid}/").into_bytes(),
+            None => Vec::new(),
+        };
+        name.extend_from_slice(self.path.as_os_str().as_bytes());
+        name
+    }
+}
+
+/// What takes the files of a backup, in the order in which they are stored.
+pub(crate) trait FileSink {
+    /// Takes a directory.
+    fn directory(&mut self, entry: Entry) -> Result<(), ArchiveError>;
+
+    /// Takes the link of a tablespace.
+    fn link(&mut self, oid: u32, location: String) -> Result<(), ArchiveError>;
+
+    /// Takes a file of this size. All of the content is to be read.
+    fn file(
+        &mut self,
+        entry: Entry,
+        size_bytes: u64,
+        content: &mut dyn Read,
+    ) -> Result<(), ArchiveError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_manifest() {
+        let entry = |tablespace, path: &[u8]| Entry::new(tablespace, path, 0o600);
+        let name = |tablespace, path| entry(tablespace, path).map(|entry| entry.name());
+        assert_eq!(name(None, b"./base/1/2"), Ok(b"base/1/2".to_vec()));
+        let in_tablespace = name(Some(16384), b"PG_15/5/6");
+        assert_eq!(in_tablespace, Ok(b"pg_tblspc/16384/PG_15/5/6".to_vec()));
+        for outside in ["../x", "base/../../x", "/etc/passwd"] {
+            assert!(entry(None, outside.as_bytes()).is_err(), "{outside}");
+        }
+    }
+}

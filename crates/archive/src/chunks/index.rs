@@ -1,0 +1,319 @@
+//! The index of a backup: its chunks and its files, as lines of JSON.
+//!
+//! The files of a backup lie one behind the other in a stream of bytes, in the order of the index,
+//! and so do the chunks that the stream was cut into. Where each begins follows from the lengths
+//! of those before it.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::backup_files::Entry;
+
+/// Bytes of a chunk before encoding, at most.
+pub(crate) const CHUNK_BYTES_MAX: u32 = 16 << 20;
+/// More bytes than a chunk of that length is ever encoded to.
+const ENCODED_BYTES_MAX: u32 = CHUNK_BYTES_MAX + (1 << 20);
+
+/// A line of the index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Line {
+    /// A chunk.
+    Chunk(Chunk),
+    /// A directory.
+    Directory(Directory),
+    /// A file.
+    File(File),
+}
+
+/// A part of the stream, encoded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Chunk {
+    /// The pack's number in `backup.json`, from 0 on.
+    pub(crate) pack: u32,
+    /// Where it begins in the pack.
+    pub(crate) offset: u64,
+    /// Its length there.
+    pub(crate) size_bytes: u32,
+    /// Its length before encoding.
+    pub(crate) original_bytes: u32,
+    /// BLAKE3 of its bytes in the pack, in hexadecimal.
+    pub(crate) blake3: String,
+}
+
+/// A directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Directory {
+    #[serde(flatten)]
+    place: Place,
+}
+
+/// A file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct File {
+    #[serde(flatten)]
+    place: Place,
+    /// Its length.
+    pub(crate) size_bytes: u64,
+}
+
+/// Where an entry lies, and its permissions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Place {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tablespace_oid: Option<u32>,
+    /// Below the tablespace's directory or the data directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    /// The bytes of a path that is no UTF-8, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    encoded_path: Option<String>,
+    /// The permissions.
+    mode: u32,
+}
+
+impl Place {
+    fn of(entry: &Entry) -> Place {
+        use std::os::unix::ffi::OsStrExt;
+        let bytes = entry.path.as_os_str().as_bytes();
+        let path = entry.path.to_str().map(str::to_owned);
+        let encoded = || bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        Place {
+            tablespace_oid: entry.tablespace,
+            encoded_path: path.is_none().then(encoded),
+            path,
+            mode: entry.mode,
+        }
+    }
+
+    fn entry(&self) -> Result<Entry, String> {
+        let decoded = self.encoded_path.as_deref().map(unhex);
+        let bytes = match (&self.path, &decoded) {
+            (Some(path), None) => path.as_bytes(),
+            (None, Some(Some(bytes))) => bytes,
+            _ => return Err("an entry without a path".to_owned()),
+        };
+        Entry::new(self.tablespace_oid, bytes, self.mode)
+    }
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    let pairs = digits.chunks(2).map(|pair| {
+        let pair = std::str::from_utf8(pair)
+            .ok()
+            .filter(|pair| pair.len() == 2)?;
+        u8::from_str_radix(pair, 16).ok()
+    });
+    pairs.collect()
+}
+
+/// What the files of a backup are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Member {
+    /// A directory.
+    Directory(Entry),
+    /// A file, and its length.
+    File(Entry, u64),
+}
+
+impl Member {
+    fn line(&self) -> Line {
+        match self {
+            Member::Directory(entry) => Line::Directory(Directory {
+                place: Place::of(entry),
+            }),
+            Member::File(entry, size_bytes) => Line::File(File {
+                place: Place::of(entry),
+                size_bytes: *size_bytes,
+            }),
+        }
+    }
+}
+
+/// The index of a backup.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Index {
+    /// In the order of the stream.
+    pub(crate) chunks: Vec<Chunk>,
+    /// In the order of the stream.
+    pub(crate) members: Vec<Member>,
+}
+
+impl Index {
+    /// Its lines.
+    pub(crate) fn write(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let chunks = self.chunks.iter().cloned().map(Line::Chunk);
+        let members = self.members.iter().map(Member::line);
+        let mut text = Vec::new();
+        for line in chunks.chain(members) {
+            serde_json::to_writer(&mut text, &line)?;
+            text.push(b'\n');
+        }
+        Ok(text)
+    }
+
+    /// Reads the lines, and checks what no reader could do without.
+    pub(crate) fn read(text: &[u8]) -> Result<Index, String> {
+        let mut index = Index::default();
+        for line in text
+            .split(|&byte| byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
+            let line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+            match line {
+                Line::Chunk(chunk) => index.chunks.push(chunk),
+                Line::Directory(directory) => {
+                    index
+                        .members
+                        .push(Member::Directory(directory.place.entry()?));
+                }
+                Line::File(file) => {
+                    let entry = file.place.entry()?;
+                    index.members.push(Member::File(entry, file.size_bytes));
+                }
+            }
+        }
+        index.check()?;
+        Ok(index)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let mut end = (0, 0);
+        for (number, chunk) in self.chunks.iter().enumerate() {
+            let lengths = [
+                (chunk.size_bytes, ENCODED_BYTES_MAX),
+                (chunk.original_bytes, CHUNK_BYTES_MAX),
+            ];
+            if lengths.iter().any(|&(len, max)| len == 0 || len > max) {
+                return Err(format!("chunk {number} has an impossible length"));
+            }
+            if (chunk.pack, chunk.offset) < end {
+                return Err(format!("chunk {number} is not behind the one before it"));
+            }
+            end = (
+                chunk.pack,
+                chunk.offset.saturating_add(chunk.size_bytes.into()),
+            );
+        }
+        let add = |sum: u64, len: u64| sum.checked_add(len);
+        let files = self.files().map(|(_, len)| len).try_fold(0, add);
+        match files == Some(self.original_bytes()) {
+            true => Ok(()),
+            false => Err("the chunks have more or fewer bytes than the files".to_owned()),
+        }
+    }
+
+    /// Bytes of all files.
+    pub(crate) fn original_bytes(&self) -> u64 {
+        self.chunks
+            .iter()
+            .map(|chunk| u64::from(chunk.original_bytes))
+            .sum()
+    }
+
+    /// The files and their lengths.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&Entry, u64)> {
+        self.members.iter().filter_map(|member| match member {
+            Member::Directory(_) => None,
+            Member::File(entry, size_bytes) => Some((entry, *size_bytes)),
+        })
+    }
+
+    /// The names of the files of which a chunk has bytes.
+    pub(crate) fn files_of(&self, chunk: usize) -> Vec<String> {
+        let range = self.range(chunk);
+        let mut at = 0;
+        let mut names = Vec::new();
+        for (entry, size_bytes) in self.files() {
+            let end = at + size_bytes;
+            if size_bytes > 0 && at < range.end && end > range.start {
+                names.push(String::from_utf8_lossy(&entry.name()).into_owned());
+            }
+            at = end;
+        }
+        names
+    }
+
+    /// Where a chunk's bytes are in the stream.
+    fn range(&self, number: usize) -> Range<u64> {
+        let mut start = 0;
+        for chunk in self.chunks.iter().take(number) {
+            start += u64::from(chunk.original_bytes);
+        }
+        let len = self
+            .chunks
+            .get(number)
+            .map_or(0, |chunk| chunk.original_bytes);
+        start..start + u64::from(len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(pack: u32, offset: u64, original_bytes: u32) -> Chunk {
+        Chunk {
+            pack,
+            offset,
+            size_bytes: 10,
+            original_bytes,
+            blake3: "00".to_owned(),
+        }
+    }
+
+    fn entry(path: &[u8]) -> Entry {
+        Entry::new(None, path, 0o600).expect("a path")
+    }
+
+    fn index() -> Index {
+        Index {
+            chunks: vec![chunk(0, 16, 100), chunk(0, 26, 50), chunk(1, 16, 60)],
+            members: vec![
+                Member::Directory(entry(b"base")),
+                Member::File(entry(b"base/a"), 120),
+                Member::File(entry(b"base/empty"), 0),
+                Member::File(entry(b"base/\xff"), 90),
+            ],
+        }
+    }
+
+    #[test]
+    fn is_read_as_it_was_written() {
+        let text = index().write().expect("JSON");
+        assert_eq!(Index::read(&text), Ok(index()));
+    }
+
+    #[test]
+    fn names_the_files_of_a_chunk() {
+        assert_eq!(index().files_of(0), ["base/a"]);
+        assert_eq!(index().files_of(1), ["base/a", "base/\u{fffd}"]);
+        assert_eq!(index().files_of(2), ["base/\u{fffd}"]);
+        assert_eq!(index().files_of(3), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_refused() {
+        let refused = |change: fn(&mut Index)| {
+            let mut changed = index();
+            change(&mut changed);
+            assert!(Index::read(&changed.write().expect("JSON")).is_err());
+        };
+        refused(|index| drop(index.chunks.pop()));
+        refused(|index| drop(index.members.pop()));
+        refused(|index| index.chunks.swap(0, 1));
+        refused(|index| index.chunks[1].offset = 25);
+        refused(|index| index.chunks[1].size_bytes = 0);
+        refused(|index| index.chunks[2].original_bytes = CHUNK_BYTES_MAX + 1);
+        refused(|index| index.members[1] = Member::File(entry(b"base/a"), u64::MAX));
+        for text in [
+            "{",
+            "{\"chunk\":{}}",
+            "{\"file\":{\"path\":\"../x\",\"mode\":1,\"size_bytes\":0}}",
+        ] {
+            assert!(Index::read(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+}

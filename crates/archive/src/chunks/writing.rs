@@ -1,0 +1,262 @@
+//! Files into chunks into packs: the way of a backup.
+//!
+//! One thread reads the server's archives and cuts them, others encode and prove the chunks, and
+//! the task that stores them takes them in their order. What waits between them is bounded.
+
+use std::io::{self, Read};
+
+use bytes::{Buf, Bytes};
+use tokio::sync::mpsc;
+use walzip_codec::{EncodeError, Level};
+use walzip_repo::{BackupObject, BackupWriter};
+
+use super::cutter::{Cut, CutChunk, Cutter};
+use super::index::Chunk;
+use super::pack;
+use crate::backup_record::ObjectRecord;
+use crate::coding::off_the_runtime;
+use crate::error::ArchiveError;
+use crate::pg_manifest::Hasher;
+use crate::replication::ManifestChecksums;
+use crate::tar_files;
+use crate::workers::{Pending, Workers};
+
+/// How many of the server's messages wait to be cut.
+const MESSAGES_WAITING: usize = 64;
+
+/// How to encode the chunks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Encoding {
+    pub(crate) level: Level,
+    /// Whether each chunk is decoded again and compared.
+    pub(crate) proves: bool,
+    pub(crate) threads: usize,
+    /// The checksum that the server computes for each file.
+    pub(crate) checksums: ManifestChecksums,
+    /// A pack that has this many bytes is closed.
+    pub(crate) pack_bytes: u64,
+}
+
+/// A piece of what the server sends.
+#[derive(Debug)]
+pub(crate) enum Sent {
+    /// The archive of a tablespace, or of the data directory, begins.
+    Archive(Option<u32>),
+    /// The next bytes of the archive.
+    Data(Bytes),
+}
+
+/// A chunk, encoded.
+struct Encoded {
+    bytes: Vec<u8>,
+    original_bytes: u32,
+}
+
+/// What was stored.
+pub(crate) struct Packed {
+    pub(crate) packs: Vec<ObjectRecord>,
+    pub(crate) chunks: Vec<Chunk>,
+}
+
+/// Takes what `send` sends, and stores it in packs.
+///
+/// Where one of those who work together fails, the others stop, and its error is returned.
+pub(crate) async fn store<T>(
+    writer: &BackupWriter,
+    encoding: Encoding,
+    send: impl AsyncFnOnce(mpsc::Sender<Sent>) -> Result<T, ArchiveError>,
+) -> Result<(T, Cut, Packed), ArchiveError> {
+    let (sender, receiver) = mpsc::channel(MESSAGES_WAITING);
+    let (pending_sender, pending) = mpsc::channel(2 * encoding.threads);
+    let backup = format!("backup {}", writer.label());
+    let cutting = off_the_runtime(move || cut(&backup, receiver, pending_sender, encoding));
+    let storing = store_chunks(writer, encoding.pack_bytes, pending);
+    let (sent, stored, cut) = tokio::join!(send(sender), storing, cutting);
+    let failures = [
+        sent.as_ref().err(),
+        stored.as_ref().err(),
+        cut.as_ref().err(),
+    ];
+    let cause = failures
+        .iter()
+        .position(|failure| failure.is_some_and(is_cause));
+    match (cause, sent, stored, cut) {
+        (_, Ok(sent), Ok(packed), Ok(cut)) => Ok((sent, cut, packed)),
+        (Some(1), _, Err(error), _) | (Some(2), _, _, Err(error)) => Err(error),
+        (_, Err(error), _, _) | (_, _, Err(error), _) | (_, _, _, Err(error)) => Err(error),
+    }
+}
+
+/// What a part says that could not go on because another one had stopped.
+pub(crate) fn stopped() -> ArchiveError {
+    ArchiveError::Internal("another part of the work stopped early".to_owned())
+}
+
+fn is_cause(error: &ArchiveError) -> bool {
+    !matches!(error, ArchiveError::Internal(_))
+}
+
+/// Cuts the archives and hands the chunks to the threads that encode them.
+fn cut(
+    backup: &str,
+    receiver: mpsc::Receiver<Sent>,
+    pending: mpsc::Sender<Pending<Result<Encoded, EncodeError>>>,
+    encoding: Encoding,
+) -> Result<Cut, ArchiveError> {
+    let encode = move |chunk: CutChunk| {
+        let CutChunk { extents, bytes } = chunk;
+        let encoded =
+            walzip_codec::encode_chunk(&extents, &bytes, encoding.level, encoding.proves)?;
+        Ok(Encoded {
+            bytes: encoded,
+            original_bytes: bytes.len() as u32,
+        })
+    };
+    let workers = Workers::start(encoding.threads, encode)?;
+    let hasher: fn() -> Hasher = match encoding.checksums {
+        ManifestChecksums::Crc32c => || Hasher::for_backup(ManifestChecksums::Crc32c),
+        ManifestChecksums::Sha256 => || Hasher::for_backup(ManifestChecksums::Sha256),
+    };
+    let mut cutter = Cutter::new(hasher, |chunk| {
+        let sent = pending.blocking_send(workers.submit(chunk));
+        sent.map_err(|_| stopped())
+    });
+    let mut archives = Archives {
+        receiver,
+        next: None,
+        current: Bytes::new(),
+    };
+    while let Some(tablespace) = archives.next_archive() {
+        tar_files::read(backup, tablespace, &mut archives, &mut cutter)?;
+    }
+    cutter.finish()
+}
+
+/// The archives, from the task that receives them.
+struct Archives {
+    receiver: mpsc::Receiver<Sent>,
+    /// An archive that began where the last one ended.
+    next: Option<Option<u32>>,
+    current: Bytes,
+}
+
+impl Archives {
+    /// Steps over what is left of the archive, and begins the next one.
+    fn next_archive(&mut self) -> Option<Option<u32>> {
+        self.current.clear();
+        loop {
+            if let Some(tablespace) = self.next.take() {
+                return Some(tablespace);
+            }
+            match self.receiver.blocking_recv()? {
+                Sent::Archive(tablespace) => self.next = Some(tablespace),
+                Sent::Data(_) => {}
+            }
+        }
+    }
+}
+
+impl Read for Archives {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while !self.current.has_remaining() && self.next.is_none() {
+            match self.receiver.blocking_recv() {
+                Some(Sent::Data(data)) => self.current = data,
+                Some(Sent::Archive(tablespace)) => self.next = Some(tablespace),
+                None => return Ok(0),
+            }
+        }
+        let length = buffer.len().min(self.current.len());
+        self.current.copy_to_slice(&mut buffer[..length]);
+        Ok(length)
+    }
+}
+
+/// Stores the chunks as they are done, in their order.
+async fn store_chunks(
+    writer: &BackupWriter,
+    pack_bytes: u64,
+    mut pending: mpsc::Receiver<Pending<Result<Encoded, EncodeError>>>,
+) -> Result<Packed, ArchiveError> {
+    let mut packs = Packs {
+        writer,
+        pack_bytes,
+        open: None,
+        packed: Packed {
+            packs: Vec::new(),
+            chunks: Vec::new(),
+        },
+    };
+    while let Some(chunk) = pending.recv().await {
+        let encoded = chunk.result().await?.map_err(|source| {
+            let name = format!("chunk {}", packs.packed.chunks.len());
+            ArchiveError::Encode { name, source }
+        })?;
+        packs.write(&encoded).await?;
+    }
+    packs.close().await?;
+    Ok(packs.packed)
+}
+
+struct Packs<'w> {
+    writer: &'w BackupWriter,
+    pack_bytes: u64,
+    open: Option<OpenPack>,
+    packed: Packed,
+}
+
+struct OpenPack {
+    object: BackupObject,
+    hasher: blake3::Hasher,
+    size_bytes: u64,
+}
+
+impl OpenPack {
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), ArchiveError> {
+        self.object.write(bytes).await?;
+        self.hasher.update(bytes);
+        self.size_bytes += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+impl Packs<'_> {
+    async fn write(&mut self, chunk: &Encoded) -> Result<(), ArchiveError> {
+        let number = self.packed.packs.len();
+        let open = match &mut self.open {
+            Some(open) => open,
+            None => {
+                let mut open = OpenPack {
+                    object: self.writer.create_object(&pack::name(number)).await?,
+                    hasher: blake3::Hasher::new(),
+                    size_bytes: 0,
+                };
+                open.write(&pack::header()).await?;
+                self.open.insert(open)
+            }
+        };
+        self.packed.chunks.push(Chunk {
+            pack: number as u32,
+            offset: open.size_bytes,
+            size_bytes: chunk.bytes.len() as u32,
+            original_bytes: chunk.original_bytes,
+            blake3: blake3::hash(&chunk.bytes).to_hex().to_string(),
+        });
+        open.write(&chunk.bytes).await?;
+        match open.size_bytes < self.pack_bytes {
+            true => Ok(()),
+            false => self.close().await,
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), ArchiveError> {
+        if let Some(open) = self.open.take() {
+            open.object.finish().await?;
+            self.packed.packs.push(ObjectRecord {
+                name: pack::name(self.packed.packs.len()),
+                size_bytes: open.size_bytes,
+                blake3: open.hasher.finalize().to_hex().to_string(),
+            });
+        }
+        Ok(())
+    }
+}
