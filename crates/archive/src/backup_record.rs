@@ -320,3 +320,28 @@ mod timeline {
         u32::deserialize(deserializer).map(TimelineId)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The JSON examples of the specification.
+    fn examples() -> impl Iterator<Item = &'static str> {
+        let specification = include_str!("../../../docs/format/backup.md");
+        let parts = specification.split("```json\n").skip(1);
+        parts.filter_map(|part| Some(part.split_once("```")?.0))
+    }
+
+    #[test]
+    fn the_examples_of_the_specification_are_read_and_written() {
+        let backups = examples().filter(|example| example.contains("\"label\""));
+        let formats = backups.map(|example| {
+            let record: BackupRecord = serde_json::from_str(example).expect(example);
+            let said: serde_json::Value = serde_json::from_str(example).expect("JSON");
+            assert_eq!(serde_json::to_value(&record).expect("JSON"), said);
+            assert_eq!(record.files.is_some(), record.format == FORMAT);
+            record.format
+        });
+        assert_eq!(formats.collect::<Vec<_>>(), [FORMAT, FORMAT_OF_ARCHIVES]);
+    }
+}

@@ -1,4 +1,4 @@
-//! A backup's files as chunks in packs, with one index (docs/format/repository.md).
+//! A backup's files as chunks in packs, with one index (docs/format/backup.md).
 
 mod cutter;
 pub(crate) mod index;

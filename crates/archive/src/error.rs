@@ -163,6 +163,10 @@ pub enum ArchiveError {
     #[error("whether WAL arrives cannot be checked: {0}")]
     SwitchRefused(ServerError),
 
+    /// A backup does not have the file that was asked for.
+    #[error("{0}")]
+    NoFile(String),
+
     /// No backup in the repository serves the request.
     #[error("no backup to restore: {0}")]
     NoBackup(String),

@@ -9,6 +9,7 @@ mod archived_wal;
 mod archiver;
 pub mod backup;
 mod backup_files;
+pub mod backup_get;
 mod backup_record;
 mod backup_stream;
 mod branches;

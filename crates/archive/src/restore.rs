@@ -35,7 +35,7 @@ use crate::backup_record::{ArchiveRecord, BackupRecord, FilesRecord};
 use crate::backup_stream;
 use crate::branches::OtherBranch;
 use crate::chunks::index::Index;
-use crate::chunks::reading;
+use crate::chunks::reading::{self, Packed};
 use crate::cluster_choice::ClusterChoice;
 use crate::coding::off_the_runtime;
 use crate::durable;
@@ -181,8 +181,8 @@ async fn unpack_all(
         unpacker = backup_stream::read_decompressed(repository, &label, archive, unpack).await?;
     }
     if let Some(files) = &record.files {
-        let index = read_index(repository, &label, files).await?;
-        unpacker = reading::read(repository, &label, &files.packs, index, unpacker).await?;
+        let packed = read_index(repository, &label, files).await?;
+        unpacker = reading::read(packed, |_| true, unpacker).await?;
     }
     let unpacked = off_the_runtime(move || unpacker.finish()).await?;
     check_backup_label(&unpacked.backup_label, record)?;
@@ -197,28 +197,33 @@ pub(crate) async fn damaged_packs(
     files: &FilesRecord,
 ) -> Vec<ArchiveError> {
     match read_index(repository, label, files).await {
-        Ok(index) => reading::damaged(repository, label, &files.packs, &index).await,
+        Ok(packed) => reading::damaged(&packed).await,
         Err(error) => vec![error],
     }
 }
 
-async fn read_index(
-    repository: &Repository,
-    label: &BackupLabel,
-    files: &FilesRecord,
-) -> Result<Index, ArchiveError> {
+pub(crate) async fn read_index<'r>(
+    repository: &'r Repository,
+    label: &'r BackupLabel,
+    files: &'r FilesRecord,
+) -> Result<Packed<'r>, ArchiveError> {
     let what = format!("the index of backup {label}");
-    read_whole(repository, label, &files.index, what, |text| {
+    let index = read_whole(repository, label, &files.index, what, |text| {
         let index = Index::read(text)?;
         match index.original_bytes() == files.original_bytes {
             true => Ok(index),
             false => Err("it has more or fewer bytes than backup.json says".to_owned()),
         }
+    });
+    Ok(Packed {
+        repository,
+        label,
+        packs: &files.packs,
+        index: index.await?,
     })
-    .await
 }
 
-async fn read_manifest(
+pub(crate) async fn read_manifest(
     repository: &Repository,
     record: &BackupRecord,
 ) -> Result<PgManifest, ArchiveError> {

@@ -146,6 +146,7 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             ),
         ),
         ArchiveError::Undecodable { source, .. } => (decoding(source), None),
+        ArchiveError::NoFile(_) => (Kind::FileMissing, None),
         ArchiveError::Damaged { .. } => (Kind::Damaged, None),
         ArchiveError::Encode { .. } => (
             Kind::Internal,

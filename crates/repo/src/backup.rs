@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
@@ -141,6 +142,26 @@ impl Repository {
         let object = self.open_object(&key).await?;
         let size_bytes = object.meta.size;
         Ok(whole(key, size_bytes, object.into_stream()))
+    }
+
+    /// Reads a part of a data object of a backup, all of it or none.
+    pub async fn read_backup_range(
+        &self,
+        label: &BackupLabel,
+        name: &str,
+        range: Range<u64>,
+    ) -> Result<Bytes, RepoError> {
+        let key = layout::backup_object_key(label.as_str(), name)?;
+        let wanted_bytes = range.end.saturating_sub(range.start);
+        let path = Path::from(key.as_str());
+        match self.store().get_range(&path, range).await {
+            Ok(bytes) if bytes.len() as u64 == wanted_bytes => Ok(bytes),
+            Ok(bytes) => Err(RepoError::Corrupt {
+                key,
+                detail: format!("{} of {wanted_bytes} bytes could be read", bytes.len()),
+            }),
+            Err(error) => Err(RepoError::from_store(&key, error)),
+        }
     }
 
     /// Lists the data objects of a backup, finished or not, with their sizes.

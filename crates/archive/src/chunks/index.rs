@@ -40,6 +40,8 @@ pub(crate) struct Chunk {
     pub(crate) original_bytes: u32,
     /// BLAKE3 of its bytes in the pack, in hexadecimal.
     pub(crate) blake3: String,
+    /// BLAKE3 of its bytes before encoding: who has them already need not read the chunk.
+    pub(crate) original_blake3: String,
 }
 
 /// A directory.
@@ -223,31 +225,88 @@ impl Index {
 
     /// The names of the files of which a chunk has bytes.
     pub(crate) fn files_of(&self, chunk: usize) -> Vec<String> {
-        let range = self.range(chunk);
-        let mut at = 0;
-        let mut names = Vec::new();
-        for (entry, size_bytes) in self.files() {
-            let end = at + size_bytes;
-            if size_bytes > 0 && at < range.end && end > range.start {
-                names.push(String::from_utf8_lossy(&entry.name()).into_owned());
-            }
-            at = end;
-        }
-        names
+        let starts = self.chunk_starts();
+        let range = match starts.get(chunk..) {
+            Some(&[start, end, ..]) => start..end,
+            _ => return Vec::new(),
+        };
+        let files = self.located().filter(|(_, file)| overlap(file, &range));
+        files
+            .map(|(entry, _)| String::from_utf8_lossy(&entry.name()).into_owned())
+            .collect()
     }
 
-    /// Where a chunk's bytes are in the stream.
-    fn range(&self, number: usize) -> Range<u64> {
-        let mut start = 0;
-        for chunk in self.chunks.iter().take(number) {
-            start += u64::from(chunk.original_bytes);
+    /// Where the chunks begin in the stream, and where the last one ends.
+    pub(crate) fn chunk_starts(&self) -> Vec<u64> {
+        let mut starts = vec![0];
+        let mut end = 0;
+        for chunk in &self.chunks {
+            end += u64::from(chunk.original_bytes);
+            starts.push(end);
         }
-        let len = self
-            .chunks
-            .get(number)
-            .map_or(0, |chunk| chunk.original_bytes);
-        start..start + u64::from(len)
+        starts
     }
+
+    /// The files, and where they are in the stream.
+    fn located(&self) -> impl Iterator<Item = (&Entry, Range<u64>)> {
+        let mut at = 0;
+        self.files().map(move |(entry, size_bytes)| {
+            let start = at;
+            at += size_bytes;
+            (entry, start..at)
+        })
+    }
+
+    /// The directories and the files that are wanted, with where each file is in the stream.
+    pub(crate) fn selected(&self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<Selected> {
+        let mut at = 0;
+        let mut selected = Vec::new();
+        for member in &self.members {
+            match member {
+                Member::Directory(entry) => selected.push(Selected::Directory(entry.clone())),
+                Member::File(entry, size_bytes) => {
+                    let range = at..at + size_bytes;
+                    at = range.end;
+                    if is_wanted(entry) {
+                        selected.push(Selected::File(entry.clone(), range));
+                    }
+                }
+            }
+        }
+        selected
+    }
+
+    /// The numbers of the chunks that have bytes of these files, in their order.
+    pub(crate) fn chunks_of(&self, selected: &[Selected]) -> Vec<usize> {
+        let starts = self.chunk_starts();
+        let mut numbers: Vec<usize> = Vec::new();
+        for member in selected {
+            let Selected::File(_, range) = member else {
+                continue;
+            };
+            if range.is_empty() {
+                continue;
+            }
+            let first = starts.partition_point(|&start| start <= range.start) - 1;
+            let first = numbers.last().map_or(first, |&last| first.max(last + 1));
+            let end = starts.partition_point(|&start| start < range.end);
+            numbers.extend(first..end);
+        }
+        numbers
+    }
+}
+
+/// A directory, or a file and where it is in the stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Selected {
+    /// A directory.
+    Directory(Entry),
+    /// A file.
+    File(Entry, Range<u64>),
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start.max(other.start) < one.end.min(other.end)
 }
 
 #[cfg(test)]
@@ -261,6 +320,7 @@ mod tests {
             size_bytes: 10,
             original_bytes,
             blake3: "00".to_owned(),
+            original_blake3: "11".to_owned(),
         }
     }
 
@@ -287,11 +347,34 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_the_specification_is_read() {
+        let specification = include_str!("../../../../docs/format/backup.md");
+        let (_, rest) = specification.split_once("## The index").expect("a heading");
+        let (_, rest) = rest.split_once("```json\n").expect("an example");
+        let (example, _) = rest.split_once("```").expect("its end");
+        let index = Index::read(example.as_bytes()).expect("as it is written");
+        assert_eq!(index.write().expect("JSON"), example.as_bytes());
+    }
+
+    #[test]
     fn names_the_files_of_a_chunk() {
         assert_eq!(index().files_of(0), ["base/a"]);
         assert_eq!(index().files_of(1), ["base/a", "base/\u{fffd}"]);
         assert_eq!(index().files_of(2), ["base/\u{fffd}"]);
         assert_eq!(index().files_of(3), Vec::<String>::new());
+    }
+
+    #[test]
+    fn says_which_chunks_have_the_files_that_are_wanted() {
+        let chunks = |names: &[&[u8]]| {
+            let is_wanted = |entry: &Entry| names.contains(&entry.name().as_slice());
+            index().chunks_of(&index().selected(is_wanted))
+        };
+        assert_eq!(chunks(&[]), Vec::<usize>::new());
+        assert_eq!(chunks(&[b"base/empty"]), Vec::<usize>::new());
+        assert_eq!(chunks(&[b"base/a"]), [0, 1]);
+        assert_eq!(chunks(&[b"base/\xff"]), [1, 2]);
+        assert_eq!(chunks(&[b"base/a", b"base/\xff"]), [0, 1, 2]);
     }
 
     #[test]

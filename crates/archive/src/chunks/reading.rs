@@ -10,19 +10,22 @@ use futures::TryStreamExt;
 use tokio::sync::mpsc;
 use walzip_repo::{BackupLabel, Repository};
 
-use super::index::{Chunk, Index, Member};
+use super::index::{Chunk, Index, Selected};
 use super::pack;
-use crate::backup_files::FileSink;
+use crate::backup_files::{Entry, FileSink};
 use crate::backup_record::ObjectRecord;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::workers::{Pending, Workers, processors};
 
+/// Chunks that are less than this part of their pack are read alone, each with a request.
+const ALONE_BELOW_PART: u64 = 2;
 /// How many of a damaged chunk's files are named.
 const FILES_SHOWN: usize = 3;
 
 /// A chunk, as it is stored.
 struct Fetched {
+    number: usize,
     chunk: Chunk,
     bytes: Bytes,
 }
@@ -30,31 +33,38 @@ struct Fetched {
 /// The bytes of a chunk, or what is wrong with it.
 type Decoded = Result<Vec<u8>, String>;
 
-/// Hands all files of a backup to `sink`, and returns it.
+/// Where the packs of a backup are, and what is in them.
+pub(crate) struct Packed<'r> {
+    pub(crate) repository: &'r Repository,
+    pub(crate) label: &'r BackupLabel,
+    pub(crate) packs: &'r [ObjectRecord],
+    pub(crate) index: Index,
+}
+
+/// Hands the directories and the wanted files of a backup to `sink`, and returns it. Only chunks
+/// that have bytes of those files are read.
 pub(crate) async fn read<S: FileSink + Send + 'static>(
-    repository: &Repository,
-    label: &BackupLabel,
-    packs: &[ObjectRecord],
-    index: Index,
+    packed: Packed<'_>,
+    is_wanted: impl Fn(&Entry) -> bool,
     mut sink: S,
 ) -> Result<S, ArchiveError> {
     let threads = processors();
     let (pending_sender, pending) = mpsc::channel(2 * threads);
     let workers = Workers::start(threads, |fetched: Fetched| decode(&fetched))?;
-    let chunks = index.chunks.clone();
-    let of_label = label.clone();
-    let taking = off_the_runtime(move || {
-        let mut content = Content {
-            label: of_label,
-            index: &index,
-            pending,
-            number: 0,
-            current: Vec::new(),
-            at: 0,
-            damage: None,
-        };
-        content.files(&mut sink).map(|()| sink)
-    });
+    let selected = packed.index.selected(is_wanted);
+    let numbers = packed.index.chunks_of(&selected);
+    let mut content = Content {
+        label: packed.label.clone(),
+        starts: packed.index.chunk_starts(),
+        index: packed.index.clone(),
+        pending,
+        numbers: numbers.clone().into_iter(),
+        current: Vec::new(),
+        start: 0,
+        at: 0,
+        damage: None,
+    };
+    let taking = off_the_runtime(move || content.files(&selected, &mut sink).map(|()| sink));
     let fetching = async {
         // The sender is dropped at the end, whatever it is.
         let (sender, workers) = (pending_sender, workers);
@@ -63,7 +73,7 @@ pub(crate) async fn read<S: FileSink + Send + 'static>(
             permit.send(workers.submit(fetched));
             Ok(())
         };
-        fetch(repository, label, packs, &chunks, sink).await
+        fetch(&packed, &numbers, sink).await
     };
     let (fetched, taken) = tokio::join!(fetching, taking);
     match (fetched, taken) {
@@ -79,24 +89,15 @@ fn gone() -> ArchiveError {
 }
 
 /// Says which chunks are damaged, with the files that each is of, and which packs cannot be read.
-pub(crate) async fn damaged(
-    repository: &Repository,
-    label: &BackupLabel,
-    packs: &[ObjectRecord],
-    index: &Index,
-) -> Vec<ArchiveError> {
+pub(crate) async fn damaged(packed: &Packed<'_>) -> Vec<ArchiveError> {
     let mut found = Vec::new();
-    let mut number = 0;
-    for (pack, object) in packs.iter().enumerate() {
-        let chunks = chunks_of(&index.chunks, pack);
-        let first = number;
-        number += chunks.len();
-        let mut next = first;
-        let fetched = fetch_pack(repository, label, object, chunks, async |fetched| {
+    let all: Vec<usize> = (0..packed.index.chunks.len()).collect();
+    for of_pack in all.chunk_by(|&one, &other| packed.pack_of(one) == packed.pack_of(other)) {
+        let fetched = fetch(packed, of_pack, async |fetched| {
+            let number = fetched.number;
             if let Err(reason) = off_the_runtime(move || decode(&fetched)).await {
-                found.push(damage(label, index, next, &reason));
+                found.push(damage(packed.label, &packed.index, number, &reason));
             }
-            next += 1;
             Ok(())
         });
         let fetched = fetched.await;
@@ -105,43 +106,69 @@ pub(crate) async fn damaged(
     found
 }
 
-/// Passes the chunks to `sink`, in order, as they are stored.
+impl Packed<'_> {
+    fn pack_of(&self, chunk: usize) -> Option<usize> {
+        let chunk = self.index.chunks.get(chunk)?;
+        Some(chunk.pack as usize)
+    }
+}
+
+/// Passes chunks to `sink`, in their order, as they are stored.
 async fn fetch(
-    repository: &Repository,
-    label: &BackupLabel,
-    packs: &[ObjectRecord],
-    chunks: &[Chunk],
+    packed: &Packed<'_>,
+    numbers: &[usize],
     mut sink: impl AsyncFnMut(Fetched) -> Result<(), ArchiveError>,
 ) -> Result<(), ArchiveError> {
-    let last = chunks.last().map_or(0, |chunk| chunk.pack as usize);
-    if last >= packs.len() && !chunks.is_empty() {
-        return Err(ArchiveError::Damaged {
-            object: format!("backup {label}"),
-            reason: format!("its index names pack {last}, which it has not"),
-        });
-    }
-    for (number, object) in packs.iter().enumerate() {
-        let chunks = chunks_of(chunks, number);
-        fetch_pack(repository, label, object, chunks, &mut sink).await?;
+    for of_pack in numbers.chunk_by(|&one, &other| packed.pack_of(one) == packed.pack_of(other)) {
+        let number = of_pack.first().and_then(|&first| packed.pack_of(first));
+        let object = number.and_then(|number| packed.packs.get(number));
+        let object = object.ok_or_else(|| ArchiveError::Damaged {
+            object: format!("backup {}", packed.label),
+            reason: "its index names a pack that it has not".to_owned(),
+        })?;
+        let chunk = |&number: &usize| Some((number, packed.index.chunks.get(number)?));
+        let chunks: Vec<(usize, &Chunk)> = of_pack.iter().filter_map(chunk).collect();
+        fetch_from(packed, object, &chunks, &mut sink).await?;
     }
     Ok(())
 }
 
-/// The chunks in a pack, of chunks in the order of the packs.
-fn chunks_of(chunks: &[Chunk], pack: usize) -> &[Chunk] {
-    let start = chunks.partition_point(|chunk| (chunk.pack as usize) < pack);
-    let end = chunks.partition_point(|chunk| chunk.pack as usize <= pack);
-    chunks.get(start..end).unwrap_or_default()
-}
-
-/// Passes the chunks of a pack to `sink`. Its bytes that belong to no chunk are stepped over.
-async fn fetch_pack(
-    repository: &Repository,
-    label: &BackupLabel,
+/// Passes chunks of a pack to `sink`: those of a pack that is read from its beginning, or each
+/// alone, where that saves much.
+async fn fetch_from(
+    packed: &Packed<'_>,
     object: &ObjectRecord,
-    chunks: &[Chunk],
-    mut sink: impl AsyncFnMut(Fetched) -> Result<(), ArchiveError>,
+    chunks: &[(usize, &Chunk)],
+    sink: &mut impl AsyncFnMut(Fetched) -> Result<(), ArchiveError>,
 ) -> Result<(), ArchiveError> {
+    let Packed {
+        repository, label, ..
+    } = *packed;
+    let wanted: u64 = chunks
+        .iter()
+        .map(|(_, chunk)| u64::from(chunk.size_bytes))
+        .sum();
+    if wanted < object.size_bytes / ALONE_BELOW_PART {
+        let header_len = pack::HEADER_LEN as u64;
+        let header = repository
+            .read_backup_range(label, &object.name, 0..header_len)
+            .await?;
+        pack::check_header(&header).map_err(|reason| damaged_pack(label, object, reason))?;
+        for &(number, chunk) in chunks {
+            let range = chunk.offset..chunk.offset + u64::from(chunk.size_bytes);
+            let bytes = repository
+                .read_backup_range(label, &object.name, range)
+                .await?;
+            let chunk = chunk.clone();
+            sink(Fetched {
+                number,
+                chunk,
+                bytes,
+            })
+            .await?;
+        }
+        return Ok(());
+    }
     let mut pieces = PackPieces {
         object,
         label,
@@ -150,16 +177,26 @@ async fn fetch_pack(
         at: 0,
     };
     let header = pieces.take(pack::HEADER_LEN).await?;
-    pack::check_header(&header).map_err(|reason| pieces.damaged(reason))?;
-    for chunk in chunks {
-        let gap = chunk.offset.checked_sub(pieces.at);
-        let gap = gap.ok_or_else(|| pieces.damaged("its chunks overlap".to_owned()))?;
-        pieces.skip(gap).await?;
+    pack::check_header(&header).map_err(|reason| damaged_pack(label, object, reason))?;
+    for &(number, chunk) in chunks {
+        pieces.skip_to(chunk.offset).await?;
         let bytes = pieces.take(chunk.size_bytes as usize).await?;
         let chunk = chunk.clone();
-        sink(Fetched { chunk, bytes }).await?;
+        sink(Fetched {
+            number,
+            chunk,
+            bytes,
+        })
+        .await?;
     }
     Ok(())
+}
+
+fn damaged_pack(label: &BackupLabel, object: &ObjectRecord, reason: String) -> ArchiveError {
+    ArchiveError::Damaged {
+        object: format!("{} of backup {label}", object.name),
+        reason,
+    }
 }
 
 /// The bytes of a pack, from its beginning.
@@ -182,7 +219,8 @@ where
                 Some(piece) => self.waiting.extend_from_slice(&piece),
                 None => {
                     let size_bytes = self.object.size_bytes;
-                    return Err(self.damaged(format!("it should have {size_bytes} bytes")));
+                    let reason = format!("it should have {size_bytes} bytes");
+                    return Err(damaged_pack(self.label, self.object, reason));
                 }
             }
         }
@@ -190,25 +228,21 @@ where
         Ok(self.waiting.split_to(len).freeze())
     }
 
-    async fn skip(&mut self, mut len: u64) -> Result<(), ArchiveError> {
-        while len > 0 {
-            let part = len.min(1 << 20);
+    async fn skip_to(&mut self, offset: u64) -> Result<(), ArchiveError> {
+        let gap = offset.checked_sub(self.at);
+        let overlap = || damaged_pack(self.label, self.object, "its chunks overlap".to_owned());
+        let mut left = gap.ok_or_else(overlap)?;
+        while left > 0 {
+            let part = left.min(1 << 20);
             self.take(part as usize).await?;
-            len -= part;
+            left -= part;
         }
         Ok(())
-    }
-
-    fn damaged(&self, reason: String) -> ArchiveError {
-        ArchiveError::Damaged {
-            object: format!("{} of backup {}", self.object.name, self.label),
-            reason,
-        }
     }
 }
 
 fn decode(fetched: &Fetched) -> Decoded {
-    let Fetched { chunk, bytes } = fetched;
+    let Fetched { chunk, bytes, .. } = fetched;
     if blake3::hash(bytes).to_hex().as_str() != chunk.blake3 {
         return Err("its BLAKE3 hash is not the recorded one".to_owned());
     }
@@ -216,6 +250,10 @@ fn decode(fetched: &Fetched) -> Decoded {
     if header.original_len != u64::from(chunk.original_bytes) {
         let (len, said) = (header.original_len, chunk.original_bytes);
         return Err(format!("it holds {len} bytes, {said} in the index"));
+    }
+    let original_hash = blake3::Hash::from_bytes(header.original_hash);
+    if original_hash.to_hex().as_str() != chunk.original_blake3 {
+        return Err("it holds other bytes than the index says".to_owned());
     }
     walzip_codec::decode(bytes).map_err(|error| error.to_string())
 }
@@ -236,27 +274,38 @@ fn damage(label: &BackupLabel, index: &Index, number: usize, reason: &str) -> Ar
     }
 }
 
-/// The stream of files, decoded.
-struct Content<'i> {
+/// The stream of files, decoded, as far as it was asked for.
+struct Content {
     label: BackupLabel,
-    index: &'i Index,
+    index: Index,
+    /// Where the chunks begin in the stream.
+    starts: Vec<u64>,
     pending: mpsc::Receiver<Pending<Decoded>>,
-    /// The number of the next chunk.
-    number: usize,
+    /// The numbers of the chunks that are still to come.
+    numbers: std::vec::IntoIter<usize>,
     current: Vec<u8>,
-    at: usize,
+    /// Where the current chunk begins in the stream.
+    start: u64,
+    /// What is read next, in the stream.
+    at: u64,
     /// What is wrong with a chunk that could not be read.
     damage: Option<ArchiveError>,
 }
 
-impl Content<'_> {
-    fn files(&mut self, sink: &mut dyn FileSink) -> Result<(), ArchiveError> {
-        for member in &self.index.members {
+impl Content {
+    fn files(
+        &mut self,
+        selected: &[Selected],
+        sink: &mut dyn FileSink,
+    ) -> Result<(), ArchiveError> {
+        for member in selected {
             let taken = match member {
-                Member::Directory(entry) => sink.directory(entry.clone()),
-                Member::File(entry, size_bytes) => {
-                    let mut content = Read::take(&mut *self, *size_bytes);
-                    sink.file(entry.clone(), *size_bytes, &mut content)
+                Selected::Directory(entry) => sink.directory(entry.clone()),
+                Selected::File(entry, range) => {
+                    self.at = range.start;
+                    let size_bytes = range.end - range.start;
+                    let mut content = Read::take(&mut *self, size_bytes);
+                    sink.file(entry.clone(), size_bytes, &mut content)
                 }
             };
             taken.map_err(|error| self.damage.take().unwrap_or(error))?;
@@ -264,34 +313,42 @@ impl Content<'_> {
         Ok(())
     }
 
-    /// `None` after the last chunk.
-    fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let Some(pending) = self.pending.blocking_recv() else {
-            return Ok(None);
+    /// What the current chunk has from where the next byte is read.
+    fn rest(&self) -> &[u8] {
+        let offset = self.at.checked_sub(self.start);
+        let offset = offset.and_then(|offset| usize::try_from(offset).ok());
+        offset
+            .and_then(|offset| self.current.get(offset..))
+            .unwrap_or_default()
+    }
+
+    /// Goes on to the next chunk, or after the last one to none.
+    fn go_on(&mut self) -> io::Result<bool> {
+        let (Some(number), Some(pending)) = (self.numbers.next(), self.pending.blocking_recv())
+        else {
+            return Ok(false);
         };
         let decoded = pending.blocking_result().map_err(io::Error::other)?;
-        let number = self.number;
-        self.number += 1;
-        decoded.map(Some).map_err(|reason| {
-            self.damage = Some(damage(&self.label, self.index, number, &reason));
+        self.current = decoded.map_err(|reason| {
+            self.damage = Some(damage(&self.label, &self.index, number, &reason));
             io::Error::other(reason)
-        })
+        })?;
+        self.start = self.starts.get(number).copied().unwrap_or_default();
+        Ok(true)
     }
 }
 
-impl Read for Content<'_> {
+impl Read for Content {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.current.len() {
-            match self.next()? {
-                Some(chunk) => self.current = chunk,
-                None => return Ok(0),
+        while self.rest().is_empty() {
+            if !self.go_on()? {
+                return Ok(0);
             }
-            self.at = 0;
         }
-        let rest = self.current.get(self.at..).unwrap_or_default();
+        let rest = self.rest();
         let length = buffer.len().min(rest.len());
         buffer[..length].copy_from_slice(&rest[..length]);
-        self.at += length;
+        self.at += length as u64;
         Ok(length)
     }
 }

@@ -5,6 +5,7 @@
 
 use std::io::{self, Read};
 
+use blake3::Hash;
 use bytes::{Buf, Bytes};
 use tokio::sync::mpsc;
 use walzip_codec::{EncodeError, Level};
@@ -49,7 +50,9 @@ pub(crate) enum Sent {
 /// A chunk, encoded.
 struct Encoded {
     bytes: Vec<u8>,
+    hash: Hash,
     original_bytes: u32,
+    original_hash: Hash,
 }
 
 /// What was stored.
@@ -108,8 +111,10 @@ fn cut(
         let encoded =
             walzip_codec::encode_chunk(&extents, &bytes, encoding.level, encoding.proves)?;
         Ok(Encoded {
+            hash: blake3::hash(&encoded),
             bytes: encoded,
             original_bytes: bytes.len() as u32,
+            original_hash: blake3::hash(&bytes),
         })
     };
     let workers = Workers::start(encoding.threads, encode)?;
@@ -239,7 +244,8 @@ impl Packs<'_> {
             offset: open.size_bytes,
             size_bytes: chunk.bytes.len() as u32,
             original_bytes: chunk.original_bytes,
-            blake3: blake3::hash(&chunk.bytes).to_hex().to_string(),
+            blake3: chunk.hash.to_hex().to_string(),
+            original_blake3: chunk.original_hash.to_hex().to_string(),
         });
         open.write(&chunk.bytes).await?;
         match open.size_bytes < self.pack_bytes {

@@ -4,6 +4,7 @@ mod advise;
 mod archive_get;
 mod archive_push;
 mod backup;
+mod backup_get;
 mod bench;
 mod check;
 mod compress;
@@ -35,6 +36,7 @@ pub enum Command {
     Check(check::CheckArgs),
     Backup(backup::BackupArgs),
     Restore(restore::RestoreArgs),
+    BackupGet(backup_get::BackupGetArgs),
     Info(info::InfoArgs),
     Verify(verify::VerifyArgs),
     Timeline(timeline::TimelineArgs),
@@ -55,6 +57,7 @@ pub fn run(command: Command) -> Result<(), CommandError> {
         Command::Check(args) => check::run(args),
         Command::Backup(args) => backup::run(args),
         Command::Restore(args) => restore::run(args),
+        Command::BackupGet(args) => backup_get::run(args),
         Command::Info(args) => info::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Timeline(args) => timeline::run(args),

@@ -87,7 +87,6 @@ fn every_example_of_the_specification_has_its_format() {
         "## cluster/N.json",
         "## cluster.json",
         "## started",
-        "## backup.json",
     ] {
         let fields: serde_json::Value = serde_json::from_str(example(heading)).expect(heading);
         assert_eq!(fields["format"], layout::FORMAT, "{heading}");
