@@ -158,7 +158,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
     /// The rows that are walzip's, or those that are not.
     fn takers(&self, walzip: bool) -> Vec<usize> {
         let rows = self.results.rows.iter().enumerate();
-        rows.filter(|(_, row)| (row.taker == Taker::Walzip) == walzip)
+        rows.filter(|(_, row)| row.taker.is_walzip() == walzip)
             .map(|(index, _)| index)
             .collect()
     }
@@ -267,7 +267,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
         };
         let (start, before) = (Instant::now(), cpu());
         let measured = match (of_row.taker, target) {
-            (Taker::Walzip, Target::ThrowAway(server)) => {
+            (Taker::Walzip { .. }, Target::ThrowAway(server)) => {
                 self.walzip(&of_row.taker, server, run == 0)
             }
             (taker, _) => self.pg_basebackup(&taker, target, run == 0),

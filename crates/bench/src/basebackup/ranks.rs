@@ -267,7 +267,7 @@ fn point(all: &Measured<'_>, row: usize, data_set: usize, time: Time) -> Option<
     let cpus: Option<Vec<f64>> = measured.iter().map(with_server).collect();
     Some(Point {
         row,
-        is_walzip: all.rows[row].taker == Taker::Walzip,
+        is_walzip: all.rows[row].taker.is_walzip(),
         seconds: mean(walls.iter().copied()),
         spread: spread(walls.iter().copied())?.half_range,
         cpu_seconds: cpus.as_ref().map(|cpus| mean(cpus.iter().copied())),
@@ -364,6 +364,7 @@ mod tests {
         method: "lz4",
         level: 1,
     };
+    const WALZIP: Taker = Taker::Walzip { level: 1 };
     const GZIP: Taker = Taker::PgBasebackup {
         method: "gzip",
         level: 1,
@@ -381,7 +382,7 @@ mod tests {
         let results = ranked(&[
             (LZ4, &[&[(1.0, 400), (3.0, 400)], &[(1.0, 200)]]),
             (GZIP, &[&[(4.0, 200), (4.0, 200)], &[(4.0, 150)]]),
-            (Taker::Walzip, &[&[(2.0, 100), (2.0, 100)], &[(1.5, 180)]]),
+            (WALZIP, &[&[(2.0, 100), (2.0, 100)], &[(1.5, 180)]]),
         ]);
         let ranks = results.ranks.clone();
         let of = |row, data_set| score(&ranks, row, data_set);
@@ -407,7 +408,7 @@ mod tests {
         let results = ranked(&[
             (LZ4, &[&[(1.0, 100), (1.1, 100), (3.0, 100)]]),
             (GZIP, &[&[(2.0, 100), (2.1, 100), (2.2, 100)]]),
-            (Taker::Walzip, &[&[(9.0, 100), (9.1, 100), (9.2, 100)]]),
+            (WALZIP, &[&[(9.0, 100), (9.1, 100), (9.2, 100)]]),
         ]);
         let ranks = results.ranks.clone();
         assert_eq!(score(&ranks, 0, 0).better_within_spread, Some([0, 1]));
@@ -420,9 +421,7 @@ mod tests {
 
     #[test]
     fn published_ranks_stand_only_beside_ranks_of_as_many() {
-        let some: Vec<_> = [LZ4, GZIP, Taker::Walzip]
-            .map(|taker| (taker, ONE))
-            .to_vec();
+        let some: Vec<_> = [LZ4, GZIP, WALZIP].map(|taker| (taker, ONE)).to_vec();
         let told = |rows: &[(Taker, Loops<'_>)]| {
             let mut results = results(rows);
             results.rank();

@@ -65,14 +65,19 @@ impl Results {
             .note(self.published_note())
     }
 
-    /// Between which ranks walzip stands on each data set.
+    /// Between which ranks walzip stands on each data set, at each of its levels.
     fn standings(&self) -> String {
-        let scores = self
-            .ranks
-            .scores
-            .iter()
-            .filter(|score| score.rank.is_none());
-        let of_walzip: Vec<String> = scores
+        let rows = (0..self.rows.len()).filter(|&row| self.rows[row].taker.is_walzip());
+        let standings: Vec<String> = rows.filter_map(|row| self.standing(row)).collect();
+        match standings.is_empty() {
+            true => "walzip backup was not measured.".to_owned(),
+            false => standings.join(" "),
+        }
+    }
+
+    fn standing(&self, row: usize) -> Option<String> {
+        let scores = self.ranks.scores.iter().filter(|score| score.row == row);
+        let of_data_sets: Vec<String> = scores
             .map(|score| {
                 let of_data_set = self.ranks.of_data_set(score.data_set);
                 let others = of_data_set.iter().filter(|score| score.rank.is_some());
@@ -80,10 +85,9 @@ impl Results {
                 format!("{standing} on {}", self.data_sets[score.data_set].name)
             })
             .collect();
-        match of_walzip.is_empty() {
-            true => "walzip backup was not measured.".to_owned(),
-            false => format!("walzip backup would stand {}.", of_walzip.join(", ")),
-        }
+        let label = &self.rows[row].label;
+        (!of_data_sets.is_empty())
+            .then(|| format!("{label} would stand {}.", of_data_sets.join(", ")))
     }
 
     fn data_set(&self, index: usize) -> Section {
@@ -97,7 +101,7 @@ impl Results {
                 (&mut sizes, score.bytes / 1e6),
             ] {
                 match row.taker {
-                    Taker::Walzip => bars.ours(&row.label, Some(value)),
+                    Taker::Walzip { .. } => bars.ours(&row.label, Some(value)),
                     Taker::PgBasebackup { .. } => bars.bar(&row.label, Some(value), None),
                 }
             }

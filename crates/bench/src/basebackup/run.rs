@@ -67,7 +67,7 @@ fn results(
         taker,
         program: match taker {
             Taker::PgBasebackup { .. } => client.clone(),
-            Taker::Walzip => walzip.clone(),
+            Taker::Walzip { .. } => walzip.clone(),
         },
         command: taker.command_line(),
         published_rank: taker.published_rank(),

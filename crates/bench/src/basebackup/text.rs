@@ -150,7 +150,7 @@ impl Results {
                 rank,
                 within,
             ];
-            table.row_of(row.taker == Taker::Walzip, cells);
+            table.row_of(row.taker.is_walzip(), cells);
         }
         table
     }
@@ -178,7 +178,7 @@ impl Results {
             if as_published {
                 cells.push(Cell::number_or_none(row.published_rank, 1));
             }
-            table.row_of(row.taker == Taker::Walzip, cells);
+            table.row_of(row.taker.is_walzip(), cells);
         }
         table
     }

@@ -117,10 +117,7 @@ fn an_interrupted_comparison_keeps_its_backups_and_goes_on() {
     assert_eq!(second.measurements.len(), 5, "{:?}", second.failed);
     assert_eq!(ear.steps.len(), 2 * (5 - kept), "{:?}", ear.steps);
     assert_eq!(second.resumed[0].measurements, kept);
-    let walzip = second
-        .rows
-        .iter()
-        .position(|row| row.taker == Taker::Walzip);
+    let walzip = second.rows.iter().position(|row| row.taker.is_walzip());
     let of_walzip = second
         .measurements
         .iter()
