@@ -16,8 +16,9 @@ mod whose;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
@@ -42,6 +43,9 @@ use crate::durable;
 use crate::error::ArchiveError;
 use crate::pg_manifest::PgManifest;
 use crate::progress::{Phase, Progress};
+
+/// Manifests and indexes have checksums, and do not become smaller than this part by compression.
+const EXPANSION_BELIEVED: u64 = 200;
 
 /// What and how to restore.
 #[derive(Clone, Debug)]
@@ -207,10 +211,11 @@ pub(crate) async fn read_index<'r>(
     label: &'r BackupLabel,
     files: &'r FilesRecord,
 ) -> Result<Packed<'r>, ArchiveError> {
+    let size_bytes = files.original_bytes;
     let what = format!("the index of backup {label}");
-    let index = read_whole(repository, label, &files.index, what, |text| {
+    let index = read_whole(repository, label, &files.index, what, move |text| {
         let index = Index::read(text)?;
-        match index.original_bytes() == files.original_bytes {
+        match index.original_bytes() == size_bytes {
             true => Ok(index),
             false => Err("it has more or fewer bytes than backup.json says".to_owned()),
         }
@@ -219,7 +224,7 @@ pub(crate) async fn read_index<'r>(
         repository,
         label,
         packs: &files.packs,
-        index: index.await?,
+        index: Arc::new(index.await?),
     })
 }
 
@@ -229,32 +234,41 @@ pub(crate) async fn read_manifest(
 ) -> Result<PgManifest, ArchiveError> {
     let label: &BackupLabel = &record.label.parse()?;
     let what = format!("the manifest of backup {label}");
-    read_whole(repository, label, &record.manifest, what, |manifest| {
-        PgManifest::read(manifest).map_err(|error| error.to_string())
+    read_whole(repository, label, &record.manifest, what, |text| {
+        let mut manifest = Vec::new();
+        let read = text.read_to_end(&mut manifest);
+        read.map_err(|error| error.to_string())?;
+        PgManifest::read(&manifest).map_err(|error| error.to_string())
     })
     .await
 }
 
 /// Reads all of a file that is stored as a stream; `what` is for messages.
-async fn read_whole<T>(
+async fn read_whole<T: Send + 'static>(
     repository: &Repository,
     label: &BackupLabel,
     record: &ArchiveRecord,
     what: String,
-    parse: impl FnOnce(&[u8]) -> Result<T, String>,
+    parse: impl FnOnce(&mut dyn BufRead) -> Result<T, String> + Send + 'static,
 ) -> Result<T, ArchiveError> {
     let size_bytes = record.original_bytes;
+    let stored: u64 = record.objects.iter().map(|object| object.size_bytes).sum();
     let damaged = move |reason| ArchiveError::Damaged {
         object: what,
         reason,
     };
-    let content = backup_stream::read_decompressed(repository, label, record, move |content| {
-        let mut bytes = Vec::new();
-        let read = content.take(size_bytes).read_to_end(&mut bytes);
-        Ok(read.map(|_| bytes).map_err(|error| error.to_string()))
-    })
-    .await?;
-    content.and_then(|content| parse(&content)).map_err(damaged)
+    if size_bytes
+        > stored
+            .saturating_mul(EXPANSION_BELIEVED)
+            .saturating_add(1 << 20)
+    {
+        let reason = format!("{stored} bytes do not hold {size_bytes}");
+        return Err(damaged(reason));
+    }
+    let read = backup_stream::read_decompressed(repository, label, record, move |content| {
+        Ok(parse(&mut BufReader::new(content.take(size_bytes))))
+    });
+    read.await?.map_err(damaged)
 }
 
 /// Everything after the files: settings, durability, and the control file's name.

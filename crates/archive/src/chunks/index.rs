@@ -4,16 +4,22 @@
 //! and so do the chunks that the stream was cut into. Where each begins follows from the lengths
 //! of those before it.
 
+use std::io::{BufRead, Read};
 use std::ops::Range;
 
+use blake3::Hash;
 use serde::{Deserialize, Serialize};
 
 use crate::backup_files::Entry;
+use crate::text;
 
 /// Bytes of a chunk before encoding, at most.
 pub(crate) const CHUNK_BYTES_MAX: u32 = 16 << 20;
 /// More bytes than a chunk of that length is ever encoded to.
 const ENCODED_BYTES_MAX: u32 = CHUNK_BYTES_MAX + (1 << 20);
+
+/// No line is longer: PostgreSQL's paths have at most 1024 bytes.
+const LINE_BYTES_MAX: u64 = 16 << 10;
 
 /// A line of the index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,10 +44,12 @@ pub(crate) struct Chunk {
     pub(crate) size_bytes: u32,
     /// Its length before encoding.
     pub(crate) original_bytes: u32,
-    /// BLAKE3 of its bytes in the pack, in hexadecimal.
-    pub(crate) blake3: String,
+    /// BLAKE3 of its bytes in the pack.
+    #[serde(with = "text")]
+    pub(crate) blake3: Hash,
     /// BLAKE3 of its bytes before encoding: who has them already need not read the chunk.
-    pub(crate) original_blake3: String,
+    #[serde(with = "text")]
+    pub(crate) original_blake3: Hash,
 }
 
 /// A directory.
@@ -157,28 +165,36 @@ impl Index {
     }
 
     /// Reads the lines, and checks what no reader could do without.
-    pub(crate) fn read(text: &[u8]) -> Result<Index, String> {
+    pub(crate) fn read(text: &mut dyn BufRead) -> Result<Index, String> {
         let mut index = Index::default();
-        for line in text
-            .split(|&byte| byte == b'\n')
-            .filter(|line| !line.is_empty())
-        {
-            let line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-            match line {
-                Line::Chunk(chunk) => index.chunks.push(chunk),
-                Line::Directory(directory) => {
-                    index
-                        .members
-                        .push(Member::Directory(directory.place.entry()?));
-                }
-                Line::File(file) => {
-                    let entry = file.place.entry()?;
-                    index.members.push(Member::File(entry, file.size_bytes));
-                }
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let mut limited = Read::take(&mut *text, LINE_BYTES_MAX);
+            let read = limited.read_until(b'\n', &mut line);
+            match read.map_err(|error| error.to_string())? {
+                0 => break,
+                _ if line.ends_with(b"\n") => index.add(&line)?,
+                _ => return Err("a line of it has no end".to_owned()),
             }
         }
         index.check()?;
         Ok(index)
+    }
+
+    fn add(&mut self, line: &[u8]) -> Result<(), String> {
+        match serde_json::from_slice(line).map_err(|error| error.to_string())? {
+            Line::Chunk(chunk) => self.chunks.push(chunk),
+            Line::Directory(directory) => {
+                self.members
+                    .push(Member::Directory(directory.place.entry()?));
+            }
+            Line::File(file) => {
+                let entry = file.place.entry()?;
+                self.members.push(Member::File(entry, file.size_bytes));
+            }
+        }
+        Ok(())
     }
 
     fn check(&self) -> Result<(), String> {
@@ -319,8 +335,8 @@ mod tests {
             offset,
             size_bytes: 10,
             original_bytes,
-            blake3: "00".to_owned(),
-            original_blake3: "11".to_owned(),
+            blake3: blake3::hash(b"encoded"),
+            original_blake3: blake3::hash(b"original"),
         }
     }
 
@@ -343,7 +359,7 @@ mod tests {
     #[test]
     fn is_read_as_it_was_written() {
         let text = index().write().expect("JSON");
-        assert_eq!(Index::read(&text), Ok(index()));
+        assert_eq!(Index::read(&mut text.as_slice()), Ok(index()));
     }
 
     #[test]
@@ -352,7 +368,7 @@ mod tests {
         let (_, rest) = specification.split_once("## The index").expect("a heading");
         let (_, rest) = rest.split_once("```json\n").expect("an example");
         let (example, _) = rest.split_once("```").expect("its end");
-        let index = Index::read(example.as_bytes()).expect("as it is written");
+        let index = Index::read(&mut example.as_bytes()).expect("as it is written");
         assert_eq!(index.write().expect("JSON"), example.as_bytes());
     }
 
@@ -382,7 +398,8 @@ mod tests {
         let refused = |change: fn(&mut Index)| {
             let mut changed = index();
             change(&mut changed);
-            assert!(Index::read(&changed.write().expect("JSON")).is_err());
+            let text = changed.write().expect("JSON");
+            assert!(Index::read(&mut text.as_slice()).is_err());
         };
         refused(|index| drop(index.chunks.pop()));
         refused(|index| drop(index.members.pop()));
@@ -391,12 +408,15 @@ mod tests {
         refused(|index| index.chunks[1].size_bytes = 0);
         refused(|index| index.chunks[2].original_bytes = CHUNK_BYTES_MAX + 1);
         refused(|index| index.members[1] = Member::File(entry(b"base/a"), u64::MAX));
+        let long = format!("{{\"file\":{{\"path\":\"{}\"", "x".repeat(1 << 20));
         for text in [
-            "{",
-            "{\"chunk\":{}}",
-            "{\"file\":{\"path\":\"../x\",\"mode\":1,\"size_bytes\":0}}",
+            "{\n",
+            "{\"chunk\":{}}\n",
+            "{\"file\":{\"path\":\"../x\",\"mode\":1,\"size_bytes\":0}}\n",
+            "{\"file\":{\"path\":\"x\",\"mode\":1,\"size_bytes\":0}}",
+            &long,
         ] {
-            assert!(Index::read(text.as_bytes()).is_err(), "{text}");
+            assert!(Index::read(&mut text.as_bytes()).is_err(), "{text}");
         }
     }
 }

@@ -4,6 +4,7 @@
 //! the chunks in their order. What waits between them is bounded.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt;
@@ -38,7 +39,7 @@ pub(crate) struct Packed<'r> {
     pub(crate) repository: &'r Repository,
     pub(crate) label: &'r BackupLabel,
     pub(crate) packs: &'r [ObjectRecord],
-    pub(crate) index: Index,
+    pub(crate) index: Arc<Index>,
 }
 
 /// Hands the directories and the wanted files of a backup to `sink`, and returns it. Only chunks
@@ -56,7 +57,7 @@ pub(crate) async fn read<S: FileSink + Send + 'static>(
     let mut content = Content {
         label: packed.label.clone(),
         starts: packed.index.chunk_starts(),
-        index: packed.index.clone(),
+        index: Arc::clone(&packed.index),
         pending,
         numbers: numbers.clone().into_iter(),
         current: Vec::new(),
@@ -243,7 +244,7 @@ where
 
 fn decode(fetched: &Fetched) -> Decoded {
     let Fetched { chunk, bytes, .. } = fetched;
-    if blake3::hash(bytes).to_hex().as_str() != chunk.blake3 {
+    if blake3::hash(bytes) != chunk.blake3 {
         return Err("its BLAKE3 hash is not the recorded one".to_owned());
     }
     let header = walzip_codec::Header::read(bytes).map_err(|error| error.to_string())?;
@@ -251,8 +252,7 @@ fn decode(fetched: &Fetched) -> Decoded {
         let (len, said) = (header.original_len, chunk.original_bytes);
         return Err(format!("it holds {len} bytes, {said} in the index"));
     }
-    let original_hash = blake3::Hash::from_bytes(header.original_hash);
-    if original_hash.to_hex().as_str() != chunk.original_blake3 {
+    if chunk.original_blake3 != header.original_hash {
         return Err("it holds other bytes than the index says".to_owned());
     }
     walzip_codec::decode(bytes).map_err(|error| error.to_string())
@@ -277,7 +277,7 @@ fn damage(label: &BackupLabel, index: &Index, number: usize, reason: &str) -> Ar
 /// The stream of files, decoded, as far as it was asked for.
 struct Content {
     label: BackupLabel,
-    index: Index,
+    index: Arc<Index>,
     /// Where the chunks begin in the stream.
     starts: Vec<u64>,
     pending: mpsc::Receiver<Pending<Decoded>>,

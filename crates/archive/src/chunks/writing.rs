@@ -244,8 +244,8 @@ impl Packs<'_> {
             offset: open.size_bytes,
             size_bytes: chunk.bytes.len() as u32,
             original_bytes: chunk.original_bytes,
-            blake3: chunk.hash.to_hex().to_string(),
-            original_blake3: chunk.original_hash.to_hex().to_string(),
+            blake3: chunk.hash,
+            original_blake3: chunk.original_hash,
         });
         open.write(&chunk.bytes).await?;
         match open.size_bytes < self.pack_bytes {

@@ -9,7 +9,7 @@
 use serde::Serialize;
 
 use super::measurement::{Measurement, Row};
-use super::methods::{PUBLISHED, Taker};
+use super::methods::PUBLISHED;
 use crate::Provenance;
 use crate::spread::spread;
 use crate::verdict::{RUNS_MIN, Time};
@@ -289,6 +289,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::measurement::DataSet;
+    use super::super::methods::Taker;
     use super::super::results::{Results, Settings};
     use super::*;
     use crate::{Program, Provenance, Usage};

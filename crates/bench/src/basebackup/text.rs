@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::methods::Taker;
 use super::ranks::Score;
 use super::results::Results;
 use crate::report::{Cell, Table};

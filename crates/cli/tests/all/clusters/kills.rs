@@ -123,7 +123,7 @@ fn a_backup_that_is_interrupted_takes_what_it_wrote_with_it() {
     let mut backup = command.stderr(log).spawn().expect("walzip starts");
     let begin = Instant::now();
     let said = || fs::read_to_string(site.path("backup.log")).expect("the log");
-    while !said().contains("copying base.tar") {
+    while !said().contains("copying the data directory") {
         assert!(begin.elapsed() < Duration::from_secs(120), "{}", said());
         std::thread::sleep(Duration::from_millis(5));
     }
