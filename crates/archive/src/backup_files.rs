@@ -22,6 +22,9 @@ impl Entry {
     /// An entry of an archive, which decides nothing: a path that leaves its directory is refused.
     pub(crate) fn new(tablespace: Option<u32>, path: &[u8], mode: u32) -> Result<Entry, String> {
         let given = Path::new(OsStr::from_bytes(path));
+        if path.contains(&0) {
+            return Err(format!("\"{}\" is no path", given.display()));
+        }
         let mut path = PathBuf::new();
         for component in given.components() {
             match component {
@@ -81,7 +84,7 @@ mod tests {
         assert_eq!(name(None, b"./base/1/2"), Ok(b"base/1/2".to_vec()));
         let in_tablespace = name(Some(16384), b"PG_15/5/6");
         assert_eq!(in_tablespace, Ok(b"pg_tblspc/16384/PG_15/5/6".to_vec()));
-        for outside in ["../x", "base/../../x", "/etc/passwd"] {
+        for outside in ["../x", "base/../../x", "/etc/passwd", "a\0b"] {
             assert!(entry(None, outside.as_bytes()).is_err(), "{outside}");
         }
     }

@@ -46,6 +46,8 @@ use crate::progress::{Phase, Progress};
 
 /// Manifests and indexes have checksums, and do not become smaller than this part by compression.
 const EXPANSION_BELIEVED: u64 = 200;
+/// No manifest and no index has more bytes.
+const STREAM_BYTES_MAX: u64 = 4 << 30;
 
 /// What and how to restore.
 #[derive(Clone, Debug)]
@@ -252,23 +254,29 @@ async fn read_whole<T: Send + 'static>(
     parse: impl FnOnce(&mut dyn BufRead) -> Result<T, String> + Send + 'static,
 ) -> Result<T, ArchiveError> {
     let size_bytes = record.original_bytes;
-    let stored: u64 = record.objects.iter().map(|object| object.size_bytes).sum();
+    let sizes = record.objects.iter().map(|object| object.size_bytes);
+    let stored = sizes.fold(0, u64::saturating_add);
     let damaged = move |reason| ArchiveError::Damaged {
-        object: what,
+        object: what.clone(),
         reason,
     };
-    if size_bytes
-        > stored
-            .saturating_mul(EXPANSION_BELIEVED)
-            .saturating_add(1 << 20)
-    {
+    let believed = stored
+        .saturating_mul(EXPANSION_BELIEVED)
+        .saturating_add(1 << 20);
+    if size_bytes > believed.min(STREAM_BYTES_MAX) {
         let reason = format!("{stored} bytes do not hold {size_bytes}");
         return Err(damaged(reason));
     }
     let read = backup_stream::read_decompressed(repository, label, record, move |content| {
-        Ok(parse(&mut BufReader::new(content.take(size_bytes))))
+        let mut content = BufReader::new(content.take(size_bytes + 1));
+        let parsed = parse(&mut content).map_err(&damaged)?;
+        // One byte is left of the limit where it was met exactly.
+        match content.into_inner().limit() {
+            1 => Ok(parsed),
+            _ => Err(damaged(format!("it has not {size_bytes} bytes"))),
+        }
     });
-    read.await?.map_err(damaged)
+    read.await
 }
 
 /// Everything after the files: settings, durability, and the control file's name.

@@ -152,7 +152,8 @@ impl Repository {
         range: Range<u64>,
     ) -> Result<Bytes, RepoError> {
         let key = layout::backup_object_key(label.as_str(), name)?;
-        let wanted_bytes = range.end.saturating_sub(range.start);
+        let end = range.end;
+        let wanted_bytes = end.saturating_sub(range.start);
         let path = Path::from(key.as_str());
         match self.store().get_range(&path, range).await {
             Ok(bytes) if bytes.len() as u64 == wanted_bytes => Ok(bytes),
@@ -160,7 +161,14 @@ impl Repository {
                 key,
                 detail: format!("{} of {wanted_bytes} bytes could be read", bytes.len()),
             }),
-            Err(error) => Err(RepoError::from_store(&key, error)),
+            Err(error) => match self.store().head(&path).await {
+                // Not a failure of the store that could pass.
+                Ok(found) if found.size < end => Err(RepoError::Corrupt {
+                    key,
+                    detail: format!("it has {} bytes, {end} are needed", found.size),
+                }),
+                _ => Err(RepoError::from_store(&key, error)),
+            },
         }
     }
 

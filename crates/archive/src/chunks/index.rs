@@ -210,10 +210,9 @@ impl Index {
             if (chunk.pack, chunk.offset) < end {
                 return Err(format!("chunk {number} is not behind the one before it"));
             }
-            end = (
-                chunk.pack,
-                chunk.offset.saturating_add(chunk.size_bytes.into()),
-            );
+            let chunk_end = chunk.offset.checked_add(chunk.size_bytes.into());
+            let impossible = || format!("chunk {number} has an impossible offset");
+            end = (chunk.pack, chunk_end.ok_or_else(impossible)?);
         }
         let add = |sum: u64, len: u64| sum.checked_add(len);
         let files = self.files().map(|(_, len)| len).try_fold(0, add);

@@ -21,6 +21,8 @@ use crate::workers::{Pending, Workers, processors};
 
 /// Chunks that are less than this part of their pack are read alone, each with a request.
 const ALONE_BELOW_PART: u64 = 2;
+/// How many damaged chunks are named.
+const CHUNKS_NAMED_MAX: usize = 100;
 /// How many of a damaged chunk's files are named.
 const FILES_SHOWN: usize = 3;
 
@@ -97,14 +99,27 @@ pub(crate) async fn damaged(packed: &Packed<'_>) -> Vec<ArchiveError> {
         let fetched = fetch(packed, of_pack, async |fetched| {
             let number = fetched.number;
             if let Err(reason) = off_the_runtime(move || decode(&fetched)).await {
+                if found.len() == CHUNKS_NAMED_MAX {
+                    return Err(too_many(packed.label));
+                }
                 found.push(damage(packed.label, &packed.index, number, &reason));
             }
             Ok(())
         });
         let fetched = fetched.await;
         found.extend(fetched.err());
+        if found.len() > CHUNKS_NAMED_MAX {
+            break;
+        }
     }
     found
+}
+
+fn too_many(label: &BackupLabel) -> ArchiveError {
+    ArchiveError::Damaged {
+        object: format!("backup {label}"),
+        reason: "more of its chunks are damaged".to_owned(),
+    }
 }
 
 impl Packed<'_> {

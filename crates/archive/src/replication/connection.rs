@@ -201,7 +201,11 @@ impl Connection {
             match self.receive_raw().await? {
                 Message::NoticeResponse(body) => {
                     let notice = SqlError::read(body.fields()).map_err(malformed)?;
-                    tracing::debug!(server = %self.address, "{}", notice.message);
+                    // Such as that a base backup leaves out a link in the data directory.
+                    match notice.severity.as_str() {
+                        "WARNING" => tracing::warn!("the server warns: {}", notice.message),
+                        _ => tracing::debug!(server = %self.address, "{}", notice.message),
+                    }
                 }
                 Message::ParameterStatus(body) => {
                     let name = body.name().map_err(malformed)?.to_owned();

@@ -27,6 +27,13 @@ pub(super) const CONTROL_FILE_UNFINISHED: &str = "global/pg_control.walzip.tmp";
 
 /// Says where recovery starts.
 pub(crate) const BACKUP_LABEL: &str = "backup_label";
+/// What a restore writes itself.
+const WRITTEN: [&str; 4] = [
+    CONTROL_FILE_UNFINISHED,
+    "postgresql.auto.conf",
+    "recovery.signal",
+    "standby.signal",
+];
 /// No control file and no label is longer.
 const KEPT_BYTES_MAX: u64 = 64 << 10;
 
@@ -252,6 +259,12 @@ impl Unpacker {
 
 impl FileSink for Unpacker {
     fn directory(&mut self, entry: Entry) -> Result<(), ArchiveError> {
+        let name = entry.name();
+        let is_reserved = WRITTEN.iter().any(|written| written.as_bytes() == name);
+        if is_reserved || self.manifest.files.contains_key(&name) {
+            let shown = entry.path.display();
+            return Err(self.damaged(format!("{shown} is a directory")));
+        }
         let path = self.root(entry.tablespace)?.join(entry.path);
         self.destination.create_directory(&path)
     }
@@ -282,6 +295,8 @@ impl FileSink for Unpacker {
             return Err(self.damaged(format!("{shown} comes twice")));
         }
         let is_control_file = listed_as == CONTROL_FILE.as_bytes();
+        // What an interrupted restore has left there is proven, and not restored.
+        let is_leftover = listed_as == CONTROL_FILE_UNFINISHED.as_bytes();
         let path = match is_control_file {
             true => root.join(CONTROL_FILE_UNFINISHED),
             false => root.join(&entry.path),
@@ -290,8 +305,12 @@ impl FileSink for Unpacker {
         let mode = entry.mode & 0o640 | 0o600;
         let is_label = listed_as == BACKUP_LABEL.as_bytes();
         let is_kept = (is_control_file || is_label) && listed.size_bytes <= KEPT_BYTES_MAX;
+        let file = match is_leftover {
+            true => Box::new(io::sink()),
+            false => self.destination.create_file(&path, mode)?,
+        };
         let mut output = Output {
-            file: self.destination.create_file(&path, mode)?,
+            file,
             kept: is_kept.then(Vec::new),
         };
         self.copy(content, &mut output, &path, &listed)?;
@@ -478,6 +497,31 @@ mod tests {
             unpacker.finish(),
             Err(ArchiveError::Damaged { .. })
         ));
+    }
+
+    #[test]
+    fn what_an_interrupted_restore_left_in_the_original_is_not_in_the_way() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut unpacker = unpacker(&directory);
+        let left = CONTROL_FILE_UNFINISHED.as_bytes();
+        let listed = unpacker.manifest.files[CONTROL_FILE.as_bytes()].clone();
+        unpacker.manifest.files.insert(left.to_vec(), listed);
+        for name in [left, CONTROL_FILE.as_bytes()] {
+            let archive = archive(name, EntryType::Regular, b"abc");
+            let unpacked = unpacker.unpack(None, &mut archive.as_slice());
+            unpacked.expect("the data directory");
+        }
+        assert_eq!(unpacker.unpacked.control_file, b"abc");
+    }
+
+    #[test]
+    fn refuses_a_directory_where_a_file_has_to_be() {
+        for name in ["base/1/2", CONTROL_FILE_UNFINISHED, "recovery.signal"] {
+            let directory = tempfile::tempdir().expect("a temporary directory");
+            let archive = archive(name.as_bytes(), EntryType::Directory, b"");
+            let unpacked = unpacker(&directory).unpack(None, &mut archive.as_slice());
+            assert!(unpacked.is_err(), "{name}");
+        }
     }
 
     #[test]

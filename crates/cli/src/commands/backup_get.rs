@@ -52,7 +52,12 @@ pub fn run(args: BackupGetArgs) -> Result<(), CommandError> {
         let repository = cluster_args::open(&location, args.cluster.cluster).await?;
         Ok(backup_get(&repository, args.backup.as_ref(), &args.file, output).await?)
     })?;
+    let is_file = output.is_provisional();
     output.publish()?;
+    if !is_file {
+        // It may be what the content went to.
+        return Ok(());
+    }
     writeln!(
         io::stdout(),
         "{} of backup {}: {} bytes",
