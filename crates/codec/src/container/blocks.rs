@@ -138,6 +138,9 @@ pub fn pack_content(content: &Content, effort: Effort) -> Result<Body, EncodeErr
     Ok(body)
 }
 
+/// Bytes by which a piece is longer than wanted, as a rule.
+const PIECE_SLACK: usize = 64 << 10;
+
 /// Packs the content as one block of zstd frames, each of about `piece_len` bytes of content. Only
 /// one piece is in memory besides the streams.
 pub fn pack_pieces(
@@ -149,7 +152,7 @@ pub fn pack_pieces(
     let mut pieces = Pieces {
         compressor: Compressor::new(effort)?,
         piece_len,
-        piece: Vec::new(),
+        piece: Vec::with_capacity(content_len.min(piece_len + PIECE_SLACK)),
         cuts: Vec::new(),
         frames: Vec::new(),
     };

@@ -8,6 +8,9 @@ use crate::streams::coder::get_u16;
 
 /// Number of bytes of rows that are kept. When there are twice as many, the oldest are dropped.
 const KEPT_LEN: usize = 1 << 20;
+/// From this number of bytes on, there is room for as many as there may be: what grows again and
+/// again is copied each time, and leaves holes.
+const GROWN_LEN: usize = 1 << 18;
 /// Number of rows that are kept, likewise: rows may be empty.
 const KEPT_ROWS: usize = 1 << 16;
 /// Number of rows of a transaction among which one of the same relation is looked for.
@@ -119,6 +122,10 @@ impl RecentRows {
         }
         let start = (self.dropped_len + self.bytes.len()) as u32;
         debug_assert!(row.values.len().max(row.missing) <= usize::from(u16::MAX));
+        if self.bytes.len() >= GROWN_LEN && self.bytes.capacity() < 2 * KEPT_LEN {
+            self.bytes
+                .reserve_exact(2 * KEPT_LEN + usize::from(u16::MAX) - self.bytes.len());
+        }
         self.bytes.extend_from_slice(row.values);
         let number = self.dropped_rows + self.entries.len() as RowNumber + 1;
         let first_of_record = match self.entry(*newest) {
