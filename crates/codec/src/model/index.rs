@@ -2,6 +2,7 @@
 
 pub mod gin;
 pub mod known_rows;
+pub mod page_tuples;
 mod recipe;
 mod tid_run;
 pub mod tuple;

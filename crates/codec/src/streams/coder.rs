@@ -111,6 +111,34 @@ pub trait Coder {
     /// Codes all bytes of a slice.
     fn bytes(&mut self, stream: StreamId, bytes: &mut [u8]);
 
+    /// Codes numbers that stand one after the other in the stream.
+    fn u16s(&mut self, stream: StreamId, values: &mut [u16]) {
+        for value in values {
+            *value = self.u16(stream, *value);
+        }
+    }
+
+    /// As [`Coder::u16s`].
+    fn u32s(&mut self, stream: StreamId, values: &mut [u32]) {
+        for value in values {
+            *value = self.u32(stream, *value);
+        }
+    }
+
+    /// Codes the `N` bytes that stand `at` bytes after each of the starts in the slice.
+    fn column<const N: usize>(
+        &mut self,
+        stream: StreamId,
+        bytes: &mut [u8],
+        starts: &[usize],
+        at: usize,
+    ) {
+        for &start in starts {
+            let row = self.part(bytes, start + at, start + at + N);
+            self.bytes(stream, row);
+        }
+    }
+
     /// The decoder has found what no encoder writes, or the encoder what the format cannot
     /// say; it goes on, with zeros or in vain, until it is asked.
     fn fail(&mut self);

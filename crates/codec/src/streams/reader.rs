@@ -145,6 +145,19 @@ impl<'s> StreamReader<'s> {
         value
     }
 
+    /// Takes the next rows, if they all lie in this part of the stream.
+    #[inline]
+    fn take_rows<const N: usize>(
+        &mut self,
+        stream: StreamId,
+        count: usize,
+    ) -> Option<&'s [[u8; N]]> {
+        let stream = self.streams.get_mut(stream.0 as usize)?;
+        let (rows, rest) = stream.part.split_at_checked(count.checked_mul(N)?)?;
+        stream.part = rest;
+        Some(rows.as_chunks().0)
+    }
+
     /// Takes bytes that do not all lie in this part of the stream.
     #[cold]
     fn take_from_parts(&mut self, stream: StreamId, bytes: &mut [u8]) {
@@ -281,6 +294,43 @@ impl Coder for StreamReader<'_> {
             return;
         }
         self.take_from_parts(stream, bytes);
+    }
+
+    fn u16s(&mut self, stream: StreamId, values: &mut [u16]) {
+        let rows = self.take_rows(stream, values.len());
+        let mut rows = rows.unwrap_or_default().iter().copied();
+        for value in values {
+            let row = rows.next().unwrap_or_else(|| self.take(stream));
+            *value = u16::from_le_bytes(row);
+        }
+    }
+
+    fn u32s(&mut self, stream: StreamId, values: &mut [u32]) {
+        let rows = self.take_rows(stream, values.len());
+        let mut rows = rows.unwrap_or_default().iter().copied();
+        for value in values {
+            let row = rows.next().unwrap_or_else(|| self.take(stream));
+            *value = u32::from_le_bytes(row);
+        }
+    }
+
+    fn column<const N: usize>(
+        &mut self,
+        stream: StreamId,
+        bytes: &mut [u8],
+        starts: &[usize],
+        at: usize,
+    ) {
+        let rows = self.take_rows::<N>(stream, starts.len());
+        let mut rows = rows.unwrap_or_default().iter().copied();
+        for &start in starts {
+            let row = rows.next().unwrap_or_else(|| self.take(stream));
+            let place = bytes.get_mut(start + at..);
+            match place.and_then(|bytes| bytes.first_chunk_mut()) {
+                Some(place) => *place = row,
+                None => self.failed = true,
+            }
+        }
     }
 
     fn fail(&mut self) {

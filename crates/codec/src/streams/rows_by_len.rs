@@ -28,6 +28,34 @@ impl RowsByLen {
         coder.bytes_at(stream, bytes, 0, bytes.len());
     }
 
+    /// Codes the strings of `len` bytes that stand `at` bytes after each of the starts.
+    pub fn code_all<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        kind: StreamKind,
+        bytes: &mut [u8],
+        starts: &[usize],
+        at: usize,
+        len: usize,
+    ) {
+        if len == 0 {
+            return;
+        }
+        let stream = self.stream(coder, kind, len);
+        match len {
+            4 => coder.column::<4>(stream, bytes, starts, at),
+            8 => coder.column::<8>(stream, bytes, starts, at),
+            16 => coder.column::<16>(stream, bytes, starts, at),
+            24 => coder.column::<24>(stream, bytes, starts, at),
+            32 => coder.column::<32>(stream, bytes, starts, at),
+            _ => {
+                for &start in starts {
+                    coder.bytes_at(stream, bytes, start + at, len);
+                }
+            }
+        }
+    }
+
     fn stream<C: Coder>(&mut self, coder: &mut C, kind: StreamKind, len: usize) -> StreamId {
         let known = if len < SHORT {
             let index = self.indexes.get(len).copied();

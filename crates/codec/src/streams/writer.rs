@@ -77,6 +77,39 @@ impl Coder for StreamWriter {
         self.streams[stream.0 as usize].bytes.push(bytes);
     }
 
+    fn u16s(&mut self, stream: StreamId, values: &mut [u16]) {
+        let stream = &mut self.streams[stream.0 as usize].bytes;
+        values
+            .iter()
+            .for_each(|value| stream.push(&value.to_le_bytes()));
+    }
+
+    fn u32s(&mut self, stream: StreamId, values: &mut [u32]) {
+        let stream = &mut self.streams[stream.0 as usize].bytes;
+        values
+            .iter()
+            .for_each(|value| stream.push(&value.to_le_bytes()));
+    }
+
+    fn column<const N: usize>(
+        &mut self,
+        stream: StreamId,
+        bytes: &mut [u8],
+        starts: &[usize],
+        at: usize,
+    ) {
+        let stream = &mut self.streams[stream.0 as usize].bytes;
+        for &start in starts {
+            let row = bytes
+                .get(start + at..)
+                .and_then(|bytes| bytes.first_chunk::<N>());
+            match row {
+                Some(row) => stream.push(row),
+                None => self.failed = true,
+            }
+        }
+    }
+
     fn fail(&mut self) {
         self.failed = true;
     }

@@ -4,4 +4,5 @@ pub mod entry;
 pub mod extracted_key;
 pub mod extracted_tuples;
 mod extraction;
+pub mod page_entries;
 mod posting_list;

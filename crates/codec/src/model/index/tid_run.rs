@@ -3,7 +3,7 @@
 
 use crate::model::rows::recent::Tid;
 use crate::optional_model::OptionalModel;
-use crate::streams::coder::{Coder, LazyStream};
+use crate::streams::coder::{Choices, Coder, LazyStream, StreamId};
 use crate::streams::kind::StreamKind;
 
 /// A code below this is the number of line pointers skipped in the run's block.
@@ -22,15 +22,26 @@ pub struct TidRun {
 }
 
 impl TidRun {
-    /// Codes the next target as a step of the run. Returns `None` for a stray target.
-    pub fn code<C: Coder>(&mut self, coder: &mut C, target: Tid) -> Option<Tid> {
-        let known = if C::ENCODING && coder.choices().uses(OptionalModel::TidRuns) {
-            self.code_of(target)
-        } else {
-            STRAY
-        };
-        let stream = self.code.open(coder, StreamKind::TidRun, 1);
-        let code = coder.u8(stream, known);
+    /// The stream of the codes of steps.
+    pub fn open<C: Coder>(&mut self, coder: &mut C) -> StreamId {
+        self.code.open(coder, StreamKind::TidRun, 1)
+    }
+
+    /// The code of the step to a target: the encoder's choice.
+    pub fn code_of(&self, choices: Choices, target: Tid) -> u8 {
+        match choices.uses(OptionalModel::TidRuns) {
+            true => self.step_to(target),
+            false => STRAY,
+        }
+    }
+
+    /// Whether a code is that of a step.
+    pub fn is_step(code: u8) -> bool {
+        code < STRAY
+    }
+
+    /// The target of the step that has this code. `None` for a stray target.
+    pub fn follow(&mut self, code: u8) -> Option<Tid> {
         let (block, line_pointer) = self.at;
         self.at = match code {
             ..NEXT_BLOCK => (block, line_pointer.wrapping_add(1 + u16::from(code))),
@@ -41,7 +52,7 @@ impl TidRun {
         Some(self.at)
     }
 
-    /// Records a target for which [`TidRun::code`] returned `None`.
+    /// Records a target for which [`TidRun::follow`] returned `None`.
     pub fn stray(&mut self, target: Tid) {
         if self.has_strayed {
             self.at = target;
@@ -49,7 +60,7 @@ impl TidRun {
         self.has_strayed = true;
     }
 
-    fn code_of(&self, (block, line_pointer): Tid) -> u8 {
+    fn step_to(&self, (block, line_pointer): Tid) -> u8 {
         let (run_block, run_line_pointer) = self.at;
         let (steps, codes) = if block == run_block {
             let first = run_line_pointer.wrapping_add(1);
@@ -75,6 +86,13 @@ mod tests {
     use crate::streams::{StreamReader, StreamWriter};
     use proptest::prelude::*;
 
+    fn code<C: Coder>(run: &mut TidRun, coder: &mut C, target: Tid) -> Option<Tid> {
+        let stream = run.open(coder);
+        let code = run.code_of(coder.choices(), target);
+        let code = coder.u8(stream, code);
+        run.follow(code)
+    }
+
     proptest! {
         #[test]
         fn comes_back(targets in prop::collection::vec((prop_oneof![0u32..4, Just(u32::MAX)], any::<u16>().prop_map(|offset| offset % 300)), 1..400)) {
@@ -82,7 +100,7 @@ mod tests {
             let strays = coder.open(StreamKind::IndexTid, 6);
             let mut run = TidRun::default();
             for &target in &targets {
-                match run.code(&mut coder, target) {
+                match code(&mut run, &mut coder, target) {
                     Some(found) => prop_assert_eq!(found, target),
                     None => {
                         coder.u32(strays, target.0);
@@ -95,7 +113,7 @@ mod tests {
             let strays = reader.open(StreamKind::IndexTid, 6);
             let mut run = TidRun::default();
             for &target in &targets {
-                let found = run.code(&mut reader, (0, 0)).unwrap_or_else(|| {
+                let found = code(&mut run, &mut reader, (0, 0)).unwrap_or_else(|| {
                     let stray = (reader.u32(strays, 0), reader.u16(strays, 0));
                     run.stray(stray);
                     stray
@@ -112,7 +130,7 @@ mod tests {
         let mut run = TidRun::default();
         let mut strays = |targets: &[Tid]| -> Vec<Tid> {
             let is_stray = |target: &&Tid| {
-                let found = run.code(&mut coder, **target);
+                let found = code(&mut run, &mut coder, **target);
                 if found.is_none() {
                     run.stray(**target);
                 }
@@ -134,7 +152,7 @@ mod tests {
         let blocks = reader.open(StreamKind::IndexTid, 4);
         let mut run = TidRun::default();
         for target in [(0, 1), (0, 2), (9, 40), (0, 4), (1, 1)] {
-            let found = run.code(&mut reader, (0, 0)).unwrap_or_else(|| {
+            let found = code(&mut run, &mut reader, (0, 0)).unwrap_or_else(|| {
                 let offset = reader.u16(offsets, 0);
                 let stray = (reader.u32(blocks, 0), offset);
                 run.stray(stray);

@@ -16,9 +16,9 @@ use crate::streams::kind::StreamKind;
 use crate::streams::rows_by_len::RowsByLen;
 
 /// `INDEX_ALT_TID_MASK`: t_tid is not the TID of a heap tuple.
-const ALT_TID: u16 = 0x2000;
+pub(super) const ALT_TID: u16 = 0x2000;
 /// `INDEX_SIZE_MASK`: the tuple's length in t_info, in bytes.
-const SIZE_MASK: u16 = 0x1FFF;
+pub(super) const SIZE_MASK: u16 = 0x1FFF;
 /// `BT_IS_POSTING`, in t_tid's offset: the tuple has a posting list.
 const IS_POSTING: u16 = 0x2000;
 /// `BT_OFFSET_MASK`: the number of TIDs in the posting list.
@@ -67,18 +67,18 @@ pub enum Keys {
 }
 
 #[derive(Debug, Default)]
-struct PlaceStreams {
-    block: LazyStream,
-    offset: LazyStream,
-    info: LazyStream,
-    keys: RowsByLen,
-    run: TidRun,
+pub(super) struct PlaceStreams {
+    pub(super) block: LazyStream,
+    pub(super) offset: LazyStream,
+    pub(super) info: LazyStream,
+    pub(super) keys: RowsByLen,
+    pub(super) run: TidRun,
 }
 
 /// The streams of the tuples of one index.
 #[derive(Debug, Default)]
 pub struct IndexStreams {
-    places: [PlaceStreams; 5],
+    pub(super) places: [PlaceStreams; 5],
     posting_block: LazyStream,
     posting_offset: LazyStream,
     row: LazyStream,
@@ -88,28 +88,20 @@ pub struct IndexStreams {
 }
 
 impl PlaceStreams {
-    /// Codes a tuple's target. `in_order`: targets may have the order of the rows, a [`TidRun`].
-    fn code_tid<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], in_order: bool) -> Tid {
-        if in_order && let Some(tid) = self.run.code(coder, read_tid(tuple)) {
-            coder.put(tuple, 0, block_bytes(tid.0));
-            coder.put(tuple, 4, tid.1.to_le_bytes());
-            return tid;
-        }
+    /// Codes the target at the offset `at`.
+    fn code_target<C: Coder>(&mut self, coder: &mut C, bytes: &mut [u8], at: usize) -> Tid {
         let stream = self.offset.open(coder, StreamKind::IndexTid, 2);
-        let offset = coder.u16_at(stream, tuple, 4);
+        let offset = coder.u16_at(stream, bytes, at + 4);
         let stream = self.block.open(coder, StreamKind::IndexTid, 4);
-        let block = code_block(coder, stream, tuple, 0);
-        if in_order {
-            self.run.stray((block, offset));
-        }
+        let block = code_block(coder, stream, bytes, at);
         (block, offset)
     }
 }
 
 impl IndexStreams {
-    /// Codes the tuple at the front of `tuple` and returns its length. The encoder has checked
-    /// the length with [`tuple_len`]. The decoder's slice is zeros, and may be longer.
-    pub fn tuple<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], place: Place) -> usize {
+    /// Codes the tuple of a record at the front of `tuple` and returns its length. The encoder has
+    /// checked the length with [`tuple_len`]. The decoder's slice is zeros, and may be longer.
+    fn tuple<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], place: Place) -> usize {
         let streams = &mut self.places[place as usize];
         let stream = streams.info.open(coder, StreamKind::IndexInfo, 2);
         let info = coder.u16_at(stream, tuple, 6);
@@ -117,19 +109,31 @@ impl IndexStreams {
             coder.fail();
             INDEX_TUPLE_HEADER_LEN
         });
-        let in_order = place == Place::Leaf && info & ALT_TID == 0;
-        let (block, offset) = streams.code_tid(coder, tuple, in_order);
-        let (key_end, list_end) = posting_list(info, offset, block, end).unwrap_or((end, end));
+        let (block, offset) = streams.code_target(coder, tuple, 0);
+        let list = posting_list(info, offset, block, end).unwrap_or((end, end));
+        let tuple = coder.part(tuple, 0, end);
+        self.code_key(coder, tuple, place, list);
+        end
+    }
+
+    /// Codes a tuple from its key on. Its posting list has this start and this end.
+    pub(super) fn code_key<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        tuple: &mut [u8],
+        place: Place,
+        (key_end, list_end): (usize, usize),
+    ) {
+        let keys = &mut self.places[place as usize].keys;
         let key = coder.part(tuple, INDEX_TUPLE_HEADER_LEN, key_end);
-        streams.keys.code(coder, StreamKind::IndexKey, key);
+        keys.code(coder, StreamKind::IndexKey, key);
         for at in (key_end..list_end).step_by(TID_LEN) {
             self.posting_tid(coder, tuple, at);
         }
+        let end = tuple.len();
         let rest = coder.part(tuple, list_end, end);
-        self.places[place as usize]
-            .keys
-            .code(coder, StreamKind::IndexKey, rest);
-        end
+        let keys = &mut self.places[place as usize].keys;
+        keys.code(coder, StreamKind::IndexKey, rest);
     }
 
     /// Codes the tuples that fill `bytes`. The encoder has checked them with [`are_tuples`].
@@ -206,7 +210,7 @@ impl IndexStreams {
         let expected = rows.expected(newest, self.last_row);
         let mut code = UNKNOWN_ROW;
         if C::ENCODING && coder.choices().uses(OptionalModel::NewRows) {
-            let tid = read_tid(tuple);
+            let tid = read_tid(tuple, 0);
             let is_for = |number| rows.is_at(number, tid);
             code = if is_for(expected) {
                 EXPECTED_ROW
@@ -258,7 +262,12 @@ pub fn are_tuples(bytes: &[u8]) -> bool {
 }
 
 /// Start and end of the posting list, if the tuple has one that fits into it.
-fn posting_list(info: u16, offset: u16, block: u32, len: usize) -> Option<(usize, usize)> {
+pub(super) fn posting_list(
+    info: u16,
+    offset: u16,
+    block: u32,
+    len: usize,
+) -> Option<(usize, usize)> {
     if info & ALT_TID == 0 || offset & IS_POSTING == 0 {
         return None;
     }
@@ -283,12 +292,12 @@ fn read_block(bytes: &[u8], at: usize) -> u32 {
     u32::from(get_u16(bytes, at)) << 16 | u32::from(get_u16(bytes, at + 2))
 }
 
-fn block_bytes(block: u32) -> [u8; 4] {
+pub(super) fn block_bytes(block: u32) -> [u8; 4] {
     let [b0, b1, b2, b3] = block.to_le_bytes();
     [b2, b3, b0, b1]
 }
 
-/// A tuple's `t_tid`.
-fn read_tid(tuple: &[u8]) -> Tid {
-    (read_block(tuple, 0), get_u16(tuple, 4))
+/// The `t_tid` of the tuple at the offset `at`.
+pub(super) fn read_tid(bytes: &[u8], at: usize) -> Tid {
+    (read_block(bytes, at), get_u16(bytes, at + 4))
 }

@@ -41,6 +41,8 @@ impl Set {
 pub struct OrderStreams {
     sorted: LazyStream,
     distance: LazyStream,
+    distances: Vec<u16>,
+    left: Vec<u16>,
 }
 
 impl OrderStreams {
@@ -59,16 +61,14 @@ impl OrderStreams {
             }
             return;
         }
-        let mut distances = [0u16; ITEMS_MAX];
-        let distances = &mut distances[sorted..len];
+        self.distances.clear();
+        self.distances.resize(len - sorted, 0);
         if C::ENCODING {
-            distances_of(order, sorted, distances);
+            distances_of(order, sorted, &mut self.distances);
         }
         let stream = self.distance.open(coder, StreamKind::ItemOrder, 2);
-        for distance in distances.iter_mut() {
-            *distance = coder.u16(stream, *distance);
-        }
-        if !C::ENCODING && !order_of(sorted, distances, order) {
+        coder.u16s(stream, &mut self.distances);
+        if !C::ENCODING && !order_of(sorted, &self.distances, order, &mut self.left) {
             coder.fail();
         }
     }
@@ -109,11 +109,12 @@ fn distances_of(order: &[u16], sorted: usize, distances: &mut [u16]) {
 /// The reverse of [`distances_of`]. Returns `false` if there is no such order.
 ///
 /// Goes from the last item to the first: the distance of the last one gives its rank among all
-/// items, that of the one before its rank among the others, and so on.
-fn order_of(sorted: usize, distances: &[u16], order: &mut [u16]) -> bool {
-    let mut left = [0u16; ITEMS_MAX];
+/// items, that of the one before its rank among the others, and so on. `left` is memory to work
+/// with.
+fn order_of(sorted: usize, distances: &[u16], order: &mut [u16], left: &mut Vec<u16>) -> bool {
     let count = sorted + distances.len();
-    identity(&mut left[..count]);
+    left.resize(count, 0);
+    identity(left);
     for (index, &distance) in (sorted..count).zip(distances).rev() {
         let Some(rank) = index.checked_sub(usize::from(distance)) else {
             return false;
@@ -141,7 +142,7 @@ mod tests {
             let mut distances = vec![0; order.len() - sorted];
             distances_of(&order, sorted, &mut distances);
             let mut found = vec![0; order.len()];
-            prop_assert!(order_of(sorted, &distances, &mut found));
+            prop_assert!(order_of(sorted, &distances, &mut found, &mut Vec::new()));
             prop_assert_eq!(found, order);
         }
     }

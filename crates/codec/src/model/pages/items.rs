@@ -7,6 +7,7 @@ use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::max_align;
 
 use super::item_order::OrderStreams;
+use crate::model::index::page_tuples::ItemSpans;
 use crate::streams::coder::{Coder, LazyStream, StreamId, get_u32};
 use crate::streams::kind::StreamKind;
 
@@ -94,6 +95,7 @@ pub struct Items {
     starts: Vec<u16>,
     arena_len: usize,
     mode: u8,
+    spans: ItemSpans,
 }
 
 impl Default for Items {
@@ -106,6 +108,7 @@ impl Default for Items {
             starts: Vec::new(),
             arena_len: 0,
             mode: 0,
+            spans: ItemSpans::default(),
         }
     }
 }
@@ -262,6 +265,44 @@ impl Items {
         self.starts[item] = start as u16;
         self.arena_len = max_align(start + len);
         self.pointers[number].len = len as u16;
+    }
+
+    /// Codes all items together with `model`, in the order from the item `first` on. The model gets
+    /// the bytes that the items are in. Its decoder finds where they are.
+    pub fn code_together<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        page: &mut [u8],
+        hole_len: usize,
+        first: usize,
+        model: impl FnOnce(&mut C, &mut [u8], &mut ItemSpans),
+    ) {
+        let count = self.len();
+        let ItemSpans { starts, lens } = &mut self.spans;
+        starts.clear();
+        lens.clear();
+        if C::ENCODING {
+            for number in &self.stored {
+                let pointer = self.pointers[usize::from(*number)];
+                starts.push(pointer.range(hole_len).0);
+                lens.push(usize::from(pointer.len));
+            }
+            starts.rotate_left(first);
+            lens.rotate_left(first);
+            return model(coder, page, &mut self.spans);
+        }
+        starts.resize(count, 0);
+        lens.resize(count, 0);
+        model(coder, &mut self.arena[..], &mut self.spans);
+        if coder.failed() {
+            return;
+        }
+        let items = (first..count).chain(0..first);
+        let found = self.spans.starts.iter().zip(&self.spans.lens);
+        for (item, (start, len)) in items.zip(found) {
+            self.starts[item] = *start as u16;
+            self.pointers[usize::from(self.stored[item])].len = *len as u16;
+        }
     }
 
     /// Codes the order of the items. The decoder then writes them and the line pointers to the

@@ -9,6 +9,8 @@ use walzip_pgformat::PAGE_SIZE;
 
 use super::items::{Items, PAGE_HEADER_LEN, PointerStreams};
 use crate::model::heap::body::TUPLE_HEADER_LEN;
+use crate::model::index::gin::page_entries::EntryFields;
+use crate::model::index::page_tuples::{ItemSpans, TupleFields};
 use crate::model::index::tuple::{Place, tuple_len};
 use crate::model::relations::Relation;
 use crate::optional_model::OptionalModel;
@@ -99,6 +101,8 @@ pub struct PageModel {
     class: LazyStream,
     classes: [ClassStreams; Class::ALL.len()],
     items: Items,
+    tuples: TupleFields,
+    entries: EntryFields,
 }
 
 /// The block number of an image, and the hole that it leaves out.
@@ -176,16 +180,24 @@ impl PageModel {
         image: ImageShape,
         shape: PageShape,
     ) {
-        let special_at = shape.special_at;
-        let is_leaf = class != Class::Btree || get_u32(page, special_at + 8) == 0;
-        let place = if is_leaf { Place::Leaf } else { Place::Inner };
-        let has_high_key = class == Class::Btree && get_u32(page, special_at + 4) != 0;
+        match class {
+            Class::Btree | Class::Tuples => {
+                return self.code_tuples(coder, class, relation, page, image.hole_len, shape);
+            }
+            Class::GinEntries => {
+                let (entries, gin) = (&mut self.entries, &mut relation.gin_pages);
+                let model = |coder: &mut C, bytes: &mut [u8], spans: &mut ItemSpans| {
+                    gin.page_entries(coder, bytes, spans, entries);
+                };
+                return self
+                    .items
+                    .code_together(coder, page, image.hole_len, 0, model);
+            }
+            _ => {}
+        }
         let len = matches!(class, Class::Heap | Class::Items)
             .then(|| relation.item_len.open(coder, StreamKind::TupleLen, 2));
-        // A high key is the first item. It is coded last: it is an upper bound of the others.
-        let count = self.items.len();
-        let first = usize::from(has_high_key && count > 0);
-        for item in (first..count).chain(0..first) {
+        for item in 0..self.items.len() {
             if coder.failed() {
                 return;
             }
@@ -193,8 +205,6 @@ impl PageModel {
             let relation = &mut *relation;
             let model = |coder: &mut C, bytes: &mut [u8]| match class {
                 Class::Heap => relation.heap.page_tuple(coder, bytes, tid),
-                Class::Btree | Class::Tuples => relation.index.tuple(coder, bytes, place),
-                Class::GinEntries => relation.gin_pages.entry(coder, bytes),
                 _ => {
                     relation.items.code(coder, StreamKind::ItemBody, bytes);
                     bytes.len()
@@ -203,6 +213,29 @@ impl PageModel {
             self.items
                 .code_item(coder, page, image.hole_len, item, len, model);
         }
+    }
+
+    fn code_tuples<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        class: Class,
+        relation: &mut Relation,
+        page: &mut [u8],
+        hole_len: usize,
+        shape: PageShape,
+    ) {
+        let special_at = shape.special_at;
+        let is_leaf = class != Class::Btree || get_u32(page, special_at + 8) == 0;
+        let place = if is_leaf { Place::Leaf } else { Place::Inner };
+        let has_high_key = class == Class::Btree && get_u32(page, special_at + 4) != 0;
+        // A high key is the first item. It is coded last: it is an upper bound of the others.
+        let first = usize::from(has_high_key && self.items.len() > 0);
+        let (tuples, index) = (&mut self.tuples, &mut relation.index);
+        let model = |coder: &mut C, bytes: &mut [u8], spans: &mut ItemSpans| {
+            index.page_tuples(coder, bytes, spans, tuples, place);
+        };
+        self.items
+            .code_together(coder, page, hole_len, first, model);
     }
 
     /// The encoder's choice of the class, and the page's items. `None` if it is no valid page.

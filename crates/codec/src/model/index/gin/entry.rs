@@ -7,26 +7,28 @@
 
 use walzip_pgformat::wal::max_align;
 
+use super::page_entries::EntryFields;
 use super::posting_list::{LIST_HEADER_LEN, ListStreams, read_list, short_align};
+use crate::model::index::page_tuples::ItemSpans;
 use crate::streams::coder::{Coder, LazyStream, get_u16};
 use crate::streams::kind::StreamKind;
 use crate::streams::rows_by_len::RowsByLen;
 
 /// Size of `IndexTupleData`, in bytes.
-const TUPLE_HEADER_LEN: usize = 8;
+pub(super) const TUPLE_HEADER_LEN: usize = 8;
 /// `GIN_ITUP_COMPRESSED`, the high half of the block number.
-const COMPRESSED_HIGH: u16 = 0x8000;
+pub(super) const COMPRESSED_HIGH: u16 = 0x8000;
 /// `INDEX_SIZE_MASK`: the tuple's length in t_info, in bytes.
-const SIZE_MASK: u16 = 0x1FFF;
+pub(super) const SIZE_MASK: u16 = 0x1FFF;
 /// Size of a `ginxlogInsertEntry` without its tuple, in bytes.
 pub const INSERT_ENTRY_HEADER_LEN: usize = 4;
 
 /// An entry without a posting list.
-const PLAIN: u8 = 0;
+pub(super) const PLAIN: u8 = 0;
 /// An entry with a posting list that can be written again byte for byte.
-const POSTING: u8 = 1;
+pub(super) const POSTING: u8 = 1;
 /// An item whose t_info does not have its length.
-const ANY: u8 = 2;
+pub(super) const ANY: u8 = 2;
 
 /// `GIN_SEGMENT_INSERT`, `GIN_SEGMENT_REPLACE`, `GIN_SEGMENT_ADDITEMS`.
 const SEGMENT_INSERT: u8 = 2;
@@ -36,43 +38,30 @@ const SEGMENT_ADDITEMS: u8 = 4;
 /// The streams of one GIN index. Its pages have one set, its records another.
 #[derive(Debug, Default)]
 pub struct GinStreams {
-    form: LazyStream,
-    info: LazyStream,
-    block: LazyStream,
-    count: LazyStream,
-    start: LazyStream,
-    keys: RowsByLen,
+    pub(super) form: LazyStream,
+    pub(super) info: LazyStream,
+    pub(super) block: LazyStream,
+    pub(super) count: LazyStream,
+    pub(super) start: LazyStream,
+    pub(super) keys: RowsByLen,
     any_len: LazyStream,
     any: RowsByLen,
-    lists: ListStreams,
+    pub(super) lists: ListStreams,
     segments: LazyStream,
-    scratch: Vec<u64>,
+    pub(super) scratch: Vec<u64>,
+    /// Memory to work with: the entry of a record.
+    pub(super) single: Option<Box<(ItemSpans, EntryFields)>>,
 }
 
 impl GinStreams {
-    /// Codes an entry tuple and returns its length. The encoder's slice is the tuple. The
-    /// decoder's slice is zeros, and may be longer.
-    pub fn entry<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8]) -> usize {
-        let form = if C::ENCODING {
-            self.form_of(tuple)
-        } else {
-            PLAIN
-        };
-        let stream = self.form.open(coder, StreamKind::ModelFlag, 1);
-        match coder.u8(stream, form) {
-            PLAIN => self.plain(coder, tuple),
-            POSTING => self.posting(coder, tuple),
-            ANY => self.any(coder, tuple),
-            _ => {
-                coder.fail();
-                0
-            }
-        }
-    }
-
-    fn plain<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8]) -> usize {
-        let stream = self.info.open(coder, StreamKind::IndexInfo, 2);
-        let info = coder.u16_at(stream, tuple, 6);
+    /// Codes an entry without a list after its t_info and returns its length.
+    pub(super) fn plain_after_info<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        tuple: &mut [u8],
+        info: u16,
+    ) -> usize {
+        coder.put(tuple, 6, info.to_le_bytes());
         let len = usize::from(info & SIZE_MASK);
         let stream = self.block.open(coder, StreamKind::IndexTid, 6);
         let tid = coder.part(tuple, 0, 6);
@@ -82,29 +71,7 @@ impl GinStreams {
         len
     }
 
-    fn posting<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8]) -> usize {
-        let stream = self.count.open(coder, StreamKind::IndexInfo, 2);
-        let count = coder.u16_at(stream, tuple, 4);
-        let stream = self.start.open(coder, StreamKind::IndexInfo, 2);
-        let start = coder.u16_at(stream, tuple, 2);
-        coder.put(tuple, 0, COMPRESSED_HIGH.to_le_bytes());
-        let stream = self.info.open(coder, StreamKind::IndexInfo, 2);
-        let flags = coder.u16(stream, get_u16(tuple, 6) & !SIZE_MASK);
-        let start = usize::from(start);
-        let key = coder.part(tuple, TUPLE_HEADER_LEN, start);
-        self.keys.code(coder, StreamKind::IndexKey, key);
-        let end = tuple.len();
-        let list = coder.part(tuple, start, end);
-        let len = max_align(start + self.list(coder, list, count));
-        coder.put(
-            tuple,
-            6,
-            (flags & !SIZE_MASK | len as u16 & SIZE_MASK).to_le_bytes(),
-        );
-        len
-    }
-
-    fn any<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8]) -> usize {
+    pub(super) fn any<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8]) -> usize {
         let stream = self.any_len.open(coder, StreamKind::TupleLen, 2);
         let len = usize::from(coder.u16(stream, tuple.len() as u16));
         let bytes = coder.part(tuple, 0, len);
@@ -112,7 +79,7 @@ impl GinStreams {
         len
     }
 
-    fn form_of(&mut self, tuple: &[u8]) -> u8 {
+    pub(super) fn form_of(&mut self, tuple: &[u8]) -> u8 {
         let size = usize::from(get_u16(tuple, 6) & SIZE_MASK);
         if size != tuple.len() || size < TUPLE_HEADER_LEN {
             ANY
