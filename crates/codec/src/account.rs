@@ -61,7 +61,7 @@ pub fn account_chunk(
     bytes: &[u8],
     level: Level,
 ) -> Result<Vec<KindAccount>, EncodeError> {
-    match chunk::encode(extents, bytes, packing::choices(level)) {
+    match chunk::encode(extents, bytes, packing::chunk_choices(level)) {
         Some(streams) => account_of(&streams, level),
         None => Ok(Vec::new()),
     }

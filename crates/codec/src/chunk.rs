@@ -110,7 +110,7 @@ fn with_model(
     level: Level,
     proves: bool,
 ) -> Result<Option<Vec<u8>>, EncodeError> {
-    let choices = packing::choices(level);
+    let choices = packing::chunk_choices(level);
     let Some(streams) = encode(extents, bytes, choices) else {
         return Ok(None);
     };
