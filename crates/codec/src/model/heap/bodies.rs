@@ -52,7 +52,12 @@ impl Bodies {
     }
 
     /// Codes the collected bodies. The caller finishes relations in the order of their first body.
-    pub fn finish(&mut self, coder: &mut StreamWriter) {
+    /// If the attributes in `known` fit, they are taken. Returns those that were.
+    pub fn finish(
+        &mut self,
+        coder: &mut StreamWriter,
+        known: Option<&[Attribute]>,
+    ) -> Option<Vec<Attribute>> {
         let collected = std::mem::take(&mut self.collected);
         let headers = std::mem::take(&mut self.headers);
         let mut bodies = Vec::with_capacity(headers.len());
@@ -68,13 +73,14 @@ impl Bodies {
         }
         let is_wanted = coder.choices().uses(OptionalModel::Attributes);
         let values = is_wanted
-            .then(|| Values::find(&bodies, coder.choices()))
+            .then(|| Values::find(&bodies, known, coder.choices()))
             .flatten();
         let choices = LazyStream::default().open(coder, StreamKind::HeapSchema, 1);
-        match values {
-            Some(values) => code_values(coder, choices, &values),
+        match &values {
+            Some(values) => code_values(coder, choices, values),
             None => code_rows(coder, choices, &bodies),
         }
+        values.map(|values| values.attributes)
     }
 }
 
@@ -128,9 +134,19 @@ struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Infers the attributes. If too many bodies do not fit, infers them once more with some of
+    /// Takes the known attributes, or infers them. If too many bodies do not fit, infers them once more with some of
     /// these as samples, and keeps the better result.
-    fn find(bodies: &'a [Body<'a>], choices: Choices) -> Option<Values<'a>> {
+    fn find(
+        bodies: &'a [Body<'a>],
+        known: Option<&[Attribute]>,
+        choices: Choices,
+    ) -> Option<Values<'a>> {
+        if let Some(known) = known {
+            let values = Values::of(known.to_vec(), bodies);
+            if values.misfits().len() * MISFIT_OF < bodies.len() {
+                return Some(values);
+            }
+        }
         let values = Values::of(infer(bodies, &[], choices)?, bodies);
         let misfits = values.misfits();
         if misfits.len() * MISFIT_OF < bodies.len() {
@@ -318,7 +334,7 @@ mod tests {
         };
         let tuples: Vec<Vec<u8>> = (0..5000).map(tuple).collect();
         let bodies: Vec<Body<'_>> = tuples.iter().map(|bytes| header.body(bytes)).collect();
-        let values = Values::find(&bodies, Choices::default()).unwrap();
+        let values = Values::find(&bodies, None, Choices::default()).unwrap();
         assert_eq!(values.misfits().len(), 0, "{:?}", values.attributes);
     }
 }
