@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use walzip_codec::{Extent, Level, StreamKind, account_chunk, decode, encode_chunk};
+use walzip_codec::{ChunkEncoder, Extent, Level, StreamKind, account_chunk, decode};
 use walzip_pgformat::PAGE_SIZE;
 
 type Error = Box<dyn std::error::Error>;
@@ -101,13 +101,17 @@ fn run(request: &Request) -> Result<(), Error> {
     let mut costs: BTreeMap<String, Vec<Cost>> = BTreeMap::new();
     let mut streams: BTreeMap<StreamKind, [usize; 2]> = BTreeMap::new();
     for path in &request.paths {
+        let encoders = request.levels.iter();
+        let mut encoders: Vec<_> = encoders
+            .map(|level| ChunkEncoder::new(*level, false))
+            .collect();
         each_chunk(path, &mut |chunk: Chunk| {
             let mut found = Vec::new();
             for level in &request.zstd_levels {
                 found.push(by_zstd(&chunk, *level)?);
             }
-            for level in &request.levels {
-                found.push(by_walzip(&chunk, *level)?);
+            for encoder in &mut encoders {
+                found.push(by_walzip(&chunk, encoder)?);
             }
             if request.by_stream {
                 let level = request.levels.first().copied().unwrap_or(Level::MIN);
@@ -184,8 +188,8 @@ fn by_zstd(chunk: &Chunk, level: i32) -> Result<Cost, Error> {
     })
 }
 
-fn by_walzip(chunk: &Chunk, level: Level) -> Result<Cost, Error> {
-    let (member, encoding) = timed(|| encode_chunk(&chunk.extents, &chunk.bytes, level, false));
+fn by_walzip(chunk: &Chunk, encoder: &mut ChunkEncoder) -> Result<Cost, Error> {
+    let (member, encoding) = timed(|| encoder.encode(&chunk.extents, &chunk.bytes));
     let member = member?;
     let (decoded, decoding) = timed(|| decode(&member));
     match decoded? == chunk.bytes {

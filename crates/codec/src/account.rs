@@ -6,6 +6,7 @@ use crate::encoder;
 use crate::error::EncodeError;
 use crate::level::Level;
 use crate::member;
+use crate::model::KnownRelations;
 use crate::optional_model::OptionalModel;
 use crate::packing;
 use crate::segment;
@@ -61,7 +62,12 @@ pub fn account_chunk(
     bytes: &[u8],
     level: Level,
 ) -> Result<Vec<KindAccount>, EncodeError> {
-    match chunk::encode(extents, bytes, packing::choices(level)) {
+    match chunk::encode(
+        extents,
+        bytes,
+        packing::chunk_choices(level),
+        &mut KnownRelations::default(),
+    ) {
         Some(streams) => account_of(&streams, level),
         None => Ok(Vec::new()),
     }

@@ -16,7 +16,7 @@ use crate::fast_hash::FastHash;
 use crate::format_version::FormatVersion;
 use crate::level::Level;
 use crate::limits::CHUNK_LEN_MAX;
-use crate::model::ChunkPages;
+use crate::model::{ChunkPages, KnownRelations};
 use crate::original::{Expected, Original, PIECE_LEN};
 use crate::packing;
 use crate::streams::coder::{Choices, Coder, LazyStream, StreamId};
@@ -76,32 +76,70 @@ pub fn encode_chunk(
     level: Level,
     proves: bool,
 ) -> Result<Vec<u8>, EncodeError> {
-    let len = bytes.len();
+    ChunkEncoder::new(level, proves).encode(extents, bytes)
+}
+
+/// Encodes chunk after chunk as [`encode_chunk`] does, in less time: it remembers how it has read
+/// the tuples of a relation. A chunk is decoded without the others nevertheless.
+#[derive(Debug)]
+pub struct ChunkEncoder {
+    level: Level,
+    proves: bool,
+    known: KnownRelations,
+}
+
+impl ChunkEncoder {
+    /// Encodes at a level. With `proves`, each chunk is decoded again and compared.
+    pub fn new(level: Level, proves: bool) -> ChunkEncoder {
+        ChunkEncoder {
+            level,
+            proves,
+            known: KnownRelations::default(),
+        }
+    }
+
+    /// Encodes a chunk. A relation has the same number in all chunks; where another one has had
+    /// it, that costs time or bytes.
+    pub fn encode(&mut self, extents: &[Extent], bytes: &[u8]) -> Result<Vec<u8>, EncodeError> {
+        check(extents, bytes.len())?;
+        let without = || without_model(bytes.into(), self.level, self.proves);
+        let has_pages =
+            |extent: &Extent| matches!(extent, Extent::Pages { pages, .. } if *pages > 0);
+        if !extents.iter().any(has_pages) {
+            return without();
+        }
+        // A panic leaves nothing behind that is used again.
+        let mut known = std::mem::take(&mut self.known);
+        let mut left = None;
+        let member = or_do_without(
+            || {
+                let member = with_model(extents, bytes, self.level, self.proves, &mut known)?;
+                left = Some(known);
+                Ok(member)
+            },
+            without,
+        )?;
+        self.known = left.unwrap_or_default();
+        let (part, of) = DOUBTFUL_PART;
+        if member.len() / part < bytes.len() / of {
+            return Ok(member);
+        }
+        Ok(std::cmp::min_by_key(member, without()?, Vec::len))
+    }
+}
+
+/// Whether a chunk of so many bytes is one, and its extents are.
+fn check(extents: &[Extent], len: usize) -> Result<(), EncodeError> {
     if len > CHUNK_LEN_MAX {
         let max = CHUNK_LEN_MAX;
         return Err(EncodeError::TooLong { len, max });
     }
-    let extents_len = extents.iter().map(|extent| extent.len()).sum();
-    if extents_len != len as u64 {
-        return Err(EncodeError::Extents {
-            extents: extents_len,
-            len,
-        });
+    let lens = extents.iter().map(|extent| extent.len());
+    let extents = lens.fold(0, u64::saturating_add);
+    match extents == len as u64 {
+        true => Ok(()),
+        false => Err(EncodeError::Extents { extents, len }),
     }
-    let has_pages = |extent: &Extent| matches!(extent, Extent::Pages { pages, .. } if *pages > 0);
-    if !extents.iter().any(has_pages) {
-        return without_model(bytes.into(), level, proves);
-    }
-    let member = or_do_without(
-        || with_model(extents, bytes, level, proves),
-        || without_model(bytes.into(), level, proves),
-    )?;
-    let (part, of) = DOUBTFUL_PART;
-    if member.len() / part < len / of {
-        return Ok(member);
-    }
-    let foreign = without_model(bytes.into(), level, proves)?;
-    Ok(std::cmp::min_by_key(member, foreign, Vec::len))
 }
 
 fn with_model(
@@ -109,30 +147,28 @@ fn with_model(
     bytes: &[u8],
     level: Level,
     proves: bool,
+    known: &mut KnownRelations,
 ) -> Result<Option<Vec<u8>>, EncodeError> {
-    let choices = packing::choices(level);
-    let Some(streams) = encode(extents, bytes, choices) else {
+    let choices = packing::chunk_choices(level);
+    let Some(streams) = encode(extents, bytes, choices, known) else {
         return Ok(None);
     };
-    let Some(body) =
-        packing::pack_streams(&streams, MemberKind::Pages, choices, level, bytes.len())?
-    else {
-        return Ok(None);
-    };
+    let len = bytes.len();
+    let body = packing::pack_streams(&streams, MemberKind::Pages, choices, level, len)?;
     drop(streams);
-    let mut packed = Vec::with_capacity(body.len());
-    body.write(&mut packed);
+    let Some(body) = body else {
+        return Ok(None);
+    };
     let hash = match proves {
-        true => proven_hash(&packed, bytes).map_err(|_| EncodeError::NotProven)?,
+        true => {
+            let mut packed = Vec::with_capacity(body.len());
+            body.write(&mut packed);
+            proven_hash(&packed, bytes).map_err(|_| EncodeError::NotProven)?
+        }
         false => blake3::hash(bytes),
     };
-    Ok(Some(container::write_member(
-        bytes.len(),
-        hash,
-        MemberKind::Pages,
-        None,
-        &body,
-    )))
+    let kind = MemberKind::Pages;
+    Ok(Some(container::write_member(len, hash, kind, None, &body)))
 }
 
 /// Decodes a body and compares it with the chunk; returns the chunk's hash.
@@ -155,12 +191,18 @@ fn proven_hash(body: &[u8], bytes: &[u8]) -> Result<blake3::Hash, DecodeToError>
 }
 
 /// The streams of a chunk; `None` where the format's limits are too narrow for it.
-pub fn encode(extents: &[Extent], mut bytes: &[u8], choices: Choices) -> Option<Vec<Filled>> {
+pub fn encode(
+    extents: &[Extent],
+    mut bytes: &[u8],
+    choices: Choices,
+    known: &mut KnownRelations,
+) -> Option<Vec<Filled>> {
     let mut coder = StreamWriter::new(choices);
     let mut model = ChunkPages::default();
     let list = LazyStream::default().open(&mut coder, StreamKind::Extents, 1);
     let mut other = LazyStream::default();
     let mut numbers: HashMap<u32, u32, FastHash> = HashMap::default();
+    let mut names = Vec::new();
     let mut page = Box::new([0; PAGE_SIZE]);
     for extent in extents.iter().filter(|extent| !extent.is_empty()) {
         let (part, rest) = bytes.split_at_checked(usize::try_from(extent.len()).ok()?)?;
@@ -173,6 +215,9 @@ pub fn encode(extents: &[Extent], mut bytes: &[u8], choices: Choices) -> Option<
             } => {
                 let next = numbers.len() as u32;
                 let number = *numbers.entry(relation).or_insert(next);
+                if number == next {
+                    names.push(relation);
+                }
                 coder.u8(list, PAGES);
                 for value in [number, first_block, pages] {
                     coder.u32(list, value);
@@ -196,7 +241,7 @@ pub fn encode(extents: &[Extent], mut bytes: &[u8], choices: Choices) -> Option<
         }
     }
     coder.u8(list, END);
-    model.finish(&mut coder);
+    model.finish(&mut coder, &names, known);
     (!coder.failed()).then(|| coder.into_streams())
 }
 

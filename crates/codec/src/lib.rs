@@ -3,7 +3,7 @@
 //! [`encode`] makes a `.wz` file of any bytes; [`decode`] gives them back. An [`Encoder`] and
 //! [`decode_member_to`] do the same for inputs of any length, a member at a time. What
 //! begins as a WAL segment is taken apart by [`model`], anything else goes to zstd as it is.
-//! [`encode_chunk`] does it for pages of relations. The format is described in docs/format/container.md.
+//! [`encode_chunk`] and [`ChunkEncoder`] do it for pages of relations. The format is described in docs/format/container.md.
 
 #![deny(unsafe_code)]
 
@@ -31,7 +31,7 @@ mod streams;
 mod varint;
 
 pub use account::{KindAccount, account, account_chunk, encode_without};
-pub use chunk::{Extent, encode_chunk};
+pub use chunk::{ChunkEncoder, Extent, encode_chunk};
 pub use compressors::page_image::PageImages;
 pub use container::{
     Claims, HEADER_LEN_MAX, Header, MAGIC, MemberKind, VERSION, WalIdentity, name_file,

@@ -13,4 +13,5 @@ mod rows;
 mod values;
 
 pub use pages::chunk_pages::ChunkPages;
+pub use pages::known_relations::KnownRelations;
 pub use records::Model;

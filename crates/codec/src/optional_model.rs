@@ -48,6 +48,7 @@ models! {
     Attributes, "heap tuples as attributes";
     Dictionaries, "different values of an attribute";
     Scales, "integers with a divisor";
+    ValueForms, "decimal fractions, numerics and uuids by their form";
     Words, "texts as words and digits";
     Jsonb, "jsonb by its keys";
     RowVersions, "new versions of rows made of the old ones";

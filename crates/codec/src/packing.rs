@@ -30,8 +30,18 @@ const BESIDE_MIXED: Level = Level::STRONG;
 /// Where mixing gains less than this, in percent, another level may be smaller.
 const MIXING_GAIN_MIN: usize = 4;
 
-/// How each level chooses.
+/// How each level chooses for a segment.
 pub fn choices(level: Level) -> Choices {
+    let choices = chunk_choices(level);
+    Choices {
+        without: choices.without.with(OptionalModel::ValueForms),
+        ..choices
+    }
+}
+
+/// How each level chooses for a chunk of relation files. Its columns are longer than those of a
+/// segment, and repay a closer look.
+pub fn chunk_choices(level: Level) -> Choices {
     Choices {
         care: match level.get() {
             1 => Care::Quick,
@@ -93,7 +103,7 @@ pub fn pack_streams(
     }
     let body = match level >= MIXED_FROM {
         true => pack_mixed(streams, choices, original_len)?,
-        false => pack_unmixed(streams, choices, level, original_len)?,
+        false => pack_unmixed(streams, kind, choices, level, original_len)?,
     };
     let is_believed = content_len <= content_len_believed(body.len() as u64);
     Ok(is_believed.then_some(body))
@@ -101,12 +111,13 @@ pub fn pack_streams(
 
 fn pack_unmixed(
     streams: &[Filled],
+    kind: MemberKind,
     choices: Choices,
     level: Level,
     original_len: usize,
 ) -> Result<Body, EncodeError> {
     let laid_out = LaidOut::new(streams, choices);
-    if let Some(piece_len) = piece_len(level).filter(|&len| len < laid_out.len()) {
+    if let Some(piece_len) = piece_len(kind, level).filter(|&len| len < laid_out.len()) {
         return container::pack_pieces(&laid_out, piece_len, effort(level, true));
     }
     let content = laid_out.content();
@@ -124,9 +135,9 @@ pub fn lay_out(streams: &[Filled], level: Level) -> LaidOut<'_> {
 }
 
 /// Bytes of content that are packed apart. The fastest level does not look further for matches
-/// anyway, and so touches less memory.
-fn piece_len(level: Level) -> Option<usize> {
-    (level == Level::MIN).then_some(2 << 20)
+/// anyway, and so touches less memory. A chunk is short.
+fn piece_len(kind: MemberKind, level: Level) -> Option<usize> {
+    (kind == MemberKind::Wal && level == Level::MIN).then_some(2 << 20)
 }
 
 /// What a level makes of foreign bytes.

@@ -4,6 +4,7 @@ pub mod chunk_pages;
 pub mod image;
 mod item_order;
 mod items;
+pub mod known_relations;
 mod page;
 mod stale;
 mod stale_copies;

@@ -4,11 +4,13 @@
 pub mod attribute;
 pub mod column;
 mod column_choice;
+pub mod decimal;
 mod dictionary;
 mod distinct;
 pub mod json;
 pub mod jsonb;
 mod mode;
+mod numeric;
 mod scale;
 mod varlena;
 mod word_choice;

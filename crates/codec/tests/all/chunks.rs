@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use proptest::prelude::*;
 use walzip_codec::{
-    CHUNK_LEN_MAX, Claims, DecodeError, EncodeError, Extent, Header, Level, MemberKind, decode,
-    decode_member, encode_chunk,
+    CHUNK_LEN_MAX, ChunkEncoder, Claims, DecodeError, EncodeError, Extent, Header, Level,
+    MemberKind, decode, decode_member, encode_chunk,
 };
 
 use crate::compatibility::golden_files;
@@ -74,6 +74,19 @@ fn a_run_of_pages_may_be_of_any_relation_and_begin_anywhere() {
     comes_back(&extents, &bytes, Level::MIN);
     // Numbers of pages go round.
     comes_back(&[pages_of(0, u32::MAX - 3, &bytes)], &bytes, Level::MIN);
+}
+
+/// What an encoder remembers of a relation is no condition for anything.
+#[test]
+fn chunks_of_one_encoder_come_back_without_each_other() {
+    let pages = real_pages();
+    let mut encoder = ChunkEncoder::new(Level::MIN, true);
+    for (number, page) in pages.iter().chain(pages.iter().rev()).enumerate() {
+        // Now and then it is a page of another relation than before.
+        let extent = pages_of(number as u32 / 5 % 3, number as u32, page);
+        let file = encoder.encode(&[extent], page).expect("encodes");
+        assert!(decode(&file).as_deref() == Ok(&page[..]), "{number}");
+    }
 }
 
 #[test]

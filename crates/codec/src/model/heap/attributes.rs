@@ -1,5 +1,6 @@
 //! The attributes of a relation, inferred from its tuples alone.
 
+mod forms;
 mod guess;
 pub mod infer;
 mod price;

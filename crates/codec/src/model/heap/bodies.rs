@@ -10,7 +10,7 @@ use crate::model::values::attribute::Attribute;
 use crate::model::values::column::Column;
 use crate::optional_model::OptionalModel;
 use crate::streams::StreamWriter;
-use crate::streams::coder::{Care, Coder, LazyStream, StreamId};
+use crate::streams::coder::{Choices, Coder, LazyStream, StreamId};
 use crate::streams::kind::StreamKind;
 use crate::streams::parts::Parts;
 
@@ -52,7 +52,12 @@ impl Bodies {
     }
 
     /// Codes the collected bodies. The caller finishes relations in the order of their first body.
-    pub fn finish(&mut self, coder: &mut StreamWriter) {
+    /// If the attributes in `known` fit, they are taken. Returns those that were.
+    pub fn finish(
+        &mut self,
+        coder: &mut StreamWriter,
+        known: Option<&[Attribute]>,
+    ) -> Option<Vec<Attribute>> {
         let collected = std::mem::take(&mut self.collected);
         let headers = std::mem::take(&mut self.headers);
         let mut bodies = Vec::with_capacity(headers.len());
@@ -67,13 +72,15 @@ impl Bodies {
             part = behind;
         }
         let is_wanted = coder.choices().uses(OptionalModel::Attributes);
-        let care = coder.choices().care;
-        let values = is_wanted.then(|| Values::find(&bodies, care)).flatten();
+        let values = is_wanted
+            .then(|| Values::find(&bodies, known, coder.choices()))
+            .flatten();
         let choices = LazyStream::default().open(coder, StreamKind::HeapSchema, 1);
-        match values {
-            Some(values) => code_values(coder, choices, &values),
+        match &values {
+            Some(values) => code_values(coder, choices, values),
             None => code_rows(coder, choices, &bodies),
         }
+        values.map(|values| values.attributes)
     }
 }
 
@@ -127,16 +134,27 @@ struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Infers the attributes. If too many bodies do not fit, infers them once more with some of
+    /// Takes the known attributes, or infers them. If too many bodies do not fit, infers them once more with some of
     /// these as samples, and keeps the better result.
-    fn find(bodies: &'a [Body<'a>], care: Care) -> Option<Values<'a>> {
-        let values = Values::of(infer(bodies, &[], care)?, bodies);
+    fn find(
+        bodies: &'a [Body<'a>],
+        known: Option<&[Attribute]>,
+        choices: Choices,
+    ) -> Option<Values<'a>> {
+        if let Some(known) = known {
+            let values = Values::of(known.to_vec(), bodies);
+            if values.misfits().len() * MISFIT_OF < bodies.len() {
+                return Some(values);
+            }
+        }
+        let values = Values::of(infer(bodies, &[], choices)?, bodies);
         let misfits = values.misfits();
         if misfits.len() * MISFIT_OF < bodies.len() {
             return Some(values);
         }
         let shown: Vec<Body<'_>> = some(&misfits, MISFITS_SHOWN).copied().collect();
-        let others = infer(bodies, &shown, care).map(|attributes| Values::of(attributes, bodies));
+        let others =
+            infer(bodies, &shown, choices).map(|attributes| Values::of(attributes, bodies));
         let better = others.filter(|others| others.misfits().len() < misfits.len());
         Some(better.unwrap_or(values))
     }
@@ -316,7 +334,7 @@ mod tests {
         };
         let tuples: Vec<Vec<u8>> = (0..5000).map(tuple).collect();
         let bodies: Vec<Body<'_>> = tuples.iter().map(|bytes| header.body(bytes)).collect();
-        let values = Values::find(&bodies, Care::Full).unwrap();
+        let values = Values::find(&bodies, None, Choices::default()).unwrap();
         assert_eq!(values.misfits().len(), 0, "{:?}", values.attributes);
     }
 }

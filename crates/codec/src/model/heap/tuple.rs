@@ -9,6 +9,7 @@ use super::bodies::Bodies;
 use super::body::{Infomask, TUPLE_HEADER_LEN};
 use crate::model::rows::change::{Change, ChangeScratch, ChangeStreams};
 use crate::model::rows::versions::{Kept, Version};
+use crate::model::values::attribute::Attribute;
 use crate::streams::StreamWriter;
 use crate::streams::coder::{Coder, LazyStream, get, get_u16, get_u32};
 use crate::streams::kind::StreamKind;
@@ -132,9 +133,14 @@ impl HeapStreams {
         std::mem::take(&mut self.has_new_bodies)
     }
 
-    /// Codes the collected bodies.
-    pub fn finish(&mut self, coder: &mut StreamWriter) {
-        self.bodies.finish(coder);
+    /// Codes the collected bodies, of which the attributes may be known; returns those that were
+    /// taken.
+    pub fn finish(
+        &mut self,
+        coder: &mut StreamWriter,
+        known: Option<&[Attribute]>,
+    ) -> Option<Vec<Attribute>> {
+        self.bodies.finish(coder, known)
     }
 }
 

@@ -5,6 +5,7 @@ use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::page_checksum::{page_checksum, stored_checksum};
 
 use super::items::PAGE_HEADER_LEN;
+use super::known_relations::KnownRelations;
 use super::page::{ImageShape, PageModel};
 use super::stale::StaleStreams;
 use super::stale_copies::Places;
@@ -118,11 +119,16 @@ impl ChunkPages {
         }
     }
 
-    /// Codes the collected heap tuples. The encoder calls it after the last page.
-    pub fn finish(&mut self, coder: &mut StreamWriter) {
+    /// Codes the collected heap tuples. The encoder calls it after the last page, with what is
+    /// known of the relation of each number.
+    pub fn finish(&mut self, coder: &mut StreamWriter, names: &[u32], known: &mut KnownRelations) {
         for number in std::mem::take(&mut self.with_bodies) {
-            if let Some(relation) = self.relations.get_mut(number) {
-                relation.relation.heap.finish(coder);
+            if let (Some(relation), Some(&name)) =
+                (self.relations.get_mut(number), names.get(number))
+            {
+                let attributes = known.get(name);
+                let found = relation.relation.heap.finish(coder, attributes);
+                known.keep(name, found);
             }
         }
     }

@@ -23,14 +23,14 @@ const BTREE_SPECIAL_LEN: usize = 16;
 /// `MAX_BT_CYCLE_ID`: the page ids of hash and GiST are above it.
 const BTREE_CYCLE_ID_MAX: u16 = 0xFF7F;
 /// Length of the special space of GIN, BRIN, SP-GiST and sequence pages.
-const GIN_SPECIAL_LEN: usize = 8;
+pub const GIN_SPECIAL_LEN: usize = 8;
 /// `GIN_DATA`, `GIN_LEAF`, `GIN_LIST`, `GIN_COMPRESSED`: flags in the last two bytes.
 const GIN_DATA: u16 = 1;
 const GIN_LEAF: u16 = 1 << 1;
 const GIN_LIST: u16 = 1 << 4;
 const GIN_COMPRESSED: u16 = 1 << 7;
 /// All flags of GIN.
-const GIN_FLAGS_ALL: u16 = 0xFF;
+pub const GIN_FLAGS_ALL: u16 = 0xFF;
 /// Offset of the posting lists on a leaf of a posting tree, after the page's right bound.
 const GIN_SEGMENTS_AT: usize = 32;
 

@@ -2,10 +2,13 @@
 
 use walzip_pgformat::PAGE_SIZE;
 
-use crate::streams::coder::get;
+use super::page::{GIN_FLAGS_ALL, GIN_SPECIAL_LEN};
+use crate::streams::coder::{get, get_u16};
 
 /// Positions that are compared: PostgreSQL puts line pointers at multiples of 4, tuples of 8.
 const STEP: usize = 4;
+/// The same on pages of GIN, whose posting lists have numbers of any length.
+const LIST_STEP: usize = 1;
 /// The shortest copy from a new distance, in bytes.
 const COPY_MIN: usize = 8;
 /// The shortest one from the last distance.
@@ -32,7 +35,8 @@ pub struct Copy {
 pub struct Places {
     heads: Box<[u16; 1 << HASH_BITS]>,
     /// For each place, the one before it with the same hash.
-    before: Box<[u16; PAGE_SIZE / STEP]>,
+    before: Box<[u16; PAGE_SIZE]>,
+    step: usize,
 }
 
 const NONE: u16 = u16::MAX;
@@ -41,7 +45,8 @@ impl Default for Places {
     fn default() -> Self {
         Places {
             heads: Box::new([NONE; 1 << HASH_BITS]),
-            before: Box::new([NONE; PAGE_SIZE / STEP]),
+            before: Box::new([NONE; PAGE_SIZE]),
+            step: STEP,
         }
     }
 }
@@ -50,18 +55,24 @@ impl Places {
     /// Begins with a page, of which all but the hole from `lower` to `upper` is known.
     pub fn begin(&mut self, page: &[u8; PAGE_SIZE], lower: usize, upper: usize) {
         self.heads.fill(NONE);
+        self.step = match has_lists(page) {
+            true => LIST_STEP,
+            false => STEP,
+        };
         self.add(page, 0, lower);
-        self.add(page, upper.next_multiple_of(STEP), PAGE_SIZE);
+        self.add(page, upper, PAGE_SIZE);
     }
 
     /// Adds the places from `start` to `end`, of whose bytes all are known.
     fn add(&mut self, page: &[u8; PAGE_SIZE], start: usize, end: usize) {
-        for at in (start..end.saturating_sub(COPY_MIN - 1)).step_by(STEP) {
+        let mut at = start.next_multiple_of(self.step);
+        while at + COPY_MIN <= end {
             let bytes = u64::from_le_bytes(get(page, at));
             if bytes != 0 {
                 let head = &mut self.heads[hash(bytes)];
-                self.before[at / STEP] = std::mem::replace(head, (at / STEP) as u16);
+                self.before[at] = std::mem::replace(head, at as u16);
             }
+            at += self.step;
         }
     }
 
@@ -74,22 +85,29 @@ impl Places {
         upper: usize,
         last: usize,
     ) -> Copy {
-        let mut at = start.next_multiple_of(STEP);
+        let mut at = start.next_multiple_of(self.step);
         while at < upper {
             let found = longest(page, at, upper, last, self);
             if let Some(copy) = found {
                 let copy = extend_back(page, copy, start, at, upper);
                 let end = start + copy.literals + copy.len;
-                self.add(page, start.next_multiple_of(STEP), end);
+                self.add(page, start, end);
                 return copy;
             }
-            at += STEP;
+            at += self.step;
         }
         Copy {
             literals: upper - start,
             ..Copy::default()
         }
     }
+}
+
+/// Whether a page is of a GIN index.
+fn has_lists(page: &[u8; PAGE_SIZE]) -> bool {
+    let has_special = usize::from(get_u16(page, 16)) == PAGE_SIZE - GIN_SPECIAL_LEN;
+    let flags = get_u16(page, PAGE_SIZE - 2);
+    has_special && flags <= GIN_FLAGS_ALL
 }
 
 /// The longest copy at `at` that is found: its length and its distance.
@@ -126,13 +144,13 @@ fn longest(
         if place == NONE || best >= ENOUGH {
             break;
         }
-        let from = usize::from(place) * STEP;
+        let from = usize::from(place);
         let len = len_from(from);
         // A copy from another distance has to be worth it.
         if len >= COPY_MIN.max(best + 4) {
             (best, distance) = (len, (at + PAGE_SIZE - from) % PAGE_SIZE);
         }
-        place = places.before[usize::from(place)];
+        place = places.before[from];
     }
     (best > 0).then_some((best, distance))
 }

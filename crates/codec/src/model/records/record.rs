@@ -82,7 +82,7 @@ impl Model {
     pub fn finish(&mut self, coder: &mut StreamWriter) {
         for number in std::mem::take(&mut self.with_bodies) {
             if let Some(relation) = self.relations.get_mut(number) {
-                relation.heap.finish(coder);
+                relation.heap.finish(coder, None);
             }
         }
     }

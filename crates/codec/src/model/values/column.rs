@@ -2,9 +2,11 @@
 
 use super::attribute::{Attribute, varlena_start};
 use super::column_choice::Choice;
+use super::decimal::DecimalStreams;
 use super::dictionary::Dictionary;
 use super::json::Json;
 use super::mode::Mode;
+use super::numeric::NumericStreams;
 use super::scale::Scale;
 use super::varlena::{VarlenaStreams, plain_content};
 use super::words::Words;
@@ -33,6 +35,8 @@ enum ColumnCoding {
     Scaled(StreamId, Scale),
     Json(Box<JsonStreams>),
     Words(Box<WordStreams>),
+    Decimal(DecimalStreams),
+    Numeric(Box<NumericStreams>),
 }
 
 #[derive(Debug)]
@@ -92,6 +96,19 @@ impl Column {
                 let len = attribute.fixed().map_or(8, |(len, _)| len);
                 ColumnCoding::Scaled(coder.open(StreamKind::Value, len), scale)
             }
+            Some(Mode::Decimal)
+                if matches!(attribute.fixed(), Some((4 | 8, _))) && coder.format().has_pages() =>
+            {
+                let len = attribute.fixed().map_or(8, |(len, _)| len);
+                let decimals = choice.decimals;
+                ColumnCoding::Decimal(DecimalStreams::open(coder, choices, decimals, len))
+            }
+            Some(Mode::Numeric)
+                if attribute == Attribute::Varlena && coder.format().has_pages() =>
+            {
+                let streams = NumericStreams::open(coder, choices, choice.numeric);
+                ColumnCoding::Numeric(Box::new(streams))
+            }
             Some(mode @ (Mode::Plain | Mode::ByLen)) => match attribute.fixed() {
                 Some((len, _)) => ColumnCoding::Fixed(coder.open(StreamKind::Value, len)),
                 None => {
@@ -118,7 +135,11 @@ impl Column {
             ColumnCoding::Fixed(stream) => append_fixed(coder, *stream, values),
             ColumnCoding::Dictionary(dictionary) => dictionary.append(coder, values.len()),
             ColumnCoding::Varlena(streams) => streams.append(coder, values),
-            ColumnCoding::Scaled(..) | ColumnCoding::Json(_) | ColumnCoding::Words(_) => {
+            ColumnCoding::Scaled(..)
+            | ColumnCoding::Json(_)
+            | ColumnCoding::Words(_)
+            | ColumnCoding::Decimal(_)
+            | ColumnCoding::Numeric(_) => {
                 let mut scratch = Vec::new();
                 for value in values {
                     scratch.clear();
@@ -150,10 +171,19 @@ impl Column {
                 scale.code_value(coder, *stream, data, start, len);
                 start + len
             }
+            (ColumnCoding::Decimal(streams), Some((len, align))) => {
+                let start = at.next_multiple_of(align);
+                streams.code(coder, data, start, len);
+                start + len
+            }
             (ColumnCoding::Varlena(streams), _) => streams.code(coder, data, at),
+            (ColumnCoding::Numeric(streams), _) => streams.code(coder, data, at),
             (ColumnCoding::Json(streams), _) => streams.code(coder, data, at),
             (ColumnCoding::Words(streams), _) => streams.code(coder, data, at),
-            (ColumnCoding::Fixed(_) | ColumnCoding::Scaled(..), None) => {
+            (
+                ColumnCoding::Fixed(_) | ColumnCoding::Scaled(..) | ColumnCoding::Decimal(_),
+                None,
+            ) => {
                 coder.fail();
                 at
             }
@@ -310,6 +340,14 @@ mod tests {
         assert_eq!(
             example("varlenas by length", Attribute::Varlena, 3, 13),
             b"\x09abc\x09xyz\x0Bhi!!"
+        );
+        assert_eq!(
+            example("decimal fractions", Attribute::Fixed8, 3, 24),
+            [1.5, -0.25, 1.0 / 3.0].map(f64::to_le_bytes).concat()
+        );
+        assert_eq!(
+            example("numerics as integers", Attribute::Varlena, 3, 17),
+            b"\x0F\x00\x81\x2C\x00\xF4\x01\x0B\x00\x81\x2C\x00\x0B\x7F\xA1\xF4\x01"
         );
     }
 }

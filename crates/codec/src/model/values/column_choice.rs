@@ -1,9 +1,11 @@
 //! How the encoder chooses the mode of a column: by the estimated sizes of its values.
 
 use super::attribute::Attribute;
+use super::decimal::Decimals;
 use super::distinct::DistinctValues;
 use super::json::Json;
 use super::mode::Mode;
+use super::numeric;
 use super::scale::Scale;
 use super::varlena::plain_content;
 use super::word_choice::{self, WORDS_PART};
@@ -29,6 +31,9 @@ const SAMPLE: usize = 2048;
 /// The same for quick choices.
 const QUICK_SAMPLE: usize = 512;
 
+/// What the size of a sample of integers is taken times: of few values it looks too small.
+const SAMPLED_MORE: f64 = 1.06;
+
 /// The coding that the encoder chooses for a column.
 #[derive(Debug, Default)]
 pub struct Choice {
@@ -44,6 +49,10 @@ pub struct Choice {
     pub json: Option<Json>,
     /// The divisor and the remainder of integers.
     pub scale: Scale,
+    /// The digits of floats behind the point.
+    pub decimals: Decimals,
+    /// The digits of numerics behind the point.
+    pub numeric: numeric::Scale,
     /// The lengths of the runs of digits in texts.
     pub digits: DigitRuns,
     /// Estimated size of the varlenas when all are concatenated in one stream.
@@ -88,7 +97,7 @@ impl Choice {
             }
             words_part = WORDS_PART_OF_DICTIONARY;
         }
-        if attribute != Attribute::Varlena {
+        if attribute != Attribute::Varlena || choice.mode == Mode::Numeric {
             return choice;
         }
         let contents = || {
@@ -143,6 +152,15 @@ impl Choice {
                 (choice.mode, choice.scale) = (Mode::Scaled, found);
             }
         }
+        if choices.uses(OptionalModel::ValueForms)
+            && let Some(found) = Decimals::of(values, len)
+        {
+            let cost = integers_cost(values, sample, len, |value| found.down(value));
+            if cost < best {
+                best = cost;
+                (choice.mode, choice.decimals) = (Mode::Decimal, found);
+            }
+        }
         (best, choice)
     }
 
@@ -158,13 +176,23 @@ impl Choice {
         } else {
             Mode::Plain
         };
-        let choice = Choice {
+        let mut choice = Choice {
             mode,
             headers,
             concatenated,
             ..Choice::default()
         };
-        (concatenated.min(by_len), choice)
+        let mut best = concatenated.min(by_len);
+        if choices.uses(OptionalModel::ValueForms)
+            && let Some(found) = numeric::Scale::of(values)
+        {
+            let cost = integers_cost(values, SAMPLE, 8, |value| found.down(value));
+            if cost < best {
+                best = cost;
+                (choice.mode, choice.numeric) = (Mode::Numeric, found);
+            }
+        }
+        (best, choice)
     }
 }
 
@@ -202,6 +230,23 @@ fn fixed_cost(values: &[&[u8]], len: usize, sample: usize) -> f64 {
         cost(&counts)
     };
     best * values.len() as f64 / sample.len().max(1) as f64
+}
+
+/// The estimated size of integers of `len` bytes that values are; those of no integer count as 0.
+fn integers_cost(
+    values: &[&[u8]],
+    sample: usize,
+    len: usize,
+    integer: impl Fn(&[u8]) -> Option<i64>,
+) -> f64 {
+    let sampled = values.get(..sample).unwrap_or(values);
+    let bytes: Vec<[u8; 8]> = sampled
+        .iter()
+        .map(|value| integer(value).unwrap_or_default().to_le_bytes())
+        .collect();
+    let integers: Vec<&[u8]> = bytes.iter().map(|bytes| &bytes[..len]).collect();
+    let part = values.len() as f64 / integers.len().max(1) as f64;
+    fixed_cost(&integers, len, sample) * part * SAMPLED_MORE
 }
 
 /// The estimated size of varlenas when concatenated, their size by length, and the headers of the

@@ -17,18 +17,24 @@ pub enum Mode {
     Scaled = 4,
     /// Values are texts, split into words.
     Words = 5,
+    /// Values are floats that are decimal fractions.
+    Decimal = 6,
+    /// Values are numerics with the same number of digits behind the point.
+    Numeric = 7,
 }
 
 impl Mode {
     /// The mode with this number; `None` if no mode has it.
     pub fn of(number: u8) -> Option<Mode> {
-        const ALL: [Mode; 6] = [
+        const ALL: [Mode; 8] = [
             Mode::Plain,
             Mode::Dictionary,
             Mode::ByLen,
             Mode::Json,
             Mode::Scaled,
             Mode::Words,
+            Mode::Decimal,
+            Mode::Numeric,
         ];
         ALL.get(usize::from(number)).copied()
     }

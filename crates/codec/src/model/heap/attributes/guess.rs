@@ -3,9 +3,12 @@
 
 use std::collections::HashSet;
 
+use super::forms::Forms;
 use super::sample::{SAMPLES_MAX, SAMPLES_MIN, Sample};
 use crate::fast_hash::{FastHash, fold};
 use crate::model::values::attribute::Attribute;
+use crate::optional_model::OptionalModel;
+use crate::streams::coder::Choices;
 
 /// Maximum number of steps.
 const STEPS_MAX: usize = 600;
@@ -14,13 +17,19 @@ const STEPS_PER_TUPLE: usize = 50;
 
 /// `count` attributes that fit the samples, if they are found within the number of steps. The
 /// relation has `tuples` tuples.
-pub fn guess(samples: &[Sample<'_>], count: usize, tuples: usize) -> Option<Vec<Attribute>> {
+pub fn guess(
+    samples: &[Sample<'_>],
+    count: usize,
+    tuples: usize,
+    choices: Choices,
+) -> Option<Vec<Attribute>> {
     let mut guess = Guess {
         samples,
         found: Vec::with_capacity(count),
         count,
         failed: HashSet::default(),
         steps_left: STEPS_MAX.min(tuples * STEPS_PER_TUPLE),
+        by_form: choices.uses(OptionalModel::ValueForms),
     };
     guess.go_on(&[0; SAMPLES_MAX]).then_some(guess.found)
 }
@@ -35,6 +44,8 @@ struct Guess<'a> {
     /// Hashes of states from which no solution was found.
     failed: HashSet<u64, FastHash>,
     steps_left: usize,
+    /// Looks also for floats and uuids.
+    by_form: bool,
 }
 
 impl Guess<'_> {
@@ -94,9 +105,28 @@ impl Guess<'_> {
                 evidence.see(sample.data, offset.into());
             }
         }
-        let mut candidates = Attribute::ALL.map(|attribute| (evidence.score(attribute), attribute));
+        let mut forms = Forms::default();
+        if self.by_form {
+            forms = self.forms(number, offsets);
+        }
+        let score = |attribute| evidence.score(attribute).max(forms.score(attribute));
+        let mut candidates = Attribute::ALL.map(|attribute| (score(attribute), attribute));
         candidates.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
         candidates.into_iter().map(|(_, attribute)| attribute)
+    }
+}
+
+impl Guess<'_> {
+    /// What the values of an attribute look like.
+    fn forms(&self, number: usize, offsets: &Offsets) -> Forms {
+        let samples = self.samples.iter().zip(offsets);
+        let having = samples.filter(|(sample, _)| sample.body.has(number));
+        let values = || {
+            having
+                .clone()
+                .map(|(sample, &offset)| (sample.data, usize::from(offset)))
+        };
+        Forms::of(values)
     }
 }
 

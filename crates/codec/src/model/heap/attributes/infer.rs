@@ -10,7 +10,7 @@ use super::sample::{SAMPLES_MAX, SAMPLES_MIN, Sample, some};
 use super::search::{Width, cheapest};
 use crate::model::heap::body::Body;
 use crate::model::values::attribute::Attribute;
-use crate::streams::coder::Care;
+use crate::streams::coder::{Care, Choices};
 
 /// Number of samples that are taken at regular intervals from all tuples.
 const FIRST_SAMPLES: usize = 24;
@@ -50,7 +50,7 @@ const ATTRIBUTES_MAX: usize = 250;
 
 /// The attributes found that fit the most tuples of those checked. The bodies in `shown` are
 /// always samples.
-pub fn infer(bodies: &[Body<'_>], shown: &[Body<'_>], care: Care) -> Option<Vec<Attribute>> {
+pub fn infer(bodies: &[Body<'_>], shown: &[Body<'_>], choices: Choices) -> Option<Vec<Attribute>> {
     let count = bodies
         .iter()
         .map(|body| usize::from(body.attributes))
@@ -59,14 +59,14 @@ pub fn infer(bodies: &[Body<'_>], shown: &[Body<'_>], care: Care) -> Option<Vec<
         return None;
     }
     let len: usize = bodies.iter().map(|body| body.bytes.len()).sum();
-    let mut steps_left = match care {
+    let mut steps_left = match choices.care {
         Care::Quick => QUICK_SEARCH_STEPS_MAX.min(len / QUICK_SEARCH_STEP_LEN),
         Care::Full => SEARCH_STEPS_MAX.min(len / SEARCH_STEP_LEN),
     };
     let mut samples = samples(bodies, shown, count);
     let (mut found, mut fewest) = (None, usize::MAX);
     for _ in 0..ROUNDS {
-        let Some(attributes) = find(&samples, count, bodies.len(), &mut steps_left) else {
+        let Some(attributes) = find(&samples, count, bodies.len(), choices, &mut steps_left) else {
             break;
         };
         let misfits = misfits(bodies, &attributes);
@@ -87,12 +87,13 @@ fn find(
     samples: &[Sample<'_>],
     count: usize,
     tuples: usize,
+    choices: Choices,
     steps_left: &mut usize,
 ) -> Option<Vec<Attribute>> {
     if samples.len() < SAMPLES_MIN {
         return None;
     }
-    if let Some(found) = guess(samples, count, tuples) {
+    if let Some(found) = guess(samples, count, tuples, choices) {
         return Some(found);
     }
     let mut searches = WIDTHS.iter();

@@ -257,7 +257,7 @@ fn keep_cheapest(ways: &mut Vec<Way>, width: Width, factor: usize) {
 mod tests {
     use crate::model::heap::attributes::infer::infer;
     use crate::model::heap::body::{Body, Infomask};
-    use crate::streams::coder::Care;
+    use crate::streams::coder::{Care, Choices};
 
     const COLUMNS: u64 = 40;
     const ROWS: u64 = 5000;
@@ -330,7 +330,7 @@ mod tests {
     fn a_table_of_many_columns_is_read() {
         let tuples: Vec<_> = (0..ROWS).map(tuple).collect();
         let bodies = bodies(&tuples);
-        let attributes = infer(&bodies, &[], Care::Full).unwrap();
+        let attributes = infer(&bodies, &[], Choices::default()).unwrap();
         let mut columns = vec![Vec::new(); attributes.len()];
         let read = bodies
             .iter()
@@ -341,6 +341,10 @@ mod tests {
     #[test]
     fn little_is_not_worth_a_long_search() {
         let tuples: Vec<_> = (0..20).map(tuple).collect();
-        assert_eq!(infer(&bodies(&tuples), &[], Care::Quick), None);
+        let quick = Choices {
+            care: Care::Quick,
+            ..Choices::default()
+        };
+        assert_eq!(infer(&bodies(&tuples), &[], quick), None);
     }
 }
