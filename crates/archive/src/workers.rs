@@ -43,16 +43,15 @@ pub(crate) struct Workers<J, R> {
 }
 
 impl<J: Send + 'static, R: Send + 'static> Workers<J, R> {
-    /// Starts threads that do this work.
-    pub(crate) fn start(
+    /// Starts threads, each of which does its own work.
+    pub(crate) fn start<W: FnMut(J) -> R + Send + 'static>(
         threads: usize,
-        work: impl Fn(J) -> R + Send + Sync + 'static,
+        mut new_work: impl FnMut() -> W,
     ) -> Result<Workers<J, R>, ArchiveError> {
         let (jobs, waiting) = mpsc::channel::<Job<J, R>>();
         let waiting = Arc::new(Mutex::new(waiting));
-        let work = Arc::new(work);
         for number in 0..threads.max(1) {
-            let (waiting, work) = (Arc::clone(&waiting), Arc::clone(&work));
+            let (waiting, mut work) = (Arc::clone(&waiting), new_work());
             let run = move || {
                 while let Some((job, result)) = next(&waiting) {
                     // Nobody waits for it any more where the whole has failed.
@@ -94,7 +93,7 @@ mod tests {
 
     #[test]
     fn results_come_in_the_order_of_the_jobs() {
-        let workers = Workers::start(3, |number: u32| number * 2).expect("threads");
+        let workers = Workers::start(3, || |number: u32| number * 2).expect("threads");
         let pending: Vec<_> = (0..100).map(|number| workers.submit(number)).collect();
         for (number, pending) in (0..).zip(pending) {
             assert_eq!(pending.blocking_result().expect("a result"), number * 2);
@@ -104,7 +103,7 @@ mod tests {
     #[test]
     fn a_panic_at_work_is_an_error_for_who_waits() {
         let work = |panics: bool| assert!(!panics, "on purpose");
-        let workers = Workers::start(2, work).expect("threads");
+        let workers = Workers::start(2, || work).expect("threads");
         assert!(workers.submit(true).blocking_result().is_err());
         assert!(workers.submit(false).blocking_result().is_ok());
         assert!(workers.submit(true).blocking_result().is_err());

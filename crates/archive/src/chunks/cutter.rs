@@ -7,7 +7,7 @@ use walzip_codec::Extent;
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::relation_file::{Fork, RelationFile};
 
-use super::index::Member;
+use super::index::{Member, SHARED_BYTES_MAX};
 use crate::backup_files::{Entry, FileSink};
 use crate::error::ArchiveError;
 use crate::pg_manifest::{Hasher, SentFile};
@@ -49,8 +49,12 @@ pub(crate) struct Cutter<F> {
     take: F,
     new_hasher: fn() -> Hasher,
     chunk: CutChunk,
-    /// The numbers of the relations in the chunk.
+    /// The numbers of the relations that came so far.
     relations: HashMap<(String, u32), u32>,
+    /// Where small files are in the stream, by their content.
+    small: HashMap<blake3::Hash, u64>,
+    /// Bytes of the stream so far.
+    stream_bytes: u64,
     cut: Cut,
 }
 
@@ -62,6 +66,8 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
             new_hasher,
             chunk: CutChunk::default(),
             relations: HashMap::new(),
+            small: HashMap::new(),
+            stream_bytes: 0,
             cut: Cut::default(),
         }
     }
@@ -73,7 +79,6 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
     }
 
     fn end_chunk(&mut self) -> Result<(), ArchiveError> {
-        self.relations.clear();
         match self.chunk.bytes.is_empty() {
             true => Ok(()),
             false => (self.take)(std::mem::take(&mut self.chunk)),
@@ -102,6 +107,26 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
             Ok(_) => Err(unreadable(&io::ErrorKind::UnexpectedEof.into())),
             Err(error) => Err(unreadable(&error)),
         }
+    }
+
+    /// Takes the last file out of the chunk again where an earlier one has the same bytes, and says
+    /// where. The databases of a cluster have many files in common.
+    fn share(&mut self, size_bytes: u64) -> Option<u64> {
+        let start = self.stream_bytes;
+        self.stream_bytes += size_bytes;
+        if size_bytes == 0 || size_bytes > SHARED_BYTES_MAX {
+            return None;
+        }
+        let in_chunk = self.chunk.bytes.len().checked_sub(size_bytes as usize)?;
+        let hash = blake3::hash(self.chunk.bytes.get(in_chunk..)?);
+        let first = *self.small.entry(hash).or_insert(start);
+        if first == start {
+            return None;
+        }
+        self.stream_bytes = start;
+        self.chunk.bytes.truncate(in_chunk);
+        self.chunk.extents.pop();
+        Some(first)
     }
 
     /// Notes what the last bytes of the chunk are.
@@ -188,6 +213,7 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> FileSink for Cutter<F> {
             offset += len as u64;
         }
         self.cut.original_bytes += size_bytes;
+        let shared_at = self.share(size_bytes);
         if let Some(kept) = kept {
             self.cut.kept.insert(name.clone(), kept);
         }
@@ -196,7 +222,11 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> FileSink for Cutter<F> {
             let reason = format!("{} was sent twice", entry.path.display());
             return Err(ServerError::Protocol(reason).into());
         }
-        self.cut.members.push(Member::File(entry, size_bytes));
+        self.cut.members.push(Member::File {
+            entry,
+            size_bytes,
+            shared_at,
+        });
         Ok(())
     }
 }

@@ -4,6 +4,7 @@
 //! and so do the chunks that the stream was cut into. Where each begins follows from the lengths
 //! of those before it.
 
+use std::collections::HashMap;
 use std::io::{BufRead, Read};
 use std::ops::Range;
 
@@ -18,6 +19,8 @@ pub(crate) const CHUNK_BYTES_MAX: u32 = 16 << 20;
 /// More bytes than a chunk of that length is ever encoded to.
 const ENCODED_BYTES_MAX: u32 = CHUNK_BYTES_MAX + (1 << 20);
 
+/// Longer files do not share the bytes of another one: those that do are held in memory.
+pub(crate) const SHARED_BYTES_MAX: u64 = 1 << 20;
 /// No line is longer: PostgreSQL's paths have at most 1024 bytes.
 const LINE_BYTES_MAX: u64 = 16 << 10;
 
@@ -65,7 +68,10 @@ pub(crate) struct File {
     #[serde(flatten)]
     place: Place,
     /// Its length.
-    pub(crate) size_bytes: u64,
+    size_bytes: u64,
+    /// Where its bytes are in the stream, if an earlier file has the same ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    offset: Option<u64>,
 }
 
 /// Where an entry lies, and its permissions.
@@ -119,13 +125,20 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     pairs.collect()
 }
 
-/// What the files of a backup are.
+/// What is in a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Member {
     /// A directory.
     Directory(Entry),
-    /// A file, and its length.
-    File(Entry, u64),
+    /// A file.
+    File {
+        /// What it is called.
+        entry: Entry,
+        /// Its length.
+        size_bytes: u64,
+        /// Where its bytes are in the stream, if an earlier file has the same ones.
+        shared_at: Option<u64>,
+    },
 }
 
 impl Member {
@@ -134,9 +147,14 @@ impl Member {
             Member::Directory(entry) => Line::Directory(Directory {
                 place: Place::of(entry),
             }),
-            Member::File(entry, size_bytes) => Line::File(File {
+            Member::File {
+                entry,
+                size_bytes,
+                shared_at,
+            } => Line::File(File {
                 place: Place::of(entry),
                 size_bytes: *size_bytes,
+                offset: *shared_at,
             }),
         }
     }
@@ -190,8 +208,11 @@ impl Index {
                     .push(Member::Directory(directory.place.entry()?));
             }
             Line::File(file) => {
-                let entry = file.place.entry()?;
-                self.members.push(Member::File(entry, file.size_bytes));
+                self.members.push(Member::File {
+                    entry: file.place.entry()?,
+                    size_bytes: file.size_bytes,
+                    shared_at: file.offset,
+                });
             }
         }
         Ok(())
@@ -214,27 +235,79 @@ impl Index {
             let impossible = || format!("chunk {number} has an impossible offset");
             end = (chunk.pack, chunk_end.ok_or_else(impossible)?);
         }
-        let add = |sum: u64, len: u64| sum.checked_add(len);
-        let files = self.files().map(|(_, len)| len).try_fold(0, add);
-        match files == Some(self.original_bytes()) {
+        match self.check_files()? == self.stream_bytes() {
             true => Ok(()),
             false => Err("the chunks have more or fewer bytes than the files".to_owned()),
         }
     }
 
-    /// Bytes of all files.
-    pub(crate) fn original_bytes(&self) -> u64 {
-        self.chunks
-            .iter()
-            .map(|chunk| u64::from(chunk.original_bytes))
-            .sum()
+    /// The length of the stream, by its files: those that share bytes do so with an earlier one.
+    fn check_files(&self) -> Result<u64, String> {
+        let mut ends = HashMap::new();
+        let mut end = 0u64;
+        for member in &self.members {
+            let Member::File {
+                entry,
+                size_bytes,
+                shared_at,
+            } = member
+            else {
+                continue;
+            };
+            if let Some(start) = shared_at {
+                if *size_bytes > SHARED_BYTES_MAX || ends.get(start) != Some(size_bytes) {
+                    let shown = entry.path.display();
+                    return Err(format!("{shown} shares bytes with no file before it"));
+                }
+                continue;
+            }
+            if *size_bytes > 0 && *size_bytes <= SHARED_BYTES_MAX {
+                ends.insert(end, *size_bytes);
+            }
+            let next = end.checked_add(*size_bytes);
+            end = next.ok_or_else(|| "its files have an impossible length".to_owned())?;
+        }
+        Ok(end)
     }
 
-    /// The files and their lengths.
-    pub(crate) fn files(&self) -> impl Iterator<Item = (&Entry, u64)> {
-        self.members.iter().filter_map(|member| match member {
+    fn stream_bytes(&self) -> u64 {
+        let lens = self
+            .chunks
+            .iter()
+            .map(|chunk| u64::from(chunk.original_bytes));
+        lens.sum()
+    }
+
+    /// Bytes of all files.
+    pub(crate) fn original_bytes(&self) -> u64 {
+        let lens = self.located().map(|(_, range)| range.end - range.start);
+        lens.fold(0, u64::saturating_add)
+    }
+
+    /// The files, and where the bytes of each are in the stream.
+    fn located(&self) -> impl Iterator<Item = (&Entry, Range<u64>)> {
+        let mut end = 0;
+        self.members.iter().filter_map(move |member| match member {
             Member::Directory(_) => None,
-            Member::File(entry, size_bytes) => Some((entry, *size_bytes)),
+            Member::File {
+                entry,
+                size_bytes,
+                shared_at,
+            } => {
+                let start = shared_at.unwrap_or(end);
+                if shared_at.is_none() {
+                    end += size_bytes;
+                }
+                Some((entry, start..start + size_bytes))
+            }
+        })
+    }
+
+    /// The directories.
+    pub(crate) fn directories(&self) -> impl Iterator<Item = &Entry> {
+        self.members.iter().filter_map(|member| match member {
+            Member::Directory(entry) => Some(entry),
+            Member::File { .. } => None,
         })
     }
 
@@ -262,32 +335,23 @@ impl Index {
         starts
     }
 
-    /// The files, and where they are in the stream.
-    fn located(&self) -> impl Iterator<Item = (&Entry, Range<u64>)> {
-        let mut at = 0;
-        self.files().map(move |(entry, size_bytes)| {
-            let start = at;
-            at += size_bytes;
-            (entry, start..at)
-        })
-    }
-
-    /// The directories and the files that are wanted, with where each file is in the stream.
+    /// The files that are wanted, in the order in which their bytes are in the stream.
     pub(crate) fn selected(&self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<Selected> {
-        let mut at = 0;
-        let mut selected = Vec::new();
-        for member in &self.members {
-            match member {
-                Member::Directory(entry) => selected.push(Selected::Directory(entry.clone())),
-                Member::File(entry, size_bytes) => {
-                    let range = at..at + size_bytes;
-                    at = range.end;
-                    if is_wanted(entry) {
-                        selected.push(Selected::File(entry.clone(), range));
-                    }
+        let mut selected: Vec<Selected> = Vec::new();
+        let mut small = HashMap::new();
+        for (entry, range) in self.located().filter(|(entry, _)| is_wanted(entry)) {
+            let len = range.end - range.start;
+            if len > 0 && len <= SHARED_BYTES_MAX {
+                let number = *small.entry(range.start).or_insert(selected.len());
+                if let Some(same) = selected.get_mut(number) {
+                    same.entries.push(entry.clone());
+                    continue;
                 }
             }
+            let entries = vec![entry.clone()];
+            selected.push(Selected { entries, range });
         }
+        selected.sort_by_key(|selected| selected.range.start);
         selected
     }
 
@@ -295,13 +359,7 @@ impl Index {
     pub(crate) fn chunks_of(&self, selected: &[Selected]) -> Vec<usize> {
         let starts = self.chunk_starts();
         let mut numbers: Vec<usize> = Vec::new();
-        for member in selected {
-            let Selected::File(_, range) = member else {
-                continue;
-            };
-            if range.is_empty() {
-                continue;
-            }
+        for Selected { range, .. } in selected.iter().filter(|of| !of.range.is_empty()) {
             let first = starts.partition_point(|&start| start <= range.start) - 1;
             let first = numbers.last().map_or(first, |&last| first.max(last + 1));
             let end = starts.partition_point(|&start| start < range.end);
@@ -311,13 +369,11 @@ impl Index {
     }
 }
 
-/// A directory, or a file and where it is in the stream.
+/// Bytes of the stream, and the files that consist of them: one, or some small ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Selected {
-    /// A directory.
-    Directory(Entry),
-    /// A file.
-    File(Entry, Range<u64>),
+pub(crate) struct Selected {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) range: Range<u64>,
 }
 
 fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
@@ -343,14 +399,23 @@ mod tests {
         Entry::new(None, path, 0o600).expect("a path")
     }
 
+    fn file(path: &[u8], size_bytes: u64, shared_at: Option<u64>) -> Member {
+        Member::File {
+            entry: entry(path),
+            size_bytes,
+            shared_at,
+        }
+    }
+
     fn index() -> Index {
         Index {
             chunks: vec![chunk(0, 16, 100), chunk(0, 26, 50), chunk(1, 16, 60)],
             members: vec![
                 Member::Directory(entry(b"base")),
-                Member::File(entry(b"base/a"), 120),
-                Member::File(entry(b"base/empty"), 0),
-                Member::File(entry(b"base/\xff"), 90),
+                file(b"base/a", 120, None),
+                file(b"base/empty", 0, None),
+                file(b"base/\xff", 90, None),
+                file(b"base/same", 120, Some(0)),
             ],
         }
     }
@@ -373,10 +438,21 @@ mod tests {
 
     #[test]
     fn names_the_files_of_a_chunk() {
-        assert_eq!(index().files_of(0), ["base/a"]);
-        assert_eq!(index().files_of(1), ["base/a", "base/\u{fffd}"]);
+        assert_eq!(index().files_of(0), ["base/a", "base/same"]);
+        assert_eq!(
+            index().files_of(1),
+            ["base/a", "base/\u{fffd}", "base/same"]
+        );
         assert_eq!(index().files_of(2), ["base/\u{fffd}"]);
         assert_eq!(index().files_of(3), Vec::<String>::new());
+    }
+
+    #[test]
+    fn files_with_the_same_bytes_come_together() {
+        let selected = index().selected(|_| true);
+        let names = selected.iter().map(|of| of.entries.len());
+        assert_eq!(names.collect::<Vec<_>>(), [2, 1, 1]);
+        assert_eq!(index().original_bytes(), 330);
     }
 
     #[test]
@@ -388,6 +464,7 @@ mod tests {
         assert_eq!(chunks(&[]), Vec::<usize>::new());
         assert_eq!(chunks(&[b"base/empty"]), Vec::<usize>::new());
         assert_eq!(chunks(&[b"base/a"]), [0, 1]);
+        assert_eq!(chunks(&[b"base/same"]), [0, 1]);
         assert_eq!(chunks(&[b"base/\xff"]), [1, 2]);
         assert_eq!(chunks(&[b"base/a", b"base/\xff"]), [0, 1, 2]);
     }
@@ -401,12 +478,15 @@ mod tests {
             assert!(Index::read(&mut text.as_slice()).is_err());
         };
         refused(|index| drop(index.chunks.pop()));
-        refused(|index| drop(index.members.pop()));
+        refused(|index| drop(index.members.remove(3)));
         refused(|index| index.chunks.swap(0, 1));
         refused(|index| index.chunks[1].offset = 25);
         refused(|index| index.chunks[1].size_bytes = 0);
         refused(|index| index.chunks[2].original_bytes = CHUNK_BYTES_MAX + 1);
-        refused(|index| index.members[1] = Member::File(entry(b"base/a"), u64::MAX));
+        refused(|index| index.members[1] = file(b"base/a", u64::MAX, None));
+        refused(|index| index.members[4] = file(b"base/same", 119, Some(0)));
+        refused(|index| index.members[4] = file(b"base/same", 120, Some(1)));
+        refused(|index| index.members.swap(1, 4));
         let long = format!("{{\"file\":{{\"path\":\"{}\"", "x".repeat(1 << 20));
         for text in [
             "{\n",

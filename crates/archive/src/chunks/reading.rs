@@ -53,7 +53,7 @@ pub(crate) async fn read<S: FileSink + Send + 'static>(
 ) -> Result<S, ArchiveError> {
     let threads = processors();
     let (pending_sender, pending) = mpsc::channel(2 * threads);
-    let workers = Workers::start(threads, |fetched: Fetched| decode(&fetched))?;
+    let workers = Workers::start(threads, || |fetched: Fetched| decode(&fetched))?;
     let selected = packed.index.selected(is_wanted);
     let numbers = packed.index.chunks_of(&selected);
     let mut content = Content {
@@ -313,17 +313,36 @@ impl Content {
         selected: &[Selected],
         sink: &mut dyn FileSink,
     ) -> Result<(), ArchiveError> {
-        for member in selected {
-            let taken = match member {
-                Selected::Directory(entry) => sink.directory(entry.clone()),
-                Selected::File(entry, range) => {
-                    self.at = range.start;
-                    let size_bytes = range.end - range.start;
+        for entry in Arc::clone(&self.index).directories() {
+            sink.directory(entry.clone())?;
+        }
+        for Selected { entries, range } in selected {
+            self.at = range.start;
+            let size_bytes = range.end - range.start;
+            let taken = match entries.as_slice() {
+                [entry] => {
                     let mut content = Read::take(&mut *self, size_bytes);
                     sink.file(entry.clone(), size_bytes, &mut content)
                 }
+                entries => self.copies(entries, size_bytes, sink),
             };
             taken.map_err(|error| self.damage.take().unwrap_or(error))?;
+        }
+        Ok(())
+    }
+
+    /// Files that have the same bytes, which the index allows small ones only.
+    fn copies(
+        &mut self,
+        entries: &[Entry],
+        size_bytes: u64,
+        sink: &mut dyn FileSink,
+    ) -> Result<(), ArchiveError> {
+        let mut content = Vec::new();
+        let read = Read::take(&mut *self, size_bytes).read_to_end(&mut content);
+        read.map_err(|error| ArchiveError::Internal(error.to_string()))?;
+        for entry in entries {
+            sink.file(entry.clone(), size_bytes, &mut content.as_slice())?;
         }
         Ok(())
     }

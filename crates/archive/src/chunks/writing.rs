@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use blake3::Hash;
 use bytes::{Buf, Bytes};
 use tokio::sync::mpsc;
-use walzip_codec::{EncodeError, Level};
+use walzip_codec::{ChunkEncoder, EncodeError, Level};
 use walzip_repo::{BackupObject, BackupWriter};
 
 use super::cutter::{Cut, CutChunk, Cutter};
@@ -106,18 +106,11 @@ fn cut(
     pending: mpsc::Sender<Pending<Result<Encoded, EncodeError>>>,
     encoding: Encoding,
 ) -> Result<Cut, ArchiveError> {
-    let encode = move |chunk: CutChunk| {
-        let CutChunk { extents, bytes } = chunk;
-        let encoded =
-            walzip_codec::encode_chunk(&extents, &bytes, encoding.level, encoding.proves)?;
-        Ok(Encoded {
-            hash: blake3::hash(&encoded),
-            bytes: encoded,
-            original_bytes: bytes.len() as u32,
-            original_hash: blake3::hash(&bytes),
-        })
+    let new_work = || {
+        let mut encoder = ChunkEncoder::new(encoding.level, encoding.proves);
+        move |chunk: CutChunk| encode(&mut encoder, &chunk)
     };
-    let workers = Workers::start(encoding.threads, encode)?;
+    let workers = Workers::start(encoding.threads, new_work)?;
     let hasher: fn() -> Hasher = match encoding.checksums {
         ManifestChecksums::Crc32c => || Hasher::for_backup(ManifestChecksums::Crc32c),
         ManifestChecksums::Sha256 => || Hasher::for_backup(ManifestChecksums::Sha256),
@@ -135,6 +128,16 @@ fn cut(
         tar_files::read(backup, tablespace, &mut archives, &mut cutter)?;
     }
     cutter.finish()
+}
+
+fn encode(encoder: &mut ChunkEncoder, chunk: &CutChunk) -> Result<Encoded, EncodeError> {
+    let bytes = encoder.encode(&chunk.extents, &chunk.bytes)?;
+    Ok(Encoded {
+        hash: blake3::hash(&bytes),
+        bytes,
+        original_bytes: chunk.bytes.len() as u32,
+        original_hash: blake3::hash(&chunk.bytes),
+    })
 }
 
 /// The archives, from the task that receives them.
