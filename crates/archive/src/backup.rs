@@ -15,6 +15,7 @@ use walzip_codec::Level;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{BackupWriter, Repository};
 
+use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE};
 use crate::backup_record::{ArchiveRecord, BackupRecord, FilesRecord, Moment, RequiredWal};
 use crate::backup_stream;
 use crate::chunks::index::Index;
@@ -27,7 +28,7 @@ use crate::replication::{
     BackupEnd, BackupPart, BackupTablespace, BaseBackup, BaseBackupOptions, Connection,
     ConnectionSettings, ManifestChecksums, Mode, ServerError,
 };
-use crate::restore::{self, BACKUP_LABEL, CONTROL_FILE};
+use crate::restore;
 use crate::server::{self, Server};
 use crate::tablespaces::{self, Tablespaces};
 use crate::wal_wait;

@@ -7,6 +7,11 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::error::ArchiveError;
 
+/// The control file, without which a server does not start, by its name in the manifest.
+pub(crate) const CONTROL_FILE: &str = "global/pg_control";
+/// Says where recovery starts.
+pub(crate) const BACKUP_LABEL: &str = "backup_label";
+
 /// A file or a directory of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {

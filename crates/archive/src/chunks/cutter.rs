@@ -8,7 +8,7 @@ use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::relation_file::{Fork, RelationFile};
 
 use super::index::{Member, SHARED_BYTES_MAX};
-use crate::backup_files::{Entry, FileSink};
+use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE, Entry, FileSink};
 use crate::error::ArchiveError;
 use crate::pg_manifest::{Hasher, SentFile};
 use crate::replication::ServerError;
@@ -41,7 +41,7 @@ pub(crate) struct Cut {
 }
 
 /// Files whose content is looked at later, and how long they may be.
-const KEPT: [&str; 2] = [crate::restore::BACKUP_LABEL, crate::restore::CONTROL_FILE];
+const KEPT: [&str; 2] = [BACKUP_LABEL, CONTROL_FILE];
 const KEPT_BYTES_MAX: u64 = 64 << 10;
 
 /// Cuts files into chunks.

@@ -13,20 +13,16 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::directories::Directories;
-use crate::backup_files::{Entry, FileSink};
+use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE, Entry, FileSink};
 use crate::backup_record::TablespaceRecord;
 use crate::error::ArchiveError;
 use crate::pg_manifest::{Hasher, ManifestFile, PgManifest};
 use crate::progress::Progress;
 use crate::tar_files;
 
-/// The control file, without which a server does not start.
-pub(crate) const CONTROL_FILE: &str = "global/pg_control";
-/// Its name until everything else is in place.
+/// The control file's name until everything else is in place.
 pub(super) const CONTROL_FILE_UNFINISHED: &str = "global/pg_control.walzip.tmp";
 
-/// Says where recovery starts.
-pub(crate) const BACKUP_LABEL: &str = "backup_label";
 /// What a restore writes itself.
 const WRITTEN: [&str; 4] = [
     CONTROL_FILE_UNFINISHED,
