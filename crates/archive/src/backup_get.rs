@@ -10,11 +10,10 @@ use crate::backup_stream;
 use crate::chunks::reading;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
-use crate::pg_manifest::{Hasher, PgManifest};
+use crate::pg_manifest::PgManifest;
+use crate::proven_copy;
 use crate::restore::{read_index, read_manifest};
 use crate::tar_files;
-
-const PIECE_BYTES: usize = 256 << 10;
 
 /// A file that was got.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,27 +134,9 @@ impl<W: Write> FileSink for OneFile<W> {
         let listed =
             listed.ok_or_else(|| self.damaged("has another size than the manifest says"))?;
         self.is_found = true;
-        let mut hasher = Hasher::of(listed.checksum.as_ref());
-        let mut piece = vec![0; PIECE_BYTES];
-        let mut left = size_bytes;
-        while left > 0 {
-            let length = content
-                .read(&mut piece)
-                .map_err(|error| ArchiveError::Damaged {
-                    object: self.backup.clone(),
-                    reason: format!("its files cannot be read: {error}"),
-                })?;
-            if length == 0 {
-                return Err(self.damaged("ends early"));
-            }
-            let read = piece.get(..length).unwrap_or_default();
-            hasher.update(read);
-            self.output.write_all(read).map_err(unwritable)?;
-            left = left.saturating_sub(length as u64);
-        }
-        match hasher.matches(listed.checksum.as_ref()) {
-            true => Ok(()),
-            false => Err(self.damaged("does not have the manifest's checksum")),
-        }
+        let shown = entry.path.to_string_lossy();
+        proven_copy::copy(&self.backup, &shown, &listed, content, |piece| {
+            self.output.write_all(piece).map_err(unwritable)
+        })
     }
 }

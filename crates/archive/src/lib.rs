@@ -28,6 +28,7 @@ pub mod members;
 mod pg_manifest;
 mod placement;
 pub mod progress;
+mod proven_copy;
 pub mod push;
 mod regular_file;
 pub mod replication;

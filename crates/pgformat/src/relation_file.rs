@@ -93,18 +93,13 @@ mod tests {
     fn reads_the_paths_that_postgresql_makes() {
         let file = |path| RelationFile::of_path(path).expect(path);
         let tablespace = "pg_tblspc/16400/PG_15_202209061/5";
+        let in_tablespace = format!("{tablespace}/7_init");
         for (path, directory, number, fork, segment) in [
             ("base/5/16384", "base/5", 16384, Fork::Main, 0),
             ("base/5/16384.12", "base/5", 16384, Fork::Main, 12),
             ("global/1262_fsm", "global", 1262, Fork::FreeSpaceMap, 0),
             ("base/1/2_vm.1", "base/1", 2, Fork::VisibilityMap, 1),
-            (
-                &format!("{tablespace}/7_init"),
-                tablespace,
-                7,
-                Fork::Init,
-                0,
-            ),
+            (&in_tablespace, tablespace, 7, Fork::Init, 0),
         ] {
             let expected = RelationFile {
                 directory,

@@ -132,11 +132,15 @@ fn cut(
 
 fn encode(encoder: &mut ChunkEncoder, chunk: &CutChunk) -> Result<Encoded, EncodeError> {
     let bytes = encoder.encode(&chunk.extents, &chunk.bytes)?;
+    let original_hash = match walzip_codec::Header::read(&bytes) {
+        Ok(header) => Hash::from_bytes(header.original_hash),
+        Err(_) => blake3::hash(&chunk.bytes),
+    };
     Ok(Encoded {
         hash: blake3::hash(&bytes),
         bytes,
         original_bytes: chunk.bytes.len() as u32,
-        original_hash: blake3::hash(&chunk.bytes),
+        original_hash,
     })
 }
 

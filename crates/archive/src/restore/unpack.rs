@@ -16,8 +16,9 @@ use super::directories::Directories;
 use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE, Entry, FileSink};
 use crate::backup_record::TablespaceRecord;
 use crate::error::ArchiveError;
-use crate::pg_manifest::{Hasher, ManifestFile, PgManifest};
+use crate::pg_manifest::PgManifest;
 use crate::progress::Progress;
+use crate::proven_copy;
 use crate::tar_files;
 
 /// The control file's name until everything else is in place.
@@ -33,7 +34,6 @@ const WRITTEN: [&str; 4] = [
 /// No control file and no label is longer.
 const KEPT_BYTES_MAX: u64 = 64 << 10;
 
-const CHUNK_BYTES: usize = 256 << 10;
 const DIRECTORY_MODE: u32 = 0o700;
 
 /// Unpacks the archives of one backup.
@@ -42,7 +42,6 @@ pub(super) struct Unpacker {
     destination: Destination,
     manifest: PgManifest,
     seen: HashSet<Vec<u8>>,
-    chunk: Vec<u8>,
     unpacked: Unpacked,
     progress: Progress,
 }
@@ -160,7 +159,6 @@ impl Unpacker {
             destination,
             manifest,
             seen: HashSet::new(),
-            chunk: vec![0; CHUNK_BYTES],
             unpacked: Unpacked::default(),
             progress: progress.clone(),
         }
@@ -205,44 +203,6 @@ impl Unpacker {
             }
         }
         Ok(self.unpacked)
-    }
-
-    fn copy(
-        &mut self,
-        content: &mut dyn Read,
-        output: &mut Output,
-        path: &Path,
-        listed: &ManifestFile,
-    ) -> Result<(), ArchiveError> {
-        let mut hasher = Hasher::of(listed.checksum.as_ref());
-        let mut left = listed.size_bytes;
-        loop {
-            let length = match content.read(&mut self.chunk) {
-                Ok(0) => break,
-                Ok(length) => length,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(self.unreadable(&error)),
-            };
-            let piece = self.chunk.get(..length).unwrap_or_default();
-            hasher.update(piece);
-            output
-                .write(piece)
-                .map_err(|error| ArchiveError::file("write", path, error))?;
-            left = left.saturating_sub(length as u64);
-            self.progress.add(length as u64);
-        }
-        if left != 0 {
-            return Err(self.damaged(format!("{} ends {left} bytes early", path.display())));
-        }
-        if !hasher.matches(listed.checksum.as_ref()) {
-            let reason = format!("{} does not have the manifest's checksum", path.display());
-            return Err(self.damaged(reason));
-        }
-        Ok(())
-    }
-
-    fn unreadable(&self, error: &io::Error) -> ArchiveError {
-        self.damaged(format!("its files cannot be read: {error}"))
     }
 
     fn damaged(&self, reason: String) -> ArchiveError {
@@ -309,7 +269,12 @@ impl FileSink for Unpacker {
             file,
             kept: is_kept.then(Vec::new),
         };
-        self.copy(content, &mut output, &path, &listed)?;
+        let shown = entry.path.to_string_lossy();
+        proven_copy::copy(&self.backup, &shown, &listed, content, |piece| {
+            self.progress.add(piece.len() as u64);
+            let written = output.write(piece);
+            written.map_err(|error| ArchiveError::file("write", &path, error))
+        })?;
         if is_control_file {
             self.unpacked.control_file = output.kept.unwrap_or_default();
         } else if is_label {
@@ -334,6 +299,7 @@ fn create_directory(path: &Path) -> Result<(), ArchiveError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pg_manifest::ManifestFile;
     use std::collections::{BTreeMap, HashMap};
     use tar::{Builder, EntryType, Header};
     use tempfile::TempDir;
