@@ -247,6 +247,7 @@ async fn change_version_file(store: &Arc<dyn ObjectStore>) {
         .collect();
     let files = lines.iter().filter_map(|line| line.get("file"));
     let before = files.take_while(|file| file["path"] != "PG_VERSION");
+    let before = before.filter(|file| file.get("offset").is_none());
     let mut at = before
         .map(|file| number(&file["size_bytes"]))
         .sum::<usize>();
@@ -261,6 +262,7 @@ async fn change_version_file(store: &Arc<dyn ObjectStore>) {
         if at < len {
             let mut content = walzip_codec::decode(&encoded).expect("a chunk");
             content[at] ^= 1;
+            chunk["original_blake3"] = blake3::hash(&content).to_hex().as_str().into();
             encoded = walzip_codec::encode(&content, walzip_codec::Level::MIN).expect("encoded");
         }
         at = at.wrapping_sub(len);
