@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use walzip_bench::basebackup::{Options, Results, Source, Taker, run};
+use walzip_bench::basebackup::{Options, Results, Source, run};
 use walzip_bench::workload::Workload;
 use walzip_bench::{Cancel, Error, Progress, Step};
 
