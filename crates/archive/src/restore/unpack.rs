@@ -2,8 +2,8 @@
 //! alone, with nothing written, which shows that a backup can be restored.
 //!
 //! An archive decides nothing but content: files that the manifest does not list are refused, and
-//! no file is written twice. The links of known tablespaces are made last, so that nothing is ever written
-//! through one. Those of others are left out: such a tablespace was created while the backup ran,
+//! no file is written twice. The links of known tablespaces are made last, so that nothing is ever
+//! written through one. Those of others are left out: such a tablespace was created while the backup ran,
 //! and the replay of its creation makes the link, whether there is one or not.
 
 use std::collections::HashSet;
