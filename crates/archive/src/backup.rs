@@ -1,16 +1,15 @@
 //! `backup`: a running cluster into the repository.
 //!
-//! The server sends tar archives over the replication protocol. Their files are cut into chunks,
-//! encoded, proven and stored as they come, in bounded memory. PostgreSQL's own manifest is stored
-//! with them, and proves every file. The backup exists for others only when its description is
+//! The cluster's files are read in place or sent by the server. They are cut into chunks, encoded,
+//! proven and stored as they come, in bounded memory. PostgreSQL's own manifest is stored with them,
+//! and proves every file. The backup exists for others only when its description is
 //! written. Before that what was stored is read back, and all WAL that it needs is in the
 //! repository: a backup that is listed can be restored.
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use jiff::Timestamp;
-use tokio::sync::mpsc;
 use walzip_codec::Level;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{BackupWriter, Repository};
@@ -20,22 +19,17 @@ use crate::backup_record::{ArchiveRecord, BackupRecord, FilesRecord, Moment, Req
 use crate::backup_stream;
 use crate::chunks::index::Index;
 use crate::chunks::pack::PACK_BYTES;
-use crate::chunks::writing::{self, Encoding, Sent};
+use crate::chunks::writing::Encoding;
+use crate::copying::{self, Copy, Request};
 use crate::error::ArchiveError;
 use crate::pg_manifest::{ManifestError, PgManifest, WalRange};
 use crate::progress::{Phase, Progress};
-use crate::replication::{
-    BackupEnd, BackupPart, BackupTablespace, BaseBackup, BaseBackupOptions, Connection,
-    ConnectionSettings, ManifestChecksums, Mode, ServerError,
-};
+use crate::replication::{BackupEnd, ConnectionSettings, ManifestChecksums, ServerError};
 use crate::restore;
 use crate::server::{self, Server};
 use crate::tablespaces::{self, Tablespaces};
 use crate::wal_wait;
 use crate::workers;
-
-/// About seven million files; beyond it something other than a manifest is being sent.
-const MANIFEST_BYTES_MAX: usize = 1 << 30;
 
 /// How to take a backup.
 #[derive(Clone, Debug)]
@@ -62,8 +56,22 @@ pub struct BackupOptions {
     pub max_rate_kilobytes: Option<u32>,
     /// Make the server look for the size of everything first, so that progress has an end.
     pub estimate_size: bool,
+    /// Who reads the files.
+    pub method: CopyMethod,
     /// Where to leave how far it has come.
     pub progress: Progress,
+}
+
+/// Who reads the files of a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyMethod {
+    /// walzip, where it can; otherwise the server.
+    #[default]
+    Auto,
+    /// The server, which sends them.
+    Server,
+    /// walzip, in the data directory.
+    Files,
 }
 
 impl Default for BackupOptions {
@@ -79,6 +87,7 @@ impl Default for BackupOptions {
             verify: true,
             max_rate_kilobytes: None,
             estimate_size: false,
+            method: CopyMethod::default(),
             progress: Progress::default(),
         }
     }
@@ -93,40 +102,30 @@ pub async fn backup(
     let progress = &options.progress;
     let (repository, server) = &server::inspect(repository, settings).await?;
     progress.begin(Phase::CheckingArchiving, 0);
-    match server::check_archiving(repository, settings, server, options.archive_timeout).await {
-        // What would be found now is found after the copy.
-        Err(error @ ArchiveError::SwitchRefused(_)) => tracing::warn!("before the backup: {error}"),
-        checked => {
-            checked?;
-        }
-    }
-
     let writer = repository.start_backup().await?;
     tracing::info!("backup {} begins", writer.label());
-    let copied = copy(&writer, settings, options, server).await?;
+    // An archive_command that does not work ends the copy, whatever has come by then.
+    let (copied, ()) = tokio::try_join!(
+        copy(&writer, settings, options, server),
+        check_archiving(repository, settings, options, server),
+    )?;
     let stop_time = server::clock(settings).await?;
     let record = record(&writer, server, copied, stop_time)?;
 
-    if options.verify {
-        tracing::info!("backup {} is read back", writer.label());
-        progress.begin(Phase::ReadingBack, record.stored_bytes());
-        let count = async |piece: Bytes| {
-            progress.add(piece.len() as u64);
-            Ok(())
-        };
-        backup_stream::read_stored(repository, writer.label(), record.objects(), count).await?;
-    }
-    tracing::info!("backup {} waits for its WAL", writer.label());
-    let required = record.required_segments()?;
-    progress.begin(Phase::WaitingForWal, required.len() as u64);
-    wal_wait::wait_for(
-        repository,
-        required,
-        options.wal_timeout,
-        settings,
-        progress,
-    )
-    .await?;
+    tracing::info!(
+        "backup {} is read back, and waits for its WAL",
+        writer.label()
+    );
+    let wal_timeout = options.wal_timeout;
+    tokio::try_join!(
+        read_back(repository, &writer, &record, options),
+        wal_wait::wait_for(
+            repository,
+            record.required_segments()?,
+            wal_timeout,
+            settings
+        ),
+    )?;
     let mut json = serde_json::to_vec_pretty(&record)
         .map_err(|error| ArchiveError::Internal(error.to_string()))?;
     json.push(b'\n');
@@ -134,7 +133,44 @@ pub async fn backup(
     Ok(record)
 }
 
-/// What the server sent, stored.
+/// A broken `archive_command` is found while the copy begins, not after hours of it.
+async fn check_archiving(
+    repository: &Repository,
+    settings: &ConnectionSettings,
+    options: &BackupOptions,
+    server: &Server,
+) -> Result<(), ArchiveError> {
+    match server::check_archiving(repository, settings, server, options.archive_timeout).await {
+        // What would be found now is found after the copy.
+        Err(error @ ArchiveError::SwitchRefused(_)) => {
+            tracing::warn!("while the copy begins: {error}");
+            Ok(())
+        }
+        checked => checked.map(drop),
+    }
+}
+
+/// Reads back what was stored, if the backup is to be proven.
+async fn read_back(
+    repository: &Repository,
+    writer: &BackupWriter,
+    record: &BackupRecord,
+    options: &BackupOptions,
+) -> Result<(), ArchiveError> {
+    let progress = &options.progress;
+    if options.verify {
+        progress.begin(Phase::ReadingBack, record.stored_bytes());
+        let count = async |piece: Bytes| {
+            progress.add(piece.len() as u64);
+            Ok(())
+        };
+        backup_stream::read_stored(repository, writer.label(), record.objects(), count).await?;
+    }
+    progress.begin(Phase::WaitingForWal, 0);
+    Ok(())
+}
+
+/// What was copied, stored.
 struct Copied {
     start: Moment,
     end: BackupEnd,
@@ -156,23 +192,6 @@ async fn copy(
     let names = tablespaces::names(settings).await?;
     let start_time = server::clock(settings).await?;
     options.progress.begin(Phase::WaitingForCheckpoint, 0);
-    let mut connection = Connection::open(settings, Mode::Replication).await?;
-    let base_backup_options = BaseBackupOptions {
-        label: format!("walzip {}", writer.label()),
-        fast_checkpoint: options.fast_checkpoint,
-        checksums: options.checksums,
-        estimate_size: options.estimate_size,
-        max_rate_kilobytes: options.max_rate_kilobytes,
-    };
-    let mut base_backup = BaseBackup::start(&mut connection, &base_backup_options).await?;
-    let announced = base_backup.tablespaces.clone();
-    refuse_in_place(&announced)?;
-    let start = Moment {
-        lsn: base_backup.start,
-        timeline: base_backup.timeline,
-        time: start_time,
-    };
-
     let encoding = Encoding {
         level: options.level,
         proves: options.verify,
@@ -180,14 +199,27 @@ async fn copy(
         checksums: options.checksums,
         pack_bytes: options.pack_bytes,
     };
-    let progress = &options.progress;
-    progress.begin(Phase::Copying, base_backup.estimated_bytes);
-    let (manifest, mut cut, packed) = writing::store(writer, encoding, async |sender| {
-        send_archives(&mut base_backup, sender, progress).await
-    })
-    .await?;
-    let end = base_backup.finish().await?;
-    connection.close().await;
+    let request = Request {
+        writer,
+        settings,
+        options,
+        server,
+        encoding,
+    };
+    let Copy {
+        start,
+        timeline,
+        end,
+        tablespaces: announced,
+        manifest,
+        mut cut,
+        packed,
+    } = copying::copy(&request).await?;
+    let start = Moment {
+        lsn: start,
+        timeline,
+        time: start_time,
+    };
     let links = std::mem::take(&mut cut.links);
     let tablespaces = Tablespaces::after_copy(settings, announced, links, names).await;
 
@@ -222,63 +254,6 @@ async fn copy(
 
 fn incredible(error: ManifestError) -> ArchiveError {
     ServerError::Protocol(error.to_string()).into()
-}
-
-/// Passes the archives on and collects the manifest, which comes after them.
-async fn send_archives(
-    base_backup: &mut BaseBackup<'_>,
-    sender: mpsc::Sender<Sent>,
-    progress: &Progress,
-) -> Result<BytesMut, ArchiveError> {
-    let mut manifest = BytesMut::new();
-    let mut in_manifest = false;
-    while let Some(part) = base_backup.next().await? {
-        let sent = match part {
-            BackupPart::Data(data) if in_manifest => {
-                if manifest.len() + data.len() > MANIFEST_BYTES_MAX {
-                    let reason = "the backup manifest is longer than 1 GiB".to_owned();
-                    return Err(ServerError::Protocol(reason).into());
-                }
-                manifest.extend_from_slice(&data);
-                continue;
-            }
-            BackupPart::Data(data) => {
-                progress.add(data.len() as u64);
-                Sent::Data(data)
-            }
-            BackupPart::Archive(tablespace) => {
-                in_manifest = false;
-                let oid = tablespace.map(|tablespace| tablespace.oid);
-                match oid {
-                    Some(oid) => tracing::info!("copying tablespace {oid}"),
-                    None => tracing::info!("copying the data directory"),
-                }
-                Sent::Archive(oid)
-            }
-            BackupPart::Manifest => {
-                in_manifest = true;
-                continue;
-            }
-        };
-        sender.send(sent).await.map_err(|_| writing::stopped())?;
-    }
-    Ok(manifest)
-}
-
-/// `allow_in_place_tablespaces` is for PostgreSQL's own tests; such a tablespace has no place of
-/// its own to be restored to.
-fn refuse_in_place(tablespaces: &[BackupTablespace]) -> Result<(), ArchiveError> {
-    match tablespaces
-        .iter()
-        .find(|tablespace| !tablespace.location.starts_with('/'))
-    {
-        None => Ok(()),
-        Some(tablespace) => {
-            let oid = tablespace.oid;
-            let reason = format!("tablespace {oid} lies inside the data directory");
-            Err(ArchiveError::Request(reason))
-        }
-    }
 }
 
 fn check_ranges(ranges: &[WalRange], start: &Moment, end: &BackupEnd) -> Result<(), ArchiveError> {

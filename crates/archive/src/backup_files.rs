@@ -61,6 +61,14 @@ impl Entry {
     }
 }
 
+/// The OID of the tablespace whose link has this path in the data directory.
+pub(crate) fn tablespace_of_link(path: &[u8]) -> Option<u32> {
+    let path = std::str::from_utf8(path).ok()?;
+    let oid: u32 = path.strip_prefix("pg_tblspc/")?.parse().ok()?;
+    // One way to write it: no sign, no leading zeros.
+    path.ends_with(&format!("/{oid}")).then_some(oid)
+}
+
 /// What takes the files of a backup, in the order in which they are stored.
 pub(crate) trait FileSink {
     /// Takes a directory.
@@ -91,6 +99,21 @@ mod tests {
         assert_eq!(in_tablespace, Ok(b"pg_tblspc/16384/PG_15/5/6".to_vec()));
         for outside in ["../x", "base/../../x", "/etc/passwd", "a\0b"] {
             assert!(entry(None, outside.as_bytes()).is_err(), "{outside}");
+        }
+    }
+
+    #[test]
+    fn knows_the_links_of_tablespaces_by_their_path() {
+        assert_eq!(tablespace_of_link(b"pg_tblspc/16384"), Some(16384));
+        for other in [
+            "pg_wal",
+            "pg_tblspc",
+            "pg_tblspc/x",
+            "pg_tblspc/+1",
+            "pg_tblspc/01",
+            "pg_tblspc/1/2",
+        ] {
+            assert_eq!(tablespace_of_link(other.as_bytes()), None, "{other}");
         }
     }
 }

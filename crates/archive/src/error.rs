@@ -163,6 +163,10 @@ pub enum ArchiveError {
     #[error("whether WAL arrives cannot be checked: {0}")]
     SwitchRefused(ServerError),
 
+    /// Pages in the data directory are damaged.
+    #[error("{0} pages of the data directory have a wrong checksum: they are damaged")]
+    WrongPages(u64),
+
     /// A backup does not have the file that was asked for.
     #[error("{0}")]
     NoFile(String),

@@ -19,6 +19,8 @@ mod cluster;
 mod cluster_choice;
 mod coding;
 mod content;
+mod copying;
+mod data_directory;
 mod durable;
 mod error;
 pub mod get;

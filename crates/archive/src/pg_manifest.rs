@@ -3,12 +3,15 @@
 //! The server writes it while it sends the files, so it proves what arrived: names, sizes and a
 //! checksum of each file, the WAL that is needed, and a SHA-256 over all of that.
 
+mod writing;
+
 use std::collections::HashMap;
 
 use serde::Deserialize;
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 use walzip_pgformat::{Lsn, TimelineId};
 
+pub(crate) use self::writing::write;
 use crate::replication::ManifestChecksums;
 use crate::text;
 
@@ -35,6 +38,7 @@ pub(crate) struct ManifestFile {
 }
 
 /// A file as a server sent it.
+#[derive(Clone)]
 pub(crate) struct SentFile {
     pub(crate) size_bytes: u64,
     /// Over its content.
@@ -239,6 +243,7 @@ impl Algorithm {
 }
 
 /// Computes a file's checksum piece by piece.
+#[derive(Clone)]
 pub(crate) enum Hasher {
     None,
     Crc32c(u32),
@@ -282,7 +287,13 @@ impl Hasher {
 
     /// Whether the content had this checksum; without one, every content has.
     pub(crate) fn matches(self, checksum: Option<&Checksum>) -> bool {
-        let computed = match self {
+        let computed = self.finish();
+        checksum.is_none_or(|checksum| checksum.value == computed)
+    }
+
+    /// The checksum, as a manifest has it.
+    fn finish(self) -> Vec<u8> {
+        match self {
             Hasher::None => Vec::new(),
             // The manifest has the value as it lay in the server's memory.
             Hasher::Crc32c(crc) => crc.to_le_bytes().to_vec(),
@@ -290,8 +301,7 @@ impl Hasher {
             Hasher::Sha256(hasher) => hasher.finalize().to_vec(),
             Hasher::Sha384(hasher) => hasher.finalize().to_vec(),
             Hasher::Sha512(hasher) => hasher.finalize().to_vec(),
-        };
-        checksum.is_none_or(|checksum| checksum.value == computed)
+        }
     }
 }
 

@@ -12,6 +12,7 @@
 mod base_backup;
 mod connection;
 mod error;
+mod online_backup;
 mod settings;
 
 pub use base_backup::{
@@ -19,4 +20,5 @@ pub use base_backup::{
 };
 pub use connection::{Connection, Mode, Row, SystemIdentification};
 pub use error::{ServerError, SqlError};
+pub use online_backup::{OnlineBackup, OnlineBackupEnd};
 pub use settings::{ConnectionSettings, Host, SslMode};

@@ -12,7 +12,6 @@ use crate::archive_command::PushCommand;
 use crate::archiver::Archiver;
 use crate::cluster;
 use crate::error::ArchiveError;
-use crate::progress::Progress;
 use crate::replication::{Connection, ConnectionSettings, Mode, ServerError};
 use crate::wal_wait::Wait;
 
@@ -139,7 +138,6 @@ pub(crate) async fn check_archiving(
         timeout,
         since: Some(switch.time),
         believes_reports: is_own,
-        progress: &Progress::default(),
     };
     wait.until_there(vec![segment]).await?;
     let took = begin.elapsed();

@@ -30,6 +30,25 @@ async fn query_names(sql: &mut Connection) -> Result<BTreeMap<u32, String>, Serv
     names.ok_or_else(|| ServerError::Protocol(format!("the tablespaces are {rows:?}")))
 }
 
+/// The server's tablespaces other than the data directory, and their directories.
+pub(crate) async fn with_directories(
+    settings: &ConnectionSettings,
+) -> Result<Vec<BackupTablespace>, ServerError> {
+    let mut sql = Connection::open(settings, Mode::Sql).await?;
+    let query = "SELECT oid, pg_tablespace_location(oid) FROM pg_tablespace \
+                 WHERE spcname NOT IN ('pg_default', 'pg_global') ORDER BY oid";
+    let rows = sql.query(query).await?;
+    sql.close().await;
+    let read = |row: &Vec<Option<String>>| {
+        Some(BackupTablespace {
+            oid: row.first()?.as_deref()?.parse().ok()?,
+            location: row.get(1)?.clone()?,
+        })
+    };
+    let tablespaces: Option<Vec<_>> = rows.iter().map(read).collect();
+    tablespaces.ok_or_else(|| ServerError::Protocol(format!("the tablespaces are {rows:?}")))
+}
+
 /// The tablespaces of a backup, when it was copied.
 pub(crate) struct Tablespaces {
     /// Those that are in it.

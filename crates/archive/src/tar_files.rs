@@ -6,7 +6,7 @@ use std::io::{self, Read};
 
 use tar::{Archive, EntryType};
 
-use crate::backup_files::{Entry, FileSink};
+use crate::backup_files::{Entry, FileSink, tablespace_of_link};
 use crate::error::ArchiveError;
 
 /// Hands on what is in the archive of a tablespace, or of the data directory. `backup` is for
@@ -36,7 +36,7 @@ pub(crate) fn read(
             EntryType::Symlink if tablespace.is_none() => {
                 let location = entry.link_name_bytes().unwrap_or_default();
                 let location = String::from_utf8_lossy(&location).into_owned();
-                match linked_tablespace(&found.name()) {
+                match tablespace_of_link(&found.name()) {
                     Some(oid) => sink.link(oid, location)?,
                     None => return Err(damaged(format!("{} is a link", found.path.display()))),
                 }
@@ -48,32 +48,4 @@ pub(crate) fn read(
         }
     }
     Ok(())
-}
-
-/// The OID of the tablespace whose link has this path in the data directory.
-fn linked_tablespace(path: &[u8]) -> Option<u32> {
-    let path = std::str::from_utf8(path).ok()?;
-    let oid: u32 = path.strip_prefix("pg_tblspc/")?.parse().ok()?;
-    // One way to write it: no sign, no leading zeros.
-    path.ends_with(&format!("/{oid}")).then_some(oid)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn knows_the_links_of_tablespaces_by_their_path() {
-        assert_eq!(linked_tablespace(b"pg_tblspc/16384"), Some(16384));
-        for other in [
-            "pg_wal",
-            "pg_tblspc",
-            "pg_tblspc/x",
-            "pg_tblspc/+1",
-            "pg_tblspc/01",
-            "pg_tblspc/1/2",
-        ] {
-            assert_eq!(linked_tablespace(other.as_bytes()), None, "{other}");
-        }
-    }
 }

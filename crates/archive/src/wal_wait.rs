@@ -13,10 +13,9 @@ use walzip_repo::{RepoError, Repository};
 
 use crate::archiver::Archiver;
 use crate::error::ArchiveError;
-use crate::progress::Progress;
 use crate::replication::{Connection, ConnectionSettings, Mode};
 
-const POLL_FIRST: Duration = Duration::from_millis(50);
+const POLL_FIRST: Duration = Duration::from_millis(10);
 const POLL_MAX: Duration = Duration::from_secs(2);
 
 /// Waits until all of these segments are in the repository.
@@ -25,7 +24,6 @@ pub(crate) async fn wait_for(
     segments: Vec<SegmentName>,
     timeout: Duration,
     server: &ConnectionSettings,
-    progress: &Progress,
 ) -> Result<(), ArchiveError> {
     let wait = Wait {
         repository,
@@ -33,7 +31,6 @@ pub(crate) async fn wait_for(
         timeout,
         since: None,
         believes_reports: false,
-        progress,
     };
     wait.until_there(segments).await
 }
@@ -48,8 +45,6 @@ pub(crate) struct Wait<'a> {
     /// Whether a segment that the server reports as archived has to be in the repository: then
     /// one that is not there will never be, and there is nothing to wait for.
     pub(crate) believes_reports: bool,
-    /// Where to leave how many have come.
-    pub(crate) progress: &'a Progress,
 }
 
 impl Wait<'_> {
@@ -70,7 +65,6 @@ impl Wait<'_> {
             let failure = match self.repository.find_wal(&name).await {
                 Ok(Some(_)) => {
                     missing.pop_front();
-                    self.progress.add(1);
                     continue;
                 }
                 Ok(None) => None,
@@ -90,7 +84,7 @@ impl Wait<'_> {
                 });
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(POLL_MAX);
+            pause = (pause * 3 / 2).min(POLL_MAX);
         }
         Ok(())
     }
@@ -149,14 +143,7 @@ mod tests {
         };
         let nobody = ConnectionSettings::parse("host=/nowhere").expect("valid");
         let timeout = Duration::from_millis(300);
-        wait_for(
-            &repository,
-            vec![segment],
-            timeout,
-            &nobody,
-            &Progress::default(),
-        )
-        .await
+        wait_for(&repository, vec![segment], timeout, &nobody).await
     }
 
     #[tokio::test]

@@ -146,6 +146,13 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             ),
         ),
         ArchiveError::Undecodable { source, .. } => (decoding(source), None),
+        ArchiveError::WrongPages(_) => (
+            Kind::FileInvalid,
+            Some(
+                "No backup was made. The warnings name the first of them; pg_amcheck says more, \
+                 and older backups may have them whole.",
+            ),
+        ),
         ArchiveError::NoFile(_) => (Kind::FileMissing, None),
         ArchiveError::Damaged { .. } => (Kind::Damaged, None),
         ArchiveError::Encode { .. } => (

@@ -1,12 +1,9 @@
 //! Files into chunks into packs: the way of a backup.
 //!
-//! One thread reads the server's archives and cuts them, others encode and prove the chunks, and
+//! One thread reads the files and cuts them, others encode and prove the chunks, and
 //! the task that stores them takes them in their order. What waits between them is bounded.
 
-use std::io::{self, Read};
-
 use blake3::Hash;
-use bytes::{Buf, Bytes};
 use tokio::sync::mpsc;
 use walzip_codec::{ChunkEncoder, EncodeError, Level};
 use walzip_repo::{BackupObject, BackupWriter};
@@ -14,16 +11,13 @@ use walzip_repo::{BackupObject, BackupWriter};
 use super::cutter::{Cut, CutChunk, Cutter};
 use super::index::Chunk;
 use super::pack;
+use crate::backup_files::FileSink;
 use crate::backup_record::ObjectRecord;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::pg_manifest::Hasher;
 use crate::replication::ManifestChecksums;
-use crate::tar_files;
 use crate::workers::{Pending, Workers};
-
-/// How many of the server's messages wait to be cut.
-const MESSAGES_WAITING: usize = 64;
 
 /// How to encode the chunks.
 #[derive(Clone, Copy, Debug)]
@@ -36,15 +30,6 @@ pub(crate) struct Encoding {
     pub(crate) checksums: ManifestChecksums,
     /// A pack that has this many bytes is closed.
     pub(crate) pack_bytes: u64,
-}
-
-/// A piece of what the server sends.
-#[derive(Debug)]
-pub(crate) enum Sent {
-    /// The archive of a tablespace, or of the data directory, begins.
-    Archive(Option<u32>),
-    /// The next bytes of the archive.
-    Data(Bytes),
 }
 
 /// A chunk, encoded.
@@ -61,30 +46,30 @@ pub(crate) struct Packed {
     pub(crate) chunks: Vec<Chunk>,
 }
 
-/// Takes what `send` sends, and stores it in packs.
+/// Stores in packs the files that `feed` hands on, on a thread that may block, while `meanwhile`
+/// does its part of the work.
 ///
 /// Where one of those who work together fails, the others stop, and its error is returned.
 pub(crate) async fn store<T>(
     writer: &BackupWriter,
     encoding: Encoding,
-    send: impl AsyncFnOnce(mpsc::Sender<Sent>) -> Result<T, ArchiveError>,
+    feed: impl FnOnce(&mut dyn FileSink) -> Result<(), ArchiveError> + Send + 'static,
+    meanwhile: impl AsyncFnOnce() -> Result<T, ArchiveError>,
 ) -> Result<(T, Cut, Packed), ArchiveError> {
-    let (sender, receiver) = mpsc::channel(MESSAGES_WAITING);
     let (pending_sender, pending) = mpsc::channel(2 * encoding.threads);
-    let backup = format!("backup {}", writer.label());
-    let cutting = off_the_runtime(move || cut(&backup, receiver, pending_sender, encoding));
+    let cutting = off_the_runtime(move || cut(feed, pending_sender, encoding));
     let storing = store_chunks(writer, encoding.pack_bytes, pending);
-    let (sent, stored, cut) = tokio::join!(send(sender), storing, cutting);
+    let (done, stored, cut) = tokio::join!(meanwhile(), storing, cutting);
     let failures = [
-        sent.as_ref().err(),
+        done.as_ref().err(),
         stored.as_ref().err(),
         cut.as_ref().err(),
     ];
     let cause = failures
         .iter()
         .position(|failure| failure.is_some_and(is_cause));
-    match (cause, sent, stored, cut) {
-        (_, Ok(sent), Ok(packed), Ok(cut)) => Ok((sent, cut, packed)),
+    match (cause, done, stored, cut) {
+        (_, Ok(done), Ok(packed), Ok(cut)) => Ok((done, cut, packed)),
         (Some(1), _, Err(error), _) | (Some(2), _, _, Err(error)) => Err(error),
         (_, Err(error), _, _) | (_, _, Err(error), _) | (_, _, _, Err(error)) => Err(error),
     }
@@ -99,10 +84,9 @@ fn is_cause(error: &ArchiveError) -> bool {
     !matches!(error, ArchiveError::Internal(_))
 }
 
-/// Cuts the archives and hands the chunks to the threads that encode them.
+/// Cuts the files and hands the chunks to the threads that encode them.
 fn cut(
-    backup: &str,
-    receiver: mpsc::Receiver<Sent>,
+    feed: impl FnOnce(&mut dyn FileSink) -> Result<(), ArchiveError>,
     pending: mpsc::Sender<Pending<Result<Encoded, EncodeError>>>,
     encoding: Encoding,
 ) -> Result<Cut, ArchiveError> {
@@ -119,14 +103,7 @@ fn cut(
         let sent = pending.blocking_send(workers.submit(chunk));
         sent.map_err(|_| stopped())
     });
-    let mut archives = Archives {
-        receiver,
-        next: None,
-        current: Bytes::new(),
-    };
-    while let Some(tablespace) = archives.next_archive() {
-        tar_files::read(backup, tablespace, &mut archives, &mut cutter)?;
-    }
+    feed(&mut cutter)?;
     cutter.finish()
 }
 
@@ -142,45 +119,6 @@ fn encode(encoder: &mut ChunkEncoder, chunk: &CutChunk) -> Result<Encoded, Encod
         original_bytes: chunk.bytes.len() as u32,
         original_hash,
     })
-}
-
-/// The archives, from the task that receives them.
-struct Archives {
-    receiver: mpsc::Receiver<Sent>,
-    /// An archive that began where the last one ended.
-    next: Option<Option<u32>>,
-    current: Bytes,
-}
-
-impl Archives {
-    /// Steps over what is left of the archive, and begins the next one.
-    fn next_archive(&mut self) -> Option<Option<u32>> {
-        self.current.clear();
-        loop {
-            if let Some(tablespace) = self.next.take() {
-                return Some(tablespace);
-            }
-            match self.receiver.blocking_recv()? {
-                Sent::Archive(tablespace) => self.next = Some(tablespace),
-                Sent::Data(_) => {}
-            }
-        }
-    }
-}
-
-impl Read for Archives {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while !self.current.has_remaining() && self.next.is_none() {
-            match self.receiver.blocking_recv() {
-                Some(Sent::Data(data)) => self.current = data,
-                Some(Sent::Archive(tablespace)) => self.next = Some(tablespace),
-                None => return Ok(0),
-            }
-        }
-        let length = buffer.len().min(self.current.len());
-        self.current.copy_to_slice(&mut buffer[..length]);
-        Ok(length)
-    }
 }
 
 /// Stores the chunks as they are done, in their order.

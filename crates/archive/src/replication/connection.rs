@@ -53,6 +53,8 @@ pub struct SystemIdentification {
 /// A connection to a server.
 pub struct Connection {
     stream: Box<dyn Stream>,
+    /// The process that listens at the socket, if that is one of this machine.
+    peer: Option<i32>,
     address: String,
     buffer: BytesMut,
     parameters: HashMap<String, String>,
@@ -73,12 +75,13 @@ impl Connection {
             Host::Unix(directory) => settings.socket_in(&directory).display().to_string(),
         };
         let attempt = async {
-            let stream = connect(settings).await.map_err(|source| {
+            let (stream, peer) = connect(settings).await.map_err(|source| {
                 let address = address.clone();
                 ServerError::Connect { address, source }
             })?;
             let mut connection = Connection {
                 stream,
+                peer,
                 address: address.clone(),
                 buffer: BytesMut::with_capacity(READ_BYTES),
                 parameters: HashMap::new(),
@@ -125,6 +128,12 @@ impl Connection {
             .get("server_version")
             .map(String::as_str)
             .unwrap_or_default()
+    }
+
+    /// The process that listens at the server's socket, if that is a socket of this machine and
+    /// the system tells.
+    pub fn peer_process(&self) -> Option<i32> {
+        self.peer
     }
 
     /// Runs a query or a replication command and returns its rows.
@@ -377,22 +386,23 @@ impl Connection {
     }
 }
 
-async fn connect(settings: &ConnectionSettings) -> io::Result<Box<dyn Stream>> {
-    Ok(match settings.host_or_default() {
+/// Connects; says which process listens there, where the system tells.
+async fn connect(settings: &ConnectionSettings) -> io::Result<(Box<dyn Stream>, Option<i32>)> {
+    match settings.host_or_default() {
         Host::Tcp(name) => {
             let stream = TcpStream::connect((name.as_str(), settings.port_or_default())).await?;
             stream.set_nodelay(true)?;
             keep_alive(&stream)?;
-            Box::new(stream)
+            Ok((Box::new(stream), None))
         }
         Host::Unix(directory) => {
-            Box::new(UnixStream::connect(settings.socket_in(&directory)).await?)
+            let stream = UnixStream::connect(settings.socket_in(&directory)).await?;
+            let peer = stream.peer_cred().ok().and_then(|peer| peer.pid());
+            Ok((Box::new(stream), peer))
         }
-    })
+    }
 }
 
-/// A server may be silent for as long as it wants, such as for a spread checkpoint. When its host
-/// is gone, the system finds out within two minutes, and a read ends with an error.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, Duration::from_secs(60))?;

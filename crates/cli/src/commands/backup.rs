@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use walzip_archive::backup::{BackupOptions, backup};
+use walzip_archive::backup::{BackupOptions, CopyMethod, backup};
 use walzip_archive::replication::ManifestChecksums;
 
 use crate::archive_command;
@@ -44,6 +44,12 @@ pub struct BackupArgs {
     #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u16).range(1..=999))]
     process_max: Option<u16>,
 
+    /// Who reads the cluster's files: the server, which sends them, or walzip, in the data
+    /// directory, which takes less time. auto: walzip where it runs on a primary's own machine,
+    /// connects through a Unix socket and may read the directory
+    #[arg(long, value_enum, default_value_t = Method::Auto)]
+    copy_method: Method,
+
     /// The most that the server sends, in kilobytes a second, or with k or M behind it
     #[arg(short = 'r', long, value_name = "RATE", value_parser = max_rate)]
     max_rate: Option<u32>,
@@ -68,6 +74,13 @@ pub struct BackupArgs {
 enum Checkpoint {
     Fast,
     Spread,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Method {
+    Auto,
+    Server,
+    Files,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -104,6 +117,11 @@ pub fn run(args: BackupArgs) -> Result<(), CommandError> {
         checksums: match args.manifest_checksums {
             Checksums::Crc32c => ManifestChecksums::Crc32c,
             Checksums::Sha256 => ManifestChecksums::Sha256,
+        },
+        method: match args.copy_method {
+            Method::Auto => CopyMethod::Auto,
+            Method::Server => CopyMethod::Server,
+            Method::Files => CopyMethod::Files,
         },
         archive_timeout: timeout.unwrap_or(defaults.archive_timeout),
         wal_timeout: timeout.unwrap_or(defaults.wal_timeout),

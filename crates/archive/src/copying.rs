@@ -1,0 +1,91 @@
+//! The two ways in which the files of a running cluster are copied: its server sends them, or they
+//! are read where they lie. docs/decisions/2026-11-24-data-directory-read-in-place.md compares them.
+
+mod from_files;
+mod from_server;
+
+use bytes::Bytes;
+use walzip_pgformat::{Lsn, TimelineId};
+use walzip_repo::BackupWriter;
+
+use crate::backup::{BackupOptions, CopyMethod};
+use crate::chunks::cutter::Cut;
+use crate::chunks::writing::{Encoding, Packed};
+use crate::data_directory::whose;
+use crate::error::ArchiveError;
+use crate::replication::{BackupEnd, BackupTablespace, ConnectionSettings};
+use crate::server::Server;
+
+/// What is to be copied, and how.
+pub(crate) struct Request<'r> {
+    pub(crate) writer: &'r BackupWriter,
+    pub(crate) settings: &'r ConnectionSettings,
+    pub(crate) options: &'r BackupOptions,
+    pub(crate) server: &'r Server,
+    pub(crate) encoding: Encoding,
+}
+
+impl Request<'_> {
+    /// What the server calls the backup.
+    fn label(&self) -> String {
+        format!("walzip {}", self.writer.label())
+    }
+}
+
+/// What was copied, and stored.
+pub(crate) struct Copy {
+    pub(crate) start: Lsn,
+    pub(crate) timeline: TimelineId,
+    pub(crate) end: BackupEnd,
+    /// The tablespaces that there were when the backup began.
+    pub(crate) tablespaces: Vec<BackupTablespace>,
+    /// PostgreSQL's manifest of the files.
+    pub(crate) manifest: Bytes,
+    pub(crate) cut: Cut,
+    pub(crate) packed: Packed,
+}
+
+/// Copies the cluster.
+pub(crate) async fn copy(request: &Request<'_>) -> Result<Copy, ArchiveError> {
+    let options = request.options;
+    let found = match options.method {
+        CopyMethod::Server => Err("that is what was asked for".to_owned()),
+        // Only a server counts what it sends.
+        CopyMethod::Auto if options.max_rate_kilobytes.is_some() => {
+            Err("the rate is limited".to_owned())
+        }
+        CopyMethod::Auto | CopyMethod::Files => {
+            whose::find(request.settings, request.server).await?
+        }
+    };
+    match found {
+        Ok(directory) => {
+            tracing::info!("the files are read in {}", directory.path.display());
+            from_files::copy(request, directory).await
+        }
+        Err(reason) if options.method == CopyMethod::Files => {
+            let reason = format!("the files cannot be read in place: {reason}");
+            Err(ArchiveError::Request(reason))
+        }
+        Err(reason) => {
+            tracing::info!("the server sends the files: {reason}");
+            from_server::copy(request).await
+        }
+    }
+}
+
+/// `allow_in_place_tablespaces` is for PostgreSQL's own tests; such a tablespace has no place of
+/// its own to be restored to.
+fn refuse_in_place(tablespaces: &[BackupTablespace]) -> Result<(), ArchiveError> {
+    match tablespaces
+        .iter()
+        .find(|tablespace| !tablespace.location.starts_with('/'))
+    {
+        None => Ok(()),
+        Some(tablespace) => {
+            let oid = tablespace.oid;
+            let reason = format!("tablespace {oid} lies inside the data directory");
+            Err(ArchiveError::Request(reason))
+        }
+    }
+}

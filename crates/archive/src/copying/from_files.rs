@@ -1,0 +1,83 @@
+//! A copy of a cluster whose files are read where they lie.
+
+use tokio::sync::oneshot;
+use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
+
+use super::{Copy, Request, refuse_in_place};
+use crate::backup_files::{BACKUP_LABEL, Entry, FileSink};
+use crate::chunks::writing;
+use crate::data_directory::{Copying, DataDirectory};
+use crate::error::ArchiveError;
+use crate::pg_manifest;
+use crate::progress::Phase;
+use crate::replication::{BackupEnd, Connection, Mode, OnlineBackup, ServerError};
+use crate::tablespaces;
+
+/// The permissions of a backup label, as a server makes it where the group may read nothing.
+const LABEL_MODE: u32 = 0o600;
+
+/// Reads the files of a data directory while its server is told that a backup runs.
+pub(super) async fn copy(
+    request: &Request<'_>,
+    directory: DataDirectory,
+) -> Result<Copy, ArchiveError> {
+    let options = request.options;
+    let connection = Connection::open(request.settings, Mode::Sql).await?;
+    let backup = OnlineBackup::start(connection, &request.label(), options.fast_checkpoint).await?;
+    let start = backup.start;
+    let tablespaces = tablespaces::with_directories(request.settings).await?;
+    refuse_in_place(&tablespaces)?;
+
+    let (copied_sender, copied) = oneshot::channel();
+    let (label_sender, label) = oneshot::channel::<String>();
+    let (of_backup, progress) = (tablespaces.clone(), options.progress.clone());
+    let estimates = options.estimate_size;
+    progress.begin(Phase::Copying, 0);
+    let feed = move |sink: &mut dyn FileSink| {
+        let mut copying = Copying {
+            directory: &directory,
+            tablespaces: &of_backup,
+            start,
+            progress: &progress,
+            wrong_pages: 0,
+        };
+        if estimates {
+            progress.begin(Phase::Copying, copying.estimate());
+        }
+        copying.read(sink)?;
+        if copying.wrong_pages > 0 {
+            return Err(ArchiveError::WrongPages(copying.wrong_pages));
+        }
+        // The server ends the backup now, and only then says what its label is.
+        let _ = copied_sender.send(());
+        let label = label.blocking_recv().map_err(|_| writing::stopped())?;
+        let entry = Entry::new(None, BACKUP_LABEL.as_bytes(), LABEL_MODE);
+        let entry = entry.map_err(ArchiveError::Internal)?;
+        sink.file(entry, label.len() as u64, &mut label.as_bytes())
+    };
+    let stop = async || {
+        copied.await.map_err(|_| writing::stopped())?;
+        let end = backup.stop().await?;
+        let label = BackupLabelFile::read(end.label.as_bytes());
+        let label = label.map_err(|error| ServerError::Protocol(error.to_string()))?;
+        let _ = label_sender.send(end.label);
+        Ok((end.lsn, label.start_timeline))
+    };
+    let stored = writing::store(request.writer, request.encoding, feed, stop);
+    let ((lsn, timeline), cut, packed) = stored.await?;
+    let range = pg_manifest::WalRange {
+        timeline,
+        start,
+        end: lsn,
+    };
+    let manifest = pg_manifest::write(request.server.identity, &cut.seen, range);
+    Ok(Copy {
+        start,
+        timeline,
+        end: BackupEnd { lsn, timeline },
+        tablespaces,
+        manifest: manifest.into(),
+        cut,
+        packed,
+    })
+}
