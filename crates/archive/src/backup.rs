@@ -52,7 +52,7 @@ pub struct BackupOptions {
     /// Decode what was encoded and compare it, and read back what was stored, before the backup
     /// exists. Leaving it out trusts the encoder, and the memory and the storage of the machine.
     pub verify: bool,
-    /// The server sends no more than this many kilobytes a second, from 32 to 1048576.
+    /// No more than this many kilobytes are copied in a second, from 32 to 1048576.
     pub max_rate_kilobytes: Option<u32>,
     /// Make the server look for the size of everything first, so that progress has an end.
     pub estimate_size: bool,

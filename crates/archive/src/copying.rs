@@ -50,10 +50,6 @@ pub(crate) async fn copy(request: &Request<'_>) -> Result<Copy, ArchiveError> {
     let options = request.options;
     let found = match options.method {
         CopyMethod::Server => Err("that is what was asked for".to_owned()),
-        // Only a server counts what it sends.
-        CopyMethod::Auto if options.max_rate_kilobytes.is_some() => {
-            Err("the rate is limited".to_owned())
-        }
         CopyMethod::Auto | CopyMethod::Files => {
             whose::find(request.settings, request.server).await?
         }

@@ -7,6 +7,7 @@
 
 mod changing_file;
 mod left_out;
+pub(crate) mod pace;
 pub(crate) mod whose;
 
 use std::fs::{self, Metadata};
@@ -14,11 +15,15 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use walzip_pgformat::Lsn;
+use walzip_pgformat::control_file::ControlFile;
 
 use self::changing_file::ChangingFile;
 use self::left_out::LeftOut;
+use self::pace::{Pace, Paced};
 use crate::backup_files::{CONTROL_FILE, Entry, FileSink, tablespace_of_link};
 use crate::error::ArchiveError;
 use crate::progress::Progress;
@@ -31,6 +36,9 @@ const WAL_DIRECTORIES: [&str; 2] = ["pg_wal/archive_status", "pg_wal/summaries"]
 const TABLESPACE_LINKS: &str = "pg_tblspc";
 /// Directories no deeper than this have files of PostgreSQL.
 const DEPTH_MAX: usize = 100;
+/// How often a control file is read that may be in the middle of a write.
+const CONTROL_FILE_ATTEMPTS: usize = 20;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A data directory, and what of its server matters for copying it.
 #[derive(Clone, Debug)]
@@ -41,6 +49,8 @@ pub(crate) struct DataDirectory {
     pub(crate) version_directory: String,
     /// Whether the pages have checksums.
     pub(crate) checksums: bool,
+    /// The permissions of its files, which depend on whether the group may read them.
+    pub(crate) file_mode: u32,
 }
 
 /// A copy that is being made.
@@ -51,6 +61,7 @@ pub(crate) struct Copying<'c> {
     /// Where the backup begins: the WAL has all pages that were written later.
     pub(crate) start: Lsn,
     pub(crate) progress: &'c Progress,
+    pub(crate) pace: Pace,
     /// Pages whose checksums are wrong, so far.
     pub(crate) wrong_pages: u64,
 }
@@ -105,16 +116,24 @@ impl Copying<'_> {
             below: PathBuf::new(),
         };
         self.walk(&root, 0, sink)?;
-        let control_file = root.directory.join(CONTROL_FILE);
-        let Some(metadata) = look_at(&control_file)? else {
-            return Err(ArchiveError::file(
-                "read",
-                &control_file,
-                io::ErrorKind::NotFound.into(),
-            ));
-        };
+        self.control_file(&root, sink)
+    }
+
+    /// The control file is written at any time: it is read until it is whole.
+    fn control_file(&self, root: &Place, sink: &mut dyn FileSink) -> Result<(), ArchiveError> {
+        let path = root.directory.join(CONTROL_FILE);
+        let unreadable = |error| ArchiveError::file("read", &path, error);
+        let metadata = fs::symlink_metadata(&path).map_err(unreadable)?;
         let entry = root.entry(Path::new(CONTROL_FILE), &metadata)?;
-        self.file(entry, &control_file, sink)
+        for _ in 0..CONTROL_FILE_ATTEMPTS {
+            let content = fs::read(&path).map_err(unreadable)?;
+            if ControlFile::read(&content).is_ok() {
+                return sink.file(entry, content.len() as u64, &mut content.as_slice());
+            }
+            thread::sleep(PAUSE);
+        }
+        let reason = "it is not whole, however often it is read".to_owned();
+        Err(ArchiveError::Invalid { path, reason })
     }
 
     fn walk(
@@ -162,12 +181,12 @@ impl Copying<'_> {
         if is_in_data && entry.path == Path::new(WAL) {
             return self.wal_directories(place, sink);
         }
-        if is_in_data && metadata.is_symlink() && place.below == Path::new(TABLESPACE_LINKS) {
-            if let Some(oid) = tablespace_of_link(&entry.name()) {
-                let location = fs::read_link(path);
-                let location = location.map_err(|error| ArchiveError::file("read", path, error))?;
-                return sink.link(oid, location.to_string_lossy().into_owned());
-            }
+        let is_link_of_tablespace =
+            is_in_data && metadata.is_symlink() && place.below == Path::new(TABLESPACE_LINKS);
+        if is_link_of_tablespace && let Some(oid) = tablespace_of_link(&entry.name()) {
+            let location = fs::read_link(path);
+            let location = location.map_err(|error| ArchiveError::file("read", path, error))?;
+            return sink.link(oid, location.to_string_lossy().into_owned());
         }
         if is_in_data && left_out::has_contents_of_no_use(&entry.path) {
             return match as_directory(path)? {
@@ -216,7 +235,11 @@ impl Copying<'_> {
             return Ok(());
         };
         let size_bytes = file.size_bytes();
-        sink.file(entry, size_bytes, &mut file)?;
+        let mut paced = Paced {
+            inner: &mut file,
+            pace: &mut self.pace,
+        };
+        sink.file(entry, size_bytes, &mut paced)?;
         if let Some(error) = file.failure() {
             return Err(ArchiveError::file("read", path, error));
         }

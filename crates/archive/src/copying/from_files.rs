@@ -6,15 +6,13 @@ use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
 use super::{Copy, Request, refuse_in_place};
 use crate::backup_files::{BACKUP_LABEL, Entry, FileSink};
 use crate::chunks::writing;
+use crate::data_directory::pace::Pace;
 use crate::data_directory::{Copying, DataDirectory};
 use crate::error::ArchiveError;
 use crate::pg_manifest;
 use crate::progress::Phase;
 use crate::replication::{BackupEnd, Connection, Mode, OnlineBackup, ServerError};
 use crate::tablespaces;
-
-/// The permissions of a backup label, as a server makes it where the group may read nothing.
-const LABEL_MODE: u32 = 0o600;
 
 /// Reads the files of a data directory while its server is told that a backup runs.
 pub(super) async fn copy(
@@ -31,7 +29,7 @@ pub(super) async fn copy(
     let (copied_sender, copied) = oneshot::channel();
     let (label_sender, label) = oneshot::channel::<String>();
     let (of_backup, progress) = (tablespaces.clone(), options.progress.clone());
-    let estimates = options.estimate_size;
+    let (estimates, rate) = (options.estimate_size, options.max_rate_kilobytes);
     progress.begin(Phase::Copying, 0);
     let feed = move |sink: &mut dyn FileSink| {
         let mut copying = Copying {
@@ -39,6 +37,7 @@ pub(super) async fn copy(
             tablespaces: &of_backup,
             start,
             progress: &progress,
+            pace: Pace::new(rate),
             wrong_pages: 0,
         };
         if estimates {
@@ -51,7 +50,7 @@ pub(super) async fn copy(
         // The server ends the backup now, and only then says what its label is.
         let _ = copied_sender.send(());
         let label = label.blocking_recv().map_err(|_| writing::stopped())?;
-        let entry = Entry::new(None, BACKUP_LABEL.as_bytes(), LABEL_MODE);
+        let entry = Entry::new(None, BACKUP_LABEL.as_bytes(), directory.file_mode);
         let entry = entry.map_err(ArchiveError::Internal)?;
         sink.file(entry, label.len() as u64, &mut label.as_bytes())
     };

@@ -75,7 +75,7 @@ impl LeftOut {
         let bytes = name.as_os_str().as_bytes();
         let is_file = |file: &&str| bytes == file.as_bytes();
         let begins = |beginning: &&str| bytes.starts_with(beginning.as_bytes());
-        if FILES.iter().any(|file| is_file(&file)) || BEGINNINGS.iter().any(|text| begins(&text)) {
+        if FILES.iter().any(is_file) || BEGINNINGS.iter().any(begins) {
             return true;
         }
         // It is copied last.

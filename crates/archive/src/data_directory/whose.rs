@@ -5,6 +5,7 @@
 //! machine, and the process behind that socket has to be the one that `postmaster.pid` names.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use walzip_repo::ClusterIdentity;
@@ -46,9 +47,10 @@ pub(crate) async fn find(
     let path = PathBuf::from(path);
     let lock_file = path.join("postmaster.pid");
     let checked = off_the_runtime(move || check_process(&lock_file, peer)).await;
-    if let Err(reason) = checked {
-        return Ok(Err(reason));
-    }
+    let file_mode = match checked {
+        Ok(file_mode) => file_mode,
+        Err(reason) => return Ok(Err(reason)),
+    };
     let control_file = match cluster::read_control_file(&path).await {
         Ok(control_file) => control_file,
         Err(error) => return Ok(Err(error.to_string())),
@@ -63,20 +65,23 @@ pub(crate) async fn find(
     Ok(Ok(DataDirectory {
         version_directory: format!("PG_{}_{}", found.major, control_file.catalog_version),
         checksums: control_file.data_checksums,
+        file_mode,
         path,
     }))
 }
 
-/// The first line of `postmaster.pid` is the server's process.
-fn check_process(lock_file: &Path, peer: i32) -> Result<(), String> {
+/// The first line of `postmaster.pid` is the server's process. The permissions of the file are those
+/// of all of the server's files.
+fn check_process(lock_file: &Path, peer: i32) -> Result<u32, String> {
     let shown = lock_file.display();
     let text = fs::read_to_string(lock_file).map_err(|error| format!("{shown}: {error}"))?;
     let named = text
         .lines()
         .next()
         .and_then(|line| line.trim().parse().ok());
+    let metadata = fs::metadata(lock_file).map_err(|error| format!("{shown}: {error}"))?;
     match named == Some(peer) {
-        true => Ok(()),
+        true => Ok(metadata.permissions().mode() & 0o777),
         false => Err(format!(
             "{shown} does not name the server's process, {peer}"
         )),

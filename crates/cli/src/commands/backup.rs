@@ -17,10 +17,11 @@ use crate::{running_as_root, runtime};
 
 /// Take a base backup of the running cluster
 ///
-/// The server's BASE_BACKUP is encoded, proven by decoding and stored as it comes, compared with
-/// the server's manifest, and read back. The backup is listed, and can be restored, only once all
-/// WAL that it needs is in the repository. The user needs the REPLICATION attribute, and
-/// pg_hba.conf has to let it in.
+/// The files are encoded, proven by decoding and stored as they come, and read back. The backup is
+/// listed, and can be restored, only once all WAL that it needs is in the repository. The user
+/// needs the REPLICATION attribute, and pg_hba.conf has to let it in. To read the files itself,
+/// walzip needs the right to execute pg_backup_start and pg_backup_stop (up to 14 pg_start_backup
+/// and pg_stop_backup) as well, and membership in pg_read_all_settings.
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
@@ -50,7 +51,7 @@ pub struct BackupArgs {
     #[arg(long, value_enum, default_value_t = Method::Auto)]
     copy_method: Method,
 
-    /// The most that the server sends, in kilobytes a second, or with k or M behind it
+    /// The most that is copied, in kilobytes a second, or with k or M behind it
     #[arg(short = 'r', long, value_name = "RATE", value_parser = max_rate)]
     max_rate: Option<u32>,
 

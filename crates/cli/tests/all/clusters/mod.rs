@@ -7,6 +7,7 @@ mod advice;
 mod bench_archives;
 mod branches;
 mod check;
+mod copy_methods;
 mod experiments;
 mod faults;
 mod identity;

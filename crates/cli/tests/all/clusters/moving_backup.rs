@@ -25,25 +25,25 @@ fn rounds() -> u64 {
 
 #[test]
 fn a_backup_of_13_survives_what_happens_meanwhile() {
-    survives_what_happens_meanwhile(13);
+    survives_what_happens_meanwhile(13, "files");
 }
 
 #[test]
 fn a_backup_of_15_survives_what_happens_meanwhile() {
-    survives_what_happens_meanwhile(15);
+    survives_what_happens_meanwhile(15, "server");
 }
 
 #[test]
 fn a_backup_of_18_survives_what_happens_meanwhile() {
-    survives_what_happens_meanwhile(18);
+    survives_what_happens_meanwhile(18, "files");
 }
 
-fn survives_what_happens_meanwhile(major: u32) {
+fn survives_what_happens_meanwhile(major: u32, copy_method: &str) {
     let Some(site) = Site::new(major) else { return };
     let primary = primary(&site);
     for seed in 1..=rounds() {
         println!("PostgreSQL {major}, seed {seed}");
-        back_up_and_restore(&site, &primary, seed);
+        back_up_and_restore(&site, &primary, seed, copy_method);
     }
     succeed(&mut site.walzip(&["verify"]));
 }
@@ -71,9 +71,9 @@ fn primary(site: &Site) -> Server<'_> {
     primary
 }
 
-fn back_up_and_restore(site: &Site, primary: &Server, seed: u64) {
+fn back_up_and_restore(site: &Site, primary: &Server, seed: u64, copy_method: &str) {
     let place = site.create_directory("meanwhile");
-    back_up_under_load(site, primary, seed, &place);
+    back_up_under_load(site, primary, seed, copy_method, &place);
     let description = description_of_newest_backup(site);
     let known = &description["new_tablespaces"];
     let is_known = |tablespace: &serde_json::Value| {
@@ -110,7 +110,7 @@ fn back_up_and_restore(site: &Site, primary: &Server, seed: u64) {
 }
 
 /// A backup while a load runs, and a tablespace that certainly was created during the copy.
-fn back_up_under_load(site: &Site, primary: &Server, seed: u64, place: &Path) {
+fn back_up_under_load(site: &Site, primary: &Server, seed: u64, copy_method: &str, place: &Path) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let load = scope.spawn(|| {
@@ -125,11 +125,17 @@ fn back_up_under_load(site: &Site, primary: &Server, seed: u64, place: &Path) {
             }
             load.done
         });
-        let backup = start_backup(primary);
-        primary.wait_until(
-            "SELECT count(*) = 1 FROM pg_stat_progress_basebackup
-             WHERE phase = 'streaming database files'",
-        );
+        let backup = start_backup(primary, copy_method);
+        primary.wait_until(match copy_method {
+            "files" => {
+                "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'walzip'
+                 AND state = 'idle' AND query ~ 'pg_backup_start|pg_start_backup'"
+            }
+            _ => {
+                "SELECT count(*) = 1 FROM pg_stat_progress_basebackup
+                 WHERE phase = 'streaming database files'"
+            }
+        });
         primary.sql(&format!(
             "CREATE TABLESPACE meanwhile LOCATION '{}';
              CREATE TABLE in_meanwhile TABLESPACE meanwhile AS SELECT generate_series(1, 2000) i;",
@@ -143,8 +149,9 @@ fn back_up_under_load(site: &Site, primary: &Server, seed: u64, place: &Path) {
     });
 }
 
-fn start_backup(primary: &Server) -> Child {
-    let mut backup = primary.walzip(&["backup", "--max-rate", RATE]);
+fn start_backup(primary: &Server, copy_method: &str) -> Child {
+    let arguments = ["backup", "--max-rate", RATE, "--copy-method", copy_method];
+    let mut backup = primary.walzip(&arguments);
     backup.stdout(Stdio::piped()).stderr(Stdio::piped());
     backup.spawn().expect("walzip starts")
 }

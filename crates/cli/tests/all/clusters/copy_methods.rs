@@ -1,0 +1,256 @@
+//! The two ways in which a backup copies a cluster: its server sends the files, or walzip reads them
+//! in the data directory. Both leave the same out.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+
+use crate::clusters::server::Server;
+use crate::clusters::site::{Site, said, succeed};
+
+/// `option-invalid`.
+const OPTION_INVALID: i32 = 31;
+/// `file-invalid`.
+const FILE_INVALID: i32 = 28;
+
+#[test]
+fn both_ways_copy_the_same_files_of_13() {
+    both_ways_copy_the_same_files(13);
+}
+
+#[test]
+fn both_ways_copy_the_same_files_of_15() {
+    both_ways_copy_the_same_files(15);
+}
+
+#[test]
+fn both_ways_copy_the_same_files_of_18() {
+    both_ways_copy_the_same_files(18);
+}
+
+fn both_ways_copy_the_same_files(major: u32) {
+    let Some(site) = Site::new(major) else { return };
+    let primary = primary(&site);
+    leave_odd_files(&primary);
+    let mut held = primary.client("psql");
+    held.args(["-X", "-q", "-d", "postgres", "-c"]).arg(
+        "CREATE TEMPORARY TABLE temporary AS SELECT generate_series(1, 1000) i;
+         SELECT pg_sleep(600)",
+    );
+    let mut held = held.spawn().expect("psql starts");
+    primary.wait_until("SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+
+    let mut trees = Vec::new();
+    for method in ["server", "files"] {
+        succeed(&mut primary.walzip(&["backup", "--copy-method", method]));
+        let restored = site.path(&format!("restored-{method}"));
+        let moved = site.path(&format!("place-{method}"));
+        let map = format!("aside={}", moved.display());
+        succeed(
+            primary
+                .walzip(&["restore", "--tablespace-mapping", &map, "-D"])
+                .arg(&restored),
+        );
+        trees.push((tree(&restored), tree(&moved)));
+    }
+    held.kill().expect("psql is killed");
+    held.wait().expect("psql is gone");
+    let (by_server, by_walzip) = (&trees[0], &trees[1]);
+    assert_eq!(by_server.0, by_walzip.0);
+    assert_eq!(by_server.1, by_walzip.1);
+    let is_there = |end: &str| by_walzip.0.keys().any(|path| path.ends_with(end));
+    for kept in [
+        "global/pg_control",
+        "odd file",
+        "_init",
+        "pg_wal/archive_status",
+        "pg_replslot",
+    ] {
+        assert!(is_there(kept), "{kept}");
+    }
+    for left_out in [
+        "pgsql_tmp1.2",
+        "postmaster.pid",
+        "backup_manifest.old/backup_manifest",
+    ] {
+        assert!(!is_there(left_out), "{left_out}");
+    }
+    succeed(&mut primary.walzip(&["verify"]));
+    let restored = Server::on(&site, "restored-files");
+    primary.stop();
+    restored.start(&["archive_mode=off"]);
+    restored.wait_until("SELECT NOT pg_is_in_recovery()");
+    assert_eq!(restored.sql("SELECT count(*) FROM logged"), "2000");
+    assert_eq!(restored.sql("SELECT count(*) FROM unlogged"), "0");
+    restored.check_structures();
+}
+
+fn primary(site: &Site) -> Server<'_> {
+    let primary = Server::create(site, "primary", 1);
+    primary.archive_with_walzip();
+    // What the background writer and vacuum change between two backups would differ.
+    primary.start(&["autovacuum=off"]);
+    let place = site.create_directory("aside");
+    primary.sql(&format!(
+        "CREATE TABLESPACE aside LOCATION '{}';
+         CREATE TABLE logged AS SELECT i, md5(i::text) FROM generate_series(1, 2000) i;
+         CREATE UNLOGGED TABLE unlogged AS SELECT i FROM generate_series(1, 2000) i;
+         CREATE UNLOGGED TABLE unlogged_aside TABLESPACE aside AS SELECT 1 i;
+         CREATE TABLE logged_aside TABLESPACE aside AS SELECT i FROM generate_series(1, 2000) i;
+         VACUUM FREEZE; CHECKPOINT;",
+        place.display()
+    ));
+    primary
+}
+
+/// Files of others in the data directory, which a backup has as well, or leaves out.
+fn leave_odd_files(primary: &Server) {
+    let data = primary.data();
+    let kept = [
+        ("odd file", "content"),
+        ("base/pgsql_tmpkept", ""),
+        ("empty", ""),
+    ];
+    for (name, content) in kept {
+        fs::write(data.join(name), content).expect("written");
+    }
+    fs::set_permissions(data.join("odd file"), fs::Permissions::from_mode(0o644)).expect("set");
+    fs::create_dir(data.join("backup_manifest.old")).expect("made");
+    fs::write(data.join("backup_manifest.old/backup_manifest"), "{}").expect("written");
+    fs::create_dir_all(data.join("pgsql_tmp/deeper")).expect("made");
+    fs::write(data.join("global/pgsql_tmp1.2"), "left").expect("written");
+    std::os::unix::fs::symlink("/nowhere", data.join("dangling")).expect("made");
+}
+
+/// Every file with its content, and every directory, but what differs between any two backups of a
+/// running server, or is the restore's own.
+fn tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
+    const DIFFERING: [&str; 6] = [
+        "backup_label",
+        "global/pg_control",
+        "postgresql.auto.conf",
+        "pg_logical",
+        "pg_xact",
+        "pg_stat",
+    ];
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![root.to_path_buf()];
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(&directory).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            let name = path
+                .strip_prefix(root)
+                .expect("below")
+                .display()
+                .to_string();
+            let metadata = fs::symlink_metadata(&path).expect("there");
+            let mode = metadata.permissions().mode();
+            if metadata.is_dir() {
+                found.insert(name, mode.to_le_bytes().to_vec());
+                waiting.push(path);
+                continue;
+            }
+            let differs = DIFFERING
+                .iter()
+                .any(|differing| name.starts_with(differing));
+            let content = match metadata.is_file() && !differs {
+                true => fs::read(&path).expect("read"),
+                false => Vec::new(),
+            };
+            found.insert(name, [&mode.to_le_bytes(), content.as_slice()].concat());
+        }
+    }
+    found
+}
+
+#[test]
+fn files_that_cannot_be_read_in_place_are_sent_or_asked_for_in_vain() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = primary(&site);
+    primary.sql("CREATE ROLE plain LOGIN REPLICATION;
+                 GRANT EXECUTE ON FUNCTION pg_create_restore_point(text), pg_switch_wal() TO plain;");
+    let mut backup = primary.walzip(&["backup", "-v", "--copy-method", "auto", "-U", "plain"]);
+    let output = backup.output().expect("walzip runs");
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(
+        said(&output).contains("the server sends the files"),
+        "{}",
+        said(&output)
+    );
+
+    let mut backup = primary.walzip(&["backup", "--copy-method", "files", "-U", "plain"]);
+    let output = backup.output().expect("walzip runs");
+    assert_eq!(
+        output.status.code(),
+        Some(OPTION_INVALID),
+        "{}",
+        said(&output)
+    );
+    assert!(
+        said(&output).contains("may not start and stop a backup"),
+        "{}",
+        said(&output)
+    );
+
+    // Another directory with the same cluster, such as that of a standby.
+    let lock_file = primary.data().join("postmaster.pid");
+    let own = fs::read_to_string(&lock_file).expect("read");
+    let (_, rest) = own.split_once('\n').expect("lines");
+    fs::write(&lock_file, format!("1\n{rest}")).expect("written");
+    let mut backup = primary.walzip(&["backup", "--copy-method", "files"]);
+    let output = backup.output().expect("walzip runs");
+    fs::write(&lock_file, own).expect("written");
+    assert_eq!(
+        output.status.code(),
+        Some(OPTION_INVALID),
+        "{}",
+        said(&output)
+    );
+    assert!(
+        said(&output).contains("does not name the server's process"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
+fn a_damaged_page_of_the_cluster_is_found_and_no_backup_is_made() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = Server::create(&site, "primary", 1);
+    let mut checksums = site.command(site.program("pg_checksums"));
+    succeed(checksums.args(["--enable", "-D"]).arg(primary.data()));
+    primary.archive_with_walzip();
+    primary.start(&[]);
+    primary.sql(
+        "CREATE TABLE damaged AS SELECT i, md5(i::text) FROM generate_series(1, 2000) i;
+                 CHECKPOINT;",
+    );
+    let path = primary.sql("SELECT pg_relation_filepath('damaged')");
+    succeed(&mut primary.walzip(&["backup", "--copy-method", "files"]));
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(primary.data().join(&path));
+    file.expect("opened")
+        .write_at(b"damage", 8192 + 8000)
+        .expect("written");
+    let mut backup = primary.walzip(&["backup", "--copy-method", "files"]);
+    let output = backup.output().expect("walzip runs");
+    assert_eq!(
+        output.status.code(),
+        Some(FILE_INVALID),
+        "{}",
+        said(&output)
+    );
+    let named = format!(
+        "the checksum of block 1 in {}",
+        primary.data().join(&path).display()
+    );
+    assert!(said(&output).contains(&named), "{}", said(&output));
+    let backups = fs::read_dir(site.repository().join("backup")).expect("backups");
+    let listed = backups.filter(|backup| {
+        let label = backup.as_ref().expect("a label").path();
+        label.join("backup.json").exists()
+    });
+    assert_eq!(listed.count(), 1, "only the first is listed");
+}
