@@ -6,20 +6,26 @@
 //! written. Before that what was stored is read back, and all WAL that it needs is in the
 //! repository: a backup that is listed can be restored.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use walzip_codec::Level;
 use walzip_pgformat::wal_file_name::SegmentName;
-use walzip_repo::{BackupWriter, Repository};
+use walzip_repo::{BackupType, BackupWriter, Repository};
 
 use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE};
-use crate::backup_record::{ArchiveRecord, BackupRecord, FilesRecord, Moment, RequiredWal};
+use crate::backup_record::{
+    ArchiveRecord, BackupRecord, BlockHashesRecord, FilesRecord, Moment, RequiredWal,
+};
 use crate::backup_stream;
-use crate::chunks::index::Index;
+use crate::chunks::cutter::Cut;
+use crate::chunks::index::{Chunk, Index};
 use crate::chunks::pack::PACK_BYTES;
-use crate::chunks::writing::Encoding;
+use crate::chunks::prior::Prior;
+use crate::chunks::sources::Referred;
+use crate::chunks::writing::{Changes, Encoding};
 use crate::copying::{self, Copy, Request};
 use crate::error::ArchiveError;
 use crate::pg_manifest::{ManifestError, PgManifest, WalRange};
@@ -34,6 +40,9 @@ use crate::workers;
 /// How to take a backup.
 #[derive(Clone, Debug)]
 pub struct BackupOptions {
+    /// Store all files, or what has changed since an earlier backup. Where there is none that fits,
+    /// a full backup is taken.
+    pub backup_type: BackupType,
     /// Checkpoint at once, at the price of a burst of writes; otherwise the backup begins with
     /// the next regular checkpoint, minutes later.
     pub fast_checkpoint: bool,
@@ -77,6 +86,7 @@ pub enum CopyMethod {
 impl Default for BackupOptions {
     fn default() -> Self {
         BackupOptions {
+            backup_type: BackupType::Full,
             fast_checkpoint: true,
             checksums: ManifestChecksums::default(),
             level: Level::MIN,
@@ -102,15 +112,32 @@ pub async fn backup(
     let progress = &options.progress;
     let (repository, server) = &server::inspect(repository, settings).await?;
     progress.begin(Phase::CheckingArchiving, 0);
-    let writer = repository.start_backup().await?;
-    tracing::info!("backup {} begins", writer.label());
+    let prior = Prior::choose(repository, options.backup_type).await?;
+    let backup_type = match prior {
+        Some(_) => options.backup_type,
+        None => BackupType::Full,
+    };
+    let started = Timestamp::now();
+    let writer = repository.start_backup_of(backup_type, started).await?;
+    match &prior {
+        Some(prior) => tracing::info!("backup {} begins, after {}", writer.label(), prior.label),
+        None => tracing::info!("backup {} begins", writer.label()),
+    }
+    let changes = match &prior {
+        Some(prior) => Some(Changes {
+            comparison: prior.comparison(repository)?,
+            full: Arc::new(prior.decoded(repository, writer.label())),
+        }),
+        None => None,
+    };
+    let referred = prior.as_ref().map_or(&[][..], |prior| &prior.referred);
     // An archive_command that does not work ends the copy, whatever has come by then.
     let (copied, ()) = tokio::try_join!(
-        copy(&writer, settings, options, server),
+        copy(&writer, settings, options, server, (changes, referred)),
         check_archiving(repository, settings, options, server),
     )?;
     let stop_time = server::clock(settings).await?;
-    let record = record(&writer, server, copied, stop_time)?;
+    let record = record(&writer, server, copied, stop_time, prior.as_ref())?;
 
     tracing::info!(
         "backup {} is read back, and waits for its WAL",
@@ -126,6 +153,11 @@ pub async fn backup(
             settings
         ),
     )?;
+    if let Some(prior) = &prior {
+        prior
+            .check_still_there(repository, &record.references)
+            .await?;
+    }
     let mut json = serde_json::to_vec_pretty(&record)
         .map_err(|error| ArchiveError::Internal(error.to_string()))?;
     json.push(b'\n');
@@ -176,6 +208,9 @@ struct Copied {
     end: BackupEnd,
     tablespaces: Tablespaces,
     files: FilesRecord,
+    block_hashes: BlockHashesRecord,
+    /// The labels of the backups that it refers to.
+    references: Vec<String>,
     manifest: ArchiveRecord,
     wal_ranges: Vec<WalRange>,
     /// The content of `backup_label` and of the control file.
@@ -188,6 +223,7 @@ async fn copy(
     settings: &ConnectionSettings,
     options: &BackupOptions,
     server: &Server,
+    (changes, referred): (Option<Changes>, &[Referred]),
 ) -> Result<Copied, ArchiveError> {
     let names = tablespaces::names(settings).await?;
     let start_time = server::clock(settings).await?;
@@ -205,6 +241,7 @@ async fn copy(
         options,
         server,
         encoding,
+        changes,
     };
     let Copy {
         start,
@@ -214,7 +251,7 @@ async fn copy(
         manifest,
         mut cut,
         packed,
-    } = copying::copy(&request).await?;
+    } = copying::copy(request).await?;
     let start = Moment {
         lsn: start,
         timeline,
@@ -227,15 +264,11 @@ async fn copy(
     check_ranges(&listed.wal_ranges, &start, &end)?;
     let mut kept = |name: &str| cut.kept.remove(name.as_bytes()).unwrap_or_default();
     let (backup_label, control_file) = (kept(BACKUP_LABEL), kept(CONTROL_FILE));
-    listed.check_sent(cut.seen).map_err(incredible)?;
+    listed
+        .check_sent(std::mem::take(&mut cut.seen))
+        .map_err(incredible)?;
     tracing::debug!(major = server.identity.major, start = %start.lsn, end = %end.lsn, "copied");
-    let index = Index {
-        chunks: packed.chunks,
-        members: cut.members,
-    };
-    let index = index
-        .write()
-        .map_err(|error| ArchiveError::Internal(error.to_string()))?;
+    let (index, references) = index(packed.chunks, &mut cut, referred)?;
     Ok(Copied {
         start,
         end,
@@ -245,11 +278,31 @@ async fn copy(
             packs: packed.packs,
             index: backup_stream::write(writer, "index", &index).await?,
         },
+        block_hashes: packed.block_hashes,
+        references,
         manifest: backup_stream::write(writer, "backup_manifest", &manifest).await?,
         wal_ranges: listed.wal_ranges,
         backup_label,
         control_file,
     })
+}
+
+/// The index, and the labels of the backups that it names.
+fn index(
+    chunks: Vec<Chunk>,
+    cut: &mut Cut,
+    referred: &[Referred],
+) -> Result<(Vec<u8>, Vec<String>), ArchiveError> {
+    let mut index = Index {
+        chunks,
+        members: Vec::new(),
+    };
+    cut.place_changed(index.changed_start());
+    index.members = std::mem::take(&mut cut.members);
+    let labels = referred.iter().map(|of| of.record.label.clone()).collect();
+    let references = index.without_unused(labels);
+    let text = index.write().map_err(ArchiveError::Internal)?;
+    Ok((text, references))
 }
 
 fn incredible(error: ManifestError) -> ArchiveError {
@@ -274,11 +327,15 @@ fn record(
     server: &Server,
     copied: Copied,
     stop_time: Timestamp,
+    prior: Option<&Prior>,
 ) -> Result<BackupRecord, ArchiveError> {
     let required_wal = required_wal(&copied.wal_ranges, server.segment_size_bytes)?;
     let record = BackupRecord {
         format: BackupRecord::FORMAT,
         label: writer.label().to_string(),
+        backup_type: Some(writer.label().backup_type()),
+        prior: prior.map(|prior| prior.label.to_string()),
+        references: copied.references,
         system_identifier: server.identity.system_id.to_string(),
         major: server.identity.major,
         server_version: server.version.clone(),
@@ -295,6 +352,7 @@ fn record(
         new_tablespaces: copied.tablespaces.new,
         archives: Vec::new(),
         files: Some(copied.files),
+        block_hashes: Some(copied.block_hashes),
         manifest: copied.manifest,
     };
     restore::check_backup_label(&copied.backup_label, &record)?;

@@ -61,7 +61,7 @@ pub async fn backup_get<W: Write + Send + 'static>(
     if let Some(files) = &record.files {
         let packed = read_index(repository, label, files).await?;
         let is_wanted = |entry: &Entry| entry.name() == name.as_bytes();
-        one = reading::read(packed, is_wanted, one).await?;
+        one = reading::read(packed, record, is_wanted, one).await?;
     }
     let output = off_the_runtime(move || one.finish()).await?;
     let label = record.label.clone();

@@ -2,6 +2,7 @@
 //!
 //! The field names are part of the repository's format: they are added to, never renamed.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
@@ -9,15 +10,18 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId};
-use walzip_repo::{BackupLabel, ClusterIdentity, Repository};
+use walzip_repo::{BackupLabel, BackupType, ClusterIdentity, Repository};
 
+use crate::chunks::pieces::REFERENCES_MAX;
 use crate::error::ArchiveError;
 use crate::text;
 
 /// The version of the descriptions that this walzip writes.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// The version in which the files were stored as tar archives.
 const FORMAT_OF_ARCHIVES: u32 = 1;
+/// The first version with block hashes, in which backups may refer to others.
+const FORMAT_OF_TYPES: u32 = 3;
 
 /// More segments than any backup needs: 64 TiB of the default size. A description that asks for
 /// more is damaged.
@@ -26,10 +30,20 @@ const REQUIRED_SEGMENTS_MAX: u64 = 1 << 22;
 /// A finished base backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupRecord {
-    /// The version of this description, 1 or 2.
+    /// The version of this description, 1 to 3.
     pub format: u32,
     /// The backup's label, as in its key.
     pub label: String,
+    /// From format 3 on: the type. Up to then all are full.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub backup_type: Option<BackupType>,
+    /// The label of the backup that it was compared with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prior: Option<String>,
+    /// The labels of the backups without which it cannot be restored: first the full one against
+    /// which changed blocks are told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub references: Vec<String>,
     /// The cluster's system identifier, as text: JSON readers lose digits of large numbers.
     pub system_identifier: String,
     /// The server's major version.
@@ -59,6 +73,9 @@ pub struct BackupRecord {
     /// From format 2 on: the files, in packs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FilesRecord>,
+    /// From format 3 on: what tells blocks that have changed since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_hashes: Option<BlockHashesRecord>,
     /// PostgreSQL's `backup_manifest`.
     pub manifest: ArchiveRecord,
 }
@@ -108,6 +125,18 @@ pub struct FilesRecord {
     pub packs: Vec<ObjectRecord>,
     /// What is where in the packs.
     pub index: ArchiveRecord,
+}
+
+/// Hashes of the blocks in a backup's own stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockHashesRecord {
+    /// What they are keyed with, in hexadecimal.
+    pub key: String,
+    /// Those of the stream up to the changed blocks.
+    pub objects: Vec<ObjectRecord>,
+    /// Those of the changed blocks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<ObjectRecord>,
 }
 
 /// A file that was compressed with zstd and cut into objects.
@@ -198,6 +227,9 @@ impl BackupRecord {
     /// All objects of the backup but its description.
     pub fn objects(&self) -> impl Iterator<Item = &ObjectRecord> {
         let packs = self.files.iter().flat_map(|files| &files.packs);
+        let hashes = self.block_hashes.iter();
+        let hashes = hashes.flat_map(|hashes| hashes.objects.iter().chain(&hashes.changed));
+        let packs = packs.chain(hashes);
         packs.chain(self.streams().flat_map(|stream| &stream.objects))
     }
 
@@ -240,7 +272,7 @@ impl BackupRecord {
         let Format { format } =
             serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
         if !(FORMAT_OF_ARCHIVES..=FORMAT).contains(&format) {
-            let known = format!("{FORMAT_OF_ARCHIVES} and {FORMAT}");
+            let known = format!("{FORMAT_OF_ARCHIVES} to {FORMAT}");
             let reason = format!("its description has format {format}, this walzip knows {known}");
             return Err(damaged(reason));
         }
@@ -249,12 +281,40 @@ impl BackupRecord {
         if record.label != label.as_str() || record.cluster().is_none() {
             return Err(of_another(label));
         }
-        match (format >= FORMAT) == record.files.is_some() {
-            true => Ok(record),
-            false => Err(damaged(
-                "its description does not say where its files are".to_owned(),
-            )),
+        match record.contradiction() {
+            None => Ok(record),
+            Some(wrong) => Err(damaged(wrong.to_owned())),
         }
+    }
+
+    /// What its description says of itself that cannot be.
+    fn contradiction(&self) -> Option<&'static str> {
+        if (self.format > FORMAT_OF_ARCHIVES) != self.files.is_some() {
+            return Some("its description does not say where its files are");
+        }
+        let has_type = self.backup_type.is_some() && self.block_hashes.is_some();
+        if has_type != (self.format >= FORMAT_OF_TYPES) {
+            return Some("its description has no type, or one that its format does not know");
+        }
+        let label: Option<BackupLabel> = self.label.parse().ok();
+        if label.map(|label| label.backup_type()) != Some(self.backup_type()) {
+            return Some("its description has another type than its label");
+        }
+        let is_full = self.backup_type() == BackupType::Full;
+        if is_full != self.references.is_empty() || is_full != self.prior.is_none() {
+            return Some("it is full and refers to others, or is not and does not");
+        }
+        let mut labels = BTreeSet::from([&self.label]);
+        let is_other = |reference| labels.insert(reference);
+        if self.references.len() > REFERENCES_MAX || !self.references.iter().all(is_other) {
+            return Some("it refers to itself, to one backup twice, or to too many");
+        }
+        None
+    }
+
+    /// Its type.
+    pub fn backup_type(&self) -> BackupType {
+        self.backup_type.unwrap_or(BackupType::Full)
     }
 
     /// Whose backup it is; nothing where that is not written as it has to be.
@@ -339,9 +399,9 @@ mod tests {
             let record: BackupRecord = serde_json::from_str(example).expect(example);
             let said: serde_json::Value = serde_json::from_str(example).expect("JSON");
             assert_eq!(serde_json::to_value(&record).expect("JSON"), said);
-            assert_eq!(record.files.is_some(), record.format == FORMAT);
+            assert_eq!(record.contradiction(), None);
             record.format
         });
-        assert_eq!(formats.collect::<Vec<_>>(), [FORMAT, FORMAT_OF_ARCHIVES]);
+        assert_eq!(formats.collect::<Vec<_>>(), [3, 3, 2, 1]);
     }
 }

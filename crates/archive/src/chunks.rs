@@ -1,7 +1,14 @@
 //! A backup's files as chunks in packs, with one index (docs/format/backup.md).
 
+mod block_hashes;
+mod changes;
 pub(crate) mod cutter;
+pub(crate) mod decoded;
 pub(crate) mod index;
 pub(crate) mod pack;
+pub(crate) mod pieces;
+pub(crate) mod prior;
 pub(crate) mod reading;
+mod referring;
+pub(crate) mod sources;
 pub(crate) mod writing;

@@ -10,7 +10,7 @@ use walzip_repo::BackupWriter;
 
 use crate::backup::{BackupOptions, CopyMethod};
 use crate::chunks::cutter::Cut;
-use crate::chunks::writing::{Encoding, Packed};
+use crate::chunks::writing::{Changes, Encoding, Packed};
 use crate::data_directory::whose;
 use crate::error::ArchiveError;
 use crate::replication::{BackupEnd, BackupTablespace, ConnectionSettings};
@@ -23,6 +23,8 @@ pub(crate) struct Request<'r> {
     pub(crate) options: &'r BackupOptions,
     pub(crate) server: &'r Server,
     pub(crate) encoding: Encoding,
+    /// What changed blocks are found and told by, unless all is copied.
+    pub(crate) changes: Option<Changes>,
 }
 
 impl Request<'_> {
@@ -46,7 +48,7 @@ pub(crate) struct Copy {
 }
 
 /// Copies the cluster.
-pub(crate) async fn copy(request: &Request<'_>) -> Result<Copy, ArchiveError> {
+pub(crate) async fn copy(request: Request<'_>) -> Result<Copy, ArchiveError> {
     let options = request.options;
     let found = match options.method {
         CopyMethod::Server => Err("that is what was asked for".to_owned()),

@@ -54,7 +54,8 @@ mod workers;
 
 pub use archiver::{Archiver, Attempt};
 pub use backup_record::{
-    ArchiveRecord, BackupRecord, FilesRecord, Moment, ObjectRecord, RequiredWal, TablespaceRecord,
+    ArchiveRecord, BackupRecord, BlockHashesRecord, FilesRecord, Moment, ObjectRecord, RequiredWal,
+    TablespaceRecord,
 };
 pub use branches::OtherBranch;
 pub use cluster_choice::{ClusterChoice, part};

@@ -117,6 +117,7 @@ pub async fn restore(
     let (repository, plan) = &plan::plan(repository, options).await?;
     let settings = recovery_settings(options, plan.timeline)?;
     let record = &plan.backup;
+    check_referred(repository, record).await?;
     let directories = Directories::plan(data_directory, record, &options.tablespace_map)?;
     let prepared = directories.clone();
     off_the_runtime(move || prepared.prepare()).await?;
@@ -141,6 +142,24 @@ pub async fn restore(
         bytes: counts.bytes,
         files_without_checksum: counts.files_without_checksum,
     })
+}
+
+/// Refuses, before anything is written, a backup whose references are not there.
+async fn check_referred(
+    repository: &Repository,
+    record: &BackupRecord,
+) -> Result<(), ArchiveError> {
+    let label: BackupLabel = record.label.parse()?;
+    let Some(files) = record
+        .files
+        .as_ref()
+        .filter(|_| !record.references.is_empty())
+    else {
+        return Ok(());
+    };
+    let packed = read_index(repository, &label, files).await?;
+    reading::with_referred(&packed, record).await?;
+    Ok(())
 }
 
 fn recovery_settings(
@@ -188,7 +207,7 @@ async fn unpack_all(
     }
     if let Some(files) = &record.files {
         let packed = read_index(repository, &label, files).await?;
-        unpacker = reading::read(packed, |_| true, unpacker).await?;
+        unpacker = reading::read(packed, record, |_| true, unpacker).await?;
     }
     let unpacked = off_the_runtime(move || unpacker.finish()).await?;
     check_backup_label(&unpacked.backup_label, record)?;
@@ -200,10 +219,11 @@ async fn unpack_all(
 pub(crate) async fn damaged_packs(
     repository: &Repository,
     label: &BackupLabel,
+    record: &BackupRecord,
     files: &FilesRecord,
 ) -> Vec<ArchiveError> {
     match read_index(repository, label, files).await {
-        Ok(packed) => reading::damaged(&packed).await,
+        Ok(packed) => reading::damaged(&packed, record).await,
         Err(error) => vec![error],
     }
 }

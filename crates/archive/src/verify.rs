@@ -330,7 +330,7 @@ async fn verify_backup(
         wrong.extend(read.await.err().map(detail_of));
     }
     if let Some(files) = &record.files {
-        let damaged = restore::damaged_packs(repository, label, files).await;
+        let damaged = restore::damaged_packs(repository, label, record, files).await;
         wrong.extend(damaged.iter().map(ToString::to_string));
     }
     if wrong.is_empty() {

@@ -2,6 +2,7 @@
 
 use crate::chunk::{self, Extent};
 use crate::compressors::zstd_frame;
+use crate::differences;
 use crate::encoder;
 use crate::error::EncodeError;
 use crate::level::Level;
@@ -68,6 +69,19 @@ pub fn account_chunk(
         packing::chunk_choices(level),
         &mut KnownRelations::default(),
     ) {
+        Some(streams) => account_of(&streams, level),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The same of blocks that are told from others: see [`crate::encode_differences`].
+pub fn account_differences(
+    extents: &[Extent],
+    bytes: &[u8],
+    base: &[u8],
+    level: Level,
+) -> Result<Vec<KindAccount>, EncodeError> {
+    match differences::encode(extents, bytes, base, packing::chunk_choices(level)) {
         Some(streams) => account_of(&streams, level),
         None => Ok(Vec::new()),
     }

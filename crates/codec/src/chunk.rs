@@ -24,9 +24,12 @@ use crate::streams::kind::StreamKind;
 use crate::streams::laid_out::Filled;
 use crate::streams::{StreamReader, StreamWriter};
 
-const END: u8 = 0;
-const PAGES: u8 = 1;
-const BYTES: u8 = 2;
+/// The list of extents ends.
+pub const END: u8 = 0;
+/// Pages of a relation follow.
+pub const PAGES: u8 = 1;
+/// Other bytes follow.
+pub const BYTES: u8 = 2;
 
 const BAD: DecodeError = DecodeError::Corrupt("streams do not make a chunk");
 
@@ -129,7 +132,7 @@ impl ChunkEncoder {
 }
 
 /// Whether a chunk of so many bytes is one, and its extents are.
-fn check(extents: &[Extent], len: usize) -> Result<(), EncodeError> {
+pub fn check(extents: &[Extent], len: usize) -> Result<(), EncodeError> {
     if len > CHUNK_LEN_MAX {
         let max = CHUNK_LEN_MAX;
         return Err(EncodeError::TooLong { len, max });

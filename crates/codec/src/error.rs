@@ -31,6 +31,13 @@ pub enum DecodeError {
         /// Bytes that they are packed in.
         body_len: usize,
     },
+    /// The file is a member of differences, which is not decoded without the blocks that it is told
+    /// from.
+    #[error("a member of differences needs the blocks that it was told from")]
+    BaseNeeded,
+    /// A member of differences was told from other blocks than those that are given.
+    #[error("the blocks that it was told from are others")]
+    OtherBase,
     /// Everything could be decoded, but to other bytes than were encoded.
     #[error("damaged: decoded bytes do not match the BLAKE3 hash of the original")]
     HashMismatch,
@@ -72,6 +79,14 @@ pub enum EncodeError {
         extents: u64,
         /// Bytes of the chunk.
         len: usize,
+    },
+    /// There are not as many bytes to tell a chunk from as it has.
+    #[error("a chunk of {len} bytes is not told from {base}")]
+    Base {
+        /// Bytes of the chunk.
+        len: usize,
+        /// Bytes that it would be told from.
+        base: usize,
     },
     /// No header can carry the name.
     #[error("{0:?} is no name of a WAL file")]

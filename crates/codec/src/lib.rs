@@ -11,6 +11,7 @@ mod account;
 mod chunk;
 mod compressors;
 mod container;
+mod differences;
 mod encoder;
 mod error;
 mod fast_hash;
@@ -30,12 +31,13 @@ mod segment;
 mod streams;
 mod varint;
 
-pub use account::{KindAccount, account, account_chunk, encode_without};
+pub use account::{KindAccount, account, account_chunk, account_differences, encode_without};
 pub use chunk::{ChunkEncoder, Extent, encode_chunk};
 pub use compressors::page_image::PageImages;
 pub use container::{
     Claims, HEADER_LEN_MAX, Header, MAGIC, MemberKind, VERSION, WalIdentity, name_file,
 };
+pub use differences::{decode_differences, encode_differences};
 pub use encoder::{Encoder, encode, encode_verified};
 pub use error::{DecodeError, DecodeToError, EncodeError};
 pub use format_version::FormatVersion;

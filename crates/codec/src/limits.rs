@@ -69,7 +69,7 @@ pub fn content_len_max(original_len: u64, kind: MemberKind) -> u64 {
     match kind {
         MemberKind::Foreign => original_len,
         MemberKind::Wal => streams_of(CONTENT_EXPANSION_MAX),
-        MemberKind::Pages => streams_of(CHUNK_EXPANSION_MAX),
+        MemberKind::Pages | MemberKind::Differences => streams_of(CHUNK_EXPANSION_MAX),
     }
 }
 

@@ -139,6 +139,9 @@ pub fn decode_member_to(
     let member_len = usize::try_from(header.member_len).map_err(|_| CUT)?;
     let member = bytes.get(..member_len).ok_or(CUT)?;
     let body = member.get(header.header_len..).ok_or(CUT)?;
+    if header.kind == MemberKind::Differences {
+        return Err(DecodeError::BaseNeeded.into());
+    }
     let mut original = Original::new(output);
     let segment = match &header.identity {
         Some(identity) => Some(segment_header(

@@ -13,5 +13,6 @@ mod rows;
 mod values;
 
 pub use pages::chunk_pages::ChunkPages;
+pub use pages::difference::BlockDifferences;
 pub use pages::known_relations::KnownRelations;
 pub use records::Model;

@@ -22,7 +22,7 @@ use crate::json::encode_json;
 use crate::layout::{
     self, BACKUP_JSON, BACKUP_PREFIX, BACKUP_STARTED, FORMAT, MAX_BACKUP_JSON_BYTES,
 };
-use crate::{BackupLabel, RepoError, Repository};
+use crate::{BackupLabel, BackupType, RepoError, Repository};
 
 /// The size of the parts in which a backup object is sent, all but the last.
 pub const PART_BYTES: usize = 16 << 20;
@@ -43,21 +43,30 @@ struct StartedJson {
 }
 
 impl Repository {
-    /// Claims a label for a backup that begins now.
+    /// Claims a label for a full backup that begins now.
     pub async fn start_backup(&self) -> Result<BackupWriter, RepoError> {
         self.start_backup_at(Timestamp::now()).await
     }
 
-    /// Claims the first free label from this moment on.
+    /// Claims the first free label of a full backup from this moment on.
     pub async fn start_backup_at(&self, started: Timestamp) -> Result<BackupWriter, RepoError> {
+        self.start_backup_of(BackupType::Full, started).await
+    }
+
+    /// Claims the first free label of a type from this moment on.
+    pub async fn start_backup_of(
+        &self,
+        backup_type: BackupType,
+        started: Timestamp,
+    ) -> Result<BackupWriter, RepoError> {
         let json = encode_json(&StartedJson {
             format: FORMAT,
             started,
         })?;
         let mut attempt = 0;
         loop {
-            let label =
-                BackupLabel::full(started.saturating_add(attempt.seconds()).unwrap_or(started));
+            let second = started.saturating_add(attempt.seconds()).unwrap_or(started);
+            let label = BackupLabel::new(backup_type, second);
             let key = layout::backup_prefix(label.as_str()) + "/" + BACKUP_STARTED;
             match self.create(&key, json.clone()).await {
                 Ok(()) => {

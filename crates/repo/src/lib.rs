@@ -34,7 +34,7 @@ mod wal;
 mod wal_mark;
 
 pub use backup::{BackupObject, BackupWriter, MAX_OBJECT_BYTES, PART_BYTES};
-pub use backup_label::BackupLabel;
+pub use backup_label::{BackupLabel, BackupType};
 pub use cluster::ClusterIdentity;
 pub use clusters::Clusters;
 pub use error::RepoError;

@@ -7,7 +7,9 @@ use walzip_codec::Extent;
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::relation_file::{Fork, RelationFile};
 
+use super::changes::{Compared, Comparison};
 use super::index::{Member, SHARED_BYTES_MAX};
+use super::pieces::{self, OWN, Piece};
 use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE, Entry, FileSink};
 use crate::error::ArchiveError;
 use crate::pg_manifest::{Hasher, SentFile};
@@ -23,7 +25,15 @@ const CHUNK_BYTES_MIN: usize = CHUNK_BYTES / 4;
 pub(crate) struct CutChunk {
     pub(crate) extents: Vec<Extent>,
     pub(crate) bytes: Vec<u8>,
+    /// Lengths of the runs of the bytes that are of one file each. They begin with a block.
+    pub(crate) runs: Vec<usize>,
+    /// Of changed blocks: what they are told from, in the stream of the full backup.
+    pub(crate) base: Option<Vec<[u64; 2]>>,
 }
+
+/// In the offset of a piece: it is of changed blocks, and counts from their beginning, which is not
+/// known yet.
+const CHANGED: u64 = 1 << 63;
 
 /// What passed by.
 #[derive(Default)]
@@ -40,6 +50,24 @@ pub(crate) struct Cut {
     pub(crate) original_bytes: u64,
 }
 
+impl Cut {
+    /// Puts the changed blocks where they are in the stream.
+    pub(crate) fn place_changed(&mut self, start: u64) {
+        for member in &mut self.members {
+            if let Member::File {
+                pieces: Some(pieces),
+                ..
+            } = member
+            {
+                let changed = pieces
+                    .iter_mut()
+                    .filter(|piece| piece.backup == OWN && piece.offset & CHANGED != 0);
+                changed.for_each(|piece| piece.offset = (piece.offset & !CHANGED) + start);
+            }
+        }
+    }
+}
+
 /// Files whose content is looked at later, and how long they may be.
 const KEPT: [&str; 2] = [BACKUP_LABEL, CONTROL_FILE];
 const KEPT_BYTES_MAX: u64 = 64 << 10;
@@ -49,6 +77,14 @@ pub(crate) struct Cutter<F> {
     take: F,
     new_hasher: fn() -> Hasher,
     chunk: CutChunk,
+    /// Changed blocks.
+    changed: CutChunk,
+    /// Bytes of all of them so far.
+    changed_bytes: u64,
+    /// Whether the last run of a chunk is of this file: of the chunk of changed blocks, and of the
+    /// other one.
+    has_run: [bool; 2],
+    comparison: Option<Comparison>,
     /// The numbers of the relations that came so far.
     relations: HashMap<(String, u32), u32>,
     /// Where small files are in the stream, by their content.
@@ -60,11 +96,19 @@ pub(crate) struct Cutter<F> {
 
 impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
     /// Hands the chunks to `take`, in their order.
-    pub(crate) fn new(new_hasher: fn() -> Hasher, take: F) -> Cutter<F> {
+    pub(crate) fn new(
+        new_hasher: fn() -> Hasher,
+        comparison: Option<Comparison>,
+        take: F,
+    ) -> Cutter<F> {
         Cutter {
             take,
             new_hasher,
             chunk: CutChunk::default(),
+            changed: CutChunk::default(),
+            changed_bytes: 0,
+            has_run: [false; 2],
+            comparison,
             relations: HashMap::new(),
             small: HashMap::new(),
             stream_bytes: 0,
@@ -75,37 +119,49 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
     /// Hands over what is left.
     pub(crate) fn finish(mut self) -> Result<Cut, ArchiveError> {
         self.end_chunk()?;
+        self.end_changed()?;
         Ok(self.cut)
     }
 
     fn end_chunk(&mut self) -> Result<(), ArchiveError> {
+        self.has_run[0] = false;
         match self.chunk.bytes.is_empty() {
             true => Ok(()),
             false => (self.take)(std::mem::take(&mut self.chunk)),
         }
     }
 
-    /// Adds bytes of a file to the chunk, as many as fit and are left: whole pages, where it has
-    /// pages.
-    fn fill(
-        &mut self,
-        content: &mut dyn Read,
-        left: u64,
-        has_pages: bool,
-    ) -> Result<usize, ArchiveError> {
-        let unit = if has_pages { PAGE_SIZE } else { 1 };
-        if CHUNK_BYTES - self.chunk.bytes.len() < unit {
-            self.end_chunk()?;
+    fn end_changed(&mut self) -> Result<(), ArchiveError> {
+        self.has_run[1] = false;
+        match self.changed.bytes.is_empty() {
+            true => Ok(()),
+            false => (self.take)(std::mem::take(&mut self.changed)),
         }
+    }
+
+    /// Adds bytes of a file to the chunk, as many as fit and are left: whole blocks, unless the file
+    /// ends.
+    fn fill(&mut self, content: &mut dyn Read, left: u64) -> Result<usize, ArchiveError> {
+        self.make_room(left.min(PAGE_SIZE as u64) as usize)?;
         let bytes = &mut self.chunk.bytes;
-        let room = (CHUNK_BYTES - bytes.len()) / unit * unit;
-        let wanted = left.min(room as u64);
+        let room = (CHUNK_BYTES - bytes.len()) as u64;
+        let wanted = match left <= room {
+            true => left,
+            false => room / PAGE_SIZE as u64 * PAGE_SIZE as u64,
+        };
         bytes.reserve_exact(wanted as usize);
         let read = content.take(wanted).read_to_end(bytes);
         match read {
             Ok(read) if read as u64 == wanted => Ok(read),
             Ok(_) => Err(unreadable(&io::ErrorKind::UnexpectedEof.into())),
             Err(error) => Err(unreadable(&error)),
+        }
+    }
+
+    fn make_room(&mut self, len: usize) -> Result<(), ArchiveError> {
+        match CHUNK_BYTES - self.chunk.bytes.len() < len {
+            true => self.end_chunk(),
+            false => Ok(()),
         }
     }
 
@@ -126,12 +182,13 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
         self.stream_bytes = start;
         self.chunk.bytes.truncate(in_chunk);
         self.chunk.extents.pop();
+        self.chunk.runs.pop();
         Some(first)
     }
 
-    /// Notes what the last bytes of the chunk are.
-    fn extend(&mut self, pages: Option<&Pages>, offset: u64, len: usize) {
-        let extent = match pages {
+    /// What bytes of a file are.
+    fn extent(&mut self, pages: Option<&Pages>, offset: u64, len: usize) -> Extent {
+        match pages {
             Some(pages) => {
                 let next = self.relations.len() as u32;
                 let key = (pages.directory.clone(), pages.number);
@@ -142,8 +199,151 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
                 }
             }
             None => Extent::Bytes { len: len as u32 },
+        }
+    }
+
+    /// Cuts a file that an earlier backup has; returns where its bytes are.
+    fn cut_compared(
+        &mut self,
+        pages: Option<&Pages>,
+        size_bytes: u64,
+        compared: &mut Compared<'_>,
+        content: &mut dyn FnMut(&mut [u8]) -> Result<(), ArchiveError>,
+    ) -> Result<Vec<Piece>, ArchiveError> {
+        let mut block = [0; PAGE_SIZE];
+        let (mut found, mut offset, mut plain_bytes) = (Vec::new(), 0, 0);
+        while offset < size_bytes {
+            let len = (size_bytes - offset).min(PAGE_SIZE as u64);
+            let block = block.get_mut(..len as usize).unwrap_or_default();
+            content(block)?;
+            let own = |offset| Piece {
+                backup: OWN,
+                offset,
+                len,
+            };
+            let piece = match compared.unchanged(offset, block)? {
+                Some(piece) => piece,
+                None => {
+                    let extent = self.extent(pages, offset, block.len());
+                    let base = compared.base(offset).filter(|_| block.len() == PAGE_SIZE);
+                    match base {
+                        Some(base) => own(CHANGED | self.add_changed(block, extent, base)?),
+                        None => {
+                            self.add_plain(block, extent)?;
+                            plain_bytes += len;
+                            own(self.stream_bytes + plain_bytes - len)
+                        }
+                    }
+                }
+            };
+            pieces::push(&mut found, piece);
+            offset += len;
+        }
+        Ok(found)
+    }
+
+    /// Adds a block to the chunk.
+    fn add_plain(&mut self, block: &[u8], extent: Extent) -> Result<(), ArchiveError> {
+        self.make_room(block.len())?;
+        self.chunk.add(block, extent, &mut self.has_run[0]);
+        Ok(())
+    }
+
+    /// Adds a block to the changed ones; returns where it is among them.
+    fn add_changed(
+        &mut self,
+        block: &[u8],
+        extent: Extent,
+        base: u64,
+    ) -> Result<u64, ArchiveError> {
+        if CHUNK_BYTES - self.changed.bytes.len() < block.len() {
+            self.end_changed()?;
+        }
+        self.changed.add(block, extent, &mut self.has_run[1]);
+        let len = block.len() as u64;
+        let runs = self.changed.base.get_or_insert_default();
+        match runs.last_mut() {
+            Some([start, run]) if *start + *run == base => *run += len,
+            _ => runs.push([base, len]),
+        }
+        self.changed_bytes += len;
+        Ok(self.changed_bytes - len)
+    }
+
+    /// Cuts a file that no earlier backup has.
+    fn cut_whole(
+        &mut self,
+        pages: Option<&Pages>,
+        size_bytes: u64,
+        content: &mut dyn Read,
+        seen: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), ArchiveError> {
+        let chunk_len = self.chunk.bytes.len();
+        let fits = size_bytes <= (CHUNK_BYTES - chunk_len) as u64;
+        if !fits && chunk_len >= CHUNK_BYTES_MIN {
+            self.end_chunk()?;
+        }
+        let mut offset = 0;
+        while offset < size_bytes {
+            let len = self.fill(content, size_bytes - offset)?;
+            let start = self.chunk.bytes.len() - len;
+            seen(self.chunk.bytes.get(start..).unwrap_or_default());
+            let extent = self.extent(pages, offset, len);
+            self.chunk.extents.push(extent);
+            self.chunk.runs.push(len);
+            offset += len as u64;
+        }
+        Ok(())
+    }
+}
+
+impl CutChunk {
+    /// Adds a block; `has_run` says whether the last run is of the same file.
+    fn add(&mut self, block: &[u8], extent: Extent, has_run: &mut bool) {
+        let last = match has_run {
+            true => self.runs.last_mut().zip(self.extents.last_mut()),
+            false => None,
         };
-        self.chunk.extents.push(extent);
+        match last {
+            Some((run, last)) => {
+                *run += block.len();
+                if !continues(last, extent) {
+                    self.extents.push(extent);
+                }
+            }
+            None => {
+                self.runs.push(block.len());
+                self.extents.push(extent);
+            }
+        }
+        self.bytes.extend_from_slice(block);
+        *has_run = true;
+    }
+}
+
+/// Lets an extent include the one behind it, if that is of the next bytes of the same file.
+fn continues(last: &mut Extent, next: Extent) -> bool {
+    match (last, next) {
+        (
+            Extent::Pages {
+                relation,
+                first_block,
+                pages,
+            },
+            Extent::Pages {
+                relation: other,
+                first_block: block,
+                pages: more,
+            },
+        ) if *relation == other && first_block.checked_add(*pages) == Some(block) => {
+            *pages += more;
+            true
+        }
+        (Extent::Bytes { len }, Extent::Bytes { len: more }) => {
+            *len += more;
+            true
+        }
+        _ => false,
     }
 }
 
@@ -195,25 +395,41 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> FileSink for Cutter<F> {
         let is_kept =
             KEPT.iter().any(|kept| kept.as_bytes() == name) && size_bytes <= KEPT_BYTES_MAX;
         let mut kept = is_kept.then(Vec::new);
-        let chunk_len = self.chunk.bytes.len();
-        let fits = size_bytes <= (CHUNK_BYTES - chunk_len) as u64;
-        if !fits && chunk_len >= CHUNK_BYTES_MIN {
-            self.end_chunk()?;
-        }
-        let mut offset = 0;
-        while offset < size_bytes {
-            let len = self.fill(content, size_bytes - offset, pages.is_some())?;
-            let start = self.chunk.bytes.len() - len;
-            let piece = self.chunk.bytes.get(start..).unwrap_or_default();
+        self.has_run = [false; 2];
+        let mut seen = |piece: &[u8]| {
             hasher.update(piece);
             if let Some(kept) = &mut kept {
                 kept.extend_from_slice(piece);
             }
-            self.extend(pages.as_ref(), offset, len);
-            offset += len as u64;
+        };
+        let mut comparison = self.comparison.take();
+        let compared = comparison.as_mut().and_then(|known| known.open(&name));
+        let mut found = None;
+        match compared.filter(|_| size_bytes > 0) {
+            Some(mut compared) => {
+                let mut next = |block: &mut [u8]| {
+                    content
+                        .read_exact(block)
+                        .map_err(|error| unreadable(&error))?;
+                    seen(block);
+                    Ok(())
+                };
+                let pages = pages.as_ref();
+                found = Some(self.cut_compared(pages, size_bytes, &mut compared, &mut next)?);
+            }
+            None => self.cut_whole(pages.as_ref(), size_bytes, content, &mut seen)?,
         }
+        self.comparison = comparison;
         self.cut.original_bytes += size_bytes;
-        let shared_at = self.share(size_bytes);
+        let found = found.filter(|pieces| !is_whole(pieces));
+        let shared_at = match &found {
+            None => self.share(size_bytes),
+            Some(pieces) => {
+                let plain = pieces.iter().filter(|piece| is_plain(piece));
+                self.stream_bytes += plain.map(|piece| piece.len).sum::<u64>();
+                None
+            }
+        };
         if let Some(kept) = kept {
             self.cut.kept.insert(name.clone(), kept);
         }
@@ -226,9 +442,19 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> FileSink for Cutter<F> {
             entry,
             size_bytes,
             shared_at,
+            pieces: found,
         });
         Ok(())
     }
+}
+
+fn is_plain(piece: &Piece) -> bool {
+    piece.backup == OWN && piece.offset & CHANGED == 0
+}
+
+/// Nothing of the file is anywhere else: it is as one that no earlier backup has.
+fn is_whole(pieces: &[Piece]) -> bool {
+    matches!(pieces, [piece] if is_plain(piece))
 }
 
 fn unreadable(error: &io::Error) -> ArchiveError {

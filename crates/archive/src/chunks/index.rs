@@ -2,8 +2,10 @@
 //!
 //! The files of a backup lie one behind the other in a stream of bytes, in the order of the index,
 //! and so do the chunks that the stream was cut into. Where each begins follows from the lengths
-//! of those before it.
+//! of those before it. Of a backup that refers to others, a file may consist of pieces
+//! ([`super::pieces`]), and chunks of changed blocks stand behind all others.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{BufRead, Read};
 use std::ops::Range;
@@ -11,6 +13,7 @@ use std::ops::Range;
 use blake3::Hash;
 use serde::{Deserialize, Serialize};
 
+use super::pieces::{Expected, LINE_PIECES_MAX, OWN, PIECES_MAX, Piece, PieceLine};
 use crate::backup_files::Entry;
 use crate::text;
 
@@ -34,6 +37,8 @@ pub(crate) enum Line {
     Directory(Directory),
     /// A file.
     File(File),
+    /// Pieces of the last file.
+    Pieces(Vec<PieceLine>),
 }
 
 /// A part of the stream, encoded.
@@ -53,6 +58,10 @@ pub(crate) struct Chunk {
     /// BLAKE3 of its bytes before encoding: who has them already need not read the chunk.
     #[serde(with = "text")]
     pub(crate) original_blake3: Hash,
+    /// Of a chunk of changed blocks: the runs of bytes that it is told from, in the stream of the
+    /// first backup that is referred to, as offsets and lengths. None if it is told from nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) base: Option<Vec<[u64; 2]>>,
 }
 
 /// A directory.
@@ -72,6 +81,13 @@ pub(crate) struct File {
     /// Where its bytes are in the stream, if an earlier file has the same ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     offset: Option<u64>,
+    /// Whether it consists of pieces, which follow.
+    #[serde(default, skip_serializing_if = "is_false")]
+    in_pieces: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// Where an entry lies, and its permissions.
@@ -138,6 +154,8 @@ pub(crate) enum Member {
         size_bytes: u64,
         /// Where its bytes are in the stream, if an earlier file has the same ones.
         shared_at: Option<u64>,
+        /// What it consists of, unless that is bytes of this backup's stream.
+        pieces: Option<Vec<Piece>>,
     },
 }
 
@@ -151,10 +169,12 @@ impl Member {
                 entry,
                 size_bytes,
                 shared_at,
+                pieces,
             } => Line::File(File {
                 place: Place::of(entry),
                 size_bytes: *size_bytes,
                 offset: *shared_at,
+                in_pieces: pieces.is_some(),
             }),
         }
     }
@@ -171,20 +191,42 @@ pub(crate) struct Index {
 
 impl Index {
     /// Its lines.
-    pub(crate) fn write(&self) -> Result<Vec<u8>, serde_json::Error> {
-        let chunks = self.chunks.iter().cloned().map(Line::Chunk);
-        let members = self.members.iter().map(Member::line);
+    pub(crate) fn write(&self) -> Result<Vec<u8>, String> {
         let mut text = Vec::new();
-        for line in chunks.chain(members) {
-            serde_json::to_writer(&mut text, &line)?;
-            text.push(b'\n');
+        for chunk in &self.chunks {
+            write_line(&mut text, &Line::Chunk(chunk.clone()))?;
+        }
+        let changed = self.changed_start();
+        let mut expected = Expected::new(changed);
+        for member in &self.members {
+            write_line(&mut text, &member.line())?;
+            let Member::File {
+                size_bytes,
+                shared_at,
+                pieces,
+                ..
+            } = member
+            else {
+                continue;
+            };
+            match pieces {
+                Some(pieces) => {
+                    for pieces in pieces.chunks(LINE_PIECES_MAX) {
+                        let lines = pieces.iter().map(|&piece| expected.line(piece, changed));
+                        let lines = lines.collect::<Result<_, _>>()?;
+                        write_line(&mut text, &Line::Pieces(lines))?;
+                    }
+                }
+                None if shared_at.is_none() => expected.step_over(*size_bytes)?,
+                None => {}
+            }
         }
         Ok(text)
     }
 
     /// Reads the lines, and checks what no reader could do without.
     pub(crate) fn read(text: &mut dyn BufRead) -> Result<Index, String> {
-        let mut index = Index::default();
+        let mut reading = Reading::default();
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -192,57 +234,83 @@ impl Index {
             let read = limited.read_until(b'\n', &mut line);
             match read.map_err(|error| error.to_string())? {
                 0 => break,
-                _ if line.ends_with(b"\n") => index.add(&line)?,
+                _ if line.ends_with(b"\n") => reading.add(&line)?,
                 _ => return Err("a line of it has no end".to_owned()),
             }
         }
-        index.check()?;
+        reading.end_file()?;
+        let index = reading.index;
+        index.check(&reading.expected)?;
         Ok(index)
     }
 
-    fn add(&mut self, line: &[u8]) -> Result<(), String> {
-        match serde_json::from_slice(line).map_err(|error| error.to_string())? {
-            Line::Chunk(chunk) => self.chunks.push(chunk),
-            Line::Directory(directory) => {
-                self.members
-                    .push(Member::Directory(directory.place.entry()?));
+    /// Leaves out those of the backups that may be referred to that are not, but for the first one;
+    /// returns the others.
+    pub(crate) fn without_unused(&mut self, labels: Vec<String>) -> Vec<String> {
+        let mut numbers = vec![OWN; labels.len() + 1];
+        self.each_reference(|piece| {
+            if let Some(number) = numbers.get_mut(piece.backup as usize) {
+                *number = piece.backup;
             }
-            Line::File(file) => {
-                self.members.push(Member::File {
-                    entry: file.place.entry()?,
-                    size_bytes: file.size_bytes,
-                    shared_at: file.offset,
-                });
+        });
+        let mut kept = Vec::new();
+        for (at, (label, number)) in labels.into_iter().zip(&mut numbers[1..]).enumerate() {
+            if at == 0 || *number != OWN {
+                kept.push(label);
+                *number = kept.len() as u32;
             }
         }
-        Ok(())
+        self.each_reference(|piece| {
+            piece.backup = numbers.get(piece.backup as usize).copied().unwrap_or(OWN);
+        });
+        kept
     }
 
-    fn check(&self) -> Result<(), String> {
-        let mut end = (0, 0);
-        for (number, chunk) in self.chunks.iter().enumerate() {
-            let lengths = [
-                (chunk.size_bytes, ENCODED_BYTES_MAX),
-                (chunk.original_bytes, CHUNK_BYTES_MAX),
-            ];
-            if lengths.iter().any(|&(len, max)| len == 0 || len > max) {
-                return Err(format!("chunk {number} has an impossible length"));
+    fn each_reference(&mut self, mut action: impl FnMut(&mut Piece)) {
+        for member in &mut self.members {
+            if let Member::File {
+                pieces: Some(pieces),
+                ..
+            } = member
+            {
+                let others = pieces.iter_mut().filter(|piece| piece.backup != OWN);
+                others.for_each(&mut action);
             }
-            if (chunk.pack, chunk.offset) < end {
-                return Err(format!("chunk {number} is not behind the one before it"));
-            }
-            let chunk_end = chunk.offset.checked_add(chunk.size_bytes.into());
-            let impossible = || format!("chunk {number} has an impossible offset");
-            end = (chunk.pack, chunk_end.ok_or_else(impossible)?);
         }
-        match self.check_files()? == self.stream_bytes() {
+    }
+
+    /// Where the chunks of changed blocks begin in the stream.
+    pub(crate) fn changed_start(&self) -> u64 {
+        let plain = self.chunks.iter().filter(|chunk| chunk.base.is_none());
+        plain.map(|chunk| u64::from(chunk.original_bytes)).sum()
+    }
+
+    fn check(&self, expected: &Expected) -> Result<(), String> {
+        let mut ends = [(0, 0); 2];
+        let mut has_changed = false;
+        for (number, chunk) in self.chunks.iter().enumerate() {
+            let is_changed = chunk.base.is_some();
+            if has_changed && !is_changed {
+                return Err(format!("chunk {number} stands behind changed blocks"));
+            }
+            has_changed = is_changed;
+            chunk
+                .check(&mut ends[usize::from(is_changed)])
+                .map_err(|wrong| format!("chunk {number} {wrong}"))?;
+        }
+        self.check_shared()?;
+        // Nothing was expected of the changed blocks before their beginning was known.
+        let plain = self.changed_start();
+        let changed = self.stream_bytes() - plain;
+        match expected.plain_end() == plain && expected.changed_end() == plain + changed {
             true => Ok(()),
             false => Err("the chunks have more or fewer bytes than the files".to_owned()),
         }
     }
 
-    /// The length of the stream, by its files: those that share bytes do so with an earlier one.
-    fn check_files(&self) -> Result<u64, String> {
+    /// Those that share bytes do so with an earlier file.
+    fn check_shared(&self) -> Result<(), String> {
+        let changed = self.changed_start();
         let mut ends = HashMap::new();
         let mut end = 0u64;
         for member in &self.members {
@@ -250,24 +318,26 @@ impl Index {
                 entry,
                 size_bytes,
                 shared_at,
+                pieces,
             } = member
             else {
                 continue;
             };
             if let Some(start) = shared_at {
-                if *size_bytes > SHARED_BYTES_MAX || ends.get(start) != Some(size_bytes) {
+                let is_there = ends.get(start) == Some(size_bytes) && pieces.is_none();
+                if *size_bytes > SHARED_BYTES_MAX || !is_there {
                     let shown = entry.path.display();
                     return Err(format!("{shown} shares bytes with no file before it"));
                 }
                 continue;
             }
-            if *size_bytes > 0 && *size_bytes <= SHARED_BYTES_MAX {
+            let own = own_bytes(*size_bytes, pieces.as_deref(), changed);
+            if pieces.is_none() && *size_bytes > 0 && *size_bytes <= SHARED_BYTES_MAX {
                 ends.insert(end, *size_bytes);
             }
-            let next = end.checked_add(*size_bytes);
-            end = next.ok_or_else(|| "its files have an impossible length".to_owned())?;
+            end = end.saturating_add(own);
         }
-        Ok(end)
+        Ok(())
     }
 
     fn stream_bytes(&self) -> u64 {
@@ -280,12 +350,16 @@ impl Index {
 
     /// Bytes of all files.
     pub(crate) fn original_bytes(&self) -> u64 {
-        let lens = self.located().map(|(_, range)| range.end - range.start);
+        let lens = self.members.iter().map(|member| match member {
+            Member::Directory(_) => 0,
+            Member::File { size_bytes, .. } => *size_bytes,
+        });
         lens.fold(0, u64::saturating_add)
     }
 
-    /// The files, and where the bytes of each are in the stream.
-    fn located(&self) -> impl Iterator<Item = (&Entry, Range<u64>)> {
+    /// The files, and the pieces that each consists of.
+    pub(crate) fn located(&self) -> impl Iterator<Item = (&Entry, Cow<'_, [Piece]>)> {
+        let changed = self.changed_start();
         let mut end = 0;
         self.members.iter().filter_map(move |member| match member {
             Member::Directory(_) => None,
@@ -293,12 +367,23 @@ impl Index {
                 entry,
                 size_bytes,
                 shared_at,
+                pieces,
             } => {
                 let start = shared_at.unwrap_or(end);
                 if shared_at.is_none() {
-                    end += size_bytes;
+                    end += own_bytes(*size_bytes, pieces.as_deref(), changed);
                 }
-                Some((entry, start..start + size_bytes))
+                let own = Piece {
+                    backup: OWN,
+                    offset: start,
+                    len: *size_bytes,
+                };
+                let pieces = match pieces {
+                    Some(pieces) => Cow::Borrowed(pieces.as_slice()),
+                    None if *size_bytes == 0 => Cow::Borrowed([].as_slice()),
+                    None => Cow::Owned(vec![own]),
+                };
+                Some((entry, pieces))
             }
         })
     }
@@ -318,7 +403,12 @@ impl Index {
             Some(&[start, end, ..]) => start..end,
             _ => return Vec::new(),
         };
-        let files = self.located().filter(|(_, file)| overlap(file, &range));
+        let has_bytes = |pieces: &[Piece]| {
+            let own = pieces.iter().filter(|piece| piece.backup == OWN);
+            let mut ranges = own.map(|piece| piece.offset..piece.offset + piece.len);
+            ranges.any(|piece| overlap(&piece, &range))
+        };
+        let files = self.located().filter(|(_, pieces)| has_bytes(pieces));
         files
             .map(|(entry, _)| String::from_utf8_lossy(&entry.name()).into_owned())
             .collect()
@@ -335,11 +425,16 @@ impl Index {
         starts
     }
 
-    /// The files that are wanted, in the order in which their bytes are in the stream.
+    /// The files that are wanted of a backup that refers to no other, in the order in which their
+    /// bytes are in the stream.
     pub(crate) fn selected(&self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<Selected> {
         let mut selected: Vec<Selected> = Vec::new();
         let mut small = HashMap::new();
-        for (entry, range) in self.located().filter(|(entry, _)| is_wanted(entry)) {
+        for (entry, pieces) in self.located().filter(|(entry, _)| is_wanted(entry)) {
+            let range = match pieces.first() {
+                Some(piece) => piece.offset..piece.offset + piece.len,
+                None => 0..0,
+            };
             let len = range.end - range.start;
             if len > 0 && len <= SHARED_BYTES_MAX {
                 let number = *small.entry(range.start).or_insert(selected.len());
@@ -369,6 +464,136 @@ impl Index {
     }
 }
 
+/// Lines, and what the next ones may be.
+#[derive(Default)]
+struct Reading {
+    index: Index,
+    expected: Expected,
+    /// Whether all chunks were there: files follow.
+    has_files: bool,
+    pieces: usize,
+    /// Bytes that the pieces of the last file do not have yet.
+    missing: u64,
+}
+
+impl Reading {
+    fn add(&mut self, line: &[u8]) -> Result<(), String> {
+        match serde_json::from_slice(line).map_err(|error| error.to_string())? {
+            Line::Chunk(_) if self.has_files => {
+                return Err("a chunk stands behind files".to_owned());
+            }
+            Line::Chunk(chunk) => self.index.chunks.push(chunk),
+            Line::Directory(directory) => {
+                self.end_file()?;
+                let entry = directory.place.entry()?;
+                self.index.members.push(Member::Directory(entry));
+            }
+            Line::File(file) => {
+                self.end_file()?;
+                self.add_file(file)?;
+            }
+            Line::Pieces(lines) => {
+                for line in lines {
+                    self.add_piece(&line)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The last file, or whatever came last, is whole.
+    fn end_file(&mut self) -> Result<(), String> {
+        if !self.has_files {
+            self.expected = Expected::new(self.index.changed_start());
+            self.has_files = true;
+        }
+        match self.missing {
+            0 => Ok(()),
+            _ => Err("a file has too few pieces".to_owned()),
+        }
+    }
+
+    fn add_file(&mut self, file: File) -> Result<(), String> {
+        if file.in_pieces && (file.offset.is_some() || file.size_bytes == 0) {
+            return Err("a file in pieces has none".to_owned());
+        }
+        if file.in_pieces {
+            self.missing = file.size_bytes;
+        } else if file.offset.is_none() {
+            self.expected.step_over(file.size_bytes)?;
+        }
+        self.index.members.push(Member::File {
+            entry: file.place.entry()?,
+            size_bytes: file.size_bytes,
+            shared_at: file.offset,
+            pieces: file.in_pieces.then(Vec::new),
+        });
+        Ok(())
+    }
+
+    fn add_piece(&mut self, line: &PieceLine) -> Result<(), String> {
+        let piece = self.expected.read(line)?;
+        let missing = self.missing.checked_sub(piece.len);
+        self.missing = missing.ok_or_else(|| "a file has too many pieces".to_owned())?;
+        self.pieces += 1;
+        match self.index.members.last_mut() {
+            Some(Member::File {
+                pieces: Some(pieces),
+                ..
+            }) if self.pieces <= PIECES_MAX => pieces.push(piece),
+            _ => return Err("its files have too many pieces".to_owned()),
+        }
+        Ok(())
+    }
+}
+
+impl Chunk {
+    /// Says what cannot be; `end` is where the chunk before it ends in its pack.
+    fn check(&self, end: &mut (u32, u64)) -> Result<(), String> {
+        let lengths = [
+            (self.size_bytes, ENCODED_BYTES_MAX),
+            (self.original_bytes, CHUNK_BYTES_MAX),
+        ];
+        if lengths.iter().any(|&(len, max)| len == 0 || len > max) {
+            return Err("has an impossible length".to_owned());
+        }
+        if (self.pack, self.offset) < *end {
+            return Err("is not behind the one before it".to_owned());
+        }
+        let chunk_end = self.offset.checked_add(self.size_bytes.into());
+        let impossible = || "has an impossible offset".to_owned();
+        *end = (self.pack, chunk_end.ok_or_else(impossible)?);
+        let Some(base) = self.base.as_deref().filter(|base| !base.is_empty()) else {
+            return Ok(());
+        };
+        let lens = base.iter().map(|&[_, len]| len);
+        let is_possible = |&[offset, len]: &[u64; 2]| len > 0 && offset.checked_add(len).is_some();
+        let has_all = lens.fold(0, u64::saturating_add) == u64::from(self.original_bytes);
+        match has_all && base.iter().all(is_possible) {
+            true => Ok(()),
+            false => Err("is told from more or fewer bytes than it has".to_owned()),
+        }
+    }
+}
+
+/// Bytes that a file has in the part of the stream before the changed blocks.
+fn own_bytes(size_bytes: u64, pieces: Option<&[Piece]>, changed: u64) -> u64 {
+    match pieces {
+        None => size_bytes,
+        Some(pieces) => {
+            let own = pieces.iter().filter(|piece| piece.backup == OWN);
+            let plain = own.filter(|piece| piece.offset < changed);
+            plain.map(|piece| piece.len).fold(0, u64::saturating_add)
+        }
+    }
+}
+
+fn write_line(text: &mut Vec<u8>, line: &Line) -> Result<(), String> {
+    serde_json::to_writer(&mut *text, line).map_err(|error| error.to_string())?;
+    text.push(b'\n');
+    Ok(())
+}
+
 /// Bytes of the stream, and the files that consist of them: one, or some small ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Selected {
@@ -381,121 +606,4 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn chunk(pack: u32, offset: u64, original_bytes: u32) -> Chunk {
-        Chunk {
-            pack,
-            offset,
-            size_bytes: 10,
-            original_bytes,
-            blake3: blake3::hash(b"encoded"),
-            original_blake3: blake3::hash(b"original"),
-        }
-    }
-
-    fn entry(path: &[u8]) -> Entry {
-        Entry::new(None, path, 0o600).expect("a path")
-    }
-
-    fn file(path: &[u8], size_bytes: u64, shared_at: Option<u64>) -> Member {
-        Member::File {
-            entry: entry(path),
-            size_bytes,
-            shared_at,
-        }
-    }
-
-    fn index() -> Index {
-        Index {
-            chunks: vec![chunk(0, 16, 100), chunk(0, 26, 50), chunk(1, 16, 60)],
-            members: vec![
-                Member::Directory(entry(b"base")),
-                file(b"base/a", 120, None),
-                file(b"base/empty", 0, None),
-                file(b"base/\xff", 90, None),
-                file(b"base/same", 120, Some(0)),
-            ],
-        }
-    }
-
-    #[test]
-    fn is_read_as_it_was_written() {
-        let text = index().write().expect("JSON");
-        assert_eq!(Index::read(&mut text.as_slice()), Ok(index()));
-    }
-
-    #[test]
-    fn the_example_of_the_specification_is_read() {
-        let specification = include_str!("../../../../docs/format/backup.md");
-        let (_, rest) = specification.split_once("## The index").expect("a heading");
-        let (_, rest) = rest.split_once("```json\n").expect("an example");
-        let (example, _) = rest.split_once("```").expect("its end");
-        let index = Index::read(&mut example.as_bytes()).expect("as it is written");
-        assert_eq!(index.write().expect("JSON"), example.as_bytes());
-    }
-
-    #[test]
-    fn names_the_files_of_a_chunk() {
-        assert_eq!(index().files_of(0), ["base/a", "base/same"]);
-        assert_eq!(
-            index().files_of(1),
-            ["base/a", "base/\u{fffd}", "base/same"]
-        );
-        assert_eq!(index().files_of(2), ["base/\u{fffd}"]);
-        assert_eq!(index().files_of(3), Vec::<String>::new());
-    }
-
-    #[test]
-    fn files_with_the_same_bytes_come_together() {
-        let selected = index().selected(|_| true);
-        let names = selected.iter().map(|of| of.entries.len());
-        assert_eq!(names.collect::<Vec<_>>(), [2, 1, 1]);
-        assert_eq!(index().original_bytes(), 330);
-    }
-
-    #[test]
-    fn says_which_chunks_have_the_files_that_are_wanted() {
-        let chunks = |names: &[&[u8]]| {
-            let is_wanted = |entry: &Entry| names.contains(&entry.name().as_slice());
-            index().chunks_of(&index().selected(is_wanted))
-        };
-        assert_eq!(chunks(&[]), Vec::<usize>::new());
-        assert_eq!(chunks(&[b"base/empty"]), Vec::<usize>::new());
-        assert_eq!(chunks(&[b"base/a"]), [0, 1]);
-        assert_eq!(chunks(&[b"base/same"]), [0, 1]);
-        assert_eq!(chunks(&[b"base/\xff"]), [1, 2]);
-        assert_eq!(chunks(&[b"base/a", b"base/\xff"]), [0, 1, 2]);
-    }
-
-    #[test]
-    fn what_does_not_fit_together_is_refused() {
-        let refused = |change: fn(&mut Index)| {
-            let mut changed = index();
-            change(&mut changed);
-            let text = changed.write().expect("JSON");
-            assert!(Index::read(&mut text.as_slice()).is_err());
-        };
-        refused(|index| index.chunks.truncate(2));
-        refused(|index| index.members.truncate(3));
-        refused(|index| index.chunks.swap(0, 1));
-        refused(|index| index.chunks[1].offset = 25);
-        refused(|index| index.chunks[1].size_bytes = 0);
-        refused(|index| index.chunks[2].original_bytes = CHUNK_BYTES_MAX + 1);
-        refused(|index| index.members[1] = file(b"base/a", u64::MAX, None));
-        refused(|index| index.members[4] = file(b"base/same", 119, Some(0)));
-        refused(|index| index.members[4] = file(b"base/same", 120, Some(1)));
-        refused(|index| index.members.swap(1, 4));
-        let long = format!("{{\"file\":{{\"path\":\"{}\"", "x".repeat(1 << 20));
-        for text in [
-            "{\n",
-            "{\"chunk\":{}}\n",
-            "{\"file\":{\"path\":\"../x\",\"mode\":1,\"size_bytes\":0}}\n",
-            "{\"file\":{\"path\":\"x\",\"mode\":1,\"size_bytes\":0}}",
-            &long,
-        ] {
-            assert!(Index::read(&mut text.as_bytes()).is_err(), "{text}");
-        }
-    }
-}
+mod tests;

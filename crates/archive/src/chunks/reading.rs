@@ -12,9 +12,10 @@ use tokio::sync::mpsc;
 use walzip_repo::{BackupLabel, Repository};
 
 use super::index::{Chunk, Index, Selected};
-use super::pack;
+use super::sources::{self, Source, read_referred};
+use super::{decoded, pack, referring};
 use crate::backup_files::{Entry, FileSink};
-use crate::backup_record::ObjectRecord;
+use crate::backup_record::{BackupRecord, ObjectRecord};
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::workers::{Pending, Workers, processors};
@@ -45,8 +46,45 @@ pub(crate) struct Packed<'r> {
 }
 
 /// Hands the directories and the wanted files of a backup to `sink`, and returns it. Only chunks
-/// that have bytes of those files are read.
+/// that have bytes of those files are read, of the backups that it refers to as well.
 pub(crate) async fn read<S: FileSink + Send + 'static>(
+    packed: Packed<'_>,
+    record: &BackupRecord,
+    is_wanted: impl Fn(&Entry) -> bool,
+    sink: S,
+) -> Result<S, ArchiveError> {
+    match with_referred(&packed, record).await? {
+        None => read_alone(packed, is_wanted, sink).await,
+        Some(decoded) => referring::read(decoded, packed.index, is_wanted, sink).await,
+    }
+}
+
+/// The chunks of a backup and of all that it refers to, if it refers to any: they are there, and have
+/// what it names.
+pub(crate) async fn with_referred(
+    packed: &Packed<'_>,
+    record: &BackupRecord,
+) -> Result<Option<Arc<decoded::Decoded>>, ArchiveError> {
+    let (repository, label) = (packed.repository, packed.label);
+    let referred = read_referred(repository, record).await?;
+    let own = Source::of(label, packed.packs, &packed.index);
+    let mut all = vec![own];
+    all.extend(referred.iter().map(|referred| referred.source()));
+    drop(referred);
+    sources::check(&packed.index, &all).map_err(|reason| ArchiveError::Damaged {
+        object: format!("the index of backup {label}"),
+        reason,
+    })?;
+    if record.references.is_empty() {
+        return Ok(None);
+    }
+    let all = all.into_iter().map(Some).collect();
+    let decoded = decoded::Decoded::new(repository, label, all);
+    Ok(Some(Arc::new(decoded)))
+}
+
+/// The same of a backup that refers to no other.
+async fn read_alone<S: FileSink + Send + 'static>(
     packed: Packed<'_>,
     is_wanted: impl Fn(&Entry) -> bool,
     mut sink: S,
@@ -92,7 +130,12 @@ fn gone() -> ArchiveError {
 }
 
 /// Says which chunks are damaged, with the files that each is of, and which packs cannot be read.
-pub(crate) async fn damaged(packed: &Packed<'_>) -> Vec<ArchiveError> {
+pub(crate) async fn damaged(packed: &Packed<'_>, record: &BackupRecord) -> Vec<ArchiveError> {
+    match with_referred(packed, record).await {
+        Ok(None) => {}
+        Ok(Some(decoded)) => return referring::damaged(decoded).await,
+        Err(error) => return vec![error],
+    }
     let mut found = Vec::new();
     let all: Vec<usize> = (0..packed.index.chunks.len()).collect();
     for of_pack in all.chunk_by(|&one, &other| packed.pack_of(one) == packed.pack_of(other)) {
@@ -258,19 +301,7 @@ where
 }
 
 fn decode(fetched: &Fetched) -> Decoded {
-    let Fetched { chunk, bytes, .. } = fetched;
-    if blake3::hash(bytes) != chunk.blake3 {
-        return Err("its BLAKE3 hash is not the recorded one".to_owned());
-    }
-    let header = walzip_codec::Header::read(bytes).map_err(|error| error.to_string())?;
-    if header.original_len != u64::from(chunk.original_bytes) {
-        let (len, said) = (header.original_len, chunk.original_bytes);
-        return Err(format!("it holds {len} bytes, {said} in the index"));
-    }
-    if chunk.original_blake3 != header.original_hash {
-        return Err("it holds other bytes than the index says".to_owned());
-    }
-    walzip_codec::decode(bytes).map_err(|error| error.to_string())
+    decoded::decode(&fetched.bytes, &fetched.chunk, None)
 }
 
 /// Names a damaged chunk by its pack, and the files that it is of.

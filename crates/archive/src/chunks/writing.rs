@@ -3,21 +3,36 @@
 //! One thread reads the files and cuts them, others encode and prove the chunks, and
 //! the task that stores them takes them in their order. What waits between them is bounded.
 
+use std::sync::Arc;
+
 use blake3::Hash;
 use tokio::sync::mpsc;
 use walzip_codec::{ChunkEncoder, EncodeError, Level};
 use walzip_repo::{BackupObject, BackupWriter};
 
+use super::block_hashes::{HashWriter, Key};
+use super::changes::Comparison;
 use super::cutter::{Cut, CutChunk, Cutter};
+use super::decoded::Decoded;
 use super::index::Chunk;
 use super::pack;
 use crate::backup_files::FileSink;
-use crate::backup_record::ObjectRecord;
+use crate::backup_record::{BlockHashesRecord, ObjectRecord};
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::pg_manifest::Hasher;
 use crate::replication::ManifestChecksums;
 use crate::workers::{Pending, Workers};
+
+/// Changed blocks that become more than this part of their bytes may be smaller by themselves.
+const DOUBTFUL_PART: usize = 8;
+
+/// What changed blocks are found and told by.
+pub(crate) struct Changes {
+    pub(crate) comparison: Comparison,
+    /// The full backup's chunks.
+    pub(crate) full: Arc<Decoded>,
+}
 
 /// How to encode the chunks.
 #[derive(Clone, Copy, Debug)]
@@ -38,12 +53,21 @@ struct Encoded {
     hash: Hash,
     original_bytes: u32,
     original_hash: Hash,
+    /// The hashes of its blocks.
+    hashes: Vec<u8>,
+    /// What it is told from, if it is of changed blocks.
+    base: Option<Vec<[u64; 2]>>,
 }
+
+/// The chunk, unless what it is told from cannot be had, or it cannot be encoded.
+type EncodedOr = Result<Result<Encoded, EncodeError>, ArchiveError>;
 
 /// What was stored.
 pub(crate) struct Packed {
     pub(crate) packs: Vec<ObjectRecord>,
+    /// First those of no changed blocks.
     pub(crate) chunks: Vec<Chunk>,
+    pub(crate) block_hashes: BlockHashesRecord,
 }
 
 /// Stores in packs the files that `feed` hands on, on a thread that may block, while `meanwhile`
@@ -53,12 +77,37 @@ pub(crate) struct Packed {
 pub(crate) async fn store<T>(
     writer: &BackupWriter,
     encoding: Encoding,
+    changes: Option<Changes>,
     feed: impl FnOnce(&mut dyn FileSink) -> Result<(), ArchiveError> + Send + 'static,
     meanwhile: impl AsyncFnOnce() -> Result<T, ArchiveError>,
 ) -> Result<(T, Cut, Packed), ArchiveError> {
     let (pending_sender, pending) = mpsc::channel(2 * encoding.threads);
-    let cutting = off_the_runtime(move || cut(feed, pending_sender, encoding));
-    let storing = store_chunks(writer, encoding.pack_bytes, pending);
+    let key = Key::random()?;
+    let (comparison, full) = match changes {
+        Some(Changes { comparison, full }) => (Some(comparison), Some(full)),
+        None => (None, None),
+    };
+    let work = Work {
+        level: encoding.level,
+        proves: encoding.proves,
+        key,
+        full,
+    };
+    let cutting = off_the_runtime(move || {
+        let workers = Workers::start(encoding.threads, || {
+            let mut work = work.clone();
+            let mut encoder = ChunkEncoder::new(work.level, work.proves);
+            move |chunk: CutChunk| work.encode(&mut encoder, chunk)
+        })?;
+        let take = |chunk| {
+            let sent = pending_sender.blocking_send(workers.submit(chunk));
+            sent.map_err(|_| stopped())
+        };
+        let mut cutter = Cutter::new(hasher(encoding.checksums), comparison, take);
+        feed(&mut cutter)?;
+        cutter.finish()
+    });
+    let storing = store_chunks(writer, encoding.pack_bytes, key, pending);
     let (done, stored, cut) = tokio::join!(meanwhile(), storing, cutting);
     let failures = [
         done.as_ref().err(),
@@ -84,74 +133,121 @@ fn is_cause(error: &ArchiveError) -> bool {
     !matches!(error, ArchiveError::Internal(_))
 }
 
-/// Cuts the files and hands the chunks to the threads that encode them.
-fn cut(
-    feed: impl FnOnce(&mut dyn FileSink) -> Result<(), ArchiveError>,
-    pending: mpsc::Sender<Pending<Result<Encoded, EncodeError>>>,
-    encoding: Encoding,
-) -> Result<Cut, ArchiveError> {
-    let new_work = || {
-        let mut encoder = ChunkEncoder::new(encoding.level, encoding.proves);
-        move |chunk: CutChunk| encode(&mut encoder, &chunk)
-    };
-    let workers = Workers::start(encoding.threads, new_work)?;
-    let hasher: fn() -> Hasher = match encoding.checksums {
+fn hasher(checksums: ManifestChecksums) -> fn() -> Hasher {
+    match checksums {
         ManifestChecksums::Crc32c => || Hasher::for_backup(ManifestChecksums::Crc32c),
         ManifestChecksums::Sha256 => || Hasher::for_backup(ManifestChecksums::Sha256),
-    };
-    let mut cutter = Cutter::new(hasher, |chunk| {
-        let sent = pending.blocking_send(workers.submit(chunk));
-        sent.map_err(|_| stopped())
-    });
-    feed(&mut cutter)?;
-    cutter.finish()
+    }
 }
 
-fn encode(encoder: &mut ChunkEncoder, chunk: &CutChunk) -> Result<Encoded, EncodeError> {
-    let bytes = encoder.encode(&chunk.extents, &chunk.bytes)?;
-    let original_hash = match walzip_codec::Header::read(&bytes) {
-        Ok(header) => Hash::from_bytes(header.original_hash),
-        Err(_) => blake3::hash(&chunk.bytes),
-    };
-    Ok(Encoded {
-        hash: blake3::hash(&bytes),
-        bytes,
-        original_bytes: chunk.bytes.len() as u32,
-        original_hash,
-    })
+/// How a thread encodes chunks.
+#[derive(Clone)]
+struct Work {
+    level: Level,
+    proves: bool,
+    /// Of the block hashes.
+    key: Key,
+    /// What changed blocks are told from.
+    full: Option<Arc<Decoded>>,
+}
+
+impl Work {
+    fn encode(&mut self, encoder: &mut ChunkEncoder, chunk: CutChunk) -> EncodedOr {
+        let CutChunk {
+            extents,
+            bytes,
+            runs,
+            mut base,
+        } = chunk;
+        let mut told = None;
+        if let (Some(runs), Some(full)) = (&base, &self.full) {
+            let base = full.runs(runs)?;
+            let (level, proves) = (self.level, self.proves);
+            match walzip_codec::encode_differences(&extents, &bytes, &base, level, proves) {
+                Ok(member) => told = member,
+                // What fails at this is carried without it.
+                Err(error) => tracing::debug!("changed blocks are coded by themselves: {error}"),
+            }
+        }
+        let is_small = |member: &Vec<u8>| member.len() <= bytes.len() / DOUBTFUL_PART;
+        let encoded = match told {
+            Some(member) if is_small(&member) => member,
+            told => match encoder.encode(&extents, &bytes) {
+                Err(error) => return Ok(Err(error)),
+                Ok(member) => match told.filter(|told| told.len() < member.len()) {
+                    Some(told) => told,
+                    None => {
+                        base = base.map(|_| Vec::new());
+                        member
+                    }
+                },
+            },
+        };
+        let original_hash = match walzip_codec::Header::read(&encoded) {
+            Ok(header) => Hash::from_bytes(header.original_hash),
+            Err(_) => blake3::hash(&bytes),
+        };
+        Ok(Ok(Encoded {
+            hash: blake3::hash(&encoded),
+            bytes: encoded,
+            original_bytes: bytes.len() as u32,
+            original_hash,
+            hashes: self.key.hashes(&bytes, &runs),
+            base,
+        }))
+    }
 }
 
 /// Stores the chunks as they are done, in their order.
 async fn store_chunks(
     writer: &BackupWriter,
     pack_bytes: u64,
-    mut pending: mpsc::Receiver<Pending<Result<Encoded, EncodeError>>>,
+    key: Key,
+    mut pending: mpsc::Receiver<Pending<EncodedOr>>,
 ) -> Result<Packed, ArchiveError> {
     let mut packs = Packs {
         writer,
         pack_bytes,
         open: None,
-        packed: Packed {
-            packs: Vec::new(),
-            chunks: Vec::new(),
-        },
+        packs: Vec::new(),
+        chunks: Vec::new(),
+        changed: Vec::new(),
     };
+    let mut hashes = HashWriter::new(writer, "block_hashes");
+    let mut hashes_of_changed = HashWriter::new(writer, "changed_hashes");
     while let Some(chunk) = pending.recv().await {
-        let encoded = chunk.result().await?.map_err(|source| {
-            let name = format!("chunk {}", packs.packed.chunks.len());
+        let encoded = chunk.result().await??.map_err(|source| {
+            let name = format!("chunk {}", packs.chunks.len() + packs.changed.len());
             ArchiveError::Encode { name, source }
         })?;
-        packs.write(&encoded).await?;
+        match encoded.base {
+            None => hashes.write(&encoded.hashes).await?,
+            Some(_) => hashes_of_changed.write(&encoded.hashes).await?,
+        }
+        packs.write(encoded).await?;
     }
     packs.close().await?;
-    Ok(packs.packed)
+    let mut chunks = packs.chunks;
+    chunks.append(&mut packs.changed);
+    Ok(Packed {
+        packs: packs.packs,
+        chunks,
+        block_hashes: BlockHashesRecord {
+            key: key.to_hex(),
+            objects: hashes.finish().await?,
+            changed: hashes_of_changed.finish().await?,
+        },
+    })
 }
 
 struct Packs<'w> {
     writer: &'w BackupWriter,
     pack_bytes: u64,
     open: Option<OpenPack>,
-    packed: Packed,
+    packs: Vec<ObjectRecord>,
+    chunks: Vec<Chunk>,
+    /// Chunks of changed blocks.
+    changed: Vec<Chunk>,
 }
 
 struct OpenPack {
@@ -170,8 +266,8 @@ impl OpenPack {
 }
 
 impl Packs<'_> {
-    async fn write(&mut self, chunk: &Encoded) -> Result<(), ArchiveError> {
-        let number = self.packed.packs.len();
+    async fn write(&mut self, chunk: Encoded) -> Result<(), ArchiveError> {
+        let number = self.packs.len();
         let open = match &mut self.open {
             Some(open) => open,
             None => {
@@ -184,13 +280,18 @@ impl Packs<'_> {
                 self.open.insert(open)
             }
         };
-        self.packed.chunks.push(Chunk {
+        let chunks = match chunk.base {
+            None => &mut self.chunks,
+            Some(_) => &mut self.changed,
+        };
+        chunks.push(Chunk {
             pack: number as u32,
             offset: open.size_bytes,
             size_bytes: chunk.bytes.len() as u32,
             original_bytes: chunk.original_bytes,
             blake3: chunk.hash,
             original_blake3: chunk.original_hash,
+            base: chunk.base,
         });
         open.write(&chunk.bytes).await?;
         match open.size_bytes < self.pack_bytes {
@@ -202,8 +303,8 @@ impl Packs<'_> {
     async fn close(&mut self) -> Result<(), ArchiveError> {
         if let Some(open) = self.open.take() {
             open.object.finish().await?;
-            self.packed.packs.push(ObjectRecord {
-                name: pack::name(self.packed.packs.len()),
+            self.packs.push(ObjectRecord {
+                name: pack::name(self.packs.len()),
                 size_bytes: open.size_bytes,
                 blake3: open.hasher.finalize().to_hex().to_string(),
             });

@@ -16,7 +16,7 @@ use crate::tablespaces;
 
 /// Reads the files of a data directory while its server is told that a backup runs.
 pub(super) async fn copy(
-    request: &Request<'_>,
+    request: Request<'_>,
     directory: DataDirectory,
 ) -> Result<Copy, ArchiveError> {
     let options = request.options;
@@ -62,7 +62,13 @@ pub(super) async fn copy(
         let _ = label_sender.send(end.label);
         Ok((end.lsn, label.start_timeline))
     };
-    let stored = writing::store(request.writer, request.encoding, feed, stop);
+    let stored = writing::store(
+        request.writer,
+        request.encoding,
+        request.changes,
+        feed,
+        stop,
+    );
     let ((lsn, timeline), cut, packed) = stored.await?;
     let range = pg_manifest::WalRange {
         timeline,

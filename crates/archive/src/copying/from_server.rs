@@ -30,7 +30,7 @@ enum Sent {
 }
 
 /// Takes what the server sends.
-pub(super) async fn copy(request: &Request<'_>) -> Result<Copy, ArchiveError> {
+pub(super) async fn copy(request: Request<'_>) -> Result<Copy, ArchiveError> {
     let options = request.options;
     let mut connection = Connection::open(request.settings, Mode::Replication).await?;
     let base_backup_options = BaseBackupOptions {
@@ -57,7 +57,13 @@ pub(super) async fn copy(request: &Request<'_>) -> Result<Copy, ArchiveError> {
         Ok(())
     };
     let send = async || send_archives(&mut base_backup, sender, progress).await;
-    let stored = writing::store(request.writer, request.encoding, feed, send);
+    let stored = writing::store(
+        request.writer,
+        request.encoding,
+        request.changes,
+        feed,
+        send,
+    );
     let (manifest, cut, packed) = stored.await?;
     let end = base_backup.finish().await?;
     connection.close().await;

@@ -285,7 +285,7 @@ impl<'a> Planner<'a> {
     /// when it began.
     fn may_serve(&self, label: &BackupLabel) -> bool {
         match self.target() {
-            RecoveryTarget::Time(time) => *label <= BackupLabel::full(*time),
+            RecoveryTarget::Time(time) => label.began_by(*time),
             _ => true,
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use walzip_archive::backup::{BackupOptions, CopyMethod, backup};
 use walzip_archive::replication::ManifestChecksums;
+use walzip_repo::BackupType;
 
 use crate::archive_command;
 use crate::connection_args::ConnectionArgs;
@@ -32,6 +33,11 @@ Example:
 pub struct BackupArgs {
     #[command(flatten)]
     repo: RepoArgs,
+
+    /// Store all files, or what has changed since the newest full backup (diff) or the newest one
+    /// (incr); where there is none that fits, all files
+    #[arg(long = "type", value_name = "TYPE", value_enum, default_value_t = Type::Full)]
+    backup_type: Type,
 
     /// Checkpoint at once, or spread over minutes to spare the server
     #[arg(short, long, value_enum, default_value_t = Checkpoint::Fast)]
@@ -69,6 +75,13 @@ pub struct BackupArgs {
 
     #[command(flatten)]
     level: LevelArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Type {
+    Full,
+    Diff,
+    Incr,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -114,6 +127,11 @@ pub fn run(args: BackupArgs) -> Result<(), CommandError> {
     let defaults = BackupOptions::default();
     let timeout = args.archive_timeout.map(Duration::from_secs);
     let options = BackupOptions {
+        backup_type: match args.backup_type {
+            Type::Full => BackupType::Full,
+            Type::Diff => BackupType::Diff,
+            Type::Incr => BackupType::Incr,
+        },
         fast_checkpoint: matches!(args.checkpoint, Checkpoint::Fast),
         checksums: match args.manifest_checksums {
             Checksums::Crc32c => ManifestChecksums::Crc32c,

@@ -23,6 +23,8 @@ pub enum MemberKind {
     Wal = 1,
     /// The streams of a chunk of relation files.
     Pages = 2,
+    /// The streams of blocks that are told from others, which the decoder is given.
+    Differences = 3,
 }
 
 impl MemberKind {
@@ -32,15 +34,21 @@ impl MemberKind {
             0 => Some(MemberKind::Foreign),
             1 => Some(MemberKind::Wal),
             2 if format.has_pages() => Some(MemberKind::Pages),
+            3 if format.has_pages() => Some(MemberKind::Differences),
             _ => None,
         }
+    }
+
+    /// How many other objects are needed to decode a member.
+    fn references(self) -> u8 {
+        u8::from(self == MemberKind::Differences)
     }
 
     /// Bytes that an original may have.
     pub fn original_len_max(self) -> usize {
         match self {
             MemberKind::Foreign | MemberKind::Wal => MEMBER_LEN_MAX,
-            MemberKind::Pages => CHUNK_LEN_MAX,
+            MemberKind::Pages | MemberKind::Differences => CHUNK_LEN_MAX,
         }
     }
 }
@@ -116,6 +124,8 @@ pub struct Header {
     pub kind: MemberKind,
     /// The segment; `None` for a member that is no WAL.
     pub identity: Option<WalIdentity>,
+    /// BLAKE3 of the blocks that a member of differences is told from; `None` for any other.
+    pub base_hash: Option<[u8; 32]>,
     /// The file name of the original, if the member has it: see [`name_file`].
     pub name: Option<String>,
     /// Length of the header, in bytes.
@@ -125,7 +135,9 @@ pub struct Header {
 }
 
 /// Maximum length of a header. Reading this many bytes is enough for [`Header::read`].
-pub const HEADER_LEN_MAX: usize = 4 + 3 + 10 + 32 + WalIdentity::LEN + 1 + NAME_LEN_MAX + 10 + 4;
+pub const HEADER_LEN_MAX: usize = 4 + 3 + 10 + 32 + BASE_HASH_LEN + 1 + NAME_LEN_MAX + 10 + 4;
+/// In place of an identity, which is shorter.
+const BASE_HASH_LEN: usize = 32;
 
 impl Header {
     /// Reads and checks the header of the member at the front of `bytes`.
@@ -146,18 +158,18 @@ impl Header {
             found: version,
             supported: VERSION,
         })?;
-        if references != 0 {
-            return Err(DecodeError::Corrupt(
-                "references to other objects are reserved",
-            ));
-        }
-        let hash = take(32)?;
         let kind =
             MemberKind::of(kind, version).ok_or(DecodeError::Corrupt("unknown kind of member"))?;
-        let identity = match kind {
-            MemberKind::Foreign | MemberKind::Pages => None,
-            MemberKind::Wal => WalIdentity::from_bytes(take(WalIdentity::LEN)?),
-        };
+        if references != kind.references() {
+            return Err(DecodeError::Corrupt("unknown references to other objects"));
+        }
+        let hash = take(32)?;
+        let (mut identity, mut base_hash) = (None, None);
+        match kind {
+            MemberKind::Foreign | MemberKind::Pages => {}
+            MemberKind::Wal => identity = WalIdentity::from_bytes(take(WalIdentity::LEN)?),
+            MemberKind::Differences => base_hash = take(BASE_HASH_LEN)?.first_chunk().copied(),
+        }
         let name = if version.has_names() {
             read_name(&mut rest)?
         } else {
@@ -186,6 +198,7 @@ impl Header {
             original_hash,
             kind,
             identity,
+            base_hash,
             name,
             header_len,
             member_len,
@@ -195,10 +208,13 @@ impl Header {
     /// Appends the header of a member whose blocks have `body_len` bytes.
     pub fn write(&self, out: &mut Vec<u8>, body_len: u64) {
         let mut header = MAGIC.to_vec();
-        header.extend_from_slice(&[VERSION, self.kind as u8, 0]);
+        header.extend_from_slice(&[VERSION, self.kind as u8, self.kind.references()]);
         header.extend_from_slice(&self.original_hash);
         if let Some(identity) = self.identity {
             header.extend_from_slice(&identity.to_bytes());
+        }
+        if let Some(base_hash) = self.base_hash {
+            header.extend_from_slice(&base_hash);
         }
         let name = self.name.as_deref().unwrap_or_default();
         varint::write(&mut header, name.len() as u64);

@@ -1,6 +1,8 @@
 //! Page images and whole pages, and what stands on them.
 
 pub mod chunk_pages;
+pub mod difference;
+mod difference_copies;
 pub mod image;
 mod item_order;
 mod items;

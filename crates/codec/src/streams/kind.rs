@@ -112,6 +112,11 @@ kinds! {
     FileBytes = 63, Verbatim, "bytes that are no pages";
     StaleRun = 64, OtherPages, "stale bytes, copies";
     StaleByte = 65, OtherPages, "stale bytes";
+    DifferenceForm = 66, PageLayout, "changed blocks, forms";
+    DifferenceField = 67, PageLayout, "changed blocks, page headers";
+    DifferenceRun = 68, OtherPages, "changed blocks, copies";
+    DifferenceReplaced = 69, OtherPages, "changed blocks, replaced bytes";
+    DifferenceByte = 70, OtherPages, "changed blocks, new bytes";
 }
 
 impl StreamKind {

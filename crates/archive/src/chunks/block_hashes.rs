@@ -1,0 +1,211 @@
+//! Hashes of blocks: they tell, without the blocks, which of them have changed.
+//!
+//! They are keyed with random bytes that are made for each backup, so that nobody who writes blocks
+//! can choose two that have the same one.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use walzip_pgformat::PAGE_SIZE;
+use walzip_repo::{BackupLabel, BackupObject, BackupWriter, Repository};
+
+use crate::backup_record::ObjectRecord;
+use crate::error::ArchiveError;
+
+/// Bytes of a hash.
+pub(crate) const HASH_LEN: usize = 8;
+/// Bytes of hashes that are read at once.
+const WINDOW_BYTES: u64 = 1 << 20;
+/// Bytes at which an object is closed.
+const OBJECT_BYTES: u64 = 64 << 20;
+
+/// What the hashes of a backup are keyed with.
+#[derive(Clone, Copy)]
+pub(crate) struct Key([u8; 32]);
+
+impl Key {
+    /// Random bytes.
+    pub(crate) fn random() -> Result<Key, ArchiveError> {
+        let source = Path::new("/dev/urandom");
+        let mut key = [0; 32];
+        let read = File::open(source).and_then(|mut file| file.read_exact(&mut key));
+        read.map_err(|error| ArchiveError::file("read", source, error))?;
+        Ok(Key(key))
+    }
+
+    /// The key of a record.
+    pub(crate) fn of_hex(text: &str) -> Option<Key> {
+        let hash = blake3::Hash::from_hex(text).ok()?;
+        Some(Key(*hash.as_bytes()))
+    }
+
+    /// As it stands in a record.
+    pub(crate) fn to_hex(self) -> String {
+        blake3::Hash::from_bytes(self.0).to_hex().to_string()
+    }
+
+    /// The hash of a block, which is shorter where a file ends.
+    pub(crate) fn hash(&self, block: &[u8]) -> [u8; HASH_LEN] {
+        let hash = blake3::keyed_hash(&self.0, block);
+        let (first, _) = hash
+            .as_bytes()
+            .split_first_chunk()
+            .unwrap_or((&[0; 8], &[]));
+        *first
+    }
+
+    /// The hashes of the blocks of runs, each of which begins with a block.
+    pub(crate) fn hashes(&self, mut bytes: &[u8], runs: &[usize]) -> Vec<u8> {
+        let mut hashes = Vec::new();
+        for &len in runs {
+            let (run, rest) = bytes.split_at_checked(len).unwrap_or((bytes, &[]));
+            bytes = rest;
+            for block in run.chunks(PAGE_SIZE) {
+                hashes.extend_from_slice(&self.hash(block));
+            }
+        }
+        hashes
+    }
+}
+
+/// How many hashes a run of bytes has.
+pub(crate) fn count(len: u64) -> u64 {
+    len.div_ceil(PAGE_SIZE as u64)
+}
+
+/// Stores hashes, in objects of a name with a number behind it.
+pub(crate) struct HashWriter<'w> {
+    writer: &'w BackupWriter,
+    name: &'static str,
+    open: Option<(BackupObject, blake3::Hasher)>,
+    objects: Vec<ObjectRecord>,
+}
+
+impl<'w> HashWriter<'w> {
+    /// Nothing is stored yet.
+    pub(crate) fn new(writer: &'w BackupWriter, name: &'static str) -> HashWriter<'w> {
+        HashWriter {
+            writer,
+            name,
+            open: None,
+            objects: Vec::new(),
+        }
+    }
+
+    fn object_name(&self) -> String {
+        format!("{}.{:04}", self.name, self.objects.len())
+    }
+
+    /// Stores the next hashes.
+    pub(crate) async fn write(&mut self, hashes: &[u8]) -> Result<(), ArchiveError> {
+        if hashes.is_empty() {
+            return Ok(());
+        }
+        if self.open.is_none() {
+            let object = self.writer.create_object(&self.object_name()).await?;
+            self.open = Some((object, blake3::Hasher::new()));
+        }
+        if let Some((object, hasher)) = &mut self.open {
+            object.write(hashes).await?;
+            hasher.update(hashes);
+            if hasher.count() >= OBJECT_BYTES {
+                self.close().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn close(&mut self) -> Result<(), ArchiveError> {
+        if let Some((object, hasher)) = self.open.take() {
+            object.finish().await?;
+            self.objects.push(ObjectRecord {
+                name: self.object_name(),
+                size_bytes: hasher.count(),
+                blake3: hasher.finalize().to_hex().to_string(),
+            });
+        }
+        Ok(())
+    }
+
+    /// All objects.
+    pub(crate) async fn finish(mut self) -> Result<Vec<ObjectRecord>, ArchiveError> {
+        self.close().await?;
+        Ok(self.objects)
+    }
+}
+
+/// Reads hashes by their numbers, ahead. For threads that may block.
+pub(crate) struct HashReader {
+    repository: Repository,
+    runtime: Handle,
+    label: BackupLabel,
+    objects: Vec<ObjectRecord>,
+    window: Bytes,
+    /// The number of the first hash of the window.
+    first: u64,
+}
+
+impl HashReader {
+    /// Nothing is read yet. To be called on the runtime.
+    pub(crate) fn new(
+        repository: &Repository,
+        label: &BackupLabel,
+        objects: &[ObjectRecord],
+    ) -> HashReader {
+        HashReader {
+            repository: repository.clone(),
+            runtime: Handle::current(),
+            label: label.clone(),
+            objects: objects.to_vec(),
+            window: Bytes::new(),
+            first: 0,
+        }
+    }
+
+    /// How many there are, by what is recorded of them.
+    pub(crate) fn count(&self) -> u64 {
+        let sizes = self.objects.iter().map(|object| object.size_bytes);
+        sizes.fold(0, u64::saturating_add) / HASH_LEN as u64
+    }
+
+    /// The hash with this number.
+    pub(crate) fn get(&mut self, number: u64) -> Result<[u8; HASH_LEN], ArchiveError> {
+        if let Some(hash) = self.in_window(number) {
+            return Ok(hash);
+        }
+        self.fill(number)?;
+        self.in_window(number).ok_or_else(|| ArchiveError::Damaged {
+            object: format!("backup {}", self.label),
+            reason: format!("it has no hash of block {number} of its stream"),
+        })
+    }
+
+    fn in_window(&self, number: u64) -> Option<[u8; HASH_LEN]> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let start = at.checked_mul(HASH_LEN)?;
+        self.window.get(start..)?.first_chunk().copied()
+    }
+
+    fn fill(&mut self, number: u64) -> Result<(), ArchiveError> {
+        let at = number.saturating_mul(HASH_LEN as u64);
+        let mut start = 0u64;
+        for object in &self.objects {
+            let end = start.saturating_add(object.size_bytes);
+            if (start..end).contains(&at) {
+                let range = at - start..(at - start + WINDOW_BYTES).min(object.size_bytes);
+                let read = self
+                    .repository
+                    .read_backup_range(&self.label, &object.name, range);
+                self.window = self.runtime.block_on(read)?;
+                self.first = number;
+                return Ok(());
+            }
+            start = end;
+        }
+        self.window = Bytes::new();
+        Ok(())
+    }
+}

@@ -1,0 +1,220 @@
+//! The backup with which a new one is compared, and the full one against which changed blocks are
+//! told.
+
+use std::collections::HashMap;
+
+use walzip_repo::{BackupLabel, BackupType, RepoError, Repository};
+
+use super::block_hashes::{self, HashReader, Key};
+use super::changes::{Comparison, HashSource, PriorFile};
+use super::decoded::Decoded;
+use super::index::Index;
+use super::pieces::{OWN, Piece, REFERENCES_MAX};
+use super::sources::{Referred, Source, read_referred};
+use crate::backup_record::{BackupRecord, ListedBackup};
+use crate::error::ArchiveError;
+use crate::restore::read_index;
+
+/// A backup to compare with, and all that may be referred to.
+pub(crate) struct Prior {
+    pub(crate) label: BackupLabel,
+    /// First the full one; last the one that is compared with.
+    pub(crate) referred: Vec<Referred>,
+}
+
+impl Prior {
+    /// The newest backup of the cluster that a new one of a type can be compared with. Where there
+    /// is none, that is said, and the new backup is a full one.
+    pub(crate) async fn choose(
+        repository: &Repository,
+        wanted: BackupType,
+    ) -> Result<Option<Prior>, ArchiveError> {
+        if wanted == BackupType::Full {
+            return Ok(None);
+        }
+        let mut listed = ListedBackup::all(repository).await?;
+        listed.retain(|backup| {
+            let cluster = backup.cluster();
+            let is_own = cluster.is_none() || cluster == Some(repository.cluster());
+            is_own && (wanted == BackupType::Incr || backup.label.backup_type() == BackupType::Full)
+        });
+        let reason = match listed.pop() {
+            None => "the repository has no backup of this cluster to compare with".to_owned(),
+            Some(ListedBackup { label, read }) => {
+                match Prior::read(repository, label, read).await {
+                    Ok(prior) => return Ok(Some(prior)),
+                    Err(error @ (ArchiveError::Damaged { .. } | ArchiveError::NoBackup(_))) => {
+                        error.to_string()
+                    }
+                    Err(ArchiveError::Repository(RepoError::NotFound { key })) => {
+                        format!("{key} is missing")
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        tracing::warn!("a full backup is taken, instead of type {wanted}: {reason}");
+        Ok(None)
+    }
+
+    async fn read(
+        repository: &Repository,
+        label: BackupLabel,
+        read: Result<BackupRecord, ArchiveError>,
+    ) -> Result<Prior, ArchiveError> {
+        let record = read?;
+        let unfit = |why: &str| ArchiveError::NoBackup(format!("backup {label} {why}"));
+        let Some(files) = record
+            .files
+            .as_ref()
+            .filter(|_| record.block_hashes.is_some())
+        else {
+            return Err(unfit(
+                "has no block hashes, which older versions did not store",
+            ));
+        };
+        if record.references.len() + 1 >= REFERENCES_MAX {
+            return Err(unfit("refers to too many others"));
+        }
+        let mut referred = read_referred(repository, &record).await?;
+        let index = read_index(repository, &label, files).await?.index;
+        referred.push(Referred {
+            record,
+            label: label.clone(),
+            index,
+        });
+        Ok(Prior { label, referred })
+    }
+
+    /// What the blocks of a new backup are compared with. To be called on the runtime.
+    pub(crate) fn comparison(&self, repository: &Repository) -> Result<Comparison, ArchiveError> {
+        let sources = self.referred.iter().map(|of| hash_source(repository, of));
+        let sources = sources.collect::<Result<Vec<_>, _>>()?;
+        let own = self.referred.len() as u32;
+        let (mut files, mut full_files) = (HashMap::new(), HashMap::new());
+        if let Some(prior) = self.referred.last() {
+            for (entry, pieces) in prior.index.located() {
+                let renumbered = |piece: &Piece| Piece {
+                    backup: if piece.backup == OWN {
+                        own
+                    } else {
+                        piece.backup
+                    },
+                    ..*piece
+                };
+                let pieces: Vec<Piece> = pieces.iter().map(renumbered).collect();
+                let size_bytes = pieces.iter().map(|piece| piece.len).sum();
+                files.insert(entry.name(), PriorFile { size_bytes, pieces });
+            }
+        }
+        if let Some(full) = self.referred.first() {
+            for (entry, pieces) in full.index.located() {
+                if let [piece] = pieces.as_ref() {
+                    full_files.insert(entry.name(), piece.offset..piece.offset + piece.len);
+                }
+            }
+        }
+        Ok(Comparison {
+            files,
+            full_files,
+            sources,
+        })
+    }
+
+    /// The full backup's chunks, for the backup with a label. To be called on the runtime.
+    pub(crate) fn decoded(&self, repository: &Repository, label: &BackupLabel) -> Decoded {
+        let full = self.referred.first().map(Referred::source);
+        Decoded::new(repository, label, vec![None, full])
+    }
+
+    /// Refuses to go on where what is referred to is not there any more.
+    pub(crate) async fn check_still_there(
+        &self,
+        repository: &Repository,
+        references: &[String],
+    ) -> Result<(), ArchiveError> {
+        for Referred { record, label, .. } in &self.referred {
+            if !references.contains(&record.label) {
+                continue;
+            }
+            let stored = repository.list_backup_objects(label).await?;
+            let read = BackupRecord::read(repository, label).await?;
+            let packs = record.files.iter().flat_map(|files| &files.packs);
+            let lost = packs.map(|pack| (pack, stored.get(&pack.name)));
+            let mut lost = lost.filter(|(pack, size)| *size != Some(&pack.size_bytes));
+            let reason = match lost.next() {
+                Some((pack, _)) => format!("{} is missing, or has another size", pack.name),
+                None if read != *record => "it was replaced".to_owned(),
+                None => continue,
+            };
+            return Err(ArchiveError::Damaged {
+                object: format!("backup {label}, which the new backup needs,"),
+                reason,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Referred {
+    /// Its chunks, and where they are.
+    pub(crate) fn source(&self) -> Source {
+        let packs = self
+            .record
+            .files
+            .as_ref()
+            .map(|files| files.packs.as_slice());
+        Source::of(&self.label, packs.unwrap_or_default(), &self.index)
+    }
+}
+
+fn hash_source(repository: &Repository, referred: &Referred) -> Result<HashSource, ArchiveError> {
+    let Referred {
+        record,
+        label,
+        index,
+    } = referred;
+    let damaged = |reason: &str| ArchiveError::Damaged {
+        object: format!("backup {label}"),
+        reason: reason.to_owned(),
+    };
+    let hashes = record.block_hashes.as_ref();
+    let hashes = hashes.ok_or_else(|| damaged("it has no block hashes"))?;
+    let key = Key::of_hex(&hashes.key);
+    let key = key.ok_or_else(|| damaged("the key of its block hashes is none"))?;
+    let plain = HashReader::new(repository, label, &hashes.objects);
+    let changed = HashReader::new(repository, label, &hashes.changed);
+    let changed_start = index.changed_start();
+    let (runs, count) = runs_of(index, changed_start);
+    let stream_bytes = index.chunk_starts().last().copied().unwrap_or_default();
+    let changed_count = block_hashes::count(stream_bytes - changed_start);
+    if (plain.count(), changed.count()) != (count, changed_count) {
+        return Err(damaged("it has more or fewer block hashes than blocks"));
+    }
+    Ok(HashSource {
+        key,
+        plain,
+        changed,
+        changed_start,
+        runs,
+    })
+}
+
+/// Where the bytes of each file begin in the stream, with the number of its first hash; and how many
+/// hashes there are.
+fn runs_of(index: &Index, changed_start: u64) -> (Vec<(u64, u64)>, u64) {
+    let (mut runs, mut end, mut count) = (Vec::new(), 0, 0);
+    for (_, pieces) in index.located() {
+        let is_own = |piece: &&Piece| piece.backup == OWN && piece.offset < changed_start;
+        let mut own = pieces.iter().filter(is_own).peekable();
+        let start = own.peek().map(|piece| piece.offset);
+        let len: u64 = own.map(|piece| piece.len).sum();
+        // Of files that share bytes only the first one has hashes.
+        if start == Some(end) {
+            runs.push((end, count));
+            end += len;
+            count += block_hashes::count(len);
+        }
+    }
+    (runs, count)
+}

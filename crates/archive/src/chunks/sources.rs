@@ -1,0 +1,166 @@
+//! The backups in whose streams the files of a backup lie: its own, and those that it refers to.
+
+use std::sync::Arc;
+
+use walzip_repo::{BackupLabel, BackupType, Repository};
+
+use super::index::{Chunk, Index};
+use super::pieces::Piece;
+use crate::backup_record::{BackupRecord, ObjectRecord};
+use crate::error::ArchiveError;
+use crate::restore::read_index;
+
+/// The chunks of a backup, and where they are.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) label: BackupLabel,
+    pub(crate) packs: Vec<ObjectRecord>,
+    pub(crate) chunks: Vec<Chunk>,
+    /// Where the chunks begin in the stream, and where the last one ends.
+    pub(crate) starts: Vec<u64>,
+    /// Where the changed blocks begin in the stream.
+    pub(crate) changed_start: u64,
+}
+
+impl Source {
+    /// The chunks of an index.
+    pub(crate) fn of(label: &BackupLabel, packs: &[ObjectRecord], index: &Index) -> Source {
+        Source {
+            label: label.clone(),
+            packs: packs.to_vec(),
+            chunks: index.chunks.clone(),
+            starts: index.chunk_starts(),
+            changed_start: index.changed_start(),
+        }
+    }
+
+    /// Bytes of the stream.
+    pub(crate) fn stream_bytes(&self) -> u64 {
+        self.starts.last().copied().unwrap_or_default()
+    }
+
+    /// The chunk that has a byte of the stream.
+    pub(crate) fn chunk_at(&self, offset: u64) -> usize {
+        let behind = self.starts.partition_point(|&start| start <= offset);
+        behind.saturating_sub(1)
+    }
+}
+
+/// A backup that another one refers to.
+#[derive(Debug)]
+pub(crate) struct Referred {
+    pub(crate) record: BackupRecord,
+    pub(crate) label: BackupLabel,
+    pub(crate) index: Arc<Index>,
+}
+
+/// Reads the backups that one refers to, in the order of its references.
+pub(crate) async fn read_referred(
+    repository: &Repository,
+    record: &BackupRecord,
+) -> Result<Vec<Referred>, ArchiveError> {
+    let mut read = Vec::with_capacity(record.references.len());
+    for reference in &record.references {
+        let referred = read_one(repository, record, reference).await;
+        read.push(referred.map_err(|error| needed(&record.label, reference, error))?);
+    }
+    Ok(read)
+}
+
+async fn read_one(
+    repository: &Repository,
+    record: &BackupRecord,
+    reference: &str,
+) -> Result<Referred, ArchiveError> {
+    let label: BackupLabel = reference.parse()?;
+    let referred = BackupRecord::read(repository, &label).await?;
+    let damaged = |reason: &str| ArchiveError::Damaged {
+        object: format!("backup {label}"),
+        reason: reason.to_owned(),
+    };
+    let is_first = record.references.first().map(String::as_str) == Some(reference);
+    if is_first != (referred.backup_type() == BackupType::Full) {
+        return Err(damaged("it is not the full backup that it is taken for"));
+    }
+    if !is_first && referred.references.first() != record.references.first() {
+        return Err(damaged(
+            "its changed blocks are told from another full backup",
+        ));
+    }
+    let Some(files) = &referred.files else {
+        return Err(damaged("it has no packs"));
+    };
+    let index = read_index(repository, &label, files).await?.index;
+    Ok(Referred {
+        record: referred,
+        label,
+        index,
+    })
+}
+
+/// An error at a backup that another one needs: it names both.
+pub(crate) fn needed(by: &str, reference: &str, error: ArchiveError) -> ArchiveError {
+    let reason = match error {
+        ArchiveError::Damaged { object, reason } => format!("{object} {reason}"),
+        ArchiveError::Repository(walzip_repo::RepoError::NotFound { key }) => {
+            format!("{key} is missing")
+        }
+        // What may pass is no damage.
+        error @ (ArchiveError::Repository(_) | ArchiveError::Internal(_)) => return error,
+        error => error.to_string(),
+    };
+    ArchiveError::Damaged {
+        object: format!("backup {by}, which needs backup {reference},"),
+        reason,
+    }
+}
+
+/// Refuses pieces and bases that are not in the streams that they name.
+pub(crate) fn check(index: &Index, sources: &[Source]) -> Result<(), String> {
+    let bytes: Vec<u64> = sources.iter().map(Source::stream_bytes).collect();
+    let is_there = |piece: &Piece| {
+        let bytes = bytes.get(piece.backup as usize);
+        bytes.is_some_and(|&bytes| piece.end().is_some_and(|end| end <= bytes))
+    };
+    for (entry, pieces) in index.located() {
+        if !pieces.iter().all(is_there) {
+            let shown = entry.path.display();
+            return Err(format!("{shown} has bytes that no backup has"));
+        }
+    }
+    for source in sources {
+        check_bases(source, sources.get(1))?;
+    }
+    Ok(())
+}
+
+fn check_bases(source: &Source, full: Option<&Source>) -> Result<(), String> {
+    let bases = source.chunks.iter().filter_map(|chunk| chunk.base.as_ref());
+    let mut runs = bases.flatten().peekable();
+    if runs.peek().is_none() {
+        return Ok(());
+    }
+    let Some(full) = full.filter(|full| full.label != source.label) else {
+        return Err(format!(
+            "a chunk of backup {} is told from nothing",
+            source.label
+        ));
+    };
+    if full.changed_start != full.stream_bytes() {
+        return Err(format!(
+            "backup {} has changed blocks, and is full",
+            full.label
+        ));
+    }
+    let is_there = |&[offset, len]: &[u64; 2]| {
+        let end = offset.checked_add(len);
+        end.is_some_and(|end| end <= full.changed_start)
+    };
+    match runs.all(is_there) {
+        true => Ok(()),
+        false => Err(format!(
+            "a chunk of backup {} is told from bytes that backup {} has not",
+            source.label, full.label
+        )),
+    }
+}
