@@ -10,6 +10,7 @@ mod check;
 mod experiments;
 mod faults;
 mod identity;
+mod incremental;
 mod kills;
 mod long_segments;
 mod moving_backup;
