@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 use walzip_pgformat::wal_file_name::SegmentName;
-use walzip_repo::{ClusterIdentity, RepoError, Repository, WalEntry};
+use walzip_repo::{BackupType, ClusterIdentity, RepoError, Repository, WalEntry};
 
 use crate::backup_record::{BackupRecord, ListedBackup, Moment, TablespaceRecord, of_another};
 use crate::error::ArchiveError;
@@ -62,6 +62,16 @@ pub struct ClusterInfo {
 pub struct BackupInfo {
     /// Its label.
     pub label: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub backup_type: BackupType,
+    /// The backup that it was compared with.
+    pub prior: Option<String>,
+    /// The backups without which it cannot be restored.
+    pub references: Vec<String>,
+    /// Those of them that are not in the repository any more, or cannot be read. A backup with any
+    /// cannot be restored.
+    pub missing_references: Vec<String>,
     /// The server's version.
     pub server_version: String,
     /// Whether the server was a standby.
@@ -76,7 +86,7 @@ pub struct BackupInfo {
     pub last_segment: Option<String>,
     /// The size of the cluster.
     pub original_bytes: u64,
-    /// The size in the repository, WAL not counted.
+    /// The size in the repository, WAL and what it refers to not counted.
     pub stored_bytes: u64,
     /// The tablespaces other than the data directory.
     pub tablespaces: Vec<TablespaceRecord>,
@@ -168,9 +178,9 @@ async fn describe(
     let own = backups
         .iter()
         .filter(|(record, _)| record.cluster() == Some(cluster));
-    let backups = own.clone().map(|backup| backup_info(backup, &listing));
+    let records: Vec<BackupRecord> = own.clone().map(|(record, _)| record.clone()).collect();
+    let backups = own.map(|backup| backup_info(backup, &listing, &records));
     let backups = backups.collect();
-    let records: Vec<BackupRecord> = own.map(|(record, _)| record.clone()).collect();
     let segment_size_bytes = match records.last() {
         Some(record) => Some(record.segment_size_bytes),
         None => wal_index::segment_size(part, &listing).await?,
@@ -189,7 +199,22 @@ async fn describe(
     })
 }
 
-fn backup_info((record, required): &Described, listing: &[WalEntry]) -> BackupInfo {
+/// The backups that one refers to and that are not among those of its cluster.
+fn missing_references(record: &BackupRecord, own: &[BackupRecord]) -> Vec<String> {
+    let is_missing = |label: &&String| !own.iter().any(|other| other.label == **label);
+    record
+        .references
+        .iter()
+        .filter(is_missing)
+        .cloned()
+        .collect()
+}
+
+fn backup_info(
+    (record, required): &Described,
+    listing: &[WalEntry],
+    own: &[BackupRecord],
+) -> BackupInfo {
     let is_archived = |name: &String| {
         listing
             .binary_search_by(|entry| entry.name.as_str().cmp(name))
@@ -200,6 +225,10 @@ fn backup_info((record, required): &Described, listing: &[WalEntry]) -> BackupIn
         original_bytes: record.original_bytes(),
         stored_bytes: record.stored_bytes(),
         label: record.label.clone(),
+        backup_type: record.backup_type(),
+        prior: record.prior.clone(),
+        references: record.references.clone(),
+        missing_references: missing_references(record, own),
         server_version: record.server_version.clone(),
         from_standby: record.from_standby,
         start: record.start,
@@ -247,7 +276,11 @@ mod tests {
             }],
             segment_size_bytes: Some(1 << 24),
             backups: vec![BackupInfo {
-                label: "20261121-220130F".to_owned(),
+                label: "20261121-220130I".to_owned(),
+                backup_type: BackupType::Incr,
+                prior: Some("20261121-220129F".to_owned()),
+                references: vec!["20261121-220129F".to_owned()],
+                missing_references: Vec::new(),
                 server_version: "15.13".to_owned(),
                 from_standby: false,
                 start: moment,
@@ -319,7 +352,11 @@ mod tests {
             "set_aside": [{ "label": "00000002", "objects": 5, "stored_bytes": 7 }],
             "segment_size_bytes": 16777216,
             "backups": [{
-                "label": "20261121-220130F",
+                "label": "20261121-220130I",
+                "type": "incr",
+                "prior": "20261121-220129F",
+                "references": ["20261121-220129F"],
+                "missing_references": [],
                 "server_version": "15.13",
                 "from_standby": false,
                 "start": moment,

@@ -67,6 +67,11 @@ impl Repository {
         loop {
             let second = started.saturating_add(attempt.seconds()).unwrap_or(started);
             let label = BackupLabel::new(backup_type, second);
+            // Labels of one second would not sort by the time at which the backups began.
+            if attempt < LABEL_ATTEMPTS && self.has_sibling(&label).await? {
+                attempt += 1;
+                continue;
+            }
             let key = layout::backup_prefix(label.as_str()) + "/" + BACKUP_STARTED;
             match self.create(&key, json.clone()).await {
                 Ok(()) => {
@@ -80,6 +85,19 @@ impl Repository {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Whether a backup of another type has claimed the second of a label.
+    async fn has_sibling(&self, label: &BackupLabel) -> Result<bool, RepoError> {
+        for sibling in label.siblings() {
+            let key = layout::backup_prefix(sibling.as_str()) + "/" + BACKUP_STARTED;
+            match self.store().head(&Path::from(key.as_str())).await {
+                Ok(_) => return Ok(true),
+                Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(RepoError::from_store(&key, error)),
+            }
+        }
+        Ok(false)
     }
 
     /// Lists the finished backups, oldest first.

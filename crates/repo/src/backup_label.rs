@@ -67,6 +67,14 @@ impl BackupLabel {
         Self(format!("{time}{}", backup_type.letter()))
     }
 
+    /// The labels of the same second that backups of other types would have.
+    pub(crate) fn siblings(&self) -> impl Iterator<Item = BackupLabel> {
+        let time = self.0.get(..TIME_CHARS).unwrap_or_default();
+        let own = self.backup_type();
+        let others = BackupType::ALL.iter().filter(move |of| **of != own);
+        others.map(move |of| Self(format!("{time}{}", of.letter())))
+    }
+
     /// The type that its letter stands for.
     pub fn backup_type(&self) -> BackupType {
         let is_of = |of: &&BackupType| self.0.ends_with(of.letter());

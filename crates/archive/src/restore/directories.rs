@@ -263,6 +263,10 @@ mod tests {
         BackupRecord {
             format: BackupRecord::FORMAT,
             label: "20261121-220130F".to_owned(),
+            backup_type: None,
+            prior: None,
+            references: Vec::new(),
+            block_hashes: None,
             system_identifier: "7".to_owned(),
             major: 15,
             server_version: "15.13".to_owned(),

@@ -106,6 +106,7 @@ fn write_cluster(f: &mut fmt::Formatter<'_>, what: &str, content: &ClusterConten
     let rows = content.backups.iter().map(|backup| {
         vec![
             backup.label.clone(),
+            backup.backup_type.to_string(),
             format!("{:.0}", backup.stop.time),
             backup.stop.lsn.to_string(),
             backup.first_segment.clone().unwrap_or_default(),
@@ -115,6 +116,7 @@ fn write_cluster(f: &mut fmt::Formatter<'_>, what: &str, content: &ClusterConten
     });
     let heads = [
         "Backup",
+        "type",
         "restores from",
         "position",
         "needs WAL from",
@@ -122,10 +124,31 @@ fn write_cluster(f: &mut fmt::Formatter<'_>, what: &str, content: &ClusterConten
         "stored MB",
     ];
     write_section(f, &heads, rows.collect())?;
-    content
-        .backups
-        .iter()
-        .try_for_each(|backup| write_missing(f, backup))
+    for backup in &content.backups {
+        write_references(f, backup)?;
+        write_missing(f, backup)?;
+    }
+    Ok(())
+}
+
+/// What a backup was compared with, and what it needs.
+fn write_references(f: &mut fmt::Formatter<'_>, backup: &BackupInfo) -> fmt::Result {
+    if let Some(prior) = &backup.prior {
+        writeln!(
+            f,
+            "{}: compared with {prior}; needs {}",
+            backup.label,
+            backup.references.join(", ")
+        )?;
+    }
+    let Some(first) = backup.missing_references.first() else {
+        return Ok(());
+    };
+    writeln!(
+        f,
+        "{}: CANNOT BE RESTORED: backup {first}, which it needs, is missing or cannot be read",
+        backup.label
+    )
 }
 
 /// What is set aside, and the WAL.

@@ -234,6 +234,15 @@ async fn simultaneous_backups_have_labels_of_their_own(store: Arc<dyn ObjectStor
     let labels: Vec<String> = labels.iter().map(BackupLabel::to_string).collect();
     let expected: Vec<String> = (30..38).map(|s| format!("20261121-2201{s}F")).collect();
     assert_eq!(labels, expected);
+    // Those of other types have no second in common with them: labels sort by time.
+    for (of, expected) in [
+        (BackupType::Diff, "20261121-220138D"),
+        (BackupType::Incr, "20261121-220139I"),
+        (BackupType::Full, "20261121-220140F"),
+    ] {
+        let writer = repository.start_backup_of(of, now).await.unwrap();
+        assert_eq!(writer.label().as_str(), expected);
+    }
 }
 
 async fn a_backup_with_a_missing_object_cannot_be_finished(store: Arc<dyn ObjectStore>) {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use walzip_repo::testing::memory_store;
-use walzip_repo::{BackupLabel, Location, RepoError};
+use walzip_repo::{BackupLabel, BackupType, Location, RepoError};
 
 use crate::{CLUSTER, new_repository};
 
@@ -116,12 +116,24 @@ fn labels_are_times_and_nothing_else() {
     let label = BackupLabel::full("2026-11-21T23:01:30.987+01:00".parse().unwrap());
     assert_eq!(label.as_str(), "20261121-220130F");
     assert_eq!(label.as_str().parse::<BackupLabel>().unwrap(), label);
+    for (text, of) in [
+        ("20261121-220130F", BackupType::Full),
+        ("20261121-220130D", BackupType::Diff),
+        ("20261121-220130I", BackupType::Incr),
+    ] {
+        let label = text.parse::<BackupLabel>().unwrap();
+        assert_eq!((label.as_str(), label.backup_type()), (text, of));
+        assert!(label.began_by("2026-11-21T22:01:30Z".parse().unwrap()));
+        assert!(!label.began_by("2026-11-21T22:01:29Z".parse().unwrap()));
+    }
     for text in [
         "",
         "F",
         "20261121-220130",
         "20261121-220130f",
         "20261121-220130FF",
+        "20261121-220130X",
+        "20261121-220130f",
         "20261321-220130F",
         "20261121-250130F",
         "20261121-220160F",

@@ -11,6 +11,7 @@ mod copy_methods;
 mod experiments;
 mod faults;
 mod identity;
+mod incremental;
 mod kills;
 mod long_segments;
 mod moving_backup;
