@@ -16,11 +16,14 @@ use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{BackupWriter, Repository};
 
 use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE};
-use crate::backup_record::{ArchiveRecord, BackupRecord, FilesRecord, Moment, RequiredWal};
+use crate::backup_record::{
+    ArchiveRecord, BackupRecord, DatabaseRecord, FilesRecord, Moment, RequiredWal,
+};
 use crate::backup_stream;
 use crate::chunks::index::Index;
 use crate::chunks::pack::PACK_BYTES;
 use crate::chunks::writing::{self, Encoding, Sent};
+use crate::databases;
 use crate::error::ArchiveError;
 use crate::pg_manifest::{ManifestError, PgManifest, WalRange};
 use crate::progress::{Phase, Progress};
@@ -139,6 +142,7 @@ struct Copied {
     start: Moment,
     end: BackupEnd,
     tablespaces: Tablespaces,
+    databases: Vec<DatabaseRecord>,
     files: FilesRecord,
     manifest: ArchiveRecord,
     wal_ranges: Vec<WalRange>,
@@ -154,6 +158,7 @@ async fn copy(
     server: &Server,
 ) -> Result<Copied, ArchiveError> {
     let names = tablespaces::names(settings).await?;
+    let databases = databases::list(settings).await?;
     let start_time = server::clock(settings).await?;
     options.progress.begin(Phase::WaitingForCheckpoint, 0);
     let mut connection = Connection::open(settings, Mode::Replication).await?;
@@ -190,6 +195,7 @@ async fn copy(
     connection.close().await;
     let links = std::mem::take(&mut cut.links);
     let tablespaces = Tablespaces::after_copy(settings, announced, links, names).await;
+    let databases = databases::after_copy(settings, databases).await;
 
     let listed = PgManifest::read(&manifest).map_err(incredible)?;
     check_ranges(&listed.wal_ranges, &start, &end)?;
@@ -208,6 +214,7 @@ async fn copy(
         start,
         end,
         tablespaces,
+        databases,
         files: FilesRecord {
             original_bytes: cut.original_bytes,
             packs: packed.packs,
@@ -318,6 +325,7 @@ fn record(
         required_wal,
         tablespaces: copied.tablespaces.announced,
         new_tablespaces: copied.tablespaces.new,
+        databases: copied.databases,
         archives: Vec::new(),
         files: Some(copied.files),
         manifest: copied.manifest,

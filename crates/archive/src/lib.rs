@@ -19,6 +19,7 @@ mod cluster;
 mod cluster_choice;
 mod coding;
 mod content;
+mod databases;
 mod durable;
 mod error;
 pub mod get;
@@ -52,7 +53,8 @@ mod workers;
 
 pub use archiver::{Archiver, Attempt};
 pub use backup_record::{
-    ArchiveRecord, BackupRecord, FilesRecord, Moment, ObjectRecord, RequiredWal, TablespaceRecord,
+    ArchiveRecord, BackupRecord, DatabaseRecord, FilesRecord, Moment, ObjectRecord, RequiredWal,
+    TablespaceRecord,
 };
 pub use branches::OtherBranch;
 pub use cluster_choice::{ClusterChoice, part};
