@@ -17,7 +17,8 @@ use walzip_repo::{BackupType, BackupWriter, Repository};
 
 use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE};
 use crate::backup_record::{
-    ArchiveRecord, BackupRecord, BlockHashesRecord, FilesRecord, Moment, RequiredWal,
+    ArchiveRecord, BackupRecord, BlockHashesRecord, DatabaseRecord, FilesRecord, Moment,
+    RequiredWal,
 };
 use crate::backup_stream;
 use crate::chunks::cutter::Cut;
@@ -27,6 +28,7 @@ use crate::chunks::prior::Prior;
 use crate::chunks::sources::Referred;
 use crate::chunks::writing::{Changes, Encoding};
 use crate::copying::{self, Copy, Request};
+use crate::databases;
 use crate::error::ArchiveError;
 use crate::pg_manifest::{ManifestError, PgManifest, WalRange};
 use crate::progress::{Phase, Progress};
@@ -207,6 +209,7 @@ struct Copied {
     start: Moment,
     end: BackupEnd,
     tablespaces: Tablespaces,
+    databases: Vec<DatabaseRecord>,
     files: FilesRecord,
     block_hashes: BlockHashesRecord,
     /// The labels of the backups that it refers to.
@@ -226,6 +229,7 @@ async fn copy(
     (changes, referred): (Option<Changes>, &[Referred]),
 ) -> Result<Copied, ArchiveError> {
     let names = tablespaces::names(settings).await?;
+    let databases = databases::list(settings).await?;
     let start_time = server::clock(settings).await?;
     options.progress.begin(Phase::WaitingForCheckpoint, 0);
     let encoding = Encoding {
@@ -259,6 +263,7 @@ async fn copy(
     };
     let links = std::mem::take(&mut cut.links);
     let tablespaces = Tablespaces::after_copy(settings, announced, links, names).await;
+    let databases = databases::after_copy(settings, databases).await;
 
     let listed = PgManifest::read(&manifest).map_err(incredible)?;
     check_ranges(&listed.wal_ranges, &start, &end)?;
@@ -273,6 +278,7 @@ async fn copy(
         start,
         end,
         tablespaces,
+        databases,
         files: FilesRecord {
             original_bytes: cut.original_bytes,
             packs: packed.packs,
@@ -350,6 +356,7 @@ fn record(
         required_wal,
         tablespaces: copied.tablespaces.announced,
         new_tablespaces: copied.tablespaces.new,
+        databases: copied.databases,
         archives: Vec::new(),
         files: Some(copied.files),
         block_hashes: Some(copied.block_hashes),

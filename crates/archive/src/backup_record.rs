@@ -67,6 +67,9 @@ pub struct BackupRecord {
     /// makes them, in the directories that they had.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub new_tablespaces: Vec<TablespaceRecord>,
+    /// The databases, as far as the server named them; older backups do not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub databases: Vec<DatabaseRecord>,
     /// Up to format 1: one tar archive per tablespace, then the data directory's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub archives: Vec<ArchiveRecord>,
@@ -114,6 +117,15 @@ pub struct TablespaceRecord {
     pub name: Option<String>,
     /// Its directory on the server that was backed up.
     pub location: String,
+}
+
+/// A database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatabaseRecord {
+    /// Its OID.
+    pub oid: u32,
+    /// Its name.
+    pub name: String,
 }
 
 /// The files of a backup, in packs.

@@ -271,6 +271,33 @@ pub enum ArchiveError {
         directories: Vec<OccupiedDirectory>,
     },
 
+    /// A directory to restore over is no data directory, or cannot be told to be one of the
+    /// cluster. Nothing was changed in it.
+    #[error("{} is not a data directory of the cluster: {reason}", path.display())]
+    NotOfCluster {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+
+    /// A server uses a directory to restore over.
+    #[error("a server uses {}, {why}", directory.display())]
+    ServerRunning {
+        /// The data directory.
+        directory: PathBuf,
+        /// By what that is known.
+        why: String,
+    },
+
+    /// A restore would remove WAL that is nowhere else.
+    #[error("{} not archived, and would be lost: {}",
+        if .files.len() == 1 { "a WAL file is" } else { "WAL files are" }, shown_files(.files))]
+    WalNotArchived {
+        /// The files in `pg_wal`.
+        files: Vec<PathBuf>,
+    },
+
     /// A directory in which the replay will create a tablespace is missing, and cannot be made.
     #[error("the replay will create {tablespace} in {path}, which cannot be made: {source}",
         path = path.display())]
@@ -338,6 +365,18 @@ impl fmt::Display for OccupiedDirectory {
 fn listed(directories: &[OccupiedDirectory]) -> String {
     let directories: Vec<String> = directories.iter().map(ToString::to_string).collect();
     directories.join("; ")
+}
+
+/// So many files are named in a message.
+const FILES_SHOWN: usize = 5;
+
+fn shown_files(files: &[PathBuf]) -> String {
+    let shown = files.iter().take(FILES_SHOWN);
+    let shown: Vec<String> = shown.map(|path| path.display().to_string()).collect();
+    match files.len().checked_sub(FILES_SHOWN + 1) {
+        None => shown.join(", "),
+        Some(more) => format!("{} and {} more", shown.join(", "), more + 1),
+    }
 }
 
 impl ArchiveError {

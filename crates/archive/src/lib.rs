@@ -21,6 +21,7 @@ mod coding;
 mod content;
 mod copying;
 mod data_directory;
+mod databases;
 mod durable;
 mod error;
 pub mod get;
@@ -54,8 +55,8 @@ mod workers;
 
 pub use archiver::{Archiver, Attempt};
 pub use backup_record::{
-    ArchiveRecord, BackupRecord, BlockHashesRecord, FilesRecord, Moment, ObjectRecord, RequiredWal,
-    TablespaceRecord,
+    ArchiveRecord, BackupRecord, BlockHashesRecord, DatabaseRecord, FilesRecord, Moment,
+    ObjectRecord, RequiredWal, TablespaceRecord,
 };
 pub use branches::OtherBranch;
 pub use cluster_choice::{ClusterChoice, part};

@@ -49,6 +49,20 @@ pub(crate) async fn check(location: &Location, source: &Source) -> Result<(), Ar
     check_apart(repository, &directories)
 }
 
+/// Refuses a repository in the directory of a tablespace, or around one.
+pub(crate) fn check_tablespaces<'p>(
+    location: &Location,
+    tablespaces: impl Iterator<Item = &'p PathBuf>,
+) -> Result<(), ArchiveError> {
+    let Location::Local(repository) = location else {
+        return Ok(());
+    };
+    let directories: Vec<_> = tablespaces
+        .map(|path| ClusterDirectory::new("tablespace", path))
+        .collect();
+    check_apart(repository, &directories)
+}
+
 async fn directories_of_server(
     settings: &ConnectionSettings,
     identity: ClusterIdentity,

@@ -1,12 +1,18 @@
-//! `restore`: a backup into an empty directory, ready to recover to a moment.
+//! `restore`: a backup into an empty directory, or over a data directory of the same cluster,
+//! ready to recover to a moment.
 //!
 //! The order is what keeps it safe. The control file, without which no server starts, gets its
 //! name last: after every file was proven against PostgreSQL's manifest, the recovery settings
 //! were written and everything was made durable. An interrupted restore is a directory that
-//! cannot be started.
+//! cannot be started. It is marked as that, and `--delta` goes on with it.
 
+mod block_file;
+mod delta;
+mod destination;
 mod directories;
+mod marker;
 mod plan;
+mod selection;
 mod target;
 mod target_time;
 mod time_zone;
@@ -14,9 +20,10 @@ mod unpack;
 pub(crate) mod wal_end;
 mod whose;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,12 +33,18 @@ use walzip_pgformat::control_file::ControlFile;
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{BackupLabel, ClusterIdentity, Repository};
 
+pub use self::delta::{DeltaOptions, Removed};
+use self::destination::{Destination, set_mode};
 use self::directories::Directories;
+use self::marker::{DirectoryLock, Marker};
+pub use self::selection::LeftOutDatabase;
+use self::selection::Selection;
+use self::target::IGNORE_INVALID_PAGES;
 pub use self::target::{Recovery, RecoveryTarget, TargetAction, TargetTimeline};
 pub use self::target_time::{Reading, TimeError};
-use self::unpack::{CONTROL_FILE_UNFINISHED, Counts, Unpacker};
+use self::unpack::{CONTROL_FILE_UNFINISHED, Unpacked, Unpacker};
 pub use self::wal_end::{WalEnd, shown};
-use crate::backup_files::CONTROL_FILE;
+use crate::backup_files::{CONTROL_FILE, Entry};
 use crate::backup_record::{ArchiveRecord, BackupRecord, FilesRecord};
 use crate::backup_stream;
 use crate::branches::OtherBranch;
@@ -64,6 +77,10 @@ pub struct RestoreOptions {
     pub tablespace_map: BTreeMap<String, PathBuf>,
     /// Whether the restored cluster archives.
     pub archive_mode: ArchiveMode,
+    /// Whether the data directory may have the cluster already: then only what differs is written.
+    pub delta: Option<DeltaOptions>,
+    /// The databases to restore, by name or OID, beside PostgreSQL's own; all where there is none.
+    pub databases: Vec<String>,
     /// Where to leave how far it has come.
     pub progress: Progress,
 }
@@ -94,15 +111,35 @@ pub struct Restored {
     pub superseded: Vec<OtherBranch>,
     /// Where its tablespaces are, by OID.
     pub tablespaces: BTreeMap<u32, PathBuf>,
-    /// Files written.
+    /// Files restored; those of databases that are left out are not among them.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
     /// Files of which the manifest has a size but no checksum.
     pub files_without_checksum: u64,
+    /// What a restore over an existing cluster changed; nothing for one into an empty directory.
+    pub delta: Option<Delta>,
+    /// The databases that are left out.
+    pub left_out: Vec<LeftOutDatabase>,
+    /// Their files that are empty.
+    pub files_left_out: u64,
+    /// The length of those.
+    pub bytes_left_out: u64,
 }
 
-/// Restores a backup into `data_directory`, which must not exist or be empty.
+/// What a restore over an existing cluster changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delta {
+    /// Files that are new or were changed.
+    pub files_written: u64,
+    /// Bytes written to files.
+    pub bytes_written: u64,
+    /// What the backup does not have.
+    pub removed: Removed,
+}
+
+/// Restores a backup into `data_directory`, which must not exist or be empty, or with
+/// [`RestoreOptions::delta`] may be a data directory of the cluster.
 pub async fn restore(
     repository: &Repository,
     data_directory: &Path,
@@ -119,28 +156,45 @@ pub async fn restore(
     let record = &plan.backup;
     check_referred(repository, record).await?;
     let directories = Directories::plan(data_directory, record, &options.tablespace_map)?;
-    let prepared = directories.clone();
-    off_the_runtime(move || prepared.prepare()).await?;
+    let manifest = read_manifest(repository, record).await?;
+    let selection = Selection::choose(&options.databases, record, &manifest)?;
+    let left_out = selection.left_out(record, &manifest);
+    let taken = take(repository, &directories, record, &manifest, options).await?;
 
     tracing::info!("restoring backup {}", record.label);
-    let manifest = read_manifest(repository, record).await?;
+    let destination = match taken.removed {
+        Some(_) => Destination::Delta(directories.clone()),
+        None => Destination::Empty(directories.clone()),
+    };
     let progress = &options.progress;
-    let unpacker = Unpacker::new(&record.label, directories.clone(), manifest, progress);
-    progress.begin(Phase::Unpacking, record.original_bytes());
-    let counts = unpack_all(repository, record, unpacker).await?;
-    progress.begin(Phase::Syncing, 0);
-    let tablespaces = directories.tablespaces.clone();
-    off_the_runtime(move || finish(&directories, &settings)).await?;
+    let unpacker = Unpacker::new(&record.label, destination, manifest, selection, progress);
+    let filled = fill(repository, record, unpacker, &taken, settings, progress).await;
+    let (unpacked, removed) = filled.inspect_err(|_| {
+        tracing::warn!(
+            "{} is unfinished: no server starts in it, and \"walzip restore --delta\" goes on \
+             with it",
+            directories.data.display()
+        );
+    })?;
+    let counts = unpacked.counts;
     Ok(Restored {
         backup: record.clone(),
         timeline: plan.timeline,
         end: plan.end.clone(),
         target_found: plan.found.map(|found| (found.lsn, found.time)),
         superseded: plan.superseded.clone(),
-        tablespaces,
+        tablespaces: directories.tablespaces,
         files: counts.files,
         bytes: counts.bytes,
         files_without_checksum: counts.files_without_checksum,
+        delta: removed.map(|removed| Delta {
+            files_written: counts.files_written,
+            bytes_written: counts.bytes_written,
+            removed,
+        }),
+        left_out,
+        files_left_out: counts.files_left_out,
+        bytes_left_out: counts.bytes_left_out,
     })
 }
 
@@ -162,6 +216,79 @@ async fn check_referred(
     Ok(())
 }
 
+/// The directories of a restore, marked and locked.
+struct Taken {
+    directories: Directories,
+    /// What was removed from a data directory that had the cluster already.
+    removed: Option<Removed>,
+    _lock: DirectoryLock,
+}
+
+/// Makes the directories ready: from here on they are changed.
+async fn take(
+    repository: &Repository,
+    directories: &Directories,
+    record: &BackupRecord,
+    manifest: &PgManifest,
+    options: &RestoreOptions,
+) -> Result<Taken, ArchiveError> {
+    let found = match &options.delta {
+        Some(delta) => delta::look(repository, directories, delta).await?,
+        None => None,
+    };
+    let directories = directories.clone();
+    let Some(found) = found else {
+        let cluster = repository.cluster();
+        return off_the_runtime(move || {
+            directories.prepare()?;
+            let lock = DirectoryLock::take(&directories.data)?;
+            Marker::new(cluster, &directories, None).write(&directories.data)?;
+            Ok(Taken {
+                directories,
+                removed: None,
+                _lock: lock,
+            })
+        })
+        .await;
+    };
+    // What is there is given up for the backup: it had better be whole.
+    delta::check_objects(repository, record).await?;
+    let files = manifest.files.keys().cloned().collect();
+    off_the_runtime(move || {
+        let (lock, removed) = found.take(&files)?;
+        Ok(Taken {
+            directories,
+            removed: Some(removed),
+            _lock: lock,
+        })
+    })
+    .await
+}
+
+/// Restores into directories that are taken; returns what was removed from them besides.
+async fn fill(
+    repository: &Repository,
+    record: &BackupRecord,
+    unpacker: Unpacker,
+    taken: &Taken,
+    settings: String,
+    progress: &Progress,
+) -> Result<(Unpacked, Option<Removed>), ArchiveError> {
+    progress.begin(Phase::Unpacking, record.original_bytes());
+    let unpacked = unpack_all(repository, record, unpacker).await?;
+    progress.begin(Phase::Syncing, 0);
+    let directories = taken.directories.clone();
+    let mut removed = taken.removed;
+    off_the_runtime(move || {
+        if let Some(removed) = &mut removed {
+            delta::remove_directories(&directories, &unpacked.directories, removed)?;
+        }
+        finish(&directories, &settings, unpacked.group_may_read)?;
+        Ok((unpacked, removed))
+    })
+    .await
+}
+
 fn recovery_settings(
     options: &RestoreOptions,
     timeline: TimelineId,
@@ -173,8 +300,14 @@ fn recovery_settings(
         ArchiveMode::Off => "archive_mode = 'off'\n",
         ArchiveMode::Preserve => "",
     };
+    // The replay reads pages of databases that are left out, such as those that a vacuum found
+    // all visible, and finds nothing there.
+    let ignore_invalid_pages = match options.databases.is_empty() {
+        true => String::new(),
+        false => format!("{IGNORE_INVALID_PAGES} = 'on'\n"),
+    };
     Ok(format!(
-        "# Written by walzip restore at {now:.0}.\n{settings}{archive_mode}"
+        "# Written by walzip restore at {now:.0}.\n{settings}{archive_mode}{ignore_invalid_pages}"
     ))
 }
 
@@ -195,7 +328,7 @@ async fn unpack_all(
     repository: &Repository,
     record: &BackupRecord,
     mut unpacker: Unpacker,
-) -> Result<Counts, ArchiveError> {
+) -> Result<Unpacked, ArchiveError> {
     let label: BackupLabel = record.label.parse()?;
     for archive in &record.archives {
         let tablespace = archive.tablespace_oid;
@@ -207,12 +340,25 @@ async fn unpack_all(
     }
     if let Some(files) = &record.files {
         let packed = read_index(repository, &label, files).await?;
-        unpacker = reading::read(packed, record, |_| true, unpacker).await?;
+        let index = Arc::clone(&packed.index);
+        let left_out = index
+            .files()
+            .filter(|(entry, _)| unpacker.leaves_out(entry));
+        let left_out: Vec<_> = left_out.map(|(entry, len)| (entry.clone(), len)).collect();
+        let names: HashSet<_> = left_out.iter().map(|(entry, _)| entry.name()).collect();
+        let is_wanted = move |entry: &Entry| !names.contains(&entry.name());
+        unpacker = reading::read(packed, record, is_wanted, unpacker).await?;
+        unpacker = off_the_runtime(move || {
+            let mut files = left_out.iter();
+            files.try_for_each(|(entry, len)| unpacker.leave_out(entry, *len))?;
+            Ok::<_, ArchiveError>(unpacker)
+        })
+        .await?;
     }
     let unpacked = off_the_runtime(move || unpacker.finish()).await?;
     check_backup_label(&unpacked.backup_label, record)?;
     check_control_file(&unpacked.control_file, record, repository.cluster())?;
-    Ok(unpacked.counts)
+    Ok(unpacked)
 }
 
 /// Says all that is wrong with the packs of a backup.
@@ -300,14 +446,20 @@ async fn read_whole<T: Send + 'static>(
 }
 
 /// Everything after the files: settings, durability, and the control file's name.
-fn finish(directories: &Directories, settings: &str) -> Result<(), ArchiveError> {
+fn finish(
+    directories: &Directories,
+    settings: &str,
+    group_may_read: bool,
+) -> Result<(), ArchiveError> {
     let data = &directories.data;
     // Of a standby's backup; it would keep the restored cluster a standby.
     for signal in ["standby.signal", "recovery.signal"] {
         remove_if_there(&data.join(signal))?;
     }
     write_settings(data, settings)?;
-    durable::write_file(&data.join("recovery.signal"), b"")?;
+    let signal = data.join("recovery.signal");
+    durable::write_file(&signal, b"")?;
+    set_mode(&signal, if group_may_read { 0o640 } else { 0o600 })?;
 
     for directory in std::iter::once(data).chain(directories.tablespaces.values()) {
         durable::sync_file_system(directory)?;
@@ -316,7 +468,8 @@ fn finish(directories: &Directories, settings: &str) -> Result<(), ArchiveError>
     fs::rename(data.join(CONTROL_FILE_UNFINISHED), &control_file)
         .map_err(|error| ArchiveError::file("rename to", &control_file, error))?;
     durable::sync_directory(&data.join("global"))?;
-    durable::sync_entry_of(data)
+    durable::sync_entry_of(data)?;
+    Marker::remove(data)
 }
 
 /// The label is what makes recovery start where the backup did; without it the cluster would
@@ -376,7 +529,9 @@ fn write_settings(data: &Path, settings: &str) -> Result<(), ArchiveError> {
         content.push(b'\n');
     }
     content.extend_from_slice(settings.as_bytes());
-    durable::write_file(&path, &content)
+    let mode = fs::metadata(&path).map_or(0o600, |found| found.mode() & 0o777);
+    durable::write_file(&path, &content)?;
+    set_mode(&path, mode)
 }
 
 fn remove_if_there(path: &Path) -> Result<(), ArchiveError> {

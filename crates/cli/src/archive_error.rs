@@ -227,6 +227,27 @@ fn archive(error: &ArchiveError) -> KindAndHint {
                  is archived of that timeline is restored.",
             ),
         ),
+        ArchiveError::NotOfCluster { .. } => (
+            Kind::PathNotEmpty,
+            Some(
+                "Nothing was changed in it. Name the cluster's data directory, or an empty or a new \
+                 directory.",
+            ),
+        ),
+        ArchiveError::ServerRunning { .. } => (
+            Kind::PgRunning,
+            Some(
+                "Stop the server: pg_ctl stop. If none runs there, remove postmaster.pid. Nothing \
+                 was changed.",
+            ),
+        ),
+        ArchiveError::WalNotArchived { .. } => (
+            Kind::WalNotArchived,
+            Some(
+                "To keep them, push each of them: walzip archive-push FILE. To restore without \
+                 them: --force. Nothing was changed.",
+            ),
+        ),
         ArchiveError::TargetNotFound { .. } => (
             Kind::TargetNotArchived,
             Some(

@@ -42,6 +42,7 @@ kinds! {
     Format = 29, "format", "a file is not in a format that this walzip reads";
     OptionInvalid = 31, "option-invalid", "a setting or a request cannot be carried out";
     OptionRequired = 37, "option-required", "a setting that the command needs is missing";
+    PgRunning = 38, "pg-running", "a server uses the data directory";
     Protocol = 39, "protocol", "the server answered in a way that walzip does not understand";
     PathNotEmpty = 40, "path-not-empty", "the directory to write into is not empty";
     FileRead = 42, "file-read", "a file cannot be read";
@@ -64,6 +65,7 @@ kinds! {
     TimelineAmbiguous = 110, "timeline-ambiguous", "two timelines were written to at the same time";
     WalMissing = 111, "wal-missing", "segments are missing before the target";
     TargetNotArchived = 112, "target-not-archived", "the target is not in the archived WAL";
+    WalNotArchived = 113, "wal-not-archived", "WAL that is nowhere else would be removed";
 }
 
 #[cfg(test)]

@@ -13,7 +13,11 @@ pub fn not_empty(directories: &[OccupiedDirectory]) -> String {
         .iter()
         .any(|directory| directory.tablespace.is_none())
     {
-        sentences.push("Name an empty or a new directory.".to_owned());
+        sentences.push(
+            "Name an empty or a new directory; --delta restores over a data directory of the \
+             cluster."
+                .to_owned(),
+        );
     }
     let movable = directories
         .iter()
@@ -101,7 +105,7 @@ mod tests {
         );
         assert_eq!(
             not_empty(&[directory(None, 0, false)]),
-            "Name an empty or a new directory."
+            "Name an empty or a new directory; --delta restores over a data directory of the cluster."
         );
     }
 

@@ -388,6 +388,12 @@ impl Index {
         })
     }
 
+    /// The files, and their lengths.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&Entry, u64)> {
+        self.located()
+            .map(|(entry, pieces)| (entry, pieces.iter().map(|piece| piece.len).sum()))
+    }
+
     /// The directories.
     pub(crate) fn directories(&self) -> impl Iterator<Item = &Entry> {
         self.members.iter().filter_map(|member| match member {

@@ -1,4 +1,4 @@
-//! The directories to restore into, which have to be empty.
+//! The directories to restore into, which have to be empty, or the cluster's own.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, Permissions};
@@ -86,14 +86,36 @@ impl Directories {
         }
     }
 
+    /// The cluster's major.
+    pub(super) fn major(&self) -> u32 {
+        self.major
+    }
+
     /// Creates what is missing, and refuses what is not empty before anything is written.
     pub(super) fn prepare(&self) -> Result<(), ArchiveError> {
-        let occupied = self.occupied()?;
-        if !occupied.is_empty() {
-            return Err(ArchiveError::NotEmpty {
-                directories: occupied,
-            });
+        let mut occupied = self.occupied(|_| false)?;
+        if has_content(&self.data)? {
+            let data = OccupiedDirectory {
+                path: self.data.clone(),
+                tablespace: None,
+                is_replayed: false,
+            };
+            occupied.insert(0, data);
         }
+        refuse(occupied)?;
+        self.create()
+    }
+
+    /// Refuses tablespaces in directories that are not empty, but for the cluster's own ones.
+    pub(super) fn refuse_occupied(
+        &self,
+        is_own: impl Fn(&Path) -> bool,
+    ) -> Result<(), ArchiveError> {
+        refuse(self.occupied(is_own)?)
+    }
+
+    /// Creates what is missing.
+    pub(super) fn create(&self) -> Result<(), ArchiveError> {
         for directory in std::iter::once(&self.data).chain(self.tablespaces.values()) {
             DirBuilder::new()
                 .recursive(true)
@@ -127,19 +149,16 @@ impl Directories {
         located.filter(|(_, path)| is_plain(path) && !path.starts_with(&self.data))
     }
 
-    /// Everything that is in the way.
-    fn occupied(&self) -> Result<Vec<OccupiedDirectory>, ArchiveError> {
+    /// The tablespaces that something is in the way of.
+    fn occupied(
+        &self,
+        is_own: impl Fn(&Path) -> bool,
+    ) -> Result<Vec<OccupiedDirectory>, ArchiveError> {
         let mut occupied = Vec::new();
-        if has_content(&self.data)? {
-            occupied.push(OccupiedDirectory {
-                path: self.data.clone(),
-                tablespace: None,
-                is_replayed: false,
-            });
-        }
         for tablespace in &self.known {
             if let Some(path) = self.tablespaces.get(&tablespace.oid)
                 && has_content(path)?
+                && !is_own(path)
             {
                 occupied.push(OccupiedDirectory {
                     path: path.clone(),
@@ -149,7 +168,9 @@ impl Directories {
             }
         }
         for (tablespace, location) in self.locations() {
-            if let Some(path) = tablespace_guard::occupied_by(location, self.major) {
+            if let Some(path) = tablespace_guard::occupied_by(location, self.major)
+                && !is_own(location)
+            {
                 occupied.push(OccupiedDirectory {
                     path,
                     tablespace: Some(tablespace.clone()),
@@ -158,6 +179,15 @@ impl Directories {
             }
         }
         Ok(occupied)
+    }
+}
+
+fn refuse(occupied: Vec<OccupiedDirectory>) -> Result<(), ArchiveError> {
+    match occupied.is_empty() {
+        true => Ok(()),
+        false => Err(ArchiveError::NotEmpty {
+            directories: occupied,
+        }),
     }
 }
 
@@ -231,7 +261,7 @@ fn is_plain(path: &Path) -> bool {
             .all(|component| matches!(component, Component::RootDir | Component::Normal(_)))
 }
 
-fn has_content(directory: &Path) -> Result<bool, ArchiveError> {
+pub(super) fn has_content(directory: &Path) -> Result<bool, ArchiveError> {
     match fs::read_dir(directory) {
         Ok(mut entries) => Ok(entries.next().is_some()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -240,7 +270,7 @@ fn has_content(directory: &Path) -> Result<bool, ArchiveError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::backup_record::{ArchiveRecord, Moment};
     use jiff::Timestamp;
@@ -254,7 +284,10 @@ mod tests {
         }
     }
 
-    fn record(tablespaces: Vec<TablespaceRecord>, new: Vec<TablespaceRecord>) -> BackupRecord {
+    pub(in crate::restore) fn record(
+        tablespaces: Vec<TablespaceRecord>,
+        new: Vec<TablespaceRecord>,
+    ) -> BackupRecord {
         let moment = Moment {
             lsn: Lsn(0),
             timeline: TimelineId(1),
@@ -277,6 +310,7 @@ mod tests {
             required_wal: Vec::new(),
             tablespaces,
             new_tablespaces: new,
+            databases: Vec::new(),
             archives: Vec::new(),
             files: None,
             manifest: ArchiveRecord {

@@ -32,6 +32,9 @@ const RECOVERY_SETTINGS: [&str; 9] = [
     "recovery_target_action",
 ];
 
+/// What a restore of some databases sets besides.
+pub(super) const IGNORE_INVALID_PAGES: &str = "ignore_invalid_pages";
+
 /// Where recovery ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RecoveryTarget {
@@ -215,7 +218,8 @@ impl Recovery {
 /// A configuration file without the settings of recovery. Any encoding passes unchanged.
 pub(super) fn without_recovery_settings(content: &[u8]) -> Vec<u8> {
     let lines = content.split_inclusive(|&byte| byte == b'\n');
-    let kept = lines.filter(|line| !RECOVERY_SETTINGS.iter().any(|name| sets(line, name)));
+    let names = RECOVERY_SETTINGS.iter().chain([&IGNORE_INVALID_PAGES]);
+    let kept = lines.filter(|line| !names.clone().any(|name| sets(line, name)));
     kept.flatten().copied().collect()
 }
 
@@ -313,7 +317,8 @@ mod tests {
     #[test]
     fn removes_what_an_earlier_restore_left_and_nothing_else() {
         let content = b"work_mem = '1MB'\nrestore_command = 'x'\n RECOVERY_TARGET='immediate'\n\
-            recovery_target_names = 'kept'\nport = 1 \xff\nrecovery_target_time";
+            recovery_target_names = 'kept'\nport = 1 \xff\n\
+            ignore_invalid_pages = 'on'\nrecovery_target_time";
         let kept = without_recovery_settings(content);
         assert_eq!(
             kept,

@@ -7,16 +7,16 @@
 //! and the replay of its creation makes the link, whether there is one or not.
 
 use std::collections::HashSet;
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::io::Read;
+use std::path::PathBuf;
 
-use super::directories::Directories;
+use super::destination::{Destination, Output, make_directory, set_mode};
+use super::marker::UNFINISHED;
+use super::selection::Selection;
 use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE, Entry, FileSink};
 use crate::backup_record::TablespaceRecord;
 use crate::error::ArchiveError;
-use crate::pg_manifest::PgManifest;
+use crate::pg_manifest::{ManifestFile, PgManifest};
 use crate::progress::Progress;
 use crate::proven_copy;
 use crate::tar_files;
@@ -25,8 +25,9 @@ use crate::tar_files;
 pub(super) const CONTROL_FILE_UNFINISHED: &str = "global/pg_control.walzip.tmp";
 
 /// What a restore writes itself.
-const WRITTEN: [&str; 4] = [
+const WRITTEN: [&str; 5] = [
     CONTROL_FILE_UNFINISHED,
+    UNFINISHED,
     "postgresql.auto.conf",
     "recovery.signal",
     "standby.signal",
@@ -34,83 +35,31 @@ const WRITTEN: [&str; 4] = [
 /// No control file and no label is longer.
 const KEPT_BYTES_MAX: u64 = 64 << 10;
 
-const DIRECTORY_MODE: u32 = 0o700;
+/// A directory of every cluster, with the permissions that all of its directories were made with.
+const CATALOGS: &[u8] = b"global";
+/// Its group may read (`PG_DIR_MODE_GROUP`), or it may not.
+const GROUP_MAY_READ: u32 = 0o750;
+const GROUP_MAY_NOT_READ: u32 = 0o700;
 
 /// Unpacks the archives of one backup.
 pub(super) struct Unpacker {
     backup: String,
     destination: Destination,
     manifest: PgManifest,
+    selection: Selection,
     seen: HashSet<Vec<u8>>,
     unpacked: Unpacked,
     progress: Progress,
-}
-
-/// Where the files go.
-enum Destination {
-    Directories(Directories),
-    /// Everything is checked, and nothing is written. The OIDs are those of the tablespaces.
-    Nowhere(Vec<u32>),
-}
-
-impl Destination {
-    /// The root of an archive; nothing for a tablespace that is not known. Without directories
-    /// it stands for none.
-    fn root(&self, tablespace: Option<u32>) -> Option<PathBuf> {
-        match (self, tablespace) {
-            (Destination::Directories(directories), None) => Some(directories.data.clone()),
-            (Destination::Directories(directories), Some(oid)) => {
-                directories.tablespaces.get(&oid).cloned()
-            }
-            (Destination::Nowhere(oids), Some(oid)) if !oids.contains(&oid) => None,
-            (Destination::Nowhere(_), _) => Some(PathBuf::new()),
-        }
-    }
-
-    fn create_directory(&self, path: &Path) -> Result<(), ArchiveError> {
-        match self {
-            Destination::Directories(_) => create_directory(path),
-            Destination::Nowhere(_) => Ok(()),
-        }
-    }
-
-    fn create_file(&self, path: &Path, mode: u32) -> Result<Box<dyn Write>, ArchiveError> {
-        if let Destination::Nowhere(_) = self {
-            return Ok(Box::new(io::sink()));
-        }
-        if let Some(parent) = path.parent() {
-            create_directory(parent)?;
-        }
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(path);
-        let file = file.map_err(|error| ArchiveError::file("create", path, error))?;
-        Ok(Box::new(file))
-    }
-}
-
-/// A file being unpacked.
-struct Output {
-    file: Box<dyn Write>,
-    /// Its content, where that is looked at later.
-    kept: Option<Vec<u8>>,
-}
-
-impl Output {
-    fn write(&mut self, content: &[u8]) -> io::Result<()> {
-        if let Some(kept) = &mut self.kept {
-            kept.extend_from_slice(content);
-        }
-        self.file.write_all(content)
-    }
 }
 
 /// What a backup turned out to be.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unpacked {
     pub(super) counts: Counts,
+    /// The directories of the backup, by their names in the manifest.
+    pub(super) directories: HashSet<Vec<u8>>,
+    /// Whether the cluster's group may read its files.
+    pub(super) group_may_read: bool,
     /// The content of `backup_label`.
     pub(super) backup_label: Vec<u8>,
     /// The content of `global/pg_control`.
@@ -123,17 +72,28 @@ pub(super) struct Counts {
     pub(super) files: u64,
     pub(super) bytes: u64,
     pub(super) files_without_checksum: u64,
+    /// Files that are new or were changed, and the bytes written to them.
+    pub(super) files_written: u64,
+    pub(super) bytes_written: u64,
+    /// Files of databases that are left out, and their length: they have no content.
+    pub(super) files_left_out: u64,
+    pub(super) bytes_left_out: u64,
 }
 
 impl Unpacker {
+    /// An unpacker that writes what is selected.
     pub(super) fn new(
         backup: &str,
-        directories: Directories,
+        destination: Destination,
         manifest: PgManifest,
+        selection: Selection,
         progress: &Progress,
     ) -> Unpacker {
-        let destination = Destination::Directories(directories);
-        Unpacker::with(backup, destination, manifest, progress)
+        let unpacker = Unpacker::with(backup, destination, manifest, progress);
+        Unpacker {
+            selection,
+            ..unpacker
+        }
     }
 
     /// An unpacker that only proves.
@@ -158,6 +118,7 @@ impl Unpacker {
             backup: format!("backup {backup}"),
             destination,
             manifest,
+            selection: Selection::all(),
             seen: HashSet::new(),
             unpacked: Unpacked::default(),
             progress: progress.clone(),
@@ -183,7 +144,7 @@ impl Unpacker {
     }
 
     /// Makes sure that nothing is missing, and makes the tablespaces' links.
-    pub(super) fn finish(self) -> Result<Unpacked, ArchiveError> {
+    pub(super) fn finish(mut self) -> Result<Unpacked, ArchiveError> {
         let missing = self
             .manifest
             .files
@@ -193,16 +154,65 @@ impl Unpacker {
             let name = String::from_utf8_lossy(name).into_owned();
             return Err(self.damaged(format!("{name} is in the manifest and in no archive")));
         }
-        if let Destination::Directories(directories) = &self.destination {
+        if let Some(directories) = self.destination.directories() {
             let links = directories.data.join("pg_tblspc");
-            create_directory(&links)?;
+            make_directory(&links)?;
+            self.unpacked.directories.insert(b"pg_tblspc".to_vec());
             for (oid, path) in &directories.tablespaces {
                 let link = links.join(oid.to_string());
                 std::os::unix::fs::symlink(path, &link)
                     .map_err(|error| ArchiveError::file("link", &link, error))?;
             }
+            let mode = match self.unpacked.group_may_read {
+                true => GROUP_MAY_READ,
+                false => GROUP_MAY_NOT_READ,
+            };
+            for root in std::iter::once(&directories.data).chain(directories.tablespaces.values()) {
+                set_mode(root, mode)?;
+            }
         }
         Ok(self.unpacked)
+    }
+
+    /// Whether a file is one of a database that is left out.
+    pub(super) fn leaves_out(&self, entry: &Entry) -> bool {
+        self.selection.leaves_out(&entry.name())
+    }
+
+    /// Makes a file of a database that is left out: its length, and no content.
+    pub(super) fn leave_out(&mut self, entry: &Entry, size_bytes: u64) -> Result<(), ArchiveError> {
+        self.admit(entry, size_bytes)?;
+        let path = self.root(entry.tablespace)?.join(&entry.path);
+        self.destination
+            .create_zeros(&path, entry.mode, size_bytes)?;
+        self.progress.add(size_bytes);
+        self.unpacked.counts.files_left_out += 1;
+        self.unpacked.counts.bytes_left_out += size_bytes;
+        Ok(())
+    }
+
+    /// Refuses a file that is not the manifest's, or that was there before.
+    fn admit(&mut self, entry: &Entry, size_bytes: u64) -> Result<ManifestFile, ArchiveError> {
+        let shown = entry.path.display();
+        let name = entry.name();
+        let Some(listed) = self.manifest.files.get(&name).cloned() else {
+            return Err(self.damaged(format!("{shown} is not in the manifest")));
+        };
+        if size_bytes != listed.size_bytes {
+            let size = listed.size_bytes;
+            let reason = format!("{shown} has {size_bytes} bytes, {size} in the manifest");
+            return Err(self.damaged(reason));
+        }
+        for (at, _) in name.iter().enumerate().filter(|&(_, &byte)| byte == b'/') {
+            let directory = name.get(..at).unwrap_or_default();
+            if !self.unpacked.directories.contains(directory) {
+                self.unpacked.directories.insert(directory.to_vec());
+            }
+        }
+        match self.seen.insert(name) {
+            true => Ok(listed),
+            false => Err(self.damaged(format!("{shown} comes twice"))),
+        }
     }
 
     fn damaged(&self, reason: String) -> ArchiveError {
@@ -222,7 +232,11 @@ impl FileSink for Unpacker {
             return Err(self.damaged(format!("{shown} is a directory")));
         }
         let path = self.root(entry.tablespace)?.join(entry.path);
-        self.destination.create_directory(&path)
+        if name == CATALOGS {
+            self.unpacked.group_may_read = entry.mode & GROUP_MAY_READ == GROUP_MAY_READ;
+        }
+        self.unpacked.directories.insert(name);
+        self.destination.create_directory(&path, entry.mode)
     }
 
     /// The links of known tablespaces are made at the end.
@@ -237,70 +251,57 @@ impl FileSink for Unpacker {
         content: &mut dyn Read,
     ) -> Result<(), ArchiveError> {
         let root = self.root(entry.tablespace)?;
-        let shown = entry.path.display();
+        if self.leaves_out(&entry) {
+            return self.leave_out(&entry, size_bytes);
+        }
+        let listed = self.admit(&entry, size_bytes)?;
         let listed_as = entry.name();
-        let Some(listed) = self.manifest.files.get(&listed_as).cloned() else {
-            return Err(self.damaged(format!("{shown} is not in the manifest")));
-        };
-        if size_bytes != listed.size_bytes {
-            let size = listed.size_bytes;
-            let reason = format!("{shown} has {size_bytes} bytes, {size} in the manifest");
-            return Err(self.damaged(reason));
-        }
-        if !self.seen.insert(listed_as.clone()) {
-            return Err(self.damaged(format!("{shown} comes twice")));
-        }
         let is_control_file = listed_as == CONTROL_FILE.as_bytes();
         // What an interrupted restore has left there is proven, and not restored.
-        let is_leftover = listed_as == CONTROL_FILE_UNFINISHED.as_bytes();
+        let is_leftover = [CONTROL_FILE_UNFINISHED, UNFINISHED]
+            .map(str::as_bytes)
+            .contains(&listed_as.as_slice());
         let path = match is_control_file {
             true => root.join(CONTROL_FILE_UNFINISHED),
             false => root.join(&entry.path),
         };
-        // The owner's and the group's rights; PostgreSQL gives the world none.
-        let mode = entry.mode & 0o640 | 0o600;
         let is_label = listed_as == BACKUP_LABEL.as_bytes();
         let is_kept = (is_control_file || is_label) && listed.size_bytes <= KEPT_BYTES_MAX;
-        let file = match is_leftover {
-            true => Box::new(io::sink()),
-            false => self.destination.create_file(&path, mode)?,
+        let mut output = match is_leftover {
+            true => Output::nowhere(),
+            false => self.destination.create_file(&path, entry.mode)?,
         };
-        let mut output = Output {
-            file,
-            kept: is_kept.then(Vec::new),
-        };
+        let mut kept = Vec::new();
         let shown = entry.path.to_string_lossy();
         proven_copy::copy(&self.backup, &shown, &listed, content, |piece| {
             self.progress.add(piece.len() as u64);
-            let written = output.write(piece);
-            written.map_err(|error| ArchiveError::file("write", &path, error))
+            if is_kept {
+                kept.extend_from_slice(piece);
+            }
+            output.write(piece)
         })?;
+        let written = output.finish()?;
         if is_control_file {
-            self.unpacked.control_file = output.kept.unwrap_or_default();
+            self.unpacked.control_file = kept;
         } else if is_label {
-            self.unpacked.backup_label = output.kept.unwrap_or_default();
+            self.unpacked.backup_label = kept;
         }
         let counts = &mut self.unpacked.counts;
         counts.files += 1;
         counts.bytes += listed.size_bytes;
         counts.files_without_checksum += u64::from(listed.checksum.is_none());
+        counts.files_written += u64::from(written.is_changed);
+        counts.bytes_written += written.bytes;
         Ok(())
     }
-}
-
-fn create_directory(path: &Path) -> Result<(), ArchiveError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(DIRECTORY_MODE)
-        .create(path)
-        .map_err(|error| ArchiveError::file("create", path, error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pg_manifest::ManifestFile;
+    use crate::restore::directories::Directories;
     use std::collections::{BTreeMap, HashMap};
+    use std::path::Path;
     use tar::{Builder, EntryType, Header};
     use tempfile::TempDir;
 
@@ -325,7 +326,9 @@ mod tests {
             BTreeMap::from([(16384, directory.path().join("tablespace"))]),
         );
         directories.prepare().expect("new directories");
-        Unpacker::new("test", directories, manifest, &Progress::default())
+        let destination = Destination::Empty(directories);
+        let progress = Progress::default();
+        Unpacker::new("test", destination, manifest, Selection::all(), &progress)
     }
 
     /// An archive of one entry. The name is put in as it is: the crate's own setter refuses what

@@ -37,6 +37,8 @@ fn options(target: RecoveryTarget) -> RestoreOptions {
         restore_command: "walzip archive-get %f %p".to_owned(),
         tablespace_map: BTreeMap::new(),
         archive_mode: ArchiveMode::Preserve,
+        delta: None,
+        databases: Vec::new(),
         progress: Default::default(),
     }
 }

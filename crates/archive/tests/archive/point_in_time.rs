@@ -38,6 +38,8 @@ pub(crate) fn options(target: RecoveryTarget, restore_command: &str) -> RestoreO
         restore_command: restore_command.to_owned(),
         tablespace_map: BTreeMap::new(),
         archive_mode: ArchiveMode::Off,
+        delta: None,
+        databases: Vec::new(),
         progress: Default::default(),
     }
 }

@@ -34,6 +34,8 @@ fn options(restore_command: &str, timeline: TargetTimeline) -> RestoreOptions {
         restore_command: restore_command.to_owned(),
         tablespace_map: BTreeMap::new(),
         archive_mode: ArchiveMode::Preserve,
+        delta: None,
+        databases: Vec::new(),
         progress: Default::default(),
     }
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use walzip_archive::progress::Progress;
 use walzip_archive::restore::{
-    ArchiveMode, Recovery, RecoveryTarget, RestoreOptions, Restored, TargetAction, TargetTimeline,
-    restore, shown,
+    ArchiveMode, DeltaOptions, Recovery, RecoveryTarget, RestoreOptions, Restored, TargetAction,
+    TargetTimeline, restore, shown,
 };
 use walzip_pgformat::Lsn;
 use walzip_repo::{BackupLabel, Location};
@@ -22,7 +22,7 @@ use crate::{port_clash, running_as_root, runtime, shell};
 /// Restore a cluster to a chosen moment
 ///
 /// A base backup is written into DIR, which must be empty or not exist, and every file is
-/// checked against the backup's manifest. The recovery settings, with walzip as restore_command,
+/// checked against the backup's manifest. With --delta, DIR may have the cluster already. The recovery settings, with walzip as restore_command,
 /// are written to postgresql.auto.conf: start the server, and it replays WAL from the archive up
 /// to the target. Without a target it replays everything that was archived. When WAL cannot be
 /// read that is there, the server stops instead of opening the database without it.
@@ -32,6 +32,8 @@ Examples:
   walzip restore --repo /var/lib/walzip /var/lib/postgresql/15/restored
   walzip restore --repo /var/lib/walzip -D DIR --target-time '2026-11-21 22:01:30+00'
   walzip restore --repo /var/lib/walzip -D DIR --target-name before_the_release
+  walzip restore --repo /var/lib/walzip -D DIR --delta
+  walzip restore --repo /var/lib/walzip -D DIR --database shop
 
 Then: pg_ctl -D DIR start. The restored cluster does not archive, so that a copy never mixes with the
 original in its repository. When it takes the original's place: ALTER SYSTEM RESET archive_mode, and
@@ -62,6 +64,20 @@ pub struct RestoreArgs {
     /// Put a tablespace elsewhere: its name, OID or old directory, and the new directory
     #[arg(short = 'T', long, value_name = "OLD=NEW", value_parser = tablespace)]
     tablespace_mapping: Vec<(String, PathBuf)>,
+
+    /// Write only what differs: DIR may be a data directory of this cluster, whose server is
+    /// stopped, or what an interrupted restore has left. What the backup does not have is removed
+    #[arg(long)]
+    delta: bool,
+
+    /// With --delta, go on even if WAL is removed that is not archived
+    #[arg(long, requires = "delta")]
+    force: bool,
+
+    /// Restore this database, by name or OID, and PostgreSQL's own (template0, template1, postgres):
+    /// the tables of others are empty files, and those databases have to be dropped. Repeatable
+    #[arg(long, value_name = "NAME")]
+    database: Vec<String>,
 
     /// Whether the restored cluster archives: off, or preserve, as the original did
     #[arg(long, value_name = "MODE", default_value = "off", value_parser = archive_mode)]
@@ -163,6 +179,11 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
         restore_command: restore_command(&location)?,
         tablespace_map: BTreeMap::from_iter(args.tablespace_mapping),
         archive_mode: args.archive_mode,
+        delta: args.delta.then(|| DeltaOptions {
+            force: args.force,
+            location: location.clone(),
+        }),
+        databases: args.database,
         progress: Progress::default(),
     };
     let archives = args.archive_mode == ArchiveMode::Preserve;
@@ -234,6 +255,8 @@ fn report(directory: &Path, restored: &Restored, archives: bool) -> std::io::Res
         restored.files,
         restored.bytes
     )?;
+    report_delta(&mut out, restored)?;
+    report_left_out(&mut out, restored)?;
     match archives {
         true => writeln!(
             out,
@@ -245,6 +268,59 @@ fn report(directory: &Path, restored: &Restored, archives: bool) -> std::io::Res
              archive_mode, and restart"
         ),
     }
+}
+
+fn report_delta(out: &mut impl Write, restored: &Restored) -> std::io::Result<()> {
+    let Some(delta) = restored.delta else {
+        return Ok(());
+    };
+    writeln!(
+        out,
+        "{} files were compared, {} differed or were missing: {} bytes written; {} files and {} \
+         directories that the backup does not have were removed",
+        restored.files,
+        delta.files_written,
+        delta.bytes_written,
+        delta.removed.files,
+        delta.removed.directories
+    )
+}
+
+/// What to do about the databases that are there by name only.
+fn report_left_out(out: &mut impl Write, restored: &Restored) -> std::io::Result<()> {
+    if restored.left_out.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "{} files of {} databases, {} bytes, are left out: they are empty, and are not checked. \
+         Once promoted:",
+        restored.files_left_out,
+        restored.left_out.len(),
+        restored.bytes_left_out
+    )?;
+    for database in &restored.left_out {
+        match &database.name {
+            Some(name) => writeln!(out, "  DROP DATABASE {};", sql_identifier(name))?,
+            None => writeln!(
+                out,
+                "  DROP DATABASE the one that this names: SELECT datname FROM pg_database WHERE \
+                 oid = {};",
+                database.oid
+            )?,
+        }
+    }
+    writeln!(
+        out,
+        "  ALTER SYSTEM RESET ignore_invalid_pages;\n\
+         the server's log warns of pages that the replay did not find: all have to be of the \
+         databases that are left out"
+    )
+}
+
+/// A name as SQL has it.
+fn sql_identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// Debian and Ubuntu keep a cluster's settings in /etc, where no base backup finds them. A server

@@ -1,0 +1,134 @@
+//! Whether a server uses a data directory, by its `postmaster.pid`.
+//!
+//! PostgreSQL itself tells it so (CreateLockFile in miscinit.c): by the process in the first line,
+//! and by the shared memory in the seventh, to which processes are attached that outlived it.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use rustix::process::{Pid, test_kill_process};
+
+use crate::error::ArchiveError;
+
+const LOCK_FILE: &str = "postmaster.pid";
+/// The line with the key and the number of the shared memory, from 0 on.
+const SHARED_MEMORY_LINE: usize = 6;
+/// The shared memory of the system, with a line for each segment.
+const SHARED_MEMORY: &str = "/proc/sysvipc/shm";
+
+/// Refuses a data directory that a server uses. A file that a server left behind is stale, and
+/// does not count.
+pub(super) fn refuse(data: &Path) -> Result<(), ArchiveError> {
+    let path = data.join(LOCK_FILE);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(ArchiveError::file("read", &path, error)),
+    };
+    let in_use = |why| ArchiveError::ServerRunning {
+        directory: data.to_owned(),
+        why,
+    };
+    let mut lines = text.lines();
+    // A server without a postmaster (postgres --single) writes its number with a minus.
+    let number = lines
+        .next()
+        .and_then(|line| line.trim().parse::<i32>().ok());
+    let process = number.and_then(|number| Pid::from_raw(number.saturating_abs()));
+    let Some(process) = process else {
+        return Err(in_use(format!(
+            "its {LOCK_FILE} does not say by which process"
+        )));
+    };
+    if is_running(process, data) {
+        let number = process.as_raw_nonzero();
+        return Err(in_use(format!("by process {number}")));
+    }
+    let shared_memory = text.lines().nth(SHARED_MEMORY_LINE);
+    let shared_memory = shared_memory.and_then(|line| line.split_whitespace().nth(1));
+    match shared_memory {
+        Some(number) if is_attached(number) => Err(in_use(format!(
+            "by processes that outlived their postmaster: shared memory {number} is attached"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the process that wrote the file is still there. Its number may be another's by now: a
+/// postmaster works in its data directory, and runs as its owner.
+fn is_running(process: Pid, data: &Path) -> bool {
+    if test_kill_process(process).is_err() {
+        return false;
+    }
+    let works_in = fs::read_link(format!("/proc/{}/cwd", process.as_raw_nonzero()));
+    match (works_in, data.canonicalize()) {
+        (Ok(works_in), Ok(data)) => works_in == data,
+        _ => true,
+    }
+}
+
+/// Whether processes are attached to the shared memory of this number.
+fn is_attached(number: &str) -> bool {
+    let table = fs::read_to_string(SHARED_MEMORY).unwrap_or_default();
+    attached(&table, number).is_some_and(|processes| processes > 0)
+}
+
+/// How many processes are attached: the columns are called by the first line.
+fn attached(table: &str, number: &str) -> Option<u64> {
+    let mut lines = table.lines().map(|line| line.split_whitespace());
+    let names: Vec<&str> = lines.next()?.collect();
+    let column = |name| names.iter().position(|&called| called == name);
+    let (id, count) = (column("shmid")?, column("nattch")?);
+    let mut rows = lines.map(Iterator::collect::<Vec<_>>);
+    let row = rows.find(|row| row.get(id) == Some(&number))?;
+    row.get(count)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_directory_is_in_use_while_the_process_works_in_it() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let data = scratch.path();
+        let note = |number: &str| {
+            let text = format!("{number}\n{}\n1700000000\n5432\n", data.display());
+            fs::write(data.join(LOCK_FILE), text).expect("written");
+        };
+        let is_refused = || matches!(refuse(data), Err(ArchiveError::ServerRunning { .. }));
+        refuse(data).expect("no file");
+        // Waits for an input that does not come.
+        let server = Command::new("cat")
+            .current_dir(data)
+            .stdin(Stdio::piped())
+            .spawn();
+        let mut server = server.expect("cat runs");
+        note(&server.id().to_string());
+        assert!(is_refused());
+        note(&format!("-{}", server.id()));
+        assert!(is_refused());
+        server.kill().expect("killed");
+        server.wait().expect("ended");
+        refuse(data).expect("stale");
+        // This test works elsewhere: the number was given to another process.
+        note(&std::process::id().to_string());
+        refuse(data).expect("stale");
+        for damaged in ["", "\n", "x", "0"] {
+            note(damaged);
+            assert!(is_refused(), "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn knows_shared_memory_that_is_attached() {
+        let table = "       key      shmid perms       size  cpid  lpid nattch   uid\n\
+                     16777217          5   600         56  1234  1240      3   999\n\
+                     16777218          6   600         56  1300  1300      0   999\n";
+        let of = |number| attached(table, number);
+        assert_eq!([of("5"), of("6"), of("7")], [Some(3), Some(0), None]);
+        assert_eq!(attached("", "5"), None);
+    }
+}

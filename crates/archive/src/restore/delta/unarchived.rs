@@ -1,0 +1,193 @@
+//! WAL that only the data directory has, and that a restore would remove with it.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use walzip_pgformat::wal::{Event, RecordLayout, SegmentHeader, SegmentReader};
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_pgformat::{Input, PAGE_SIZE, ReadAt, rmgr_id};
+use walzip_repo::{ClusterIdentity, Repository};
+
+use crate::archived_wal::ArchivedWal;
+use crate::coding::off_the_runtime;
+use crate::error::ArchiveError;
+use crate::stable_file::StableFile;
+use crate::{content, regular_file};
+
+/// A WAL file in `pg_wal`, and what the server noted of its archiving.
+#[derive(Clone, Debug)]
+struct WalFile {
+    name: WalFileName,
+    path: PathBuf,
+    /// It has `.ready` in `archive_status`: it waits to be archived.
+    is_ready: bool,
+}
+
+/// The WAL files of a data directory that are not in the archive and would be missed there, as
+/// paths that `archive-push` takes.
+pub(super) async fn find(
+    repository: &Repository,
+    data: &Path,
+) -> Result<Vec<PathBuf>, ArchiveError> {
+    let directory = data.join("pg_wal");
+    let files = off_the_runtime(move || files_of(&directory)).await?;
+    let listing = repository.list_wal().await?;
+    let archived: HashSet<&str> = listing.iter().map(|entry| entry.name.as_str()).collect();
+    let mut found = Vec::new();
+    for file in files {
+        let name = file.name.to_string();
+        let is_missed = match archived.contains(name.as_str()) {
+            true => file.is_ready && !is_same(repository, &name, &file.path).await?,
+            false if file.is_ready => true,
+            false => {
+                let (cluster, listing) = (repository.cluster(), listing.clone());
+                let file = file.clone();
+                off_the_runtime(move || is_worth_keeping(&file, cluster, &listing)).await?
+            }
+        };
+        if is_missed {
+            found.push(file.path);
+        }
+    }
+    Ok(found)
+}
+
+/// The WAL files in `pg_wal` that the server has not noted as archived, by their names.
+fn files_of(directory: &Path) -> Result<Vec<WalFile>, ArchiveError> {
+    let names = names_in(directory)?;
+    let statuses = names_in(&directory.join("archive_status"))?;
+    let has = |name: &str, status: &str| statuses.contains(&format!("{name}.{status}"));
+    let named = names.iter().filter_map(|name| {
+        let parsed: WalFileName = name.parse().ok()?;
+        let path = directory.join(name);
+        (path.is_file() && !has(name, "done")).then(|| WalFile {
+            name: parsed,
+            path,
+            is_ready: has(name, "ready"),
+        })
+    });
+    Ok(named.collect())
+}
+
+fn names_in(directory: &Path) -> Result<BTreeSet<String>, ArchiveError> {
+    let failed = |error| ArchiveError::file("read", directory, error);
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut names = BTreeSet::new();
+    for entry in entries {
+        // A name that is no text is none of PostgreSQL's.
+        names.extend(entry.map_err(failed)?.file_name().into_string());
+    }
+    Ok(names)
+}
+
+/// Whether the archive has exactly this file.
+async fn is_same(repository: &Repository, name: &str, path: &Path) -> Result<bool, ArchiveError> {
+    let Some(object) = repository.get_wal(name).await? else {
+        return Ok(false);
+    };
+    let file = StableFile::open(path, PAGE_SIZE as u64).await?;
+    file.is_in(name, object).await
+}
+
+/// Whether a file that the server has not noted at all is WAL that the archive lacks: behind
+/// what is archived of its timeline, and with something in it. Servers without `archive_mode`
+/// note nothing, and no server notes the segment that it writes.
+fn is_worth_keeping(
+    file: &WalFile,
+    cluster: ClusterIdentity,
+    listing: &[walzip_repo::WalEntry],
+) -> Result<bool, ArchiveError> {
+    match file.name {
+        WalFileName::Segment(name) => {
+            let Some(segment) = LocalSegment::open(&file.path, name, cluster)? else {
+                return Ok(false);
+            };
+            let archived = ArchivedWal::of(listing, segment.header.segment_size)?;
+            let first = archived.numbers_from(name.timeline, 0).next();
+            let number = name.number(segment.header.segment_size)?;
+            // What is older than the archive was never meant to be in it.
+            Ok(first.is_none_or(|first| number > first) && segment.has_changes()?)
+        }
+        WalFileName::History(_) => Ok(true),
+        // A copy of it begins the next timeline; and where a backup began says nothing of data.
+        WalFileName::Partial(_) | WalFileName::BackupHistory { .. } => Ok(false),
+    }
+}
+
+/// A segment in `pg_wal`.
+struct LocalSegment {
+    path: PathBuf,
+    file: fs::File,
+    len: usize,
+    header: SegmentHeader,
+}
+
+impl LocalSegment {
+    /// Nothing for a file that the server has not begun to write: it is new, or recycled.
+    fn open(
+        path: &Path,
+        name: SegmentName,
+        cluster: ClusterIdentity,
+    ) -> Result<Option<LocalSegment>, ArchiveError> {
+        let failed = |error| ArchiveError::file("read", path, error);
+        let (file, metadata) = regular_file::open(path).map_err(failed)?;
+        let len = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+        let mut beginning = vec![0; len.min(PAGE_SIZE)];
+        read_at(&file, 0, &mut beginning).map_err(failed)?;
+        let name = WalFileName::Segment(name);
+        if content::check_beginning(&name, &beginning, len, cluster).is_err() {
+            return Ok(None);
+        }
+        let header = SegmentHeader::read(&beginning);
+        Ok(header.ok().map(|header| LocalSegment {
+            path: path.to_owned(),
+            file,
+            len,
+            header,
+        }))
+    }
+
+    /// Whether it has more than checkpoints and what standbys need, as the segment has in which a
+    /// server was shut down.
+    fn has_changes(&self) -> Result<bool, ArchiveError> {
+        let mut reader = SegmentReader::of_part(Input::Reader(self), self.header);
+        let mut layout = RecordLayout::default();
+        while let Some(event) = reader.next_event(&mut layout) {
+            let is_change = match event {
+                Event::Record { .. } => {
+                    !matches!(layout.header.rmid, rmgr_id::XLOG | rmgr_id::STANDBY)
+                }
+                Event::Lead { .. } | Event::Tail { .. } => true,
+                Event::RunStart { .. } | Event::RunEnd { .. } | Event::Other { .. } => false,
+            };
+            if is_change {
+                return Ok(true);
+            }
+        }
+        match reader.take_error() {
+            Some(error) => Err(ArchiveError::file("read", &self.path, error)),
+            None => Ok(false),
+        }
+    }
+}
+
+impl ReadAt for LocalSegment {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+        read_at(&self.file, offset, buffer)
+    }
+}
+
+fn read_at(file: &fs::File, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    file.read_exact_at(buffer, offset as u64)
+}

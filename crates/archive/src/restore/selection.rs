@@ -1,0 +1,255 @@
+//! Which databases are restored: all, or those that were asked for and those of PostgreSQL.
+//!
+//! A replay needs the files of all databases. So the relation files of those that are left out
+//! are made with their lengths, without content and without taking room; all other files are
+//! restored, so that the database can be dropped.
+
+use std::collections::BTreeSet;
+
+use walzip_pgformat::relation_file::RelationFile;
+
+use crate::backup_record::{BackupRecord, DatabaseRecord};
+use crate::error::ArchiveError;
+use crate::pg_manifest::PgManifest;
+
+/// Databases below are made by initdb (`FirstNormalObjectId`).
+const FIRST_OID_OF_USERS: u32 = 16384;
+/// PostgreSQL's own databases, which may have been made again under other OIDs.
+const ALWAYS: [&str; 3] = ["template0", "template1", "postgres"];
+
+/// A database of which nothing but empty files is restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOutDatabase {
+    /// Its OID.
+    pub oid: u32,
+    /// Its name, if the backup says it.
+    pub name: Option<String>,
+}
+
+/// The databases that are restored.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Selection {
+    /// Their OIDs; nothing where all are.
+    included: Option<BTreeSet<u32>>,
+}
+
+impl Selection {
+    /// All databases.
+    pub(super) fn all() -> Selection {
+        Selection::default()
+    }
+
+    /// Those that were asked for by name or OID, and PostgreSQL's; all, where none was.
+    pub(super) fn choose(
+        asked: &[String],
+        record: &BackupRecord,
+        manifest: &PgManifest,
+    ) -> Result<Selection, ArchiveError> {
+        if asked.is_empty() {
+            return Ok(Selection::all());
+        }
+        let present = present(manifest);
+        let always = |database: &&DatabaseRecord| ALWAYS.contains(&database.name.as_str());
+        let named = record.databases.iter().filter(always).map(|own| own.oid);
+        let initial = present
+            .iter()
+            .copied()
+            .filter(|&oid| oid < FIRST_OID_OF_USERS);
+        let mut included: BTreeSet<u32> = named.chain(initial).collect();
+        for said in asked {
+            included.insert(find(said, record, &present)?);
+        }
+        Ok(Selection {
+            included: Some(included),
+        })
+    }
+
+    /// Whether the file of this name in the manifest is left empty.
+    pub(super) fn leaves_out(&self, name: &[u8]) -> bool {
+        let Some(included) = &self.included else {
+            return false;
+        };
+        let Ok(name) = std::str::from_utf8(name) else {
+            return false;
+        };
+        let is_left_out = database_of(name).is_some_and(|oid| !included.contains(&oid));
+        is_left_out && RelationFile::of_path(name).is_some()
+    }
+
+    /// The databases that are left out.
+    pub(super) fn left_out(
+        &self,
+        record: &BackupRecord,
+        manifest: &PgManifest,
+    ) -> Vec<LeftOutDatabase> {
+        let Some(included) = &self.included else {
+            return Vec::new();
+        };
+        let name = |oid| {
+            let mut databases = record.databases.iter();
+            let database = databases.find(|database| database.oid == oid)?;
+            Some(database.name.clone())
+        };
+        let left_out = present(manifest).into_iter();
+        left_out
+            .filter(|oid| !included.contains(oid))
+            .map(|oid| LeftOutDatabase {
+                oid,
+                name: name(oid),
+            })
+            .collect()
+    }
+}
+
+/// The database that somebody means by this.
+fn find(said: &str, record: &BackupRecord, present: &BTreeSet<u32>) -> Result<u32, ArchiveError> {
+    let oid: Option<u32> = said.parse().ok();
+    let called = record.databases.iter();
+    let called = called.filter(|database| database.name == said || Some(database.oid) == oid);
+    let mut meant: BTreeSet<u32> = called.map(|database| database.oid).collect();
+    meant.extend(oid.filter(|oid| present.contains(oid)));
+    let label = &record.label;
+    let mut meant_oids = meant.iter();
+    match (meant_oids.next(), meant_oids.next()) {
+        (Some(&oid), None) => Ok(oid),
+        (Some(one), Some(other)) => Err(ArchiveError::Request(format!(
+            "\"{said}\" means the databases with the OIDs {one} and {other} of backup {label}: \
+             name it by its OID"
+        ))),
+        (None, _) if record.databases.is_empty() => {
+            let oids: Vec<String> = present.iter().map(u32::to_string).collect();
+            Err(ArchiveError::Request(format!(
+                "backup {label} does not say what its databases are called: name the database by \
+                 its OID (SELECT oid, datname FROM pg_database). It has {}",
+                oids.join(", ")
+            )))
+        }
+        (None, _) => {
+            let names = record.databases.iter();
+            let names: Vec<String> = names
+                .map(|database| database.name.escape_debug().to_string())
+                .collect();
+            Err(ArchiveError::Request(format!(
+                "backup {label} has no database {said}. It has {}",
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+/// The OIDs of the databases of which there are files.
+fn present(manifest: &PgManifest) -> BTreeSet<u32> {
+    let names = manifest.files.keys();
+    names
+        .filter_map(|name| database_of(std::str::from_utf8(name).ok()?))
+        .collect()
+}
+
+/// The OID of the database that a file is of.
+fn database_of(name: &str) -> Option<u32> {
+    let parts: Vec<&str> = name.split('/').collect();
+    match parts[..] {
+        ["base", database, _] => database.parse().ok(),
+        ["pg_tblspc", _, version, database, _] if version.starts_with("PG_") => {
+            database.parse().ok()
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pg_manifest::ManifestFile;
+    use std::collections::HashMap;
+
+    /// A backup with PostgreSQL's databases and two others, and its manifest.
+    fn backup(names: &[(u32, &str)]) -> (BackupRecord, PgManifest) {
+        let mut record = crate::restore::directories::tests::record(Vec::new(), Vec::new());
+        let named = names.iter().map(|&(oid, name)| DatabaseRecord {
+            oid,
+            name: name.to_owned(),
+        });
+        record.databases = named.collect();
+        let files = [
+            "base/1/1259",
+            "base/4/PG_VERSION",
+            "base/5/1259",
+            "base/16384/1259",
+            "base/16385/1259",
+            "pg_tblspc/16400/PG_15_202209061/16386/16390",
+            "global/1260",
+        ];
+        let listed = ManifestFile {
+            size_bytes: 0,
+            checksum: None,
+        };
+        let files = files.map(|name| (name.as_bytes().to_vec(), listed.clone()));
+        let manifest = PgManifest {
+            files: HashMap::from(files),
+            wal_ranges: Vec::new(),
+        };
+        (record, manifest)
+    }
+
+    const NAMES: [(u32, &str); 6] = [
+        (1, "template1"),
+        (4, "template0"),
+        (16386, "postgres"),
+        (16384, "shop"),
+        (16385, "16384"),
+        (16387, "new"),
+    ];
+
+    fn choose(asked: &str, names: &[(u32, &str)]) -> Result<Selection, ArchiveError> {
+        let (record, manifest) = backup(names);
+        Selection::choose(&[asked.to_owned()], &record, &manifest)
+    }
+
+    #[test]
+    fn leaves_out_relation_files_of_other_databases_and_nothing_else() {
+        let selection = choose("shop", &NAMES).expect("a database");
+        for (name, expected) in [
+            ("base/16385/1259", true),
+            ("base/16385/1259_fsm", true),
+            ("base/16385/16390.1", true),
+            ("pg_tblspc/16400/PG_15_202209061/16385/16390", true),
+            ("pg_tblspc/16400/PG_15_202209061/16386/16390", false),
+            ("base/16385/PG_VERSION", false),
+            ("base/16385/pg_filenode.map", false),
+            ("base/16384/1259", false),
+            ("base/5/1259", false),
+            ("global/1260", false),
+            ("pg_xact/0000", false),
+        ] {
+            assert_eq!(selection.leaves_out(name.as_bytes()), expected, "{name}");
+            assert!(!Selection::all().leaves_out(name.as_bytes()));
+        }
+        let (record, manifest) = backup(&NAMES);
+        let left_out = selection.left_out(&record, &manifest);
+        let expected = LeftOutDatabase {
+            oid: 16385,
+            name: Some("16384".to_owned()),
+        };
+        assert_eq!(left_out, [expected]);
+    }
+
+    #[test]
+    fn names_what_there_is_where_a_database_is_not_known() {
+        let refusal = |asked, names: &[_]| choose(asked, names).expect_err(asked).to_string();
+        let unknown = refusal("sop", &NAMES);
+        assert!(unknown.ends_with("It has template1, template0, postgres, shop, 16384, new"));
+        assert!(refusal("16384", &NAMES).contains("the OIDs 16384 and 16385"));
+        assert!(
+            choose("new", &NAMES).is_ok(),
+            "created while the backup ran"
+        );
+        let unnamed = refusal("shop", &[]);
+        assert!(
+            unnamed.ends_with("It has 1, 4, 5, 16384, 16385, 16386"),
+            "{unnamed}"
+        );
+        let by_oid = choose("16384", &[]).expect("an OID");
+        assert!(by_oid.leaves_out(b"base/16385/1259"));
+    }
+}

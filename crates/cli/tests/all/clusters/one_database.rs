@@ -1,0 +1,160 @@
+//! `restore --database`: the rows of one database, and nothing but names of the others.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use crate::clusters::server::Server;
+use crate::clusters::site::{Site, said, succeed};
+
+#[test]
+fn one_database_of_13_is_restored_without_the_others() {
+    restores_one_database(13);
+}
+
+#[test]
+fn one_database_of_15_is_restored_without_the_others() {
+    restores_one_database(15);
+}
+
+#[test]
+fn one_database_of_18_is_restored_without_the_others() {
+    restores_one_database(18);
+}
+
+/// SQL in a database.
+#[track_caller]
+fn in_database(server: &Server, database: &str, sql: &str) -> String {
+    let answer = server.sql(&format!("\\connect {database}\n{sql}"));
+    answer.lines().last().unwrap_or_default().to_owned()
+}
+
+const ROWS: &str = "SELECT count(*) || ' ' || sum(hashtextextended(t::text, 0)::numeric) FROM t";
+
+fn restores_one_database(major: u32) {
+    let Some(site) = Site::new(major) else { return };
+    let primary = Server::create(&site, "primary", 1);
+    primary.archive_with_walzip();
+    // A vacuum then marks pages in the WAL without an image of them.
+    primary.configure("wal_log_hints = off\nautovacuum = off");
+    primary.start(&[]);
+    site.create_directory("fast");
+    primary.sql(&format!(
+        "CREATE TABLESPACE fast LOCATION '{}'",
+        site.path("fast").display()
+    ));
+    primary.sql("CREATE DATABASE wanted");
+    primary.sql("CREATE DATABASE \"un\"\"wanted\"");
+    for database in ["wanted", "un\"wanted"] {
+        let name = format!("\"{}\"", database.replace('"', "\"\""));
+        in_database(
+            &primary,
+            &name,
+            "CREATE TABLE t AS SELECT i, md5(i::text) FROM generate_series(1, 50000) i;
+             CREATE TABLE frozen AS SELECT i, md5(i::text) FROM generate_series(1, 50000) i;
+             CREATE TABLE u TABLESPACE fast AS SELECT i FROM generate_series(1, 50000) i;
+             CREATE INDEX ON t (i);",
+        );
+    }
+    succeed(&mut primary.walzip(&["backup"]));
+    for database in ["wanted", "\"un\"\"wanted\""] {
+        in_database(
+            &primary,
+            database,
+            "UPDATE t SET md5 = 'x' WHERE i % 10 = 0; VACUUM frozen; VACUUM t;
+             INSERT INTO u SELECT generate_series(1, 1000);",
+        );
+    }
+    let rows = in_database(&primary, "wanted", ROWS);
+    let oid = |name: &str| {
+        primary.sql(&format!(
+            "SELECT oid FROM pg_database WHERE datname = '{name}'"
+        ))
+    };
+    let (wanted, unwanted) = (oid("wanted"), oid("un\"wanted"));
+    primary.archive_everything();
+    primary.stop();
+
+    refuses_what_is_not_there(&site);
+    let mut command = site.walzip(&["restore", "-D"]);
+    command.arg(site.path("restored")).arg("-T");
+    command.arg(format!("fast={}", site.path("restored.fast").display()));
+    let told = succeed(command.args(["--database", "wanted"]));
+    println!("{told}");
+    assert!(told.contains("DROP DATABASE \"un\"\"wanted\";"), "{told}");
+    for (oid, is_empty) in [(&wanted, false), (&unwanted, true)] {
+        let files = relation_files(&site, oid);
+        assert!(files.len() > 100, "{files:?}");
+        for path in files {
+            let metadata = fs::metadata(&path).expect("there");
+            if metadata.len() > 0 {
+                assert_eq!(metadata.blocks() == 0, is_empty, "{}", path.display());
+            }
+        }
+    }
+    let restored = Server::on(&site, "restored");
+    restored.start(&["archive_mode=off"]);
+    restored.wait_until("SELECT NOT pg_is_in_recovery()");
+    assert_eq!(in_database(&restored, "wanted", ROWS), rows);
+    assert_eq!(
+        in_database(&restored, "wanted", "SELECT count(*) FROM u"),
+        "51000"
+    );
+    assert_eq!(
+        in_database(&restored, "wanted", "SELECT count(*) FROM frozen"),
+        "50000"
+    );
+    restored.sql("DROP DATABASE \"un\"\"wanted\"");
+    restored.sql("ALTER SYSTEM RESET ignore_invalid_pages");
+    restored.sql("CHECKPOINT");
+    restored.stop();
+    let log = restored.log();
+    assert!(!log.contains("PANIC"), "{log}");
+    let warnings = log.lines().filter(|line| line.contains("is uninitialized"));
+    for warning in warnings {
+        assert!(warning.contains(&format!("/{unwanted}/")), "{warning}");
+    }
+    println!(
+        "{}",
+        log.lines().filter(|line| line.contains("WARNING")).count()
+    );
+    restored.start(&["archive_mode=off"]);
+    assert_eq!(in_database(&restored, "wanted", ROWS), rows);
+}
+
+fn refuses_what_is_not_there(site: &Site) {
+    let mut command = site.walzip(&["restore", "--database", "wnted", "-D"]);
+    let output = command.arg(site.path("restored")).output().expect("runs");
+    assert_eq!(output.status.code(), Some(31), "{}", said(&output));
+    let refusal = said(&output);
+    assert!(
+        refusal.contains("has no database wnted. It has "),
+        "{refusal}"
+    );
+    assert!(
+        refusal.contains("un\\\"wanted") && !site.path("restored").exists(),
+        "{refusal}"
+    );
+}
+
+/// The files of a database's relations in the restored cluster and its tablespace.
+fn relation_files(site: &Site, oid: &str) -> Vec<PathBuf> {
+    let version = fs::read_dir(site.path("restored.fast"))
+        .expect("readable")
+        .next();
+    let version = version.expect("a version").expect("an entry").path();
+    let directories = [site.path("restored/base").join(oid), version.join(oid)];
+    let entries = directories
+        .iter()
+        .flat_map(|path| fs::read_dir(path).expect("readable"));
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let is_relation = |path: &PathBuf| {
+        let name = path
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
+        name.starts_with(|first: char| first.is_ascii_digit())
+    };
+    paths.filter(is_relation).collect()
+}
