@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use walzip_codec::{
-    Encoder, Extent, Header, Level, MemberKind, VERSION, encode_chunk, encode_verified, name_file,
+    Encoder, Extent, Header, Level, MemberKind, VERSION, encode_chunk, encode_differences,
+    encode_verified, name_file,
 };
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::rmgr_id::{BTREE, GIN, HEAP, HEAP2, XACT, XLOG};
@@ -269,6 +270,7 @@ fn make(folder: &Path) -> Result<(), Error> {
         }
         files.push((name, vec![original], file));
     }
+    write_differences(&folder.join("differences"), &inputs)?;
     let (original, file) = parts()?;
     files.push(("parts", vec![original], file));
     for (name, members, file) in files {
@@ -283,6 +285,37 @@ fn make(folder: &Path) -> Result<(), Error> {
         writeln!(list, "{hash}  {name}")?;
     }
     fs::write(folder.join("hashes.txt"), list)?;
+    Ok(())
+}
+
+/// A member of differences: pages of a golden file, changed as its test changes them.
+fn write_differences(folder: &Path, inputs: &Path) -> Result<(), Error> {
+    let base = unpack(&inputs.join("pages/heap_pages.xz"))?;
+    let base = &base[..base.len() / PAGE_SIZE * PAGE_SIZE];
+    let mut bytes = base.to_vec();
+    for page in bytes.chunks_exact_mut(PAGE_SIZE) {
+        page.copy_within(8000..8100, 4000);
+        page.copy_within(2000..2300, 2060);
+        page[3000..3040].fill(0);
+        page.iter_mut().step_by(1013).for_each(|byte| *byte ^= 0x55);
+    }
+    let pages = bytes.len() / PAGE_SIZE;
+    let extents = [
+        Extent::Pages {
+            relation: 0,
+            first_block: 0,
+            pages: pages as u32 - 1,
+        },
+        Extent::Bytes {
+            len: PAGE_SIZE as u32,
+        },
+    ];
+    let member = encode_differences(&extents, &bytes, base, Level::default(), true)?;
+    let member = member.ok_or("no member of differences")?;
+    let path = folder.join(format!("v{VERSION}_differences.wz"));
+    println!("{:6} {}", member.len(), path.display());
+    fs::create_dir_all(folder)?;
+    fs::write(path, member)?;
     Ok(())
 }
 

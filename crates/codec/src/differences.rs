@@ -6,6 +6,7 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use walzip_pgformat::PAGE_SIZE;
 
@@ -25,8 +26,8 @@ use crate::streams::{StreamReader, StreamWriter};
 const BAD: DecodeError = DecodeError::Corrupt("streams do not make blocks");
 
 /// Encodes the blocks of a chunk as differences against as many others. With `proves` the member
-/// is decoded again and compared. `None` where the chunk does not consist of whole blocks, or where
-/// the format cannot say it.
+/// is decoded again and compared. `None` where the chunk does not consist of whole blocks, where the
+/// format cannot say it, or where the model should panic.
 pub fn encode_differences(
     extents: &[Extent],
     bytes: &[u8],
@@ -40,6 +41,20 @@ pub fn encode_differences(
         let base = base.len();
         return Err(EncodeError::Base { len, base });
     }
+    // Nothing that a panic could leave half done is used again.
+    let encoded = catch_unwind(AssertUnwindSafe(|| {
+        told_from(extents, bytes, base, (level, proves))
+    }));
+    encoded.unwrap_or(Ok(None))
+}
+
+fn told_from(
+    extents: &[Extent],
+    bytes: &[u8],
+    base: &[u8],
+    (level, proves): (Level, bool),
+) -> Result<Option<Vec<u8>>, EncodeError> {
+    let len = bytes.len();
     let choices = packing::chunk_choices(level);
     let Some(streams) = encode(extents, bytes, base, choices) else {
         return Ok(None);

@@ -6,6 +6,7 @@ mod compatibility;
 mod compressed_images;
 mod corruption;
 mod counting_allocator;
+mod differences;
 mod inputs;
 mod member_file;
 mod memory;

@@ -22,9 +22,14 @@ impl MemberFile {
     pub fn open(file: &[u8]) -> MemberFile {
         assert_eq!(&file[0..4], b"WALZ");
         let (version, kind, references) = (file[4], file[5], file[6]);
-        assert_eq!(references, 0);
+        assert_eq!(references, references_of(kind));
         let hash = file[7..39].try_into().expect("32 bytes");
-        let identity_len = if kind == 1 { 26 } else { 0 };
+        let identity_len = match kind {
+            1 => 26,
+            // The hash of the base.
+            3 => 32,
+            _ => 0,
+        };
         let identity = file[39..39 + identity_len].to_vec();
         let mut rest = &file[39 + identity_len..];
         let mut name = Vec::new();
@@ -75,7 +80,7 @@ impl MemberFile {
     /// The member with other blocks, all checksums right.
     pub fn seal_blocks(&self, body: &[u8]) -> Vec<u8> {
         let mut file = b"WALZ".to_vec();
-        file.extend_from_slice(&[self.version, self.kind, 0]);
+        file.extend_from_slice(&[self.version, self.kind, references_of(self.kind)]);
         file.extend_from_slice(&self.hash);
         file.extend_from_slice(&self.identity);
         file.extend_from_slice(&self.name);
@@ -93,7 +98,7 @@ impl MemberFile {
         self
     }
 
-    /// The same, but for these bytes of the identity.
+    /// The same, but for these bytes of the identity, or of the hash of the base.
     pub fn with_identity(mut self, at: usize, bytes: &[u8]) -> MemberFile {
         self.identity[at..at + bytes.len()].copy_from_slice(bytes);
         self
@@ -104,6 +109,11 @@ impl MemberFile {
         self.original_len = original_len;
         self
     }
+}
+
+/// Only members of differences need other bytes.
+fn references_of(kind: u8) -> u8 {
+    u8::from(kind == 3)
 }
 
 /// A block: its coding, bytes of its content, its data.

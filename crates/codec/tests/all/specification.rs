@@ -167,7 +167,9 @@ fn the_header_is_as_in_the_table() {
     assert!(rows[1][3].contains(&format!("{VERSION}")), "{:?}", rows[1]);
     // Offsets of the fields that come before the first number of variable length.
     let mut offset = 0;
-    for row in rows.iter().take_while(|row| row[1] != "number") {
+    let fixed = rows.iter().take_while(|row| row[1] != "number");
+    // In place of an identity, a member of differences has the hash of its base.
+    for row in fixed.filter(|row| row[2] != "base") {
         assert_eq!(row[0], offset.to_string(), "{row:?}");
         offset += row[1].parse::<usize>().expect("a length in bytes");
     }
