@@ -79,6 +79,9 @@ pub(super) async fn look(
         None => return Err(foreign(data, "the mark of its restore is damaged")),
     }
     running::refuse(data)?;
+    let links = links_of(data)?;
+    let tablespaces = links.values().chain(directories.tablespaces.values());
+    running::refuse_shared(data, tablespaces)?;
     placement::check(
         &options.location,
         &cluster::Source::DataDirectory(data.clone()),
@@ -92,7 +95,7 @@ pub(super) async fn look(
         }
     }
     let found = Found {
-        links: links_of(data)?,
+        links,
         directories: directories.clone(),
         marker,
         cluster,

@@ -2,10 +2,14 @@
 //!
 //! PostgreSQL itself tells it so (CreateLockFile in miscinit.c): by the process in the first line,
 //! and by the shared memory in the seventh, to which processes are attached that outlived it.
+//!
+//! A directory of a tablespace does not say whose it is. A copy of a data directory leads to the
+//! tablespaces of its original; where that has a server on this host, it is seen.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, test_kill_process};
 
@@ -66,6 +70,47 @@ fn is_running(process: Pid, data: &Path) -> bool {
         (Ok(works_in), Ok(data)) => works_in == data,
         _ => true,
     }
+}
+
+/// Refuses directories of tablespaces that a server of another data directory has too, as far as
+/// this user may look at the host's processes.
+pub(super) fn refuse_shared<'p>(
+    data: &Path,
+    tablespaces: impl Iterator<Item = &'p PathBuf>,
+) -> Result<(), ArchiveError> {
+    let tablespaces: BTreeSet<PathBuf> = tablespaces
+        .filter_map(|path| path.canonicalize().ok())
+        .collect();
+    if tablespaces.is_empty() {
+        return Ok(());
+    }
+    let data = data.canonicalize().ok();
+    for other in data_directories_of_servers() {
+        if Some(&other) == data.as_ref() {
+            continue;
+        }
+        let links = fs::read_dir(other.join(super::LINKS));
+        let links = links.into_iter().flatten().filter_map(Result::ok);
+        let mut targets = links.filter_map(|link| link.path().canonicalize().ok());
+        if let Some(shared) = targets.find(|target| tablespaces.contains(target)) {
+            return Err(ArchiveError::ServerRunning {
+                directory: shared,
+                why: format!("as a tablespace of {}", other.display()),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Where the processes of servers work: in their data directories.
+fn data_directories_of_servers() -> BTreeSet<PathBuf> {
+    let processes = fs::read_dir("/proc").into_iter().flatten();
+    let places = processes
+        .filter_map(Result::ok)
+        .filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
+    places
+        .filter(|place| place.join(LOCK_FILE).exists())
+        .collect()
 }
 
 /// Whether processes are attached to the shared memory of this number.
