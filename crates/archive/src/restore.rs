@@ -158,23 +158,20 @@ pub async fn restore(
     let manifest = read_manifest(repository, record).await?;
     let selection = Selection::choose(&options.databases, record, &manifest)?;
     let left_out = selection.left_out(record, &manifest);
-    let taken = take(repository, &directories, record, &manifest, options).await?;
 
     tracing::info!("restoring backup {}", record.label);
-    let destination = match taken.removed {
-        Some(_) => Destination::Delta(directories.clone()),
-        None => Destination::Empty(directories.clone()),
+    let restored = async {
+        let taken = take(repository, &directories, record, &manifest, options).await?;
+        let destination = match taken.removed {
+            Some(_) => Destination::Delta(directories.clone()),
+            None => Destination::Empty(directories.clone()),
+        };
+        let progress = &options.progress;
+        let unpacker = Unpacker::new(&record.label, destination, manifest, selection, progress);
+        fill(repository, record, unpacker, &taken, settings, progress).await
     };
-    let progress = &options.progress;
-    let unpacker = Unpacker::new(&record.label, destination, manifest, selection, progress);
-    let filled = fill(repository, record, unpacker, &taken, settings, progress).await;
-    let (unpacked, removed) = filled.inspect_err(|_| {
-        tracing::warn!(
-            "{} is unfinished: no server starts in it, and \"walzip restore --delta\" goes on \
-             with it",
-            directories.data.display()
-        );
-    })?;
+    let restored = restored.await;
+    let (unpacked, removed) = restored.inspect_err(|_| warn_of_mark(&directories.data))?;
     let counts = unpacked.counts;
     Ok(Restored {
         backup: record.clone(),
@@ -195,6 +192,17 @@ pub async fn restore(
         files_left_out: counts.files_left_out,
         bytes_left_out: counts.bytes_left_out,
     })
+}
+
+/// Says what to do with a directory in which a restore has begun.
+fn warn_of_mark(data: &Path) {
+    if data.join(marker::UNFINISHED).exists() {
+        tracing::warn!(
+            "{} is unfinished: no server starts in it, and \"walzip restore --delta\" goes on with \
+             it",
+            data.display()
+        );
+    }
 }
 
 /// The directories of a restore, marked and locked.

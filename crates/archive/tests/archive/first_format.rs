@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use walzip_archive::check::check;
-use walzip_archive::restore::RecoveryTarget;
+use walzip_archive::restore::{DeltaOptions, RecoveryTarget, restore};
 use walzip_archive::verify::{VerifyOptions, verify};
-use walzip_repo::{BackupWriter, Repository};
+use walzip_repo::{BackupWriter, Location, Repository};
 
 use crate::cluster::{Shipper, Site, copy_to, restore_command};
 use crate::point_in_time::{ROWS, TIMEOUT, options, repository_of, rows_after_restore};
@@ -114,8 +114,35 @@ async fn a_backup_of_the_first_format_is_verified_and_restored() {
         .expect("looked at");
     assert_eq!((verified.backups, verified.findings), (1, Vec::new()));
     let command = restore_command(&site, &repository, "in").await;
-    let options = options(RecoveryTarget::Latest, &command);
-    let new_place = site.directory("restored-tablespace");
-    let rows = rows_after_restore(&site, &repository, "restored", options, new_place).await;
+    let mut options = options(RecoveryTarget::Latest, &command);
+    let place = site.directory("restored-tablespace");
+    let again = options.clone();
+    let rows = rows_after_restore(&site, &repository, "restored", again, place).await;
     assert_eq!(rows, expected);
+
+    // Over a restored cluster in which something is not as it was.
+    let (data, place) = (
+        site.directory("second"),
+        site.directory("second-tablespace"),
+    );
+    let oid = primary
+        .sql("SELECT oid FROM pg_tablespace WHERE spcname = 's'")
+        .await;
+    options.tablespace_map.insert(oid, place);
+    let first = restore(&repository, &data, &options).await;
+    assert_eq!(first.expect("restored").delta, None);
+    let catalog = data.join("base/1/1259");
+    let original = fs::read(&catalog).expect("readable");
+    fs::write(&catalog, &original[8192..]).expect("written");
+    fs::write(data.join("base/1/99999"), b"another table").expect("written");
+    options.delta = Some(DeltaOptions {
+        force: false,
+        location: Location::Local("/elsewhere".into()),
+    });
+    let second = restore(&repository, &data, &options).await;
+    let delta = second.expect("restored").delta.expect("over a cluster");
+    assert_eq!((delta.removed.files, delta.removed.directories), (1, 0));
+    // The settings of recovery were there already, in a file that the backup has without them.
+    assert_eq!(delta.files_written, 2);
+    assert_eq!(fs::read(&catalog).expect("readable"), original);
 }

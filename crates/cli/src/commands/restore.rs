@@ -276,9 +276,10 @@ fn report_delta(out: &mut impl Write, restored: &Restored) -> std::io::Result<()
     };
     writeln!(
         out,
-        "{} files were compared, {} differed or were missing: {} bytes written; {} files and {} \
-         directories that the backup does not have were removed",
+        "compared {} files, {} bytes: {} files differed, {} bytes written; removed {} files and {} \
+         directories that the backup does not have",
         restored.files,
+        restored.bytes,
         delta.files_written,
         delta.bytes_written,
         delta.removed.files,
