@@ -16,6 +16,7 @@ mod long_segments;
 mod moving_backup;
 mod object_store;
 mod one_database;
+mod permissions;
 mod point_in_time;
 mod port_clash;
 mod server;

@@ -27,10 +27,15 @@ pub struct Server<'a> {
 impl<'a> Server<'a> {
     /// A new cluster, not started.
     pub fn create(site: &'a Site, name: &'a str, segment_megabytes: u32) -> Server<'a> {
-        Server::on(site, name).init(segment_megabytes)
+        Server::on(site, name).init(segment_megabytes, &[])
     }
 
-    fn init(self, segment_megabytes: u32) -> Server<'a> {
+    /// A new cluster whose group may read its files, not started.
+    pub fn create_for_group(site: &'a Site, name: &'a str) -> Server<'a> {
+        Server::on(site, name).init(1, &["--allow-group-access"])
+    }
+
+    fn init(self, segment_megabytes: u32, flags: &[&str]) -> Server<'a> {
         let server = self;
         let mut initdb = server.site.command(server.program("initdb"));
         initdb
@@ -47,6 +52,7 @@ impl<'a> Server<'a> {
             "UTF8",
             "--no-locale",
         ]);
+        initdb.args(flags);
         succeed(&mut initdb);
         server
     }
@@ -67,7 +73,7 @@ impl<'a> Server<'a> {
 
     /// A new cluster of another major than the site's.
     pub fn create_of(site: &'a Site, major: u32, name: &'a str) -> Server<'a> {
-        Server::on_of(site, major, name).init(1)
+        Server::on_of(site, major, name).init(1, &[])
     }
 
     fn program(&self, name: &str) -> PathBuf {
