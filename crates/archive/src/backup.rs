@@ -6,7 +6,6 @@
 //! written. Before that what was stored is read back, and all WAL that it needs is in the
 //! repository: a backup that is listed can be restored.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -111,22 +110,10 @@ pub async fn backup(
         }
     }
 
-    let prior = Prior::choose(repository, options.backup_type).await?;
-    let backup_type = match prior {
-        Some(_) => options.backup_type,
-        None => BackupType::Full,
-    };
-    let started = Timestamp::now();
-    let writer = repository.start_backup_of(backup_type, started).await?;
-    match &prior {
-        Some(prior) => tracing::info!("backup {} begins, after {}", writer.label(), prior.label),
-        None => tracing::info!("backup {} begins", writer.label()),
-    }
-    let changes = match &prior {
-        Some(prior) => Some(Changes {
-            comparison: prior.comparison(repository)?,
-            full: Arc::new(prior.decoded(repository, writer.label())),
-        }),
+    let mut prior = Prior::choose(repository, options.backup_type).await?;
+    let writer = start(repository, options, prior.as_ref()).await?;
+    let changes = match &mut prior {
+        Some(prior) => Some(prior.changes(repository, writer.label())?),
         None => None,
     };
     let referred = prior.as_ref().map_or(&[][..], |prior| &prior.referred);
@@ -135,25 +122,9 @@ pub async fn backup(
     let record = record(&writer, server, copied, stop_time, prior.as_ref())?;
 
     if options.verify {
-        tracing::info!("backup {} is read back", writer.label());
-        progress.begin(Phase::ReadingBack, record.stored_bytes());
-        let count = async |piece: Bytes| {
-            progress.add(piece.len() as u64);
-            Ok(())
-        };
-        backup_stream::read_stored(repository, writer.label(), record.objects(), count).await?;
+        read_back(repository, &writer, &record, progress).await?;
     }
-    tracing::info!("backup {} waits for its WAL", writer.label());
-    let required = record.required_segments()?;
-    progress.begin(Phase::WaitingForWal, required.len() as u64);
-    wal_wait::wait_for(
-        repository,
-        required,
-        options.wal_timeout,
-        settings,
-        progress,
-    )
-    .await?;
+    wait_for_wal(repository, &record, settings, options).await?;
     if let Some(prior) = &prior {
         prior
             .check_still_there(repository, &record.references)
@@ -164,6 +135,57 @@ pub async fn backup(
     json.push(b'\n');
     writer.finish(json.into()).await?;
     Ok(record)
+}
+
+/// Claims a label. Without a backup to compare with, it is that of a full one.
+async fn start(
+    repository: &Repository,
+    options: &BackupOptions,
+    prior: Option<&Prior>,
+) -> Result<BackupWriter, ArchiveError> {
+    let backup_type = match prior {
+        Some(_) => options.backup_type,
+        None => BackupType::Full,
+    };
+    let writer = repository
+        .start_backup_of(backup_type, Timestamp::now())
+        .await?;
+    match prior {
+        Some(prior) => tracing::info!("backup {} begins, after {}", writer.label(), prior.label),
+        None => tracing::info!("backup {} begins", writer.label()),
+    }
+    Ok(writer)
+}
+
+/// Reads what was stored, and compares it with its hashes.
+async fn read_back(
+    repository: &Repository,
+    writer: &BackupWriter,
+    record: &BackupRecord,
+    progress: &Progress,
+) -> Result<(), ArchiveError> {
+    tracing::info!("backup {} is read back", writer.label());
+    progress.begin(Phase::ReadingBack, record.stored_bytes());
+    let count = async |piece: Bytes| {
+        progress.add(piece.len() as u64);
+        Ok(())
+    };
+    backup_stream::read_stored(repository, writer.label(), record.objects(), count).await
+}
+
+async fn wait_for_wal(
+    repository: &Repository,
+    record: &BackupRecord,
+    settings: &ConnectionSettings,
+    options: &BackupOptions,
+) -> Result<(), ArchiveError> {
+    let progress = &options.progress;
+    tracing::info!("backup {} waits for its WAL", record.label);
+    let required = record.required_segments()?;
+    progress.begin(Phase::WaitingForWal, required.len() as u64);
+    let timeout = options.wal_timeout;
+    wal_wait::wait_for(repository, required, timeout, settings, progress).await?;
+    Ok(())
 }
 
 /// What the server sent, stored.
