@@ -230,7 +230,9 @@ async fn an_object_that_lost_a_part_cannot_be_finished() {
         };
         let faulty = Arc::new(FaultyStore::new(Arc::clone(&store), faults));
         let repository = Repository::open(faulty).await.unwrap();
-        let writer = repository.start_backup().await.unwrap();
+        // A label that is taken would cost calls.
+        let started = format!("2026-11-21T22:01:{call:02}Z").parse().unwrap();
+        let writer = repository.start_backup_at(started).await.unwrap();
         let label = writer.label().clone();
         let mut object = writer.create_object(OBJECT).await.unwrap();
         let mut failures = 0;

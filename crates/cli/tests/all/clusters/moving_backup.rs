@@ -25,25 +25,38 @@ fn rounds() -> u64 {
 
 #[test]
 fn a_backup_of_13_survives_what_happens_meanwhile() {
-    survives_what_happens_meanwhile(13);
+    survives_what_happens_meanwhile(13, "full");
 }
 
 #[test]
 fn a_backup_of_15_survives_what_happens_meanwhile() {
-    survives_what_happens_meanwhile(15);
+    survives_what_happens_meanwhile(15, "full");
 }
 
 #[test]
 fn a_backup_of_18_survives_what_happens_meanwhile() {
-    survives_what_happens_meanwhile(18);
+    survives_what_happens_meanwhile(18, "full");
 }
 
-fn survives_what_happens_meanwhile(major: u32) {
+#[test]
+fn an_incremental_backup_of_13_survives_what_happens_meanwhile() {
+    survives_what_happens_meanwhile(13, "incr");
+}
+
+#[test]
+fn an_incremental_backup_of_18_survives_what_happens_meanwhile() {
+    survives_what_happens_meanwhile(18, "incr");
+}
+
+fn survives_what_happens_meanwhile(major: u32, kind: &str) {
     let Some(site) = Site::new(major) else { return };
     let primary = primary(&site);
+    if kind != "full" {
+        succeed(&mut primary.walzip(&["backup"]));
+    }
     for seed in 1..=rounds() {
         println!("PostgreSQL {major}, seed {seed}");
-        back_up_and_restore(&site, &primary, seed);
+        back_up_and_restore(&site, &primary, (seed, kind));
     }
     succeed(&mut site.walzip(&["verify"]));
 }
@@ -71,10 +84,11 @@ fn primary(site: &Site) -> Server<'_> {
     primary
 }
 
-fn back_up_and_restore(site: &Site, primary: &Server, seed: u64) {
+fn back_up_and_restore(site: &Site, primary: &Server, (seed, kind): (u64, &str)) {
     let place = site.create_directory("meanwhile");
-    back_up_under_load(site, primary, seed, &place);
+    back_up_under_load(site, primary, (seed, kind), &place);
     let description = description_of_newest_backup(site);
+    assert_eq!(description["type"], kind);
     let known = &description["new_tablespaces"];
     let is_known = |tablespace: &serde_json::Value| {
         tablespace["name"] == "meanwhile"
@@ -110,7 +124,7 @@ fn back_up_and_restore(site: &Site, primary: &Server, seed: u64) {
 }
 
 /// A backup while a load runs, and a tablespace that certainly was created during the copy.
-fn back_up_under_load(site: &Site, primary: &Server, seed: u64, place: &Path) {
+fn back_up_under_load(site: &Site, primary: &Server, (seed, kind): (u64, &str), place: &Path) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let load = scope.spawn(|| {
@@ -125,7 +139,7 @@ fn back_up_under_load(site: &Site, primary: &Server, seed: u64, place: &Path) {
             }
             load.done
         });
-        let backup = start_backup(primary);
+        let backup = start_backup(primary, kind);
         primary.wait_until(
             "SELECT count(*) = 1 FROM pg_stat_progress_basebackup
              WHERE phase = 'streaming database files'",
@@ -143,8 +157,8 @@ fn back_up_under_load(site: &Site, primary: &Server, seed: u64, place: &Path) {
     });
 }
 
-fn start_backup(primary: &Server) -> Child {
-    let mut backup = primary.walzip(&["backup", "--max-rate", RATE]);
+fn start_backup(primary: &Server, kind: &str) -> Child {
+    let mut backup = primary.walzip(&["backup", "--type", kind, "--max-rate", RATE]);
     backup.stdout(Stdio::piped()).stderr(Stdio::piped());
     backup.spawn().expect("walzip starts")
 }
