@@ -6,7 +6,6 @@
 //! written. Before that what was stored is read back, and all WAL that it needs is in the
 //! repository: a backup that is listed can be restored.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -114,22 +113,10 @@ pub async fn backup(
     let progress = &options.progress;
     let (repository, server) = &server::inspect(repository, settings).await?;
     progress.begin(Phase::CheckingArchiving, 0);
-    let prior = Prior::choose(repository, options.backup_type).await?;
-    let backup_type = match prior {
-        Some(_) => options.backup_type,
-        None => BackupType::Full,
-    };
-    let started = Timestamp::now();
-    let writer = repository.start_backup_of(backup_type, started).await?;
-    match &prior {
-        Some(prior) => tracing::info!("backup {} begins, after {}", writer.label(), prior.label),
-        None => tracing::info!("backup {} begins", writer.label()),
-    }
-    let changes = match &prior {
-        Some(prior) => Some(Changes {
-            comparison: prior.comparison(repository)?,
-            full: Arc::new(prior.decoded(repository, writer.label())),
-        }),
+    let mut prior = Prior::choose(repository, options.backup_type).await?;
+    let writer = start(repository, options, prior.as_ref()).await?;
+    let changes = match &mut prior {
+        Some(prior) => Some(prior.changes(repository, writer.label())?),
         None => None,
     };
     let referred = prior.as_ref().map_or(&[][..], |prior| &prior.referred);
@@ -182,6 +169,26 @@ async fn check_archiving(
         }
         checked => checked.map(drop),
     }
+}
+
+/// Claims a label. Without a backup to compare with, it is that of a full one.
+async fn start(
+    repository: &Repository,
+    options: &BackupOptions,
+    prior: Option<&Prior>,
+) -> Result<BackupWriter, ArchiveError> {
+    let backup_type = match prior {
+        Some(_) => options.backup_type,
+        None => BackupType::Full,
+    };
+    let writer = repository
+        .start_backup_of(backup_type, Timestamp::now())
+        .await?;
+    match prior {
+        Some(prior) => tracing::info!("backup {} begins, after {}", writer.label(), prior.label),
+        None => tracing::info!("backup {} begins", writer.label()),
+    }
+    Ok(writer)
 }
 
 /// Reads back what was stored, if the backup is to be proven.

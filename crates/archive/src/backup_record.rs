@@ -416,4 +416,41 @@ mod tests {
         });
         assert_eq!(formats.collect::<Vec<_>>(), [3, 3, 2, 1]);
     }
+
+    #[test]
+    fn a_description_that_contradicts_itself_is_refused() {
+        let example = examples()
+            .find(|example| example.contains("\"incr\""))
+            .expect("one");
+        let wrong = |changes: &[(&str, &str)]| {
+            let mut changed = example.to_owned();
+            for (from, to) in changes {
+                assert!(changed.contains(from), "{from}");
+                changed = changed.replacen(from, to, 1);
+            }
+            let record: BackupRecord = serde_json::from_str(&changed).expect("JSON");
+            record.contradiction().is_some()
+        };
+        assert!(!wrong(&[]));
+        let own = "\"references\": [\"20261121-220130F\"";
+        for changes in [
+            [("\"incr\"", "\"diff\"")].as_slice(),
+            &[("\"incr\"", "\"full\"")],
+            &[("\"format\": 3", "\"format\": 2")],
+            &[("\"type\": \"incr\",", "")],
+            &[("\"prior\": \"20261121-220130F\",", "")],
+            &[(own, "\"references\": [")],
+            &[(own, "\"references\": [\"20261122-220130I\"")],
+            &[(
+                own,
+                "\"references\": [\"20261121-220130F\", \"20261121-220130F\"",
+            )],
+            &[
+                ("20261122-220130I", "20261122-220130F"),
+                ("\"incr\"", "\"full\""),
+            ],
+        ] {
+            assert!(wrong(changes), "{changes:?}");
+        }
+    }
 }

@@ -320,10 +320,15 @@ async fn verify_backup(
     record: &BackupRecord,
     progress: &Progress,
 ) -> Vec<String> {
+    // No restore needs them, and the next backup does.
+    let hashes = record.block_hashes.iter();
+    let hashes = hashes.flat_map(|hashes| hashes.objects.iter().chain(&hashes.changed));
+    let read = backup_stream::read_stored(repository, label, hashes, async |_| Ok(()));
+    let mut wrong: Vec<String> = read.await.err().map(detail_of_hashes).into_iter().collect();
     let Err(fault) = restore::prove(repository, record, progress).await else {
-        return Vec::new();
+        return wrong;
     };
-    let mut wrong = Vec::new();
+    let before = wrong.len();
     for stream in record.streams() {
         let objects = &stream.objects;
         let read = backup_stream::read_stored(repository, label, objects, async |_| Ok(()));
@@ -333,10 +338,16 @@ async fn verify_backup(
         let damaged = restore::damaged_packs(repository, label, record, files).await;
         wrong.extend(damaged.iter().map(ToString::to_string));
     }
-    if wrong.is_empty() {
+    if wrong.len() == before {
         wrong.push(detail_of(fault));
     }
     wrong
+}
+
+/// What is wrong with block hashes, which keeps no backup from being restored.
+fn detail_of_hashes(error: ArchiveError) -> String {
+    let detail = detail_of(error);
+    format!("its block hashes, which only the next backup needs: {detail}")
 }
 
 /// The required segments that are not archived.

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! WALZIP is the program, by default the one beside the example's own directory. Of each backup the
-//! bytes that it stores and the seconds that it took are printed; all of them are verified at the
-//! end. With `--keep`, copies of the data directory before and after the transactions are left in a
+//! bytes that it stores are printed, and the seconds that it and a restore of it took; all of them are
+//! verified at the end. With `--keep`, copies of the data directory before and after the transactions are left in a
 //! directory, for a look at single files.
 
 use std::error::Error;
@@ -127,13 +127,13 @@ fn run(request: &Request) -> Result<(), Box<dyn Error>> {
 
 impl Experiment<'_> {
     fn run(&self) -> Result<(), Box<dyn Error>> {
-        let request = self.request;
+        let (request, mut labels) = (self.request, Vec::new());
         let data = self.server.data();
         self.walzip(&["init", "-D", &data.to_string_lossy()])?;
         request.workload.load(&self.server, request.scale, SEED)?;
         self.server.sql("CHECKPOINT")?;
         self.keep("before")?;
-        let [full, of] = self.backup("full")?;
+        let [full, of] = self.backup("full", &mut labels)?;
         let how = Transactions {
             scale: request.scale,
             count: request.transactions,
@@ -143,8 +143,11 @@ impl Experiment<'_> {
         request.workload.run(&self.server, &how)?;
         self.server.sql("CHECKPOINT")?;
         self.keep("after")?;
-        let [incremental, _] = self.backup("incr")?;
-        self.backup("full")?;
+        let [incremental, _] = self.backup("incr", &mut labels)?;
+        self.backup("full", &mut labels)?;
+        for label in &labels {
+            self.restore(label)?;
+        }
         self.walzip(&["verify"])?;
         println!(
             "{} scale {}, {} bytes; after {} transactions: {:.3} of the full backup",
@@ -158,13 +161,15 @@ impl Experiment<'_> {
     }
 
     /// Takes a backup; returns the bytes that it stored, and those of the files.
-    fn backup(&self, kind: &str) -> Result<[u64; 2], Box<dyn Error>> {
+    fn backup(&self, kind: &str, labels: &mut Vec<String>) -> Result<[u64; 2], Box<dyn Error>> {
         let level = format!("-{}", self.request.level);
         let begin = Instant::now();
         let said = self.walzip(&["backup", "--type", kind, &level])?;
         let seconds = begin.elapsed().as_secs_f64();
         print!("{kind:5} {seconds:6.2} s  {said}");
         let words: Vec<&str> = said.split_whitespace().collect();
+        let label = words.get(1).ok_or("walzip named no label")?;
+        labels.push(label.trim_end_matches(':').to_owned());
         let before = |word: &str| {
             let at = words.iter().position(|&found| found == word)?;
             words.get(at.checked_sub(1)?)?.parse().ok()
@@ -177,6 +182,15 @@ impl Experiment<'_> {
             (Some(stored), Some(original)) => Ok([stored, original]),
             _ => Err(format!("walzip said: {said}").into()),
         }
+    }
+
+    fn restore(&self, label: &str) -> Result<(), Box<dyn Error>> {
+        let data = self.server.host().join("restored");
+        let begin = Instant::now();
+        self.walzip(&["restore", "--backup", label, "-D", &data.to_string_lossy()])?;
+        println!("restore {label}: {:.2} s", begin.elapsed().as_secs_f64());
+        fs::remove_dir_all(data)?;
+        Ok(())
     }
 
     /// Runs walzip as the server's user.

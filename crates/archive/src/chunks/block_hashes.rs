@@ -17,8 +17,10 @@ use crate::error::ArchiveError;
 
 /// Bytes of a hash.
 pub(crate) const HASH_LEN: usize = 8;
-/// Bytes of hashes that are read at once.
-const WINDOW_BYTES: u64 = 1 << 20;
+/// Bytes of hashes that are read ahead, at most and at least; and by all readers together.
+const AHEAD_MAX: u64 = 1 << 20;
+const AHEAD_MIN: u64 = 8 << 10;
+const AHEAD_OF_ALL: u64 = 32 << 20;
 /// Bytes at which an object is closed.
 const OBJECT_BYTES: u64 = 64 << 20;
 
@@ -137,12 +139,20 @@ impl<'w> HashWriter<'w> {
     }
 }
 
+/// How many bytes each of so many readers reads ahead.
+pub(crate) fn bytes_ahead(readers: usize) -> u64 {
+    let share = AHEAD_OF_ALL / (readers as u64).max(1);
+    share.clamp(AHEAD_MIN, AHEAD_MAX)
+}
+
 /// Reads hashes by their numbers, ahead. For threads that may block.
 pub(crate) struct HashReader {
     repository: Repository,
     runtime: Handle,
     label: BackupLabel,
     objects: Vec<ObjectRecord>,
+    /// Bytes that are read at once.
+    ahead: u64,
     window: Bytes,
     /// The number of the first hash of the window.
     first: u64,
@@ -154,12 +164,14 @@ impl HashReader {
         repository: &Repository,
         label: &BackupLabel,
         objects: &[ObjectRecord],
+        ahead: u64,
     ) -> HashReader {
         HashReader {
             repository: repository.clone(),
             runtime: Handle::current(),
             label: label.clone(),
             objects: objects.to_vec(),
+            ahead,
             window: Bytes::new(),
             first: 0,
         }
@@ -195,7 +207,7 @@ impl HashReader {
         for object in &self.objects {
             let end = start.saturating_add(object.size_bytes);
             if (start..end).contains(&at) {
-                let range = at - start..(at - start + WINDOW_BYTES).min(object.size_bytes);
+                let range = at - start..(at - start + self.ahead).min(object.size_bytes);
                 let read = self
                     .repository
                     .read_backup_range(&self.label, &object.name, range);

@@ -9,7 +9,7 @@ use walzip_pgformat::relation_file::{Fork, RelationFile};
 
 use super::changes::{Compared, Comparison};
 use super::index::{Member, SHARED_BYTES_MAX};
-use super::pieces::{self, OWN, Piece};
+use super::pieces::{self, OWN, Piece, Spread};
 use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE, Entry, FileSink};
 use crate::error::ArchiveError;
 use crate::pg_manifest::{Hasher, SentFile};
@@ -85,6 +85,8 @@ pub(crate) struct Cutter<F> {
     /// other one.
     has_run: [bool; 2],
     comparison: Option<Comparison>,
+    /// Pieces of all files so far.
+    pieces: usize,
     /// The numbers of the relations that came so far.
     relations: HashMap<(String, u32), u32>,
     /// Where small files are in the stream, by their content.
@@ -109,6 +111,7 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
             changed_bytes: 0,
             has_run: [false; 2],
             comparison,
+            pieces: 0,
             relations: HashMap::new(),
             small: HashMap::new(),
             stream_bytes: 0,
@@ -212,6 +215,7 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
     ) -> Result<Vec<Piece>, ArchiveError> {
         let mut block = [0; PAGE_SIZE];
         let (mut found, mut offset, mut plain_bytes) = (Vec::new(), 0, 0);
+        let mut spread = Spread::of(self.pieces);
         while offset < size_bytes {
             let len = (size_bytes - offset).min(PAGE_SIZE as u64);
             let block = block.get_mut(..len as usize).unwrap_or_default();
@@ -221,11 +225,13 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
                 offset,
                 len,
             };
-            let piece = match compared.unchanged(offset, block)? {
+            let unchanged = compared.unchanged(offset, block)?;
+            let base = compared.base(offset).filter(|_| block.len() == PAGE_SIZE);
+            let is_taken = spread.is_taken_for_changed(found.len(), unchanged.is_none());
+            let piece = match unchanged.filter(|_| base.is_none() || !is_taken) {
                 Some(piece) => piece,
                 None => {
                     let extent = self.extent(pages, offset, block.len());
-                    let base = compared.base(offset).filter(|_| block.len() == PAGE_SIZE);
                     match base {
                         Some(base) => own(CHANGED | self.add_changed(block, extent, base)?),
                         None => {
@@ -239,6 +245,7 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
             pieces::push(&mut found, piece);
             offset += len;
         }
+        self.pieces += found.len();
         Ok(found)
     }
 

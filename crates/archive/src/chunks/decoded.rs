@@ -1,7 +1,7 @@
 //! Decoded chunks of several backups, some of which are held: for the threads that put files
 //! together, and for those that tell changed blocks from what they were.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -36,6 +36,8 @@ pub(crate) struct Decoded {
     sources: Vec<Option<Source>>,
     held: Mutex<VecDeque<(ChunkId, Slot)>>,
     held_max: usize,
+    /// Packs whose headers were looked at: the numbers of their backups, and their own.
+    checked: Mutex<BTreeSet<(u32, u32)>>,
 }
 
 impl Decoded {
@@ -52,6 +54,7 @@ impl Decoded {
             sources,
             held: Mutex::default(),
             held_max: HELD + HELD_BY_THREAD * workers::processors(),
+            checked: Mutex::default(),
         }
     }
 
@@ -126,7 +129,7 @@ impl Decoded {
             object: format!("backup {}", source.label),
             reason: format!("it has no chunk {chunk_number}"),
         })?;
-        let fetched = self.runtime.block_on(self.fetch(source, chunk));
+        let fetched = self.runtime.block_on(self.fetch(number, source, chunk));
         let decoded = fetched.and_then(|bytes| {
             let base = self.base(chunk)?;
             let decoded = decode(&bytes, chunk, base.as_deref());
@@ -160,22 +163,32 @@ impl Decoded {
         Ok(bytes)
     }
 
-    async fn fetch(&self, source: &Source, chunk: &Chunk) -> Result<Bytes, ArchiveError> {
+    async fn fetch(
+        &self,
+        number: u32,
+        source: &Source,
+        chunk: &Chunk,
+    ) -> Result<Bytes, ArchiveError> {
         let label = &source.label;
         let object = source.packs.get(chunk.pack as usize);
         let object = object.ok_or_else(|| ArchiveError::Damaged {
             object: format!("backup {label}"),
             reason: "its index names a pack that it has not".to_owned(),
         })?;
-        let header = 0..pack::HEADER_LEN as u64;
         let repository = &self.repository;
-        let header = repository
-            .read_backup_range(label, &object.name, header)
-            .await?;
-        pack::check_header(&header).map_err(|reason| ArchiveError::Damaged {
-            object: format!("{} of backup {label}", object.name),
-            reason,
-        })?;
+        let id = (number, chunk.pack);
+        let checked = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        if !checked().contains(&id) {
+            let header = 0..pack::HEADER_LEN as u64;
+            let header = repository
+                .read_backup_range(label, &object.name, header)
+                .await?;
+            pack::check_header(&header).map_err(|reason| ArchiveError::Damaged {
+                object: format!("{} of backup {label}", object.name),
+                reason,
+            })?;
+            checked().insert(id);
+        }
         let range = chunk.offset..chunk.offset + u64::from(chunk.size_bytes);
         Ok(repository
             .read_backup_range(label, &object.name, range)

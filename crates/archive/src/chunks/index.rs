@@ -5,6 +5,8 @@
 //! of those before it. Of a backup that refers to others, a file may consist of pieces
 //! ([`super::pieces`]), and chunks of changed blocks stand behind all others.
 
+mod lines;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{BufRead, Read};
@@ -198,6 +200,7 @@ impl Index {
         }
         let changed = self.changed_start();
         let mut expected = Expected::new(changed);
+        let mut count = 0;
         for member in &self.members {
             write_line(&mut text, &member.line())?;
             let Member::File {
@@ -211,6 +214,10 @@ impl Index {
             };
             match pieces {
                 Some(pieces) => {
+                    count += pieces.len();
+                    if count > PIECES_MAX {
+                        return Err("its files have too many pieces".to_owned());
+                    }
                     for pieces in pieces.chunks(LINE_PIECES_MAX) {
                         let lines = pieces.iter().map(|&piece| expected.line(piece, changed));
                         let lines = lines.collect::<Result<_, _>>()?;
@@ -226,7 +233,7 @@ impl Index {
 
     /// Reads the lines, and checks what no reader could do without.
     pub(crate) fn read(text: &mut dyn BufRead) -> Result<Index, String> {
-        let mut reading = Reading::default();
+        let mut reading = lines::Reading::default();
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -238,9 +245,8 @@ impl Index {
                 _ => return Err("a line of it has no end".to_owned()),
             }
         }
-        reading.end_file()?;
-        let index = reading.index;
-        index.check(&reading.expected)?;
+        let (index, expected) = reading.finish()?;
+        index.check(&expected)?;
         Ok(index)
     }
 
@@ -467,89 +473,6 @@ impl Index {
             numbers.extend(first..end);
         }
         numbers
-    }
-}
-
-/// Lines, and what the next ones may be.
-#[derive(Default)]
-struct Reading {
-    index: Index,
-    expected: Expected,
-    /// Whether all chunks were there: files follow.
-    has_files: bool,
-    pieces: usize,
-    /// Bytes that the pieces of the last file do not have yet.
-    missing: u64,
-}
-
-impl Reading {
-    fn add(&mut self, line: &[u8]) -> Result<(), String> {
-        match serde_json::from_slice(line).map_err(|error| error.to_string())? {
-            Line::Chunk(_) if self.has_files => {
-                return Err("a chunk stands behind files".to_owned());
-            }
-            Line::Chunk(chunk) => self.index.chunks.push(chunk),
-            Line::Directory(directory) => {
-                self.end_file()?;
-                let entry = directory.place.entry()?;
-                self.index.members.push(Member::Directory(entry));
-            }
-            Line::File(file) => {
-                self.end_file()?;
-                self.add_file(file)?;
-            }
-            Line::Pieces(lines) => {
-                for line in lines {
-                    self.add_piece(&line)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The last file, or whatever came last, is whole.
-    fn end_file(&mut self) -> Result<(), String> {
-        if !self.has_files {
-            self.expected = Expected::new(self.index.changed_start());
-            self.has_files = true;
-        }
-        match self.missing {
-            0 => Ok(()),
-            _ => Err("a file has too few pieces".to_owned()),
-        }
-    }
-
-    fn add_file(&mut self, file: File) -> Result<(), String> {
-        if file.in_pieces && (file.offset.is_some() || file.size_bytes == 0) {
-            return Err("a file in pieces has none".to_owned());
-        }
-        if file.in_pieces {
-            self.missing = file.size_bytes;
-        } else if file.offset.is_none() {
-            self.expected.step_over(file.size_bytes)?;
-        }
-        self.index.members.push(Member::File {
-            entry: file.place.entry()?,
-            size_bytes: file.size_bytes,
-            shared_at: file.offset,
-            pieces: file.in_pieces.then(Vec::new),
-        });
-        Ok(())
-    }
-
-    fn add_piece(&mut self, line: &PieceLine) -> Result<(), String> {
-        let piece = self.expected.read(line)?;
-        let missing = self.missing.checked_sub(piece.len);
-        self.missing = missing.ok_or_else(|| "a file has too many pieces".to_owned())?;
-        self.pieces += 1;
-        match self.index.members.last_mut() {
-            Some(Member::File {
-                pieces: Some(pieces),
-                ..
-            }) if self.pieces <= PIECES_MAX => pieces.push(piece),
-            _ => return Err("its files have too many pieces".to_owned()),
-        }
-        Ok(())
     }
 }
 

@@ -5,9 +5,12 @@ use serde::{Deserialize, Serialize};
 
 /// The backup itself, among those that pieces name. Those that it refers to follow from 1 on.
 pub(crate) const OWN: u32 = 0;
-/// Pieces of one index, at most: each takes memory. A file of more than 2 TB whose blocks change
-/// one by one needs more.
-pub(crate) const PIECES_MAX: usize = 1 << 27;
+/// Pieces of one index, at most: each takes memory. See [`Spread`].
+pub(crate) const PIECES_MAX: usize = 1 << 26;
+/// So many pieces may be as short as blocks are.
+const SHORT_PIECES_MAX: usize = 1 << 22;
+/// Beyond them, so many blocks behind a changed one are taken for changed.
+const BLOCKS_BEHIND: u32 = 16;
 /// Pieces of one line.
 pub(crate) const LINE_PIECES_MAX: usize = 256;
 
@@ -41,6 +44,33 @@ pub(crate) fn push(pieces: &mut Vec<Piece>, piece: Piece) {
             last.len += piece.len;
         }
         _ => pieces.push(piece),
+    }
+}
+
+/// Keeps the pieces of a huge database few. Blocks that have not changed, between others that have,
+/// take few bytes as changed ones, and their pieces take memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spread {
+    pieces: usize,
+    /// Blocks since the last one that has changed.
+    behind: u32,
+}
+
+impl Spread {
+    /// So many pieces were there before this file.
+    pub(crate) fn of(pieces: usize) -> Spread {
+        let behind = BLOCKS_BEHIND;
+        Spread { pieces, behind }
+    }
+
+    /// Whether the next block, which may be taken for changed, is.
+    pub(crate) fn is_taken_for_changed(&mut self, pieces: usize, has_changed: bool) -> bool {
+        self.behind = match has_changed {
+            true => 0,
+            false => self.behind.saturating_add(1),
+        };
+        let are_many = self.pieces.saturating_add(pieces) > SHORT_PIECES_MAX;
+        are_many && self.behind < BLOCKS_BEHIND
     }
 }
 
@@ -103,10 +133,10 @@ impl Expected {
 
     /// The piece of a line.
     pub(crate) fn read(&mut self, line: &PieceLine) -> Result<Piece, String> {
-        let (len, stream, offset) = match line.0.as_slice() {
-            &[len] => (len, PLAIN, None),
-            &[len, stream] => (len, stream, None),
-            &[len, stream, offset] if stream >= REFERENCES => (len, stream, Some(offset)),
+        let (len, stream, offset) = match *line.0.as_slice() {
+            [len] => (len, PLAIN, None),
+            [len, stream] => (len, stream, None),
+            [len, stream, offset] if stream >= REFERENCES => (len, stream, Some(offset)),
             _ => return Err("a piece is not understood".to_owned()),
         };
         if len == 0 {
@@ -217,6 +247,20 @@ mod tests {
             let line: PieceLine = serde_json::from_str(text).expect("numbers");
             assert!(Expected::new(0).read(&line).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn beyond_so_many_pieces_they_are_longer() {
+        let taken = |pieces: usize| {
+            let mut spread = Spread::of(pieces);
+            let blocks = (0..60).map(|block| block == 10 || block == 12);
+            let taken = blocks.map(|changed| spread.is_taken_for_changed(3, changed) || changed);
+            taken.collect::<Vec<_>>()
+        };
+        let only: Vec<bool> = (0..60).map(|block| block == 10 || block == 12).collect();
+        assert_eq!(taken(SHORT_PIECES_MAX - 3), only);
+        let with_those_behind: Vec<bool> = (0..60).map(|block| (10..28).contains(&block)).collect();
+        assert_eq!(taken(SHORT_PIECES_MAX), with_those_behind);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! told.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use walzip_repo::{BackupLabel, BackupType, RepoError, Repository};
 
@@ -11,6 +12,7 @@ use super::decoded::Decoded;
 use super::index::Index;
 use super::pieces::{OWN, Piece, REFERENCES_MAX};
 use super::sources::{Referred, Source, read_referred};
+use super::writing::Changes;
 use crate::backup_record::{BackupRecord, ListedBackup};
 use crate::error::ArchiveError;
 use crate::restore::read_index;
@@ -83,12 +85,37 @@ impl Prior {
             label: label.clone(),
             index,
         });
+        for Referred { record, label, .. } in &referred {
+            check_objects(repository, label, record).await?;
+        }
         Ok(Prior { label, referred })
     }
 
-    /// What the blocks of a new backup are compared with. To be called on the runtime.
-    pub(crate) fn comparison(&self, repository: &Repository) -> Result<Comparison, ArchiveError> {
-        let sources = self.referred.iter().map(|of| hash_source(repository, of));
+    /// What the backup with a label finds and tells changed blocks by. To be called on the runtime,
+    /// once: what only this needs is let go of.
+    pub(crate) fn changes(
+        &mut self,
+        repository: &Repository,
+        label: &BackupLabel,
+    ) -> Result<Changes, ArchiveError> {
+        let full = self.referred.first().map(Referred::source);
+        let changes = Changes {
+            comparison: self.comparison(repository)?,
+            full: Arc::new(Decoded::new(repository, label, vec![None, full])),
+        };
+        for referred in &mut self.referred {
+            referred.index = Arc::default();
+        }
+        Ok(changes)
+    }
+
+    /// What the blocks of a new backup are compared with.
+    fn comparison(&self, repository: &Repository) -> Result<Comparison, ArchiveError> {
+        let ahead = block_hashes::bytes_ahead(2 * self.referred.len());
+        let sources = self
+            .referred
+            .iter()
+            .map(|of| hash_source(repository, of, ahead));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
         let own = self.referred.len() as u32;
         let (mut files, mut full_files) = (HashMap::new(), HashMap::new());
@@ -121,12 +148,6 @@ impl Prior {
         })
     }
 
-    /// The full backup's chunks, for the backup with a label. To be called on the runtime.
-    pub(crate) fn decoded(&self, repository: &Repository, label: &BackupLabel) -> Decoded {
-        let full = self.referred.first().map(Referred::source);
-        Decoded::new(repository, label, vec![None, full])
-    }
-
     /// Refuses to go on where what is referred to is not there any more.
     pub(crate) async fn check_still_there(
         &self,
@@ -137,20 +158,13 @@ impl Prior {
             if !references.contains(&record.label) {
                 continue;
             }
-            let stored = repository.list_backup_objects(label).await?;
-            let read = BackupRecord::read(repository, label).await?;
-            let packs = record.files.iter().flat_map(|files| &files.packs);
-            let lost = packs.map(|pack| (pack, stored.get(&pack.name)));
-            let mut lost = lost.filter(|(pack, size)| *size != Some(&pack.size_bytes));
-            let reason = match lost.next() {
-                Some((pack, _)) => format!("{} is missing, or has another size", pack.name),
-                None if read != *record => "it was replaced".to_owned(),
-                None => continue,
-            };
-            return Err(ArchiveError::Damaged {
-                object: format!("backup {label}, which the new backup needs,"),
-                reason,
-            });
+            check_objects(repository, label, record).await?;
+            if BackupRecord::read(repository, label).await? != *record {
+                return Err(ArchiveError::Damaged {
+                    object: format!("backup {label}, which the new backup needs,"),
+                    reason: "it was replaced".to_owned(),
+                });
+            }
         }
         Ok(())
     }
@@ -168,7 +182,30 @@ impl Referred {
     }
 }
 
-fn hash_source(repository: &Repository, referred: &Referred) -> Result<HashSource, ArchiveError> {
+/// Whether all objects of a backup are there, as long as they were.
+async fn check_objects(
+    repository: &Repository,
+    label: &BackupLabel,
+    record: &BackupRecord,
+) -> Result<(), ArchiveError> {
+    let stored = repository.list_backup_objects(label).await?;
+    let lost = record
+        .objects()
+        .find(|object| stored.get(&object.name) != Some(&object.size_bytes));
+    match lost {
+        None => Ok(()),
+        Some(object) => Err(ArchiveError::Damaged {
+            object: format!("backup {label}"),
+            reason: format!("{} is missing, or has another size", object.name),
+        }),
+    }
+}
+
+fn hash_source(
+    repository: &Repository,
+    referred: &Referred,
+    ahead: u64,
+) -> Result<HashSource, ArchiveError> {
     let Referred {
         record,
         label,
@@ -182,8 +219,8 @@ fn hash_source(repository: &Repository, referred: &Referred) -> Result<HashSourc
     let hashes = hashes.ok_or_else(|| damaged("it has no block hashes"))?;
     let key = Key::of_hex(&hashes.key);
     let key = key.ok_or_else(|| damaged("the key of its block hashes is none"))?;
-    let plain = HashReader::new(repository, label, &hashes.objects);
-    let changed = HashReader::new(repository, label, &hashes.changed);
+    let plain = HashReader::new(repository, label, &hashes.objects, ahead);
+    let changed = HashReader::new(repository, label, &hashes.changed, ahead);
     let changed_start = index.changed_start();
     let (runs, count) = runs_of(index, changed_start);
     let stream_bytes = index.chunk_starts().last().copied().unwrap_or_default();

@@ -164,3 +164,111 @@ fn check_bases(source: &Source, full: Option<&Source>) -> Result<(), String> {
         )),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backup_files::Entry;
+    use crate::chunks::index::Member;
+    use crate::chunks::pieces::OWN;
+
+    const BLOCK: u64 = 8192;
+
+    fn chunk(original_bytes: u64, base: Option<&[[u64; 2]]>) -> Chunk {
+        Chunk {
+            pack: 0,
+            offset: 16,
+            size_bytes: 10,
+            original_bytes: original_bytes as u32,
+            blake3: blake3::hash(b"encoded"),
+            original_blake3: blake3::hash(b"original"),
+            base: base.map(<[_]>::to_vec),
+        }
+    }
+
+    fn source(label: &str, chunks: &[Chunk]) -> Source {
+        let index = Index {
+            chunks: chunks.to_vec(),
+            members: Vec::new(),
+        };
+        Source::of(&label.parse().expect("a label"), &[], &index)
+    }
+
+    /// A backup, the full one of ten blocks, and another one of two changed blocks.
+    fn sources(base: &[[u64; 2]], other: &[[u64; 2]]) -> Vec<Source> {
+        vec![
+            source(
+                "20261123-220130I",
+                &[chunk(100, None), chunk(BLOCK, Some(base))],
+            ),
+            source("20261121-220130F", &[chunk(10 * BLOCK, None)]),
+            source("20261122-220130I", &[chunk(BLOCK, Some(other))]),
+        ]
+    }
+
+    fn index(pieces: &[Piece]) -> Index {
+        let file = Member::File {
+            entry: Entry::new(None, b"base/1", 0o600).expect("a path"),
+            size_bytes: pieces.iter().map(|piece| piece.len).sum(),
+            shared_at: None,
+            pieces: Some(pieces.to_vec()),
+        };
+        Index {
+            chunks: Vec::new(),
+            members: vec![file],
+        }
+    }
+
+    fn piece(backup: u32, offset: u64, len: u64) -> Piece {
+        Piece {
+            backup,
+            offset,
+            len,
+        }
+    }
+
+    #[test]
+    fn pieces_lie_in_the_streams_that_they_name() {
+        let sources = sources(&[[9 * BLOCK, BLOCK]], &[]);
+        let check = |pieces: &[Piece]| check(&index(pieces), &sources);
+        let there = [
+            piece(OWN, 0, 100 + BLOCK),
+            piece(1, 0, 10 * BLOCK),
+            piece(2, 5, BLOCK - 5),
+        ];
+        assert_eq!(check(&there), Ok(()));
+        // Pieces may overlap: files have bytes in common.
+        assert_eq!(check(&[piece(1, 0, 10), piece(1, 5, 10)]), Ok(()));
+        for nowhere in [
+            piece(OWN, 100, BLOCK + 1),
+            piece(1, 10 * BLOCK, 1),
+            piece(1, 5, 10 * BLOCK),
+            piece(2, BLOCK, 1),
+            piece(1, u64::MAX, 1),
+            piece(3, 0, 1),
+            piece(u32::MAX, 0, 1),
+        ] {
+            let refused = check(&[there[0], nowhere]);
+            assert!(refused.is_err(), "{nowhere:?}");
+        }
+    }
+
+    #[test]
+    fn changed_blocks_are_told_from_blocks_of_the_full_backup() {
+        let none = index(&[]);
+        let there: &[[u64; 2]] = &[[9 * BLOCK, BLOCK]];
+        assert_eq!(check(&none, &sources(there, there)), Ok(()));
+        for nowhere in [[9 * BLOCK + 1, BLOCK], [u64::MAX, 1], [0, u64::MAX]] {
+            assert!(check(&none, &sources(&[nowhere], there)).is_err());
+            assert!(check(&none, &sources(there, &[nowhere])).is_err());
+        }
+        // Without a full backup, and with one that needs another.
+        assert!(check(&none, &sources(there, there)[..1]).is_err());
+        let mut told = sources(there, there);
+        told[1] = source("20261121-220130F", &[chunk(BLOCK, Some(&[]))]);
+        assert!(check(&none, &told).is_err());
+        // A full one whose chunk is told from itself.
+        let alone = [source("20261121-220130F", &[chunk(BLOCK, Some(there))])];
+        assert!(check(&none, &alone).is_err());
+    }
+}

@@ -18,8 +18,8 @@ use walzip_archive::restore::{
 use walzip_archive::verify::{FindingKind, VerifyOptions, verify};
 use walzip_archive::{ArchiveError, BackupRecord};
 use walzip_pgformat::TimelineId;
-use walzip_repo::Repository;
 use walzip_repo::testing::{Faults, FaultyStore, memory_store};
+use walzip_repo::{BackupType, Repository};
 
 use crate::cluster::{Cluster, Shipper, Site, copy_to};
 use crate::wal::{push_content, repository_on, segment_name, valid_segment};
@@ -368,7 +368,15 @@ async fn a_backup_over_a_failing_store_is_complete_or_not_listed() {
     let _shipper = Shipper::start(healthy.clone(), out);
     let settings = primary.settings();
     let (mut done, mut failed) = (0, 0);
-    for call in [2, 4, 6, 8, 9, 10, 12, 14, 1000] {
+    let options = |backup_type| BackupOptions {
+        backup_type,
+        ..BackupOptions::default()
+    };
+    let full = backup(&healthy, &settings, &options(BackupType::Full)).await;
+    full.expect("a backup to compare with");
+    let calls = [2, 4, 6, 8, 9, 10, 12, 14, 17, 20, 25, 30, 40, 1000];
+    let tries = calls.map(|call| [BackupType::Full, BackupType::Incr].map(|of| (call, of)));
+    for (call, of) in tries.into_iter().flatten() {
         for lose_answer in [false, true] {
             let faults = Faults {
                 fail_call: (!lose_answer).then_some(call),
@@ -378,7 +386,7 @@ async fn a_backup_over_a_failing_store_is_complete_or_not_listed() {
             let faulty = Arc::new(FaultyStore::new(store.clone(), faults));
             let repository = Repository::open(faulty).await.expect("opened");
             let listed = healthy.list_backups().await.expect("readable").len();
-            match backup(&repository, &settings, &BackupOptions::default()).await {
+            match backup(&repository, &settings, &options(of)).await {
                 Ok(record) => {
                     let label = record.label.parse().expect("a label");
                     let stored = BackupRecord::read(&healthy, &label).await.expect("listed");

@@ -8,6 +8,7 @@ mod first_format;
 mod get;
 mod point_in_time;
 mod push;
+mod references;
 mod set_aside;
 mod timelines;
 mod wal;

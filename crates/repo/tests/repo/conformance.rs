@@ -11,7 +11,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use walzip_repo::testing::{Faults, FaultyStore, memory_store};
 use walzip_repo::{
-    BackupLabel, Initialised, LocalStore, PART_BYTES, PutOutcome, RepoError, Repository,
+    BackupLabel, BackupType, Initialised, LocalStore, PART_BYTES, PutOutcome, RepoError, Repository,
 };
 
 use crate::{CLUSTER, OTHER_CLUSTER, SEGMENT, new_repository, patterned};

@@ -221,16 +221,18 @@ async fn a_backup_object_that_breaks_off_is_an_error() {
 async fn an_object_that_lost_a_part_cannot_be_finished() {
     let store = memory_store();
     new_repository(Arc::clone(&store)).await;
-    // One to open the repository, to claim the label and to begin the object, then the
-    // parts.
-    for call in 4..8 {
+    // One to open the repository, two to look for labels of the same second, one to claim the
+    // label and one to begin the object, then the parts.
+    for call in 6..10 {
         let faults = Faults {
             fail_call: Some(call),
             ..Faults::default()
         };
         let faulty = Arc::new(FaultyStore::new(Arc::clone(&store), faults));
         let repository = Repository::open(faulty).await.unwrap();
-        let writer = repository.start_backup().await.unwrap();
+        // A label that is taken would cost calls.
+        let started = format!("2026-11-21T22:01:{call:02}Z").parse().unwrap();
+        let writer = repository.start_backup_at(started).await.unwrap();
         let label = writer.label().clone();
         let mut object = writer.create_object(OBJECT).await.unwrap();
         let mut failures = 0;

@@ -25,25 +25,38 @@ fn rounds() -> u64 {
 
 #[test]
 fn a_backup_of_13_survives_what_happens_meanwhile() {
-    survives_what_happens_meanwhile(13, "files");
+    survives_what_happens_meanwhile(13, ["full", "files"]);
 }
 
 #[test]
 fn a_backup_of_15_survives_what_happens_meanwhile() {
-    survives_what_happens_meanwhile(15, "server");
+    survives_what_happens_meanwhile(15, ["full", "server"]);
 }
 
 #[test]
 fn a_backup_of_18_survives_what_happens_meanwhile() {
-    survives_what_happens_meanwhile(18, "files");
+    survives_what_happens_meanwhile(18, ["full", "files"]);
 }
 
-fn survives_what_happens_meanwhile(major: u32, copy_method: &str) {
+#[test]
+fn an_incremental_backup_of_13_survives_what_happens_meanwhile() {
+    survives_what_happens_meanwhile(13, ["incr", "server"]);
+}
+
+#[test]
+fn an_incremental_backup_of_18_survives_what_happens_meanwhile() {
+    survives_what_happens_meanwhile(18, ["incr", "files"]);
+}
+
+fn survives_what_happens_meanwhile(major: u32, way: [&str; 2]) {
     let Some(site) = Site::new(major) else { return };
     let primary = primary(&site);
+    if way[0] != "full" {
+        succeed(&mut primary.walzip(&["backup"]));
+    }
     for seed in 1..=rounds() {
         println!("PostgreSQL {major}, seed {seed}");
-        back_up_and_restore(&site, &primary, seed, copy_method);
+        back_up_and_restore(&site, &primary, seed, way);
     }
     succeed(&mut site.walzip(&["verify"]));
 }
@@ -71,10 +84,11 @@ fn primary(site: &Site) -> Server<'_> {
     primary
 }
 
-fn back_up_and_restore(site: &Site, primary: &Server, seed: u64, copy_method: &str) {
+fn back_up_and_restore(site: &Site, primary: &Server, seed: u64, way: [&str; 2]) {
     let place = site.create_directory("meanwhile");
-    back_up_under_load(site, primary, seed, copy_method, &place);
+    back_up_under_load(site, primary, seed, way, &place);
     let description = description_of_newest_backup(site);
+    assert_eq!(description["type"], way[0]);
     let known = &description["new_tablespaces"];
     let is_known = |tablespace: &serde_json::Value| {
         tablespace["name"] == "meanwhile"
@@ -110,7 +124,7 @@ fn back_up_and_restore(site: &Site, primary: &Server, seed: u64, copy_method: &s
 }
 
 /// A backup while a load runs, and a tablespace that certainly was created during the copy.
-fn back_up_under_load(site: &Site, primary: &Server, seed: u64, copy_method: &str, place: &Path) {
+fn back_up_under_load(site: &Site, primary: &Server, seed: u64, way: [&str; 2], place: &Path) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let load = scope.spawn(|| {
@@ -125,8 +139,8 @@ fn back_up_under_load(site: &Site, primary: &Server, seed: u64, copy_method: &st
             }
             load.done
         });
-        let backup = start_backup(primary, copy_method);
-        primary.wait_until(match copy_method {
+        let backup = start_backup(primary, way);
+        primary.wait_until(match way[1] {
             "files" => {
                 "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'walzip'
                  AND state = 'idle' AND query ~ 'pg_backup_start|pg_start_backup'"
@@ -149,8 +163,17 @@ fn back_up_under_load(site: &Site, primary: &Server, seed: u64, copy_method: &st
     });
 }
 
-fn start_backup(primary: &Server, copy_method: &str) -> Child {
-    let arguments = ["backup", "--max-rate", RATE, "--copy-method", copy_method];
+fn start_backup(primary: &Server, way: [&str; 2]) -> Child {
+    let [kind, method] = way;
+    let arguments = [
+        "backup",
+        "--type",
+        kind,
+        "--max-rate",
+        RATE,
+        "--copy-method",
+        method,
+    ];
     let mut backup = primary.walzip(&arguments);
     backup.stdout(Stdio::piped()).stderr(Stdio::piped());
     backup.spawn().expect("walzip starts")
