@@ -221,7 +221,7 @@ async fn finds_damage_that_is_older_than_the_hashes() {
         .await
         .expect("backup");
 
-    change_version_file(&store).await;
+    change_settings_file(&store).await;
 
     let verification = verify(&repository, &VerifyOptions::default())
         .await
@@ -235,12 +235,13 @@ async fn finds_damage_that_is_older_than_the_hashes() {
     );
     assert_eq!(
         finding.detail,
-        "PG_VERSION does not have the manifest's checksum"
+        "postgresql.conf does not have the manifest's checksum"
     );
 }
 
-/// Changes a byte of the file PG_VERSION, and all hashes and sizes to match.
-async fn change_version_file(store: &Arc<dyn ObjectStore>) {
+/// Changes a byte of the file postgresql.conf, which no other file equals, and all hashes and sizes
+/// to match.
+async fn change_settings_file(store: &Arc<dyn ObjectStore>) {
     let (index_key, index) = take(store, "index.zst.0000").await;
     let index = zstd::decode_all(index.as_slice()).expect("zstd");
     let lines = std::str::from_utf8(&index).expect("UTF-8").lines();
@@ -248,7 +249,7 @@ async fn change_version_file(store: &Arc<dyn ObjectStore>) {
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
     let files = lines.iter().filter_map(|line| line.get("file"));
-    let before = files.take_while(|file| file["path"] != "PG_VERSION");
+    let before = files.take_while(|file| file["path"] != "postgresql.conf");
     let before = before.filter(|file| file.get("offset").is_none());
     let mut at = before
         .map(|file| number(&file["size_bytes"]))
