@@ -341,7 +341,9 @@ fn a_killed_incremental_backup_is_not_there() {
     let primary = primary(&site);
     let full = backup(&primary, "full");
     primary.sql(FIRST_CHANGES);
-    let mut killed = primary.walzip(&["backup", "--type", "incr", "--max-rate", "1M"]);
+    let method = ["--copy-method", "server", "--max-rate", "1M"];
+    let mut killed = primary.walzip(&["backup", "--type", "incr"]);
+    killed.args(method);
     let mut child = killed
         .stdout(Stdio::null())
         .stderr(Stdio::null())
