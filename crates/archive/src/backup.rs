@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use tokio::sync::oneshot;
 use walzip_codec::Level;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{BackupType, BackupWriter, Repository};
@@ -26,6 +27,7 @@ use crate::chunks::pack::PACK_BYTES;
 use crate::chunks::prior::Prior;
 use crate::chunks::sources::Referred;
 use crate::chunks::writing::{Changes, Encoding};
+pub use crate::copying::CopyMethod;
 use crate::copying::{self, Copy, Request};
 use crate::databases;
 use crate::error::ArchiveError;
@@ -72,18 +74,6 @@ pub struct BackupOptions {
     pub progress: Progress,
 }
 
-/// Who reads the files of a cluster.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CopyMethod {
-    /// walzip, where it can; otherwise the server.
-    #[default]
-    Auto,
-    /// The server, which sends them.
-    Server,
-    /// walzip, in the data directory.
-    Files,
-}
-
 impl Default for BackupOptions {
     fn default() -> Self {
         BackupOptions {
@@ -120,10 +110,24 @@ pub async fn backup(
         None => None,
     };
     let referred = prior.as_ref().map_or(&[][..], |prior| &prior.referred);
-    // An archive_command that does not work ends the copy, whatever has come by then.
+    // An archive_command that does not work ends the copy before anything of it is stored.
+    let (archives, may_store) = oneshot::channel();
+    let checked = async {
+        check_archiving(repository, settings, options, server).await?;
+        // Where the copy has failed meanwhile, its error is returned.
+        let _ = archives.send(());
+        Ok(())
+    };
     let (copied, ()) = tokio::try_join!(
-        copy(&writer, settings, options, server, (changes, referred)),
-        check_archiving(repository, settings, options, server),
+        copy(
+            &writer,
+            settings,
+            options,
+            server,
+            (changes, referred),
+            may_store
+        ),
+        checked,
     )?;
     let stop_time = server::clock(settings).await?;
     let record = record(&writer, server, copied, stop_time, prior.as_ref())?;
@@ -234,6 +238,7 @@ async fn copy(
     options: &BackupOptions,
     server: &Server,
     (changes, referred): (Option<Changes>, &[Referred]),
+    may_store: oneshot::Receiver<()>,
 ) -> Result<Copied, ArchiveError> {
     let names = tablespaces::names(settings).await?;
     let databases = databases::list(settings).await?;
@@ -249,10 +254,15 @@ async fn copy(
     let request = Request {
         writer,
         settings,
-        options,
         server,
+        method: options.method,
+        fast_checkpoint: options.fast_checkpoint,
+        max_rate_kilobytes: options.max_rate_kilobytes,
+        estimate_size: options.estimate_size,
+        progress: &options.progress,
         encoding,
         changes,
+        may_store,
     };
     let Copy {
         start,

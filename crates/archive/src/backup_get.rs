@@ -7,12 +7,13 @@ use walzip_repo::{BackupLabel, Repository};
 use crate::backup_files::{Entry, FileSink};
 use crate::backup_record::{BackupRecord, ListedBackup};
 use crate::backup_stream;
+use crate::chunks::packed::Packed;
 use crate::chunks::reading;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::pg_manifest::PgManifest;
 use crate::proven_copy;
-use crate::restore::{read_index, read_manifest};
+use crate::restore::read_manifest;
 use crate::tar_files;
 
 /// A file that was got.
@@ -59,7 +60,7 @@ pub async fn backup_get<W: Write + Send + 'static>(
         one = backup_stream::read_decompressed(repository, label, archive, read).await?;
     }
     if let Some(files) = &record.files {
-        let packed = read_index(repository, label, files).await?;
+        let packed = Packed::read(repository, label, files).await?;
         let is_wanted = |entry: &Entry| entry.name() == name.as_bytes();
         one = reading::read(packed, record, is_wanted, one).await?;
     }

@@ -3,8 +3,6 @@
 //! The field names are part of the repository's format: they are added to, never renamed.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::path::Path;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,6 +12,7 @@ use walzip_repo::{BackupLabel, BackupType, ClusterIdentity, Repository};
 
 use crate::chunks::pieces::REFERENCES_MAX;
 use crate::error::ArchiveError;
+use crate::tablespace_record::TablespaceRecord;
 use crate::text;
 
 /// The version of the descriptions that this walzip writes.
@@ -107,18 +106,6 @@ pub struct RequiredWal {
     pub last_segment: SegmentName,
 }
 
-/// A tablespace other than the data directory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TablespaceRecord {
-    /// Its OID.
-    pub oid: u32,
-    /// Its name, where that is known: it may have come and gone too soon to be asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// Its directory on the server that was backed up.
-    pub location: String,
-}
-
 /// A database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatabaseRecord {
@@ -172,24 +159,6 @@ pub struct ObjectRecord {
     pub size_bytes: u64,
     /// BLAKE3 of its bytes, in hexadecimal.
     pub blake3: String,
-}
-
-impl TablespaceRecord {
-    /// Whether a person who says this means the tablespace: its name, its OID or its directory.
-    pub fn is_called(&self, said: &str) -> bool {
-        let is_directory = || said.starts_with('/') && Path::new(said) == Path::new(&self.location);
-        self.name.as_deref() == Some(said) || self.oid.to_string() == said || is_directory()
-    }
-}
-
-/// For messages: `tablespace fast (16400)`, or without a name `tablespace 16400`.
-impl fmt::Display for TablespaceRecord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.name {
-            Some(name) => write!(f, "tablespace {} ({})", name.escape_debug(), self.oid),
-            None => write!(f, "tablespace {}", self.oid),
-        }
-    }
 }
 
 impl RequiredWal {

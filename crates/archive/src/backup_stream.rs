@@ -1,6 +1,6 @@
 //! Files of any length, compressed, as objects of a backup: written and read in bounded memory.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 
 use bytes::{Buf, Bytes};
 use futures::TryStreamExt;
@@ -15,6 +15,11 @@ use crate::error::ArchiveError;
 const ZSTD_LEVEL: i32 = 3;
 /// Bytes that are compressed at once.
 const PIECE_BYTES: usize = 1 << 20;
+/// Manifests and indexes have checksums, and do not become smaller than this part by compression.
+const EXPANSION_BELIEVED: u64 = 200;
+/// No manifest and no index has more bytes.
+const STREAM_BYTES_MAX: u64 = 4 << 30;
+
 /// How many pieces of an object wait between the repository and the reading thread.
 const PIECES_WAITING: usize = 8;
 
@@ -161,4 +166,38 @@ impl Read for Pieces {
         self.current.copy_to_slice(&mut buffer[..length]);
         Ok(length)
     }
+}
+
+/// Reads all of a file that is stored as a stream; `what` is for messages.
+pub(crate) async fn read_whole<T: Send + 'static>(
+    repository: &Repository,
+    label: &BackupLabel,
+    record: &ArchiveRecord,
+    what: String,
+    parse: impl FnOnce(&mut dyn BufRead) -> Result<T, String> + Send + 'static,
+) -> Result<T, ArchiveError> {
+    let size_bytes = record.original_bytes;
+    let sizes = record.objects.iter().map(|object| object.size_bytes);
+    let stored = sizes.fold(0, u64::saturating_add);
+    let damaged = move |reason| ArchiveError::Damaged {
+        object: what.clone(),
+        reason,
+    };
+    let believed = stored
+        .saturating_mul(EXPANSION_BELIEVED)
+        .saturating_add(1 << 20);
+    if size_bytes > believed.min(STREAM_BYTES_MAX) {
+        let reason = format!("{stored} bytes do not hold {size_bytes}");
+        return Err(damaged(reason));
+    }
+    let read = read_decompressed(repository, label, record, move |content| {
+        let mut content = BufReader::new(content.take(size_bytes + 1));
+        let parsed = parse(&mut content).map_err(&damaged)?;
+        // One byte is left of the limit where it was met exactly.
+        match content.into_inner().limit() {
+            1 => Ok(parsed),
+            _ => Err(damaged(format!("it has not {size_bytes} bytes"))),
+        }
+    });
+    read.await
 }

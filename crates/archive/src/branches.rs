@@ -14,6 +14,7 @@ use walzip_repo::Repository;
 use crate::archived_wal::ArchivedWal;
 use crate::backup_record::BackupRecord;
 use crate::error::ArchiveError;
+use crate::other_branch::OtherBranch;
 use crate::timelines::Timelines;
 use crate::wal_times::SegmentTimes;
 
@@ -37,17 +38,6 @@ pub(crate) enum Life {
     Until(Timestamp),
     /// Its WAL cannot be read: it counts as alive.
     Unknown,
-}
-
-/// A timeline that is not the one followed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OtherBranch {
-    /// The timeline.
-    pub timeline: TimelineId,
-    /// Where it parts from the one followed.
-    pub parted_at: Lsn,
-    /// Its last commit or backup after that, as far as it can be read.
-    pub last: Option<Timestamp>,
 }
 
 /// The timeline to follow.

@@ -6,6 +6,7 @@ pub(crate) mod cutter;
 pub(crate) mod decoded;
 pub(crate) mod index;
 pub(crate) mod pack;
+pub(crate) mod packed;
 pub(crate) mod pieces;
 pub(crate) mod prior;
 pub(crate) mod reading;

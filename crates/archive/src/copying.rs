@@ -5,26 +5,48 @@ mod from_files;
 mod from_server;
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::BackupWriter;
 
-use crate::backup::{BackupOptions, CopyMethod};
 use crate::chunks::cutter::Cut;
 use crate::chunks::writing::{Changes, Encoding, Packed};
 use crate::data_directory::whose;
 use crate::error::ArchiveError;
+use crate::progress::Progress;
 use crate::replication::{BackupEnd, BackupTablespace, ConnectionSettings};
 use crate::server::Server;
+
+/// Who reads the files of a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyMethod {
+    /// walzip, where it can; otherwise the server.
+    #[default]
+    Auto,
+    /// The server, which sends them.
+    Server,
+    /// walzip, in the data directory.
+    Files,
+}
 
 /// What is to be copied, and how.
 pub(crate) struct Request<'r> {
     pub(crate) writer: &'r BackupWriter,
     pub(crate) settings: &'r ConnectionSettings,
-    pub(crate) options: &'r BackupOptions,
     pub(crate) server: &'r Server,
+    pub(crate) method: CopyMethod,
+    /// Checkpoint at once, or spread over minutes.
+    pub(crate) fast_checkpoint: bool,
+    /// No more than this many kilobytes are copied in a second.
+    pub(crate) max_rate_kilobytes: Option<u32>,
+    /// Look for the size of everything first.
+    pub(crate) estimate_size: bool,
+    pub(crate) progress: &'r Progress,
     pub(crate) encoding: Encoding,
     /// What changed blocks are found and told by, unless all is copied.
     pub(crate) changes: Option<Changes>,
+    /// Sends when the first chunk may be stored.
+    pub(crate) may_store: oneshot::Receiver<()>,
 }
 
 impl Request<'_> {
@@ -49,8 +71,7 @@ pub(crate) struct Copy {
 
 /// Copies the cluster.
 pub(crate) async fn copy(request: Request<'_>) -> Result<Copy, ArchiveError> {
-    let options = request.options;
-    let found = match options.method {
+    let found = match request.method {
         CopyMethod::Server => Err("that is what was asked for".to_owned()),
         CopyMethod::Auto | CopyMethod::Files => {
             whose::find(request.settings, request.server).await?
@@ -61,7 +82,7 @@ pub(crate) async fn copy(request: Request<'_>) -> Result<Copy, ArchiveError> {
             tracing::info!("the files are read in {}", directory.path.display());
             from_files::copy(request, directory).await
         }
-        Err(reason) if options.method == CopyMethod::Files => {
+        Err(reason) if request.method == CopyMethod::Files => {
             let reason = format!("the files cannot be read in place: {reason}");
             Err(ArchiveError::Request(reason))
         }

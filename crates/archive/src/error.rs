@@ -12,11 +12,12 @@ use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{BackupLabel, ClusterIdentity, RepoError};
 
 use crate::archiver::Archiver;
-use crate::backup_record::TablespaceRecord;
-use crate::branches::OtherBranch;
 use crate::content::ContentError;
+use crate::other_branch::OtherBranch;
 use crate::replication::ServerError;
-use crate::restore::{TimeError, WalEnd, shown};
+use crate::tablespace_record::TablespaceRecord;
+use crate::time_error::TimeError;
+use crate::wal_end::{WalEnd, shown};
 
 /// Why an operation on the archive failed.
 #[derive(Debug, thiserror::Error)]

@@ -7,9 +7,10 @@ use serde::Serialize;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{BackupType, ClusterIdentity, RepoError, Repository, WalEntry};
 
-use crate::backup_record::{BackupRecord, ListedBackup, Moment, TablespaceRecord, of_another};
+use crate::backup_record::{BackupRecord, ListedBackup, Moment, of_another};
 use crate::error::ArchiveError;
 use crate::set_aside::{self, SetAside};
+use crate::tablespace_record::TablespaceRecord;
 use crate::timeline_info;
 use crate::wal_index::{self, TimelineWal};
 
@@ -246,7 +247,7 @@ fn backup_info(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::restore::WalEnd;
+    use crate::wal_end::WalEnd;
     use crate::wal_index::SegmentRange;
     use walzip_pgformat::{Lsn, TimelineId};
 

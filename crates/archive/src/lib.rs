@@ -28,6 +28,7 @@ pub mod get;
 pub mod info;
 pub mod init;
 pub mod members;
+mod other_branch;
 mod pg_manifest;
 mod placement;
 pub mod progress;
@@ -40,13 +41,16 @@ mod server;
 pub mod set_aside;
 mod stable_file;
 mod tablespace_guard;
+mod tablespace_record;
 mod tablespaces;
 mod tar_files;
 mod text;
+mod time_error;
 mod timeline_info;
 mod timelines;
 mod two_threads;
 pub mod verify;
+mod wal_end;
 mod wal_index;
 mod wal_search;
 mod wal_times;
@@ -56,9 +60,10 @@ mod workers;
 pub use archiver::{Archiver, Attempt};
 pub use backup_record::{
     ArchiveRecord, BackupRecord, BlockHashesRecord, DatabaseRecord, FilesRecord, Moment,
-    ObjectRecord, RequiredWal, TablespaceRecord,
+    ObjectRecord, RequiredWal,
 };
-pub use branches::OtherBranch;
 pub use cluster_choice::{ClusterChoice, part};
 pub use error::{ArchiveError, OccupiedDirectory};
+pub use other_branch::OtherBranch;
+pub use tablespace_record::TablespaceRecord;
 pub use wal_index::{SegmentRange, TimelineWal};

@@ -10,6 +10,7 @@ mod block_file;
 mod delta;
 mod destination;
 mod directories;
+pub(crate) mod last_segments;
 mod marker;
 mod plan;
 mod selection;
@@ -17,12 +18,11 @@ mod target;
 mod target_time;
 mod time_zone;
 mod unpack;
-pub(crate) mod wal_end;
 mod whose;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,26 +41,22 @@ pub use self::selection::LeftOutDatabase;
 use self::selection::Selection;
 use self::target::IGNORE_INVALID_PAGES;
 pub use self::target::{Recovery, RecoveryTarget, TargetAction, TargetTimeline};
-pub use self::target_time::{Reading, TimeError};
+pub use self::target_time::Reading;
 use self::unpack::{CONTROL_FILE_UNFINISHED, Unpacked, Unpacker};
-pub use self::wal_end::{WalEnd, shown};
 use crate::backup_files::{CONTROL_FILE, Entry};
-use crate::backup_record::{ArchiveRecord, BackupRecord, FilesRecord};
+use crate::backup_record::{BackupRecord, FilesRecord};
 use crate::backup_stream;
-use crate::branches::OtherBranch;
-use crate::chunks::index::Index;
-use crate::chunks::reading::{self, Packed};
+use crate::chunks::packed::Packed;
+use crate::chunks::reading;
 use crate::cluster_choice::ClusterChoice;
 use crate::coding::off_the_runtime;
 use crate::durable;
 use crate::error::ArchiveError;
+use crate::other_branch::OtherBranch;
 use crate::pg_manifest::PgManifest;
 use crate::progress::{Phase, Progress};
-
-/// Manifests and indexes have checksums, and do not become smaller than this part by compression.
-const EXPANSION_BELIEVED: u64 = 200;
-/// No manifest and no index has more bytes.
-const STREAM_BYTES_MAX: u64 = 4 << 30;
+pub use crate::time_error::TimeError;
+pub use crate::wal_end::{WalEnd, shown};
 
 /// What and how to restore.
 #[derive(Clone, Debug)]
@@ -208,7 +204,7 @@ async fn check_referred(
     else {
         return Ok(());
     };
-    let packed = read_index(repository, &label, files).await?;
+    let packed = Packed::read(repository, &label, files).await?;
     reading::with_referred(&packed, record).await?;
     Ok(())
 }
@@ -347,7 +343,7 @@ async fn unpack_all(
         unpacker = backup_stream::read_decompressed(repository, &label, archive, unpack).await?;
     }
     if let Some(files) = &record.files {
-        let packed = read_index(repository, &label, files).await?;
+        let packed = Packed::read(repository, &label, files).await?;
         let index = Arc::clone(&packed.index);
         let left_out = index
             .files()
@@ -376,32 +372,10 @@ pub(crate) async fn damaged_packs(
     record: &BackupRecord,
     files: &FilesRecord,
 ) -> Vec<ArchiveError> {
-    match read_index(repository, label, files).await {
+    match Packed::read(repository, label, files).await {
         Ok(packed) => reading::damaged(&packed, record).await,
         Err(error) => vec![error],
     }
-}
-
-pub(crate) async fn read_index<'r>(
-    repository: &'r Repository,
-    label: &'r BackupLabel,
-    files: &'r FilesRecord,
-) -> Result<Packed<'r>, ArchiveError> {
-    let size_bytes = files.original_bytes;
-    let what = format!("the index of backup {label}");
-    let index = read_whole(repository, label, &files.index, what, move |text| {
-        let index = Index::read(text)?;
-        match index.original_bytes() == size_bytes {
-            true => Ok(index),
-            false => Err("it has more or fewer bytes than backup.json says".to_owned()),
-        }
-    });
-    Ok(Packed {
-        repository,
-        label,
-        packs: &files.packs,
-        index: Arc::new(index.await?),
-    })
 }
 
 pub(crate) async fn read_manifest(
@@ -410,47 +384,13 @@ pub(crate) async fn read_manifest(
 ) -> Result<PgManifest, ArchiveError> {
     let label: &BackupLabel = &record.label.parse()?;
     let what = format!("the manifest of backup {label}");
-    read_whole(repository, label, &record.manifest, what, |text| {
+    backup_stream::read_whole(repository, label, &record.manifest, what, |text| {
         let mut manifest = Vec::new();
         let read = text.read_to_end(&mut manifest);
         read.map_err(|error| error.to_string())?;
         PgManifest::read(&manifest).map_err(|error| error.to_string())
     })
     .await
-}
-
-/// Reads all of a file that is stored as a stream; `what` is for messages.
-async fn read_whole<T: Send + 'static>(
-    repository: &Repository,
-    label: &BackupLabel,
-    record: &ArchiveRecord,
-    what: String,
-    parse: impl FnOnce(&mut dyn BufRead) -> Result<T, String> + Send + 'static,
-) -> Result<T, ArchiveError> {
-    let size_bytes = record.original_bytes;
-    let sizes = record.objects.iter().map(|object| object.size_bytes);
-    let stored = sizes.fold(0, u64::saturating_add);
-    let damaged = move |reason| ArchiveError::Damaged {
-        object: what.clone(),
-        reason,
-    };
-    let believed = stored
-        .saturating_mul(EXPANSION_BELIEVED)
-        .saturating_add(1 << 20);
-    if size_bytes > believed.min(STREAM_BYTES_MAX) {
-        let reason = format!("{stored} bytes do not hold {size_bytes}");
-        return Err(damaged(reason));
-    }
-    let read = backup_stream::read_decompressed(repository, label, record, move |content| {
-        let mut content = BufReader::new(content.take(size_bytes + 1));
-        let parsed = parse(&mut content).map_err(&damaged)?;
-        // One byte is left of the limit where it was met exactly.
-        match content.into_inner().limit() {
-            1 => Ok(parsed),
-            _ => Err(damaged(format!("it has not {size_bytes} bytes"))),
-        }
-    });
-    read.await
 }
 
 /// Everything after the files: settings, durability, and the control file's name.

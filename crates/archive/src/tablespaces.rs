@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::backup_record::TablespaceRecord;
 use crate::replication::{BackupTablespace, Connection, ConnectionSettings, Mode, ServerError};
+use crate::tablespace_record::TablespaceRecord;
 
 /// The names of the server's tablespaces, by OID.
 pub(crate) async fn names(

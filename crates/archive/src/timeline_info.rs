@@ -12,8 +12,9 @@ use crate::archived_wal::ArchivedWal;
 use crate::backup_record::BackupRecord;
 use crate::branches::readable;
 use crate::error::ArchiveError;
-use crate::restore::{WalEnd, wal_end};
+use crate::restore::last_segments;
 use crate::timelines::{self, Timelines};
+use crate::wal_end::WalEnd;
 use crate::wal_index::{self, TimelineWal};
 use crate::wal_times::SegmentTimes;
 
@@ -80,6 +81,6 @@ async fn end(
     };
     let way = wal.way(histories, timeline);
     let reach = way.reach(wal.number_at(backup.start.lsn))?;
-    let end = wal_end::read(repository, &way, &reach, backup.stop).await?;
+    let end = last_segments::read(repository, &way, &reach, backup.stop).await?;
     Ok(Some(end))
 }

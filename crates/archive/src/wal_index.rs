@@ -9,7 +9,7 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName, WalFileNameError}
 use walzip_repo::{Repository, WalEntry};
 
 use crate::error::ArchiveError;
-use crate::restore::WalEnd;
+use crate::wal_end::WalEnd;
 
 /// PostgreSQL's default segment size, for a repository without a segment to tell.
 pub(crate) const DEFAULT_SEGMENT_SIZE: u32 = 16 << 20;

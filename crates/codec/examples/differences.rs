@@ -117,25 +117,8 @@ fn run() -> Result<(), Error> {
 
 impl Chunk {
     fn add(&mut self, extent: Extent, bytes: &[u8], base: &[u8]) {
-        let is_next = match (self.extents.last_mut(), extent) {
-            (
-                Some(Extent::Pages {
-                    relation,
-                    first_block,
-                    pages,
-                }),
-                Extent::Pages {
-                    relation: other,
-                    first_block: block,
-                    ..
-                },
-            ) if *relation == other && *first_block + *pages == block => {
-                *pages += 1;
-                true
-            }
-            _ => false,
-        };
-        if !is_next {
+        let is_next = |last: &mut Extent| last.include(extent);
+        if !self.extents.last_mut().is_some_and(is_next) {
             self.extents.push(extent);
         }
         self.bytes.extend_from_slice(bytes);

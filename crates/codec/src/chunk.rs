@@ -68,6 +68,32 @@ impl Extent {
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
+
+    /// Includes an extent of the bytes behind it. Returns `false` where no extent can stand for
+    /// both.
+    pub fn include(&mut self, next: Extent) -> bool {
+        let (len, more) = match (self, next) {
+            (
+                Extent::Pages {
+                    relation,
+                    first_block,
+                    pages,
+                },
+                Extent::Pages {
+                    relation: other,
+                    first_block: block,
+                    pages: more,
+                },
+            ) if *relation == other && first_block.checked_add(*pages) == Some(block) => {
+                (pages, more)
+            }
+            (Extent::Bytes { len }, Extent::Bytes { len: more }) => (len, more),
+            _ => return false,
+        };
+        let sum = len.checked_add(more);
+        *len = sum.unwrap_or(*len);
+        sum.is_some()
+    }
 }
 
 /// Encodes a chunk, whose bytes are those of its extents one behind the other: at most

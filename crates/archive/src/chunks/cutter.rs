@@ -205,6 +205,37 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
         }
     }
 
+    /// Cuts a file; of one that an earlier backup has, returns where its bytes are.
+    fn cut_file(
+        &mut self,
+        (name, size_bytes): (&[u8], u64),
+        pages: Option<&Pages>,
+        content: &mut dyn Read,
+        seen: &mut dyn FnMut(&[u8]),
+    ) -> Result<Option<Vec<Piece>>, ArchiveError> {
+        self.has_run = [false; 2];
+        // The cutter is used while it is compared.
+        let mut comparison = self.comparison.take();
+        let compared = comparison.as_mut().and_then(|known| known.open(name));
+        let found = match compared.filter(|_| size_bytes > 0) {
+            Some(mut compared) => {
+                let mut next = |block: &mut [u8]| {
+                    let read = content.read_exact(block);
+                    read.map_err(|error| unreadable(&error))?;
+                    seen(block);
+                    Ok(())
+                };
+                Some(self.cut_compared(pages, size_bytes, &mut compared, &mut next)?)
+            }
+            None => {
+                self.cut_whole(pages, size_bytes, content, seen)?;
+                None
+            }
+        };
+        self.comparison = comparison;
+        Ok(found)
+    }
+
     /// Cuts a file that an earlier backup has; returns where its bytes are.
     fn cut_compared(
         &mut self,
@@ -314,7 +345,7 @@ impl CutChunk {
         match last {
             Some((run, last)) => {
                 *run += block.len();
-                if !continues(last, extent) {
+                if !last.include(extent) {
                     self.extents.push(extent);
                 }
             }
@@ -325,32 +356,6 @@ impl CutChunk {
         }
         self.bytes.extend_from_slice(block);
         *has_run = true;
-    }
-}
-
-/// Lets an extent include the one behind it, if that is of the next bytes of the same file.
-fn continues(last: &mut Extent, next: Extent) -> bool {
-    match (last, next) {
-        (
-            Extent::Pages {
-                relation,
-                first_block,
-                pages,
-            },
-            Extent::Pages {
-                relation: other,
-                first_block: block,
-                pages: more,
-            },
-        ) if *relation == other && first_block.checked_add(*pages) == Some(block) => {
-            *pages += more;
-            true
-        }
-        (Extent::Bytes { len }, Extent::Bytes { len: more }) => {
-            *len += more;
-            true
-        }
-        _ => false,
     }
 }
 
@@ -402,31 +407,13 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> FileSink for Cutter<F> {
         let is_kept =
             KEPT.iter().any(|kept| kept.as_bytes() == name) && size_bytes <= KEPT_BYTES_MAX;
         let mut kept = is_kept.then(Vec::new);
-        self.has_run = [false; 2];
         let mut seen = |piece: &[u8]| {
             hasher.update(piece);
             if let Some(kept) = &mut kept {
                 kept.extend_from_slice(piece);
             }
         };
-        let mut comparison = self.comparison.take();
-        let compared = comparison.as_mut().and_then(|known| known.open(&name));
-        let mut found = None;
-        match compared.filter(|_| size_bytes > 0) {
-            Some(mut compared) => {
-                let mut next = |block: &mut [u8]| {
-                    content
-                        .read_exact(block)
-                        .map_err(|error| unreadable(&error))?;
-                    seen(block);
-                    Ok(())
-                };
-                let pages = pages.as_ref();
-                found = Some(self.cut_compared(pages, size_bytes, &mut compared, &mut next)?);
-            }
-            None => self.cut_whole(pages.as_ref(), size_bytes, content, &mut seen)?,
-        }
-        self.comparison = comparison;
+        let found = self.cut_file((&name, size_bytes), pages.as_ref(), content, &mut seen)?;
         self.cut.original_bytes += size_bytes;
         let found = found.filter(|pieces| !is_whole(pieces));
         let shared_at = match &found {

@@ -10,12 +10,12 @@ use super::block_hashes::{self, HashReader, Key};
 use super::changes::{Comparison, HashSource, PriorFile};
 use super::decoded::Decoded;
 use super::index::Index;
+use super::packed::Packed;
 use super::pieces::{OWN, Piece, REFERENCES_MAX};
 use super::sources::{Referred, Source, read_referred};
 use super::writing::Changes;
 use crate::backup_record::{BackupRecord, ListedBackup};
 use crate::error::ArchiveError;
-use crate::restore::read_index;
 
 /// A backup to compare with, and all that may be referred to.
 pub(crate) struct Prior {
@@ -79,7 +79,7 @@ impl Prior {
             return Err(unfit("refers to too many others"));
         }
         let mut referred = read_referred(repository, &record).await?;
-        let index = read_index(repository, &label, files).await?.index;
+        let index = Packed::read(repository, &label, files).await?.index;
         referred.push(Referred {
             record,
             label: label.clone(),

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt;
 use tokio::sync::mpsc;
-use walzip_repo::{BackupLabel, Repository};
+use walzip_repo::BackupLabel;
 
 use super::index::{Chunk, Index, Selected};
+use super::packed::Packed;
 use super::sources::{self, Source, read_referred};
 use super::{decoded, pack, referring};
 use crate::backup_files::{Entry, FileSink};
@@ -36,14 +37,6 @@ struct Fetched {
 
 /// The bytes of a chunk, or what is wrong with it.
 type Decoded = Result<Vec<u8>, String>;
-
-/// Where the packs of a backup are, and what is in them.
-pub(crate) struct Packed<'r> {
-    pub(crate) repository: &'r Repository,
-    pub(crate) label: &'r BackupLabel,
-    pub(crate) packs: &'r [ObjectRecord],
-    pub(crate) index: Arc<Index>,
-}
 
 /// Hands the directories and the wanted files of a backup to `sink`, and returns it. Only chunks
 /// that have bytes of those files are read, of the backups that it refers to as well.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use walzip_repo::{BackupLabel, BackupType, Repository};
 
 use super::index::{Chunk, Index};
+use super::packed::Packed;
 use super::pieces::Piece;
 use crate::backup_record::{BackupRecord, ObjectRecord};
 use crate::error::ArchiveError;
-use crate::restore::read_index;
 
 /// The chunks of a backup, and where they are.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ async fn read_one(
     let Some(files) = &referred.files else {
         return Err(damaged("it has no packs"));
     };
-    let index = read_index(repository, &label, files).await?.index;
+    let index = Packed::read(repository, &label, files).await?.index;
     Ok(Referred {
         record: referred,
         label,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use blake3::Hash;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use walzip_codec::{ChunkEncoder, EncodeError, Level};
 use walzip_repo::{BackupObject, BackupWriter};
 
@@ -71,13 +71,13 @@ pub(crate) struct Packed {
 }
 
 /// Stores in packs the files that `feed` hands on, on a thread that may block, while `meanwhile`
-/// does its part of the work.
+/// does its part of the work. Nothing is stored before `may_store` sends.
 ///
 /// Where one of those who work together fails, the others stop, and its error is returned.
 pub(crate) async fn store<T>(
     writer: &BackupWriter,
     encoding: Encoding,
-    changes: Option<Changes>,
+    (changes, may_store): (Option<Changes>, oneshot::Receiver<()>),
     feed: impl FnOnce(&mut dyn FileSink) -> Result<(), ArchiveError> + Send + 'static,
     meanwhile: impl AsyncFnOnce() -> Result<T, ArchiveError>,
 ) -> Result<(T, Cut, Packed), ArchiveError> {
@@ -107,7 +107,7 @@ pub(crate) async fn store<T>(
         feed(&mut cutter)?;
         cutter.finish()
     });
-    let storing = store_chunks(writer, encoding.pack_bytes, key, pending);
+    let storing = store_chunks(writer, (encoding.pack_bytes, key), may_store, pending);
     let (done, stored, cut) = tokio::join!(meanwhile(), storing, cutting);
     let failures = [
         done.as_ref().err(),
@@ -201,10 +201,11 @@ impl Work {
 /// Stores the chunks as they are done, in their order.
 async fn store_chunks(
     writer: &BackupWriter,
-    pack_bytes: u64,
-    key: Key,
+    (pack_bytes, key): (u64, Key),
+    may_store: oneshot::Receiver<()>,
     mut pending: mpsc::Receiver<Pending<EncodedOr>>,
 ) -> Result<Packed, ArchiveError> {
+    may_store.await.map_err(|_| stopped())?;
     let mut packs = Packs {
         writer,
         pack_bytes,

@@ -19,17 +19,16 @@ pub(super) async fn copy(
     request: Request<'_>,
     directory: DataDirectory,
 ) -> Result<Copy, ArchiveError> {
-    let options = request.options;
     let connection = Connection::open(request.settings, Mode::Sql).await?;
-    let backup = OnlineBackup::start(connection, &request.label(), options.fast_checkpoint).await?;
+    let backup = OnlineBackup::start(connection, &request.label(), request.fast_checkpoint).await?;
     let start = backup.start;
     let tablespaces = tablespaces::with_directories(request.settings).await?;
     refuse_in_place(&tablespaces)?;
 
     let (copied_sender, copied) = oneshot::channel();
     let (label_sender, label) = oneshot::channel::<String>();
-    let (of_backup, progress) = (tablespaces.clone(), options.progress.clone());
-    let (estimates, rate) = (options.estimate_size, options.max_rate_kilobytes);
+    let (of_backup, progress) = (tablespaces.clone(), request.progress.clone());
+    let (estimates, rate) = (request.estimate_size, request.max_rate_kilobytes);
     progress.begin(Phase::Copying, 0);
     let feed = move |sink: &mut dyn FileSink| {
         let mut copying = Copying {
@@ -65,7 +64,7 @@ pub(super) async fn copy(
     let stored = writing::store(
         request.writer,
         request.encoding,
-        request.changes,
+        (request.changes, request.may_store),
         feed,
         stop,
     );

@@ -31,21 +31,20 @@ enum Sent {
 
 /// Takes what the server sends.
 pub(super) async fn copy(request: Request<'_>) -> Result<Copy, ArchiveError> {
-    let options = request.options;
     let mut connection = Connection::open(request.settings, Mode::Replication).await?;
     let base_backup_options = BaseBackupOptions {
         label: request.label(),
-        fast_checkpoint: options.fast_checkpoint,
-        checksums: options.checksums,
-        estimate_size: options.estimate_size,
-        max_rate_kilobytes: options.max_rate_kilobytes,
+        fast_checkpoint: request.fast_checkpoint,
+        checksums: request.encoding.checksums,
+        estimate_size: request.estimate_size,
+        max_rate_kilobytes: request.max_rate_kilobytes,
     };
     let mut base_backup = BaseBackup::start(&mut connection, &base_backup_options).await?;
     let tablespaces = base_backup.tablespaces.clone();
     refuse_in_place(&tablespaces)?;
     let (start, timeline) = (base_backup.start, base_backup.timeline);
 
-    let progress = &options.progress;
+    let progress = request.progress;
     progress.begin(Phase::Copying, base_backup.estimated_bytes);
     let (sender, receiver) = mpsc::channel(MESSAGES_WAITING);
     let backup = format!("backup {}", request.writer.label());
@@ -60,7 +59,7 @@ pub(super) async fn copy(request: Request<'_>) -> Result<Copy, ArchiveError> {
     let stored = writing::store(
         request.writer,
         request.encoding,
-        request.changes,
+        (request.changes, request.may_store),
         feed,
         send,
     );

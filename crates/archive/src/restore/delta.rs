@@ -189,10 +189,13 @@ impl Found {
         };
         rename(&named, &unfinished)?;
         // A server that began to start meanwhile has noted itself before it read the control
-        // file: it gets its file back. One that comes later does not find it.
+        // file: it gets its file back, unless that is one of an interrupted restore. One that
+        // comes later does not find it.
         if let Err(refusal) = running::refuse(data) {
-            rename(&unfinished, &named)?;
-            Marker::remove(data)?;
+            if self.marker.is_none() {
+                rename(&unfinished, &named)?;
+                Marker::remove(data)?;
+            }
             return Err(refusal);
         }
         match data.join("global").is_dir() {

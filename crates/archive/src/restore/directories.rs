@@ -6,9 +6,10 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use crate::backup_record::{BackupRecord, TablespaceRecord};
+use crate::backup_record::BackupRecord;
 use crate::error::{ArchiveError, OccupiedDirectory};
 use crate::tablespace_guard;
+use crate::tablespace_record::TablespaceRecord;
 
 /// PostgreSQL refuses to start in a directory that others can read.
 const MODE: u32 = 0o700;

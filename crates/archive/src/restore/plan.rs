@@ -16,10 +16,12 @@ use super::target::{RecoveryTarget, TargetTimeline};
 use super::whose::Whose;
 use crate::archived_wal::{ArchivedWal, Reach, Way};
 use crate::backup_record::{BackupRecord, ListedBackup};
-use crate::branches::{Branches, Choice, OtherBranch};
+use crate::branches::{Branches, Choice};
 use crate::error::ArchiveError;
-use crate::restore::wal_end::{self, WalEnd};
+use crate::other_branch::OtherBranch;
+use crate::restore::last_segments;
 use crate::timelines::{self, Timelines};
+use crate::wal_end::WalEnd;
 use crate::wal_search::{self, Found, Wanted};
 
 /// What a restore is going to do.
@@ -397,7 +399,7 @@ impl<'a> Planner<'a> {
     ) -> Result<WalEnd, ArchiveError> {
         let way = self.wal.way(&self.timelines, timeline);
         let reach = way.reach(self.wal.number_at(backup.start.lsn))?;
-        let end = wal_end::read(self.repository, &way, &reach, backup.stop).await?;
+        let end = last_segments::read(self.repository, &way, &reach, backup.stop).await?;
         if let Some(missing) = self.missing(backup)? {
             let label = &backup.label;
             let reason = format!("{label} needs {missing}, which is not archived");
@@ -409,8 +411,14 @@ impl<'a> Planner<'a> {
             RecoveryTarget::Lsn(lsn) => *lsn <= end.last_record,
             RecoveryTarget::Time(time) => {
                 let way: &Way<'_> = &way;
-                wal_end::has_transaction_after(self.repository, way, &reach, backup.stop, *time)
-                    .await?
+                last_segments::has_transaction_after(
+                    self.repository,
+                    way,
+                    &reach,
+                    backup.stop,
+                    *time,
+                )
+                .await?
             }
             // Found already, or left to the server with a backup that was asked for.
             RecoveryTarget::Name(_) | RecoveryTarget::Xid(_) => {

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use walzip_pgformat::{Lsn, TimelineId};
 
 use super::target_time;
-use super::wal_end::shown;
 use crate::error::ArchiveError;
+use crate::wal_end::shown;
 
 /// The targets. A server refuses to start with two, and takes one from any configuration file.
 const TARGET_SETTINGS: [&str; 5] = [

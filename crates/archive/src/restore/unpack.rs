@@ -14,11 +14,11 @@ use super::destination::{Destination, Output, make_directory, set_mode};
 use super::marker::UNFINISHED;
 use super::selection::Selection;
 use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE, Entry, FileSink};
-use crate::backup_record::TablespaceRecord;
 use crate::error::ArchiveError;
 use crate::pg_manifest::{ManifestFile, PgManifest};
 use crate::progress::Progress;
 use crate::proven_copy;
+use crate::tablespace_record::TablespaceRecord;
 use crate::tar_files;
 
 /// The control file's name until everything else is in place.

@@ -1,5 +1,6 @@
 //! Page images and whole pages, and what stands on them.
 
+mod alike;
 pub mod chunk_pages;
 pub mod difference;
 mod difference_copies;

@@ -13,6 +13,8 @@ use crate::clusters::site::{Site, said, succeed};
 const OPTION_INVALID: i32 = 31;
 /// `file-invalid`.
 const FILE_INVALID: i32 = 28;
+/// `archive-timeout`.
+const ARCHIVE_TIMEOUT: i32 = 82;
 
 #[test]
 fn both_ways_copy_the_same_files_of_13() {
@@ -168,50 +170,40 @@ fn tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
 fn files_that_cannot_be_read_in_place_are_sent_or_asked_for_in_vain() {
     let Some(site) = Site::new(15) else { return };
     let primary = primary(&site);
-    primary.sql("CREATE ROLE plain LOGIN REPLICATION;
-                 GRANT EXECUTE ON FUNCTION pg_create_restore_point(text), pg_switch_wal() TO plain;");
+    primary.sql(
+        "CREATE ROLE plain LOGIN REPLICATION;
+         GRANT EXECUTE ON FUNCTION pg_create_restore_point(text), pg_switch_wal() TO plain;",
+    );
     let mut backup = primary.walzip(&["backup", "-v", "--copy-method", "auto", "-U", "plain"]);
     let output = backup.output().expect("walzip runs");
-    assert!(output.status.success(), "{}", said(&output));
-    assert!(
-        said(&output).contains("the server sends the files"),
-        "{}",
-        said(&output)
-    );
+    let told = said(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("the server sends the files"), "{told}");
 
-    let mut backup = primary.walzip(&["backup", "--copy-method", "files", "-U", "plain"]);
-    let output = backup.output().expect("walzip runs");
-    assert_eq!(
-        output.status.code(),
-        Some(OPTION_INVALID),
-        "{}",
-        said(&output)
-    );
-    assert!(
-        said(&output).contains("may not start and stop a backup"),
-        "{}",
-        said(&output)
-    );
+    let told = refused(&primary, &["-U", "plain"], OPTION_INVALID);
+    assert!(told.contains("may not start and stop a backup"), "{told}");
 
     // Another directory with the same cluster, such as that of a standby.
     let lock_file = primary.data().join("postmaster.pid");
     let own = fs::read_to_string(&lock_file).expect("read");
     let (_, rest) = own.split_once('\n').expect("lines");
     fs::write(&lock_file, format!("1\n{rest}")).expect("written");
-    let mut backup = primary.walzip(&["backup", "--copy-method", "files"]);
-    let output = backup.output().expect("walzip runs");
+    let told = refused(&primary, &[], OPTION_INVALID);
     fs::write(&lock_file, own).expect("written");
-    assert_eq!(
-        output.status.code(),
-        Some(OPTION_INVALID),
-        "{}",
-        said(&output)
-    );
     assert!(
-        said(&output).contains("does not name the server's process"),
-        "{}",
-        said(&output)
+        told.contains("does not name the server's process"),
+        "{told}"
     );
+}
+
+/// What a backup says that cannot read the files in place, or should not have been made.
+#[track_caller]
+fn refused(primary: &Server, arguments: &[&str], code: i32) -> String {
+    let mut backup = primary.walzip(&["backup", "--copy-method", "files"]);
+    let output = backup.args(arguments).output().expect("walzip runs");
+    let told = said(&output);
+    assert_eq!(output.status.code(), Some(code), "{told}");
+    told
 }
 
 #[test]
@@ -224,33 +216,46 @@ fn a_damaged_page_of_the_cluster_is_found_and_no_backup_is_made() {
     primary.start(&[]);
     primary.sql(
         "CREATE TABLE damaged AS SELECT i, md5(i::text) FROM generate_series(1, 2000) i;
-                 CHECKPOINT;",
+         CHECKPOINT;",
     );
     let path = primary.sql("SELECT pg_relation_filepath('damaged')");
+    let path = primary.data().join(path);
     succeed(&mut primary.walzip(&["backup", "--copy-method", "files"]));
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .open(primary.data().join(&path));
-    file.expect("opened")
-        .write_at(b"damage", 8192 + 8000)
-        .expect("written");
-    let mut backup = primary.walzip(&["backup", "--copy-method", "files"]);
-    let output = backup.output().expect("walzip runs");
-    assert_eq!(
-        output.status.code(),
-        Some(FILE_INVALID),
-        "{}",
-        said(&output)
-    );
-    let named = format!(
-        "the checksum of block 1 in {}",
-        primary.data().join(&path).display()
-    );
-    assert!(said(&output).contains(&named), "{}", said(&output));
+    let file = fs::OpenOptions::new().write(true).open(&path);
+    let written = file.expect("opened").write_at(b"damage", 8192 + 8000);
+    written.expect("written");
+    let told = refused(&primary, &[], FILE_INVALID);
+    let named = format!("the checksum of block 1 in {}", path.display());
+    assert!(told.contains(&named), "{told}");
+    assert_eq!(listed_backups(&site), 1, "only the first is listed");
+}
+
+#[test]
+fn nothing_is_stored_while_the_archive_command_does_not_work() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = primary(&site);
+    primary.sql("ALTER SYSTEM SET archive_command = 'false'");
+    primary.sql("SELECT pg_reload_conf()");
+    for method in ["server", "files"] {
+        let arguments = ["backup", "--archive-timeout", "3", "--copy-method", method];
+        let output = primary.walzip(&arguments).output().expect("walzip runs");
+        assert_eq!(
+            output.status.code(),
+            Some(ARCHIVE_TIMEOUT),
+            "{}",
+            said(&output)
+        );
+    }
+    let kept = tree(&site.repository().join("backup"));
+    let files = kept.keys().filter(|name| name.contains("pack"));
+    assert_eq!(files.count(), 0, "{:?}", kept.keys());
+    assert_eq!(listed_backups(&site), 0);
+}
+
+fn listed_backups(site: &Site) -> usize {
     let backups = fs::read_dir(site.repository().join("backup")).expect("backups");
-    let listed = backups.filter(|backup| {
-        let label = backup.as_ref().expect("a label").path();
-        label.join("backup.json").exists()
-    });
-    assert_eq!(listed.count(), 1, "only the first is listed");
+    let labels = backups.map(|backup| backup.expect("a label").path());
+    labels
+        .filter(|label| label.join("backup.json").exists())
+        .count()
 }

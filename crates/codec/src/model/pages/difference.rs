@@ -184,7 +184,7 @@ impl DifferenceStreams {
         start: usize,
     ) {
         if C::ENCODING {
-            places.begin(base);
+            places.begin();
         }
         let (mut at, mut last, mut before) = (start, 0, Source::Base(0));
         while at < PAGE_SIZE && !coder.failed() {

@@ -2,6 +2,7 @@
 
 use walzip_pgformat::PAGE_SIZE;
 
+use super::alike::common;
 use crate::streams::coder::get;
 
 /// Positions that are looked up: PostgreSQL puts line pointers at multiples of 4, tuples of 8.
@@ -70,7 +71,7 @@ impl Default for Places {
 
 impl Places {
     /// Begins with a block.
-    pub fn begin(&mut self, _base: &[u8; PAGE_SIZE]) {
+    pub fn begin(&mut self) {
         self.is_filled = false;
         self.added = 0;
     }
@@ -211,16 +212,6 @@ fn extend_back(
         len: len + back,
         source,
     }
-}
-
-/// Bytes at the front that are alike.
-fn common(a: &[u8], b: &[u8]) -> usize {
-    let (a_words, _) = a.as_chunks::<8>();
-    let (b_words, _) = b.as_chunks::<8>();
-    let words = a_words.iter().zip(b_words);
-    let whole = words.take_while(|(a, b)| a == b).count() * 8;
-    let rest = a[whole..].iter().zip(&b[whole..]);
-    whole + rest.take_while(|(a, b)| a == b).count()
 }
 
 fn hash(bytes: u64) -> usize {

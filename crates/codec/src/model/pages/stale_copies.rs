@@ -2,6 +2,7 @@
 
 use walzip_pgformat::PAGE_SIZE;
 
+use super::alike::common;
 use super::page::{GIN_FLAGS_ALL, GIN_SPECIAL_LEN};
 use crate::streams::coder::{get, get_u16};
 
@@ -192,16 +193,6 @@ fn extend_back(
 /// The source of a copy to `at`.
 pub fn source(at: usize, distance: usize) -> usize {
     (at + PAGE_SIZE - distance) % PAGE_SIZE
-}
-
-/// Bytes at the front that are alike.
-fn common(a: &[u8], b: &[u8]) -> usize {
-    let (a_words, _) = a.as_chunks::<8>();
-    let (b_words, _) = b.as_chunks::<8>();
-    let words = a_words.iter().zip(b_words);
-    let whole = words.take_while(|(a, b)| a == b).count() * 8;
-    let rest = a[whole..].iter().zip(&b[whole..]);
-    whole + rest.take_while(|(a, b)| a == b).count()
 }
 
 fn hash(bytes: u64) -> usize {

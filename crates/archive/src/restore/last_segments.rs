@@ -1,50 +1,18 @@
-//! Where the archived WAL ends on the way to a timeline.
-
-use std::fmt;
+//! Reads the segments at the end of the archived WAL, on the way to a timeline.
 
 use jiff::Timestamp;
-use serde::Serialize;
-use walzip_pgformat::{Lsn, TimelineId};
+use walzip_pgformat::TimelineId;
 use walzip_repo::Repository;
 
 use crate::archived_wal::{Reach, Way};
 use crate::backup_record::Moment;
 use crate::branches::readable;
 use crate::error::ArchiveError;
-use crate::text;
+use crate::wal_end::WalEnd;
 use crate::wal_times::SegmentTimes;
 
 /// How many segments at the end are searched for the last transaction.
 const SEGMENTS_SEARCHED: usize = 64;
-
-/// The end of the archived WAL, or of what comes before a hole in it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct WalEnd {
-    /// The timeline of the last segment.
-    pub timeline: u32,
-    /// The last segment; none where the WAL ends with a backup.
-    pub segment: Option<String>,
-    /// Where the last record begins that can be replayed: the last possible target position.
-    #[serde(with = "text")]
-    pub last_record: Lsn,
-    /// When the last transaction ended, as far as the last segments show it.
-    pub last_transaction: Option<Timestamp>,
-}
-
-impl fmt::Display for WalEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on timeline {}", self.last_record, self.timeline)?;
-        match self.last_transaction {
-            Some(time) => write!(f, ", last transaction at {}", shown(time)),
-            None => Ok(()),
-        }
-    }
-}
-
-/// A time as PostgreSQL writes it.
-pub fn shown(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%d %H:%M:%S.%6f+00").to_string()
-}
 
 /// Reads where the WAL ends; nothing before the end of the backup counts.
 pub(crate) async fn read(

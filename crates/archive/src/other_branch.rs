@@ -1,0 +1,15 @@
+//! A timeline beside the one that a recovery follows.
+
+use jiff::Timestamp;
+use walzip_pgformat::{Lsn, TimelineId};
+
+/// A timeline that is not the one followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherBranch {
+    /// The timeline.
+    pub timeline: TimelineId,
+    /// Where it parts from the one followed.
+    pub parted_at: Lsn,
+    /// Its last commit or backup after that, as far as it can be read.
+    pub last: Option<Timestamp>,
+}
