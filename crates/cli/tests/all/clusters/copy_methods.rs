@@ -54,6 +54,7 @@ fn both_ways_copy_the_same_files(major: u32) {
                 .walzip(&["restore", "--tablespace-mapping", &map, "-D"])
                 .arg(&restored),
         );
+        verify_by_postgresql(&site, &restored);
         trees.push((tree(&restored), tree(&moved)));
     }
     held.kill().expect("psql is killed");
@@ -86,6 +87,26 @@ fn both_ways_copy_the_same_files(major: u32) {
     assert_eq!(restored.sql("SELECT count(*) FROM logged"), "2000");
     assert_eq!(restored.sql("SELECT count(*) FROM unlogged"), "0");
     restored.check_structures();
+}
+
+/// PostgreSQL's own program finds in a restored cluster what the manifest of the newest backup has.
+fn verify_by_postgresql(site: &Site, restored: &Path) {
+    let backups = fs::read_dir(site.repository().join("backup")).expect("backups");
+    let newest = backups.map(|backup| backup.expect("a label").path()).max();
+    let stored = newest.expect("a backup").join("backup_manifest.zst.0000");
+    let stored = fs::read(stored).expect("a manifest");
+    let manifest = site.path("manifest");
+    fs::write(
+        &manifest,
+        zstd::decode_all(stored.as_slice()).expect("zstd"),
+    )
+    .expect("written");
+    let mut verify = site.command(site.program("pg_verifybackup"));
+    verify.arg("-m").arg(&manifest).arg("-n");
+    for of_the_restore in ["postgresql.auto.conf", "recovery.signal"] {
+        verify.args(["-i", of_the_restore]);
+    }
+    succeed(verify.arg(restored));
 }
 
 fn primary(site: &Site) -> Server<'_> {
