@@ -43,9 +43,9 @@ pub(crate) async fn write(
             None => encoder.do_finish().map_err(zstd_failed)?,
         }
         let compressed = std::mem::take(encoder.get_mut());
-        object.write(&compressed).await?;
         hasher.update(&compressed);
         size_bytes += compressed.len() as u64;
+        object.write(compressed).await?;
         if piece.is_none() {
             break;
         }

@@ -9,12 +9,12 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use jiff::{Timestamp, ToSpan};
 use object_store::path::Path;
-use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt};
+use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
@@ -292,7 +292,8 @@ impl BackupWriter {
             key,
             name: name.to_owned(),
             upload,
-            part: BytesMut::new(),
+            part: Vec::new(),
+            part_bytes: 0,
             in_flight: JoinSet::new(),
             written_bytes: 0,
             has_lost_a_part: false,
@@ -354,7 +355,9 @@ pub struct BackupObject {
     key: String,
     name: String,
     upload: Box<dyn MultipartUpload>,
-    part: BytesMut,
+    /// The pieces of the part that is being filled.
+    part: Vec<Bytes>,
+    part_bytes: usize,
     /// Tasks, so that parts are stored while the next ones are made.
     in_flight: JoinSet<object_store::Result<()>>,
     written_bytes: u64,
@@ -375,7 +378,8 @@ impl fmt::Debug for BackupObject {
 impl BackupObject {
     /// Appends bytes; returns when no more than a bounded number of parts is waiting
     /// to be stored. After an error the object cannot be finished any more.
-    pub async fn write(&mut self, mut bytes: &[u8]) -> Result<(), RepoError> {
+    pub async fn write(&mut self, bytes: impl Into<Bytes>) -> Result<(), RepoError> {
+        let mut bytes = bytes.into();
         let end = self.written_bytes.saturating_add(bytes.len() as u64);
         if end > MAX_OBJECT_BYTES {
             return Err(RepoError::ObjectTooLarge {
@@ -385,11 +389,11 @@ impl BackupObject {
         }
         self.written_bytes = end;
         while !bytes.is_empty() {
-            let room = PART_BYTES - self.part.len();
-            let (fits, rest) = bytes.split_at(room.min(bytes.len()));
-            self.part.extend_from_slice(fits);
-            bytes = rest;
-            if self.part.len() == PART_BYTES {
+            let room = PART_BYTES - self.part_bytes;
+            let fits = bytes.split_to(room.min(bytes.len()));
+            self.part_bytes += fits.len();
+            self.part.push(fits);
+            if self.part_bytes == PART_BYTES {
                 self.send_part().await?;
             }
         }
@@ -430,8 +434,9 @@ impl BackupObject {
 
     async fn send_part(&mut self) -> Result<(), RepoError> {
         self.wait_for_parts(PARTS_IN_FLIGHT - 1).await?;
-        let part = self.part.split().freeze();
-        self.in_flight.spawn(self.upload.put_part(part.into()));
+        let part: PutPayload = std::mem::take(&mut self.part).into_iter().collect();
+        self.part_bytes = 0;
+        self.in_flight.spawn(self.upload.put_part(part));
         Ok(())
     }
 

@@ -102,7 +102,7 @@ impl<'w> HashWriter<'w> {
     }
 
     /// Stores the next hashes.
-    pub(crate) async fn write(&mut self, hashes: &[u8]) -> Result<(), ArchiveError> {
+    pub(crate) async fn write(&mut self, hashes: Vec<u8>) -> Result<(), ArchiveError> {
         if hashes.is_empty() {
             return Ok(());
         }
@@ -111,8 +111,8 @@ impl<'w> HashWriter<'w> {
             self.open = Some((object, blake3::Hasher::new()));
         }
         if let Some((object, hasher)) = &mut self.open {
+            hasher.update(&hashes);
             object.write(hashes).await?;
-            hasher.update(hashes);
             if hasher.count() >= OBJECT_BYTES {
                 self.close().await?;
             }

@@ -7,6 +7,7 @@ use walzip_codec::Extent;
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::relation_file::{Fork, RelationFile};
 
+use super::buffers::{Buffers, CHUNK_BYTES};
 use super::changes::{Compared, Comparison};
 use super::index::{Member, SHARED_BYTES_MAX};
 use super::pieces::{self, OWN, Piece, Spread};
@@ -15,8 +16,6 @@ use crate::error::ArchiveError;
 use crate::pg_manifest::{Hasher, SentFile};
 use crate::replication::ServerError;
 
-/// Bytes of a chunk, before encoding: 512 pages.
-const CHUNK_BYTES: usize = 4 << 20;
 /// A file that does not fit begins a chunk of its own where the last one has this many bytes.
 const CHUNK_BYTES_MIN: usize = CHUNK_BYTES / 4;
 
@@ -76,6 +75,8 @@ const KEPT_BYTES_MAX: u64 = 64 << 10;
 pub(crate) struct Cutter<F> {
     take: F,
     new_hasher: fn() -> Hasher,
+    /// For the bytes of chunks.
+    buffers: Buffers,
     chunk: CutChunk,
     /// Changed blocks.
     changed: CutChunk,
@@ -101,11 +102,13 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
     pub(crate) fn new(
         new_hasher: fn() -> Hasher,
         comparison: Option<Comparison>,
+        buffers: Buffers,
         take: F,
     ) -> Cutter<F> {
         Cutter {
             take,
             new_hasher,
+            buffers,
             chunk: CutChunk::default(),
             changed: CutChunk::default(),
             changed_bytes: 0,
@@ -152,7 +155,6 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
             true => left,
             false => room / PAGE_SIZE as u64 * PAGE_SIZE as u64,
         };
-        bytes.reserve_exact(wanted as usize);
         let read = content.take(wanted).read_to_end(bytes);
         match read {
             Ok(read) if read as u64 == wanted => Ok(read),
@@ -162,10 +164,13 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
     }
 
     fn make_room(&mut self, len: usize) -> Result<(), ArchiveError> {
-        match CHUNK_BYTES - self.chunk.bytes.len() < len {
-            true => self.end_chunk(),
-            false => Ok(()),
+        if CHUNK_BYTES - self.chunk.bytes.len() < len {
+            self.end_chunk()?;
         }
+        if self.chunk.bytes.is_empty() {
+            self.chunk.bytes = self.buffers.take();
+        }
+        Ok(())
     }
 
     /// Takes the last file out of the chunk again where an earlier one has the same bytes, and says
@@ -296,6 +301,9 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
     ) -> Result<u64, ArchiveError> {
         if CHUNK_BYTES - self.changed.bytes.len() < block.len() {
             self.end_changed()?;
+        }
+        if self.changed.bytes.is_empty() {
+            self.changed.bytes = self.buffers.take();
         }
         self.changed.add(block, extent, &mut self.has_run[1]);
         let len = block.len() as u64;

@@ -11,6 +11,7 @@ use walzip_codec::{ChunkEncoder, EncodeError, Level};
 use walzip_repo::{BackupObject, BackupWriter};
 
 use super::block_hashes::{HashWriter, Key};
+use super::buffers::Buffers;
 use super::changes::Comparison;
 use super::cutter::{Cut, CutChunk, Cutter};
 use super::decoded::Decoded;
@@ -93,17 +94,23 @@ pub(crate) async fn store<T>(
         key,
         full,
     };
+    let buffers = Buffers::default();
     let cutting = off_the_runtime(move || {
         let workers = Workers::start(encoding.threads, || {
             let mut work = work.clone();
             let mut encoder = ChunkEncoder::new(work.level, work.proves);
-            move |chunk: CutChunk| work.encode(&mut encoder, chunk)
+            let used = buffers.clone();
+            move |mut chunk: CutChunk| {
+                let encoded = work.encode(&mut encoder, &mut chunk);
+                used.give_back(chunk.bytes);
+                encoded
+            }
         })?;
         let take = |chunk| {
             let sent = pending_sender.blocking_send(workers.submit(chunk));
             sent.map_err(|_| stopped())
         };
-        let mut cutter = Cutter::new(hasher(encoding.checksums), comparison, take);
+        let mut cutter = Cutter::new(hasher(encoding.checksums), comparison, buffers, take);
         feed(&mut cutter)?;
         cutter.finish()
     });
@@ -152,18 +159,19 @@ struct Work {
 }
 
 impl Work {
-    fn encode(&mut self, encoder: &mut ChunkEncoder, chunk: CutChunk) -> EncodedOr {
+    fn encode(&mut self, encoder: &mut ChunkEncoder, chunk: &mut CutChunk) -> EncodedOr {
+        let mut base = chunk.base.take();
         let CutChunk {
             extents,
             bytes,
             runs,
-            mut base,
+            ..
         } = chunk;
         let mut told = None;
         if let (Some(runs), Some(full)) = (&base, &self.full) {
             let base = full.runs(runs)?;
             let (level, proves) = (self.level, self.proves);
-            match walzip_codec::encode_differences(&extents, &bytes, &base, level, proves) {
+            match walzip_codec::encode_differences(extents, bytes, &base, level, proves) {
                 Ok(member) => told = member,
                 // What fails at this is carried without it.
                 Err(error) => tracing::debug!("changed blocks are coded by themselves: {error}"),
@@ -172,7 +180,7 @@ impl Work {
         let is_small = |member: &Vec<u8>| member.len() <= bytes.len() / DOUBTFUL_PART;
         let encoded = match told {
             Some(member) if is_small(&member) => member,
-            told => match encoder.encode(&extents, &bytes) {
+            told => match encoder.encode(extents, bytes) {
                 Err(error) => return Ok(Err(error)),
                 Ok(member) => match told.filter(|told| told.len() < member.len()) {
                     Some(told) => told,
@@ -185,14 +193,14 @@ impl Work {
         };
         let original_hash = match walzip_codec::Header::read(&encoded) {
             Ok(header) => Hash::from_bytes(header.original_hash),
-            Err(_) => blake3::hash(&bytes),
+            Err(_) => blake3::hash(bytes),
         };
         Ok(Ok(Encoded {
             hash: blake3::hash(&encoded),
             bytes: encoded,
             original_bytes: bytes.len() as u32,
             original_hash,
-            hashes: self.key.hashes(&bytes, &runs),
+            hashes: self.key.hashes(bytes, runs),
             base,
         }))
     }
@@ -217,13 +225,16 @@ async fn store_chunks(
     let mut hashes = HashWriter::new(writer, "block_hashes");
     let mut hashes_of_changed = HashWriter::new(writer, "changed_hashes");
     while let Some(chunk) = pending.recv().await {
-        let encoded = chunk.result().await??.map_err(|source| {
+        let mut encoded = chunk.result().await??.map_err(|source| {
             let name = format!("chunk {}", packs.chunks.len() + packs.changed.len());
             ArchiveError::Encode { name, source }
         })?;
         match encoded.base {
-            None => hashes.write(&encoded.hashes).await?,
-            Some(_) => hashes_of_changed.write(&encoded.hashes).await?,
+            None => hashes.write(std::mem::take(&mut encoded.hashes)).await?,
+            Some(_) => {
+                let hashes = std::mem::take(&mut encoded.hashes);
+                hashes_of_changed.write(hashes).await?;
+            }
         }
         packs.write(encoded).await?;
     }
@@ -258,11 +269,10 @@ struct OpenPack {
 }
 
 impl OpenPack {
-    async fn write(&mut self, bytes: &[u8]) -> Result<(), ArchiveError> {
-        self.object.write(bytes).await?;
-        self.hasher.update(bytes);
+    async fn write(&mut self, bytes: Vec<u8>) -> Result<(), ArchiveError> {
+        self.hasher.update(&bytes);
         self.size_bytes += bytes.len() as u64;
-        Ok(())
+        Ok(self.object.write(bytes).await?)
     }
 }
 
@@ -277,7 +287,7 @@ impl Packs<'_> {
                     hasher: blake3::Hasher::new(),
                     size_bytes: 0,
                 };
-                open.write(&pack::header()).await?;
+                open.write(pack::header().to_vec()).await?;
                 self.open.insert(open)
             }
         };
@@ -294,7 +304,7 @@ impl Packs<'_> {
             original_blake3: chunk.original_hash,
             base: chunk.base,
         });
-        open.write(&chunk.bytes).await?;
+        open.write(chunk.bytes).await?;
         match open.size_bytes < self.pack_bytes {
             true => Ok(()),
             false => self.close().await,

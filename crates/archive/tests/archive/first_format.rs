@@ -25,7 +25,7 @@ async fn store(writer: &BackupWriter, file: &Path, oid: Option<u32>) -> Value {
     for (number, content) in frame.chunks(1 << 20).enumerate() {
         let name = format!("{name}.zst.{number:04}");
         let mut object = writer.create_object(&name).await.expect("begun");
-        object.write(content).await.expect("written");
+        object.write(content.to_vec()).await.expect("written");
         object.finish().await.expect("finished");
         let blake3 = blake3::hash(content).to_hex();
         objects.push(json!({

@@ -175,8 +175,8 @@ async fn a_backup_exists_when_it_is_finished(store: Arc<dyn ObjectStore>) {
     let writer = repository.start_backup().await.unwrap();
     let label = writer.label().clone();
     let mut object = writer.create_object("base/1.tar.zst").await.unwrap();
-    object.write(b"hello ").await.unwrap();
-    object.write(b"world").await.unwrap();
+    object.write(&b"hello "[..]).await.unwrap();
+    object.write(&b"world"[..]).await.unwrap();
     assert_eq!(object.finish().await.unwrap(), 11);
     assert_eq!(repository.list_backups().await.unwrap(), []);
     let unfinished = repository.list_unfinished_backups().await.unwrap();
@@ -207,7 +207,7 @@ async fn streams_backup_objects_of_any_length(store: Arc<dyn ObjectStore>) {
         let name = format!("object-{size}");
         let mut object = writer.create_object(&name).await.unwrap();
         for piece in patterned(&name, size).chunks(1_000_003) {
-            object.write(piece).await.unwrap();
+            object.write(piece.to_vec()).await.unwrap();
         }
         assert_eq!(object.finish().await.unwrap(), size as u64);
     }
@@ -251,7 +251,7 @@ async fn a_backup_with_a_missing_object_cannot_be_finished(store: Arc<dyn Object
 
     let given_up = repository.start_backup().await.unwrap();
     let mut object = given_up.create_object("base.tar").await.unwrap();
-    object.write(b"half of it").await.unwrap();
+    object.write(&b"half of it"[..]).await.unwrap();
     drop(object);
     let error = given_up.finish(finish.clone()).await.unwrap_err();
     assert!(
@@ -262,7 +262,7 @@ async fn a_backup_with_a_missing_object_cannot_be_finished(store: Arc<dyn Object
     for replacement in [None, Some("shorter")] {
         let damaged = repository.start_backup().await.unwrap();
         let mut object = damaged.create_object("base.tar").await.unwrap();
-        object.write(b"all of it").await.unwrap();
+        object.write(&b"all of it"[..]).await.unwrap();
         object.finish().await.unwrap();
         let key = Path::from(format!("backup/{}/base.tar", damaged.label()));
         store.delete(&key).await.unwrap();
@@ -284,7 +284,7 @@ async fn an_object_that_was_not_finished_does_not_exist(store: Arc<dyn ObjectSto
     let writer = repository.start_backup().await.unwrap();
     let label = writer.label().clone();
     let mut object = writer.create_object("base.tar").await.unwrap();
-    object.write(&vec![7; 2 * PART_BYTES]).await.unwrap();
+    object.write(vec![7; 2 * PART_BYTES]).await.unwrap();
     let error = writer.create_object("base.tar").await.unwrap_err();
     assert!(matches!(error, RepoError::AlreadyExists { .. }), "{error}");
     drop(object);

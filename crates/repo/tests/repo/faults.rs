@@ -27,7 +27,7 @@ async fn work(store: Arc<dyn ObjectStore>) -> Result<BackupLabel, RepoError> {
     }
     let writer = repository.start_backup().await?;
     let mut object = writer.create_object(OBJECT).await?;
-    object.write(&patterned(OBJECT, OBJECT_BYTES)).await?;
+    object.write(patterned(OBJECT, OBJECT_BYTES)).await?;
     object.finish().await?;
     let label = writer.finish(Bytes::from_static(b"{}")).await?;
     repository.list_wal().await?;
@@ -237,7 +237,7 @@ async fn an_object_that_lost_a_part_cannot_be_finished() {
         let mut object = writer.create_object(OBJECT).await.unwrap();
         let mut failures = 0;
         for _ in 0..4 {
-            failures += u32::from(object.write(&vec![1; PART_BYTES]).await.is_err());
+            failures += u32::from(object.write(vec![1; PART_BYTES]).await.is_err());
         }
         let error = object.finish().await.unwrap_err();
         assert!(matches!(error, RepoError::Unavailable { .. }), "{error}");

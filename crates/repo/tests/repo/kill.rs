@@ -75,7 +75,7 @@ async fn back_up(repository: &Repository, number: u64) -> BackupLabel {
     for name in BACKUP_OBJECTS {
         let mut object = writer.create_object(name).await.unwrap();
         for piece in object_of(name).chunks(100_000) {
-            object.write(piece).await.unwrap();
+            object.write(piece.to_vec()).await.unwrap();
         }
         object.finish().await.unwrap();
     }

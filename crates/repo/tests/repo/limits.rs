@@ -110,7 +110,7 @@ async fn fill_disk(root: &Path) {
     if let Ok(writer) = writer {
         let mut object = writer.create_object("base.tar").await.unwrap();
         object
-            .write(&patterned("base.tar", 2_000_000))
+            .write(patterned("base.tar", 2_000_000))
             .await
             .unwrap();
         let error = object.finish().await.unwrap_err();
