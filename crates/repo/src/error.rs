@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::io::{self, ErrorKind};
 
 use crate::ClusterIdentity;
+use crate::encryption::{KeyError, SealError};
 use crate::local::Misplaced;
 
 type Source = Box<dyn StdError + Send + Sync + 'static>;
@@ -108,6 +109,17 @@ pub enum RepoError {
         source: Source,
     },
 
+    /// The repository is encrypted, and there is no key to decrypt it with.
+    #[error("the repository is encrypted ({key} is), and no key file is named")]
+    Encrypted {
+        /// An encrypted object.
+        key: String,
+    },
+
+    /// A key of the repository's encryption cannot be used.
+    #[error("{0}")]
+    Key(#[from] KeyError),
+
     /// What the repository holds contradicts its format.
     #[error("{key} is damaged: {detail}")]
     Corrupt {
@@ -164,9 +176,34 @@ pub enum RepoError {
 }
 
 impl RepoError {
+    /// What the encryption failed at, if it was that.
+    fn from_encryption(key: &str, error: object_store::Error) -> Result<Self, object_store::Error> {
+        let object_store::Error::Generic { store, source } = error else {
+            return Err(error);
+        };
+        let source = match source.downcast::<RepoError>() {
+            Ok(of_keys) => return Ok(*of_keys),
+            Err(source) => source,
+        };
+        match source.downcast::<SealError>() {
+            Ok(wrong) if matches!(*wrong, SealError::WrongKey(_)) => {
+                Ok(Self::Key(KeyError::Wrong(*wrong)))
+            }
+            Ok(wrong) => Ok(Self::Corrupt {
+                key: key.to_owned(),
+                detail: wrong.to_string(),
+            }),
+            Err(source) => Err(object_store::Error::Generic { store, source }),
+        }
+    }
+
     /// Sorts a store's error by what the caller can do about it.
     pub(crate) fn from_store(key: &str, error: object_store::Error) -> Self {
         use object_store::Error as Store;
+        let error = match Self::from_encryption(key, error) {
+            Ok(known) => return known,
+            Err(error) => error,
+        };
         if let Some(misplaced) = io_error(&error).and_then(Misplaced::in_error) {
             return misplaced.to_error(key);
         }

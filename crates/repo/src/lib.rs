@@ -21,6 +21,7 @@ mod backup;
 mod backup_label;
 mod cluster;
 mod clusters;
+pub mod encryption;
 mod error;
 mod json;
 pub mod layout;

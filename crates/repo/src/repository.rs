@@ -9,7 +9,7 @@ use object_store::{GetResult, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 
 use crate::cluster::ClusterRecord;
 use crate::layout::{self, FIRST_CLUSTER, MAX_SMALL_JSON_BYTES, REPOSITORY_JSON};
-use crate::{ClusterIdentity, IntoExistingDirectory, RepoError};
+use crate::{ClusterIdentity, IntoExistingDirectory, RepoError, encryption};
 
 /// What [`Repository::init`] and [`Repository::register`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,6 +210,12 @@ async fn read(
         return Err(RepoError::Corrupt {
             key: key.to_owned(),
             detail: format!("{} of {size_bytes} bytes could be read", object.len()),
+        });
+    }
+    // No object that was decrypted begins so.
+    if object.starts_with(&encryption::MAGIC) {
+        return Err(RepoError::Encrypted {
+            key: key.to_owned(),
         });
     }
     Ok(Some(object))

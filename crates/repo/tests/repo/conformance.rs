@@ -345,6 +345,16 @@ fn slow() -> TestStore {
     (Arc::new(FaultyStore::new(inner, faults)), directory)
 }
 
+/// Over a store in memory, with a key of its own.
+fn encrypted() -> TestStore {
+    (crate::encryption::encrypted(memory_store()), None)
+}
+
+fn encrypted_on_a_local_disk() -> TestStore {
+    let (inner, directory) = local();
+    (crate::encryption::encrypted(inner), directory)
+}
+
 macro_rules! every_property_holds_on {
     ($store:ident) => {
         mod $store {
@@ -382,3 +392,5 @@ every_property_holds_on!(local);
 every_property_holds_on!(memory);
 every_property_holds_on!(faulty_without_faults);
 every_property_holds_on!(slow);
+every_property_holds_on!(encrypted);
+every_property_holds_on!(encrypted_on_a_local_disk);

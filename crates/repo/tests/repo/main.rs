@@ -1,6 +1,7 @@
 //! What the repository promises, by property.
 
 mod conformance;
+mod encryption;
 mod faults;
 mod format;
 mod kill;

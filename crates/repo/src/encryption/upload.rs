@@ -1,0 +1,102 @@
+//! An encrypted object that is put in parts.
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use object_store::{MultipartUpload, PutPayload, PutResult, UploadPart};
+
+use super::sealed::{PIECE_LEN, SealError, Sealer, TAG_LEN};
+use super::store::seal_failed;
+
+/// Encrypts the parts on their way. The last piece is sealed as such, so the end of what has come
+/// is held back until more comes, or nothing more.
+pub(super) struct SealedUpload {
+    inner: Box<dyn MultipartUpload>,
+    sealer: Sealer,
+    /// Sealed pieces so far.
+    pieces: u32,
+    has_header: bool,
+    /// Content that is not sealed yet, at most a piece.
+    held: Vec<u8>,
+    /// Something failed: what was sent is of no use.
+    is_lost: bool,
+}
+
+impl std::fmt::Debug for SealedUpload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SealedUpload")
+            .field("inner", &self.inner)
+            .field("pieces", &self.pieces)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SealedUpload {
+    pub(super) fn new(inner: Box<dyn MultipartUpload>, sealer: Sealer) -> SealedUpload {
+        SealedUpload {
+            inner,
+            sealer,
+            pieces: 0,
+            has_header: false,
+            held: Vec::new(),
+            is_lost: false,
+        }
+    }
+
+    /// Seals what is held and came, as far as it is certain not to be the last piece.
+    fn seal(&mut self, data: &PutPayload) -> Result<Vec<u8>, SealError> {
+        let len = self.held.len() + data.content_length();
+        let mut sealed = Vec::with_capacity(len + (len / PIECE_LEN + 1) * TAG_LEN);
+        for mut bytes in data.iter().map(|bytes| bytes.as_ref()) {
+            while !bytes.is_empty() {
+                if self.held.len() == PIECE_LEN {
+                    self.seal_held(false, &mut sealed)?;
+                }
+                let room = PIECE_LEN - self.held.len();
+                let (fits, rest) = bytes.split_at(room.min(bytes.len()));
+                self.held.extend_from_slice(fits);
+                bytes = rest;
+            }
+        }
+        Ok(sealed)
+    }
+
+    fn seal_held(&mut self, is_last: bool, sealed: &mut Vec<u8>) -> Result<(), SealError> {
+        if !self.has_header {
+            sealed.extend_from_slice(&self.sealer.header().0);
+            self.has_header = true;
+        }
+        self.sealer.seal(self.pieces, is_last, &self.held, sealed)?;
+        self.held.clear();
+        self.pieces = self.pieces.checked_add(1).ok_or(SealError::Failed)?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl MultipartUpload for SealedUpload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        match self.seal(&data) {
+            Ok(sealed) if sealed.is_empty() => std::future::ready(Ok(())).boxed(),
+            Ok(sealed) => self.inner.put_part(sealed.into()),
+            Err(error) => {
+                self.is_lost = true;
+                std::future::ready(Err(seal_failed(error))).boxed()
+            }
+        }
+    }
+
+    async fn complete(&mut self) -> object_store::Result<PutResult> {
+        let mut sealed = Vec::new();
+        let sealing = match self.is_lost {
+            true => Err(SealError::Failed),
+            false => self.seal_held(true, &mut sealed),
+        };
+        sealing.map_err(seal_failed)?;
+        self.inner.put_part(sealed.into()).await?;
+        self.inner.complete().await
+    }
+
+    async fn abort(&mut self) -> object_store::Result<()> {
+        self.inner.abort().await
+    }
+}
