@@ -228,7 +228,7 @@ fn backup_json_key(label: &BackupLabel) -> String {
 }
 
 /// Passes a stream on, and turns an early end into an error.
-fn whole(
+pub(crate) fn whole(
     key: String,
     size_bytes: u64,
     stream: BoxStream<'static, object_store::Result<Bytes>>,

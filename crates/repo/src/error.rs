@@ -47,6 +47,13 @@ pub enum RepoError {
         detail: String,
     },
 
+    /// The place of a copy has another repository.
+    #[error("{location} has another repository, which would be mixed with this one")]
+    AnotherRepository {
+        /// The store as it describes itself.
+        location: String,
+    },
+
     /// The repository was made by a newer walzip.
     #[error("the repository has format {found}, this walzip knows formats up to {supported}")]
     NewerFormat {

@@ -1,6 +1,7 @@
 //! What the repository promises, by property.
 
 mod conformance;
+mod copy;
 mod encryption;
 mod faults;
 mod format;

@@ -1,0 +1,390 @@
+//! A repository on another store: copied, or brought up to date.
+//!
+//! Objects are copied as they are, in an order that keeps the rules of
+//! `docs/format/repository.md` on the new store as well: a backup exists there when all of its
+//! objects do, and until everything has come there is no repository. Whoever is interrupted begins
+//! again, and what is there is passed over.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{
+    GetResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
+};
+
+use crate::backup::{PART_BYTES, whole};
+use crate::layout::{
+    self, ASIDE_PREFIX, BACKUP_JSON, BACKUP_PREFIX, BACKUP_STARTED, CLUSTER_JSON, REPOSITORY_JSON,
+    WAL_PREFIX,
+};
+use crate::{BackupLabel, RepoError, Repository};
+
+/// How to copy.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyRepositoryOptions {
+    /// Objects that are on their way at once.
+    pub parallel: usize,
+    /// Compare what was there before by its content too, not by its size alone.
+    pub compare: bool,
+}
+
+/// What was copied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CopiedRepository {
+    /// Objects that were put.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Objects that were there before.
+    pub there: u64,
+    /// Keys under which something else is there. It was left alone.
+    pub conflicts: Vec<String>,
+    /// Backups that are not whole in the source, or were removed from it meanwhile.
+    pub left_out: Vec<String>,
+    /// Objects that walzip does not know.
+    pub unknown: u64,
+}
+
+/// Copies a repository to a store that has none, or an earlier copy of it. Each object is read back
+/// and compared. `progress` is told of the bytes that are done.
+pub async fn copy_repository(
+    from: &Repository,
+    to: &dyn ObjectStore,
+    options: CopyRepositoryOptions,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<CopiedRepository, RepoError> {
+    refuse_another(from, to).await?;
+    let there = list(to).await?.into_iter();
+    let copying = Copying {
+        from: from.store().as_ref(),
+        to,
+        there: there
+            .map(|meta| (meta.location.to_string(), meta.size))
+            .collect(),
+        options,
+        progress,
+    };
+    let sorted = Sorted::of(list(from.store().as_ref()).await?);
+    let mut copied = CopiedRepository {
+        unknown: sorted.unknown,
+        ..CopiedRepository::default()
+    };
+    // Marks come before records, and records before the WAL that they are of.
+    for objects in [&sorted.marks, &sorted.records, &sorted.wal] {
+        copying.all(objects, &mut copied).await?;
+    }
+    for (label, backup) in &sorted.backups {
+        if !copying.backup(backup, &mut copied).await? {
+            copied.left_out.push(label.clone());
+        }
+    }
+    if copied.conflicts.is_empty() {
+        copying.all(&sorted.first_record, &mut copied).await?;
+    }
+    Ok(copied)
+}
+
+/// Another repository must not be mixed with this one, even of the same cluster: their objects may
+/// have the same keys.
+async fn refuse_another(from: &Repository, to: &dyn ObjectStore) -> Result<(), RepoError> {
+    let key = Path::from(REPOSITORY_JSON);
+    let read = |error| RepoError::from_store(REPOSITORY_JSON, error);
+    let found = match to.get(&key).await {
+        Ok(found) => found.bytes().await.map_err(read)?,
+        Err(object_store::Error::NotFound { .. }) => return Ok(()),
+        Err(error) => return Err(read(error)),
+    };
+    let own = from.open_object(REPOSITORY_JSON).await?;
+    match own.bytes().await.map_err(read)? == found {
+        true => Ok(()),
+        false => Err(RepoError::AnotherRepository {
+            location: to.to_string(),
+        }),
+    }
+}
+
+async fn list(store: &dyn ObjectStore) -> Result<Vec<ObjectMeta>, RepoError> {
+    let listed = store.list(None).try_collect().await;
+    listed.map_err(|error| RepoError::from_store("", error))
+}
+
+/// The objects of a repository, by when they are copied.
+#[derive(Default)]
+struct Sorted {
+    marks: Vec<ObjectMeta>,
+    records: Vec<ObjectMeta>,
+    /// Set aside as well.
+    wal: Vec<ObjectMeta>,
+    /// The finished backups' objects and the others', by label.
+    backups: BTreeMap<String, Backup>,
+    first_record: Vec<ObjectMeta>,
+    unknown: u64,
+}
+
+#[derive(Default)]
+struct Backup {
+    started: Vec<ObjectMeta>,
+    data: Vec<ObjectMeta>,
+    json: Vec<ObjectMeta>,
+}
+
+impl Sorted {
+    fn of(mut objects: Vec<ObjectMeta>) -> Sorted {
+        objects.sort_by(|a, b| a.location.cmp(&b.location));
+        let mut sorted = Sorted::default();
+        for meta in objects {
+            let key = meta.location.to_string();
+            let (first, rest) = key.split_once('/').unwrap_or((&key, ""));
+            match first {
+                REPOSITORY_JSON => sorted.first_record.push(meta),
+                WAL_PREFIX
+                    if rest
+                        .split_once('/')
+                        .is_some_and(|(_, of)| of == CLUSTER_JSON) =>
+                {
+                    sorted.marks.push(meta);
+                }
+                WAL_PREFIX | ASIDE_PREFIX => sorted.wal.push(meta),
+                BACKUP_PREFIX => sorted.add_of_backup(rest, meta),
+                _ if layout::record_number(&key).is_some() => sorted.records.push(meta),
+                _ => sorted.unknown += 1,
+            }
+        }
+        sorted
+    }
+
+    fn add_of_backup(&mut self, rest: &str, meta: ObjectMeta) {
+        match rest.split_once('/') {
+            Some((label, object)) if label.parse::<BackupLabel>().is_ok() => {
+                let backup = self.backups.entry(label.to_owned()).or_default();
+                match object {
+                    BACKUP_STARTED => backup.started.push(meta),
+                    BACKUP_JSON => backup.json.push(meta),
+                    _ => backup.data.push(meta),
+                }
+            }
+            _ => self.unknown += 1,
+        }
+    }
+}
+
+/// What became of an object.
+enum Outcome {
+    Put(u64),
+    There,
+    Conflict(String),
+    /// It is not in the source any more.
+    Gone,
+}
+
+struct Copying<'c> {
+    from: &'c dyn ObjectStore,
+    to: &'c dyn ObjectStore,
+    /// What the new store had at the beginning, with sizes.
+    there: HashMap<String, u64>,
+    options: CopyRepositoryOptions,
+    progress: &'c (dyn Fn(u64) + Sync),
+}
+
+impl Copying<'_> {
+    /// Copies objects in any order. Returns whether all of them are there then.
+    async fn all(
+        &self,
+        objects: &[ObjectMeta],
+        copied: &mut CopiedRepository,
+    ) -> Result<bool, RepoError> {
+        let outcomes = futures::stream::iter(objects)
+            .map(|meta| self.one(meta))
+            .buffer_unordered(self.options.parallel.max(1));
+        let mut outcomes = std::pin::pin!(outcomes);
+        let mut are_there = true;
+        while let Some(outcome) = outcomes.try_next().await? {
+            match outcome {
+                Outcome::Put(bytes) => {
+                    copied.objects += 1;
+                    copied.bytes += bytes;
+                }
+                Outcome::There => copied.there += 1,
+                Outcome::Conflict(key) => {
+                    copied.conflicts.push(key);
+                    are_there = false;
+                }
+                Outcome::Gone => are_there = false,
+            }
+        }
+        Ok(are_there)
+    }
+
+    /// Copies a backup, so that it exists when all of it does.
+    async fn backup(
+        &self,
+        backup: &Backup,
+        copied: &mut CopiedRepository,
+    ) -> Result<bool, RepoError> {
+        if backup.json.is_empty() {
+            return Ok(false);
+        }
+        for objects in [&backup.started, &backup.data, &backup.json] {
+            if !self.all(objects, copied).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn one(&self, meta: &ObjectMeta) -> Result<Outcome, RepoError> {
+        let key = meta.location.as_ref();
+        let outcome = match self.there.get(key) {
+            Some(&size) if size != meta.size => Outcome::Conflict(key.to_owned()),
+            Some(_) if !self.options.compare => Outcome::There,
+            Some(_) => match self.is_equal(&meta.location).await? {
+                Some(true) => Outcome::There,
+                Some(false) => Outcome::Conflict(key.to_owned()),
+                None => Outcome::Gone,
+            },
+            None => self.put(meta).await?,
+        };
+        (self.progress)(meta.size);
+        Ok(outcome)
+    }
+
+    async fn put(&self, meta: &ObjectMeta) -> Result<Outcome, RepoError> {
+        let key = meta.location.as_ref();
+        let Some(found) = open(self.from, &meta.location).await? else {
+            return Ok(Outcome::Gone);
+        };
+        let is_data = key.starts_with(BACKUP_PREFIX);
+        if is_data && found.meta.size > PART_BYTES as u64 {
+            let hash = self.put_in_parts(key, found).await?;
+            let stored = self.hash_of(self.to, &meta.location).await?;
+            return match stored == Some(hash) {
+                true => Ok(Outcome::Put(meta.size)),
+                false => Err(differs(key)),
+            };
+        }
+        let content = read_whole(key, found).await?;
+        let options = PutOptions::from(PutMode::Create);
+        let put = self
+            .to
+            .put_opts(&meta.location, content.clone().into(), options);
+        let is_new = match put.await {
+            Ok(_) => true,
+            Err(object_store::Error::AlreadyExists { .. }) => false,
+            Err(error) => return Err(RepoError::from_put(key, error)),
+        };
+        let stored = match open(self.to, &meta.location).await? {
+            Some(stored) => read_whole(key, stored).await?,
+            None => return Err(differs(key)),
+        };
+        match (stored == content, is_new) {
+            (true, true) => Ok(Outcome::Put(meta.size)),
+            (true, false) => Ok(Outcome::There),
+            (false, true) => Err(differs(key)),
+            (false, false) => Ok(Outcome::Conflict(key.to_owned())),
+        }
+    }
+
+    /// Puts a long object as it is read; returns the hash of what was read.
+    async fn put_in_parts(&self, key: &str, found: GetResult) -> Result<blake3::Hash, RepoError> {
+        let upload = self.to.put_multipart(&Path::from(key)).await;
+        let mut upload = upload.map_err(|error| RepoError::from_put(key, error))?;
+        match send_parts(key, found, upload.as_mut()).await {
+            Ok(hash) => Ok(hash),
+            Err(error) => {
+                // What could not be removed of the parts is debris that no reader sees.
+                let _ = upload.abort().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether both stores have the same object; nothing if one has none.
+    async fn is_equal(&self, key: &Path) -> Result<Option<bool>, RepoError> {
+        let source = self.hash_of(self.from, key).await?;
+        let copy = self.hash_of(self.to, key).await?;
+        Ok(source.zip(copy).map(|(source, copy)| source == copy))
+    }
+
+    async fn hash_of(
+        &self,
+        store: &dyn ObjectStore,
+        key: &Path,
+    ) -> Result<Option<blake3::Hash>, RepoError> {
+        let Some(found) = open(store, key).await? else {
+            return Ok(None);
+        };
+        let mut content = pieces(key.as_ref(), found);
+        let mut hasher = blake3::Hasher::new();
+        while let Some(piece) = content.try_next().await? {
+            hasher.update(&piece);
+        }
+        Ok(Some(hasher.finalize()))
+    }
+}
+
+async fn send_parts(
+    key: &str,
+    found: GetResult,
+    upload: &mut dyn MultipartUpload,
+) -> Result<blake3::Hash, RepoError> {
+    let put = |error| RepoError::from_put(key, error);
+    let mut content = pieces(key, found);
+    let mut hasher = blake3::Hasher::new();
+    let mut part: Vec<Bytes> = Vec::new();
+    let mut room = PART_BYTES;
+    while let Some(mut piece) = content.try_next().await? {
+        hasher.update(&piece);
+        while !piece.is_empty() {
+            let fits = piece.split_to(room.min(piece.len()));
+            room -= fits.len();
+            part.push(fits);
+            if room == 0 {
+                let full = std::mem::take(&mut part).into_iter().collect();
+                upload.put_part(full).await.map_err(put)?;
+                room = PART_BYTES;
+            }
+        }
+    }
+    if !part.is_empty() {
+        upload
+            .put_part(part.into_iter().collect())
+            .await
+            .map_err(put)?;
+    }
+    upload.complete().await.map_err(put)?;
+    Ok(hasher.finalize())
+}
+
+/// What was put is not what is there.
+fn differs(key: &str) -> RepoError {
+    RepoError::Corrupt {
+        key: key.to_owned(),
+        detail: "the copy is not what was put".to_owned(),
+    }
+}
+
+async fn open(store: &dyn ObjectStore, key: &Path) -> Result<Option<GetResult>, RepoError> {
+    match store.get(key).await {
+        Ok(found) => Ok(Some(found)),
+        Err(object_store::Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(RepoError::from_store(key.as_ref(), error)),
+    }
+}
+
+fn pieces(
+    key: &str,
+    found: GetResult,
+) -> futures::stream::BoxStream<'static, Result<Bytes, RepoError>> {
+    let size_bytes = found.meta.size;
+    whole(key.to_owned(), size_bytes, found.into_stream())
+}
+
+async fn read_whole(key: &str, found: GetResult) -> Result<Bytes, RepoError> {
+    let all: Vec<Bytes> = pieces(key, found).try_collect().await?;
+    match <[Bytes; 1]>::try_from(all) {
+        Ok([one]) => Ok(one),
+        Err(several) => Ok(several.concat().into()),
+    }
+}

@@ -1,0 +1,163 @@
+//! Repositories that are copied to another store.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+use walzip_repo::testing::{Faults, FaultyStore, memory_store};
+use walzip_repo::{
+    CopiedRepository, CopyRepositoryOptions, PART_BYTES, RepoError, Repository, copy_repository,
+};
+
+use crate::encryption::encrypted;
+use crate::{CLUSTER, SEGMENT, new_repository, patterned};
+
+const OPTIONS: CopyRepositoryOptions = CopyRepositoryOptions {
+    parallel: 3,
+    compare: false,
+};
+
+/// Two segments, a history, a finished backup with a long object, and one that was given up.
+async fn source() -> Repository {
+    let repository = new_repository(memory_store()).await;
+    for name in [SEGMENT, "000000010000000A000000FF", "00000002.history"] {
+        repository
+            .put_wal(name, patterned(name, 5000))
+            .await
+            .unwrap();
+    }
+    let writer = repository.start_backup().await.unwrap();
+    for (name, size) in [("pack/1", PART_BYTES + 5), ("index", 100)] {
+        let mut object = writer.create_object(name).await.unwrap();
+        object.write(patterned(name, size)).await.unwrap();
+        object.finish().await.unwrap();
+    }
+    writer.finish(Bytes::from_static(b"{}")).await.unwrap();
+    drop(repository.start_backup().await.unwrap());
+    repository
+}
+
+async fn copy(from: &Repository, to: &Arc<dyn ObjectStore>) -> Result<CopiedRepository, RepoError> {
+    copy_repository(from, to.as_ref(), OPTIONS, &|_| ()).await
+}
+
+async fn objects(store: &Arc<dyn ObjectStore>) -> Vec<(String, Bytes)> {
+    let mut all = Vec::new();
+    for meta in store.list(None).try_collect::<Vec<_>>().await.unwrap() {
+        let content = store
+            .get(&meta.location)
+            .await
+            .unwrap()
+            .bytes()
+            .await
+            .unwrap();
+        all.push((meta.location.to_string(), content));
+    }
+    all.retain(|(key, _)| !key.starts_with("keys/"));
+    all.sort();
+    all
+}
+
+/// All but the backup that was given up.
+async fn expected(from: &Repository) -> Vec<(String, Bytes)> {
+    let unfinished = from.list_unfinished_backups().await.unwrap().pop().unwrap();
+    let mut all = objects(from.store()).await;
+    all.retain(|(key, _)| !key.contains(unfinished.as_str()));
+    all
+}
+
+#[tokio::test]
+async fn a_copy_has_the_same_objects() {
+    let from = source().await;
+    for to in [memory_store(), encrypted(memory_store())] {
+        let copied = copy(&from, &to).await.unwrap();
+        assert_eq!((copied.objects, copied.there), (9, 0));
+        assert_eq!(copied.left_out.len(), 1);
+        assert_eq!(objects(&to).await, expected(&from).await);
+        // Once more, with something new.
+        let name = "000000010000000B00000000";
+        let _ = from.put_wal(name, patterned(name, 10)).await.unwrap();
+        let copied = copy(&from, &to).await.unwrap();
+        assert_eq!(copied.objects + copied.there, 10);
+        assert_eq!(objects(&to).await, expected(&from).await);
+        from.store().delete(&key_of(name)).await.unwrap();
+    }
+}
+
+fn key_of(name: &str) -> Path {
+    Path::from(format!("wal/{}/{}/{name}.wz", CLUSTER.name(), &name[..16]))
+}
+
+#[tokio::test]
+async fn an_interrupted_copy_shows_nothing_that_is_not_whole() {
+    let from = source().await;
+    for lost_answer in [false, true] {
+        for call in 1.. {
+            let to = memory_store();
+            let faults = Faults {
+                fail_call: (!lost_answer).then_some(call),
+                lose_answer_of_call: lost_answer.then_some(call),
+                ..Faults::default()
+            };
+            let faulty = FaultyStore::new(Arc::clone(&to), faults);
+            let over: Arc<dyn ObjectStore> = Arc::new(faulty.clone());
+            let copied = copy(&from, &over).await;
+            if let Ok(repository) = Repository::open(Arc::clone(&to)).await {
+                assert_eq!(repository.list_backups().await.unwrap().len(), 1);
+                assert_eq!(objects(&to).await, expected(&from).await);
+            }
+            copy(&from, &to).await.unwrap();
+            assert_eq!(objects(&to).await, expected(&from).await, "call {call}");
+            if faulty.calls() < call {
+                assert!(copied.is_ok() && call > 20);
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_differs_is_left_alone_and_told() {
+    let from = source().await;
+    let to = memory_store();
+    let other = patterned("other", 5000);
+    to.put(&key_of(SEGMENT), other.clone().into())
+        .await
+        .unwrap();
+    let compare = CopyRepositoryOptions {
+        compare: true,
+        ..OPTIONS
+    };
+    let copied = copy_repository(&from, to.as_ref(), compare, &|_| ())
+        .await
+        .unwrap();
+    assert_eq!(copied.conflicts, [key_of(SEGMENT).to_string()]);
+    let kept = to
+        .get(&key_of(SEGMENT))
+        .await
+        .unwrap()
+        .bytes()
+        .await
+        .unwrap();
+    assert_eq!(kept, other);
+    // It does not become a repository so.
+    let opened = Repository::open(Arc::clone(&to)).await;
+    assert!(
+        matches!(opened, Err(RepoError::NotARepository { .. })),
+        "{opened:?}"
+    );
+}
+
+#[tokio::test]
+async fn another_repository_is_not_mixed_with() {
+    let from = source().await;
+    let to = memory_store();
+    new_repository(Arc::clone(&to)).await;
+    let copied = copy(&from, &to).await;
+    assert!(
+        matches!(copied, Err(RepoError::AnotherRepository { .. })),
+        "{copied:?}"
+    );
+}
