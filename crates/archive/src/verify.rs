@@ -5,9 +5,12 @@
 //! compared with the manifest's checksum. Then the WAL is followed from each backup onwards. What is wrong is a finding; an error is only
 //! what keeps us from looking.
 
+mod notes;
+
 use std::collections::BTreeSet;
 
 use futures::StreamExt;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use walzip_pgformat::Lsn;
 use walzip_pgformat::wal_file_name::WalFileName;
@@ -23,12 +26,19 @@ use crate::progress::{Phase, Progress};
 use crate::restore;
 use crate::timelines::{self, Timelines};
 use crate::{coding, content};
+use notes::{Note, Notes};
 
 /// How to verify.
 #[derive(Clone, Debug)]
 pub struct VerifyOptions {
     /// How many WAL objects are decoded at the same time, each in the memory of a segment.
     pub parallel: usize,
+    /// What was found whole within this time is not read again.
+    pub verified_within: Option<SignedDuration>,
+    /// Read only so many WAL objects and backups of a hundred, chosen at random.
+    pub sample: Option<u8>,
+    /// Note in the repository what was found whole, for later verifications.
+    pub notes: bool,
     /// Where to leave how far it has come.
     pub progress: Progress,
 }
@@ -37,6 +47,9 @@ impl Default for VerifyOptions {
     fn default() -> Self {
         VerifyOptions {
             parallel: 2,
+            verified_within: None,
+            sample: None,
+            notes: false,
             progress: Progress::default(),
         }
     }
@@ -55,6 +68,10 @@ pub struct Verification {
     pub backups: u64,
     /// Their size in the repository.
     pub backup_stored_bytes: u64,
+    /// WAL objects and backups that were found whole before, and were not read again.
+    pub verified_before: u64,
+    /// WAL objects and backups that were not chosen for the sample.
+    pub not_in_sample: u64,
     /// What is wrong, empty when all is well.
     pub findings: Vec<Finding>,
 }
@@ -98,21 +115,28 @@ pub async fn verify(
     let mut verification = Verification::default();
     let parts = list_parts(repository, &mut verification).await?;
     let progress = &options.progress;
+    let choice = Choice::new(repository, options).await?;
+    let mut note = Note::new(choice.began);
     let entries = parts.iter().flat_map(|part| &part.listing);
     progress.begin(
         Phase::VerifyingWal,
         entries.map(|entry| entry.size_bytes).sum(),
     );
     for part in &parts {
-        verify_part(part, options, &mut verification).await;
+        verify_part(part, options, &choice, &mut note, &mut verification).await;
     }
     let listed = ListedBackup::all(repository).await?;
     let records = listed.iter().filter_map(|backup| backup.read.as_ref().ok());
     let backup_bytes = records.map(BackupRecord::original_bytes).sum();
     progress.begin(Phase::VerifyingBackups, backup_bytes);
     for ListedBackup { label, read } in listed {
+        let is_read = choice.takes_backup(&label, &mut verification);
         let found = &mut verification;
+        let progress = is_read.then_some(progress);
         let findings = verify_label(&parts, &label, read, found, progress).await;
+        if is_read && findings.is_empty() {
+            note.add_backup(&label);
+        }
         let findings = findings.into_iter().map(|(kind, detail)| Finding {
             kind,
             object: label.to_string(),
@@ -121,7 +145,61 @@ pub async fn verify(
         verification.findings.extend(findings);
     }
     verification.findings.sort();
+    if options.notes
+        && let Err(error) = note.put(repository).await
+    {
+        tracing::warn!("what was verified could not be noted: {error}");
+    }
     Ok(verification)
+}
+
+/// What is read.
+struct Choice {
+    began: Timestamp,
+    notes: Notes,
+    sample: Option<u8>,
+}
+
+impl Choice {
+    async fn new(repository: &Repository, options: &VerifyOptions) -> Result<Choice, ArchiveError> {
+        let began = Timestamp::now();
+        let notes = match options.verified_within {
+            Some(within) => Notes::read(repository, began, within).await?,
+            None => Notes::default(),
+        };
+        Ok(Choice {
+            began,
+            notes,
+            sample: options.sample,
+        })
+    }
+
+    fn takes_wal(&self, part: &Part, entry: &WalEntry, verification: &mut Verification) -> bool {
+        let is_known = self.notes.has_wal(part.repository.cluster(), entry);
+        self.takes(is_known, &entry.name, verification)
+    }
+
+    fn takes_backup(&self, label: &BackupLabel, verification: &mut Verification) -> bool {
+        self.takes(self.notes.has_backup(label), label.as_str(), verification)
+    }
+
+    fn takes(&self, is_known: bool, name: &str, verification: &mut Verification) -> bool {
+        if is_known {
+            verification.verified_before += 1;
+            return false;
+        }
+        let is_in_sample = self.sample.is_none_or(|hundredths| {
+            // Each run chooses others.
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(&self.began.as_nanosecond().to_le_bytes());
+            hasher.update(name.as_bytes());
+            let random = hasher.finalize();
+            let random = random.as_bytes().first_chunk().copied().unwrap_or_default();
+            u64::from_le_bytes(random) % 100 < u64::from(hundredths)
+        });
+        verification.not_in_sample += u64::from(!is_in_sample);
+        is_in_sample
+    }
 }
 
 /// One of the repository's clusters.
@@ -179,7 +257,13 @@ async fn list_parts(
 }
 
 /// Proves the WAL of one cluster.
-async fn verify_part(part: &Part, options: &VerifyOptions, verification: &mut Verification) {
+async fn verify_part(
+    part: &Part,
+    options: &VerifyOptions,
+    choice: &Choice,
+    note: &mut Note,
+    verification: &mut Verification,
+) {
     if let Err(RepoError::Corrupt { key, detail }) = part.repository.check_wal_mark().await {
         let (kind, object) = (FindingKind::WalDamaged, key);
         verification.findings.push(Finding {
@@ -188,7 +272,7 @@ async fn verify_part(part: &Part, options: &VerifyOptions, verification: &mut Ve
             detail,
         });
     }
-    verify_wal(part, options, verification).await;
+    verify_wal(part, options, choice, note, verification).await;
     verification.findings.extend(lost_histories(part));
 }
 
@@ -210,19 +294,30 @@ fn lost_histories(part: &Part) -> Vec<Finding> {
     absent.map(finding).collect()
 }
 
-async fn verify_wal(part: &Part, options: &VerifyOptions, verification: &mut Verification) {
-    let checks = part
-        .listing
+async fn verify_wal(
+    part: &Part,
+    options: &VerifyOptions,
+    choice: &Choice,
+    note: &mut Note,
+    verification: &mut Verification,
+) {
+    let takes = |entry: &&WalEntry| choice.takes_wal(part, entry, verification);
+    let taken: Vec<&WalEntry> = part.listing.iter().filter(takes).collect();
+    let mut whole = BTreeSet::new();
+    let checks = taken
         .iter()
         .map(|entry| verify_wal_object(&part.repository, &entry.name));
     let mut checks = futures::stream::iter(checks).buffered(options.parallel.max(1));
-    let mut entries = part.listing.iter();
+    let mut entries = taken.iter();
     while let (Some(checked), Some(entry)) = (checks.next().await, entries.next()) {
         verification.wal_objects += 1;
         verification.wal_stored_bytes += entry.size_bytes;
         options.progress.add(entry.size_bytes);
         match checked {
-            Ok(original_bytes) => verification.wal_original_bytes += original_bytes,
+            Ok(original_bytes) => {
+                verification.wal_original_bytes += original_bytes;
+                whole.insert(entry.name.as_str());
+            }
             Err(error) => {
                 verification.findings.push(Finding {
                     kind: FindingKind::WalDamaged,
@@ -232,6 +327,9 @@ async fn verify_wal(part: &Part, options: &VerifyOptions, verification: &mut Ver
             }
         }
     }
+    let noted = part.listing.iter();
+    let noted = noted.map(|entry| (entry, whole.contains(entry.name.as_str())));
+    note.add_wal(part.repository.cluster(), noted);
 }
 
 /// Proves one object; returns the size of its content.
@@ -257,13 +355,14 @@ async fn verify_wal_object(repository: &Repository, name: &str) -> Result<u64, A
     Ok(len as u64)
 }
 
-/// What is wrong with a backup and the WAL after it.
+/// What is wrong with a backup and the WAL after it. Without `progress`, its objects are not read:
+/// they have to be there, with their sizes.
 async fn verify_label(
     parts: &[Part],
     label: &BackupLabel,
     read: Result<BackupRecord, ArchiveError>,
     verification: &mut Verification,
-    progress: &Progress,
+    progress: Option<&Progress>,
 ) -> Vec<(FindingKind, String)> {
     let damaged = |error| (FindingKind::BackupDamaged, detail_of(error));
     let record = match read {
@@ -280,12 +379,16 @@ async fn verify_label(
     else {
         return vec![damaged(of_another(label))];
     };
-    verification.backups += 1;
-    verification.backup_stored_bytes += record.stored_bytes();
-    let mut findings = Vec::new();
-    for detail in verify_backup(repository, label, &record, progress).await {
-        findings.push((FindingKind::BackupDamaged, detail));
-    }
+    let wrong = match progress {
+        Some(progress) => {
+            verification.backups += 1;
+            verification.backup_stored_bytes += record.stored_bytes();
+            verify_backup(repository, label, &record, progress).await
+        }
+        None => verify_sizes(repository, label, &record).await,
+    };
+    let of_backup = |detail| (FindingKind::BackupDamaged, detail);
+    let mut findings: Vec<_> = wrong.into_iter().map(of_backup).collect();
     let wal = match ArchivedWal::of(listing, record.segment_size_bytes) {
         Ok(wal) => wal,
         Err(error) => {
@@ -308,6 +411,30 @@ async fn verify_label(
         Err(error) => findings.push(damaged(error)),
     }
     findings
+}
+
+/// The objects of a backup that are not there, or have other sizes.
+async fn verify_sizes(
+    repository: &Repository,
+    label: &BackupLabel,
+    record: &BackupRecord,
+) -> Vec<String> {
+    let stored = match repository.list_backup_objects(label).await {
+        Ok(stored) => stored,
+        Err(error) => return vec![detail_of(error.into())],
+    };
+    let wrong = record.objects().filter_map(|object| {
+        let name = &object.name;
+        match stored.get(name) {
+            None => Some(format!("{name} is missing")),
+            Some(&bytes) if bytes != object.size_bytes => Some(format!(
+                "{name} has {bytes} bytes, {} were written",
+                object.size_bytes
+            )),
+            Some(_) => None,
+        }
+    });
+    wrong.collect()
 }
 
 /// What is wrong with the objects of a backup.

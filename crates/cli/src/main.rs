@@ -12,6 +12,7 @@ mod cluster_args;
 mod commands;
 mod config;
 mod connection_args;
+mod duration;
 mod error;
 mod exit_code;
 mod filter;

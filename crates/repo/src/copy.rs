@@ -17,7 +17,7 @@ use object_store::{
 use crate::backup::{PART_BYTES, whole};
 use crate::layout::{
     self, ASIDE_PREFIX, BACKUP_JSON, BACKUP_PREFIX, BACKUP_STARTED, CLUSTER_JSON, REPOSITORY_JSON,
-    WAL_PREFIX,
+    VERIFIED_PREFIX, WAL_PREFIX,
 };
 use crate::{BackupLabel, RepoError, Repository};
 
@@ -148,6 +148,8 @@ impl Sorted {
                 }
                 WAL_PREFIX | ASIDE_PREFIX => sorted.wal.push(meta),
                 BACKUP_PREFIX => sorted.add_of_backup(rest, meta),
+                // They are of the store on which the objects were read.
+                VERIFIED_PREFIX => {}
                 _ if layout::record_number(&key).is_some() => sorted.records.push(meta),
                 _ => sorted.unknown += 1,
             }

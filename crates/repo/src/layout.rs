@@ -20,6 +20,8 @@ pub const WAL_PREFIX: &str = "wal";
 pub const ASIDE_PREFIX: &str = "aside";
 /// The prefix of all backups.
 pub const BACKUP_PREFIX: &str = "backup";
+/// The prefix of notes of what was verified.
+pub const VERIFIED_PREFIX: &str = "verified";
 /// The suffix of encoded WAL objects, after the WAL file's own name.
 pub const WAL_SUFFIX: &str = ".wz";
 /// The object that claims a backup label, put first.
@@ -37,6 +39,8 @@ pub const MAX_BACKUP_OBJECT_NAME_CHARS: usize = 200;
 pub const MAX_WAL_OBJECT_BYTES: u64 = (1 << 30) + (1 << 20);
 /// The longest `repository.json`, `cluster/N.json`, `cluster.json` or `started` that is read.
 pub const MAX_SMALL_JSON_BYTES: u64 = 64 << 10;
+/// The longest note of what was verified that is read.
+pub const MAX_VERIFIED_JSON_BYTES: u64 = 64 << 20;
 /// The longest `backup.json` that is read.
 pub const MAX_BACKUP_JSON_BYTES: u64 = 256 << 20;
 
@@ -149,6 +153,11 @@ fn check_wal_name(name: &str) -> Result<(), RepoError> {
         return invalid("it must not begin with a dot");
     }
     Ok(())
+}
+
+/// The key of a note of what was verified.
+pub(crate) fn verified_key(time: &str) -> String {
+    format!("{VERIFIED_PREFIX}/{time}.json")
 }
 
 /// The prefix of one backup's objects.

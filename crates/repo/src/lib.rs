@@ -32,6 +32,7 @@ mod repository;
 mod set_aside;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod verified;
 mod wal;
 mod wal_mark;
 

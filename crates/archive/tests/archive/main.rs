@@ -11,4 +11,5 @@ mod push;
 mod references;
 mod set_aside;
 mod timelines;
+mod verified;
 mod wal;

@@ -2,8 +2,10 @@
 
 use std::io::Write;
 
+use jiff::SignedDuration;
 use walzip_archive::verify::{FindingKind, Verification, VerifyOptions, verify};
 
+use crate::duration::duration;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::progress_line::ProgressLine;
@@ -32,6 +34,15 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "N", default_value_t = VerifyOptions::default().parallel as u16)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     parallel: u16,
+
+    /// Do not read again what was found whole within this time: 30d, 12h
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    verified_within: Option<SignedDuration>,
+
+    /// Read only so many of a hundred WAL files and backups, other ones each time
+    #[arg(long, value_name = "PERCENT")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=100))]
+    sample: Option<u8>,
 }
 
 /// Runs the command.
@@ -40,6 +51,9 @@ pub fn run(args: VerifyArgs) -> Result<(), CommandError> {
     let location = args.repo.location(&config)?;
     let options = VerifyOptions {
         parallel: usize::from(args.parallel),
+        verified_within: args.verified_within,
+        sample: args.sample,
+        notes: true,
         ..VerifyOptions::default()
     };
     let verification = runtime::block_on(async {
@@ -83,5 +97,14 @@ fn print(verification: &Verification) -> std::io::Result<()> {
         verification.wal_stored_bytes,
         verification.backups,
         verification.backup_stored_bytes
-    )
+    )?;
+    if verification.verified_before > 0 {
+        let count = verification.verified_before;
+        writeln!(out, "found whole before, not read again: {count}")?;
+    }
+    if verification.not_in_sample > 0 {
+        let count = verification.not_in_sample;
+        writeln!(out, "not in the sample, not read: {count}")?;
+    }
+    Ok(())
 }

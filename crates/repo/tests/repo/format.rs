@@ -42,6 +42,7 @@ fn constants_are_those_of_the_specification() {
         ("CLUSTER_JSON", layout::CLUSTER_JSON.to_owned()),
         ("WAL_PREFIX", layout::WAL_PREFIX.to_owned()),
         ("ASIDE_PREFIX", layout::ASIDE_PREFIX.to_owned()),
+        ("VERIFIED_PREFIX", layout::VERIFIED_PREFIX.to_owned()),
         ("WAL_SUFFIX", layout::WAL_SUFFIX.to_owned()),
         ("BACKUP_PREFIX", layout::BACKUP_PREFIX.to_owned()),
         ("BACKUP_STARTED", layout::BACKUP_STARTED.to_owned()),
@@ -58,6 +59,10 @@ fn constants_are_those_of_the_specification() {
         (
             "MAX_SMALL_JSON_BYTES",
             layout::MAX_SMALL_JSON_BYTES.to_string(),
+        ),
+        (
+            "MAX_VERIFIED_JSON_BYTES",
+            layout::MAX_VERIFIED_JSON_BYTES.to_string(),
         ),
         (
             "MAX_BACKUP_JSON_BYTES",

@@ -1,0 +1,103 @@
+//! What earlier verifications have found whole, and for how long that is believed.
+//!
+//! A note has the runs of WAL objects, by their first and last name, that a verification has read
+//! and found whole, and the backups. An object that the store made after the verification began was
+//! not read by it, wherever its name lies.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use walzip_repo::{BackupLabel, ClusterIdentity, RepoError, Repository, WalEntry};
+
+use crate::error::ArchiveError;
+
+const FORMAT: u64 = 1;
+
+/// A note, as in docs/format/repository.md.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Note {
+    format: u64,
+    began: Timestamp,
+    wal: BTreeMap<String, Vec<[String; 2]>>,
+    backups: Vec<String>,
+}
+
+impl Note {
+    pub(super) fn new(began: Timestamp) -> Note {
+        Note {
+            format: FORMAT,
+            began,
+            wal: BTreeMap::new(),
+            backups: Vec::new(),
+        }
+    }
+
+    /// Notes WAL objects in the order of their names; those that are not whole, or were not read,
+    /// end a run.
+    pub(super) fn add_wal<'e>(
+        &mut self,
+        cluster: ClusterIdentity,
+        entries: impl Iterator<Item = (&'e WalEntry, bool)>,
+    ) {
+        let runs = self.wal.entry(cluster.name()).or_default();
+        let mut is_open = false;
+        for (entry, is_whole) in entries {
+            match (is_whole, runs.last_mut()) {
+                (true, Some([_, last])) if is_open => last.clone_from(&entry.name),
+                (true, _) => runs.push([entry.name.clone(), entry.name.clone()]),
+                (false, _) => {}
+            }
+            is_open = is_whole;
+        }
+    }
+
+    pub(super) fn add_backup(&mut self, label: &BackupLabel) {
+        self.backups.push(label.to_string());
+    }
+
+    pub(super) async fn put(&self, repository: &Repository) -> Result<(), ArchiveError> {
+        let json = serde_json::to_vec(self);
+        let json = json.map_err(|error| ArchiveError::Internal(error.to_string()))?;
+        Ok(repository.note_verified(self.began, json.into()).await?)
+    }
+}
+
+/// The notes that are believed.
+#[derive(Debug, Default)]
+pub(super) struct Notes(Vec<Note>);
+
+impl Notes {
+    /// Reads the notes of the time before `now`. One that cannot be read is as good as none.
+    pub(super) async fn read(
+        repository: &Repository,
+        now: Timestamp,
+        within: SignedDuration,
+    ) -> Result<Notes, RepoError> {
+        let since = now.checked_sub(within).unwrap_or(Timestamp::MIN);
+        let notes = repository.read_verified(since).await?.into_iter();
+        let read = notes.filter_map(|note| {
+            let note: Note = serde_json::from_slice(&note).ok()?;
+            let is_of_the_time = since <= note.began && note.began <= now;
+            (note.format == FORMAT && is_of_the_time).then_some(note)
+        });
+        Ok(Notes(read.collect()))
+    }
+
+    pub(super) fn has_wal(&self, cluster: ClusterIdentity, entry: &WalEntry) -> bool {
+        let name = cluster.name();
+        self.0.iter().any(|note| {
+            let runs = note.wal.get(&name).into_iter().flatten();
+            let is_before = Timestamp::try_from(entry.modified).is_ok_and(|made| made < note.began);
+            is_before
+                && runs
+                    .into_iter()
+                    .any(|[first, last]| *first <= entry.name && entry.name <= *last)
+        })
+    }
+
+    pub(super) fn has_backup(&self, label: &BackupLabel) -> bool {
+        let is_it = |noted: &String| noted == label.as_str();
+        self.0.iter().any(|note| note.backups.iter().any(is_it))
+    }
+}

@@ -1,0 +1,53 @@
+//! Notes of what was verified: `verified/TIME.json`. This crate does not look into them.
+
+use bytes::Bytes;
+use futures::TryStreamExt;
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use object_store::path::Path;
+
+use crate::layout::{self, MAX_VERIFIED_JSON_BYTES, VERIFIED_PREFIX};
+use crate::{RepoError, Repository};
+
+/// As in the labels of backups, with nanoseconds.
+const TIME_FORMAT: &str = "%Y%m%d-%H%M%S.%9f";
+
+impl Repository {
+    /// Puts a note of what was verified by a verification that began at this moment.
+    pub async fn note_verified(&self, began: Timestamp, note: Bytes) -> Result<(), RepoError> {
+        let name = began.to_zoned(TimeZone::UTC).strftime(TIME_FORMAT);
+        let key = layout::verified_key(&name.to_string());
+        match self.create(&key, note).await {
+            Ok(()) | Err(RepoError::AlreadyExists { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the notes of verifications that began since this moment.
+    pub async fn read_verified(&self, since: Timestamp) -> Result<Vec<Bytes>, RepoError> {
+        let objects: Vec<_> = self
+            .store()
+            .list(Some(&Path::from(VERIFIED_PREFIX)))
+            .try_collect()
+            .await
+            .map_err(|error| RepoError::from_store(VERIFIED_PREFIX, error))?;
+        let mut notes = Vec::new();
+        for meta in objects {
+            let key = meta.location.as_ref();
+            if time_of(key).is_none_or(|began| began < since) {
+                continue;
+            }
+            notes.extend(self.read(key, MAX_VERIFIED_JSON_BYTES).await?);
+        }
+        Ok(notes)
+    }
+}
+
+/// The moment in the key of a note, which is written in one way only.
+fn time_of(key: &str) -> Option<Timestamp> {
+    let name = key.rsplit('/').next()?.strip_suffix(".json")?;
+    let time = DateTime::strptime(TIME_FORMAT, name).ok()?;
+    let time = time.to_zoned(TimeZone::UTC).ok()?.timestamp();
+    (layout::verified_key(name) == key).then_some(time)
+}
