@@ -188,6 +188,17 @@ fn archive(error: &ArchiveError) -> KindAndHint {
                  role, in the database that it connects to.",
             ),
         ),
+        ArchiveError::ClockBehind { .. } => (
+            Kind::ClockBehind,
+            Some(
+                "Nothing was removed. Set the clock. If it is right, and was wrong when that was \
+                 made, --ignore-clock goes on.",
+            ),
+        ),
+        ArchiveError::BeingExpired { .. } => (
+            Kind::BeingExpired,
+            Some("Run this again when \"walzip expire\" has ended."),
+        ),
         ArchiveError::NoBackup(_) => (
             Kind::BackupSetInvalid,
             Some("\"walzip info\" lists the backups, and --backup names one."),
@@ -287,7 +298,10 @@ fn repository(error: &RepoError) -> KindAndHint {
         }
         RepoError::NoSpace { .. } => (
             Kind::FileWrite,
-            Some("Make room; PostgreSQL keeps the WAL and tries again."),
+            Some(
+                "Make room: \"walzip expire\" removes what the retention does not keep. PostgreSQL \
+                 keeps the WAL and tries again.",
+            ),
         ),
         RepoError::Permission { .. } => (
             Kind::Access,

@@ -66,6 +66,9 @@ kinds! {
     WalMissing = 111, "wal-missing", "segments are missing before the target";
     TargetNotArchived = 112, "target-not-archived", "the target is not in the archived WAL";
     WalNotArchived = 113, "wal-not-archived", "WAL that is nowhere else would be removed";
+    ClockBehind = 114, "clock-behind", "something in the repository is younger than the clock says";
+    BeingExpired = 115, "being-expired", "a backup that is needed is being expired";
+    Protected = 116, "protected", "an object keeps a backup restorable";
 }
 
 #[cfg(test)]
