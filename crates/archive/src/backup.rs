@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use tokio::sync::oneshot;
 use walzip_codec::Level;
 use walzip_pgformat::wal_file_name::SegmentName;
-use walzip_repo::{BackupType, BackupWriter, Repository};
+use walzip_repo::{BackupLabel, BackupType, BackupWriter, Pin, Repository};
 
 use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE};
 use crate::backup_record::{
@@ -70,6 +70,8 @@ pub struct BackupOptions {
     pub estimate_size: bool,
     /// Who reads the files.
     pub method: CopyMethod,
+    /// Keep it from being expired.
+    pub pin: Option<Pin>,
     /// Where to leave how far it has come.
     pub progress: Progress,
 }
@@ -89,6 +91,7 @@ impl Default for BackupOptions {
             max_rate_kilobytes: None,
             estimate_size: false,
             method: CopyMethod::default(),
+            pin: None,
             progress: Progress::default(),
         }
     }
@@ -154,8 +157,45 @@ pub async fn backup(
     let mut json = serde_json::to_vec_pretty(&record)
         .map_err(|error| ArchiveError::Internal(error.to_string()))?;
     json.push(b'\n');
-    writer.finish(json.into()).await?;
+    if let Some(pin) = &options.pin {
+        writer.pin(pin).await?;
+    }
+    let label = writer.finish(json.into()).await?;
+    if let Err(error) = confirm(repository, &label, &record, prior.as_ref()).await {
+        repository.remove_backup_json(&label).await?;
+        return Err(error);
+    }
     Ok(record)
+}
+
+/// What an expiry that began before the backup was listed may have removed is there still: what it
+/// sees from now on it keeps.
+async fn confirm(
+    repository: &Repository,
+    label: &BackupLabel,
+    record: &BackupRecord,
+    prior: Option<&Prior>,
+) -> Result<(), ArchiveError> {
+    if !repository.stays(label).await? {
+        return Err(ArchiveError::BeingExpired {
+            label: label.to_string(),
+        });
+    }
+    if let Some(prior) = prior {
+        let references = &record.references;
+        prior.check_still_there(repository, references).await?;
+    }
+    for range in &record.required_wal {
+        // The oldest segments are removed first.
+        let first = range.first_segment.to_string();
+        if repository.find_wal(&first).await?.is_none() {
+            return Err(ArchiveError::Damaged {
+                object: format!("backup {label}"),
+                reason: format!("{first}, which it needs, was removed meanwhile"),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// A broken `archive_command` is found while the copy begins, not after hours of it.
@@ -185,9 +225,18 @@ async fn start(
         Some(_) => options.backup_type,
         None => BackupType::Full,
     };
+    let references = prior.map_or_else(Vec::new, Prior::labels);
     let writer = repository
-        .start_backup_of(backup_type, Timestamp::now())
+        .start_backup_of(backup_type, Timestamp::now(), references)
         .await?;
+    // An expiry that has begun before the claim has marked what it removes; a later one sees the
+    // claim.
+    if let Some(prior) = prior
+        && let Err(error) = prior.check_stays(repository).await
+    {
+        writer.give_up().await?;
+        return Err(error);
+    }
     match prior {
         Some(prior) => tracing::info!("backup {} begins, after {}", writer.label(), prior.label),
         None => tracing::info!("backup {} begins", writer.label()),

@@ -172,6 +172,24 @@ pub enum ArchiveError {
     #[error("{0}")]
     NoFile(String),
 
+    /// Something in the repository is younger than it can be.
+    #[error("the clock says {}, and {object} is of {}: one of them is wrong", shown(*.now), shown(*.newest))]
+    ClockBehind {
+        /// What the clock says.
+        now: Timestamp,
+        /// The time of the newest object.
+        newest: Timestamp,
+        /// Which that is.
+        object: String,
+    },
+
+    /// A backup that is needed is being expired.
+    #[error("backup {label} is being expired")]
+    BeingExpired {
+        /// Its label.
+        label: String,
+    },
+
     /// No backup in the repository serves the request.
     #[error("no backup to restore: {0}")]
     NoBackup(String),

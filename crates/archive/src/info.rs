@@ -5,10 +5,11 @@
 use jiff::Timestamp;
 use serde::Serialize;
 use walzip_pgformat::wal_file_name::SegmentName;
-use walzip_repo::{BackupType, ClusterIdentity, RepoError, Repository, WalEntry};
+use walzip_repo::{BackupType, ClusterIdentity, Pin, RepoError, Repository, WalEntry};
 
 use crate::backup_record::{BackupRecord, ListedBackup, Moment, of_another};
 use crate::error::ArchiveError;
+use crate::pins;
 use crate::set_aside::{self, SetAside};
 use crate::tablespace_record::TablespaceRecord;
 use crate::timeline_info;
@@ -91,6 +92,8 @@ pub struct BackupInfo {
     pub stored_bytes: u64,
     /// The tablespaces other than the data directory.
     pub tablespaces: Vec<TablespaceRecord>,
+    /// Since when it is pinned, and why, if it is: it is not expired.
+    pub pinned: Option<Pin>,
     /// Required segments that are not in the repository any more. A backup with any cannot be
     /// restored.
     pub missing_segments: Vec<String>,
@@ -180,8 +183,12 @@ async fn describe(
         .iter()
         .filter(|(record, _)| record.cluster() == Some(cluster));
     let records: Vec<BackupRecord> = own.clone().map(|(record, _)| record.clone()).collect();
-    let backups = own.map(|backup| backup_info(backup, &listing, &records));
-    let backups = backups.collect();
+    let mut backups: Vec<BackupInfo> = own
+        .map(|backup| backup_info(backup, &listing, &records))
+        .collect();
+    for backup in &mut backups {
+        backup.pinned = pins::of(part, &backup.label.parse()?).await?;
+    }
     let segment_size_bytes = match records.last() {
         Some(record) => Some(record.segment_size_bytes),
         None => wal_index::segment_size(part, &listing).await?,
@@ -237,6 +244,7 @@ fn backup_info(
         first_segment: names.first().cloned(),
         last_segment: names.last().cloned(),
         tablespaces: record.tablespaces.clone(),
+        pinned: None,
         missing_segments: names
             .into_iter()
             .filter(|name| !is_archived(name))
@@ -295,6 +303,10 @@ mod tests {
                     oid: 16385,
                     location: "/srv/fast".to_owned(),
                 }],
+                pinned: Some(Pin {
+                    pinned: Timestamp::UNIX_EPOCH,
+                    reason: Some("why".to_owned()),
+                }),
                 missing_segments: Vec::new(),
             }],
             wal: vec![TimelineWal {
@@ -367,6 +379,7 @@ mod tests {
                 "original_bytes": 2,
                 "stored_bytes": 1,
                 "tablespaces": [{ "oid": 16385, "name": "fast", "location": "/srv/fast" }],
+                "pinned": { "pinned": epoch, "reason": "why" },
                 "missing_segments": [],
             }],
             "unreadable_backups": [{ "label": "20261121-220128F", "problem": "damaged" }],

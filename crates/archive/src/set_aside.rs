@@ -262,8 +262,8 @@ async fn refuse_backups(
     let moving: Vec<String> = moving.iter().map(ToString::to_string).collect();
     Err(ArchiveError::Request(format!(
         "finished backups need the WAL of timeline {}: {}; if that branch is abandoned, remove \
-         their directories (backup/LABEL in the repository) first, and the branch cannot be \
-         restored from them any more",
+         them (walzip expire --set LABEL) first, and the branch cannot be restored from them any \
+         more",
         moving.join(", "),
         labels.join(", ")
     )))

@@ -12,7 +12,6 @@ use std::collections::BTreeSet;
 use futures::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
-use walzip_pgformat::Lsn;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::layout::CLUSTER_PREFIX;
 use walzip_repo::{BackupLabel, RepoError, Repository, WalEntry};
@@ -23,6 +22,7 @@ use crate::backup_stream;
 use crate::coding::Beginning;
 use crate::error::ArchiveError;
 use crate::progress::{Phase, Progress};
+use crate::promised::Promised;
 use crate::restore;
 use crate::timelines::{self, Timelines};
 use crate::{coding, content};
@@ -127,13 +127,14 @@ pub async fn verify(
     }
     let listed = ListedBackup::all(repository).await?;
     let records = listed.iter().filter_map(|backup| backup.read.as_ref().ok());
-    let backup_bytes = records.map(BackupRecord::original_bytes).sum();
+    let backup_bytes = records.clone().map(BackupRecord::original_bytes).sum();
+    let promised = Promised::read(repository, records).await?;
     progress.begin(Phase::VerifyingBackups, backup_bytes);
     for ListedBackup { label, read } in listed {
         let is_read = choice.takes_backup(&label, &mut verification);
         let found = &mut verification;
         let progress = is_read.then_some(progress);
-        let findings = verify_label(&parts, &label, read, found, progress).await;
+        let findings = verify_label((&parts, &promised), &label, read, found, progress).await;
         if is_read && findings.is_empty() {
             note.add_backup(&label);
         }
@@ -358,7 +359,7 @@ async fn verify_wal_object(repository: &Repository, name: &str) -> Result<u64, A
 /// What is wrong with a backup and the WAL after it. Without `progress`, its objects are not read:
 /// they have to be there, with their sizes.
 async fn verify_label(
-    parts: &[Part],
+    (parts, promised): (&[Part], &Promised),
     label: &BackupLabel,
     read: Result<BackupRecord, ArchiveError>,
     verification: &mut Verification,
@@ -403,7 +404,7 @@ async fn verify_label(
         })),
         Err(error) => findings.push(damaged(error)),
     }
-    match gaps(&record, &wal, timelines) {
+    match promised.gaps(&record, &wal, timelines) {
         Ok(gaps) => findings.extend(gaps.into_iter().map(|name| {
             let detail = format!("{name} is missing, and later WAL is there");
             (FindingKind::WalGap, detail)
@@ -481,25 +482,6 @@ fn detail_of_hashes(error: ArchiveError) -> String {
 fn missing(record: &BackupRecord, wal: &ArchivedWal) -> Result<Vec<String>, ArchiveError> {
     let missing = wal.missing(&record.required_segments()?)?;
     Ok(missing.iter().map(ToString::to_string).collect())
-}
-
-/// The first missing segment after a backup, on each timeline that passes through its end.
-///
-/// The WAL is followed up to the newest segment: what comes after that is not archived yet.
-fn gaps(
-    record: &BackupRecord,
-    wal: &ArchivedWal,
-    timelines: &Timelines,
-) -> Result<BTreeSet<String>, ArchiveError> {
-    let stop = record.stop;
-    // The first segment that is not among those required.
-    let first = wal.number_at(Lsn(stop.lsn.0.saturating_sub(1))) + 1;
-    let mut gaps = BTreeSet::new();
-    for goal in timelines.descendants(stop.timeline, stop.lsn) {
-        let reach = wal.way(timelines, goal).reach(first)?;
-        gaps.extend(reach.hole.map(|hole| hole.first.to_string()));
-    }
-    Ok(gaps)
 }
 
 /// What is wrong with an object, without its name where the finding has it.

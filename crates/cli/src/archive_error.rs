@@ -188,6 +188,17 @@ fn archive(error: &ArchiveError) -> KindAndHint {
                  role, in the database that it connects to.",
             ),
         ),
+        ArchiveError::ClockBehind { .. } => (
+            Kind::ClockBehind,
+            Some(
+                "Nothing was removed. Set the clock. If it is right, and was wrong when that was \
+                 made, --ignore-clock goes on.",
+            ),
+        ),
+        ArchiveError::BeingExpired { .. } => (
+            Kind::BeingExpired,
+            Some("Run this again when \"walzip expire\" has ended."),
+        ),
         ArchiveError::NoBackup(_) => (
             Kind::BackupSetInvalid,
             Some("\"walzip info\" lists the backups, and --backup names one."),
@@ -274,6 +285,20 @@ fn repository(error: &RepoError) -> KindAndHint {
                  copy of it; to go on without it, make a new repository.",
             ),
         ),
+        RepoError::AnotherRepository { .. } => (
+            Kind::RepoInvalid,
+            Some("Name an empty place, or an earlier copy of this repository."),
+        ),
+        RepoError::Encrypted { .. } => (
+            Kind::Crypto,
+            Some(
+                "Name the key file: --repo-key-file, or the key \"repo-key-file\" of the configuration file.",
+            ),
+        ),
+        RepoError::Key(_) => (
+            Kind::Crypto,
+            Some("\"walzip key list\" shows for which public keys the repository's are."),
+        ),
         RepoError::NewerFormat { .. } => (
             Kind::Format,
             Some("Use a walzip that is at least as new as the repository's."),
@@ -287,7 +312,10 @@ fn repository(error: &RepoError) -> KindAndHint {
         }
         RepoError::NoSpace { .. } => (
             Kind::FileWrite,
-            Some("Make room; PostgreSQL keeps the WAL and tries again."),
+            Some(
+                "Make room: \"walzip expire\" removes what the retention does not keep. PostgreSQL \
+                 keeps the WAL and tries again.",
+            ),
         ),
         RepoError::Permission { .. } => (
             Kind::Access,

@@ -22,33 +22,37 @@ const PATH_VARIABLE: &str = "WALZIP_CONFIG";
 const BUILD_VARIABLE: &str = "WALZIP_COMMIT";
 
 macro_rules! settings {
-    ($($(#[doc = $doc:literal])* $name:ident: $type:ty,)*) => {
+    ($($(#[doc = $doc:literal])* $key:literal, $name:ident: $type:ty,)*) => {
         /// What the configuration file says.
         #[derive(Debug, Default, Deserialize)]
         pub struct Config {
-            $($(#[doc = $doc])* pub $name: Option<$type>,)*
+            $($(#[doc = $doc])* #[serde(rename = $key)] pub $name: Option<$type>,)*
         }
 
         /// The name of every setting.
-        pub const SETTINGS: &[&str] = &[$(stringify!($name)),*];
+        pub const SETTINGS: &[&str] = &[$($key),*];
     };
 }
 
 settings! {
     /// Where the repository is: a path or a URL.
-    repo: String,
+    "repo", repo: String,
     /// How hard `archive-push` compresses, from 1 to 9.
-    level: u8,
+    "level", level: u8,
     /// The cluster's data directory.
-    pgdata: PathBuf,
+    "pgdata", pgdata: PathBuf,
     /// The server's host name, or the directory of its socket.
-    host: String,
+    "host", host: String,
     /// The server's port.
-    port: u16,
+    "port", port: u16,
     /// The user to connect as; needs the REPLICATION attribute for `backup`.
-    user: String,
+    "user", user: String,
     /// The database to connect to, or a whole connection string.
-    dbname: String,
+    "dbname", dbname: String,
+    /// How many full backups `expire` keeps.
+    "repo-retention-full", repo_retention_full: u32,
+    /// For how long back `expire` keeps every moment.
+    "repo-retention-window", repo_retention_window: String,
 }
 
 impl Config {
@@ -116,7 +120,7 @@ fn warn_of_unknown_variables() {
 
 /// The variable of a setting.
 fn variable(setting: &str) -> String {
-    format!("WALZIP_{}", setting.to_ascii_uppercase())
+    format!("WALZIP_{}", setting.to_ascii_uppercase().replace('-', "_"))
 }
 
 /// The name that a misspelt one most probably means.
@@ -137,10 +141,13 @@ mod tests {
     #[test]
     fn reads_every_setting() {
         let text = "repo = \"/r\"\nlevel = 5\npgdata = \"/d\"\nhost = \"h\"\nport = 5433\n\
-                    user = \"u\"\ndbname = \"b\"\n";
+                    user = \"u\"\ndbname = \"b\"\nrepo-retention-full = 2\n\
+                    repo-retention-window = \"14d\"\n";
         let config = Config::parse(text).expect("valid");
         assert_eq!(config.repo.as_deref(), Some("/r"));
         assert_eq!((config.level, config.port), (Some(5), Some(5433)));
+        assert_eq!(config.repo_retention_full, Some(2));
+        assert_eq!(config.repo_retention_window.as_deref(), Some("14d"));
         assert_eq!(text.lines().count(), SETTINGS.len());
     }
 

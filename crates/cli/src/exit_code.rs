@@ -57,6 +57,7 @@ kinds! {
     ArchiveTimeout = 82, "archive-timeout", "WAL did not arrive in the archive in time";
     FileOwner = 88, "file-owner", "PostgreSQL could not use files that root would own";
     FileExists = 93, "file-exists", "a file would be overwritten";
+    Crypto = 95, "crypto", "the repository cannot be decrypted with the keys at hand";
     ParamInvalid = 96, "param-invalid", "a name is not one that PostgreSQL gives to a WAL file";
     Service = 101, "service", "the repository's storage failed";
     RepoInvalid = 103, "repo-invalid", "there is no repository at this place, or a part of it is gone";
@@ -66,6 +67,9 @@ kinds! {
     WalMissing = 111, "wal-missing", "segments are missing before the target";
     TargetNotArchived = 112, "target-not-archived", "the target is not in the archived WAL";
     WalNotArchived = 113, "wal-not-archived", "WAL that is nowhere else would be removed";
+    ClockBehind = 114, "clock-behind", "something in the repository is younger than the clock says";
+    BeingExpired = 115, "being-expired", "a backup that is needed is being expired";
+    Protected = 116, "protected", "an object keeps a backup restorable";
 }
 
 #[cfg(test)]

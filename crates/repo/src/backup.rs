@@ -15,14 +15,15 @@ use futures::{StreamExt, TryStreamExt};
 use jiff::{Timestamp, ToSpan};
 use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use crate::json::encode_json;
 use crate::layout::{
-    self, BACKUP_JSON, BACKUP_PREFIX, BACKUP_STARTED, FORMAT, MAX_BACKUP_JSON_BYTES,
+    self, BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PREFIX, BACKUP_STARTED, FORMAT,
+    MAX_BACKUP_JSON_BYTES, MAX_STARTED_JSON_BYTES,
 };
-use crate::{BackupLabel, BackupType, RepoError, Repository};
+use crate::{BackupLabel, BackupType, Pin, RepoError, Repository};
 
 /// The size of the parts in which a backup object is sent, all but the last.
 pub const PART_BYTES: usize = 16 << 20;
@@ -36,10 +37,12 @@ pub const MAX_OBJECT_BYTES: u64 = MAX_PARTS * PART_BYTES as u64;
 const LABEL_ATTEMPTS: i64 = 60;
 
 /// `started`, as in docs/format/repository.md.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct StartedJson {
     format: u64,
     started: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    references: Option<Vec<String>>,
 }
 
 impl Repository {
@@ -50,29 +53,33 @@ impl Repository {
 
     /// Claims the first free label of a full backup from this moment on.
     pub async fn start_backup_at(&self, started: Timestamp) -> Result<BackupWriter, RepoError> {
-        self.start_backup_of(BackupType::Full, started).await
+        self.start_backup_of(BackupType::Full, started, Vec::new())
+            .await
     }
 
-    /// Claims the first free label of a type from this moment on.
+    /// Claims the first free label of a type from this moment on. The backups with these labels
+    /// are kept as long as the new one may need them.
     pub async fn start_backup_of(
         &self,
         backup_type: BackupType,
         started: Timestamp,
+        references: Vec<String>,
     ) -> Result<BackupWriter, RepoError> {
         let json = encode_json(&StartedJson {
             format: FORMAT,
             started,
+            references: Some(references),
         })?;
         let mut attempt = 0;
         loop {
             let second = started.saturating_add(attempt.seconds()).unwrap_or(started);
             let label = BackupLabel::new(backup_type, second);
             // Labels of one second would not sort by the time at which the backups began.
-            if attempt < LABEL_ATTEMPTS && self.has_sibling(&label).await? {
+            if attempt < LABEL_ATTEMPTS && self.is_taken(&label).await? {
                 attempt += 1;
                 continue;
             }
-            let key = layout::backup_prefix(label.as_str()) + "/" + BACKUP_STARTED;
+            let key = layout::backup_key(&label, BACKUP_STARTED);
             match self.create(&key, json.clone()).await {
                 Ok(()) => {
                     return Ok(BackupWriter {
@@ -87,17 +94,42 @@ impl Repository {
         }
     }
 
-    /// Whether a backup of another type has claimed the second of a label.
-    async fn has_sibling(&self, label: &BackupLabel) -> Result<bool, RepoError> {
+    /// Whether a backup of another type has claimed the second of a label, or one with the label
+    /// is not quite removed.
+    async fn is_taken(&self, label: &BackupLabel) -> Result<bool, RepoError> {
         for sibling in label.siblings() {
-            let key = layout::backup_prefix(sibling.as_str()) + "/" + BACKUP_STARTED;
-            match self.store().head(&Path::from(key.as_str())).await {
-                Ok(_) => return Ok(true),
-                Err(object_store::Error::NotFound { .. }) => {}
-                Err(error) => return Err(RepoError::from_store(&key, error)),
+            if self.has_backup_key(&sibling, BACKUP_STARTED).await? {
+                return Ok(true);
             }
         }
-        Ok(false)
+        self.has_backup_key(label, BACKUP_EXPIRING).await
+    }
+
+    pub(crate) async fn has_backup_key(
+        &self,
+        label: &BackupLabel,
+        reserved: &str,
+    ) -> Result<bool, RepoError> {
+        let key = layout::backup_key(label, reserved);
+        match self.store().head(&Path::from(key.as_str())).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(RepoError::from_store(&key, error)),
+        }
+    }
+
+    /// The backups that one which is not finished may refer to; nothing where it does not say.
+    pub async fn read_claimed_references(
+        &self,
+        label: &BackupLabel,
+    ) -> Result<Option<Vec<String>>, RepoError> {
+        let key = layout::backup_key(label, BACKUP_STARTED);
+        let json = match self.read(&key, MAX_STARTED_JSON_BYTES).await {
+            Err(RepoError::Corrupt { .. }) => None,
+            read => read?,
+        };
+        let started = json.and_then(|json| serde_json::from_slice(&json).ok());
+        Ok(started.and_then(|started: StartedJson| started.references))
     }
 
     /// Lists the finished backups, oldest first.
@@ -129,7 +161,11 @@ impl Repository {
         for label in labels {
             if self.backup_is_finished(&label).await? {
                 finished.push(label);
-            } else {
+            } else if self
+                .has_level(&layout::backup_prefix(label.as_str()))
+                .await?
+            {
+                // A local disk keeps a directory whose removal was interrupted.
                 unfinished.push(label);
             }
         }
@@ -224,7 +260,7 @@ impl Repository {
 }
 
 fn backup_json_key(label: &BackupLabel) -> String {
-    layout::backup_prefix(label.as_str()) + "/" + BACKUP_JSON
+    layout::backup_key(label, BACKUP_JSON)
 }
 
 /// Passes a stream on, and turns an early end into an error.
@@ -270,6 +306,16 @@ impl BackupWriter {
     /// The label that this backup claimed.
     pub fn label(&self) -> &BackupLabel {
         &self.label
+    }
+
+    /// Keeps the backup from being expired, from its first moment on.
+    pub async fn pin(&self, pin: &Pin) -> Result<(), RepoError> {
+        self.repository.pin(&self.label, pin).await
+    }
+
+    /// Lets go of the label. Nothing but the claim may have been put.
+    pub async fn give_up(self) -> Result<(), RepoError> {
+        self.repository.remove_backup_claim(&self.label).await
     }
 
     /// Begins a data object. Several may be written at the same time.

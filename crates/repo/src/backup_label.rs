@@ -82,6 +82,15 @@ impl BackupLabel {
         found.copied().unwrap_or(BackupType::Full)
     }
 
+    /// The second that it names.
+    pub fn time(&self) -> Timestamp {
+        let time = self.0.get(..TIME_CHARS).unwrap_or_default();
+        let time = DateTime::strptime(TIME_FORMAT, time).ok();
+        let time = time.and_then(|time| time.to_zoned(TimeZone::UTC).ok());
+        // Every label was read or made of one.
+        time.map_or(Timestamp::MIN, |time| time.timestamp())
+    }
+
     /// Whether its second is that of this moment, or earlier.
     pub fn began_by(&self, moment: Timestamp) -> bool {
         let other = Self::full(moment);

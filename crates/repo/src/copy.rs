@@ -16,8 +16,8 @@ use object_store::{
 
 use crate::backup::{PART_BYTES, whole};
 use crate::layout::{
-    self, ASIDE_PREFIX, BACKUP_JSON, BACKUP_PREFIX, BACKUP_STARTED, CLUSTER_JSON, REPOSITORY_JSON,
-    VERIFIED_PREFIX, WAL_PREFIX,
+    self, ASIDE_PREFIX, BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PREFIX, BACKUP_STARTED, CLUSTER_JSON,
+    REPOSITORY_JSON, VERIFIED_PREFIX, WAL_PREFIX,
 };
 use crate::{BackupLabel, RepoError, Repository};
 
@@ -128,6 +128,7 @@ struct Backup {
     started: Vec<ObjectMeta>,
     data: Vec<ObjectMeta>,
     json: Vec<ObjectMeta>,
+    expires: bool,
 }
 
 impl Sorted {
@@ -164,6 +165,7 @@ impl Sorted {
                 match object {
                     BACKUP_STARTED => backup.started.push(meta),
                     BACKUP_JSON => backup.json.push(meta),
+                    BACKUP_EXPIRING => backup.expires = true,
                     _ => backup.data.push(meta),
                 }
             }
@@ -225,7 +227,7 @@ impl Copying<'_> {
         backup: &Backup,
         copied: &mut CopiedRepository,
     ) -> Result<bool, RepoError> {
-        if backup.json.is_empty() {
+        if backup.json.is_empty() || backup.expires {
             return Ok(false);
         }
         for objects in [&backup.started, &backup.data, &backup.json] {

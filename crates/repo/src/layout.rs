@@ -4,7 +4,7 @@
 //! document. Every key is built from validated names, so that no name can reach
 //! outside its place, on any store.
 
-use crate::{AsideLabel, ClusterIdentity, RepoError};
+use crate::{AsideLabel, BackupLabel, ClusterIdentity, RepoError};
 
 /// The version of the layout and of `repository.json`.
 pub const FORMAT: u64 = 1;
@@ -20,6 +20,8 @@ pub const WAL_PREFIX: &str = "wal";
 pub const ASIDE_PREFIX: &str = "aside";
 /// The prefix of all backups.
 pub const BACKUP_PREFIX: &str = "backup";
+/// The prefix of the keys of the repository's encryption.
+pub const KEYS_PREFIX: &str = "keys";
 /// The prefix of notes of what was verified.
 pub const VERIFIED_PREFIX: &str = "verified";
 /// The suffix of encoded WAL objects, after the WAL file's own name.
@@ -28,6 +30,13 @@ pub const WAL_SUFFIX: &str = ".wz";
 pub const BACKUP_STARTED: &str = "started";
 /// The object that makes a backup exist for readers, put last.
 pub const BACKUP_JSON: &str = "backup.json";
+/// The object that keeps a backup from being expired.
+pub const BACKUP_PINNED: &str = "pinned";
+/// The object that says that a backup is being expired: nothing may begin to need it.
+pub const BACKUP_EXPIRING: &str = "expiring";
+
+/// The names below a label that no data object has.
+const RESERVED: [&str; 4] = [BACKUP_STARTED, BACKUP_JSON, BACKUP_PINNED, BACKUP_EXPIRING];
 
 /// PostgreSQL's limit for the names that it archives (`MAX_XFN_CHARS` is 40; its
 /// documentation promises no more than 64).
@@ -37,10 +46,12 @@ pub const MAX_BACKUP_OBJECT_NAME_CHARS: usize = 200;
 /// The longest WAL object that is read: a segment of 1 GiB that did not shrink, with
 /// room for a container around it.
 pub const MAX_WAL_OBJECT_BYTES: u64 = (1 << 30) + (1 << 20);
-/// The longest `repository.json`, `cluster/N.json`, `cluster.json` or `started` that is read.
+/// The longest of the other JSON objects that is read: `repository.json`, `pinned` and the like.
 pub const MAX_SMALL_JSON_BYTES: u64 = 64 << 10;
 /// The longest note of what was verified that is read.
 pub const MAX_VERIFIED_JSON_BYTES: u64 = 64 << 20;
+/// The longest `started` that is read: it may name thousands of backups.
+pub const MAX_STARTED_JSON_BYTES: u64 = 1 << 20;
 /// The longest `backup.json` that is read.
 pub const MAX_BACKUP_JSON_BYTES: u64 = 256 << 20;
 
@@ -165,6 +176,11 @@ pub(crate) fn backup_prefix(label: &str) -> String {
     format!("{BACKUP_PREFIX}/{label}")
 }
 
+/// The key of an object of a backup with one of the names that are reserved.
+pub(crate) fn backup_key(label: &BackupLabel, reserved: &str) -> String {
+    format!("{}/{reserved}", backup_prefix(label.as_str()))
+}
+
 /// The key of a data object of a backup.
 pub(crate) fn backup_object_key(label: &str, name: &str) -> Result<String, RepoError> {
     check_backup_object_name(name)?;
@@ -195,7 +211,7 @@ fn check_backup_object_name(name: &str) -> Result<(), RepoError> {
         return invalid("no part of it may be empty or begin with a dot");
     }
     let first = name.split('/').next().unwrap_or(name);
-    if first == BACKUP_STARTED || first == BACKUP_JSON {
+    if RESERVED.contains(&first) {
         return invalid("the name is reserved");
     }
     Ok(())

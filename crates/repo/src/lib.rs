@@ -19,6 +19,7 @@
 
 mod backup;
 mod backup_label;
+pub mod browse;
 mod cluster;
 mod clusters;
 mod copy;
@@ -28,6 +29,8 @@ mod json;
 pub mod layout;
 mod local;
 mod location;
+mod pin;
+mod removal;
 mod repository;
 mod set_aside;
 #[cfg(feature = "testing")]
@@ -45,6 +48,8 @@ pub use error::RepoError;
 pub(crate) use local::IntoExistingDirectory;
 pub use local::LocalStore;
 pub use location::{Location, open_store};
+pub use pin::Pin;
+pub use removal::LabelObject;
 pub use repository::{Initialised, Repository};
 pub use set_aside::AsideLabel;
 pub use wal::{PutOutcome, WalEntry, WalSurvey};

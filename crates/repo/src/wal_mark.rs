@@ -77,7 +77,7 @@ impl Repository {
     }
 
     /// Whether there is anything below a prefix.
-    async fn has_level(&self, prefix: &str) -> Result<bool, RepoError> {
+    pub(crate) async fn has_level(&self, prefix: &str) -> Result<bool, RepoError> {
         let level = self
             .store()
             .list_with_delimiter(Some(&Path::from(prefix)))

@@ -148,6 +148,24 @@ impl Prior {
         })
     }
 
+    /// The labels of all that may be referred to.
+    pub(crate) fn labels(&self) -> Vec<String> {
+        let labels = self.referred.iter().map(|of| of.label.to_string());
+        labels.collect()
+    }
+
+    /// Refuses to refer to what is being expired.
+    pub(crate) async fn check_stays(&self, repository: &Repository) -> Result<(), ArchiveError> {
+        for Referred { label, .. } in &self.referred {
+            if !repository.stays(label).await? {
+                return Err(ArchiveError::BeingExpired {
+                    label: label.to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses to go on where what is referred to is not there any more.
     pub(crate) async fn check_still_there(
         &self,

@@ -4,9 +4,10 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use jiff::Timestamp;
 use walzip_archive::backup::{BackupOptions, CopyMethod, backup};
 use walzip_archive::replication::ManifestChecksums;
-use walzip_repo::BackupType;
+use walzip_repo::{BackupType, Pin};
 
 use crate::archive_command;
 use crate::connection_args::ConnectionArgs;
@@ -69,6 +70,11 @@ pub struct BackupArgs {
     /// machine's memory or storage goes unnoticed until "walzip verify" or a restore
     #[arg(long)]
     no_verify: bool,
+
+    /// Keep this backup until "walzip unpin", whatever the retention says; with a reason, if one is
+    /// given
+    #[arg(long, value_name = "REASON", num_args = 0..=1, default_missing_value = "")]
+    pin: Option<String>,
 
     #[command(flatten)]
     connection: ConnectionArgs,
@@ -148,6 +154,10 @@ pub fn run(args: BackupArgs) -> Result<(), CommandError> {
         level: args.level.level.unwrap_or(defaults.level),
         threads: args.process_max.map_or(defaults.threads, usize::from),
         max_rate_kilobytes: args.max_rate,
+        pin: args.pin.map(|reason| Pin {
+            pinned: Timestamp::now(),
+            reason: Some(reason).filter(|reason| !reason.is_empty()),
+        }),
         estimate_size: progress_line::is_wanted(),
         ..defaults
     };

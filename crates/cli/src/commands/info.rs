@@ -77,8 +77,8 @@ impl fmt::Display for Text<'_> {
         for label in &info.unfinished_backups {
             writeln!(
                 f,
-                "{label}: unfinished: it still runs, or was given up; then backup/{label} can be \
-                 removed"
+                "{label}: unfinished: it still runs, or was given up; then \"walzip expire\" removes \
+                 what it left"
             )?;
         }
         write_wal(f, &info.newest)?;
@@ -126,6 +126,7 @@ fn write_cluster(f: &mut fmt::Formatter<'_>, what: &str, content: &ClusterConten
     write_section(f, &heads, rows.collect())?;
     for backup in &content.backups {
         write_references(f, backup)?;
+        write_pin(f, backup)?;
         write_missing(f, backup)?;
     }
     Ok(())
@@ -149,6 +150,18 @@ fn write_references(f: &mut fmt::Formatter<'_>, backup: &BackupInfo) -> fmt::Res
         "{}: CANNOT BE RESTORED: backup {first}, which it needs, is missing or cannot be read",
         backup.label
     )
+}
+
+/// Why a backup is not expired.
+fn write_pin(f: &mut fmt::Formatter<'_>, backup: &BackupInfo) -> fmt::Result {
+    let Some(pin) = &backup.pinned else {
+        return Ok(());
+    };
+    write!(f, "{}: pinned since {:.0}", backup.label, pin.pinned)?;
+    match &pin.reason {
+        Some(reason) => writeln!(f, ": {}", reason.escape_debug()),
+        None => writeln!(f),
+    }
 }
 
 /// What is set aside, and the WAL.

@@ -9,9 +9,12 @@ mod bench;
 mod check;
 mod compress;
 mod decompress;
+mod expire;
 mod info;
 mod init;
 mod inspect;
+mod pin;
+mod repo;
 mod restore;
 mod timeline;
 mod upgrade;
@@ -39,6 +42,10 @@ pub enum Command {
     BackupGet(backup_get::BackupGetArgs),
     Info(info::InfoArgs),
     Verify(verify::VerifyArgs),
+    Expire(expire::ExpireArgs),
+    Pin(pin::PinArgs),
+    Unpin(pin::UnpinArgs),
+    Repo(repo::RepoCommandArgs),
     Timeline(timeline::TimelineArgs),
     Upgrade(upgrade::UpgradeArgs),
     Bench(bench::BenchArgs),
@@ -60,6 +67,10 @@ pub fn run(command: Command) -> Result<(), CommandError> {
         Command::BackupGet(args) => backup_get::run(args),
         Command::Info(args) => info::run(args),
         Command::Verify(args) => verify::run(args),
+        Command::Expire(args) => expire::run(args),
+        Command::Pin(args) => pin::run(args),
+        Command::Unpin(args) => pin::run_unpin(args),
+        Command::Repo(args) => repo::run(args),
         Command::Timeline(args) => timeline::run(args),
         Command::Upgrade(args) => upgrade::run(args),
         Command::Bench(args) => bench::run(args),

@@ -20,9 +20,8 @@ use super::key_file::{KeyFile, Recipient};
 use super::{KeyError, SealError};
 use crate::RepoError;
 use crate::json::encode_json;
+use crate::layout::KEYS_PREFIX;
 
-/// The prefix of all keys.
-pub(super) const KEYS_PREFIX: &str = "keys";
 /// The suffix of a key, after its recipient.
 const SUFFIX: &str = ".age";
 /// The version of what is inside.

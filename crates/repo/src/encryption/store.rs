@@ -14,12 +14,13 @@ use object_store::{
 };
 use tokio::sync::OnceCell;
 
-use super::epochs::{EpochKey, Epochs, KEYS_PREFIX};
+use super::epochs::{EpochKey, Epochs};
 use super::key_file::KeyFile;
 use super::reading::{self, Sealed};
 use super::sealed::{self, Header, SealError, Sealer};
 use super::upload::SealedUpload;
 use crate::RepoError;
+use crate::layout::KEYS_PREFIX;
 
 type StoreResult<T> = object_store::Result<T>;
 

@@ -170,6 +170,57 @@ fn replacing_leaves_the_old_object_or_the_new_one() {
     });
 }
 
+fn remove(disk: &SimulatedDisk) -> Result<(), DiskError> {
+    let writer = Arc::new(Writer::new(disk.clone(), PathBuf::from(ROOT)));
+    match writer.remove(Path::new(OBJECT)) {
+        // What an earlier process removed.
+        Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+#[test]
+fn what_was_removed_stays_removed_also_by_who_finds_nothing() {
+    for operation in 0..10 {
+        let disk = initialised_disk();
+        create(&disk).unwrap();
+        disk.die_before(Some(operation));
+        let first = remove(&disk);
+        disk.die_before(None);
+        for unsynced in power_cuts() {
+            let found = object(&disk.after_power_cut(unsynced));
+            assert!(
+                found.is_none() || first.is_err(),
+                "{operation}, {unsynced:?}"
+            );
+        }
+        // The same disk, another process: the object may have gone, and not durably.
+        remove(&disk).unwrap();
+        for unsynced in power_cuts() {
+            let found = object(&disk.after_power_cut(unsynced));
+            assert_eq!(found, None, "{operation}, {unsynced:?}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_is_removed_when_nothing_is_in_it_and_can_be_made_again() {
+    let disk = initialised_disk();
+    create(&disk).unwrap();
+    let writer = Arc::new(Writer::new(disk.clone(), PathBuf::from(ROOT)));
+    let directory = Path::new(OBJECT).parent().unwrap();
+    writer.remove_directory_if_empty(directory).unwrap();
+    assert_eq!(object(&disk).as_deref(), Some(CONTENT));
+    writer.remove(Path::new(OBJECT)).unwrap();
+    writer.remove_directory_if_empty(directory).unwrap();
+    writer.remove_directory_if_empty(directory).unwrap();
+    // It is durable again for the same process, which had made it before.
+    let (first, second) = CONTENT.split_at(11);
+    writer.create(Path::new(OBJECT), [first, second]).unwrap();
+    let found = object(&disk.after_power_cut(Unsynced::Lost));
+    assert_eq!(found.as_deref(), Some(CONTENT));
+}
+
 #[test]
 fn a_put_leaves_no_temporary_file() {
     let disk = initialised_disk();

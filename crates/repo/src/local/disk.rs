@@ -36,6 +36,8 @@ pub(crate) trait Disk: Send + Sync + 'static {
     /// Renames a file, replacing what has the name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove_file(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory, unless something is in it.
+    fn remove_directory(&self, path: &Path) -> io::Result<()>;
     fn exists(&self, path: &Path) -> io::Result<bool>;
 }
 
@@ -103,6 +105,10 @@ impl Disk for RealDisk {
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_dir(path)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {

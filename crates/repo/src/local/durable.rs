@@ -161,12 +161,37 @@ impl<D: Disk> Writer<D> {
         Ok(true)
     }
 
-    /// Removes an object, durably.
+    /// Removes an object, durably. One that is not there is not there durably either: who removed
+    /// it may have been killed before it was synced.
     pub(crate) fn remove(&self, object: &Path) -> Result<(), DiskError> {
-        self.disk
-            .remove_file(object)
-            .map_err(DiskError::at("remove", object))?;
-        self.sync_directory(self.parent(object))
+        let removed = self.disk.remove_file(object);
+        let directory = self.parent(object);
+        let is_missing = |error: &io::Error| error.kind() == ErrorKind::NotFound;
+        if removed.is_ok() || (removed.as_ref().is_err_and(is_missing) && self.exists(directory)?) {
+            self.sync_directory(directory)?;
+        }
+        removed.map_err(DiskError::at("remove", object))
+    }
+
+    /// Removes a directory, durably; success as well when something is in it, or it is not there.
+    pub(crate) fn remove_directory_if_empty(&self, directory: &Path) -> Result<(), DiskError> {
+        match self.disk.remove_directory(directory) {
+            Ok(()) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists | ErrorKind::NotFound
+                ) =>
+            {
+                return Ok(());
+            }
+            Err(error) => return Err(DiskError::at("remove", directory)(error)),
+        }
+        self.durable_directories
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(directory);
+        self.sync_directory(self.parent(directory))
     }
 
     /// Creates a directory and what is missing above it. What it created is durable.

@@ -16,7 +16,7 @@ mod sweep;
 mod upload;
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path as FilePath, PathBuf};
@@ -86,6 +86,16 @@ impl fmt::Display for LocalStore {
 impl StoreDirectory {
     /// The file of a key, after checking that nothing on the way to it leads elsewhere.
     fn file(&self, key: &Path) -> StoreResult<PathBuf> {
+        let levels = self.levels(key)?;
+        let Some((object, directories)) = levels.split_last() else {
+            return Err(not_a_key(key));
+        };
+        check_way(object, directories).map_err(|error| store_error(key, error))?;
+        Ok(object.clone())
+    }
+
+    /// The directories that lead to a key, and what has the key itself.
+    fn levels(&self, key: &Path) -> StoreResult<Vec<PathBuf>> {
         let mut path = self.path.clone();
         let mut levels = Vec::new();
         for part in key.parts() {
@@ -96,11 +106,7 @@ impl StoreDirectory {
             path.push(part);
             levels.push(path.clone());
         }
-        let Some((object, directories)) = levels.split_last() else {
-            return Err(not_a_key(key));
-        };
-        check_way(object, directories).map_err(|error| store_error(key, error))?;
-        Ok(path)
+        Ok(levels)
     }
 
     /// Makes sure that temporary files come into a directory of this repository, and removes
@@ -157,7 +163,7 @@ impl StoreDirectory {
 
     fn get(&self, key: &Path, options: &GetOptions) -> StoreResult<GetResult> {
         let path = self.file(key)?;
-        let open = || -> Result<(File, std::fs::Metadata), DiskError> {
+        let open = || -> Result<(File, Metadata), DiskError> {
             let file = disk::open_file(&path).map_err(DiskError::at("open", &path))?;
             let metadata = file.metadata().map_err(DiskError::at("look at", &path))?;
             Misplaced::check_object(&path, &metadata)?;
@@ -186,7 +192,22 @@ impl StoreDirectory {
         })
     }
 
+    /// Removes an object, or a directory that has been left without any. Stores without
+    /// directories pass over the latter.
     fn delete(&self, key: &Path) -> StoreResult<()> {
+        let levels = self.levels(key)?;
+        if let Some((last, above)) = levels.split_last() {
+            let way = above.iter().chain([last]);
+            let mut found = way.map(|level| look(level));
+            let is_directory =
+                |found| matches!(found, Ok(Some(metadata)) if Metadata::is_dir(&metadata));
+            if found.all(is_directory) {
+                return self
+                    .writer
+                    .remove_directory_if_empty(last)
+                    .map_err(|error| store_error(key, error));
+            }
+        }
         let file = self.file(key)?;
         self.writer
             .remove(&file)
@@ -310,7 +331,7 @@ fn check_way(object: &FilePath, directories: &[PathBuf]) -> Result<(), DiskError
     }
 }
 
-fn object_meta(key: Path, metadata: &std::fs::Metadata) -> Result<ObjectMeta, DiskError> {
+fn object_meta(key: Path, metadata: &Metadata) -> Result<ObjectMeta, DiskError> {
     let modified = metadata
         .modified()
         .map_err(DiskError::at("look at", key.as_ref()))?;

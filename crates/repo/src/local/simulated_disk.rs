@@ -263,6 +263,17 @@ impl Disk for SimulatedDisk {
         })
     }
 
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.operate(|state| {
+            state.node(path)?;
+            if state.seen.keys().any(|other| other.parent() == Some(path)) {
+                return Err(ErrorKind::DirectoryNotEmpty.into());
+            }
+            state.seen.remove(path);
+            Ok(())
+        })
+    }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.operate(|state| Ok(state.seen.contains_key(path)))
     }

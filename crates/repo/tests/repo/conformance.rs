@@ -240,7 +240,10 @@ async fn simultaneous_backups_have_labels_of_their_own(store: Arc<dyn ObjectStor
         (BackupType::Incr, "20261121-220139I"),
         (BackupType::Full, "20261121-220140F"),
     ] {
-        let writer = repository.start_backup_of(of, now).await.unwrap();
+        let writer = repository
+            .start_backup_of(of, now, Vec::new())
+            .await
+            .unwrap();
         assert_eq!(writer.label().as_str(), expected);
     }
 }

@@ -8,7 +8,8 @@ use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use walzip_repo::testing::memory_store;
 use walzip_repo::{
-    ClusterIdentity, LocalStore, MAX_OBJECT_BYTES, PART_BYTES, RepoError, Repository, layout,
+    BackupLabel, ClusterIdentity, LocalStore, MAX_OBJECT_BYTES, PART_BYTES, Pin, RepoError,
+    Repository, layout,
 };
 
 use crate::upgrades::UPGRADED;
@@ -42,11 +43,14 @@ fn constants_are_those_of_the_specification() {
         ("CLUSTER_JSON", layout::CLUSTER_JSON.to_owned()),
         ("WAL_PREFIX", layout::WAL_PREFIX.to_owned()),
         ("ASIDE_PREFIX", layout::ASIDE_PREFIX.to_owned()),
+        ("KEYS_PREFIX", layout::KEYS_PREFIX.to_owned()),
         ("VERIFIED_PREFIX", layout::VERIFIED_PREFIX.to_owned()),
         ("WAL_SUFFIX", layout::WAL_SUFFIX.to_owned()),
         ("BACKUP_PREFIX", layout::BACKUP_PREFIX.to_owned()),
         ("BACKUP_STARTED", layout::BACKUP_STARTED.to_owned()),
         ("BACKUP_JSON", layout::BACKUP_JSON.to_owned()),
+        ("BACKUP_PINNED", layout::BACKUP_PINNED.to_owned()),
+        ("BACKUP_EXPIRING", layout::BACKUP_EXPIRING.to_owned()),
         ("MAX_WAL_NAME_CHARS", layout::MAX_WAL_NAME_CHARS.to_string()),
         (
             "MAX_BACKUP_OBJECT_NAME_CHARS",
@@ -59,6 +63,10 @@ fn constants_are_those_of_the_specification() {
         (
             "MAX_SMALL_JSON_BYTES",
             layout::MAX_SMALL_JSON_BYTES.to_string(),
+        ),
+        (
+            "MAX_STARTED_JSON_BYTES",
+            layout::MAX_STARTED_JSON_BYTES.to_string(),
         ),
         (
             "MAX_VERIFIED_JSON_BYTES",
@@ -92,10 +100,36 @@ fn every_example_of_the_specification_has_its_format() {
         "## cluster/N.json",
         "## cluster.json",
         "## started",
+        "## pinned",
+        "## expiring",
     ] {
         let fields: serde_json::Value = serde_json::from_str(example(heading)).expect(heading);
         assert_eq!(fields["format"], layout::FORMAT, "{heading}");
     }
+}
+
+/// Puts the example of an object below a label.
+async fn labelled(heading: &str, name: &str) -> (Repository, BackupLabel) {
+    let store = memory_store();
+    let repository = new_repository(store.clone()).await;
+    let label: BackupLabel = "20261122-220130I".parse().unwrap();
+    let key = Path::from(format!("backup/{label}/{name}"));
+    store.put(&key, example(heading).into()).await.unwrap();
+    (repository, label)
+}
+
+#[tokio::test]
+async fn the_examples_of_what_is_below_a_label_are_read() {
+    let (repository, label) = labelled("## started", "started").await;
+    let references = repository.read_claimed_references(&label).await.unwrap();
+    assert_eq!(references, Some(vec!["20261121-220130F".to_owned()]));
+    let (repository, label) = labelled("## pinned", "pinned").await;
+    let pin = repository.read_pin(&label).await.unwrap().unwrap();
+    assert_eq!(pin.reason.as_deref(), Some("before the migration"));
+    assert_eq!(pin.pinned.to_string(), "2026-11-22T10:00:00Z");
+    let (repository, label) = labelled("## expiring", "expiring").await;
+    let cluster = repository.read_expiring(&label).await.unwrap().unwrap();
+    assert_eq!(cluster.name(), "15-7575000000000000001");
 }
 
 async fn open_with(repository_json: &str) -> Result<Repository, RepoError> {
@@ -128,6 +162,15 @@ async fn what_is_written_has_the_fields_of_the_specification() {
     repository.register(UPGRADED, false).await.unwrap();
     repository.start_backup().await.unwrap();
     let label = &repository.list_unfinished_backups().await.unwrap()[0];
+    let pin = Pin {
+        pinned: "2026-11-22T10:00:00Z".parse().unwrap(),
+        reason: Some("why".to_owned()),
+    };
+    repository.pin(label, &pin).await.unwrap();
+    repository
+        .mark_expiring(label, Some(CLUSTER))
+        .await
+        .unwrap();
     for (key, heading) in [
         ("repository.json".to_owned(), "## repository.json"),
         ("cluster/2.json".to_owned(), "## cluster/N.json"),
@@ -136,6 +179,8 @@ async fn what_is_written_has_the_fields_of_the_specification() {
             "## cluster.json",
         ),
         (format!("backup/{label}/started"), "## started"),
+        (format!("backup/{label}/pinned"), "## pinned"),
+        (format!("backup/{label}/expiring"), "## expiring"),
     ] {
         let written = store
             .get(&Path::from(key))

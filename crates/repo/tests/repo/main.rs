@@ -10,6 +10,7 @@ mod limits;
 mod local_files;
 mod names;
 mod places;
+mod removal;
 mod set_aside;
 mod upgrades;
 

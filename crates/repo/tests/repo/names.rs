@@ -71,6 +71,8 @@ async fn backup_object_names_that_could_lead_elsewhere_are_refused() {
         "\u{e9}",
         "started",
         "backup.json",
+        "pinned",
+        "expiring",
         "started/x",
         &too_long,
     ];

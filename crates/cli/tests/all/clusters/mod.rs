@@ -10,6 +10,7 @@ mod check;
 mod copy_methods;
 mod delta;
 mod experiments;
+mod expire;
 mod faults;
 mod identity;
 mod incremental;

@@ -1,0 +1,78 @@
+//! Which branches of a cluster's history are alive, so that a retention is counted along each.
+//!
+//! A restored copy that archives into the same repository must not push the backups of production
+//! out of it, and after a failover the old timeline must not keep its own for ever.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use walzip_pgformat::TimelineId;
+use walzip_pgformat::wal_file_name::WalFileName;
+
+use super::facts::{ClusterFacts, Finished, time_of};
+
+/// When something of a timeline was archived or backed up, for the first and the last time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Activity {
+    first: Timestamp,
+    last: Timestamp,
+}
+
+/// A timeline that was not left for one that came after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) timeline: TimelineId,
+    pub(super) last: Timestamp,
+}
+
+/// The heads, that with the newest activity first.
+pub(super) fn heads(facts: &ClusterFacts, own: &[&Finished]) -> Vec<Head> {
+    let activities = activities(facts, own);
+    let is_left = |timeline: TimelineId, last: Timestamp| {
+        activities.iter().any(|(&other, activity)| {
+            let history = facts.timelines.history(other);
+            other != timeline
+                && activity.first >= last
+                && history.is_some_and(|history| history.contains(timeline))
+        })
+    };
+    let mut heads: Vec<Head> = activities
+        .iter()
+        .filter(|&(&timeline, activity)| !is_left(timeline, activity.last))
+        .map(|(&timeline, activity)| Head {
+            timeline,
+            last: activity.last,
+        })
+        .collect();
+    heads.sort_by_key(|head| std::cmp::Reverse((head.last, head.timeline)));
+    heads
+}
+
+/// The last moment at which anything was archived or backed up.
+pub(super) fn last_activity(facts: &ClusterFacts, own: &[&Finished]) -> Option<Timestamp> {
+    let activities = activities(facts, own);
+    activities.values().map(|activity| activity.last).max()
+}
+
+fn activities(facts: &ClusterFacts, own: &[&Finished]) -> BTreeMap<TimelineId, Activity> {
+    let mut activities = BTreeMap::new();
+    let mut add = |timeline: TimelineId, time: Timestamp| {
+        let activity = activities.entry(timeline).or_insert(Activity {
+            first: time,
+            last: time,
+        });
+        activity.first = activity.first.min(time);
+        activity.last = activity.last.max(time);
+    };
+    for entry in &facts.wal {
+        if let Ok(WalFileName::Segment(segment) | WalFileName::Partial(segment)) =
+            entry.name.parse()
+        {
+            add(segment.timeline, time_of(entry.modified));
+        }
+    }
+    for backup in own {
+        add(backup.stop.timeline, backup.stop.time);
+    }
+    activities
+}

@@ -1,0 +1,82 @@
+//! Ten thousand random lives of archives, in each of which an oracle that knows how the life went
+//! says what has to stay, and whether each removal is right.
+
+mod life;
+mod oracle;
+
+use std::num::NonZeroU32;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::decide::decide;
+use super::{ExpireRequest, Retention};
+use life::{Life, Random};
+use oracle::Oracle;
+
+const LIVES: u64 = 10_000;
+
+fn request(random: &mut Random) -> ExpireRequest {
+    let full = NonZeroU32::new(random.below(4) as u32);
+    let days = random.below(12) as i64;
+    let window = (days > 0 || full.is_none()).then(|| SignedDuration::from_hours(24 * days));
+    ExpireRequest {
+        retention: Retention { full, window },
+        aside: random.chance(30),
+        ..ExpireRequest::default()
+    }
+}
+
+#[test]
+fn what_must_stay_stays_and_what_goes_may_go() {
+    let (mut removed, mut emptied, mut kept_by_pins, mut superseded) = (0, 0, 0, 0);
+    for seed in 0..LIVES {
+        let mut random = Random::new(seed);
+        let mut life = Life::lead(&mut random);
+        let now = life.now;
+        let request = request(&mut random);
+        let first = decide(&life.inventory, &request, now).expect("a plan");
+        let oracle = Oracle::new(&life, &request, &first);
+        if let Err(wrong) = oracle.check() {
+            panic!("seed {seed}: {wrong}\n{request:?}\n{first:#?}");
+        }
+        removed += first.backups.iter().filter(|of| of.removed).count();
+        emptied += first
+            .clusters
+            .iter()
+            .filter(|of| !of.wal.is_empty())
+            .count();
+        kept_by_pins += oracle.by_pins();
+        superseded += first.clusters.iter().filter(|of| of.superseded).count();
+        // What was decided once is decided: carried out, nothing more goes, and nothing is lost.
+        life.carry_out(&first);
+        let second = decide(&life.inventory, &request, now).expect("a plan");
+        let goes: Vec<_> = second.backups.iter().filter(|of| of.removed).collect();
+        assert!(goes.is_empty(), "seed {seed}: {goes:?}\n{first:#?}");
+        if let Err(wrong) = Oracle::new(&life, &request, &second).check() {
+            panic!("seed {seed}, again: {wrong}\n{second:#?}");
+        }
+    }
+    // The lives were such that all of it was met.
+    let met = [removed, emptied, kept_by_pins, superseded];
+    assert!(met.iter().all(|count| *count > 300), "{met:?}");
+}
+
+#[test]
+fn nothing_goes_when_the_clock_is_behind() {
+    for seed in 0..200 {
+        let life = Life::lead(&mut Random::new(seed));
+        let request = request(&mut Random::new(seed));
+        let behind = Timestamp::UNIX_EPOCH;
+        let refused = decide(&life.inventory, &request, behind);
+        let error = refused.expect_err("the clock is behind");
+        assert!(
+            matches!(error, crate::ArchiveError::ClockBehind { .. }),
+            "{error}"
+        );
+        let ignores = ExpireRequest {
+            ignores_clock: true,
+            ..request
+        };
+        assert!(decide(&life.inventory, &ignores, behind).is_ok());
+    }
+}

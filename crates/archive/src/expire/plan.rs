@@ -1,0 +1,311 @@
+//! What is going to be removed, what is kept, and why.
+//!
+//! The field names are what scripts read: they are added to, never renamed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use walzip_pgformat::TimelineId;
+use walzip_pgformat::wal_file_name::WalFileName;
+use walzip_repo::{AsideLabel, BackupLabel, ClusterIdentity};
+
+/// What `expire` does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// The version of this description, 1.
+    pub format: u32,
+    /// The moment by which it was made.
+    pub now: Timestamp,
+    /// Every label, oldest first.
+    pub backups: Vec<BackupPlan>,
+    /// The clusters, oldest first.
+    pub clusters: Vec<ClusterPlan>,
+}
+
+/// What becomes of a backup, or of what is left of one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BackupPlan {
+    /// Its label.
+    pub label: String,
+    /// What has the label.
+    pub state: BackupState,
+    /// Whose it is, where that is known: `15-7575000000000000001`.
+    pub cluster: Option<String>,
+    /// Whether it is removed.
+    pub removed: bool,
+    /// Why it is kept, or removed.
+    pub reasons: Vec<Reason>,
+    /// The size of its objects.
+    pub stored_bytes: u64,
+    #[serde(skip)]
+    pub(crate) key: BackupLabel,
+}
+
+/// What has a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackupState {
+    /// A backup.
+    Finished,
+    /// A backup whose description cannot be read.
+    Unreadable,
+    /// A backup that runs, or was given up.
+    Unfinished,
+    /// What an interrupted expiry has left.
+    HalfExpired,
+}
+
+/// Why a backup is kept, or removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Reason {
+    /// Kept: not older than the last full backups that the retention counts.
+    RetentionFull,
+    /// Kept: in the window, or the newest before it.
+    RetentionWindow,
+    /// Kept: it is pinned.
+    Pinned,
+    /// Kept: another one that is kept needs it.
+    NeededBy {
+        /// That one.
+        label: String,
+    },
+    /// Kept: one that does not say, or cannot be read, may need it.
+    MayBeNeededBy {
+        /// That one.
+        label: String,
+    },
+    /// Kept: of another branch, and younger than the oldest that is kept of the newest one.
+    OtherBranch,
+    /// Kept: no complete backup leads to where the cluster is now.
+    NothingNewer,
+    /// Kept: it cannot be read.
+    Unreadable {
+        /// Why not.
+        problem: String,
+    },
+    /// Kept: it may still run.
+    MayRun,
+    /// Kept: only the backups that were named are removed.
+    NotNamed,
+    /// Removed: nothing of the above.
+    NotRetained,
+    /// Removed: it was named.
+    Named,
+    /// Removed: it was given up, or its expiry was interrupted.
+    Leftover,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Reason::RetentionFull => "retention-full",
+            Reason::RetentionWindow => "retention-window",
+            Reason::Pinned => "pinned",
+            Reason::NeededBy { label } => return write!(f, "needed by {label}"),
+            Reason::MayBeNeededBy { label } => return write!(f, "may be needed by {label}"),
+            Reason::OtherBranch => "of another branch, and recent",
+            Reason::NothingNewer => "no complete backup leads to where the cluster is now",
+            Reason::Unreadable { problem } => return write!(f, "cannot be read: {problem}"),
+            Reason::MayRun => "unfinished, may still run",
+            Reason::NotNamed => "not named",
+            Reason::NotRetained => "not retained",
+            Reason::Named => "named",
+            Reason::Leftover => "left over",
+        };
+        f.write_str(text)
+    }
+}
+
+/// What becomes of a cluster's WAL.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClusterPlan {
+    /// Whose: `15-7575000000000000001`.
+    pub cluster: String,
+    /// An older cluster of which nothing is retained, because the newest one fulfils the retention.
+    pub superseded: bool,
+    /// The WAL that is removed, in the order of its removal.
+    pub removed_wal: Vec<WalPart>,
+    /// The WAL that is kept, by the reasons.
+    pub kept_wal: Vec<KeptWal>,
+    /// What was set aside and is removed.
+    pub removed_aside: Vec<AsidePart>,
+    #[serde(skip)]
+    pub(crate) key: ClusterIdentity,
+    #[serde(skip)]
+    pub(crate) wal: Vec<WalName>,
+}
+
+/// A WAL file that is removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WalName {
+    pub(crate) name: String,
+    pub(crate) stored_bytes: u64,
+}
+
+/// WAL files of one timeline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WalPart {
+    /// Its number.
+    pub timeline: u32,
+    /// The name of the first.
+    pub first: String,
+    /// The name of the last.
+    pub last: String,
+    /// How many there are.
+    pub objects: u64,
+    /// Their size in the repository.
+    pub stored_bytes: u64,
+}
+
+/// WAL files that are kept for the same reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KeptWal {
+    /// The reason.
+    pub reason: WalReason,
+    /// How many there are.
+    pub objects: u64,
+    /// Their size in the repository.
+    pub stored_bytes: u64,
+}
+
+/// Why WAL is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WalReason {
+    /// A backup that is kept can be replayed through it.
+    Reachable,
+    /// A backup that is kept is worth nothing without it.
+    Required,
+    /// A history.
+    History,
+    /// The beginning of a timeline, by which a restore tells branches apart.
+    Beginning,
+    /// It was archived after the oldest kept backup began.
+    Recent,
+    /// A history is lost: what leads where is not certain.
+    Uncertain,
+    /// A backup that may still run, or that cannot be read, may need it.
+    MayBeNeeded,
+    /// Fewer backups were taken than the retention asks for, or only one full one.
+    NotFulfilled,
+    /// The cluster has no complete backup, or none that leads to where it is now.
+    NoBackup,
+    /// Only the backups that were named are removed.
+    NotNamed,
+    /// It has no name of a WAL file.
+    Foreign,
+}
+
+impl fmt::Display for WalReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WalReason::Reachable => "replayed from a kept backup",
+            WalReason::Required => "required by a kept backup",
+            WalReason::History => "timeline histories",
+            WalReason::Beginning => "beginnings of timelines",
+            WalReason::Recent => "archived after the oldest kept backup began",
+            WalReason::Uncertain => "a history is lost, so what leads where is not certain",
+            WalReason::MayBeNeeded => "may be needed by a backup that runs or cannot be read",
+            WalReason::NotFulfilled => "the retention is not fulfilled yet",
+            WalReason::NoBackup => "no complete backup leads to where the cluster is now",
+            WalReason::NotNamed => "only named backups are removed",
+            WalReason::Foreign => "not named like WAL",
+        })
+    }
+}
+
+/// What is removed of what was set aside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AsidePart {
+    /// Its label.
+    pub label: String,
+    /// How many objects it has.
+    pub objects: u64,
+    /// Their size in the repository.
+    pub stored_bytes: u64,
+    #[serde(skip)]
+    pub(crate) key: AsideLabel,
+    #[serde(skip)]
+    pub(crate) names: Vec<String>,
+}
+
+impl Plan {
+    /// How many bytes are removed.
+    pub fn removed_bytes(&self) -> u64 {
+        let backups = self.backups.iter().filter(|backup| backup.removed);
+        let backups = backups.map(|backup| backup.stored_bytes);
+        let wal = self
+            .clusters
+            .iter()
+            .flat_map(|cluster| &cluster.removed_wal);
+        let aside = self
+            .clusters
+            .iter()
+            .flat_map(|cluster| &cluster.removed_aside);
+        backups
+            .chain(wal.map(|part| part.stored_bytes))
+            .chain(aside.map(|part| part.stored_bytes))
+            .sum()
+    }
+
+    /// Whether anything is removed.
+    pub fn removes_anything(&self) -> bool {
+        self.backups.iter().any(|backup| backup.removed)
+            || self
+                .clusters
+                .iter()
+                .any(|of| !of.wal.is_empty() || !of.removed_aside.is_empty())
+    }
+
+    /// Leaves out what another plan keeps.
+    pub(crate) fn restrict_to(&mut self, other: &Plan) {
+        let removed = |of: &&BackupPlan| of.removed;
+        let labels: BTreeSet<&str> = other
+            .backups
+            .iter()
+            .filter(removed)
+            .map(|of| of.label.as_str())
+            .collect();
+        for backup in &mut self.backups {
+            backup.removed &= labels.contains(backup.label.as_str());
+        }
+        for cluster in &mut self.clusters {
+            let same = other.clusters.iter().find(|of| of.key == cluster.key);
+            let names: BTreeSet<&str> = same
+                .into_iter()
+                .flat_map(|of| of.wal.iter().map(|wal| wal.name.as_str()))
+                .collect();
+            cluster.wal.retain(|wal| names.contains(wal.name.as_str()));
+            cluster.removed_wal = parts(&cluster.wal);
+            let aside = |part: &AsidePart| {
+                same.is_some_and(|of| of.removed_aside.iter().any(|other| other == part))
+            };
+            cluster.removed_aside.retain(aside);
+        }
+    }
+}
+
+/// The WAL that goes, by timeline. Within each it is in the order of positions.
+pub(crate) fn parts(wal: &[WalName]) -> Vec<WalPart> {
+    let mut parts: BTreeMap<TimelineId, WalPart> = BTreeMap::new();
+    for WalName { name, stored_bytes } in wal {
+        let Ok(parsed) = name.parse::<WalFileName>() else {
+            continue;
+        };
+        let timeline = parsed.timeline();
+        let part = parts.entry(timeline).or_insert_with(|| WalPart {
+            timeline: timeline.0,
+            first: name.clone(),
+            last: name.clone(),
+            objects: 0,
+            stored_bytes: 0,
+        });
+        part.last.clone_from(name);
+        part.objects += 1;
+        part.stored_bytes += stored_bytes;
+    }
+    parts.into_values().collect()
+}

@@ -1,0 +1,171 @@
+//! `walzip repo`: the objects of a repository by their keys.
+
+use std::io::Write;
+
+use walzip_archive::expire::protection;
+use walzip_repo::browse::{self, Listed};
+use walzip_repo::open_store;
+
+use crate::error::CommandError;
+use crate::exit_code::Kind;
+use crate::repo_args::{self, RepoArgs};
+use crate::{running_as_root, runtime};
+
+/// Look at the objects of a repository, and remove single ones
+#[derive(Debug, clap::Args)]
+pub struct RepoCommandArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    Ls(LsArgs),
+    Cat(CatArgs),
+    Rm(RmArgs),
+}
+
+/// List the objects below a prefix
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  walzip repo ls backup --repo /var/lib/walzip")]
+struct LsArgs {
+    /// Where to look: backup, or wal/15-7575000000000000001 [default: everywhere]
+    #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    prefix: String,
+
+    /// All objects below it, not one level only
+    #[arg(long)]
+    recurse: bool,
+
+    /// Print JSON, whose fields are stable
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    repo: RepoArgs,
+}
+
+/// Write an object as it is stored to standard output
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  walzip repo cat backup/20261121-220130F/backup.json --repo /var/lib/walzip")]
+struct CatArgs {
+    /// The object's key, as "walzip repo ls" shows it
+    #[arg(value_name = "KEY")]
+    key: String,
+
+    #[command(flatten)]
+    repo: RepoArgs,
+}
+
+/// Remove an object
+///
+/// "walzip expire" removes backups and WAL that are not wanted any more: this is for what it passes
+/// over, such as an object that does not belong there. An object that a backup may need, or that says
+/// what the repository is, is refused with exit code 116, unless --force says so. Without --confirm,
+/// nothing is removed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  walzip repo rm backup/notes.txt --repo /var/lib/walzip --confirm")]
+struct RmArgs {
+    /// The object's key, as "walzip repo ls" shows it
+    #[arg(value_name = "KEY")]
+    key: String,
+
+    /// Do it
+    #[arg(long)]
+    confirm: bool,
+
+    /// Even if a backup cannot be restored afterwards
+    #[arg(long)]
+    force: bool,
+
+    #[command(flatten)]
+    repo: RepoArgs,
+}
+
+/// Runs the command.
+pub fn run(args: RepoCommandArgs) -> Result<(), CommandError> {
+    match args.what {
+        What::Ls(args) => ls(args),
+        What::Cat(args) => cat(args),
+        What::Rm(args) => rm(args),
+    }
+}
+
+fn ls(args: LsArgs) -> Result<(), CommandError> {
+    let location = args.repo.location(&args.repo.config()?)?;
+    let listed = runtime::block_on(async {
+        let store = open_store(&location)?;
+        Ok(browse::list(store.as_ref(), &args.prefix, args.recurse).await?)
+    })?;
+    if args.json {
+        return super::print_json(&listed);
+    }
+    if listed.is_empty() {
+        let message = format!("{location} has nothing below \"{}\"", args.prefix);
+        return Err(CommandError::new(Kind::FileMissing, message));
+    }
+    let mut out = std::io::stdout().lock();
+    for object in &listed {
+        write_line(&mut out, object).map_err(CommandError::stdout)?;
+    }
+    Ok(())
+}
+
+fn write_line(out: &mut impl Write, object: &Listed) -> std::io::Result<()> {
+    let size = object.size_bytes.map(|size| size.to_string());
+    let time = object.modified.map(|time| format!("{time:.0}"));
+    let (size, time) = (size.unwrap_or_default(), time.unwrap_or_default());
+    writeln!(out, "{size:>15}  {time:20}  {}", object.key)
+}
+
+fn cat(args: CatArgs) -> Result<(), CommandError> {
+    let location = args.repo.location(&args.repo.config()?)?;
+    runtime::block_on(async {
+        let store = open_store(&location)?;
+        let mut object = browse::read(store.as_ref(), &args.key).await?;
+        let mut out = std::io::stdout().lock();
+        while let Some(bytes) = object.next().await? {
+            out.write_all(&bytes).map_err(CommandError::stdout)?;
+        }
+        out.flush().map_err(CommandError::stdout)
+    })
+}
+
+fn rm(args: RmArgs) -> Result<(), CommandError> {
+    let location = args.repo.location(&args.repo.config()?)?;
+    if args.confirm {
+        running_as_root::refuse_foreign_repository(&location)?;
+    }
+    runtime::block_on(async {
+        let store = open_store(&location)?;
+        let object = browse::find(store.as_ref(), &args.key).await?;
+        if !args.force {
+            let repository = repo_args::open(&location).await?;
+            if let Some(why) = protection(&repository, &args.key).await? {
+                let message = format!("{} is not removed: {why}", args.key);
+                return Err(CommandError::new(Kind::Protected, message).hint(
+                    "\"walzip expire\" removes backups and WAL; \"walzip expire --set LABEL\" one \
+                     backup. --force removes the object whatever becomes of the rest.",
+                ));
+            }
+        }
+        let mut out = std::io::stdout();
+        let size = object.size_bytes.unwrap_or_default();
+        if !args.confirm {
+            return writeln!(
+                out,
+                "would remove {}, {size} bytes\nnothing was done: --confirm does it",
+                args.key
+            )
+            .map_err(CommandError::stdout);
+        }
+        browse::remove(store.as_ref(), &args.key).await?;
+        writeln!(out, "removed {}, {size} bytes", args.key).map_err(CommandError::stdout)
+    })
+}
