@@ -51,7 +51,7 @@ pub(super) fn retained(
             .unwrap_or(Timestamp::MIN)
     });
     let along = along(facts, &own, main);
-    if !along.iter().any(|own| is_complete(own)) {
+    if !along.iter().any(is_complete) {
         for (label, _) in &own {
             add(&mut retained, label, Reason::NothingNewer);
         }

@@ -6,6 +6,7 @@
 //! readers see can be restored; then their data; then WAL, the oldest positions first; and at last
 //! their labels.
 
+use jiff::Timestamp;
 use walzip_repo::Repository;
 
 use super::decide::decide;
@@ -74,7 +75,8 @@ async fn decide_again(
     plan: &Plan,
 ) -> Result<(Inventory, Plan), ArchiveError> {
     let inventory = inventory::read(repository).await?;
-    let mut again = decide(&inventory, request, plan.now)?;
+    // WAL that has arrived since then is not from the future.
+    let mut again = decide(&inventory, request, plan.now.max(Timestamp::now()))?;
     again.restrict_to(plan);
     Ok((inventory, again))
 }

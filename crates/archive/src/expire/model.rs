@@ -9,6 +9,7 @@ use std::num::NonZeroU32;
 use jiff::{SignedDuration, Timestamp};
 
 use super::decide::decide;
+use super::plan::{self, Reason};
 use super::{ExpireRequest, Retention};
 use life::{Life, Random};
 use oracle::Oracle;
@@ -79,4 +80,50 @@ fn nothing_goes_when_the_clock_is_behind() {
         };
         assert!(decide(&life.inventory, &ignores, behind).is_ok());
     }
+}
+
+/// Plans that remove one thing more are found wrong, so that the check above can fail.
+#[test]
+fn the_oracle_notices_one_removal_too_many() {
+    let (mut backups, mut wal, mut tried_wal) = (0, 0, 0);
+    for seed in 0..2000 {
+        let mut random = Random::new(seed);
+        let life = Life::lead(&mut random);
+        let request = request(&mut random);
+        let plan = decide(&life.inventory, &request, life.now).expect("a plan");
+        let is_certain = |reason: &Reason| match reason {
+            Reason::Pinned | Reason::NeededBy { .. } => true,
+            Reason::RetentionFull => life.is_simple(),
+            _ => false,
+        };
+        for number in 0..plan.backups.len() {
+            let backup = &plan.backups[number];
+            let is_sound = life.is_sound(&backup.label);
+            if !is_sound || backup.removed || !backup.reasons.iter().any(is_certain) {
+                continue;
+            }
+            let mut wrong = plan.clone();
+            wrong.backups[number].removed = true;
+            let found = Oracle::new(&life, &request, &wrong).check();
+            assert!(found.is_err(), "seed {seed}: {:?} may go", backup);
+            backups += 1;
+        }
+        let Some(entry) = life.any_wal(&mut random) else {
+            continue;
+        };
+        let mut wrong = plan.clone();
+        let last = wrong.clusters.last_mut().expect("a cluster");
+        if last.wal.iter().any(|of| of.name == entry.name) {
+            continue;
+        }
+        last.wal.push(plan::WalName {
+            name: entry.name,
+            stored_bytes: entry.size_bytes,
+        });
+        tried_wal += 1;
+        wal += usize::from(Oracle::new(&life, &request, &wrong).check().is_err());
+    }
+    assert!(backups > 1000, "{backups}");
+    // Not all that is kept in doubt is needed.
+    assert!(wal > tried_wal / 2, "{wal} of {tried_wal}");
 }

@@ -59,7 +59,7 @@ pub struct ExpireArgs {
     /// Remove this backup only, whatever the retention says; may be repeated. Refused where other
     /// backups need it. The WAL stays until the next run without --set
     #[arg(long, value_name = "LABEL")]
-    #[arg(conflicts_with_all = ["retention_full", "retention_window", "aside"])]
+    #[arg(conflicts_with = "aside")]
     set: Vec<String>,
 
     /// An unfinished backup that has not changed for so long was given up

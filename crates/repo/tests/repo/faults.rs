@@ -221,9 +221,9 @@ async fn a_backup_object_that_breaks_off_is_an_error() {
 async fn an_object_that_lost_a_part_cannot_be_finished() {
     let store = memory_store();
     new_repository(Arc::clone(&store)).await;
-    // One to open the repository, two to look for labels of the same second, one to claim the
-    // label and one to begin the object, then the parts.
-    for call in 6..10 {
+    // One to open the repository, two to look for labels of the same second and one for the label
+    // being expired, one to claim it and one to begin the object, then the parts.
+    for call in 7..11 {
         let faults = Faults {
             fail_call: Some(call),
             ..Faults::default()

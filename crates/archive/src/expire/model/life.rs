@@ -463,7 +463,29 @@ impl Life {
         }
     }
 
-    /// So long before now.
+    /// Whether there is one timeline only, and nothing that may need anything without saying so.
+    pub(super) fn is_simple(&self) -> bool {
+        let is_finished = |label: &LabelFacts| label.finished().is_some();
+        self.trees.len() == 1
+            && self.trees[0].lines.len() == 1
+            && self.inventory.labels.iter().all(is_finished)
+    }
+
+    /// Whether a label is that of a complete backup.
+    pub(super) fn is_sound(&self, name: &str) -> bool {
+        let mut labels = self.inventory.labels.iter();
+        let found = labels.find(|label| label.name() == name);
+        let finished = found.and_then(LabelFacts::finished);
+        finished.is_some_and(|of| of.fault.is_none())
+    }
+
+    /// A WAL object of the newest cluster.
+    pub(super) fn any_wal(&self, random: &mut Random) -> Option<WalEntry> {
+        let wal = &self.inventory.clusters.last()?.wal;
+        wal.get(random.below(wal.len())).cloned()
+    }
+
+    /// So long before a moment.
     pub(super) fn before(&self, time: Timestamp, by: SignedDuration) -> Timestamp {
         time.saturating_sub(by).expect("a time")
     }
