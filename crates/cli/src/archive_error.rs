@@ -291,7 +291,7 @@ fn repository(error: &RepoError) -> KindAndHint {
         ),
         RepoError::Permission { .. } => (
             Kind::Access,
-            Some("walzip has to run as a user that may write to the repository."),
+            Some("walzip needs the rights, or the credentials, to use the repository."),
         ),
         RepoError::Unavailable { .. } => (Kind::Service, None),
         RepoError::Corrupt { .. } => (Kind::Damaged, None),
@@ -299,9 +299,20 @@ fn repository(error: &RepoError) -> KindAndHint {
         RepoError::ObjectTooLarge { .. } => (Kind::FeatureNotSupported, None),
         RepoError::IncompleteBackup { .. } => (Kind::BackupSetInvalid, None),
         RepoError::InvalidLocation { .. } => (Kind::OptionInvalid, None),
+        RepoError::StoreSettings { .. } => (
+            Kind::OptionInvalid,
+            Some("docs/configuration.md lists the settings of each store."),
+        ),
+        RepoError::Unsafe { .. } => (
+            Kind::RepoInvalid,
+            Some(
+                "Nothing was stored but the object \"probe\". Use a store, or a newer version of it, \
+                 that honours If-None-Match: two clusters would overwrite each other's WAL on this one.",
+            ),
+        ),
         RepoError::UnsupportedScheme { .. } => (
             Kind::FeatureNotSupported,
-            Some("Name a path, or a file:// URL."),
+            Some("Name a path, or a URL: file, s3, gs, az or sftp."),
         ),
         _ => (Kind::Internal, None),
     }

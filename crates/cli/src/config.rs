@@ -16,39 +16,59 @@ use crate::exit_code::Kind;
 pub const DEFAULT_PATH: &str = "/etc/walzip.toml";
 
 /// The variable that names the configuration file.
-const PATH_VARIABLE: &str = "WALZIP_CONFIG";
+pub const PATH_VARIABLE: &str = "WALZIP_CONFIG";
 
 /// Names the commit when walzip is built; who builds it may have it set afterwards.
 const BUILD_VARIABLE: &str = "WALZIP_COMMIT";
 
 macro_rules! settings {
-    ($($(#[doc = $doc:literal])* $name:ident: $type:ty,)*) => {
+    ($($(#[doc = $doc:literal])* $key:literal $name:ident: $type:ty,)*) => {
         /// What the configuration file says.
         #[derive(Debug, Default, Deserialize)]
         pub struct Config {
-            $($(#[doc = $doc])* pub $name: Option<$type>,)*
+            $($(#[doc = $doc])* #[serde(rename = $key)] pub $name: Option<$type>,)*
         }
 
         /// The name of every setting.
-        pub const SETTINGS: &[&str] = &[$(stringify!($name)),*];
+        pub const SETTINGS: &[&str] = &[$($key),*];
     };
 }
 
 settings! {
     /// Where the repository is: a path or a URL.
-    repo: String,
+    "repo" repo: String,
+    /// How many seconds an operation on the repository may take.
+    "repo-timeout" repo_timeout: u64,
+    /// Certificates of further authorities.
+    "repo-storage-ca-file" repo_storage_ca_file: PathBuf,
+    /// Where S3 is.
+    "repo-s3-endpoint" repo_s3_endpoint: String,
+    /// The bucket's region.
+    "repo-s3-region" repo_s3_region: String,
+    /// How the bucket is named in requests: `host` or `path`.
+    "repo-s3-uri-style" repo_s3_uri_style: String,
+    /// Where Google Cloud Storage is.
+    "repo-gcs-endpoint" repo_gcs_endpoint: String,
+    /// The storage account at Azure.
+    "repo-azure-account" repo_azure_account: String,
+    /// Where Azure Blob Storage is.
+    "repo-azure-endpoint" repo_azure_endpoint: String,
+    /// The private key for SSH.
+    "repo-sftp-private-key-file" repo_sftp_private_key_file: PathBuf,
+    /// The keys of known SSH servers.
+    "repo-sftp-known-host" repo_sftp_known_host: PathBuf,
     /// How hard `archive-push` compresses, from 1 to 9.
-    level: u8,
+    "level" level: u8,
     /// The cluster's data directory.
-    pgdata: PathBuf,
+    "pgdata" pgdata: PathBuf,
     /// The server's host name, or the directory of its socket.
-    host: String,
+    "host" host: String,
     /// The server's port.
-    port: u16,
+    "port" port: u16,
     /// The user to connect as; needs the REPLICATION attribute for `backup`.
-    user: String,
+    "user" user: String,
     /// The database to connect to, or a whole connection string.
-    dbname: String,
+    "dbname" dbname: String,
 }
 
 impl Config {
@@ -116,7 +136,7 @@ fn warn_of_unknown_variables() {
 
 /// The variable of a setting.
 fn variable(setting: &str) -> String {
-    format!("WALZIP_{}", setting.to_ascii_uppercase())
+    format!("WALZIP_{}", setting.to_ascii_uppercase().replace('-', "_"))
 }
 
 /// The name that a misspelt one most probably means.
@@ -136,11 +156,18 @@ mod tests {
 
     #[test]
     fn reads_every_setting() {
-        let text = "repo = \"/r\"\nlevel = 5\npgdata = \"/d\"\nhost = \"h\"\nport = 5433\n\
+        let text = "repo = \"/r\"\nrepo-timeout = 30\nrepo-storage-ca-file = \"/ca\"\n\
+                    repo-s3-endpoint = \"e\"\nrepo-s3-region = \"r\"\n\
+                    repo-s3-uri-style = \"path\"\nrepo-gcs-endpoint = \"g\"\n\
+                    repo-azure-account = \"a\"\nrepo-azure-endpoint = \"z\"\n\
+                    repo-sftp-private-key-file = \"/k\"\nrepo-sftp-known-host = \"/h\"\n\
+                    level = 5\npgdata = \"/d\"\nhost = \"h\"\nport = 5433\n\
                     user = \"u\"\ndbname = \"b\"\n";
         let config = Config::parse(text).expect("valid");
         assert_eq!(config.repo.as_deref(), Some("/r"));
         assert_eq!((config.level, config.port), (Some(5), Some(5433)));
+        assert_eq!(config.repo_timeout, Some(30));
+        assert_eq!(config.repo_s3_uri_style.as_deref(), Some("path"));
         assert_eq!(text.lines().count(), SETTINGS.len());
     }
 

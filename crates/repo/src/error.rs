@@ -155,8 +155,27 @@ pub enum RepoError {
         detail: String,
     },
 
-    /// The URL's scheme is understood, but this build has no store for it.
-    #[error("repositories at {scheme}:// are not supported yet")]
+    /// No store can be reached with these settings.
+    #[error("{location} cannot be reached")]
+    StoreSettings {
+        /// The location.
+        location: String,
+        /// Which setting is wrong.
+        #[source]
+        source: Source,
+    },
+
+    /// The store replaces objects where it was asked to create one.
+    #[error(
+        "{location} is not safe: it overwrites an object where it was asked not to (If-None-Match)"
+    )]
+    Unsafe {
+        /// The store as it describes itself.
+        location: String,
+    },
+
+    /// There is no store for the URL's scheme.
+    #[error("repositories at {scheme}:// are not supported")]
     UnsupportedScheme {
         /// The scheme as given.
         scheme: String,

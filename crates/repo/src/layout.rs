@@ -27,6 +27,9 @@ pub const BACKUP_STARTED: &str = "started";
 /// The object that makes a backup exist for readers, put last.
 pub const BACKUP_JSON: &str = "backup.json";
 
+/// The object that proves that a store gives a name once.
+pub const PROBE: &str = "probe";
+
 /// PostgreSQL's limit for the names that it archives (`MAX_XFN_CHARS` is 40; its
 /// documentation promises no more than 64).
 pub const MAX_WAL_NAME_CHARS: usize = 64;

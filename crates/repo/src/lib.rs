@@ -15,7 +15,8 @@
 //! * An object is never overwritten: puts create, or report that the name is taken.
 //!
 //! [`Repository`] works on any [`object_store::ObjectStore`]; [`open_store`] makes one
-//! from a path or URL, and [`LocalStore`] is the implementation for local disks.
+//! from a path or URL. [`LocalStore`] is the implementation for local disks; those for other hosts
+//! are `object_store`'s behind HTTP, and one of ours over SFTP.
 
 mod backup;
 mod backup_label;
@@ -26,8 +27,14 @@ mod json;
 pub mod layout;
 mod local;
 mod location;
+mod open;
+mod patient;
+mod probe;
+mod remote;
 mod repository;
 mod set_aside;
+mod sftp;
+mod store_settings;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod wal;
@@ -40,7 +47,10 @@ pub use clusters::Clusters;
 pub use error::RepoError;
 pub(crate) use local::IntoExistingDirectory;
 pub use local::LocalStore;
-pub use location::{Location, open_store};
+pub use location::{BucketLocation, Location, Service, SftpLocation};
+pub use open::open_store;
+pub use probe::probe_store;
 pub use repository::{Initialised, Repository};
 pub use set_aside::AsideLabel;
+pub use store_settings::{DEFAULT_TIMEOUT, Environment, StoreSettings, UriStyle};
 pub use wal::{PutOutcome, WalEntry, WalSurvey};

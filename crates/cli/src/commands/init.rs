@@ -37,11 +37,12 @@ pub struct InitArgs {
 /// Runs the command.
 pub fn run(args: InitArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
-    let location = args.repo.location(&config)?;
+    let location = args.repo.place(&config)?;
     running_as_root::refuse_foreign_repository(&location)?;
     let source = args.source.source(&config)?;
-    let done =
-        runtime::block_on(async { Ok(walzip_archive::init::init_at(&location, &source).await?) })?;
+    let done = runtime::block_on(async {
+        Ok(walzip_archive::init::init_at(&location, &location.settings, &source).await?)
+    })?;
     if done.created {
         running_as_root::warn_of_own_repository(&location);
     }

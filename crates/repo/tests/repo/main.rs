@@ -7,8 +7,11 @@ mod kill;
 mod limits;
 mod local_files;
 mod names;
+mod objects;
 mod places;
+mod remote_faults;
 mod set_aside;
+mod suite;
 mod upgrades;
 
 use std::sync::Arc;
