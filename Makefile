@@ -48,5 +48,6 @@ lint: ## Check format, clippy and shell scripts
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/* .ci/run; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
 
-servers: ## Fetch the PostgreSQL servers only
+servers: ## Fetch the servers only: PostgreSQL's, and those of the stores
 	@scripts/fetch-postgres
+	@scripts/fetch-store-servers

@@ -9,8 +9,10 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use object_store::ObjectStore;
 use walzip_codec::DecodeToError;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
@@ -52,20 +54,62 @@ pub async fn get(
     destination: &Path,
     options: &GetOptions,
 ) -> Result<Got, ArchiveError> {
-    let file_name: WalFileName = name.parse()?;
+    let _: WalFileName = name.parse()?;
     let asking = match &options.data_directory {
         Some(data_directory) => cluster::part_of_data_directory(repository, data_directory).await?,
         None => None,
     };
     let repository = asking.as_ref().unwrap_or(repository);
-    let Some(object) = repository.get_wal(name).await? else {
-        if let WalFileName::History(timeline) = file_name {
-            refuse_lost_history(repository, timeline).await?;
-        }
-        return Ok(Got::NotFound);
+    match repository.get_wal(name).await? {
+        Some(object) => hand_over(object, repository.cluster(), name, destination, options).await,
+        None => not_found(repository, name).await,
+    }
+}
+
+/// The same for a cluster whose data directory asks. What is found costs one request: its key
+/// and its content say whose it is, and no record has to.
+pub async fn get_of_data_directory(
+    store: &Arc<dyn ObjectStore>,
+    data_directory: &Path,
+    name: &str,
+    destination: &Path,
+) -> Result<Got, ArchiveError> {
+    let _: WalFileName = name.parse()?;
+    let cluster = cluster::of_data_directory(data_directory).await?;
+    let options = GetOptions {
+        data_directory: Some(data_directory.to_owned()),
     };
+    match Repository::get_wal_unopened(store, cluster, name).await? {
+        Some(object) => hand_over(object, cluster, name, destination, &options).await,
+        None => {
+            // Whether that means anything, the records and the mark say.
+            let repository = Repository::open(Arc::clone(store)).await?;
+            let what = || data_directory.display().to_string();
+            let part = cluster::part_of(&repository, cluster, what).await?;
+            part.check_wal().await?;
+            not_found(&part, name).await
+        }
+    }
+}
+
+/// What the archive does not have, unless it should.
+async fn not_found(repository: &Repository, name: &str) -> Result<Got, ArchiveError> {
+    if let WalFileName::History(timeline) = name.parse()? {
+        refuse_lost_history(repository, timeline).await?;
+    }
+    Ok(Got::NotFound)
+}
+
+async fn hand_over(
+    object: Bytes,
+    cluster: ClusterIdentity,
+    name: &str,
+    destination: &Path,
+    options: &GetOptions,
+) -> Result<Got, ArchiveError> {
+    let file_name: WalFileName = name.parse()?;
     let stored_bytes = object.len() as u64;
-    let (cluster, destination) = (repository.cluster(), destination.to_owned());
+    let destination = destination.to_owned();
     let data_directory = options.data_directory.clone();
     let delivered = move || {
         let guard = match (&file_name, &data_directory) {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use object_store::ObjectStore;
-use walzip_repo::{ClusterIdentity, Initialised, Location, Repository, open_store};
+use walzip_repo::{
+    ClusterIdentity, Initialised, Location, Repository, StoreSettings, open_store, probe_store,
+};
 
 pub use crate::cluster::Source;
 use crate::error::ArchiveError;
@@ -18,10 +20,19 @@ pub struct Initialisation {
     pub created: bool,
 }
 
-/// Makes a repository at a location, which must not be among the cluster's own files.
-pub async fn init_at(location: &Location, source: &Source) -> Result<Initialisation, ArchiveError> {
+/// Makes a repository at a location, which must not be among the cluster's own files, and on
+/// another host must be one that never overwrites.
+pub async fn init_at(
+    location: &Location,
+    settings: &StoreSettings,
+    source: &Source,
+) -> Result<Initialisation, ArchiveError> {
     placement::check(location, source).await?;
-    init(open_store(location)?, source).await
+    let store = open_store(location, settings)?;
+    if !location.is_local() {
+        probe_store(&store).await?;
+    }
+    init(store, source).await
 }
 
 /// Makes a repository for a cluster. One that exists for the same cluster is left as it is; one
@@ -44,11 +55,12 @@ pub async fn init(
 /// done again.
 pub async fn upgrade_at(
     location: &Location,
+    settings: &StoreSettings,
     source: &Source,
     same_major: bool,
 ) -> Result<Initialisation, ArchiveError> {
     placement::check(location, source).await?;
-    upgrade(open_store(location)?, source, same_major).await
+    upgrade(open_store(location, settings)?, source, same_major).await
 }
 
 /// The same on a store.

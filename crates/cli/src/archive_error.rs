@@ -295,6 +295,16 @@ fn repository(error: &RepoError) -> KindAndHint {
                 "Name the key file: --repo-key-file, or the key \"repo-key-file\" of the configuration file.",
             ),
         ),
+        RepoError::NotEncrypted { .. } => (
+            Kind::Crypto,
+            Some(
+                "Make an encrypted one at another place: \"walzip repo copy\" copies this one there.",
+            ),
+        ),
+        RepoError::KeyFile { .. } => (
+            Kind::Crypto,
+            Some("\"walzip key init FILE\" makes a key file."),
+        ),
         RepoError::Key(_) => (
             Kind::Crypto,
             Some("\"walzip key list\" shows for which public keys the repository's are."),
@@ -319,7 +329,7 @@ fn repository(error: &RepoError) -> KindAndHint {
         ),
         RepoError::Permission { .. } => (
             Kind::Access,
-            Some("walzip has to run as a user that may write to the repository."),
+            Some("walzip needs the rights, or the credentials, to use the repository."),
         ),
         RepoError::Unavailable { .. } => (Kind::Service, None),
         RepoError::Corrupt { .. } => (Kind::Damaged, None),
@@ -327,9 +337,20 @@ fn repository(error: &RepoError) -> KindAndHint {
         RepoError::ObjectTooLarge { .. } => (Kind::FeatureNotSupported, None),
         RepoError::IncompleteBackup { .. } => (Kind::BackupSetInvalid, None),
         RepoError::InvalidLocation { .. } => (Kind::OptionInvalid, None),
+        RepoError::StoreSettings { .. } => (
+            Kind::OptionInvalid,
+            Some("docs/configuration.md lists the settings of each store."),
+        ),
+        RepoError::Unsafe { .. } => (
+            Kind::RepoInvalid,
+            Some(
+                "Nothing was stored but the object \"probe\". Use a store, or a newer version of it, \
+                 that honours If-None-Match: two clusters would overwrite each other's WAL on this one.",
+            ),
+        ),
         RepoError::UnsupportedScheme { .. } => (
             Kind::FeatureNotSupported,
-            Some("Name a path, or a file:// URL."),
+            Some("Name a path, or a URL: file, s3, gs, az or sftp."),
         ),
         _ => (Kind::Internal, None),
     }

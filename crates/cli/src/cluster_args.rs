@@ -1,10 +1,10 @@
 //! Which of the repository's clusters: the flag of every command that reads of one.
 
 use walzip_archive::ClusterChoice;
-use walzip_repo::{Location, Repository};
+use walzip_repo::Repository;
 
 use crate::error::CommandError;
-use crate::repo_args;
+use crate::repo_args::{self, Place};
 
 /// The flag.
 #[derive(Debug, clap::Args)]
@@ -15,11 +15,11 @@ pub struct ClusterArgs {
     pub cluster: Option<ClusterChoice>,
 }
 
-/// Opens the repository at a location, at the chosen cluster.
+/// Opens the repository at a place, at the chosen cluster.
 pub async fn open(
-    location: &Location,
+    place: &Place,
     choice: Option<ClusterChoice>,
 ) -> Result<Repository, CommandError> {
-    let repository = repo_args::open(location).await?;
+    let repository = repo_args::open(place).await?;
     Ok(walzip_archive::part(&repository, choice).await?)
 }

@@ -16,7 +16,7 @@ use crate::exit_code::Kind;
 pub const DEFAULT_PATH: &str = "/etc/walzip.toml";
 
 /// The variable that names the configuration file.
-const PATH_VARIABLE: &str = "WALZIP_CONFIG";
+pub const PATH_VARIABLE: &str = "WALZIP_CONFIG";
 
 /// Names the commit when walzip is built; who builds it may have it set afterwards.
 const BUILD_VARIABLE: &str = "WALZIP_COMMIT";
@@ -37,6 +37,28 @@ macro_rules! settings {
 settings! {
     /// Where the repository is: a path or a URL.
     "repo", repo: String,
+    /// The key file of an encrypted repository.
+    "repo-key-file", repo_key_file: PathBuf,
+    /// How many seconds an operation on the repository may take.
+    "repo-timeout", repo_timeout: u64,
+    /// Certificates of further authorities.
+    "repo-storage-ca-file", repo_storage_ca_file: PathBuf,
+    /// Where S3 is.
+    "repo-s3-endpoint", repo_s3_endpoint: String,
+    /// The bucket's region.
+    "repo-s3-region", repo_s3_region: String,
+    /// How the bucket is named in requests: `host` or `path`.
+    "repo-s3-uri-style", repo_s3_uri_style: String,
+    /// Where Google Cloud Storage is.
+    "repo-gcs-endpoint", repo_gcs_endpoint: String,
+    /// The storage account at Azure.
+    "repo-azure-account", repo_azure_account: String,
+    /// Where Azure Blob Storage is.
+    "repo-azure-endpoint", repo_azure_endpoint: String,
+    /// The private key for SSH.
+    "repo-sftp-private-key-file", repo_sftp_private_key_file: PathBuf,
+    /// The keys of known SSH servers.
+    "repo-sftp-known-host", repo_sftp_known_host: PathBuf,
     /// How hard `archive-push` compresses, from 1 to 9.
     "level", level: u8,
     /// The cluster's data directory.
@@ -140,12 +162,19 @@ mod tests {
 
     #[test]
     fn reads_every_setting() {
-        let text = "repo = \"/r\"\nlevel = 5\npgdata = \"/d\"\nhost = \"h\"\nport = 5433\n\
-                    user = \"u\"\ndbname = \"b\"\nrepo-retention-full = 2\n\
-                    repo-retention-window = \"14d\"\n";
+        let text = "repo = \"/r\"\nrepo-key-file = \"/y\"\nrepo-timeout = 30\nrepo-storage-ca-file = \"/ca\"\n\
+                    repo-s3-endpoint = \"e\"\nrepo-s3-region = \"r\"\n\
+                    repo-s3-uri-style = \"path\"\nrepo-gcs-endpoint = \"g\"\n\
+                    repo-azure-account = \"a\"\nrepo-azure-endpoint = \"z\"\n\
+                    repo-sftp-private-key-file = \"/k\"\nrepo-sftp-known-host = \"/h\"\n\
+                    level = 5\npgdata = \"/d\"\nhost = \"h\"\nport = 5433\n\
+                    user = \"u\"\ndbname = \"b\"\n\
+                    repo-retention-full = 2\nrepo-retention-window = \"14d\"\n";
         let config = Config::parse(text).expect("valid");
         assert_eq!(config.repo.as_deref(), Some("/r"));
         assert_eq!((config.level, config.port), (Some(5), Some(5433)));
+        assert_eq!(config.repo_timeout, Some(30));
+        assert_eq!(config.repo_s3_uri_style.as_deref(), Some("path"));
         assert_eq!(config.repo_retention_full, Some(2));
         assert_eq!(config.repo_retention_window.as_deref(), Some("14d"));
         assert_eq!(text.lines().count(), SETTINGS.len());

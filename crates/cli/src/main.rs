@@ -29,6 +29,7 @@ mod running_as_root;
 mod runtime;
 mod shell;
 mod source_args;
+mod store_args;
 mod system_user;
 mod table;
 mod tablespace_hints;

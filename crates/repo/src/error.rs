@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::io::{self, ErrorKind};
+use std::path::PathBuf;
 
 use crate::ClusterIdentity;
 use crate::encryption::{KeyError, SealError};
@@ -123,6 +124,22 @@ pub enum RepoError {
         key: String,
     },
 
+    /// The repository is not encrypted, and was to be.
+    #[error("the repository at {location} is there already, and is not encrypted")]
+    NotEncrypted {
+        /// Where it is.
+        location: String,
+    },
+
+    /// The key file cannot be used.
+    #[error("the key file {} cannot be used: {detail}", path.display())]
+    KeyFile {
+        /// Its path.
+        path: PathBuf,
+        /// Why not; nothing of its content.
+        detail: String,
+    },
+
     /// A key of the repository's encryption cannot be used.
     #[error("{0}")]
     Key(#[from] KeyError),
@@ -174,8 +191,27 @@ pub enum RepoError {
         detail: String,
     },
 
-    /// The URL's scheme is understood, but this build has no store for it.
-    #[error("repositories at {scheme}:// are not supported yet")]
+    /// No store can be reached with these settings.
+    #[error("{location} cannot be reached")]
+    StoreSettings {
+        /// The location.
+        location: String,
+        /// Which setting is wrong.
+        #[source]
+        source: Source,
+    },
+
+    /// The store replaces objects where it was asked to create one.
+    #[error(
+        "{location} is not safe: it overwrites an object where it was asked not to (If-None-Match)"
+    )]
+    Unsafe {
+        /// The store as it describes itself.
+        location: String,
+    },
+
+    /// There is no store for the URL's scheme.
+    #[error("repositories at {scheme}:// are not supported")]
     UnsupportedScheme {
         /// The scheme as given.
         scheme: String,

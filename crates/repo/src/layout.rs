@@ -38,6 +38,9 @@ pub const BACKUP_EXPIRING: &str = "expiring";
 /// The names below a label that no data object has.
 const RESERVED: [&str; 4] = [BACKUP_STARTED, BACKUP_JSON, BACKUP_PINNED, BACKUP_EXPIRING];
 
+/// The object that proves that a store gives a name once.
+pub const PROBE: &str = "probe";
+
 /// PostgreSQL's limit for the names that it archives (`MAX_XFN_CHARS` is 40; its
 /// documentation promises no more than 64).
 pub const MAX_WAL_NAME_CHARS: usize = 64;

@@ -15,7 +15,8 @@
 //! * An object is never overwritten: puts create, or report that the name is taken.
 //!
 //! [`Repository`] works on any [`object_store::ObjectStore`]; [`open_store`] makes one
-//! from a path or URL, and [`LocalStore`] is the implementation for local disks.
+//! from a path or URL. [`LocalStore`] is the implementation for local disks; those for other hosts
+//! are `object_store`'s behind HTTP, and one of ours over SFTP.
 
 mod backup;
 mod backup_label;
@@ -29,10 +30,16 @@ mod json;
 pub mod layout;
 mod local;
 mod location;
+mod open;
+mod patient;
 mod pin;
+mod probe;
+mod remote;
 mod removal;
 mod repository;
 mod set_aside;
+mod sftp;
+mod store_settings;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod verified;
@@ -47,9 +54,12 @@ pub use copy::{CopiedRepository, CopyRepositoryOptions, copy_repository};
 pub use error::RepoError;
 pub(crate) use local::IntoExistingDirectory;
 pub use local::LocalStore;
-pub use location::{Location, open_store};
+pub use location::{BucketLocation, Location, Service, SftpLocation};
+pub use open::{begin_encryption, open_epochs, open_store};
 pub use pin::Pin;
+pub use probe::probe_store;
 pub use removal::LabelObject;
 pub use repository::{Initialised, Repository};
 pub use set_aside::AsideLabel;
+pub use store_settings::{DEFAULT_TIMEOUT, Environment, StoreSettings, UriStyle};
 pub use wal::{PutOutcome, WalEntry, WalSurvey};

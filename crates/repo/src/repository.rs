@@ -185,7 +185,7 @@ impl Repository {
 }
 
 /// Reads a whole object, after its size was checked and against its size.
-async fn read(
+pub(crate) async fn read(
     store: &dyn ObjectStore,
     key: &str,
     limit_bytes: u64,

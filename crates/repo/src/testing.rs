@@ -5,6 +5,11 @@
 //! ones do. What a disk loses in a power cut is below this interface; the tests of
 //! the local store simulate it there.
 
+pub mod gcs;
+mod http;
+pub mod proxy;
+pub mod servers;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

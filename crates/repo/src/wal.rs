@@ -1,15 +1,16 @@
 //! WAL files, timeline histories and backup history files: small whole objects.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
-use object_store::ObjectMeta;
 use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore};
 
 use crate::layout::{self, MAX_WAL_OBJECT_BYTES};
-use crate::{RepoError, Repository};
+use crate::{ClusterIdentity, RepoError, Repository, repository};
 
 /// What a put found under the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,20 @@ impl Repository {
             Err(RepoError::AlreadyExists { .. }) => Ok(PutOutcome::Exists),
             Err(error) => Err(error),
         }
+    }
+
+    /// Gets a WAL object of a cluster that is known already, in one request; `None` when there is
+    /// none under the name.
+    ///
+    /// No record is read. The key names the cluster, so that what is found is no other's; what is
+    /// not found says nothing before the repository is opened and its WAL is checked.
+    pub async fn get_wal_unopened(
+        store: &Arc<dyn ObjectStore>,
+        cluster: ClusterIdentity,
+        name: &str,
+    ) -> Result<Option<Bytes>, RepoError> {
+        let key = layout::wal_key(cluster, name)?;
+        repository::read(store.as_ref(), &key, MAX_WAL_OBJECT_BYTES).await
     }
 
     /// Gets a WAL object; `None` when there is none under the name, and the archive is there

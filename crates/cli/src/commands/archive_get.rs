@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use walzip_archive::get::{GetOptions, Got, get};
+use walzip_archive::get::{GetOptions, Got, get, get_of_data_directory};
+use walzip_repo::open_store;
 
 use crate::cluster_args;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
-use crate::repo_args::{self, RepoArgs};
+use crate::repo_args::RepoArgs;
+use crate::store_args::ARCHIVE_TIMEOUT;
 use crate::{running_as_root, runtime};
 
 /// Get a WAL file from the archive (restore_command)
@@ -16,7 +18,8 @@ use crate::{running_as_root, runtime};
 /// DEST appears complete or not at all, after every byte was checked. In a repository that was kept
 /// through upgrades, the file is the newest cluster's, or in a data directory that cluster's. When
 /// the archive does not have the file, which PostgreSQL asks for at the end of a recovery, the exit
-/// code is 1 and nothing is printed. Storage that fails is tried again for some seconds.
+/// code is 1 and nothing is printed. Storage that fails is tried again for some seconds, and storage
+/// on another host for a minute.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example, in postgresql.conf of a standby, which asks again by itself:
@@ -48,7 +51,7 @@ const PAUSES: [Duration; 3] = [
 /// Runs the command.
 pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
-    let location = args.repo.location(&config)?;
+    let location = args.repo.place_within(&config, Some(ARCHIVE_TIMEOUT))?;
     let directory = args
         .destination
         .parent()
@@ -58,16 +61,26 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
     // an absolute path, the current directory says nothing about who asks.
     let data_directory = args.destination.is_relative().then(|| PathBuf::from("."));
     let says_whose = data_directory.as_deref().is_some_and(has_control_file);
-    let options = GetOptions { data_directory };
     let attempt = async || -> Result<Got, CommandError> {
-        let repository = match says_whose {
-            true => repo_args::open(&location).await?,
-            false => cluster_args::open(&location, None).await?,
+        let (name, destination) = (&args.name, &args.destination);
+        if let Some(data_directory) = data_directory.as_deref().filter(|_| says_whose) {
+            let store = open_store(&location, &location.settings)?;
+            return Ok(get_of_data_directory(&store, data_directory, name, destination).await?);
+        }
+        let repository = cluster_args::open(&location, None).await?;
+        let options = GetOptions {
+            data_directory: data_directory.clone(),
         };
-        Ok(get(&repository, &args.name, &args.destination, &options).await?)
+        Ok(get(&repository, name, destination, &options).await?)
     };
     let got = runtime::block_on(async {
-        for pause in PAUSES {
+        // A store on another host has been asked again already.
+        let pauses = if location.is_local() {
+            &PAUSES[..]
+        } else {
+            &[]
+        };
+        for &pause in pauses {
             match attempt().await {
                 Err(error) if error.kind() == Kind::Service => {
                     tracing::warn!("{}; trying again", error.message());

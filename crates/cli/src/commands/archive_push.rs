@@ -9,6 +9,7 @@ use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::level_args::LevelArgs;
 use crate::repo_args::{self, RepoArgs};
+use crate::store_args::ARCHIVE_TIMEOUT;
 use crate::{running_as_root, runtime};
 
 /// Archive a WAL file (archive_command)
@@ -43,7 +44,7 @@ pub struct ArchivePushArgs {
 /// Runs the command.
 pub fn run(args: ArchivePushArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
-    let location = args.repo.location(&config)?;
+    let location = args.repo.place_within(&config, Some(ARCHIVE_TIMEOUT))?;
     running_as_root::refuse_foreign_repository(&location)?;
     let level = match (args.level.level, config.level) {
         (Some(level), _) => level,

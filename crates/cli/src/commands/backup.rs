@@ -127,7 +127,7 @@ fn max_rate(text: &str) -> Result<u32, String> {
 /// Runs the command.
 pub fn run(args: BackupArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
-    let location = args.repo.location(&config)?;
+    let location = args.repo.place(&config)?;
     running_as_root::refuse_foreign_repository(&location)?;
     let settings = args.connection.settings(&config)?;
     let defaults = BackupOptions::default();

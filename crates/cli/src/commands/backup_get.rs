@@ -46,7 +46,7 @@ pub struct BackupGetArgs {
 /// Runs the command.
 pub fn run(args: BackupGetArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
-    let location = args.repo.location(&config)?;
+    let location = args.repo.place(&config)?;
     let output = OutputFile::create(&args.destination, args.force, true)?;
     let (got, output) = runtime::block_on(async {
         let repository = cluster_args::open(&location, args.cluster.cluster).await?;

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use walzip_archive::check::{Arrival, check};
-use walzip_repo::Location;
+use walzip_repo::{Location, probe_store};
 
 use crate::archive_command::{self, Destination, Setting};
 use crate::connection_args::ConnectionArgs;
@@ -40,11 +40,14 @@ pub struct CheckArgs {
 /// Runs the command.
 pub fn run(args: CheckArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
-    let location = args.repo.location(&config)?;
+    let location = args.repo.place(&config)?;
     let settings = args.connection.settings(&config)?;
     let timeout = Duration::from_secs(args.archive_timeout);
     let arrived = runtime::block_on(async {
         let repository = repo_args::open(&location).await?;
+        if !location.is_local() {
+            probe_store(repository.store()).await?;
+        }
         let checked = check(&repository, &settings, timeout).await;
         checked.map_err(|error| archive_command::explain(error, &location))
     })?;

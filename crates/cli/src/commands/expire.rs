@@ -90,7 +90,7 @@ pub struct ExpireArgs {
 /// Runs the command.
 pub fn run(args: ExpireArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
-    let location = args.repo.location(&config)?;
+    let location = args.repo.place(&config)?;
     let request = request(&args, &config)?;
     if args.confirm {
         running_as_root::refuse_foreign_repository(&location)?;

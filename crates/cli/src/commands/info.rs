@@ -34,7 +34,7 @@ pub struct InfoArgs {
 /// Runs the command.
 pub fn run(args: InfoArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
-    let location = args.repo.location(&config)?;
+    let location = args.repo.place(&config)?;
     let info = runtime::block_on(async {
         let repository = repo_args::open(&location).await?;
         Ok(info(&repository).await?)

@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use walzip_repo::begin_encryption;
+
 use crate::error::CommandError;
 use crate::repo_args::RepoArgs;
 use crate::source_args::SourceArgs;
@@ -14,6 +16,9 @@ use crate::{running_as_root, runtime};
 /// data directory is known. Doing it twice for the same cluster is harmless. A place in the data
 /// directory or in a tablespace is refused: base backups would contain the repository, and a
 /// restore would remove it.
+///
+/// With a key file ("walzip key init FILE") the repository is encrypted, for the key file and for
+/// each --recipient.
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
@@ -21,6 +26,7 @@ use crate::{running_as_root, runtime};
 Examples:
   walzip init --repo /var/lib/walzip --pgdata /var/lib/postgresql/15/main
   walzip init --repo /var/lib/walzip -h db1 -U backup
+  walzip init --repo s3://wal-archive/db1 --repo-key-file /etc/walzip.key --recipient age1...
 
 Then set in postgresql.conf:
   archive_mode = on
@@ -32,16 +38,26 @@ pub struct InitArgs {
 
     #[command(flatten)]
     source: SourceArgs,
+
+    /// Another one who can decrypt the repository: a public key, age1...; may be repeated
+    #[arg(long, value_name = "RECIPIENT", help_heading = "Repository")]
+    recipient: Vec<String>,
 }
 
 /// Runs the command.
 pub fn run(args: InitArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
-    let location = args.repo.location(&config)?;
+    let location = args.repo.place(&config)?;
     running_as_root::refuse_foreign_repository(&location)?;
     let source = args.source.source(&config)?;
-    let done =
-        runtime::block_on(async { Ok(walzip_archive::init::init_at(&location, &source).await?) })?;
+    let recipients = super::key::recipients(&args.recipient)?;
+    if !recipients.is_empty() && location.settings.key_file.is_none() {
+        return Err(super::key::no_key_file());
+    }
+    let done = runtime::block_on(async {
+        begin_encryption(&location, &location.settings, &recipients).await?;
+        Ok(walzip_archive::init::init_at(&location, &location.settings, &source).await?)
+    })?;
     if done.created {
         running_as_root::warn_of_own_repository(&location);
     }

@@ -13,6 +13,7 @@ mod expire;
 mod info;
 mod init;
 mod inspect;
+mod key;
 mod pin;
 mod repo;
 mod restore;
@@ -48,6 +49,7 @@ pub enum Command {
     Repo(repo::RepoCommandArgs),
     Timeline(timeline::TimelineArgs),
     Upgrade(upgrade::UpgradeArgs),
+    Key(key::KeyArgs),
     Bench(bench::BenchArgs),
     Advise(advise::AdviseArgs),
 }
@@ -73,6 +75,7 @@ pub fn run(command: Command) -> Result<(), CommandError> {
         Command::Repo(args) => repo::run(args),
         Command::Timeline(args) => timeline::run(args),
         Command::Upgrade(args) => upgrade::run(args),
+        Command::Key(args) => key::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Advise(args) => advise::run(args),
     }

@@ -1,10 +1,11 @@
 //! `walzip repo`: the objects of a repository by their keys.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use walzip_archive::expire::protection;
 use walzip_repo::browse::{self, Listed};
-use walzip_repo::open_store;
+use walzip_repo::{CopyRepositoryOptions, Location, begin_encryption, copy_repository, open_store};
 
 use crate::error::CommandError;
 use crate::exit_code::Kind;
@@ -23,6 +24,7 @@ enum What {
     Ls(LsArgs),
     Cat(CatArgs),
     Rm(RmArgs),
+    Copy(CopyArgs),
 }
 
 /// List the objects below a prefix
@@ -61,6 +63,39 @@ struct CatArgs {
     repo: RepoArgs,
 }
 
+/// Copy the repository to another place, or bring a copy up to date
+///
+/// Every object is read back and compared. Backups that are not finished are left out. Until all is
+/// there, the place has no repository; when it is interrupted, run it again. What was removed from
+/// the repository since an earlier copy stays in the copy. With --to-key-file the copy is encrypted,
+/// whether the repository is or not.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  walzip repo copy s3://wal-archive/db1 --repo /var/lib/walzip
+  walzip repo copy /mnt/safe/walzip --to-key-file /etc/walzip.key --repo s3://wal-archive/db1")]
+struct CopyArgs {
+    /// Where to: a path, or a URL
+    #[arg(value_name = "PATH|URL")]
+    to: String,
+
+    /// The key file of the copy, if it is to be encrypted
+    #[arg(long, value_name = "FILE")]
+    to_key_file: Option<PathBuf>,
+
+    /// Compare what was there before by its content too, not by its size alone
+    #[arg(long)]
+    compare: bool,
+
+    /// How many objects are on their way at once
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
+    parallel: u16,
+
+    #[command(flatten)]
+    repo: RepoArgs,
+}
+
 /// Remove an object
 ///
 /// "walzip expire" removes backups and WAL that are not wanted any more: this is for what it passes
@@ -93,14 +128,15 @@ pub fn run(args: RepoCommandArgs) -> Result<(), CommandError> {
     match args.what {
         What::Ls(args) => ls(args),
         What::Cat(args) => cat(args),
+        What::Copy(args) => copy(args),
         What::Rm(args) => rm(args),
     }
 }
 
 fn ls(args: LsArgs) -> Result<(), CommandError> {
-    let location = args.repo.location(&args.repo.config()?)?;
+    let location = args.repo.place(&args.repo.config()?)?;
     let listed = runtime::block_on(async {
-        let store = open_store(&location)?;
+        let store = open_store(&location, &location.settings)?;
         Ok(browse::list(store.as_ref(), &args.prefix, args.recurse).await?)
     })?;
     if args.json {
@@ -125,9 +161,9 @@ fn write_line(out: &mut impl Write, object: &Listed) -> std::io::Result<()> {
 }
 
 fn cat(args: CatArgs) -> Result<(), CommandError> {
-    let location = args.repo.location(&args.repo.config()?)?;
+    let location = args.repo.place(&args.repo.config()?)?;
     runtime::block_on(async {
-        let store = open_store(&location)?;
+        let store = open_store(&location, &location.settings)?;
         let mut object = browse::read(store.as_ref(), &args.key).await?;
         let mut out = std::io::stdout().lock();
         while let Some(bytes) = object.next().await? {
@@ -138,12 +174,12 @@ fn cat(args: CatArgs) -> Result<(), CommandError> {
 }
 
 fn rm(args: RmArgs) -> Result<(), CommandError> {
-    let location = args.repo.location(&args.repo.config()?)?;
+    let location = args.repo.place(&args.repo.config()?)?;
     if args.confirm {
         running_as_root::refuse_foreign_repository(&location)?;
     }
     runtime::block_on(async {
-        let store = open_store(&location)?;
+        let store = open_store(&location, &location.settings)?;
         let object = browse::find(store.as_ref(), &args.key).await?;
         if !args.force {
             let repository = repo_args::open(&location).await?;
@@ -168,4 +204,44 @@ fn rm(args: RmArgs) -> Result<(), CommandError> {
         browse::remove(store.as_ref(), &args.key).await?;
         writeln!(out, "removed {}, {size} bytes", args.key).map_err(CommandError::stdout)
     })
+}
+
+fn copy(args: CopyArgs) -> Result<(), CommandError> {
+    let place = args.repo.place(&args.repo.config()?)?;
+    let to = Location::parse(&args.to)?;
+    let mut settings = place.settings.clone();
+    settings.key_file = args.to_key_file;
+    running_as_root::refuse_foreign_repository(&to)?;
+    let options = CopyRepositoryOptions {
+        parallel: usize::from(args.parallel),
+        compare: args.compare,
+    };
+    let copied = runtime::block_on(async {
+        let repository = repo_args::open(&place).await?;
+        begin_encryption(&to, &settings, &[]).await?;
+        let store = open_store(&to, &settings)?;
+        Ok(copy_repository(&repository, store.as_ref(), options, &|_| ()).await?)
+    })?;
+    let mut out = std::io::stdout().lock();
+    let report = |out: &mut std::io::StdoutLock<'_>| {
+        for label in &copied.left_out {
+            writeln!(out, "left out: backup {label}, which is not whole")?;
+        }
+        for key in &copied.conflicts {
+            writeln!(out, "conflict: {to} has something else under {key}")?;
+        }
+        writeln!(
+            out,
+            "copied to {to}: objects {}, {} bytes; there before: {}; not walzip's: {}",
+            copied.objects, copied.bytes, copied.there, copied.unknown
+        )
+    };
+    report(&mut out).map_err(CommandError::stdout)?;
+    match copied.conflicts.len() {
+        0 => Ok(()),
+        count => Err(CommandError::new(
+            Kind::Problems,
+            format_args!("the copy is not complete: conflicts {count}"),
+        )),
+    }
 }

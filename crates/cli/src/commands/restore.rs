@@ -16,7 +16,8 @@ use crate::cluster_args::ClusterArgs;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::progress_line::ProgressLine;
-use crate::repo_args::{self, RepoArgs};
+use crate::repo_args::{self, Place, RepoArgs};
+use crate::store_args;
 use crate::{port_clash, running_as_root, runtime, shell};
 
 /// Restore a cluster to a chosen moment
@@ -171,7 +172,7 @@ impl TargetArgs {
 pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
     running_as_root::refuse_cluster_of_root()?;
     let config = args.repo.config()?;
-    let location = args.repo.location(&config)?;
+    let location = args.repo.place(&config)?;
     let options = RestoreOptions {
         backup: args.backup,
         cluster: args.cluster.cluster,
@@ -181,7 +182,7 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
         archive_mode: args.archive_mode,
         delta: args.delta.then(|| DeltaOptions {
             force: args.force,
-            location: location.clone(),
+            location: Location::clone(&location),
         }),
         databases: args.database,
         progress: Progress::default(),
@@ -342,7 +343,7 @@ fn warn_of_settings_elsewhere(directory: &Path, major: u32) {
 
 /// The command runs in another directory, perhaps with another PATH and without our variables:
 /// it names this very program and the repository in full.
-fn restore_command(location: &Location) -> Result<String, CommandError> {
+fn restore_command(place: &Place) -> Result<String, CommandError> {
     let program = std::env::current_exe().map_err(|error| {
         CommandError::caused(Kind::Internal, "cannot find this program's path", &error)
     })?;
@@ -350,11 +351,15 @@ fn restore_command(location: &Location) -> Result<String, CommandError> {
         let message = "the path of this program is not UTF-8, so restore_command cannot have it";
         CommandError::new(Kind::OptionInvalid, message)
     })?;
-    let repository = location.to_string();
+    let mut flags = format!("--repo {}", setting_word(&place.to_string()));
+    // The variables of this shell are not those of the server; what is secret, such as a key, has
+    // to be where the server finds it.
+    for (name, value) in store_args::flags(&place.settings) {
+        flags.push_str(&format!(" --{name} {}", setting_word(&value)));
+    }
     Ok(format!(
-        "{} archive-get --repo {} %f \"%p\"; {ABORT_ON_TROUBLE}",
-        setting_word(program),
-        setting_word(&repository)
+        "{} archive-get {flags} %f \"%p\"; {ABORT_ON_TROUBLE}",
+        setting_word(program)
     ))
 }
 

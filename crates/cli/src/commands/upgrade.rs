@@ -46,11 +46,12 @@ pub struct UpgradeArgs {
 /// Runs the command.
 pub fn run(args: UpgradeArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
-    let location = args.repo.location(&config)?;
+    let location = args.repo.place(&config)?;
     running_as_root::refuse_foreign_repository(&location)?;
     let source = args.source.source(&config)?;
-    let done =
-        runtime::block_on(async { Ok(upgrade_at(&location, &source, args.same_major).await?) })?;
+    let done = runtime::block_on(async {
+        Ok(upgrade_at(&location, &location.settings, &source, args.same_major).await?)
+    })?;
     let mut out = std::io::stdout();
     match done.created {
         true => writeln!(

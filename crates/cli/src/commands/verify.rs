@@ -48,7 +48,7 @@ pub struct VerifyArgs {
 /// Runs the command.
 pub fn run(args: VerifyArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
-    let location = args.repo.location(&config)?;
+    let location = args.repo.place(&config)?;
     let options = VerifyOptions {
         parallel: usize::from(args.parallel),
         verified_within: args.verified_within,

@@ -14,5 +14,6 @@ mod members;
 mod memory;
 mod places;
 mod sandbox;
+mod stores;
 mod tidy;
 mod upgrades;

@@ -58,7 +58,8 @@ impl Sandbox {
         command.current_dir(self.directory.path());
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
-            if text.starts_with("WALZIP_") || text.starts_with("PG") || text == "COLUMNS" {
+            let of_services = ["WALZIP_", "PG", "AWS_", "GOOGLE_", "AZURE_"];
+            if of_services.iter().any(|of| text.starts_with(of)) || text == "COLUMNS" {
                 command.env_remove(name);
             }
         }

@@ -1,4 +1,4 @@
-//! What holds on every store. A new store joins with one line at the end.
+//! What a repository does on every store.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,14 +9,13 @@ use futures::TryStreamExt;
 use futures::future::join_all;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use walzip_repo::testing::{Faults, FaultyStore, memory_store};
 use walzip_repo::{
-    BackupLabel, BackupType, Initialised, LocalStore, PART_BYTES, PutOutcome, RepoError, Repository,
+    BackupLabel, BackupType, Initialised, PART_BYTES, PutOutcome, RepoError, Repository,
 };
 
 use crate::{CLUSTER, OTHER_CLUSTER, SEGMENT, new_repository, patterned};
 
-async fn gets_back_what_was_put(store: Arc<dyn ObjectStore>) {
+pub async fn gets_back_what_was_put(store: Arc<dyn ObjectStore>) {
     let repository = new_repository(store).await;
     for (name, size) in [
         ("000000010000000000000001", 0),
@@ -36,7 +35,7 @@ async fn gets_back_what_was_put(store: Arc<dyn ObjectStore>) {
     }
 }
 
-async fn says_none_for_what_is_not_there(store: Arc<dyn ObjectStore>) {
+pub async fn says_none_for_what_is_not_there(store: Arc<dyn ObjectStore>) {
     let repository = new_repository(store).await;
     assert_eq!(repository.get_wal(SEGMENT).await.unwrap(), None);
     assert_eq!(repository.find_wal(SEGMENT).await.unwrap(), None);
@@ -48,7 +47,7 @@ async fn says_none_for_what_is_not_there(store: Arc<dyn ObjectStore>) {
     assert!(matches!(error, RepoError::NotFound { .. }), "{error}");
 }
 
-async fn leaves_an_existing_object_alone(store: Arc<dyn ObjectStore>) {
+pub async fn leaves_an_existing_object_alone(store: Arc<dyn ObjectStore>) {
     let repository = new_repository(store).await;
     let object = Bytes::from_static(b"first");
     repository.put_wal(SEGMENT, object.clone()).await.unwrap();
@@ -62,7 +61,7 @@ async fn leaves_an_existing_object_alone(store: Arc<dyn ObjectStore>) {
     }
 }
 
-async fn lets_one_of_many_simultaneous_puts_create(store: Arc<dyn ObjectStore>) {
+pub async fn lets_one_of_many_simultaneous_puts_create(store: Arc<dyn ObjectStore>) {
     let repository = new_repository(store).await;
     for round in 0..8 {
         let name = format!("0000000100000000000000{round:02X}");
@@ -82,7 +81,7 @@ async fn lets_one_of_many_simultaneous_puts_create(store: Arc<dyn ObjectStore>) 
     }
 }
 
-async fn lists_wal_by_name_with_sizes_and_times(store: Arc<dyn ObjectStore>) {
+pub async fn lists_wal_by_name_with_sizes_and_times(store: Arc<dyn ObjectStore>) {
     let repository = new_repository(store).await;
     let mut names = [
         "00000002.history",
@@ -112,7 +111,7 @@ async fn lists_wal_by_name_with_sizes_and_times(store: Arc<dyn ObjectStore>) {
     }
 }
 
-async fn passes_over_objects_that_are_not_its_own(store: Arc<dyn ObjectStore>) {
+pub async fn passes_over_objects_that_are_not_its_own(store: Arc<dyn ObjectStore>) {
     let repository = new_repository(Arc::clone(&store)).await;
     for key in [
         format!("wal/15-{}/0000000100000000/{SEGMENT}.wz", CLUSTER.system_id),
@@ -130,7 +129,7 @@ async fn passes_over_objects_that_are_not_its_own(store: Arc<dyn ObjectStore>) {
     assert_eq!(repository.list_unfinished_backups().await.unwrap(), []);
 }
 
-async fn initialising_again_is_success_for_the_same_cluster_only(store: Arc<dyn ObjectStore>) {
+pub async fn initialising_again_is_success_for_the_same_cluster_only(store: Arc<dyn ObjectStore>) {
     let first = new_repository(Arc::clone(&store)).await;
     let (again, outcome) = Repository::init(Arc::clone(&store), CLUSTER).await.unwrap();
     assert_eq!(outcome, Initialised::Existed);
@@ -147,7 +146,7 @@ async fn initialising_again_is_success_for_the_same_cluster_only(store: Arc<dyn 
     assert_eq!(Repository::open(store).await.unwrap().cluster(), CLUSTER);
 }
 
-async fn simultaneous_initialisations_agree(store: Arc<dyn ObjectStore>) {
+pub async fn simultaneous_initialisations_agree(store: Arc<dyn ObjectStore>) {
     let both = [CLUSTER, OTHER_CLUSTER[0]];
     let attempts = (0..12).map(|n| Repository::init(Arc::clone(&store), both[n % 2]));
     let outcomes = join_all(attempts).await;
@@ -161,7 +160,7 @@ async fn simultaneous_initialisations_agree(store: Arc<dyn ObjectStore>) {
     }
 }
 
-async fn opens_nothing_but_a_repository(store: Arc<dyn ObjectStore>) {
+pub async fn opens_nothing_but_a_repository(store: Arc<dyn ObjectStore>) {
     let error = Repository::open(Arc::clone(&store)).await.unwrap_err();
     assert!(matches!(error, RepoError::NotARepository { .. }), "{error}");
     let stray = Path::from("wal/15-1/00000002.history.wz");
@@ -170,7 +169,7 @@ async fn opens_nothing_but_a_repository(store: Arc<dyn ObjectStore>) {
     assert!(matches!(error, RepoError::NotARepository { .. }), "{error}");
 }
 
-async fn a_backup_exists_when_it_is_finished(store: Arc<dyn ObjectStore>) {
+pub async fn a_backup_exists_when_it_is_finished(store: Arc<dyn ObjectStore>) {
     let repository = new_repository(store).await;
     let writer = repository.start_backup().await.unwrap();
     let label = writer.label().clone();
@@ -198,7 +197,7 @@ async fn a_backup_exists_when_it_is_finished(store: Arc<dyn ObjectStore>) {
     assert!(matches!(error, RepoError::NotFound { .. }), "{error}");
 }
 
-async fn streams_backup_objects_of_any_length(store: Arc<dyn ObjectStore>) {
+pub async fn streams_backup_objects_of_any_length(store: Arc<dyn ObjectStore>) {
     let repository = new_repository(store).await;
     let writer = repository.start_backup().await.unwrap();
     let label = writer.label().clone();
@@ -222,7 +221,7 @@ async fn streams_backup_objects_of_any_length(store: Arc<dyn ObjectStore>) {
     assert_eq!(listed, expected.into_iter().collect());
 }
 
-async fn simultaneous_backups_have_labels_of_their_own(store: Arc<dyn ObjectStore>) {
+pub async fn simultaneous_backups_have_labels_of_their_own(store: Arc<dyn ObjectStore>) {
     let repository = new_repository(store).await;
     let now = "2026-11-21T22:01:30.5Z".parse().unwrap();
     let starts = (0..8).map(|_| repository.start_backup_at(now));
@@ -248,7 +247,7 @@ async fn simultaneous_backups_have_labels_of_their_own(store: Arc<dyn ObjectStor
     }
 }
 
-async fn a_backup_with_a_missing_object_cannot_be_finished(store: Arc<dyn ObjectStore>) {
+pub async fn a_backup_with_a_missing_object_cannot_be_finished(store: Arc<dyn ObjectStore>) {
     let repository = new_repository(Arc::clone(&store)).await;
     let finish = Bytes::from_static(b"{}");
 
@@ -282,7 +281,7 @@ async fn a_backup_with_a_missing_object_cannot_be_finished(store: Arc<dyn Object
     assert_eq!(repository.list_unfinished_backups().await.unwrap().len(), 3);
 }
 
-async fn an_object_that_was_not_finished_does_not_exist(store: Arc<dyn ObjectStore>) {
+pub async fn an_object_that_was_not_finished_does_not_exist(store: Arc<dyn ObjectStore>) {
     let repository = new_repository(store).await;
     let writer = repository.start_backup().await.unwrap();
     let label = writer.label().clone();
@@ -299,7 +298,7 @@ async fn an_object_that_was_not_finished_does_not_exist(store: Arc<dyn ObjectSto
     assert!(matches!(error, RepoError::NotFound { .. }), "{error}");
 }
 
-async fn deletes_what_it_is_told_to(store: Arc<dyn ObjectStore>) {
+pub async fn deletes_what_it_is_told_to(store: Arc<dyn ObjectStore>) {
     let repository = new_repository(Arc::clone(&store)).await;
     let name = "00000002.history";
     repository.put_wal(name, "1".into()).await.unwrap();
@@ -319,81 +318,3 @@ async fn read_object(
     let pieces: Vec<Bytes> = stream.try_collect().await?;
     Ok(pieces.concat())
 }
-
-/// A store, and what must live as long as it.
-type TestStore = (Arc<dyn ObjectStore>, Option<tempfile::TempDir>);
-
-fn local() -> TestStore {
-    let directory = tempfile::tempdir().unwrap();
-    let store_directory = directory.path().join("not/yet/there");
-    (Arc::new(LocalStore::new(store_directory)), Some(directory))
-}
-
-fn memory() -> TestStore {
-    (memory_store(), None)
-}
-
-fn faulty_without_faults() -> TestStore {
-    let store = FaultyStore::new(memory_store(), Faults::default());
-    (Arc::new(store), None)
-}
-
-fn slow() -> TestStore {
-    let (inner, directory) = local();
-    let faults = Faults {
-        seed: 1,
-        latency_ms_max: 5,
-        ..Faults::default()
-    };
-    (Arc::new(FaultyStore::new(inner, faults)), directory)
-}
-
-/// Over a store in memory, with a key of its own.
-fn encrypted() -> TestStore {
-    (crate::encryption::encrypted(memory_store()), None)
-}
-
-fn encrypted_on_a_local_disk() -> TestStore {
-    let (inner, directory) = local();
-    (crate::encryption::encrypted(inner), directory)
-}
-
-macro_rules! every_property_holds_on {
-    ($store:ident) => {
-        mod $store {
-            every_property_holds_on! { $store:
-                gets_back_what_was_put,
-                says_none_for_what_is_not_there,
-                leaves_an_existing_object_alone,
-                lets_one_of_many_simultaneous_puts_create,
-                lists_wal_by_name_with_sizes_and_times,
-                passes_over_objects_that_are_not_its_own,
-                initialising_again_is_success_for_the_same_cluster_only,
-                simultaneous_initialisations_agree,
-                opens_nothing_but_a_repository,
-                a_backup_exists_when_it_is_finished,
-                streams_backup_objects_of_any_length,
-                simultaneous_backups_have_labels_of_their_own,
-                a_backup_with_a_missing_object_cannot_be_finished,
-                an_object_that_was_not_finished_does_not_exist,
-                deletes_what_it_is_told_to,
-            }
-        }
-    };
-    ($store:ident: $($property:ident,)+) => {
-        $(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $property() {
-                let (store, _keep) = super::$store();
-                super::$property(store).await;
-            }
-        )+
-    };
-}
-
-every_property_holds_on!(local);
-every_property_holds_on!(memory);
-every_property_holds_on!(faulty_without_faults);
-every_property_holds_on!(slow);
-every_property_holds_on!(encrypted);
-every_property_holds_on!(encrypted_on_a_local_disk);

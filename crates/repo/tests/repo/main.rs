@@ -9,9 +9,12 @@ mod kill;
 mod limits;
 mod local_files;
 mod names;
+mod objects;
 mod places;
+mod remote_faults;
 mod removal;
 mod set_aside;
+mod suite;
 mod upgrades;
 
 use std::sync::Arc;

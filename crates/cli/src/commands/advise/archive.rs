@@ -7,10 +7,10 @@ use walzip_archive::get::{GetOptions, Got, get};
 use walzip_bench::advise::{FileTimes, Sample, choose};
 use walzip_bench::{Cancel, Error, Progress};
 use walzip_pgformat::wal_file_name::SegmentName;
-use walzip_repo::Location;
 
 use crate::error::CommandError;
 use crate::exit_code::Kind;
+use crate::repo_args::Place;
 use crate::{cluster_args, runtime};
 
 /// How many of the newest segments are only looked at: each has to be decoded.
@@ -24,7 +24,7 @@ pub fn fetch(
     cancel: &Cancel,
     progress: &mut impl Progress,
 ) -> Result<Sample, CommandError> {
-    let location = Location::parse(location)?;
+    let location = Place::named(location)?;
     let folder = directory.join("archive");
     std::fs::create_dir(&folder).map_err(|error| CommandError::write(&folder, &error))?;
     runtime::block_on(async {

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use walzip_archive::get::{GetOptions, Got, get};
 use walzip_bench::{Cancel, Error, Progress, Scratch};
 use walzip_pgformat::wal_file_name::SegmentName;
-use walzip_repo::{Location, Repository};
+use walzip_repo::Repository;
 
 use crate::error::CommandError;
 use crate::exit_code::Kind;
+use crate::repo_args::Place;
 use crate::{cluster_args, runtime};
 
 /// The folder's name: what results call the workload.
@@ -44,7 +45,7 @@ pub fn fetch(
     sample: &Sample<'_>,
     progress: &mut impl Progress,
 ) -> Result<Fetched, CommandError> {
-    let location = Location::parse(location)?;
+    let location = Place::named(location)?;
     let fetched = Fetched(Scratch::new_in(sample.temp_dir, "walzip-bench-")?);
     let folder = fetched.folder();
     std::fs::create_dir(&folder).map_err(|error| CommandError::write(&folder, &error))?;

@@ -1,10 +1,11 @@
 //! `walzip bench segments`: does the segment size matter for archiving?
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use walzip_bench::segments::{self, Content, METHODS, Method, Options};
-use walzip_repo::{ClusterIdentity, Location, Repository, open_store};
+use walzip_repo::{ClusterIdentity, LocalStore, Repository};
 
 use super::standard_error::StandardError;
 use super::{FileArgs, Surroundings, conclude};
@@ -119,10 +120,7 @@ pub fn run(args: SegmentsArgs, surroundings: Surroundings) -> Result<(), Command
 fn make_repository(directory: &Path, system_id: u64, major: u32) -> Result<(), String> {
     let cluster = ClusterIdentity { system_id, major };
     let made = runtime::block_on(async {
-        let init = async {
-            let location = Location::parse(&directory.to_string_lossy())?;
-            Repository::init(open_store(&location)?, cluster).await
-        };
+        let init = async { Repository::init(Arc::new(LocalStore::new(directory)), cluster).await };
         Ok(init.await)
     });
     match made {

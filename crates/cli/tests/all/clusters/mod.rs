@@ -26,6 +26,7 @@ mod server;
 mod set_aside;
 mod settings_elsewhere;
 pub mod site;
+mod stores;
 mod target_times;
 mod tree;
 mod upgrade;

@@ -1,0 +1,153 @@
+//! A table is dropped and brought back, with the repository on another host.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use walzip_repo::testing::servers;
+
+use crate::clusters::server::Server;
+use crate::clusters::site::{Site, said, succeed};
+
+/// A repository on another host, as its administrator names it.
+struct Place {
+    location: String,
+    /// Variables that say the same as the flags.
+    variables: Vec<(&'static str, String)>,
+    flags: String,
+}
+
+impl Place {
+    fn walzip(&self, server: &Server, arguments: &[&str]) -> Command {
+        let mut command = server.walzip(arguments);
+        command.env("WALZIP_REPO", &self.location);
+        for (name, value) in &self.variables {
+            command.env(name, value);
+        }
+        command
+    }
+}
+
+#[test]
+fn a_dropped_table_comes_back_from_s3() {
+    let Some(site) = Site::new(15) else { return };
+    servers::moto_bucket("rescue");
+    let endpoint = format!("http://127.0.0.1:{}", servers::moto().port());
+    write_for_user(
+        &site,
+        ".aws/credentials",
+        "[default]\naws_access_key_id = key\naws_secret_access_key = secret\n",
+    );
+    rescues_a_dropped_table(
+        &site,
+        &Place {
+            location: "s3://rescue/db1".to_owned(),
+            flags: format!("--repo-s3-endpoint {endpoint}"),
+            variables: vec![("WALZIP_REPO_S3_ENDPOINT", endpoint)],
+        },
+    );
+}
+
+#[test]
+fn a_dropped_table_comes_back_over_sftp() {
+    let Some(site) = Site::new(15) else { return };
+    let sshd = servers::sshd();
+    for (from, to) in [
+        ("user_key", ".ssh/id_ed25519"),
+        ("known_hosts", ".ssh/known_hosts"),
+    ] {
+        let content = fs::read_to_string(sshd.file(from)).expect("a file of the server's");
+        write_for_user(&site, to, &content);
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = Place {
+        location: sshd.url(&directory.path().join("wal")),
+        flags: String::new(),
+        variables: Vec::new(),
+    };
+    rescues_a_dropped_table(&site, &place);
+    // What was written is an ordinary repository.
+    let local = directory.path().join("wal").display().to_string();
+    let mut verify = Command::new(site.program_under_test());
+    succeed(verify.args(["verify", "--repo", &local]));
+    assert_eq!(
+        fs::read_dir(directory.path().join("wal/.incoming"))
+            .expect("read")
+            .count(),
+        0
+    );
+}
+
+/// Where the user's programs look for it: the site is the home directory.
+fn write_for_user(site: &Site, name: &str, content: &str) {
+    let path = site.path(name);
+    let directory = path.parent().expect("a directory");
+    fs::create_dir_all(directory).expect("made");
+    fs::write(&path, content).expect("written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("closed");
+    site.hand_over(directory);
+    site.hand_over(&path);
+}
+
+fn rescues_a_dropped_table(site: &Site, place: &Place) {
+    let primary = Server::create(site, "primary", 1);
+    succeed(&mut place.walzip(&primary, &["init"]));
+    let again = succeed(&mut place.walzip(&primary, &["init"]));
+    assert!(again.contains("exists already"), "{again}");
+    primary.configure(&format!(
+        "archive_mode = on\nwal_level = replica\nmax_wal_senders = 4\n\
+         archive_command = '{} archive-push --repo {} {} %p'",
+        site.program_under_test().display(),
+        place.location,
+        place.flags,
+    ));
+    primary.start(&[]);
+    primary.sql("CREATE TABLE kept AS SELECT i, md5(i::text) FROM generate_series(1, 20000) i");
+    succeed(&mut place.walzip(&primary, &["check"]));
+    succeed(&mut place.walzip(&primary, &["backup"]));
+    primary.sql("INSERT INTO kept SELECT i, md5(i::text) FROM generate_series(1, 30000) i");
+    let expected = primary.fingerprint();
+    let time = primary.sql("SELECT clock_timestamp()");
+    primary.sql("SELECT pg_sleep(0.01)");
+    primary.sql("DROP TABLE kept");
+    primary.archive_everything();
+    primary.stop();
+
+    let restored = Server::on(site, "restored");
+    let mut restore = place.walzip(&restored, &["restore", "--target-time", &time, "-D"]);
+    succeed(restore.arg(restored.data()));
+    assert_settings_name(&restored.data(), place);
+    restored.start(&[]);
+    restored.wait_until("SELECT NOT pg_is_in_recovery()");
+    assert_eq!(restored.fingerprint(), expected);
+    restored.stop();
+    let info = succeed(&mut place.walzip(&primary, &["info"]));
+    assert!(info.contains(&place.location), "{info}");
+    succeed(&mut place.walzip(&primary, &["verify"]));
+}
+
+/// The restored server starts its `restore_command` without this test's variables.
+fn assert_settings_name(data: &Path, place: &Place) {
+    let settings = fs::read_to_string(data.join("postgresql.auto.conf")).expect("settings");
+    assert!(settings.contains(&place.location), "{settings}");
+    assert!(settings.contains(&place.flags), "{settings}");
+    assert!(!settings.contains("secret"), "{settings}");
+}
+
+#[test]
+fn a_host_key_that_is_not_known_is_refused_with_its_fingerprint() {
+    let Some(site) = Site::new(15) else { return };
+    let sshd = servers::sshd();
+    let url = sshd.url(Path::new("/srv/wal"));
+    let mut info = site.command(site.program_under_test());
+    let output = info
+        .args(["info", "--repo", &url])
+        .output()
+        .expect("walzip");
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(105), "{said}");
+    for expected in ["a key that is not known", "SHA256:", "ssh-keyscan -p"] {
+        assert!(said.contains(expected), "{said}");
+    }
+}

@@ -1,0 +1,122 @@
+//! Repositories on other hosts, without a server of PostgreSQL: what is refused, and how.
+
+use crate::sandbox::{SYSTEM_ID, Sandbox, control_file, segment};
+
+/// A port that nobody listens on.
+fn closed_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+#[test]
+fn a_store_that_cannot_be_reached_is_given_up_in_time() {
+    let sandbox = Sandbox::new();
+    sandbox.write("000000010000000000000001", &segment(1));
+    let endpoint = format!("http://127.0.0.1:{}", closed_port());
+    let mut push = sandbox.command();
+    push.args([
+        "archive-push",
+        "--repo",
+        "s3://bucket/x",
+        "000000010000000000000001",
+    ])
+    .args(["--repo-timeout", "1", "--repo-s3-endpoint", &endpoint])
+    .env("AWS_ACCESS_KEY_ID", "key")
+    .env("AWS_SECRET_ACCESS_KEY", "TOP-SECRET");
+    let output = push.output().expect("walzip starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(101), "{said}");
+    assert!(!said.contains("TOP-SECRET"), "{said}");
+    let port = closed_port();
+    let url = format!("sftp://me@127.0.0.1:{port}/srv/wal");
+    let said = sandbox.fails(101, &["info", "--repo", &url, "--repo-timeout", "1"]);
+    assert!(said.contains("cannot reach the SSH server"), "{said}");
+}
+
+#[test]
+fn wrong_settings_are_named() {
+    let sandbox = Sandbox::new();
+    let info = |arguments: &[&str]| {
+        let mut all = vec!["info", "--repo"];
+        all.extend(arguments);
+        sandbox.fails(31, &all)
+    };
+    let said = info(&["s3://bucket", "--repo-s3-uri-style", "virtual"]);
+    assert!(said.contains("not \"host\" or \"path\""), "{said}");
+    let said = info(&["az://container/wal"]);
+    assert!(said.contains("repo-azure-account"), "{said}");
+    let said = info(&["s3://bucket", "--repo-storage-ca-file", "/nowhere"]);
+    assert!(said.contains("/nowhere"), "{said}");
+    let said = info(&["s3://key:TOP-SECRET@bucket"]);
+    assert!(!said.contains("TOP-SECRET"), "{said}");
+    sandbox.fails(67, &["info", "--repo", "swift://bucket"]);
+    sandbox.fails(2, &["info", "--repo", "s3://b", "--repo-timeout", "0"]);
+}
+
+/// A store that overwrites is found before anything is kept in it.
+#[test]
+fn init_refuses_a_store_that_overwrites() {
+    use walzip_repo::testing::proxy::{Proxy, Spoilt};
+    use walzip_repo::testing::servers;
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    servers::moto_bucket("overwrites");
+    let proxy = runtime
+        .block_on(async { Proxy::start(servers::moto().port(), |_, _, _| Spoilt::Unconditional) });
+    let sandbox = Sandbox::new();
+    sandbox.write("data/global/pg_control", &control_file(SYSTEM_ID));
+    let mut init = sandbox.command();
+    init.args(["init", "--repo", "s3://overwrites", "--pgdata", "data"])
+        .env(
+            "WALZIP_REPO_S3_ENDPOINT",
+            format!("http://127.0.0.1:{}", proxy.port()),
+        )
+        .env("AWS_ACCESS_KEY_ID", "key")
+        .env("AWS_SECRET_ACCESS_KEY", "secret");
+    let output = init.output().expect("walzip starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(103), "{said}");
+    assert!(said.contains("If-None-Match"), "{said}");
+    let seen = proxy.take_seen();
+    assert!(seen.iter().all(|seen| seen.ends_with("/probe")), "{seen:?}");
+}
+
+/// A segment and a `restore_command` in a data directory cost what docs/decisions says.
+#[test]
+fn requests_are_counted() {
+    use walzip_repo::testing::proxy::{Proxy, Spoilt};
+    use walzip_repo::testing::servers;
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    servers::moto_bucket("counted");
+    let proxy =
+        runtime.block_on(async { Proxy::start(servers::moto().port(), |_, _, _| Spoilt::Not) });
+    let sandbox = Sandbox::new();
+    sandbox.write("data/global/pg_control", &control_file(SYSTEM_ID));
+    sandbox.write("data/pg_wal/000000010000000000000001", &segment(1));
+    let run = |arguments: &[&str]| {
+        let mut command = sandbox.command();
+        command
+            .current_dir(sandbox.path("data"))
+            .args(arguments)
+            .env("WALZIP_REPO", "s3://counted/wal")
+            .env(
+                "WALZIP_REPO_S3_ENDPOINT",
+                format!("http://127.0.0.1:{}", proxy.port()),
+            )
+            .env("AWS_ACCESS_KEY_ID", "key")
+            .env("AWS_SECRET_ACCESS_KEY", "secret");
+        let output = command.output().expect("walzip starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said, proxy.take_seen())
+    };
+    let (code, said, _) = run(&["init", "--pgdata", "."]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said, seen) = run(&["archive-push", "pg_wal/000000010000000000000001"]);
+    assert_eq!((code, seen.len()), (Some(0), 2), "{said} {seen:?}");
+    let (code, said, seen) = run(&["archive-get", "000000010000000000000001", "got"]);
+    assert_eq!((code, seen.len()), (Some(0), 1), "{said} {seen:?}");
+    assert_eq!(sandbox.read("data/got"), segment(1));
+    let (code, said, seen) = run(&["archive-get", "000000010000000000000002", "got"]);
+    assert_eq!((code, seen.len()), (Some(1), 3), "{said} {seen:?}");
+    let (code, said, seen) = run(&["archive-push", "pg_wal/000000010000000000000001"]);
+    assert_eq!((code, seen.len()), (Some(0), 3), "{said} {seen:?}");
+}

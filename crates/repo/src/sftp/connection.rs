@@ -1,0 +1,250 @@
+//! A connection to an SSH server: who it is, who we are, and what its SFTP can do.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use russh::client::{self, Handle};
+use russh::keys::agent::AgentIdentity;
+use russh::keys::agent::client::AgentClient;
+use russh::keys::{PrivateKeyWithHashAlg, PublicKey, PublicKeyOrCertificate};
+use russh_sftp::client::RawSftpSession;
+use russh_sftp::client::rawsession::Limits;
+use russh_sftp::extensions::{FSYNC, HARDLINK, LIMITS};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::error::SftpError;
+use super::host_key::KnownKeys;
+use crate::location::SftpLocation;
+use crate::store_settings::StoreSettings;
+
+const USUAL_PORT: u16 = 22;
+/// How long connecting and logging in may take, each.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the answer to a request may take. A server may sync much before it answers.
+const REQUEST_SECONDS: u64 = 60;
+/// What is sent or asked for at once, where the server names no limit.
+const PIECE_BYTES: u64 = 32 << 10;
+/// And where it does.
+const PIECE_BYTES_MAX: u64 = 128 << 10;
+
+/// Keys that are tried if none is named, as OpenSSH does.
+const USUAL_KEYS: [&str; 2] = ["id_ed25519", "id_ecdsa"];
+
+/// An open connection. It is closed when it is dropped.
+pub(super) struct Connection {
+    _ssh: Handle<Client>,
+    pub(super) sftp: RawSftpSession,
+    /// How many bytes a request may carry.
+    pub(super) piece_bytes: usize,
+    pub(super) has_fsync: bool,
+    pub(super) has_hardlink: bool,
+}
+
+impl Connection {
+    pub(super) async fn open(
+        location: &SftpLocation,
+        settings: &StoreSettings,
+    ) -> Result<Connection, SftpError> {
+        let patience = PATIENCE.min(settings.timeout());
+        let port = location.port.unwrap_or(USUAL_PORT);
+        let server = format!("{}:{port}", location.host);
+        let late = |_| SftpError::NoAnswer(server.clone());
+        let known = KnownKeys::read(&location.host, port, settings)?;
+        let address = (location.host.as_str(), port);
+        let connect = timeout(patience, TcpStream::connect(address));
+        let stream = connect.await.map_err(late)?;
+        let stream = stream.map_err(|source| SftpError::Connect {
+            server: server.clone(),
+            source,
+        })?;
+        // A small request must not wait for more of them.
+        let _ = stream.set_nodelay(true);
+        let config = Arc::new(ssh_config(&known));
+        let client = Client {
+            server: server.clone(),
+            known,
+        };
+        let greet = timeout(patience, client::connect_stream(config, stream, client));
+        let mut ssh = greet.await.map_err(late)??;
+        let login = timeout(patience, log_in(&mut ssh, location, settings, &server));
+        login.await.map_err(late)??;
+        let sftp = timeout(patience, start_sftp(ssh));
+        sftp.await.map_err(late)?
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self._ssh.is_closed()
+    }
+}
+
+fn ssh_config(known: &KnownKeys) -> client::Config {
+    let mut config = client::Config {
+        keepalive_interval: Some(Duration::from_secs(10)),
+        keepalive_max: 3,
+        ..client::Config::default()
+    };
+    let algorithms = known.algorithms();
+    let mut preferred = config.preferred.key.to_vec();
+    preferred.sort_by_key(|algorithm| !algorithms.contains(algorithm));
+    config.preferred.key = preferred.into();
+    config
+}
+
+/// What the SSH protocol asks of us.
+pub(super) struct Client {
+    server: String,
+    known: KnownKeys,
+}
+
+impl client::Handler for Client {
+    type Error = SftpError;
+
+    async fn check_server_key(
+        &mut self,
+        shown: &PublicKeyOrCertificate,
+    ) -> Result<bool, SftpError> {
+        match shown {
+            PublicKeyOrCertificate::PublicKey { key, .. } => {
+                self.known.check(key)?;
+                Ok(true)
+            }
+            PublicKeyOrCertificate::Certificate(_) => Err(SftpError::HostKey(format!(
+                "the SSH server {} shows a certificate, which was not asked for",
+                self.server
+            ))),
+        }
+    }
+}
+
+async fn start_sftp(ssh: Handle<Client>) -> Result<Connection, SftpError> {
+    let channel = ssh.channel_open_session().await?;
+    channel.request_subsystem(true, "sftp").await?;
+    let sftp = RawSftpSession::new(channel.into_stream());
+    sftp.set_timeout(REQUEST_SECONDS);
+    let started = sftp.init().await;
+    let version = started.map_err(SftpError::at("start SFTP for", "/"))?;
+    let offers = |name: &str| version.extensions.contains_key(name);
+    let mut piece_bytes = PIECE_BYTES;
+    if offers(LIMITS) {
+        let limits = sftp.limits().await;
+        let limits = Limits::from(limits.map_err(SftpError::at("ask for limits of", "/"))?);
+        let smallest = [limits.read_len, limits.write_len]
+            .into_iter()
+            .flatten()
+            .min();
+        piece_bytes = smallest.unwrap_or(PIECE_BYTES).clamp(1, PIECE_BYTES_MAX);
+    }
+    Ok(Connection {
+        piece_bytes: usize::try_from(piece_bytes).unwrap_or(usize::MAX),
+        has_fsync: offers(FSYNC),
+        has_hardlink: offers(HARDLINK),
+        sftp,
+        _ssh: ssh,
+    })
+}
+
+/// Logs in with the key that is named, or else with those of the agent and the usual ones.
+async fn log_in(
+    ssh: &mut Handle<Client>,
+    location: &SftpLocation,
+    settings: &StoreSettings,
+    server: &str,
+) -> Result<(), SftpError> {
+    let Some(user) = location.user.as_deref().or(settings.user.as_deref()) else {
+        let message = format!("no user is named to log in to {server} as");
+        return Err(SftpError::Login(message));
+    };
+    let mut tried = Vec::new();
+    if let Some(file) = &settings.sftp_private_key_file {
+        if log_in_with_file(ssh, user, file).await? {
+            return Ok(());
+        }
+        tried.push(file.display().to_string());
+    } else {
+        if let Some(socket) = settings.environment.get("SSH_AUTH_SOCK") {
+            if log_in_with_agent(ssh, user, socket, &mut tried).await? {
+                return Ok(());
+            }
+        }
+        for file in usual_keys(settings) {
+            match log_in_with_file(ssh, user, &file).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => tried.push(file.display().to_string()),
+                // Another one may do; if none does, this is why.
+                Err(SftpError::Login(reason)) => tried.push(reason),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    let tried = match tried.is_empty() {
+        true => "there is no key: name one with repo-sftp-private-key-file".to_owned(),
+        false => format!("tried: {}", tried.join(", ")),
+    };
+    Err(SftpError::Login(format!(
+        "the SSH server {server} does not let {user} in; {tried}"
+    )))
+}
+
+fn usual_keys(settings: &StoreSettings) -> Vec<PathBuf> {
+    let home = settings.home.iter();
+    let keys = home.flat_map(|home| USUAL_KEYS.map(|name| home.join(".ssh").join(name)));
+    keys.filter(|file| file.exists()).collect()
+}
+
+async fn log_in_with_file(
+    ssh: &mut Handle<Client>,
+    user: &str,
+    file: &Path,
+) -> Result<bool, SftpError> {
+    let unusable = |reason: String| {
+        SftpError::Login(format!(
+            "the private key {} cannot be used: {reason}",
+            file.display()
+        ))
+    };
+    let key = match russh::keys::load_secret_key(file, None) {
+        Ok(key) => key,
+        Err(russh::keys::Error::KeyIsEncrypted) => {
+            return Err(unusable(
+                "it has a passphrase; add it to ssh-agent".to_owned(),
+            ));
+        }
+        Err(error) => return Err(unusable(error.to_string())),
+    };
+    let key = PrivateKeyWithHashAlg::new(Arc::new(key), None);
+    Ok(ssh.authenticate_publickey(user, key).await?.success())
+}
+
+/// An agent that does not answer is as good as none.
+async fn log_in_with_agent(
+    ssh: &mut Handle<Client>,
+    user: &str,
+    socket: &str,
+    tried: &mut Vec<String>,
+) -> Result<bool, SftpError> {
+    let Ok(mut agent) = AgentClient::connect_uds(socket).await else {
+        tried.push(format!("an agent at {socket} that does not answer"));
+        return Ok(false);
+    };
+    for identity in agent.request_identities().await.unwrap_or_default() {
+        let AgentIdentity::PublicKey { key, comment } = identity else {
+            continue;
+        };
+        let hash = rsa_hash(ssh, &key).await;
+        let answer = ssh.authenticate_publickey_with(user, key, hash, &mut agent);
+        match answer.await {
+            Ok(answer) if answer.success() => return Ok(true),
+            _ => tried.push(format!("the agent's key {comment}")),
+        }
+    }
+    Ok(false)
+}
+
+async fn rsa_hash(ssh: &Handle<Client>, key: &PublicKey) -> Option<russh::keys::HashAlg> {
+    if !key.algorithm().is_rsa() {
+        return None;
+    }
+    ssh.best_supported_rsa_hash().await.ok().flatten().flatten()
+}

@@ -1,0 +1,444 @@
+//! Objects as files on an SSH server: complete under their name, and given it once.
+//!
+//! The order is that of the local store: the bytes go into a file of a unique name in `.incoming`,
+//! which is synced and then named in one step that fails when the name is taken, by a hard link
+//! or, where the server has none, by a plain rename. A rename as POSIX has it would replace what
+//! has the name, and is never asked for. Then the directory is synced.
+//!
+//! Not every server syncs (`fsync@openssh.com`), and few sync directories. What a server cannot be
+//! asked for is its own to promise.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use futures::future::join_all;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use russh_sftp::client::error::Error as ProtocolError;
+use russh_sftp::protocol::{FileAttributes, OpenFlags, StatusCode};
+
+use super::connection::Connection;
+use super::error::SftpError;
+
+/// Where objects lie before they have their final name. No key can reach into it.
+pub(super) const STAGING: &str = ".incoming";
+
+/// Readable by the owner and the group: the files hold the database's content.
+const FILE_MODE: u32 = 0o640;
+const DIRECTORY_MODE: u32 = 0o750;
+const KIND: u32 = 0o170_000;
+const REGULAR: u32 = 0o100_000;
+const DIRECTORY: u32 = 0o040_000;
+const LINK: u32 = 0o120_000;
+
+/// How many requests are on their way at once.
+const IN_FLIGHT: usize = 16;
+/// How old a temporary file is when nobody will complete it.
+const ABANDONED_AFTER: Duration = Duration::from_secs(2 * 24 * 60 * 60);
+
+type Result<T> = std::result::Result<T, SftpError>;
+
+/// What is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    File,
+    Directory,
+    Other(&'static str),
+}
+
+impl Kind {
+    pub(super) fn of(attributes: &FileAttributes) -> Kind {
+        match attributes.permissions.map(|mode| mode & KIND) {
+            Some(REGULAR) => Kind::File,
+            Some(DIRECTORY) => Kind::Directory,
+            Some(LINK) => Kind::Other("a link"),
+            Some(_) => Kind::Other("neither a file nor a directory"),
+            None => Kind::Other("of a kind that the server does not tell"),
+        }
+    }
+}
+
+/// An object's size and time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stat {
+    pub(super) size: u64,
+    pub(super) modified: SystemTime,
+}
+
+impl Stat {
+    pub(super) fn of(attributes: &FileAttributes) -> Stat {
+        let seconds = attributes.mtime.unwrap_or_default();
+        Stat {
+            size: attributes.size.unwrap_or_default(),
+            modified: UNIX_EPOCH + Duration::from_secs(seconds.into()),
+        }
+    }
+}
+
+/// What a put found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    Created,
+    Exists,
+}
+
+/// A name in `.incoming` that nobody else has.
+pub(super) fn unique_name() -> String {
+    static SERIAL: AtomicU64 = AtomicU64::new(0);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let nanoseconds = now.map_or(0, |age| age.as_nanos());
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+    format!("{}-{nanoseconds}-{serial}", std::process::id())
+}
+
+/// What is above a path.
+pub(super) fn parent(path: &str) -> &str {
+    match path.rsplit_once('/') {
+        Some(("", _)) | None => "/",
+        Some((parent, _)) => parent,
+    }
+}
+
+impl Connection {
+    /// What is at a path, without following a link; `None` when there is nothing.
+    pub(super) async fn look(&self, path: &str) -> Result<Option<FileAttributes>> {
+        match self
+            .sftp
+            .lstat(path)
+            .await
+            .map_err(SftpError::at("look at", path))
+        {
+            Ok(found) => Ok(Some(found.attrs)),
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Checks that nothing on the way from the root to a path leads elsewhere; returns what is at
+    /// each level. The questions are asked together.
+    pub(super) async fn look_along(
+        &self,
+        root: &str,
+        path: &str,
+    ) -> Result<Vec<(String, Option<FileAttributes>)>> {
+        let below = path.strip_prefix(root).unwrap_or_default();
+        let mut level = root.to_owned();
+        let mut levels = Vec::new();
+        for part in below.split('/').filter(|part| !part.is_empty()) {
+            level.push('/');
+            level.push_str(part);
+            levels.push(level.clone());
+        }
+        let looks = levels.iter().map(|level| self.look(level));
+        let mut found = Vec::new();
+        for (level, look) in levels.iter().zip(join_all(looks).await) {
+            let look = look?;
+            if let Some(Kind::Other(found)) = look.as_ref().map(Kind::of) {
+                let path = level.clone();
+                return Err(SftpError::Misplaced { path, found });
+            }
+            found.push((level.clone(), look));
+        }
+        for (path, look) in found.iter().rev().skip(1) {
+            if look
+                .as_ref()
+                .is_some_and(|look| Kind::of(look) == Kind::File)
+            {
+                let (path, found) = (path.clone(), "a file, not a directory");
+                return Err(SftpError::Misplaced { path, found });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Creates a file of this name, which must not exist, with a content.
+    pub(super) async fn write_new(&self, path: &str, content: &[Bytes]) -> Result<()> {
+        let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUDE;
+        self.write_opened(path, flags, 0, content).await
+    }
+
+    /// Writes into a file from an offset on.
+    pub(super) async fn write_at(&self, path: &str, offset: u64, content: &[Bytes]) -> Result<()> {
+        self.write_opened(path, OpenFlags::WRITE, offset, content)
+            .await
+    }
+
+    async fn write_opened(
+        &self,
+        path: &str,
+        flags: OpenFlags,
+        mut offset: u64,
+        content: &[Bytes],
+    ) -> Result<()> {
+        let attributes = FileAttributes {
+            permissions: flags.contains(OpenFlags::CREATE).then_some(FILE_MODE),
+            ..FileAttributes::empty()
+        };
+        let opened = self.sftp.open(path, flags, attributes).await;
+        let handle = opened.map_err(SftpError::at("open", path))?.handle;
+        let mut pieces = Vec::new();
+        for bytes in content {
+            for piece in bytes.chunks(self.piece_bytes) {
+                pieces.push((offset, bytes.slice_ref(piece)));
+                offset += piece.len() as u64;
+            }
+        }
+        let writes = pieces
+            .into_iter()
+            .map(|(offset, piece)| self.sftp.write(handle.as_str(), offset, piece.to_vec()));
+        let written = futures::stream::iter(writes)
+            .buffer_unordered(IN_FLIGHT)
+            .try_for_each(|_| std::future::ready(Ok(())))
+            .await
+            .map_err(SftpError::at("write", path));
+        let written = match written {
+            Ok(()) if self.has_fsync => {
+                let synced = self.sftp.fsync(handle.as_str()).await;
+                synced.map(|_| ()).map_err(SftpError::at("sync", path))
+            }
+            written => written,
+        };
+        let closed = self.sftp.close(handle.as_str()).await;
+        written?;
+        closed.map_err(SftpError::at("close", path))?;
+        Ok(())
+    }
+
+    /// Makes what has a path durable, as far as the server can be asked for it. Few servers open
+    /// directories.
+    async fn sync(&self, path: &str) -> Result<()> {
+        if !self.has_fsync {
+            return Ok(());
+        }
+        let opened = self
+            .sftp
+            .open(path, OpenFlags::READ, FileAttributes::empty())
+            .await;
+        let handle = match opened {
+            Ok(opened) => opened.handle,
+            Err(ProtocolError::Status(status))
+                if matches!(
+                    status.status_code,
+                    StatusCode::Failure | StatusCode::OpUnsupported
+                ) =>
+            {
+                return Ok(());
+            }
+            Err(error) => return Err(SftpError::at("open", path)(error)),
+        };
+        let synced = self.sftp.fsync(handle.as_str()).await;
+        let closed = self.sftp.close(handle.as_str()).await;
+        synced.map_err(SftpError::at("sync", path))?;
+        closed.map_err(SftpError::at("close", path))?;
+        Ok(())
+    }
+
+    /// Creates a directory and what is missing above it.
+    pub(super) async fn create_directories(&self, path: &str) -> Result<()> {
+        let mut missing = Vec::new();
+        let mut level = path;
+        while self.look(level).await?.is_none() {
+            missing.push(level);
+            if level == "/" {
+                break;
+            }
+            level = parent(level);
+        }
+        for level in missing.into_iter().rev() {
+            let attributes = FileAttributes {
+                permissions: Some(DIRECTORY_MODE),
+                ..FileAttributes::empty()
+            };
+            let made = self.sftp.mkdir(level, attributes).await;
+            match made.map_err(SftpError::at("create", level)) {
+                Ok(_) => self.sync(parent(level)).await?,
+                // Somebody else was faster.
+                Err(error) if error.is_failure() && self.look(level).await?.is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a synced file its name, unless that is taken, and removes its temporary one.
+    pub(super) async fn publish(&self, staged: &str, object: &str) -> Result<Named> {
+        if self.has_hardlink {
+            let linked = self.sftp.hardlink(staged, object).await;
+            match linked.map_err(SftpError::at("name", object)) {
+                Ok(_) => return self.created(object).await,
+                Err(error) if error.is_transient() => return Err(error),
+                Err(_) if self.look(object).await?.is_some() => return self.confirm(object).await,
+                // A file system without hard links.
+                Err(_) => {}
+            }
+        }
+        let renamed = self.sftp.rename(staged, object).await;
+        match renamed.map_err(SftpError::at("name", object)) {
+            Ok(_) => self.created(object).await,
+            Err(error) if !error.is_transient() && self.look(object).await?.is_some() => {
+                self.confirm(object).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn created(&self, object: &str) -> Result<Named> {
+        self.sync(parent(object)).await?;
+        Ok(Named::Created)
+    }
+
+    /// What is there is made durable before its existence counts.
+    pub(super) async fn confirm(&self, object: &str) -> Result<Named> {
+        self.sync(object).await?;
+        self.sync(parent(object)).await?;
+        Ok(Named::Exists)
+    }
+
+    pub(super) async fn remove(&self, path: &str) -> Result<()> {
+        let removed = self.sftp.remove(path).await;
+        removed.map_err(SftpError::at("remove", path))?;
+        Ok(())
+    }
+
+    pub(super) async fn remove_object(&self, path: &str) -> Result<()> {
+        self.remove(path).await?;
+        self.sync(parent(path)).await
+    }
+
+    /// The names in a directory, and what they are; nothing where there is none.
+    pub(super) async fn names(&self, path: &str) -> Result<Vec<(String, FileAttributes)>> {
+        let opened = self.sftp.opendir(path).await;
+        let handle = match opened.map_err(SftpError::at("list", path)) {
+            Ok(opened) => opened.handle,
+            Err(error) if error.is_missing() => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut names = Vec::new();
+        let end = loop {
+            match self.sftp.readdir(handle.as_str()).await {
+                Ok(some) => {
+                    names.extend(
+                        some.files
+                            .into_iter()
+                            .map(|file| (file.filename, file.attrs)),
+                    );
+                }
+                Err(ProtocolError::Status(status)) if status.status_code == StatusCode::Eof => {
+                    break Ok(());
+                }
+                Err(error) => break Err(SftpError::at("list", path)(error)),
+            }
+        };
+        let closed = self.sftp.close(handle).await;
+        end?;
+        closed.map_err(SftpError::at("close", path))?;
+        Ok(names)
+    }
+
+    /// Removes the temporary files of processes that were killed. By the server's own clock, a
+    /// file counts as abandoned that is much older than the newest one.
+    pub(super) async fn sweep(&self, staging: &str) -> Result<()> {
+        let files = self.names(staging).await?;
+        let files = files
+            .iter()
+            .filter(|(_, found)| Kind::of(found) == Kind::File);
+        let files: Vec<(&str, SystemTime)> = files
+            .map(|(name, found)| (name.as_str(), Stat::of(found).modified))
+            .collect();
+        let newest = files.iter().map(|(_, modified)| *modified).max();
+        for (name, modified) in &files {
+            let age = newest.and_then(|newest| newest.duration_since(*modified).ok());
+            if age.is_some_and(|age| age > ABANDONED_AFTER) {
+                // Somebody else may sweep as well.
+                let _ = self.remove(&format!("{staging}/{name}")).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file that is open for reading, which is closed when this is dropped.
+pub(super) struct Reader {
+    connection: Arc<Connection>,
+    path: String,
+    handle: String,
+    pub(super) attributes: FileAttributes,
+}
+
+impl Reader {
+    pub(super) async fn open(connection: Arc<Connection>, path: String) -> Result<Reader> {
+        let sftp = &connection.sftp;
+        let opened = sftp
+            .open(path.as_str(), OpenFlags::READ, FileAttributes::empty())
+            .await;
+        let handle = opened.map_err(SftpError::at("open", &path))?.handle;
+        let mut reader = Reader {
+            connection: Arc::clone(&connection),
+            path,
+            handle,
+            attributes: FileAttributes::empty(),
+        };
+        let found = sftp.fstat(reader.handle.as_str()).await;
+        reader.attributes = found.map_err(SftpError::at("look at", &reader.path))?.attrs;
+        Ok(reader)
+    }
+
+    /// The bytes of a range, which ends early where the file does.
+    pub(super) fn read(self, range: std::ops::Range<u64>) -> BoxStream<'static, Result<Bytes>> {
+        let piece_bytes = self.connection.piece_bytes as u64;
+        let reader = Arc::new(self);
+        let starts = (0..)
+            .map(move |number: u64| range.start.saturating_add(number * piece_bytes))
+            .take_while(move |start| *start < range.end);
+        futures::stream::iter(starts)
+            .map(move |start| {
+                let reader = Arc::clone(&reader);
+                let end = range.end.min(start.saturating_add(piece_bytes));
+                async move { reader.piece(start, end).await }
+            })
+            .buffered(IN_FLIGHT)
+            .boxed()
+    }
+
+    async fn piece(&self, start: u64, end: u64) -> Result<Bytes> {
+        let mut piece = Vec::new();
+        loop {
+            let at = start + piece.len() as u64;
+            let missing = u32::try_from(end.saturating_sub(at)).unwrap_or(u32::MAX);
+            if missing == 0 {
+                return Ok(piece.into());
+            }
+            let sftp = &self.connection.sftp;
+            match sftp.read(self.handle.as_str(), at, missing).await {
+                Ok(data) if !data.data.is_empty() && data.data.len() <= missing as usize => {
+                    piece.extend_from_slice(&data.data);
+                }
+                Err(ProtocolError::Status(status)) if status.status_code == StatusCode::Eof => {
+                    return Ok(piece.into());
+                }
+                Ok(_) => {
+                    let strange = ProtocolError::UnexpectedBehavior("a strange length".to_owned());
+                    return Err(SftpError::at("read", &self.path)(strange));
+                }
+                Err(error) => return Err(SftpError::at("read", &self.path)(error)),
+            }
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let (connection, handle) = (
+            Arc::clone(&self.connection),
+            std::mem::take(&mut self.handle),
+        );
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                // The server closes it with the connection otherwise.
+                let _ = connection.sftp.close(handle).await;
+            });
+        }
+    }
+}
