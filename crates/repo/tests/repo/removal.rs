@@ -58,7 +58,10 @@ async fn removes_backups_and_wal(store: Arc<dyn ObjectStore>) {
     // All of it twice: the first time may have been killed.
     for _ in 0..2 {
         repository.remove_backup_json(&label).await.unwrap();
-        assert_eq!(repository.list_backups().await.unwrap(), [other.clone()]);
+        assert_eq!(
+            repository.list_backups().await.unwrap(),
+            std::slice::from_ref(&other)
+        );
         let all = listed[&label].keys().cloned();
         repository.remove_backup_objects(&label, all).await.unwrap();
         // The label is claimed still.
@@ -69,7 +72,7 @@ async fn removes_backups_and_wal(store: Arc<dyn ObjectStore>) {
     }
     assert_eq!(
         repository.list_unfinished_backups().await.unwrap(),
-        [label.clone()]
+        std::slice::from_ref(&label)
     );
     for _ in 0..2 {
         repository.remove_backup_claim(&label).await.unwrap();
