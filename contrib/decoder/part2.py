@@ -383,7 +383,7 @@ class Mixing:
         self.history = bytearray()
         self.match_at = self.match_len = self.fresh = 0
         self.last_byte, self.last_times = bytearray(65536), bytearray(65536)
-        self.modes = [[self.EVEN, self.EVEN] for _ in range(3)]
+        self.mode, self.modes = 0, [[self.EVEN, self.EVEN] for _ in range(3)]
         self.divisors = [32768 // (2 * n + 3) for n in range(1024)]
 
     def _byte(self):
@@ -458,12 +458,11 @@ class Mixing:
         first = 0
         while True:
             count = min(per_block, rows - first)
-            mode = 0
             planes = [b""] * width
             part = beside[first * beside_width :] if beside else b""
             for column in range(width - 1, -1, -1):
-                chances = self.modes[mode]
-                mode = 1 if self._chance(chances, 0) else 2 if self._chance(chances, 1) else 0
+                chances = self.modes[self.mode]
+                self.mode = mode = 1 if self._chance(chances, 0) else 2 if self._chance(chances, 1) else 0
                 if mode == 1:
                     planes[column] = bytes((self._even_byte(),)) * count
                 else:
