@@ -858,7 +858,7 @@ class WalModel(PageModel):
 
     @staticmethod
     def old_key(kind, numbers, main):
-        return kind.blocks[-1].relation, numbers[-1], le16(main, 4)
+        return kind.blocks[0].relation, numbers[-1], le16(main, 4)
 
     @staticmethod
     def differences(relation, old, left, front, prefix, suffix):

@@ -157,6 +157,8 @@ def copy_blocks(owner, page, old):
             page += owner.stream(DIFFERENCE_BYTE).take(literals)
             return
         length, source = runs[1].u16(), runs[2].u16()
+        if source == 2:
+            source = last_distance + 2 if last_distance else 0
         replaced = source == last_source
         page += owner.stream(DIFFERENCE_REPLACED if replaced else DIFFERENCE_BYTE).take(literals)
         at = len(page)
@@ -165,7 +167,7 @@ def copy_blocks(owner, page, old):
         if source == 1:
             page += bytes(length)
         elif source <= 8193:
-            distance = 0 if source == 0 else last_distance if source == 2 else source - 2
+            distance = source - 2 if source else 0
             if distance:
                 last_distance = distance
             begin = (at + distance) % PAGE
