@@ -3139,7 +3139,8 @@ def copy_blocks(owner, page, old):
         if source == 2:
             source = last_distance + 2 if last_distance else 0
         replaced = source == last_source
-        page += owner.stream(DIFFERENCE_REPLACED if replaced else DIFFERENCE_BYTE).take(literals)
+        if literals:
+            page += owner.stream(DIFFERENCE_REPLACED if replaced else DIFFERENCE_BYTE).take(literals)
         at = len(page)
         need(0 < length <= PAGE - at, "a copy goes beyond its block")
         last_source = source
