@@ -1730,7 +1730,7 @@ class PageModel:
         need(8 <= length <= most, "an index tuple of a length that it cannot have")
         block, offset = self.index_tid(relation, place, info)
         out = struct.pack("<HHHH", block >> 16, block & 0xFFFF, offset, info)
-        keys, rest = relation.rows(INDEX_KEY, (place, "key")), relation.rows(INDEX_KEY, (place, "rest"))
+        keys = relation.rows(INDEX_KEY, place)
         if info & 0x2000 and offset & 0x2000:
             count = offset & 0xFFF
             end = block + 6 * count
@@ -1740,7 +1740,7 @@ class PageModel:
                 for _ in range(count):
                     number = blocks.u32()
                     out += struct.pack("<HHH", number >> 16, number & 0xFFFF, offsets.u16())
-                return out + rest.take(length - end)
+                return out + keys.take(length - end)
         return out + keys.take(length - 8)
 
     # GIN.
@@ -1779,7 +1779,7 @@ class PageModel:
 
     def gin_entry(self, relation, where, most):
         form = relation.stream(MODEL_FLAG, where).u8()
-        keys = relation.rows(INDEX_KEY, where)
+        keys = relation.rows(INDEX_KEY, ("gin", where))
         if form == 2:
             length = relation.stream(TUPLE_LEN, where).u16()
             need(length <= most, "an entry goes beyond its place")
@@ -1997,7 +1997,7 @@ class Versions:
             self.slots[first ^ self.count >> 1] = old
         self.slots[first] = (check, content)
 
-    def update(self, old_key, new_key, prefix, values, suffix, old=None):
+    def update(self, old_key, new_key, prefix, values, suffix):
         total = prefix + len(values) + suffix
         if total > 65535:
             return
@@ -2314,8 +2314,8 @@ class Extraction:
         """(keys, whether they have variable length), or None."""
         need(form in EXTRACT, "the unknown form of a source of keys")
         data = bytes(data[:8192])
-        self.left -= len(data) // 8
         need(self.left >= 0, "more is taken apart for keys than may be")
+        self.left -= len(data) // 8
         at = 0
         while at < len(data):
             size, head = 0, 1
@@ -2326,9 +2326,9 @@ class Extraction:
             keys = None
             if head < size <= len(data) - at:
                 content = data[at + head : at + size]
-                self.left -= len(content)
                 try:
                     keys = EXTRACT[form](content)
+                    self.left -= len(content)
                 except (NotThis, RecursionError):
                     keys = None
             if keys is None:
@@ -2719,7 +2719,7 @@ class WalModel(PageModel):
             body = own.stream(TUPLE_LEN).u16()
             need(len(data) + 7 + body <= length, "a tuple goes beyond its block data")
             data += struct.pack("<H", body) + self.record_tuple(relation, body + 5)
-        return data + own.rows(BLOCK_DATA_ROW, "rest").take(length - len(data))
+        return data + own.rows(BLOCK_DATA_ROW).take(length - len(data))
 
     def update_data(self, kind, block, numbers, main, length):
         own, relation = block.owner, block.relation
@@ -2901,7 +2901,7 @@ class WalModel(PageModel):
         if not extracted and not info & 0xA000:
             rank = relation.stream(RECIPE_RANK, "recipe").u8()
         if rank == 255:
-            key = relation.rows(INDEX_KEY, ("record", "key")).take(length - 8)
+            key = relation.rows(INDEX_KEY, "record").take(length - 8)
         else:
             key = self.recipe_key(self.recipe(relation, rank), row, length - 8)
         return tid + struct.pack("<H", info) + key
@@ -3806,7 +3806,8 @@ def command_backup(repository, label, out):
     for r in wal:
         print(f"to become consistent it needs the WAL from {r['first_segment']} to {r['last_segment']}")
     for t in backup.json["tablespaces"]:
-        print(f"pg_tblspc/{t['oid']} was a link to {t['location']}: move it there, or elsewhere and change tablespace_map")
+        print(f"pg_tblspc/{t['oid']} was a link to {t['location']}: move it, put a link in its place, "
+              "and remove tablespace_map if there is one")
 
 
 def main(arguments=None):
