@@ -12,7 +12,6 @@ make of it. As root it runs the server as the user postgres.
 
 import copy
 import filecmp
-import hashlib
 import io
 import json
 import os
@@ -238,7 +237,7 @@ class RealRepository(unittest.TestCase):
     @classmethod
     def _make(cls):
         cls.run_as_server(os.path.join(PG_BIN, "initdb"), "-k", "-A", "trust", "-U", "postgres", "-D", cls.data)
-        settings = [f"listen_addresses = ''", f"unix_socket_directories = '{cls.scratch}'", "port = 5498", "fsync = off",
+        settings = ["listen_addresses = ''", f"unix_socket_directories = '{cls.scratch}'", "port = 5498", "fsync = off",
                     "archive_mode = on", "wal_compression = zstd", "max_wal_size = 200MB", "autovacuum = off",
                     f"archive_command = '{cls.walzip} archive-push --repo {cls.repo} %p'"]
         with open(os.path.join(cls.data, "postgresql.conf"), "a") as f:
