@@ -2,8 +2,8 @@
 """A second decoder of walzip's formats, in one file.
 
 It answers the question "what if walzip is gone?". It gets every WAL file and every base backup out
-of a repository directory, and was written from docs/format alone. It is slow, and writes nothing
-but what it was asked for.
+of a repository directory, and was written from docs/format (README.md says where that was not
+enough). It is slow, and writes nothing but what it was asked for.
 
     walzip_decode.py FILE.wz [-o OUT]              decode a file
     walzip_decode.py --repo DIR list               what the repository has
