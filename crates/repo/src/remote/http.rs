@@ -73,9 +73,8 @@ impl HttpService for Limited {
         let seconds = request.body().content_length() as u64 / SENT_BYTES_PER_SECOND;
         let limit = self.idle + Duration::from_secs(seconds);
         let answer = timeout(limit, self.inner.execute(request)).await;
-        let answer = answer
-            .map_err(|_| HttpError::new(HttpErrorKind::Timeout, NoAnswer(limit)))
-            .flatten()?;
+        let answer =
+            answer.map_err(|_| HttpError::new(HttpErrorKind::Timeout, NoAnswer(limit)))??;
         let (parts, body) = answer.into_parts();
         let body = HttpResponseBody::new(Watched {
             inner: body,

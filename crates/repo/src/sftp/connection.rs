@@ -163,10 +163,10 @@ async fn log_in(
         }
         tried.push(file.display().to_string());
     } else {
-        if let Some(socket) = settings.environment.get("SSH_AUTH_SOCK") {
-            if log_in_with_agent(ssh, user, socket, &mut tried).await? {
-                return Ok(());
-            }
+        if let Some(socket) = settings.environment.get("SSH_AUTH_SOCK")
+            && log_in_with_agent(ssh, user, socket, &mut tried).await?
+        {
+            return Ok(());
         }
         for file in usual_keys(settings) {
             match log_in_with_file(ssh, user, &file).await {
