@@ -51,6 +51,7 @@ fn constants_are_those_of_the_specification() {
         ("BACKUP_JSON", layout::BACKUP_JSON.to_owned()),
         ("BACKUP_PINNED", layout::BACKUP_PINNED.to_owned()),
         ("BACKUP_EXPIRING", layout::BACKUP_EXPIRING.to_owned()),
+        ("PROBE", layout::PROBE.to_owned()),
         ("MAX_WAL_NAME_CHARS", layout::MAX_WAL_NAME_CHARS.to_string()),
         (
             "MAX_BACKUP_OBJECT_NAME_CHARS",

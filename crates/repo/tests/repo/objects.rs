@@ -41,6 +41,8 @@ async fn keys(store: &Arc<dyn ObjectStore>, prefix: &str) -> Vec<String> {
         .list(Some(&prefix))
         .map_ok(|meta| meta.location.to_string());
     let mut keys: Vec<String> = listed.try_collect().await.unwrap();
+    // Encryption has objects of its own.
+    keys.retain(|key| !key.starts_with("keys/"));
     keys.sort();
     keys
 }
@@ -147,7 +149,9 @@ pub async fn lists_what_is_below_a_prefix(store: Arc<dyn ObjectStore>) {
         .collect();
     assert_eq!(names(objects), ["list/a"]);
     let top = store.list_with_delimiter(None).await.unwrap();
-    assert_eq!(names(top.common_prefixes), ["list", "listing"]);
+    let mut top = names(top.common_prefixes);
+    top.retain(|prefix| prefix != "keys");
+    assert_eq!(top, ["list", "listing"]);
     let none = store
         .list_with_delimiter(Some(&Path::from("nothing")))
         .await

@@ -209,7 +209,7 @@ async fn an_object_in_parts_survives_lost_answers() {
     for method in ["POST", "PUT"] {
         let lose_first = move |number: u64, seen: &str, target: &str| {
             let is_part_or_end = seen == method && target.contains("uploadId=");
-            match is_part_or_end && number < 8 && number % 2 == 0 {
+            match is_part_or_end && number < 8 && number.is_multiple_of(2) {
                 true => Spoilt::AnswerLost,
                 false => Spoilt::Not,
             }
@@ -222,7 +222,7 @@ async fn an_object_in_parts_survives_lost_answers() {
         let content = patterned("pack", 2 * PART_BYTES + 7);
         for name in ["pack-1", "pack-2"] {
             let mut object = writer.create_object(name).await.unwrap();
-            object.write(&content).await.unwrap();
+            object.write(content.clone()).await.unwrap();
             object.finish().await.unwrap();
         }
         writer.finish("{}".into()).await.unwrap();

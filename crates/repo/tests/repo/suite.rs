@@ -91,6 +91,11 @@ fn encrypted_on_a_local_disk() -> TestStore {
     (encryption::encrypted(inner), directory)
 }
 
+fn encrypted_in_a_bucket() -> TestStore {
+    let (inner, keep) = s3();
+    (encryption::encrypted(inner), keep)
+}
+
 macro_rules! every_property_holds_on {
     ($($store:ident,)+) => {
         $(mod $store {
@@ -148,4 +153,5 @@ every_property_holds_on!(
     sftp,
     encrypted,
     encrypted_on_a_local_disk,
+    encrypted_in_a_bucket,
 );
