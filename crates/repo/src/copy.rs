@@ -17,7 +17,7 @@ use object_store::{
 use crate::backup::{PART_BYTES, whole};
 use crate::layout::{
     self, ASIDE_PREFIX, BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PREFIX, BACKUP_STARTED, CLUSTER_JSON,
-    REPOSITORY_JSON, VERIFIED_PREFIX, WAL_PREFIX,
+    KEYS_PREFIX, PROBE, REPOSITORY_JSON, VERIFIED_PREFIX, WAL_PREFIX,
 };
 use crate::{BackupLabel, RepoError, Repository};
 
@@ -149,8 +149,8 @@ impl Sorted {
                 }
                 WAL_PREFIX | ASIDE_PREFIX => sorted.wal.push(meta),
                 BACKUP_PREFIX => sorted.add_of_backup(rest, meta),
-                // They are of the store on which the objects were read.
-                VERIFIED_PREFIX => {}
+                // They are of this store: what was read on it, and the keys of its encryption.
+                VERIFIED_PREFIX | KEYS_PREFIX | PROBE => {}
                 _ if layout::record_number(&key).is_some() => sorted.records.push(meta),
                 _ => sorted.unknown += 1,
             }

@@ -79,6 +79,143 @@ fn a_dropped_table_comes_back_over_sftp() {
     );
 }
 
+/// A key file that the site's user has made; returns its path.
+fn make_key_file(site: &Site, name: &str) -> String {
+    let path = site.path(name).display().to_string();
+    succeed(&mut site.walzip(&["key", "init", &path]));
+    path
+}
+
+fn public_key(key_file: &str) -> String {
+    let text = fs::read_to_string(key_file).expect("a key file");
+    let line = text.lines().next().expect("a comment");
+    line.rsplit(' ').next().expect("a key").to_owned()
+}
+
+#[test]
+fn a_dropped_table_comes_back_from_an_encrypted_repository() {
+    let Some(site) = Site::new(15) else { return };
+    let own = make_key_file(&site, "own.key");
+    let recovery = make_key_file(&site, "recovery.key");
+    let stranger = make_key_file(&site, "stranger.key");
+    let repository = site.repository().display().to_string();
+    let place = Place {
+        location: repository.clone(),
+        flags: format!("--repo-key-file {own}"),
+        variables: vec![("WALZIP_REPO_KEY_FILE", own.clone())],
+    };
+    rescues_a_dropped_table(&site, &place);
+    let with = |key_file: &str, arguments: &[&str]| {
+        let mut command = site.walzip(arguments);
+        command.env("WALZIP_REPO_KEY_FILE", key_file);
+        command
+    };
+    // Without a key, and with one that was not let in.
+    for mut command in [site.walzip(&["info"]), with(&stranger, &["info"])] {
+        let refused = command.output().expect("run");
+        assert_eq!(refused.status.code(), Some(95), "{}", said(&refused));
+    }
+    let refused = with(&recovery, &["verify"]).output().expect("run");
+    assert_eq!(refused.status.code(), Some(95), "{}", said(&refused));
+    succeed(&mut with(
+        &own,
+        &["key", "rewrap", "--add", &public_key(&recovery)],
+    ));
+    succeed(&mut with(&own, &["key", "rotate"]));
+    succeed(&mut with(&recovery, &["verify"]));
+    let listed = succeed(&mut with(&own, &["key", "list"]));
+    assert_eq!(
+        listed.matches(&public_key(&recovery)).count(),
+        2,
+        "{listed}"
+    );
+    // To another place in plain, and from there with another key.
+    let plain = site.path("plain").display().to_string();
+    let other = site.path("other").display().to_string();
+    succeed(&mut with(&own, &["repo", "copy", &plain]));
+    succeed(&mut site.walzip(&["verify", "--repo", &plain]));
+    let to = [
+        "repo",
+        "copy",
+        &other,
+        "--to-key-file",
+        &stranger,
+        "--repo",
+        &plain,
+    ];
+    succeed(&mut site.walzip(&to));
+    succeed(&mut with(&stranger, &["verify", "--repo", &other]));
+    // A repository in plain does not become an encrypted one, and is refused with a key file.
+    let primary = Server::on(&site, "primary");
+    let data = primary.data().display().to_string();
+    for arguments in [
+        &["info", "--repo", &plain][..],
+        &["init", "--repo", &plain, "-D", &data],
+    ] {
+        let refused = with(&own, arguments).output().expect("run");
+        assert!(
+            said(&refused).contains("not encrypted"),
+            "{}",
+            said(&refused)
+        );
+        assert!(!refused.status.success());
+    }
+    let text = fs::read_to_string(&own).expect("a key file");
+    let secret = text
+        .lines()
+        .find(|line| line.starts_with("AGE-SECRET-KEY-"));
+    for file in files_below(&site.repository()) {
+        let content = fs::read(&file).expect("read");
+        for told in [
+            secret.expect("a secret"),
+            "system_identifier",
+            "backup_label",
+        ] {
+            let mut windows = content.windows(told.len());
+            assert!(
+                !windows.any(|window| window == told.as_bytes()),
+                "{told} in {file:?}"
+            );
+        }
+    }
+}
+
+fn files_below(directory: &Path) -> Vec<std::path::PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).expect("read") {
+        let path = entry.expect("an entry").path();
+        match path.is_dir() {
+            true => files.extend(files_below(&path)),
+            false => files.push(path),
+        }
+    }
+    files
+}
+
+#[test]
+fn a_dropped_table_comes_back_from_an_encrypted_bucket() {
+    let Some(site) = Site::new(15) else { return };
+    servers::moto_bucket("secret");
+    let endpoint = format!("http://127.0.0.1:{}", servers::moto().port());
+    write_for_user(
+        &site,
+        ".aws/credentials",
+        "[default]\naws_access_key_id = key\naws_secret_access_key = secret\n",
+    );
+    let key_file = make_key_file(&site, "own.key");
+    rescues_a_dropped_table(
+        &site,
+        &Place {
+            location: "s3://secret/db1".to_owned(),
+            flags: format!("--repo-s3-endpoint {endpoint} --repo-key-file {key_file}"),
+            variables: vec![
+                ("WALZIP_REPO_S3_ENDPOINT", endpoint),
+                ("WALZIP_REPO_KEY_FILE", key_file),
+            ],
+        },
+    );
+}
+
 /// Where the user's programs look for it: the site is the home directory.
 fn write_for_user(site: &Site, name: &str, content: &str) {
     let path = site.path(name);
