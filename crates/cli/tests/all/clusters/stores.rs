@@ -195,7 +195,7 @@ fn files_below(directory: &Path) -> Vec<std::path::PathBuf> {
 #[test]
 fn a_dropped_table_comes_back_from_an_encrypted_bucket() {
     let Some(site) = Site::new(15) else { return };
-    servers::moto_bucket("secret");
+    servers::moto_bucket("encrypted");
     let endpoint = format!("http://127.0.0.1:{}", servers::moto().port());
     write_for_user(
         &site,
@@ -206,8 +206,8 @@ fn a_dropped_table_comes_back_from_an_encrypted_bucket() {
     rescues_a_dropped_table(
         &site,
         &Place {
-            location: "s3://secret/db1".to_owned(),
-            flags: format!("--repo-s3-endpoint {endpoint} --repo-key-file {key_file}"),
+            location: "s3://encrypted/db1".to_owned(),
+            flags: format!("--repo-key-file {key_file} --repo-s3-endpoint {endpoint}"),
             variables: vec![
                 ("WALZIP_REPO_S3_ENDPOINT", endpoint),
                 ("WALZIP_REPO_KEY_FILE", key_file),
