@@ -184,7 +184,7 @@ mod tests {
     fn an_unknown_key_names_the_nearest() {
         assert!(message("leval = 3").contains("Did you mean \\\"level\\\"?"));
         assert!(message("dbnam = 'x'").contains("Did you mean \\\"dbname\\\"?"));
-        assert!(message("compression = 'x'").contains("The keys are repo, level"));
+        assert!(message("compression = 'x'").contains("The keys are repo, repo-key-file"));
     }
 
     #[test]
