@@ -111,18 +111,20 @@ fn free_port() -> u16 {
 }
 
 fn program(server: &str) -> PathBuf {
+    find_program(server).unwrap_or_else(|reason| panic!("{reason}"))
+}
+
+fn find_program(server: &str) -> Result<PathBuf, String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/fetch-store-servers");
     let output = Command::new(script)
         .args(["--path", server])
         .output()
         .expect("the script runs");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+    }
     let path = String::from_utf8(output.stdout).expect("a path");
-    PathBuf::from(path.trim_end())
+    Ok(PathBuf::from(path.trim_end()))
 }
 
 fn new_directory() -> TempDir {
@@ -253,10 +255,12 @@ pub struct Sshd {
     user: String,
 }
 
-/// The SSH server of this process.
-pub fn sshd() -> &'static Sshd {
+/// The SSH server of this process, or why there is none: no script installs it, since it is
+/// one of the machine's own packages.
+pub fn sshd() -> Result<&'static Sshd, String> {
     static SSHD: OnceLock<Sshd> = OnceLock::new();
-    SSHD.get_or_init(|| Sshd::start(""))
+    find_program("sshd")?;
+    Ok(SSHD.get_or_init(|| Sshd::start("")))
 }
 
 impl Sshd {

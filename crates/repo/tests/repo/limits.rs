@@ -24,23 +24,28 @@ pub fn inside() -> Option<PathBuf> {
     std::env::var_os(ROOT_VARIABLE).map(PathBuf::from)
 }
 
+/// A proof that cannot be given here: an error in CI, and elsewhere shown at the end of
+/// `make test`.
+pub fn not_run(lack: &str) {
+    let in_ci = std::env::var("CI").is_ok_and(|value| value == "true");
+    assert!(!in_ci, "{lack}");
+    let line = format!("NOT RUN: {lack}\n");
+    // Not eprintln!, whose output the test harness keeps to itself.
+    std::io::stderr()
+        .write_all(line.as_bytes())
+        .expect("standard error is writable");
+    let list = Path::new(env!("CARGO_TARGET_TMPDIR")).join("not-run.txt");
+    let file = OpenOptions::new().create(true).append(true).open(list);
+    file.and_then(|mut file| file.write_all(line.as_bytes()))
+        .expect("the target directory is writable");
+}
+
 /// Runs the test of this name in namespaces of its own, after a shell command.
 pub fn run_inside(unshare: &[&str], setup: &str, test: &str, root: &Path) {
     let probe = Command::new("unshare").args(unshare).arg("true").output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
         let lack = format!("{test}: no namespaces here (unshare {unshare:?})");
-        let in_ci = std::env::var("CI").is_ok_and(|value| value == "true");
-        assert!(!in_ci, "{lack}");
-        let line = format!("NOT RUN: {lack}\n");
-        // Not eprintln!, whose output the test harness keeps to itself. The file is shown at the
-        // end of `make test`.
-        std::io::stderr()
-            .write_all(line.as_bytes())
-            .expect("standard error is writable");
-        let list = Path::new(env!("CARGO_TARGET_TMPDIR")).join("not-run.txt");
-        let file = OpenOptions::new().create(true).append(true).open(list);
-        file.and_then(|mut file| file.write_all(line.as_bytes()))
-            .expect("the target directory is writable");
+        not_run(&lack);
         return;
     }
     let script = format!("{setup} && exec \"$@\"");

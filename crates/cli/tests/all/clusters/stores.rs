@@ -8,7 +8,7 @@ use std::process::Command;
 use walzip_repo::testing::servers;
 
 use crate::clusters::server::Server;
-use crate::clusters::site::{Site, said, succeed};
+use crate::clusters::site::{Site, not_run, said, succeed};
 
 /// A repository on another host, as its administrator names it.
 struct Place {
@@ -52,7 +52,10 @@ fn a_dropped_table_comes_back_from_s3() {
 #[test]
 fn a_dropped_table_comes_back_over_sftp() {
     let Some(site) = Site::new(15) else { return };
-    let sshd = servers::sshd();
+    let sshd = match servers::sshd() {
+        Ok(sshd) => sshd,
+        Err(reason) => return not_run(&format!("a rescue over SFTP: {reason}")),
+    };
     for (from, to) in [
         ("user_key", ".ssh/id_ed25519"),
         ("known_hosts", ".ssh/known_hosts"),
@@ -277,7 +280,10 @@ fn assert_settings_name(data: &Path, place: &Place) {
 #[test]
 fn a_host_key_that_is_not_known_is_refused_with_its_fingerprint() {
     let Some(site) = Site::new(15) else { return };
-    let sshd = servers::sshd();
+    let sshd = match servers::sshd() {
+        Ok(sshd) => sshd,
+        Err(reason) => return not_run(&format!("a rescue over SFTP: {reason}")),
+    };
     let url = sshd.url(Path::new("/srv/wal"));
     let mut info = site.command(site.program_under_test());
     let output = info
