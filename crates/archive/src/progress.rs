@@ -29,6 +29,8 @@ pub enum Phase {
     VerifyingWal,
     /// Proving backups.
     VerifyingBackups,
+    /// Bringing WAL from another repository.
+    Synchronizing,
 }
 
 /// What a phase counts.

@@ -5,8 +5,12 @@
 //! Under a name that is taken, identical content is a success (an earlier attempt whose answer
 //! was lost), different content is an error.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
+use tokio::sync::OnceCell;
 use walzip_codec::Level;
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::timeline_history::TimelineHistory;
@@ -70,42 +74,93 @@ pub async fn push(
     path: &Path,
     options: &PushOptions,
 ) -> Result<Pushed, ArchiveError> {
-    let name = wal_file_name(path)?;
-    let beginning_len = match name {
-        WalFileName::Segment(_) | WalFileName::Partial(_) => PAGE_SIZE as u64,
-        WalFileName::History(_) | WalFileName::BackupHistory { .. } => u64::MAX,
-    };
-    let file = StableFile::open(path, beginning_len).await?;
-    let repository = &owner(repository, &name, file.beginning(), path, options).await?;
-    content::check_beginning(&name, file.beginning(), file.len(), repository.cluster())
-        .map_err(|error| ArchiveError::invalid_file(path, error, repository.cluster()))?;
-    // What is archived already admits no other history: the comparison tells.
-    if let WalFileName::History(timeline) = name
-        && repository.find_wal(&name.to_string()).await?.is_none()
-    {
-        match TimelineHistory::read(timeline, file.beginning()) {
-            Ok(history) => check_history(repository, &history).await?,
-            Err(error) => {
-                tracing::warn!("{name} is archived as it is, and not understood: {error}");
+    let file = WalFile::open(path).await?;
+    file.push(repository, options).await
+}
+
+/// A file that is pushed, to one repository or to several.
+pub struct WalFile {
+    path: PathBuf,
+    name: WalFileName,
+    file: StableFile,
+    /// Its objects: repositories that have the same level get the same one.
+    objects: Mutex<BTreeMap<Level, Arc<OnceCell<Bytes>>>>,
+}
+
+impl WalFile {
+    /// Opens it.
+    pub async fn open(path: &Path) -> Result<WalFile, ArchiveError> {
+        let name = wal_file_name(path)?;
+        let beginning_len = match name {
+            WalFileName::Segment(_) | WalFileName::Partial(_) => PAGE_SIZE as u64,
+            WalFileName::History(_) | WalFileName::BackupHistory { .. } => u64::MAX,
+        };
+        Ok(WalFile {
+            path: path.to_owned(),
+            name,
+            file: StableFile::open(path, beginning_len).await?,
+            objects: Mutex::default(),
+        })
+    }
+
+    /// Archives it in a repository.
+    pub async fn push(
+        &self,
+        repository: &Repository,
+        options: &PushOptions,
+    ) -> Result<Pushed, ArchiveError> {
+        let repository = &self.check(repository, options).await?;
+        let name = self.name.to_string();
+        let object = self.object(&name, options).await?;
+        let pushed = |outcome, stored_bytes: usize| Pushed {
+            name: name.clone(),
+            outcome,
+            original_bytes: self.file.len() as u64,
+            stored_bytes: stored_bytes as u64,
+        };
+        let object_len = object.len();
+        match repository.put_wal(&name, object).await? {
+            PutOutcome::Created => Ok(pushed(PushOutcome::Stored, object_len)),
+            PutOutcome::Exists => {
+                let stored_bytes = compare(repository, &name, &self.file).await?;
+                Ok(pushed(PushOutcome::AlreadyStored, stored_bytes))
             }
         }
     }
 
-    let name = name.to_string();
-    let object = file.encode(&name, options).await?;
-    let pushed = |outcome, stored_bytes: usize| Pushed {
-        name: name.clone(),
-        outcome,
-        original_bytes: file.len() as u64,
-        stored_bytes: stored_bytes as u64,
-    };
-    let object_len = object.len();
-    match repository.put_wal(&name, object).await? {
-        PutOutcome::Created => Ok(pushed(PushOutcome::Stored, object_len)),
-        PutOutcome::Exists => {
-            let stored_bytes = compare(repository, &name, &file).await?;
-            Ok(pushed(PushOutcome::AlreadyStored, stored_bytes))
+    /// Refuses what does not belong into the repository. Returns the part of it that it belongs
+    /// to.
+    async fn check(
+        &self,
+        repository: &Repository,
+        options: &PushOptions,
+    ) -> Result<Repository, ArchiveError> {
+        let (name, path, file) = (&self.name, &self.path, &self.file);
+        let part = owner(repository, name, file.beginning(), path, options).await?;
+        content::check_beginning(name, file.beginning(), file.len(), part.cluster())
+            .map_err(|error| ArchiveError::invalid_file(path, error, part.cluster()))?;
+        // What is archived already admits no other history: the comparison tells.
+        if let WalFileName::History(timeline) = *name
+            && part.find_wal(&name.to_string()).await?.is_none()
+        {
+            match TimelineHistory::read(timeline, file.beginning()) {
+                Ok(history) => check_history(&part, &history).await?,
+                Err(error) => {
+                    tracing::warn!("{name} is archived as it is, and not understood: {error}");
+                }
+            }
         }
+        Ok(part)
+    }
+
+    /// The object of this level, which is encoded once.
+    async fn object(&self, name: &str, options: &PushOptions) -> Result<Bytes, ArchiveError> {
+        let cell = {
+            let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(objects.entry(options.level).or_default())
+        };
+        let encode = || self.file.encode(name, options);
+        cell.get_or_try_init(encode).await.cloned()
     }
 }
 

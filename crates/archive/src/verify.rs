@@ -19,13 +19,12 @@ use walzip_repo::{BackupLabel, RepoError, Repository, WalEntry};
 use crate::archived_wal::ArchivedWal;
 use crate::backup_record::{BackupRecord, ListedBackup, of_another};
 use crate::backup_stream;
-use crate::coding::Beginning;
 use crate::error::ArchiveError;
 use crate::progress::{Phase, Progress};
 use crate::promised::Promised;
 use crate::restore;
 use crate::timelines::{self, Timelines};
-use crate::{coding, content};
+use crate::wal_object;
 use notes::{Note, Notes};
 
 /// How to verify.
@@ -335,25 +334,8 @@ async fn verify_wal(
 
 /// Proves one object; returns the size of its content.
 async fn verify_wal_object(repository: &Repository, name: &str) -> Result<u64, ArchiveError> {
-    let file_name: WalFileName = name.parse()?;
-    let Some(object) = repository.get_wal(name).await? else {
-        let reason = "it disappeared during the verification".to_owned();
-        return Err(ArchiveError::Damaged {
-            object: name.to_owned(),
-            reason,
-        });
-    };
-    let cluster = repository.cluster();
-    let invalid = |error| ArchiveError::invalid_object(name, error, cluster);
-    if let WalFileName::History(timeline) = file_name {
-        let original = coding::decode(name, object).await?;
-        content::check(&file_name, &original, cluster).map_err(invalid)?;
-        timelines::read_history(name, timeline, &original)?;
-        return Ok(original.len() as u64);
-    }
-    let Beginning { page, len } = coding::decode_beginning(name, object).await?;
-    content::check_beginning(&file_name, &page, len, cluster).map_err(invalid)?;
-    Ok(len as u64)
+    let object = wal_object::get(repository, name).await?;
+    wal_object::prove(name, object, repository.cluster()).await
 }
 
 /// What is wrong with a backup and the WAL after it. Without `progress`, its objects are not read:

@@ -55,6 +55,11 @@ fn destination(repo: &Word, repository: &Location) -> Destination {
     if !repo.is_literal {
         return Destination::Unclear(format!("the server's shell makes it of {name}"));
     }
+    if name.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Destination::Unclear(format!(
+            "{name} is a number in the server's configuration file"
+        ));
+    }
     if !name.contains("://") && !Path::new(name).is_absolute() {
         return Destination::Unclear(format!("{name} is in the server's data directory"));
     }
@@ -69,16 +74,19 @@ fn in_file(file: &Word, repository: &Location) -> Destination {
     if !file.is_literal || !Path::new(&file.text).is_absolute() {
         return unclear();
     }
-    let repo = Config::load(Some(Path::new(&file.text))).map(|config| config.repo);
-    match repo {
-        Ok(Some(text)) => destination(
-            &Word {
-                text,
-                is_literal: true,
-            },
-            repository,
-        ),
-        _ => unclear(),
+    let Ok(config) = Config::load(Some(Path::new(&file.text))) else {
+        return unclear();
+    };
+    let numbers = config.repositories().into_iter();
+    let named = numbers.filter_map(|number| config.of_repository(number).ok()?.repo);
+    let is_literal = true;
+    let destinations = named.map(|text| destination(&Word { text, is_literal }, repository));
+    let mut destinations: Vec<Destination> = destinations.collect();
+    // It pushes to all of them.
+    match destinations.iter().position(|to| *to == Destination::Here) {
+        Some(_) => Destination::Here,
+        None if destinations.is_empty() => unclear(),
+        None => destinations.swap_remove(0),
     }
 }
 

@@ -3,7 +3,11 @@
 //! A setting is taken from the file, then from its `WALZIP_*` variable, then from its flag:
 //! the later wins. Variables and flags are declared with the command line; this module reads
 //! the file, and knows the names of all settings.
+//!
+//! Of the keys of a repository, `repo` and `repo-...`, each repository has its own: those of the
+//! second one are `repo2` and `repo2-...`. One number is all that they have in common.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -24,9 +28,12 @@ const BUILD_VARIABLE: &str = "WALZIP_COMMIT";
 macro_rules! settings {
     ($($(#[doc = $doc:literal])* $key:literal, $name:ident: $type:ty,)*) => {
         /// What the configuration file says.
-        #[derive(Debug, Default, Deserialize)]
+        #[derive(Clone, Debug, Default, Deserialize)]
         pub struct Config {
             $($(#[doc = $doc])* #[serde(rename = $key)] pub $name: Option<$type>,)*
+            /// What it says of further repositories, by their numbers from 2 on.
+            #[serde(skip)]
+            further: BTreeMap<u16, toml::Table>,
         }
 
         /// The name of every setting.
@@ -104,12 +111,91 @@ impl Config {
             None => CommandError::new(Kind::Config, error.message()),
         };
         let table: toml::Table = toml::from_str(text).map_err(invalid)?;
-        for key in table.keys() {
-            if !SETTINGS.contains(&key.as_str()) {
-                return Err(unknown_key(key));
+        let mut first = toml::Table::new();
+        let mut further: BTreeMap<u16, toml::Table> = BTreeMap::new();
+        for (key, value) in table {
+            let (number, setting) = numbered(&key).unwrap_or((1, key.clone()));
+            if !SETTINGS.contains(&setting.as_str()) {
+                return Err(unknown_key(&key));
+            }
+            let of_repository = match number {
+                1 => &mut first,
+                _ => further.entry(number).or_default(),
+            };
+            if of_repository.insert(setting.clone(), value).is_some() {
+                let message = format!(
+                    "\"repo1\" is another name of \"repo\", and \"{setting}\" is set twice"
+                );
+                return Err(CommandError::new(Kind::Config, message));
             }
         }
-        toml::from_str(text).map_err(invalid)
+        // From the text where it can be: its errors know the line.
+        let mut config: Config = match further.is_empty() {
+            true if !text.contains("repo1") => toml::from_str(text).map_err(invalid)?,
+            _ => first.try_into().map_err(invalid)?,
+        };
+        config.further = further;
+        for number in config.further.keys() {
+            config.of_repository(*number)?;
+        }
+        Ok(config)
+    }
+
+    /// The numbers of the repositories that have a place.
+    pub fn repositories(&self) -> Vec<u16> {
+        let first = self.repo.is_some().then_some(1);
+        first
+            .into_iter()
+            .chain(self.further.keys().copied())
+            .collect()
+    }
+
+    /// The same configuration with the repository of this number as the only one.
+    pub fn of_repository(&self, number: u16) -> Result<Config, CommandError> {
+        let mut config = self.clone();
+        config.further.clear();
+        if number == 1 {
+            return Ok(config);
+        }
+        let own = self.further.get(&number).cloned().unwrap_or_default();
+        let invalid = |error: toml::de::Error| {
+            CommandError::new(Kind::Config, error.message())
+                .at(format_args!("a key of repository {number}"))
+        };
+        let own: Config = own.try_into().map_err(invalid)?;
+        if own.repo.is_none() {
+            let message = format!("repository {number} has no place");
+            return Err(CommandError::new(Kind::Config, message).hint(format_args!(
+                "Add the key \"repo{number}\", a path or a URL."
+            )));
+        }
+        Ok(Config {
+            level: own.level.or(config.level),
+            pgdata: config.pgdata,
+            host: config.host,
+            port: config.port,
+            user: config.user,
+            dbname: config.dbname,
+            ..own
+        })
+    }
+}
+
+/// The number in a key of a repository, and the key without it: `repo2-s3-region`. The level is a
+/// setting of its own without a number, since it is most often that of all: `repo2-level`.
+fn numbered(key: &str) -> Option<(u16, String)> {
+    let rest = key.strip_prefix("repo")?;
+    let digits = rest
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(rest.len());
+    let (number, rest) = rest.split_at(digits);
+    let number = number
+        .parse()
+        .ok()
+        .filter(|number| (1..=256).contains(number))?;
+    match rest {
+        "-level" => Some((number, "level".to_owned())),
+        _ => Some((number, format!("repo{rest}"))),
     }
 }
 
@@ -185,6 +271,35 @@ mod tests {
         assert!(message("leval = 3").contains("Did you mean \\\"level\\\"?"));
         assert!(message("dbnam = 'x'").contains("Did you mean \\\"dbname\\\"?"));
         assert!(message("compression = 'x'").contains("The keys are repo, repo-key-file"));
+    }
+
+    #[test]
+    fn each_repository_has_its_own_keys() {
+        let text = "repo1 = \"/a\"\nlevel = 5\nport = 5433\nrepo-retention-full = 2\n\
+                    repo3 = \"s3://b\"\nrepo3-s3-region = \"r\"\nrepo3-level = 9\n\
+                    repo2 = \"/c\"\n";
+        let config = Config::parse(text).expect("valid");
+        assert_eq!(config.repositories(), [1, 2, 3]);
+        let of = |number| config.of_repository(number).expect("it is there");
+        assert_eq!(of(1).repo.as_deref(), Some("/a"));
+        assert_eq!(of(1).repo_retention_full, Some(2));
+        assert_eq!((of(2).repo.as_deref(), of(2).level), (Some("/c"), Some(5)));
+        assert_eq!((of(2).repo_retention_full, of(2).port), (None, Some(5433)));
+        assert_eq!(
+            (of(3).level, of(3).repo_s3_region.as_deref()),
+            (Some(9), Some("r"))
+        );
+        assert_eq!(of(3).repositories(), [1]);
+    }
+
+    #[test]
+    fn wrong_keys_of_a_repository_are_told() {
+        assert!(message("repo2-s3-region = 'r'").contains("repository 2 has no place"));
+        assert!(message("repo2 = '/a'\nrepo2-timeout = 'x'").contains("a key of repository 2"));
+        assert!(message("repo2 = '/a'\nrepo2-retention = 1").contains("unknown key"));
+        assert!(message("repo = '/a'\nrepo1 = '/a'").contains("set twice"));
+        assert!(message("repo999 = '/a'").contains("unknown key"));
+        assert!(message("repo2-port = 1").contains("unknown key"));
     }
 
     #[test]

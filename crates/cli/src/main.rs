@@ -13,6 +13,7 @@ mod commands;
 mod config;
 mod connection_args;
 mod duration;
+mod each_repository;
 mod error;
 mod exit_code;
 mod filter;

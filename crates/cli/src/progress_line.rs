@@ -185,6 +185,7 @@ fn text(snapshot: &Snapshot, rate: Option<f64>) -> String {
         Phase::Syncing => "syncing",
         Phase::VerifyingWal => "verifying WAL",
         Phase::VerifyingBackups => "verifying backups",
+        Phase::Synchronizing => "bringing WAL",
     };
     if phase.unit() == Unit::Segments {
         return format!("{what}: {done} of {total} segments");

@@ -1,4 +1,4 @@
-//! Which repository: the flags, the variables and the file behind them.
+//! Which repository, or which ones: the flags, the variables and the file behind them.
 
 use std::fmt;
 use std::ops::Deref;
@@ -15,10 +15,11 @@ use crate::store_args::{self, StoreArgs};
 /// The flags of every command that uses a repository.
 #[derive(Debug, clap::Args)]
 pub struct RepoArgs {
-    /// The repository: a path, or a URL (s3, gs, az, sftp) [config: repo]
+    /// The repository: a path, a URL (s3, gs, az, sftp), or its number in the configuration file
+    /// [config: repo]
     #[arg(
         long,
-        value_name = "PATH|URL",
+        value_name = "PATH|URL|N",
         env = "WALZIP_REPO",
         hide_env_values = true
     )]
@@ -45,6 +46,10 @@ pub struct Place {
     location: Location,
     /// What is to be known besides.
     pub settings: StoreSettings,
+    /// Its number in the configuration file, where there are several.
+    pub number: Option<u16>,
+    /// What the configuration file says, with this repository as its only one.
+    pub config: Config,
 }
 
 impl Place {
@@ -53,7 +58,44 @@ impl Place {
         let config = store_args::usual_config()?;
         let location = Location::parse(text)?;
         let settings = StoreArgs::of_variables().settings(&config, &location, None)?;
-        Ok(Place { location, settings })
+        Ok(Place {
+            location,
+            settings,
+            number: None,
+            config,
+        })
+    }
+
+    /// " in repository 2", where there are several.
+    pub fn in_which(&self) -> String {
+        let number = self.number;
+        number.map_or_else(String::new, |number| format!(" in repository {number}"))
+    }
+
+    /// After a failure, says that there are others.
+    pub fn tell_of_others(&self, config: &Config) {
+        let others = config.repositories().into_iter();
+        let others: Vec<String> = others
+            .filter(|number| Some(*number) != self.number)
+            .map(|number| number.to_string())
+            .collect();
+        if let (Some(number), false) = (self.number, others.is_empty()) {
+            tracing::warn!(
+                "this was repository {number}; --repo takes another one: {}",
+                others.join(", ")
+            );
+        }
+    }
+
+    /// Puts the repository in front of a failure's message, where there are several.
+    pub fn name_in(&self, error: CommandError) -> CommandError {
+        match self.number {
+            Some(number) if error.message().contains(&self.to_string()) => {
+                error.at(format_args!("repository {number}"))
+            }
+            Some(number) => error.at(format_args!("repository {number}, {self}")),
+            None => error,
+        }
     }
 }
 
@@ -77,29 +119,123 @@ impl RepoArgs {
         Config::load(self.config.as_deref())
     }
 
-    /// Where the repository is.
+    /// The repository that is named. Where none is and the file has several, the first one: for
+    /// commands that read.
     pub fn place(&self, config: &Config) -> Result<Place, CommandError> {
-        self.place_within(config, None)
+        let mut places = self.places(config, None)?;
+        let place = places.swap_remove(0);
+        if !places.is_empty() {
+            tracing::info!(
+                "--repo is not given: repository {}, {place}",
+                place.number.unwrap_or(1)
+            );
+        }
+        Ok(place)
     }
 
-    /// The same for a command whose operations on it are to take so long at most, if nobody says
-    /// anything else.
-    pub fn place_within(
+    /// The same for commands that change something in one repository.
+    pub fn sole_place(&self, config: &Config) -> Result<Place, CommandError> {
+        let mut places = self.places(config, None)?;
+        if places.len() > 1 {
+            let numbers = numbers(config);
+            let message = format!("the configuration file has several repositories: {numbers}");
+            return Err(CommandError::new(Kind::OptionRequired, message)
+                .hint("Say which one is meant: --repo N."));
+        }
+        Ok(places.swap_remove(0))
+    }
+
+    /// The repository that is named, or all of the file in the order of their numbers, at least
+    /// one. Operations on one are to take so long at most, if nobody says anything else.
+    pub fn places(
         &self,
         config: &Config,
         timeout: Option<Duration>,
-    ) -> Result<Place, CommandError> {
-        let Some(location) = self.repo.as_ref().or(config.repo.as_ref()) else {
+    ) -> Result<Vec<Place>, CommandError> {
+        match &self.repo {
+            Some(text) => match text.bytes().all(|byte| byte.is_ascii_digit()) {
+                true => Ok(vec![self.numbered(text, config, timeout)?]),
+                false => Ok(vec![self.at(
+                    text,
+                    None,
+                    config.of_repository(1)?,
+                    timeout,
+                )?]),
+            },
+            None => self.configured(config, timeout),
+        }
+    }
+
+    /// All repositories of the file, whichever is named.
+    pub fn configured(
+        &self,
+        config: &Config,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<Place>, CommandError> {
+        let numbers = config.repositories();
+        if numbers.is_empty() {
             return Err(
                 CommandError::new(Kind::OptionRequired, "no repository is named").hint(
                     "Use --repo, WALZIP_REPO, or the key \"repo\" of the configuration file.",
                 ),
             );
+        }
+        let is_one_of_several = numbers.len() > 1;
+        let place = |number: u16| {
+            let own = config.of_repository(number)?;
+            let text = own.repo.clone().unwrap_or_default();
+            self.at(&text, is_one_of_several.then_some(number), own, timeout)
         };
-        let location = Location::parse(location)?;
-        let settings = self.store.settings(config, &location, timeout)?;
-        Ok(Place { location, settings })
+        numbers.into_iter().map(place).collect()
     }
+
+    fn numbered(
+        &self,
+        text: &str,
+        config: &Config,
+        timeout: Option<Duration>,
+    ) -> Result<Place, CommandError> {
+        let number = text.parse().ok();
+        match number.filter(|number| config.repositories().contains(number)) {
+            Some(number) => {
+                let own = config.of_repository(number)?;
+                let text = own.repo.clone().unwrap_or_default();
+                self.at(&text, Some(number), own, timeout)
+            }
+            None => {
+                let message = format!("the configuration file has no repository {text}");
+                let error = CommandError::new(Kind::OptionInvalid, message);
+                Err(error.hint(match numbers(config).as_str() {
+                    "" => format!("It names none. A directory of this name is ./{text}."),
+                    there => format!("It has {there}. A directory of this name is ./{text}."),
+                }))
+            }
+        }
+    }
+
+    fn at(
+        &self,
+        text: &str,
+        number: Option<u16>,
+        config: Config,
+        timeout: Option<Duration>,
+    ) -> Result<Place, CommandError> {
+        let location = Location::parse(text)?;
+        let settings = self.store.settings(&config, &location, timeout)?;
+        Ok(Place {
+            location,
+            settings,
+            number,
+            config,
+        })
+    }
+}
+
+/// The repositories of a file: `1, 2`.
+fn numbers(config: &Config) -> String {
+    let numbers = config.repositories().into_iter();
+    let texts: Vec<String> = numbers.map(|number| number.to_string()).collect();
+    texts.join(", ")
 }
 
 /// Opens the repository at a place.

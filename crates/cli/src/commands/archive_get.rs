@@ -9,7 +9,7 @@ use walzip_repo::open_store;
 use crate::cluster_args;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
-use crate::repo_args::RepoArgs;
+use crate::repo_args::{Place, RepoArgs};
 use crate::store_args::ARCHIVE_TIMEOUT;
 use crate::{running_as_root, runtime};
 
@@ -20,6 +20,10 @@ use crate::{running_as_root, runtime};
 /// the archive does not have the file, which PostgreSQL asks for at the end of a recovery, the exit
 /// code is 1 and nothing is printed. Storage that fails is tried again for some seconds, and storage
 /// on another host for a minute.
+///
+/// Without --repo, the repositories of the configuration file are asked in the order of their
+/// numbers, and the first one that has the file and can give it is taken. Where none has it and one
+/// gave no answer, the exit code is not 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example, in postgresql.conf of a standby, which asks again by itself:
@@ -48,40 +52,30 @@ const PAUSES: [Duration; 3] = [
     Duration::from_secs(4),
 ];
 
+/// How long a store may be asked where another repository can answer as well.
+const TIMEOUT_OF_ONE_OF_SEVERAL: Duration = Duration::from_secs(15);
+
 /// Runs the command.
 pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
-    let location = args.repo.place_within(&config, Some(ARCHIVE_TIMEOUT))?;
+    let timeout = match args.repo.places(&config, None)?.len() {
+        1 => ARCHIVE_TIMEOUT,
+        _ => TIMEOUT_OF_ONE_OF_SEVERAL,
+    };
+    let places = args.repo.places(&config, Some(timeout))?;
     let directory = args
         .destination
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
     running_as_root::refuse_foreign_directory(directory.unwrap_or(Path::new(".")))?;
-    // PostgreSQL runs restore_command in the data directory, and %p is relative to it. With
-    // an absolute path, the current directory says nothing about who asks.
-    let data_directory = args.destination.is_relative().then(|| PathBuf::from("."));
-    let says_whose = data_directory.as_deref().is_some_and(has_control_file);
-    let attempt = async || -> Result<Got, CommandError> {
-        let (name, destination) = (&args.name, &args.destination);
-        if let Some(data_directory) = data_directory.as_deref().filter(|_| says_whose) {
-            let store = open_store(&location, &location.settings)?;
-            return Ok(get_of_data_directory(&store, data_directory, name, destination).await?);
-        }
-        let repository = cluster_args::open(&location, None).await?;
-        let options = GetOptions {
-            data_directory: data_directory.clone(),
-        };
-        Ok(get(&repository, name, destination, &options).await?)
-    };
     let got = runtime::block_on(async {
         // A store on another host has been asked again already.
-        let pauses = if location.is_local() {
-            &PAUSES[..]
-        } else {
-            &[]
+        let pauses = match places.iter().all(|place| place.is_local()) {
+            true => &PAUSES[..],
+            false => &[],
         };
         for &pause in pauses {
-            match attempt().await {
+            match from_any(&places, &args).await {
                 Err(error) if error.kind() == Kind::Service => {
                     tracing::warn!("{}; trying again", error.message());
                     tokio::time::sleep(pause).await;
@@ -89,7 +83,7 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
                 other => return other,
             }
         }
-        attempt().await
+        from_any(&places, &args).await
     })?;
     match got {
         Got::Found {
@@ -107,6 +101,47 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
             Err(CommandError::silent(Kind::NotInArchive))
         }
     }
+}
+
+/// Gets it from the first repository that has it and can give it. The archive does not have it if
+/// no repository has: one that gave no answer might.
+async fn from_any(places: &[Place], args: &ArchiveGetArgs) -> Result<Got, CommandError> {
+    let mut failed: Option<CommandError> = None;
+    for place in places {
+        match from(place, args).await {
+            Ok(Got::NotFound) => {}
+            Ok(found) => {
+                if let Some(error) = failed {
+                    tracing::warn!("{}; {} is from {place}", error.message(), args.name);
+                }
+                return Ok(found);
+            }
+            Err(error) => {
+                let error = place.name_in(error);
+                if let Some(earlier) = failed.replace(error) {
+                    tracing::warn!("{}", earlier.message());
+                }
+            }
+        }
+    }
+    failed.map_or(Ok(Got::NotFound), Err)
+}
+
+async fn from(place: &Place, args: &ArchiveGetArgs) -> Result<Got, CommandError> {
+    let (name, destination) = (&args.name, &args.destination);
+    // PostgreSQL runs restore_command in the data directory, and %p is relative to it. With
+    // an absolute path, the current directory says nothing about who asks.
+    let data_directory = destination.is_relative().then(|| PathBuf::from("."));
+    if let Some(data_directory) = data_directory
+        .as_deref()
+        .filter(|path| has_control_file(path))
+    {
+        let store = open_store(place, &place.settings)?;
+        return Ok(get_of_data_directory(&store, data_directory, name, destination).await?);
+    }
+    let repository = cluster_args::open(place, None).await?;
+    let options = GetOptions { data_directory };
+    Ok(get(&repository, name, destination, &options).await?)
 }
 
 /// Whether a directory is a cluster's. What cannot be looked at may be one's, and the reader of the

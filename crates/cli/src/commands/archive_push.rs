@@ -2,13 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use walzip_archive::push::{PushOptions, PushOutcome, push};
+use futures::future::join_all;
+use tokio::sync::OnceCell;
+use walzip_archive::push::{PushOptions, PushOutcome, Pushed, WalFile};
 use walzip_codec::Level;
 
+use crate::config::Config;
+use crate::each_repository::each;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::level_args::LevelArgs;
-use crate::repo_args::{self, RepoArgs};
+use crate::repo_args::{self, Place, RepoArgs};
 use crate::store_args::ARCHIVE_TIMEOUT;
 use crate::{running_as_root, runtime};
 
@@ -17,6 +21,10 @@ use crate::{running_as_root, runtime};
 /// PostgreSQL removes the file after success. So success means that an object in the repository
 /// decodes to exactly these bytes and is durable. Pushing an identical file again succeeds; a
 /// different file under the same name, or a file of another cluster, is refused.
+///
+/// Without --repo, the file goes into all repositories of the configuration file. Where one of them
+/// cannot take it, the others have it, and PostgreSQL tries again: "walzip sync" is for the time
+/// after it was taken out of the file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example, in postgresql.conf:
@@ -44,37 +52,68 @@ pub struct ArchivePushArgs {
 /// Runs the command.
 pub fn run(args: ArchivePushArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
-    let location = args.repo.place_within(&config, Some(ARCHIVE_TIMEOUT))?;
-    running_as_root::refuse_foreign_repository(&location)?;
-    let level = match (args.level.level, config.level) {
-        (Some(level), _) => level,
-        (None, Some(number)) => Level::new(number).ok_or_else(|| {
-            let message = format!("the key \"level\" is {number}, not a number from 1 to 9");
-            CommandError::new(Kind::Config, message)
-        })?,
-        (None, None) => Level::default(),
-    };
+    let places = args.repo.places(&config, Some(ARCHIVE_TIMEOUT))?;
+    let pushed = runtime::block_on(async {
+        let file = OnceCell::new();
+        let pushes = places.iter().map(|place| push(place, &file, &args));
+        Ok(join_all(pushes).await)
+    })?;
+    let mut pushed = pushed.into_iter();
+    let pushed = each(&places, |place| {
+        let pushed = pushed
+            .next()
+            .unwrap_or_else(|| Err(CommandError::silent(Kind::Internal)))?;
+        tell(place, &pushed);
+        Ok(())
+    });
+    pushed.finish().map(|_| ())
+}
+
+/// Pushes to one repository, at the same time as to the others. The first one opens the file.
+async fn push(
+    place: &Place,
+    file: &OnceCell<WalFile>,
+    args: &ArchivePushArgs,
+) -> Result<Pushed, CommandError> {
+    running_as_root::refuse_foreign_repository(place)?;
     let options = PushOptions {
-        level,
+        level: level(args, &place.config)?,
         verify: !args.no_verify,
         data_directory: data_directory_of(&args.path),
     };
-    let pushed = runtime::block_on(async {
-        let repository = repo_args::open(&location).await?;
-        Ok(push(&repository, &args.path, &options).await?)
-    })?;
+    let repository = repo_args::open(place).await?;
+    let file = file.get_or_try_init(|| WalFile::open(&args.path)).await?;
+    Ok(file.push(&repository, &options).await?)
+}
+
+fn level(args: &ArchivePushArgs, config: &Config) -> Result<Level, CommandError> {
+    match (args.level.level, config.level) {
+        (Some(level), _) => Ok(level),
+        (None, Some(number)) => Level::new(number).ok_or_else(|| {
+            let message = format!("the key \"level\" is {number}, not a number from 1 to 9");
+            CommandError::new(Kind::Config, message)
+        }),
+        (None, None) => Ok(Level::default()),
+    }
+}
+
+fn tell(place: &Place, pushed: &Pushed) {
     match pushed.outcome {
         PushOutcome::Stored => tracing::info!(
-            "archived {}: {} bytes in {}",
+            "archived {}{}: {} bytes in {}",
             pushed.name,
+            place.in_which(),
             pushed.original_bytes,
             pushed.stored_bytes
         ),
         PushOutcome::AlreadyStored => {
-            tracing::info!("{} was archived before, and is identical", pushed.name)
+            tracing::info!(
+                "{} was archived before{}, and is identical",
+                pushed.name,
+                place.in_which()
+            )
         }
     }
-    Ok(())
 }
 
 /// The data directory of a file in `pg_wal`. PostgreSQL runs `archive_command` in that directory,

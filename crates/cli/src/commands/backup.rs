@@ -24,6 +24,9 @@ use crate::{running_as_root, runtime};
 /// needs the REPLICATION attribute, and pg_hba.conf has to let it in. To read the files itself,
 /// walzip needs the right to execute pg_backup_start and pg_backup_stop (up to 14 pg_start_backup
 /// and pg_stop_backup) as well, and membership in pg_read_all_settings.
+///
+/// Where the configuration file has several repositories, the backup is stored in the one that
+/// --repo names, or in the first.
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
@@ -169,8 +172,9 @@ pub fn run(args: BackupArgs) -> Result<(), CommandError> {
     })?;
     writeln!(
         std::io::stdout(),
-        "backup {}: {} bytes stored in {}, WAL {} to {}",
+        "backup {}{}: {} bytes stored in {}, WAL {} to {}",
         record.label,
+        location.in_which(),
         record.original_bytes(),
         record.stored_bytes(),
         record.start.lsn,

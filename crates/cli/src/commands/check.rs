@@ -4,12 +4,14 @@ use std::io::Write;
 use std::time::Duration;
 
 use walzip_archive::check::{Arrival, check};
+use walzip_archive::replication::ConnectionSettings;
 use walzip_repo::{Location, probe_store};
 
 use crate::archive_command::{self, Destination, Setting};
 use crate::connection_args::ConnectionArgs;
+use crate::each_repository::each;
 use crate::error::CommandError;
-use crate::repo_args::{self, RepoArgs};
+use crate::repo_args::{self, Place, RepoArgs};
 use crate::runtime;
 
 /// Check that the server's WAL arrives in the repository
@@ -17,7 +19,8 @@ use crate::runtime;
 /// Asks the server which cluster it is, forces a WAL switch and waits until the segment is in
 /// the repository. Says how long that took and which archive_command did it or, when the segment
 /// does not come, what the server's settings and its archiver say of the reason. On a standby,
-/// where no switch can be forced, only the cluster is compared.
+/// where no switch can be forced, only the cluster is compared. Without --repo, all repositories of
+/// the configuration file are checked.
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
@@ -40,20 +43,30 @@ pub struct CheckArgs {
 /// Runs the command.
 pub fn run(args: CheckArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
-    let location = args.repo.place(&config)?;
+    let places = args.repo.places(&config, None)?;
     let settings = args.connection.settings(&config)?;
     let timeout = Duration::from_secs(args.archive_timeout);
+    each(&places, |place| check_one(place, &settings, timeout))
+        .finish()
+        .map(|_| ())
+}
+
+fn check_one(
+    location: &Place,
+    settings: &ConnectionSettings,
+    timeout: Duration,
+) -> Result<(), CommandError> {
     let arrived = runtime::block_on(async {
-        let repository = repo_args::open(&location).await?;
+        let repository = repo_args::open(location).await?;
         if !location.is_local() {
             probe_store(repository.store()).await?;
         }
-        let checked = check(&repository, &settings, timeout).await;
-        checked.map_err(|error| archive_command::explain(error, &location))
+        let checked = check(&repository, settings, timeout).await;
+        checked.map_err(|error| archive_command::explain(error, location))
     })?;
     let mut out = std::io::stdout();
     match arrived {
-        Some(arrival) => report(&mut out, &arrival, &location),
+        Some(arrival) => report(&mut out, &arrival, location),
         None => writeln!(
             out,
             "the server is the repository's cluster; no segment was forced"

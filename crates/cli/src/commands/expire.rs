@@ -12,9 +12,10 @@ use walzip_repo::BackupLabel;
 
 use crate::config::Config;
 use crate::duration::duration;
+use crate::each_repository::{each, write_heading};
 use crate::error::CommandError;
 use crate::exit_code::Kind;
-use crate::repo_args::{self, RepoArgs};
+use crate::repo_args::{self, Place, RepoArgs};
 use crate::table::write_section;
 use crate::{running_as_root, runtime};
 
@@ -27,6 +28,8 @@ use crate::{running_as_root, runtime};
 /// everything is kept, and the plan says why. Leftovers of backups that were given up are removed.
 ///
 /// Without --confirm, this only says what would be removed. When it is interrupted, run it again.
+/// Without --repo, this is done in all repositories of the configuration file, each with its own
+/// retention.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
@@ -90,27 +93,44 @@ pub struct ExpireArgs {
 /// Runs the command.
 pub fn run(args: ExpireArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
-    let location = args.repo.place(&config)?;
-    let request = request(&args, &config)?;
-    if args.confirm {
-        running_as_root::refuse_foreign_repository(&location)?;
+    let places = match args.set.is_empty() {
+        true => args.repo.places(&config, None)?,
+        // A label is one repository's.
+        false => vec![args.repo.sole_place(&config)?],
+    };
+    let plans = each(&places, |place| {
+        let plan = expire_one(&args, place)?;
+        if !args.json {
+            let is_done = args.confirm;
+            let text = Text {
+                plan: &plan,
+                is_done,
+            };
+            let mut out = std::io::stdout().lock();
+            let written = write_heading(&mut out, place).and_then(|()| write!(out, "{text}"));
+            written.map_err(CommandError::stdout)?;
+        }
+        Ok(plan)
+    });
+    if args.json {
+        plans.print_json()?;
     }
-    let plan = runtime::block_on(async {
-        let repository = repo_args::open(&location).await?;
+    plans.finish().map(|_| ())
+}
+
+fn expire_one(args: &ExpireArgs, place: &Place) -> Result<Plan, CommandError> {
+    let request = request(args, &place.config)?;
+    if args.confirm {
+        running_as_root::refuse_foreign_repository(place)?;
+    }
+    runtime::block_on(async {
+        let repository = repo_args::open(place).await?;
         let plan = plan_expire(&repository, &request).await?;
         match args.confirm {
             true => Ok(expire(&repository, &request, &plan).await?),
             false => Ok(plan),
         }
-    })?;
-    if args.json {
-        return super::print_json(&plan);
-    }
-    let text = Text {
-        plan: &plan,
-        is_done: args.confirm,
-    };
-    write!(std::io::stdout(), "{text}").map_err(CommandError::stdout)
+    })
 }
 
 fn request(args: &ExpireArgs, config: &Config) -> Result<ExpireRequest, CommandError> {
@@ -138,7 +158,8 @@ fn request(args: &ExpireArgs, config: &Config) -> Result<ExpireRequest, CommandE
         return Err(
             CommandError::new(Kind::OptionRequired, "no retention is given").hint(
                 "Use --retention-full or --retention-window, their variables, or the keys \
-                 \"repo-retention-full\" and \"repo-retention-window\" of the configuration file.",
+                 \"repo-retention-full\" and \"repo-retention-window\" of the configuration file, \
+                 which each repository has of its own (\"repo2-retention-full\").",
             ),
         );
     }

@@ -6,10 +6,10 @@ use std::io::Write;
 use jiff::{SignedDuration, Timestamp};
 use walzip_archive::TimelineWal;
 use walzip_archive::info::{BackupInfo, ClusterContent, Info, info};
-use walzip_repo::Location;
 
+use crate::each_repository::each;
 use crate::error::CommandError;
-use crate::repo_args::{self, RepoArgs};
+use crate::repo_args::{self, Place, RepoArgs};
 use crate::runtime;
 use crate::table::write_section;
 
@@ -17,7 +17,8 @@ use crate::table::write_section;
 ///
 /// Gaps in the WAL are shown, backups that cannot be restored because WAL is missing, and how far
 /// each timeline can be restored. Of the WAL, only the segments at the ends of each range are read:
-/// "walzip verify" reads everything.
+/// "walzip verify" reads everything. Without --repo, all repositories of the configuration file are
+/// shown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
@@ -33,36 +34,40 @@ pub struct InfoArgs {
 
 /// Runs the command.
 pub fn run(args: InfoArgs) -> Result<(), CommandError> {
-    let config = args.repo.config()?;
-    let location = args.repo.place(&config)?;
-    let info = runtime::block_on(async {
-        let repository = repo_args::open(&location).await?;
-        Ok(info(&repository).await?)
-    })?;
-    if args.json {
-        return super::print_json(&info);
-    }
-    write!(
-        std::io::stdout(),
-        "{}",
-        Text {
-            location: &location,
-            info: &info
+    let places = args.repo.places(&args.repo.config()?, None)?;
+    let mut is_first = true;
+    let infos = each(&places, |place| {
+        let info = runtime::block_on(async {
+            let repository = repo_args::open(place).await?;
+            Ok(info(&repository).await?)
+        })?;
+        if !args.json {
+            let text = Text { place, info: &info };
+            let space = if is_first { "" } else { "\n" };
+            write!(std::io::stdout(), "{space}{text}").map_err(CommandError::stdout)?;
+            is_first = false;
         }
-    )
-    .map_err(CommandError::stdout)
+        Ok(info)
+    });
+    if args.json {
+        infos.print_json()?;
+    }
+    infos.finish().map(|_| ())
 }
 
 /// The same for a person.
 struct Text<'a> {
-    location: &'a Location,
+    place: &'a Place,
     info: &'a Info,
 }
 
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let info = self.info;
-        writeln!(f, "repository  {}", self.location)?;
+        match self.place.number {
+            Some(number) => writeln!(f, "repository  {number}, {}", self.place)?,
+            None => writeln!(f, "repository  {}", self.place)?,
+        }
         for problem in &info.cluster_problems {
             writeln!(f, "DAMAGED: {problem}")?;
         }

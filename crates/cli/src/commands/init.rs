@@ -2,10 +2,13 @@
 
 use std::io::Write;
 
+use walzip_archive::init::Source;
 use walzip_repo::begin_encryption;
+use walzip_repo::encryption::Recipient;
 
+use crate::each_repository::each;
 use crate::error::CommandError;
-use crate::repo_args::RepoArgs;
+use crate::repo_args::{Place, RepoArgs};
 use crate::source_args::SourceArgs;
 use crate::{running_as_root, runtime};
 
@@ -18,7 +21,7 @@ use crate::{running_as_root, runtime};
 /// restore would remove it.
 ///
 /// With a key file ("walzip key init FILE") the repository is encrypted, for the key file and for
-/// each --recipient.
+/// each --recipient. Without --repo, all repositories of the configuration file are made.
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
@@ -47,19 +50,29 @@ pub struct InitArgs {
 /// Runs the command.
 pub fn run(args: InitArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
-    let location = args.repo.place(&config)?;
-    running_as_root::refuse_foreign_repository(&location)?;
+    let places = args.repo.places(&config, None)?;
     let source = args.source.source(&config)?;
     let recipients = super::key::recipients(&args.recipient)?;
+    each(&places, |place| init_one(place, &source, &recipients))
+        .finish()
+        .map(|_| ())
+}
+
+fn init_one(
+    location: &Place,
+    source: &Source,
+    recipients: &[Recipient],
+) -> Result<(), CommandError> {
+    running_as_root::refuse_foreign_repository(location)?;
     if !recipients.is_empty() && location.settings.key_file.is_none() {
         return Err(super::key::no_key_file());
     }
     let done = runtime::block_on(async {
-        begin_encryption(&location, &location.settings, &recipients).await?;
-        Ok(walzip_archive::init::init_at(&location, &location.settings, &source).await?)
+        begin_encryption(location, &location.settings, recipients).await?;
+        Ok(walzip_archive::init::init_at(location, &location.settings, source).await?)
     })?;
     if done.created {
-        running_as_root::warn_of_own_repository(&location);
+        running_as_root::warn_of_own_repository(location);
     }
     let what = if done.created {
         "created"

@@ -121,14 +121,14 @@ fn list(repo: &RepoArgs) -> Result<(), CommandError> {
 }
 
 fn rotate(repo: &RepoArgs) -> Result<(), CommandError> {
-    let place = repo.place(&repo.config()?)?;
+    let place = repo.sole_place(&repo.config()?)?;
     running_as_root::refuse_foreign_repository(&place)?;
     let epoch = runtime::block_on(async { Ok(epochs(&place)?.rotate().await?) })?;
     say(format_args!("what is put from now on is of epoch {epoch}"))
 }
 
 fn rewrap(args: RewrapArgs) -> Result<(), CommandError> {
-    let place = args.repo.place(&args.repo.config()?)?;
+    let place = args.repo.sole_place(&args.repo.config()?)?;
     let add = recipients(&args.add)?;
     let remove = recipients(&args.remove)?;
     running_as_root::refuse_foreign_repository(&place)?;

@@ -17,6 +17,7 @@ mod key;
 mod pin;
 mod repo;
 mod restore;
+mod sync;
 mod timeline;
 mod upgrade;
 mod verify;
@@ -44,6 +45,7 @@ pub enum Command {
     Info(info::InfoArgs),
     Verify(verify::VerifyArgs),
     Expire(expire::ExpireArgs),
+    Sync(sync::SyncArgs),
     Pin(pin::PinArgs),
     Unpin(pin::UnpinArgs),
     Repo(repo::RepoCommandArgs),
@@ -70,6 +72,7 @@ pub fn run(command: Command) -> Result<(), CommandError> {
         Command::Info(args) => info::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Expire(args) => expire::run(args),
+        Command::Sync(args) => sync::run(args),
         Command::Pin(args) => pin::run(args),
         Command::Unpin(args) => pin::run_unpin(args),
         Command::Repo(args) => repo::run(args),
@@ -81,7 +84,7 @@ pub fn run(command: Command) -> Result<(), CommandError> {
     }
 }
 
-fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
+pub fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
     let json = serde_json::to_string_pretty(value)
         .map_err(|error| CommandError::caused(Kind::Internal, "cannot write JSON", &error))?;
     writeln!(std::io::stdout(), "{json}").map_err(CommandError::stdout)

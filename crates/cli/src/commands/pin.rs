@@ -50,7 +50,7 @@ pub struct UnpinArgs {
 
 /// Runs `pin`.
 pub fn run(args: PinArgs) -> Result<(), CommandError> {
-    let location = args.repo.place(&args.repo.config()?)?;
+    let location = args.repo.sole_place(&args.repo.config()?)?;
     let label: BackupLabel = args.label.parse()?;
     running_as_root::refuse_foreign_repository(&location)?;
     runtime::block_on(async {
@@ -62,7 +62,7 @@ pub fn run(args: PinArgs) -> Result<(), CommandError> {
 
 /// Runs `unpin`.
 pub fn run_unpin(args: UnpinArgs) -> Result<(), CommandError> {
-    let location = args.repo.place(&args.repo.config()?)?;
+    let location = args.repo.sole_place(&args.repo.config()?)?;
     let label: BackupLabel = args.label.parse()?;
     running_as_root::refuse_foreign_repository(&location)?;
     let was_pinned = runtime::block_on(async {

@@ -174,7 +174,7 @@ fn cat(args: CatArgs) -> Result<(), CommandError> {
 }
 
 fn rm(args: RmArgs) -> Result<(), CommandError> {
-    let location = args.repo.place(&args.repo.config()?)?;
+    let location = args.repo.sole_place(&args.repo.config()?)?;
     if args.confirm {
         running_as_root::refuse_foreign_repository(&location)?;
     }

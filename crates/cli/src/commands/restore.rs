@@ -193,7 +193,8 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
         let _line = ProgressLine::show(&options.progress);
         let repository = repo_args::open(&location).await?;
         Ok(restore(&repository, &directory, &options).await?)
-    })?;
+    });
+    let restored = restored.inspect_err(|_| location.tell_of_others(&config))?;
     if restored.files_without_checksum > 0 {
         tracing::info!(
             "{} files have no checksum to check",

@@ -89,7 +89,7 @@ pub fn run(args: TimelineArgs) -> Result<(), CommandError> {
 }
 
 fn run_set_aside(args: SetAsideArgs) -> Result<(), CommandError> {
-    let location = args.repo.place(&args.repo.config()?)?;
+    let location = args.repo.sole_place(&args.repo.config()?)?;
     if args.confirm {
         running_as_root::refuse_foreign_repository(&location)?;
     }
@@ -120,7 +120,7 @@ fn run_set_aside(args: SetAsideArgs) -> Result<(), CommandError> {
 }
 
 fn run_put_back(args: PutBackArgs) -> Result<(), CommandError> {
-    let location = args.repo.place(&args.repo.config()?)?;
+    let location = args.repo.sole_place(&args.repo.config()?)?;
     let label: AsideLabel = args.label.parse()?;
     if args.confirm {
         running_as_root::refuse_foreign_repository(&location)?;

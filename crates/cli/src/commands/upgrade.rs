@@ -2,10 +2,11 @@
 
 use std::io::Write;
 
-use walzip_archive::init::upgrade_at;
+use walzip_archive::init::{Source, upgrade_at};
 
+use crate::each_repository::each;
 use crate::error::CommandError;
-use crate::repo_args::RepoArgs;
+use crate::repo_args::{Place, RepoArgs};
 use crate::source_args::SourceArgs;
 use crate::{running_as_root, runtime};
 
@@ -46,11 +47,19 @@ pub struct UpgradeArgs {
 /// Runs the command.
 pub fn run(args: UpgradeArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
-    let location = args.repo.place(&config)?;
-    running_as_root::refuse_foreign_repository(&location)?;
+    let places = args.repo.places(&config, None)?;
     let source = args.source.source(&config)?;
+    each(&places, |place| {
+        upgrade_one(place, &source, args.same_major)
+    })
+    .finish()
+    .map(|_| ())
+}
+
+fn upgrade_one(location: &Place, source: &Source, same_major: bool) -> Result<(), CommandError> {
+    running_as_root::refuse_foreign_repository(location)?;
     let done = runtime::block_on(async {
-        Ok(upgrade_at(&location, &location.settings, &source, args.same_major).await?)
+        Ok(upgrade_at(location, &location.settings, source, same_major).await?)
     })?;
     let mut out = std::io::stdout();
     match done.created {

@@ -6,10 +6,11 @@ use jiff::SignedDuration;
 use walzip_archive::verify::{FindingKind, Verification, VerifyOptions, verify};
 
 use crate::duration::duration;
+use crate::each_repository::{each, write_heading};
 use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::progress_line::ProgressLine;
-use crate::repo_args::{self, RepoArgs};
+use crate::repo_args::{self, Place, RepoArgs};
 use crate::runtime;
 
 /// Check that everything in the repository can be used
@@ -17,7 +18,7 @@ use crate::runtime;
 /// Reads every object: WAL is decoded and compared with its hash, its name and its cluster,
 /// backups are unpacked into nothing and compared, file by file, with the server's manifest; then
 /// the WAL that each backup needs is followed. Problems are listed on standard output, and the exit
-/// code is then 104.
+/// code is then 104. Without --repo, all repositories of the configuration file are verified.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
@@ -47,8 +48,7 @@ pub struct VerifyArgs {
 
 /// Runs the command.
 pub fn run(args: VerifyArgs) -> Result<(), CommandError> {
-    let config = args.repo.config()?;
-    let location = args.repo.place(&config)?;
+    let places = args.repo.places(&args.repo.config()?, None)?;
     let options = VerifyOptions {
         parallel: usize::from(args.parallel),
         verified_within: args.verified_within,
@@ -56,18 +56,26 @@ pub fn run(args: VerifyArgs) -> Result<(), CommandError> {
         notes: true,
         ..VerifyOptions::default()
     };
-    let verification = runtime::block_on(async {
-        let _line = ProgressLine::show(&options.progress);
-        let repository = repo_args::open(&location).await?;
-        Ok(verify(&repository, &options).await?)
-    })?;
+    let verified = each(&places, |place| {
+        let verification = runtime::block_on(async {
+            let _line = ProgressLine::show(&options.progress);
+            let repository = repo_args::open(place).await?;
+            Ok(verify(&repository, &options).await?)
+        })?;
+        if !args.json {
+            print(place, &verification).map_err(CommandError::stdout)?;
+        }
+        Ok(verification)
+    });
     if args.json {
-        super::print_json(&verification)?;
-    } else {
-        print(&verification).map_err(CommandError::stdout)?;
+        verified.print_json()?;
     }
-    match verification.findings.len() {
-        0 => Ok(()),
+    let verified = verified.finish()?;
+    let findings = verified
+        .iter()
+        .map(|verification| verification.findings.len());
+    match findings.sum() {
+        0_usize => Ok(()),
         1 => Err(CommandError::new(Kind::Problems, "1 problem was found")),
         count => Err(CommandError::new(
             Kind::Problems,
@@ -76,8 +84,9 @@ pub fn run(args: VerifyArgs) -> Result<(), CommandError> {
     }
 }
 
-fn print(verification: &Verification) -> std::io::Result<()> {
+fn print(place: &Place, verification: &Verification) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
+    write_heading(&mut out, place)?;
     for finding in &verification.findings {
         let what = match finding.kind {
             FindingKind::ClusterDamaged => "cluster damaged",

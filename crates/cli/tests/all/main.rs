@@ -14,6 +14,7 @@ mod members;
 mod memory;
 mod places;
 mod sandbox;
+mod several;
 mod stores;
 mod tidy;
 mod upgrades;

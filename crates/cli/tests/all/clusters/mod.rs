@@ -25,6 +25,7 @@ mod port_clash;
 mod server;
 mod set_aside;
 mod settings_elsewhere;
+mod several;
 pub mod site;
 mod stores;
 mod target_times;
