@@ -7,7 +7,7 @@
 
 The second form makes a cluster, archives it, takes full, differential and incremental backups, and
 compares what the decoder makes of the repository with what `walzip restore` and `walzip archive-get`
-make of it. As root it runs the server as the user postgres.
+make of it. As root it runs the server as the user postgres, or nobody.
 """
 
 import copy
@@ -15,6 +15,7 @@ import filecmp
 import io
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -192,10 +193,12 @@ class RealRepository(unittest.TestCase):
         cls.walzip = os.path.abspath(WALZIP)
         cls.as_server = []
         if os.getuid() == 0:
-            cls.as_server = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+            users = {user.pw_name: user for user in pwd.getpwall()}
+            user = users.get("postgres") or users["nobody"]
+            cls.as_server = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
         cls.scratch = tempfile.mkdtemp(prefix="walzip-decoder-")
         if cls.as_server:
-            shutil.chown(cls.scratch, "postgres", "postgres")
+            os.chown(cls.scratch, user.pw_uid, user.pw_gid)
         os.chmod(cls.scratch, 0o755)
         cls.repo, cls.data = cls.path("repo"), cls.path("data")
         cls.environment = dict(os.environ, PGHOST=cls.scratch, PGPORT="5498", PGDATABASE="postgres", PGUSER="postgres",

@@ -9,6 +9,7 @@ use walzip_repo::{BackupType, ClusterIdentity, Pin, RepoError, Repository, WalEn
 
 use crate::backup_record::{BackupRecord, ListedBackup, Moment, of_another};
 use crate::error::ArchiveError;
+use crate::growth::Growth;
 use crate::pins;
 use crate::set_aside::{self, SetAside};
 use crate::tablespace_record::TablespaceRecord;
@@ -48,6 +49,8 @@ pub struct ClusterContent {
     pub wal: Vec<TimelineWal>,
     /// WAL of abandoned timelines that was set aside.
     pub set_aside: Vec<SetAside>,
+    /// How fast it grows, once there is WAL for an hour.
+    pub growth: Option<Growth>,
 }
 
 /// A cluster.
@@ -204,6 +207,7 @@ async fn describe(
         backups,
         wal: timeline_info::timelines(part, &listing, &records, segment_size).await?,
         set_aside: set_aside::list(part).await?,
+        growth: Growth::of(&listing, &records, segment_size, Timestamp::now()),
     })
 }
 
@@ -256,7 +260,7 @@ fn backup_info(
 mod tests {
     use super::*;
     use crate::wal_end::WalEnd;
-    use crate::wal_index::SegmentRange;
+    use crate::wal_index::{RecoveryWindow, SegmentRange};
     use walzip_pgformat::{Lsn, TimelineId};
 
     fn example() -> Info {
@@ -283,6 +287,12 @@ mod tests {
                 objects: 5,
                 stored_bytes: 7,
             }],
+            growth: Some(Growth {
+                since: Timestamp::UNIX_EPOCH,
+                wal_original_bytes_per_day: 30,
+                wal_stored_bytes_per_day: 3,
+                backup_stored_bytes_per_day: 1,
+            }),
             segment_size_bytes: Some(1 << 24),
             backups: vec![BackupInfo {
                 label: "20261121-220130I".to_owned(),
@@ -321,8 +331,19 @@ mod tests {
                     last_record: Lsn(0x200_0100),
                     last_transaction: Some(Timestamp::UNIX_EPOCH),
                 }),
+                recovery_windows: vec![RecoveryWindow {
+                    backup: "20261121-220130I".to_owned(),
+                    from: moment,
+                    to: WalEnd {
+                        timeline: 1,
+                        segment: None,
+                        last_record: Lsn(0x200_0100),
+                        last_transaction: None,
+                    },
+                }],
                 age_seconds: Some(7),
                 segments: 2,
+                original_bytes: 200,
                 stored_bytes: 20,
                 ranges: vec![range("a", "b", 2)],
                 gaps: Vec::new(),
@@ -339,6 +360,7 @@ mod tests {
             backups: Vec::new(),
             wal: Vec::new(),
             set_aside: Vec::new(),
+            growth: None,
         };
         Info {
             format: 1,
@@ -363,6 +385,12 @@ mod tests {
             "cluster": { "system_identifier": "7", "major": 15 },
             "created": epoch,
             "set_aside": [{ "label": "00000002", "objects": 5, "stored_bytes": 7 }],
+            "growth": {
+                "since": epoch,
+                "wal_original_bytes_per_day": 30,
+                "wal_stored_bytes_per_day": 3,
+                "backup_stored_bytes_per_day": 1,
+            },
             "segment_size_bytes": 16777216,
             "backups": [{
                 "label": "20261121-220130I",
@@ -396,8 +424,19 @@ mod tests {
                     "last_record": "0/2000100",
                     "last_transaction": epoch,
                 },
+                "recovery_windows": [{
+                    "backup": "20261121-220130I",
+                    "from": moment,
+                    "to": {
+                        "timeline": 1,
+                        "segment": null,
+                        "last_record": "0/2000100",
+                        "last_transaction": null,
+                    },
+                }],
                 "age_seconds": 7,
                 "segments": 2,
+                "original_bytes": 200,
                 "stored_bytes": 20,
                 "ranges": [{
                     "first": "a",
@@ -416,9 +455,29 @@ mod tests {
                 "backups": [],
                 "wal": [],
                 "set_aside": [],
+                "growth": null,
             }],
             "cluster_problems": ["lost"],
         });
         assert_eq!(serde_json::to_value(example()).expect("JSON"), expected);
+    }
+
+    #[test]
+    fn every_field_is_documented() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md");
+        let page = std::fs::read_to_string(path).expect("docs/json.md");
+        let mut values = vec![serde_json::to_value(example()).expect("JSON")];
+        while let Some(value) = values.pop() {
+            match value {
+                serde_json::Value::Object(fields) => {
+                    for (name, value) in fields {
+                        assert!(page.contains(&format!("`{name}`")), "{name}");
+                        values.push(value);
+                    }
+                }
+                serde_json::Value::Array(all) => values.extend(all),
+                _ => {}
+            }
+        }
     }
 }

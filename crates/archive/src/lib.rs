@@ -26,6 +26,7 @@ mod durable;
 mod error;
 pub mod expire;
 pub mod get;
+mod growth;
 pub mod info;
 pub mod init;
 pub mod members;
@@ -69,6 +70,7 @@ pub use backup_record::{
 };
 pub use cluster_choice::{ClusterChoice, part};
 pub use error::{ArchiveError, OccupiedDirectory};
+pub use growth::Growth;
 pub use other_branch::OtherBranch;
 pub use tablespace_record::TablespaceRecord;
-pub use wal_index::{SegmentRange, TimelineWal};
+pub use wal_index::{RecoveryWindow, SegmentRange, TimelineWal};

@@ -8,14 +8,13 @@ use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{Repository, WalEntry};
 
-use crate::archived_wal::ArchivedWal;
+use crate::archived_wal::{ArchivedWal, Reach, Way};
 use crate::backup_record::BackupRecord;
 use crate::branches::readable;
 use crate::error::ArchiveError;
 use crate::restore::last_segments;
 use crate::timelines::{self, Timelines};
-use crate::wal_end::WalEnd;
-use crate::wal_index::{self, TimelineWal};
+use crate::wal_index::{self, RecoveryWindow, TimelineWal};
 use crate::wal_times::SegmentTimes;
 
 /// Describes the archived WAL by timeline.
@@ -48,7 +47,10 @@ pub(crate) async fn timelines(
                 false => times(repository, &range.last).await?.last(),
             };
         }
-        timeline.restorable_to = end(repository, &histories, &wal, backups, id).await?;
+        let windows = Windows::find(&histories, &wal, backups, id)?;
+        timeline.recovery_windows = windows.read(repository).await?;
+        let newest = timeline.recovery_windows.last();
+        timeline.restorable_to = newest.map(|window| window.to.clone());
         let last = timeline
             .restorable_to
             .as_ref()
@@ -66,21 +68,49 @@ async fn times(repository: &Repository, name: &str) -> Result<SegmentTimes, Arch
     Ok(readable(read)?.unwrap_or_default())
 }
 
-/// Where the WAL after the newest backup on the way to a timeline ends.
-async fn end(
-    repository: &Repository,
-    histories: &Timelines,
-    wal: &ArchivedWal,
-    backups: &[BackupRecord],
-    timeline: TimelineId,
-) -> Result<Option<WalEnd>, ArchiveError> {
-    let serves =
-        |backup: &&BackupRecord| histories.passes(timeline, backup.stop.timeline, backup.stop.lsn);
-    let Some(backup) = backups.iter().rev().find(serves) else {
-        return Ok(None);
-    };
-    let way = wal.way(histories, timeline);
-    let reach = way.reach(wal.number_at(backup.start.lsn))?;
-    let end = last_segments::read(repository, &way, &reach, backup.stop).await?;
-    Ok(Some(end))
+/// The backups on the way to a timeline, where each span of WAL begins that nothing is missing from.
+struct Windows<'a> {
+    way: Way<'a>,
+    found: Vec<(&'a BackupRecord, Reach)>,
+}
+
+impl<'a> Windows<'a> {
+    fn find(
+        histories: &'a Timelines,
+        wal: &'a ArchivedWal,
+        backups: &'a [BackupRecord],
+        timeline: TimelineId,
+    ) -> Result<Windows<'a>, ArchiveError> {
+        let way = wal.way(histories, timeline);
+        let mut found: Vec<(&BackupRecord, Reach)> = Vec::new();
+        let serves = |backup: &&BackupRecord| {
+            histories.passes(timeline, backup.stop.timeline, backup.stop.lsn)
+        };
+        for backup in backups.iter().filter(serves) {
+            let last = found.last().and_then(|(_, reach)| reach.last_number);
+            if last.is_some_and(|last| way.number_at(backup.stop.lsn) <= last) {
+                continue;
+            }
+            let is_there = |label: &String| backups.iter().any(|other| other.label == *label);
+            let is_whole = backup.references.iter().all(is_there)
+                && wal.missing(&backup.required_segments()?)?.is_empty();
+            if is_whole {
+                let reach = way.reach(wal.number_at(backup.start.lsn))?;
+                found.push((backup, reach));
+            }
+        }
+        Ok(Windows { way, found })
+    }
+
+    async fn read(&self, repository: &Repository) -> Result<Vec<RecoveryWindow>, ArchiveError> {
+        let mut windows = Vec::new();
+        for (backup, reach) in &self.found {
+            windows.push(RecoveryWindow {
+                backup: backup.label.clone(),
+                from: backup.stop,
+                to: last_segments::read(repository, &self.way, reach, backup.stop).await?,
+            });
+        }
+        Ok(windows)
+    }
 }

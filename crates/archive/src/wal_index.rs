@@ -8,6 +8,7 @@ use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName, WalFileNameError};
 use walzip_repo::{Repository, WalEntry};
 
+use crate::backup_record::Moment;
 use crate::error::ArchiveError;
 use crate::wal_end::WalEnd;
 
@@ -32,10 +33,15 @@ pub struct TimelineWal {
     pub parted_at: Option<String>,
     /// How far one can restore along it, from the newest backup on the way to it.
     pub restorable_to: Option<WalEnd>,
+    /// The spans of moments along it to which one can restore, oldest first: between them, WAL is
+    /// missing.
+    pub recovery_windows: Vec<RecoveryWindow>,
     /// Seconds since the last transaction up to which one can restore.
     pub age_seconds: Option<i64>,
     /// How many whole segments there are.
     pub segments: u64,
+    /// Their size before they were encoded.
+    pub original_bytes: u64,
     /// The size of everything of this timeline in the repository.
     pub stored_bytes: u64,
     /// Segments without a gap between them, in order.
@@ -44,6 +50,17 @@ pub struct TimelineWal {
     pub gaps: Vec<SegmentRange>,
     /// Partial segments: where a timeline was left.
     pub partial: Vec<String>,
+}
+
+/// A span of moments to any of which one can restore.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RecoveryWindow {
+    /// The oldest backup in it.
+    pub backup: String,
+    /// The earliest moment, at which that backup ended.
+    pub from: Moment,
+    /// The latest one.
+    pub to: WalEnd,
 }
 
 /// Consecutive segments of a timeline.
@@ -99,8 +116,10 @@ pub(crate) fn index(
             parent: None,
             parted_at: None,
             restorable_to: None,
+            recovery_windows: Vec::new(),
             age_seconds: None,
             segments: collected.segments.len() as u64,
+            original_bytes: collected.segments.len() as u64 * u64::from(segment_size_bytes),
             stored_bytes: collected.stored_bytes,
             ranges,
             gaps,

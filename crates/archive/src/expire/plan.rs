@@ -309,3 +309,86 @@ pub(crate) fn parts(wal: &[WalName]) -> Vec<WalPart> {
     }
     parts.into_values().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scripts read these names: a change here is a change of the interface.
+    #[test]
+    fn has_the_field_names_that_scripts_read() {
+        let cluster = ClusterIdentity {
+            system_id: 7,
+            major: 15,
+        };
+        let label: BackupLabel = "20261121-220130F".parse().expect("a label");
+        let plan = Plan {
+            format: 1,
+            now: Timestamp::UNIX_EPOCH,
+            backups: vec![BackupPlan {
+                label: label.to_string(),
+                state: BackupState::HalfExpired,
+                cluster: Some("15-7".to_owned()),
+                removed: true,
+                reasons: vec![
+                    Reason::Leftover,
+                    Reason::NeededBy {
+                        label: "20261121-220131I".to_owned(),
+                    },
+                ],
+                stored_bytes: 3,
+                key: label,
+            }],
+            clusters: vec![ClusterPlan {
+                cluster: "15-7".to_owned(),
+                superseded: false,
+                removed_wal: vec![WalPart {
+                    timeline: 1,
+                    first: "a".to_owned(),
+                    last: "b".to_owned(),
+                    objects: 2,
+                    stored_bytes: 4,
+                }],
+                kept_wal: vec![KeptWal {
+                    reason: WalReason::MayBeNeeded,
+                    objects: 1,
+                    stored_bytes: 2,
+                }],
+                removed_aside: vec![AsidePart {
+                    label: "00000002".to_owned(),
+                    objects: 1,
+                    stored_bytes: 2,
+                    key: "00000002".parse().expect("a label"),
+                    names: Vec::new(),
+                }],
+                key: cluster,
+                wal: Vec::new(),
+            }],
+        };
+        let expected = serde_json::json!({
+            "format": 1,
+            "now": "1970-01-01T00:00:00Z",
+            "backups": [{
+                "label": "20261121-220130F",
+                "state": "half-expired",
+                "cluster": "15-7",
+                "removed": true,
+                "reasons": [
+                    { "kind": "leftover" },
+                    { "kind": "needed-by", "label": "20261121-220131I" },
+                ],
+                "stored_bytes": 3,
+            }],
+            "clusters": [{
+                "cluster": "15-7",
+                "superseded": false,
+                "removed_wal": [{
+                    "timeline": 1, "first": "a", "last": "b", "objects": 2, "stored_bytes": 4,
+                }],
+                "kept_wal": [{ "reason": "may-be-needed", "objects": 1, "stored_bytes": 2 }],
+                "removed_aside": [{ "label": "00000002", "objects": 1, "stored_bytes": 2 }],
+            }],
+        });
+        assert_eq!(serde_json::to_value(plan).expect("JSON"), expected);
+    }
+}

@@ -4,8 +4,8 @@ use std::fmt;
 use std::io::Write;
 
 use jiff::{SignedDuration, Timestamp};
-use walzip_archive::TimelineWal;
 use walzip_archive::info::{BackupInfo, ClusterContent, Info, info};
+use walzip_archive::{Growth, RecoveryWindow, TimelineWal};
 
 use crate::each_repository::each;
 use crate::error::CommandError;
@@ -188,10 +188,13 @@ fn write_wal(f: &mut fmt::Formatter<'_>, content: &ClusterContent) -> fmt::Resul
     }
     let rows = content.wal.iter().flat_map(wal_rows).collect();
     write_section(f, &WAL_HEADS, rows)?;
-    content
-        .wal
-        .iter()
-        .try_for_each(|wal| write_timeline(f, wal))
+    for wal in &content.wal {
+        write_timeline(f, wal)?;
+    }
+    let growth = content.growth.iter();
+    growth
+        .into_iter()
+        .try_for_each(|growth| write_growth(f, growth))
 }
 
 /// Where a timeline comes from, and how far one can restore along it.
@@ -206,10 +209,14 @@ fn write_timeline(f: &mut fmt::Formatter<'_>, wal: &TimelineWal) -> fmt::Result 
     if let (Some(parent), Some(at)) = (wal.parent, &wal.parted_at) {
         writeln!(f, "timeline {timeline} left timeline {parent} at {at}")?;
     }
-    let Some(end) = &wal.restorable_to else {
+    let Some((newest, older)) = wal.recovery_windows.split_last() else {
         return Ok(());
     };
-    write!(f, "timeline {timeline} can be restored up to {end}")?;
+    for window in older {
+        write_window(f, timeline, window)?;
+        writeln!(f, "; then WAL is missing")?;
+    }
+    write_window(f, timeline, newest)?;
     match wal.age_seconds {
         Some(seconds) if seconds >= 0 => {
             let age = SignedDuration::from_secs(seconds);
@@ -217,6 +224,26 @@ fn write_timeline(f: &mut fmt::Formatter<'_>, wal: &TimelineWal) -> fmt::Result 
         }
         _ => writeln!(f),
     }
+}
+
+fn write_window(f: &mut fmt::Formatter<'_>, timeline: u32, window: &RecoveryWindow) -> fmt::Result {
+    let from = second(window.from.time);
+    let to = &window.to;
+    write!(
+        f,
+        "timeline {timeline} can be restored from {from} up to {to}"
+    )
+}
+
+fn write_growth(f: &mut fmt::Formatter<'_>, growth: &Growth) -> fmt::Result {
+    writeln!(
+        f,
+        "each day since {}: WAL {} MB in {} MB, backups {} MB",
+        second(growth.since),
+        megabytes(growth.wal_original_bytes_per_day),
+        megabytes(growth.wal_stored_bytes_per_day),
+        megabytes(growth.backup_stored_bytes_per_day)
+    )
 }
 
 fn write_missing(f: &mut fmt::Formatter<'_>, backup: &BackupInfo) -> fmt::Result {
@@ -234,7 +261,7 @@ fn write_missing(f: &mut fmt::Formatter<'_>, backup: &BackupInfo) -> fmt::Result
     )
 }
 
-const WAL_COLUMNS: usize = 7;
+const WAL_COLUMNS: usize = 8;
 const WAL_HEADS: [&str; WAL_COLUMNS] = [
     "Timeline",
     "WAL from",
@@ -242,6 +269,7 @@ const WAL_HEADS: [&str; WAL_COLUMNS] = [
     "segments",
     "first record",
     "last record",
+    "MB",
     "stored MB",
 ];
 
@@ -269,6 +297,7 @@ fn wal_rows(wal: &TimelineWal) -> Vec<Vec<String>> {
                 range.first_time.map(second).unwrap_or_default(),
                 range.last_time.map(second).unwrap_or_default(),
                 String::new(),
+                String::new(),
             ]
         })
         .collect();
@@ -284,7 +313,8 @@ fn wal_rows(wal: &TimelineWal) -> Vec<Vec<String>> {
         row.resize(WAL_COLUMNS, String::new());
         rows.push(row);
     }
-    if let Some(stored) = rows.last_mut().and_then(|row| row.last_mut()) {
+    if let Some([.., original, stored]) = rows.last_mut().map(Vec::as_mut_slice) {
+        *original = megabytes(wal.original_bytes);
         *stored = megabytes(wal.stored_bytes);
     }
     rows

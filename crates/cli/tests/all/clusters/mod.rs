@@ -22,6 +22,7 @@ mod one_database;
 mod permissions;
 mod point_in_time;
 mod port_clash;
+mod second_decoder;
 mod server;
 mod set_aside;
 mod settings_elsewhere;
