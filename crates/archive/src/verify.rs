@@ -24,7 +24,7 @@ use crate::progress::{Phase, Progress};
 use crate::promised::Promised;
 use crate::restore;
 use crate::timelines::{self, Timelines};
-use crate::wal_object;
+use crate::{wal_index, wal_object};
 use notes::{Note, Notes};
 
 /// How to verify.
@@ -130,7 +130,9 @@ pub async fn verify(
     let promised = Promised::read(repository, records).await?;
     progress.begin(Phase::VerifyingBackups, backup_bytes);
     for ListedBackup { label, read } in listed {
-        let is_read = choice.takes_backup(&label, &mut verification);
+        let is_read = choice
+            .takes_backup(repository, &label, &mut verification)
+            .await?;
         let found = &mut verification;
         let progress = is_read.then_some(progress);
         let findings = verify_label((&parts, &promised), &label, read, found, progress).await;
@@ -179,8 +181,18 @@ impl Choice {
         self.takes(is_known, &entry.name, verification)
     }
 
-    fn takes_backup(&self, label: &BackupLabel, verification: &mut Verification) -> bool {
-        self.takes(self.notes.has_backup(label), label.as_str(), verification)
+    async fn takes_backup(
+        &self,
+        repository: &Repository,
+        label: &BackupLabel,
+        verification: &mut Verification,
+    ) -> Result<bool, ArchiveError> {
+        let newest = match self.notes.is_empty() {
+            true => None,
+            false => repository.backup_modified(label).await?,
+        };
+        let is_known = self.notes.has_backup(label, newest);
+        Ok(self.takes(is_known, label.as_str(), verification))
     }
 
     fn takes(&self, is_known: bool, name: &str, verification: &mut Verification) -> bool {
@@ -207,6 +219,8 @@ struct Part {
     repository: Repository,
     listing: Vec<WalEntry>,
     timelines: Timelines,
+    /// The size of its segments, where one tells.
+    segment_size: Option<u32>,
     /// Tells its objects from other clusters' of the same name.
     prefix: String,
 }
@@ -236,6 +250,7 @@ async fn list_parts(
         };
         parts.push(Part {
             timelines: Timelines::read(&repository, &listing).await,
+            segment_size: segment_size(&repository, &listing).await,
             repository,
             listing,
             prefix,
@@ -254,6 +269,12 @@ async fn list_parts(
     });
     verification.findings.extend(findings);
     Ok(parts)
+}
+
+/// The size of a cluster's segments. Where no segment tells, the listing's damage will.
+async fn segment_size(repository: &Repository, listing: &[WalEntry]) -> Option<u32> {
+    let size = wal_index::segment_size(repository, listing).await;
+    size.unwrap_or_default()
 }
 
 /// Proves the WAL of one cluster.
@@ -329,7 +350,7 @@ async fn verify_wal(
     }
     let noted = part.listing.iter();
     let noted = noted.map(|entry| (entry, whole.contains(entry.name.as_str())));
-    note.add_wal(part.repository.cluster(), noted);
+    note.add_wal(part.repository.cluster(), part.segment_size, noted);
 }
 
 /// Proves one object; returns the size of its content.

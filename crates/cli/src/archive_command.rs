@@ -13,6 +13,7 @@ use walzip_repo::Location;
 use crate::config::{Config, DEFAULT_PATH};
 use crate::error::CommandError;
 use crate::exit_code::Kind;
+use crate::repo_args::is_number;
 
 /// Where a server archives to, as far as its settings say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +56,7 @@ fn destination(repo: &Word, repository: &Location) -> Destination {
     if !repo.is_literal {
         return Destination::Unclear(format!("the server's shell makes it of {name}"));
     }
-    if name.bytes().all(|byte| byte.is_ascii_digit()) {
+    if is_number(name) {
         return Destination::Unclear(format!(
             "{name} is a number in the server's configuration file"
         ));

@@ -150,6 +150,19 @@ impl Config {
             .collect()
     }
 
+    /// What it says of anything else than repositories.
+    pub fn without_repositories(&self) -> Config {
+        Config {
+            level: self.level,
+            pgdata: self.pgdata.clone(),
+            host: self.host.clone(),
+            port: self.port,
+            user: self.user.clone(),
+            dbname: self.dbname.clone(),
+            ..Config::default()
+        }
+    }
+
     /// The same configuration with the repository of this number as the only one.
     pub fn of_repository(&self, number: u16) -> Result<Config, CommandError> {
         let mut config = self.clone();
@@ -169,13 +182,15 @@ impl Config {
                 "Add the key \"repo{number}\", a path or a URL."
             )));
         }
+        let shared = config.without_repositories();
+        let level = own.level.or(shared.level);
         Ok(Config {
-            level: own.level.or(config.level),
-            pgdata: config.pgdata,
-            host: config.host,
-            port: config.port,
-            user: config.user,
-            dbname: config.dbname,
+            level,
+            pgdata: shared.pgdata,
+            host: shared.host,
+            port: shared.port,
+            user: shared.user,
+            dbname: shared.dbname,
             ..own
         })
     }

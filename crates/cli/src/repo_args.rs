@@ -153,15 +153,8 @@ impl RepoArgs {
         timeout: Option<Duration>,
     ) -> Result<Vec<Place>, CommandError> {
         match &self.repo {
-            Some(text) => match text.bytes().all(|byte| byte.is_ascii_digit()) {
-                true => Ok(vec![self.numbered(text, config, timeout)?]),
-                false => Ok(vec![self.at(
-                    text,
-                    None,
-                    config.of_repository(1)?,
-                    timeout,
-                )?]),
-            },
+            Some(text) if is_number(text) => Ok(vec![self.numbered(text, config, timeout)?]),
+            Some(text) => Ok(vec![self.named(text, config, timeout)?]),
             None => self.configured(config, timeout),
         }
     }
@@ -187,6 +180,30 @@ impl RepoArgs {
             self.at(&text, is_one_of_several.then_some(number), own, timeout)
         };
         numbers.into_iter().map(place).collect()
+    }
+
+    /// A repository by its place. If the file has it, its keys are valid. Otherwise the keys of a
+    /// file with a single repository are, and of one with several none: they are another's.
+    fn named(
+        &self,
+        text: &str,
+        config: &Config,
+        timeout: Option<Duration>,
+    ) -> Result<Place, CommandError> {
+        let location = Location::parse(text)?;
+        let numbers = config.repositories();
+        let is_there = |number: &u16| {
+            let own = config.of_repository(*number).ok();
+            let place = own.and_then(|own| Location::parse(&own.repo?).ok());
+            place.as_ref() == Some(&location)
+        };
+        let mut there = numbers.iter().copied().filter(is_there);
+        let config = match (there.next(), there.next()) {
+            (Some(number), None) => config.of_repository(number)?,
+            _ if numbers.len() > 1 => config.without_repositories(),
+            _ => config.of_repository(1)?,
+        };
+        self.at(text, None, config, timeout)
     }
 
     fn numbered(
@@ -229,6 +246,11 @@ impl RepoArgs {
             config,
         })
     }
+}
+
+/// Whether a repository is named by its number. A directory of this name is `./2`.
+pub fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The repositories of a file: `1, 2`.

@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use jiff::{Timestamp, ToSpan};
 use object_store::path::Path;
-use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload};
+use object_store::{MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
@@ -240,6 +241,14 @@ impl Repository {
         &self,
         label: &BackupLabel,
     ) -> Result<BTreeMap<String, u64>, RepoError> {
+        let objects = self.backup_objects(label).await?.into_iter();
+        Ok(objects.map(|(name, meta)| (name, meta.size)).collect())
+    }
+
+    async fn backup_objects(
+        &self,
+        label: &BackupLabel,
+    ) -> Result<BTreeMap<String, ObjectMeta>, RepoError> {
         let prefix = layout::backup_prefix(label.as_str());
         let of_label = prefix.clone() + "/";
         let found: Vec<_> = self
@@ -251,11 +260,28 @@ impl Repository {
         Ok(found
             .into_iter()
             .filter_map(|meta| {
-                let name = meta.location.as_ref().strip_prefix(&of_label)?;
-                let key = layout::backup_object_key(label.as_str(), name).ok()?;
-                (key == meta.location.as_ref()).then(|| (name.to_owned(), meta.size))
+                let name = meta.location.as_ref().strip_prefix(&of_label)?.to_owned();
+                let key = layout::backup_object_key(label.as_str(), &name).ok()?;
+                (key == meta.location.as_ref()).then_some((name, meta))
             })
             .collect())
+    }
+
+    /// When the newest object of a backup was made, its description included. A pin is none of
+    /// its objects.
+    pub async fn backup_modified(
+        &self,
+        label: &BackupLabel,
+    ) -> Result<Option<SystemTime>, RepoError> {
+        let described = self.store().head(&Path::from(backup_json_key(label))).await;
+        let described = match described {
+            Ok(meta) => Some(meta),
+            Err(object_store::Error::NotFound { .. }) => None,
+            Err(error) => return Err(RepoError::from_store(&backup_json_key(label), error)),
+        };
+        let objects = self.backup_objects(label).await?.into_values();
+        let times = objects.chain(described).map(|meta| meta.last_modified);
+        Ok(times.max().map(SystemTime::from))
     }
 }
 

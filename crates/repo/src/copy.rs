@@ -16,10 +16,16 @@ use object_store::{
 
 use crate::backup::{PART_BYTES, whole};
 use crate::layout::{
-    self, ASIDE_PREFIX, BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PREFIX, BACKUP_STARTED, CLUSTER_JSON,
-    KEYS_PREFIX, PROBE, REPOSITORY_JSON, VERIFIED_PREFIX, WAL_PREFIX,
+    self, ASIDE_PREFIX, BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PINNED, BACKUP_PREFIX, BACKUP_STARTED,
+    CLUSTER_JSON, KEYS_PREFIX, MAX_SMALL_JSON_BYTES, MAX_WAL_OBJECT_BYTES, PROBE, REPOSITORY_JSON,
+    VERIFIED_PREFIX, WAL_PREFIX,
 };
 use crate::{BackupLabel, RepoError, Repository};
+
+/// The end of the keys of timeline histories.
+const HISTORY_SUFFIX: &str = ".history.wz";
+/// An object that is there is compared if it is not longer.
+const COMPARED_BYTES_MAX: u64 = 64 << 10;
 
 /// How to copy.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +47,11 @@ pub struct CopiedRepository {
     pub there: u64,
     /// Keys under which something else is there. It was left alone.
     pub conflicts: Vec<String>,
-    /// Backups that are not whole in the source, or were removed from it meanwhile.
+    /// Objects that the source cannot give, and why.
+    pub damaged: Vec<(String, String)>,
+    /// Finished backups that did not come whole.
+    pub incomplete: Vec<String>,
+    /// Backups that are not finished in the source.
     pub left_out: Vec<String>,
     /// Objects that walzip does not know.
     pub unknown: u64,
@@ -66,18 +76,28 @@ pub async fn copy_repository(
         options,
         progress,
     };
-    let sorted = Sorted::of(list(from.store().as_ref()).await?);
+    // Backups first: what one needs of the WAL was there before it.
+    let store = from.store().as_ref();
+    let backups = list_below(store, Some(BACKUP_PREFIX)).await?;
+    let others = list(store).await?.into_iter();
+    let others = others.filter(|meta| !meta.location.as_ref().starts_with(BACKUP_PREFIX));
+    let sorted = Sorted::of(backups.into_iter().chain(others).collect());
+    copying.refuse_other_records(&sorted).await?;
     let mut copied = CopiedRepository {
         unknown: sorted.unknown,
         ..CopiedRepository::default()
     };
     // Marks come before records, and records before the WAL that they are of.
-    for objects in [&sorted.marks, &sorted.records, &sorted.wal] {
+    for objects in [&sorted.marks, &sorted.records, &sorted.histories] {
         copying.all(objects, &mut copied).await?;
     }
+    let wal = sorted.wal_without_conflict(&copied.conflicts);
+    copying.all(&wal, &mut copied).await?;
     for (label, backup) in &sorted.backups {
-        if !copying.backup(backup, &mut copied).await? {
+        if backup.json.is_empty() {
             copied.left_out.push(label.clone());
+        } else if !copying.backup(backup, &mut copied).await? {
+            copied.incomplete.push(label.clone());
         }
     }
     if copied.conflicts.is_empty() {
@@ -92,6 +112,11 @@ async fn refuse_another(from: &Repository, to: &dyn ObjectStore) -> Result<(), R
     let key = Path::from(REPOSITORY_JSON);
     let read = |error| RepoError::from_store(REPOSITORY_JSON, error);
     let found = match to.get(&key).await {
+        Ok(found) if found.meta.size > MAX_SMALL_JSON_BYTES => {
+            return Err(RepoError::AnotherRepository {
+                location: to.to_string(),
+            });
+        }
         Ok(found) => found.bytes().await.map_err(read)?,
         Err(object_store::Error::NotFound { .. }) => return Ok(()),
         Err(error) => return Err(read(error)),
@@ -106,8 +131,16 @@ async fn refuse_another(from: &Repository, to: &dyn ObjectStore) -> Result<(), R
 }
 
 async fn list(store: &dyn ObjectStore) -> Result<Vec<ObjectMeta>, RepoError> {
-    let listed = store.list(None).try_collect().await;
-    listed.map_err(|error| RepoError::from_store("", error))
+    list_below(store, None).await
+}
+
+async fn list_below(
+    store: &dyn ObjectStore,
+    prefix: Option<&str>,
+) -> Result<Vec<ObjectMeta>, RepoError> {
+    let listed = store.list(prefix.map(Path::from).as_ref());
+    let listed = listed.try_collect().await;
+    listed.map_err(|error| RepoError::from_store(prefix.unwrap_or_default(), error))
 }
 
 /// The objects of a repository, by when they are copied.
@@ -115,6 +148,7 @@ async fn list(store: &dyn ObjectStore) -> Result<Vec<ObjectMeta>, RepoError> {
 struct Sorted {
     marks: Vec<ObjectMeta>,
     records: Vec<ObjectMeta>,
+    histories: Vec<ObjectMeta>,
     /// Set aside as well.
     wal: Vec<ObjectMeta>,
     /// The finished backups' objects and the others', by label.
@@ -128,7 +162,7 @@ struct Backup {
     started: Vec<ObjectMeta>,
     data: Vec<ObjectMeta>,
     json: Vec<ObjectMeta>,
-    expires: bool,
+    pin: Vec<ObjectMeta>,
 }
 
 impl Sorted {
@@ -146,6 +180,9 @@ impl Sorted {
                         .is_some_and(|(_, of)| of == CLUSTER_JSON) =>
                 {
                     sorted.marks.push(meta);
+                }
+                WAL_PREFIX | ASIDE_PREFIX if key.ends_with(HISTORY_SUFFIX) => {
+                    sorted.histories.push(meta);
                 }
                 WAL_PREFIX | ASIDE_PREFIX => sorted.wal.push(meta),
                 BACKUP_PREFIX => sorted.add_of_backup(rest, meta),
@@ -165,7 +202,9 @@ impl Sorted {
                 match object {
                     BACKUP_STARTED => backup.started.push(meta),
                     BACKUP_JSON => backup.json.push(meta),
-                    BACKUP_EXPIRING => backup.expires = true,
+                    BACKUP_PINNED => backup.pin.push(meta),
+                    // The source removes the backup; another one that is copied may need it.
+                    BACKUP_EXPIRING => {}
                     _ => backup.data.push(meta),
                 }
             }
@@ -174,11 +213,35 @@ impl Sorted {
     }
 }
 
+impl Sorted {
+    /// The WAL of the timelines whose histories are the same in both, or in one only.
+    fn wal_without_conflict(&self, conflicts: &[String]) -> Vec<ObjectMeta> {
+        let history = |key: &String| {
+            let timeline = key.strip_suffix(HISTORY_SUFFIX)?;
+            let (place, timeline) = timeline.rsplit_once('/')?;
+            Some((format!("{place}/"), timeline.to_owned()))
+        };
+        let refused: Vec<(String, String)> = conflicts.iter().filter_map(history).collect();
+        let is_refused = |key: &str| {
+            refused.iter().any(|(place, timeline)| {
+                key.strip_prefix(place.as_str())
+                    .is_some_and(|name| name.starts_with(timeline.as_str()))
+            })
+        };
+        let wal = self
+            .wal
+            .iter()
+            .filter(|meta| !is_refused(meta.location.as_ref()));
+        wal.cloned().collect()
+    }
+}
+
 /// What became of an object.
 enum Outcome {
     Put(u64),
     There,
     Conflict(String),
+    Damaged(String, String),
     /// It is not in the source any more.
     Gone,
 }
@@ -215,6 +278,10 @@ impl Copying<'_> {
                     copied.conflicts.push(key);
                     are_there = false;
                 }
+                Outcome::Damaged(key, detail) => {
+                    copied.damaged.push((key, detail));
+                    are_there = false;
+                }
                 Outcome::Gone => are_there = false,
             }
         }
@@ -227,31 +294,52 @@ impl Copying<'_> {
         backup: &Backup,
         copied: &mut CopiedRepository,
     ) -> Result<bool, RepoError> {
-        if backup.json.is_empty() || backup.expires {
-            return Ok(false);
-        }
         for objects in [&backup.started, &backup.data, &backup.json] {
             if !self.all(objects, copied).await? {
                 return Ok(false);
             }
         }
+        // A pin may have been renewed since an earlier copy: that it is pinned is what counts.
+        let is_pinned = |meta: &&ObjectMeta| self.there.contains_key(meta.location.as_ref());
+        if !backup.pin.iter().any(|meta| is_pinned(&meta)) {
+            self.all(&backup.pin, copied).await?;
+        }
         Ok(true)
+    }
+
+    /// Marks and records of another repository of the same cluster have the same keys and lengths.
+    async fn refuse_other_records(&self, sorted: &Sorted) -> Result<(), RepoError> {
+        for meta in sorted.marks.iter().chain(&sorted.records) {
+            let is_there = self.there.contains_key(meta.location.as_ref());
+            if is_there && self.is_equal(&meta.location).await? == Some(false) {
+                return Err(RepoError::AnotherRepository {
+                    location: self.to.to_string(),
+                });
+            }
+        }
+        Ok(())
     }
 
     async fn one(&self, meta: &ObjectMeta) -> Result<Outcome, RepoError> {
         let key = meta.location.as_ref();
         let outcome = match self.there.get(key) {
-            Some(&size) if size != meta.size => Outcome::Conflict(key.to_owned()),
-            Some(_) if !self.options.compare => Outcome::There,
-            Some(_) => match self.is_equal(&meta.location).await? {
-                Some(true) => Outcome::There,
-                Some(false) => Outcome::Conflict(key.to_owned()),
-                None => Outcome::Gone,
-            },
-            None => self.put(meta).await?,
+            Some(&size) if size != meta.size => Ok(Outcome::Conflict(key.to_owned())),
+            Some(_) if !self.options.compare && !is_compared(meta) => Ok(Outcome::There),
+            Some(_) => self
+                .is_equal(&meta.location)
+                .await
+                .map(|equal| match equal {
+                    Some(true) => Outcome::There,
+                    Some(false) => Outcome::Conflict(key.to_owned()),
+                    None => Outcome::Gone,
+                }),
+            None => self.put(meta).await,
         };
         (self.progress)(meta.size);
-        Ok(outcome)
+        match outcome {
+            Err(RepoError::Corrupt { key, detail }) => Ok(Outcome::Damaged(key, detail)),
+            outcome => outcome,
+        }
     }
 
     async fn put(&self, meta: &ObjectMeta) -> Result<Outcome, RepoError> {
@@ -328,6 +416,14 @@ impl Copying<'_> {
     }
 }
 
+/// Whether what is there is compared by its content too: what is short, and no segment of which there
+/// may be very many. Two histories of one timeline often have the same length.
+fn is_compared(meta: &ObjectMeta) -> bool {
+    let key = meta.location.as_ref();
+    let is_wal = key.starts_with(WAL_PREFIX) || key.starts_with(ASIDE_PREFIX);
+    meta.size <= COMPARED_BYTES_MAX && (!is_wal || key.ends_with(HISTORY_SUFFIX))
+}
+
 async fn send_parts(
     key: &str,
     found: GetResult,
@@ -386,6 +482,12 @@ fn pieces(
 }
 
 async fn read_whole(key: &str, found: GetResult) -> Result<Bytes, RepoError> {
+    if found.meta.size > MAX_WAL_OBJECT_BYTES {
+        return Err(RepoError::Corrupt {
+            key: key.to_owned(),
+            detail: format!("it has {} bytes", found.meta.size),
+        });
+    }
     let all: Vec<Bytes> = pieces(key, found).try_collect().await?;
     match <[Bytes; 1]>::try_from(all) {
         Ok([one]) => Ok(one),

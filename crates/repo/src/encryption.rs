@@ -14,6 +14,7 @@ mod store;
 mod upload;
 
 pub use epochs::{EpochRecipients, Epochs};
+pub(crate) use key_file::LEN_MAX;
 pub use key_file::{KeyFile, Recipient};
 pub use sealed::{HEADER_LEN, MAGIC, PIECE_LEN, SealError, TAG_LEN, VERSION};
 pub use store::EncryptedStore;
@@ -33,7 +34,9 @@ pub enum KeyError {
     #[error("the repository has no key for this key file")]
     NoKeys,
     /// The epoch's key was not put there by who has this key file.
-    #[error("the key of epoch {epoch} was made for this key file by somebody else")]
+    #[error(
+        "the key of epoch {epoch} was not made with this key file, but by somebody else for it"
+    )]
     NotOurs {
         /// The epoch.
         epoch: u32,

@@ -1,12 +1,15 @@
 //! The store that reaches a location.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use object_store::ObjectStore;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use zeroize::Zeroizing;
 
-use crate::encryption::{EncryptedStore, Epochs, KeyFile, Recipient};
+use crate::encryption::{EncryptedStore, Epochs, KeyFile, LEN_MAX, Recipient};
 use crate::patient::PatientStore;
 use crate::sftp::SftpStore;
 use crate::store_settings::StoreSettings;
@@ -46,7 +49,9 @@ pub async fn begin_encryption(
     };
     let store = open_inner(location, settings)?;
     match Repository::open(store).await {
-        Err(RepoError::NotARepository { .. } | RepoError::Encrypted { .. }) => {}
+        Err(RepoError::NotARepository { .. }) => {}
+        // Without its keys it cannot be read, and new ones would be in the way of the right ones.
+        Err(RepoError::Encrypted { .. }) => return epochs.join(recipients).await,
         Ok(_) => {
             return Err(RepoError::NotEncrypted {
                 location: location.to_string(),
@@ -61,8 +66,13 @@ fn key_file(settings: &StoreSettings) -> Result<Option<KeyFile>, RepoError> {
     let Some(path) = &settings.key_file else {
         return Ok(None);
     };
+    // Somebody may have given the secret in place of the file.
+    let shown = match path.to_string_lossy().starts_with("AGE-SECRET-KEY-") {
+        true => PathBuf::from("AGE-SECRET-KEY-..."),
+        false => path.clone(),
+    };
     let unusable = |detail: String| RepoError::KeyFile {
-        path: path.clone(),
+        path: shown.clone(),
         detail,
     };
     // Neither a core dump nor another process of the user is to have the keys.
@@ -71,10 +81,11 @@ fn key_file(settings: &StoreSettings) -> Result<Option<KeyFile>, RepoError> {
             "its keys cannot be kept out of core dumps: {error}"
         ))
     })?;
-    let text = std::fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
-    KeyFile::parse(&Zeroizing::new(text))
-        .map(Some)
-        .map_err(unusable)
+    let mut text = Zeroizing::new(String::new());
+    let read =
+        File::open(path).and_then(|file| file.take(LEN_MAX as u64 + 1).read_to_string(&mut text));
+    read.map_err(|error| unusable(error.to_string()))?;
+    KeyFile::parse(&text).map(Some).map_err(unusable)
 }
 
 fn open_inner(

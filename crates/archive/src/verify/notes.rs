@@ -1,18 +1,21 @@
 //! What earlier verifications have found whole, and for how long that is believed.
 //!
 //! A note has the runs of WAL objects, by their first and last name, that a verification has read
-//! and found whole, and the backups. An object that the store made after the verification began was
-//! not read by it, wherever its name lies.
+//! and found whole, and the backups. A run has no hole, so that nothing that was not there lies in it.
+//! What the store made after the verification began was not read by it.
 
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use walzip_pgformat::TimelineId;
+use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{BackupLabel, ClusterIdentity, RepoError, Repository, WalEntry};
 
 use crate::error::ArchiveError;
 
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 
 /// A note, as in docs/format/repository.md.
 #[derive(Debug, Serialize, Deserialize)]
@@ -34,21 +37,26 @@ impl Note {
     }
 
     /// Notes WAL objects in the order of their names; those that are not whole, or were not read,
-    /// end a run.
+    /// end a run, and so does a hole.
     pub(super) fn add_wal<'e>(
         &mut self,
         cluster: ClusterIdentity,
+        segment_size: Option<u32>,
         entries: impl Iterator<Item = (&'e WalEntry, bool)>,
     ) {
         let runs = self.wal.entry(cluster.name()).or_default();
-        let mut is_open = false;
+        // The segment with which the last run ends.
+        let mut end: Option<(TimelineId, u64)> = None;
         for (entry, is_whole) in entries {
+            let at = segment_size.and_then(|size| position(&entry.name, size));
+            let follows =
+                |(timeline, number): (TimelineId, u64)| at == Some((timeline, number + 1));
             match (is_whole, runs.last_mut()) {
-                (true, Some([_, last])) if is_open => last.clone_from(&entry.name),
+                (true, Some([_, last])) if end.is_some_and(follows) => last.clone_from(&entry.name),
                 (true, _) => runs.push([entry.name.clone(), entry.name.clone()]),
                 (false, _) => {}
             }
-            is_open = is_whole;
+            end = at.filter(|_| is_whole);
         }
     }
 
@@ -75,7 +83,13 @@ impl Notes {
         within: SignedDuration,
     ) -> Result<Notes, RepoError> {
         let since = now.checked_sub(within).unwrap_or(Timestamp::MIN);
-        let notes = repository.read_verified(since).await?.into_iter();
+        let notes = match repository.read_verified(since).await {
+            Ok(notes) => notes.into_iter(),
+            Err(error) => {
+                tracing::warn!("the notes of earlier verifications are not used: {error}");
+                return Ok(Notes::default());
+            }
+        };
         let read = notes.filter_map(|note| {
             let note: Note = serde_json::from_slice(&note).ok()?;
             let is_of_the_time = since <= note.began && note.began <= now;
@@ -84,20 +98,40 @@ impl Notes {
         Ok(Notes(read.collect()))
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn has_wal(&self, cluster: ClusterIdentity, entry: &WalEntry) -> bool {
         let name = cluster.name();
         self.0.iter().any(|note| {
             let runs = note.wal.get(&name).into_iter().flatten();
             let is_before = Timestamp::try_from(entry.modified).is_ok_and(|made| made < note.began);
             is_before
-                && runs
-                    .into_iter()
-                    .any(|[first, last]| *first <= entry.name && entry.name <= *last)
+                && runs.into_iter().any(|[first, last]| {
+                    // Names of another length are of other files, which no run of segments has.
+                    first.len() == entry.name.len() && *first <= entry.name && entry.name <= *last
+                })
         })
     }
 
-    pub(super) fn has_backup(&self, label: &BackupLabel) -> bool {
+    /// Whether a backup was found whole since its newest object was made.
+    pub(super) fn has_backup(&self, label: &BackupLabel, newest: Option<SystemTime>) -> bool {
+        let Some(newest) = newest.and_then(|newest| Timestamp::try_from(newest).ok()) else {
+            return false;
+        };
         let is_it = |noted: &String| noted == label.as_str();
-        self.0.iter().any(|note| note.backups.iter().any(is_it))
+        let mut notes = self.0.iter().filter(|note| newest < note.began);
+        notes.any(|note| note.backups.iter().any(is_it))
+    }
+}
+
+/// Where a whole segment lies; other files are nowhere between two of them.
+fn position(name: &str, segment_size: u32) -> Option<(TimelineId, u64)> {
+    match name.parse().ok()? {
+        WalFileName::Segment(segment) => {
+            Some((segment.timeline, segment.number(segment_size).ok()?))
+        }
+        _ => None,
     }
 }

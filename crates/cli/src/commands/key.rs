@@ -30,16 +30,21 @@ enum What {
 ///
 /// The file is an identity file of age (https://age-encryption.org), readable by its owner only.
 /// Its public key is printed: with it others can be let in, and nothing can be decrypted. An
-/// encrypted repository without a key file is lost. Make a second one, keep it offline, and let it
-/// in with --recipient of "walzip init".
+/// encrypted repository without a key file is lost. Make a second one with --recovery, keep it offline,
+/// and let it in with --recipient of "walzip init".
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
-  walzip key init /etc/walzip.key")]
+  walzip key init /etc/walzip.key
+  walzip key init --recovery recovery.key")]
 struct InitArgs {
     /// The file to make
     #[arg(value_name = "FILE")]
     file: PathBuf,
+
+    /// A key file for the day on which the other one is lost: it reads, and never writes
+    #[arg(long)]
+    recovery: bool,
 }
 
 /// Show the epochs of an encrypted repository and who can decrypt them
@@ -95,7 +100,10 @@ pub fn run(args: KeyArgs) -> Result<(), CommandError> {
 }
 
 fn init(args: InitArgs) -> Result<(), CommandError> {
-    let key_file = KeyFile::generate();
+    let key_file = match args.recovery {
+        true => KeyFile::generate_recovery(),
+        false => KeyFile::generate(),
+    };
     let mut output = OutputFile::create(&args.file, false, true)?;
     let written = output.write_all(key_file.text().as_bytes());
     written.map_err(|error| CommandError::write(&args.file, &error))?;

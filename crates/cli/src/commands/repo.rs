@@ -83,6 +83,10 @@ struct CopyArgs {
     #[arg(long, value_name = "FILE")]
     to_key_file: Option<PathBuf>,
 
+    /// Make a copy that is not encrypted of a repository that is
+    #[arg(long, conflicts_with = "to_key_file")]
+    to_plain: bool,
+
     /// Compare what was there before by its content too, not by its size alone
     #[arg(long)]
     compare: bool,
@@ -211,6 +215,11 @@ fn copy(args: CopyArgs) -> Result<(), CommandError> {
     let to = Location::parse(&args.to)?;
     let mut settings = place.settings.clone();
     settings.key_file = args.to_key_file;
+    if place.settings.key_file.is_some() && settings.key_file.is_none() && !args.to_plain {
+        let message = format!("{place} is encrypted, and a copy would not be");
+        return Err(CommandError::new(Kind::OptionRequired, message)
+            .hint("Name the copy's key file with --to-key-file, or say --to-plain."));
+    }
     running_as_root::refuse_foreign_repository(&to)?;
     let options = CopyRepositoryOptions {
         parallel: usize::from(args.parallel),
@@ -220,12 +229,25 @@ fn copy(args: CopyArgs) -> Result<(), CommandError> {
         let repository = repo_args::open(&place).await?;
         begin_encryption(&to, &settings, &[]).await?;
         let store = open_store(&to, &settings)?;
+        if settings.key_file.is_none()
+            && !browse::list(store.as_ref(), "keys", true).await?.is_empty()
+        {
+            let message = format!("an encrypted copy was begun in {to}");
+            return Err(CommandError::new(Kind::OptionRequired, message)
+                .hint("Name its key file with --to-key-file, or choose another place."));
+        }
         Ok(copy_repository(&repository, store.as_ref(), options, &|_| ()).await?)
     })?;
     let mut out = std::io::stdout().lock();
     let report = |out: &mut std::io::StdoutLock<'_>| {
         for label in &copied.left_out {
-            writeln!(out, "left out: backup {label}, which is not whole")?;
+            writeln!(out, "left out: backup {label}, which is not finished")?;
+        }
+        for label in &copied.incomplete {
+            writeln!(out, "INCOMPLETE: backup {label} did not come whole")?;
+        }
+        for (key, detail) in &copied.damaged {
+            writeln!(out, "damaged: {key}: {detail}")?;
         }
         for key in &copied.conflicts {
             writeln!(out, "conflict: {to} has something else under {key}")?;
@@ -237,11 +259,18 @@ fn copy(args: CopyArgs) -> Result<(), CommandError> {
         )
     };
     report(&mut out).map_err(CommandError::stdout)?;
-    match copied.conflicts.len() {
-        0 => Ok(()),
-        count => Err(CommandError::new(
+    match (
+        copied.conflicts.len(),
+        copied.damaged.len(),
+        copied.incomplete.len(),
+    ) {
+        (0, 0, 0) => Ok(()),
+        (conflicts, damaged, incomplete) => Err(CommandError::new(
             Kind::Problems,
-            format_args!("the copy is not complete: conflicts {count}"),
+            format_args!(
+                "the copy is not complete: conflicts {conflicts}, damaged {damaged}, backups \
+                 {incomplete}"
+            ),
         )),
     }
 }

@@ -352,7 +352,9 @@ fn restore_command(place: &Place) -> Result<String, CommandError> {
         let message = "the path of this program is not UTF-8, so restore_command cannot have it";
         CommandError::new(Kind::OptionInvalid, message)
     })?;
-    let mut flags = format!("--repo {}", setting_word(&place.to_string()));
+    // Nor is a configuration file of the server's to fill in what this repository does not set.
+    let repo = setting_word(&place.to_string());
+    let mut flags = format!("--config /dev/null --repo {repo}");
     // The variables of this shell are not those of the server; what is secret, such as a key, has
     // to be where the server finds it.
     for (name, value) in store_args::flags(&place.settings) {

@@ -17,9 +17,9 @@ use crate::{running_as_root, runtime};
 ///
 /// For a configuration file with several repositories, after one of them could not be reached or has
 /// joined. Each gets what it lacks from the others, or the one that --repo N names. Every file is
-/// proven by decoding before it is stored, and nothing is replaced. What a repository has expired is
-/// not brought back: WAL from before its oldest backup, pinned ones aside. Backups are not copied:
-/// each repository has its own.
+/// proven by decoding before it is stored, and nothing is replaced. What "walzip expire" would remove
+/// again is not brought: WAL from before a repository's oldest backup, or, without a backup, from
+/// before its oldest WAL. Backups are not copied: each repository has its own.
 ///
 /// What could not be brought over is listed, and the exit code is then 104.
 #[derive(Debug, clap::Args)]
@@ -34,6 +34,10 @@ pub struct SyncArgs {
     #[arg(long, value_name = "N", default_value_t = 4)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     parallel: u16,
+
+    /// Bring what follows pinned backups too: where nothing follows one, an expiry may have removed it
+    #[arg(long)]
+    pinned: bool,
 
     /// Print JSON, whose fields are stable
     #[arg(long)]
@@ -50,6 +54,8 @@ struct Brought {
 struct From {
     repo: u16,
     clusters: Vec<Synced>,
+    /// Why nothing came from there.
+    error: Option<String>,
 }
 
 /// Runs the command.
@@ -64,6 +70,7 @@ pub fn run(args: SyncArgs) -> Result<(), CommandError> {
     }
     let options = SyncOptions {
         parallel: usize::from(args.parallel),
+        pinned: args.pinned,
         progress: Progress::default(),
     };
     let brought = each(&targets, |to| {
@@ -78,13 +85,15 @@ pub fn run(args: SyncArgs) -> Result<(), CommandError> {
         brought.print_json()?;
     }
     let brought = brought.finish()?;
-    let clusters = brought.iter().flat_map(|brought| &brought.from);
-    let clusters = clusters.flat_map(|from| &from.clusters);
-    match clusters.map(|synced| synced.problems.len()).sum() {
-        0_usize => Ok(()),
+    let from = brought.iter().flat_map(|brought| &brought.from);
+    let silent = from.clone().filter(|from| from.error.is_some()).count();
+    let clusters = from.flat_map(|from| &from.clusters);
+    let problems: usize = clusters.map(|synced| synced.problems.len()).sum();
+    match silent + problems {
+        0 => Ok(()),
         count => Err(CommandError::new(
             Kind::Problems,
-            format_args!("files that could not be brought over: {count}"),
+            format_args!("repositories and files that nothing could be brought of: {count}"),
         )),
     }
 }
@@ -95,16 +104,23 @@ fn bring(all: &[Place], to: &Place, options: &SyncOptions) -> Result<Brought, Co
     let mut from = Vec::new();
     let others = all.iter().filter(|place| place.number != to.number);
     for place in others {
-        let clusters = runtime::block_on(async {
+        let synced = runtime::block_on(async {
             let _line = ProgressLine::show(&options.progress);
             let target = repo_args::open(to).await?;
-            let source = repo_args::open(place).await;
-            let source = source.map_err(|error| place.name_in(error))?;
-            Ok(sync(&source, &target, options).await?)
+            // One that is away is no reason not to ask the others.
+            match repo_args::open(place).await {
+                Ok(source) => Ok(Ok(sync(&source, &target, options).await?)),
+                Err(error) => Ok(Err(error)),
+            }
         })?;
+        let (clusters, error) = match synced {
+            Ok(clusters) => (clusters, None),
+            Err(error) => (Vec::new(), Some(error.message().to_owned())),
+        };
         from.push(From {
             repo: place.number.unwrap_or_default(),
             clusters,
+            error,
         });
     }
     Ok(Brought { from })
@@ -113,15 +129,23 @@ fn bring(all: &[Place], to: &Place, options: &SyncOptions) -> Result<Brought, Co
 fn print(to: &Place, brought: &Brought) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     write_heading(&mut out, to)?;
-    for From { repo, clusters } in &brought.from {
+    for From {
+        repo,
+        clusters,
+        error,
+    } in &brought.from
+    {
+        if let Some(error) = error {
+            writeln!(out, "from repository {repo}: nothing: {error}")?;
+        }
         for synced in clusters {
             for problem in &synced.problems {
                 writeln!(out, "not brought: {}: {}", problem.name, problem.detail)?;
             }
             writeln!(
                 out,
-                "from repository {repo}: WAL files {}, {} bytes; older than its backups: {}",
-                synced.wal_files, synced.stored_bytes, synced.older
+                "from repository {repo}: WAL files {}, {} bytes; not retained: {}",
+                synced.wal_files, synced.stored_bytes, synced.not_retained
             )?;
         }
     }

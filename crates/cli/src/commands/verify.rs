@@ -11,7 +11,7 @@ use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::progress_line::ProgressLine;
 use crate::repo_args::{self, Place, RepoArgs};
-use crate::runtime;
+use crate::{running_as_root, runtime};
 
 /// Check that everything in the repository can be used
 ///
@@ -53,7 +53,10 @@ pub fn run(args: VerifyArgs) -> Result<(), CommandError> {
         parallel: usize::from(args.parallel),
         verified_within: args.verified_within,
         sample: args.sample,
-        notes: true,
+        // Root's files would be in the way of the repository's own user.
+        notes: places
+            .iter()
+            .all(|place| running_as_root::refuse_foreign_repository(place).is_ok()),
         ..VerifyOptions::default()
     };
     let verified = each(&places, |place| {

@@ -124,7 +124,7 @@ fn sync_brings_what_is_lacked_and_nothing_else() {
     // What is older than all that a repository has was expired.
     fs::remove_file(sandbox.path(&object("two", NAMES[0]))).expect("removed");
     let brought = said(&sandbox.ok(&with(&["sync", "--repo", "2"])));
-    assert!(brought.contains("older than its backups: 1"), "{brought}");
+    assert!(brought.contains("not retained: 1"), "{brought}");
     assert!(!sandbox.path(&object("two", NAMES[0])).exists());
 }
 

@@ -1,9 +1,10 @@
 //! The keys of a repository's epochs: `keys/EPOCH/RECIPIENT.age`.
 //!
 //! An epoch's key encrypts what is put while the epoch is the last one. Each recipient has a copy,
-//! encrypted for it alone. Anybody can encrypt for a recipient, so a copy also bears a tag that only
-//! its owner could make. Without the tag it serves for reading, and never for writing: else who can
-//! write to the store could choose the key with which all that follows is encrypted.
+//! encrypted for it alone. Anybody can encrypt for a recipient, so the owner's copy also bears a tag
+//! that only the owner could make. Without the tag it is refused: else who can write to the store could
+//! choose the keys, and with them the content. The copies of others have no tag. A recovery key file
+//! reads with them, and never writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,6 +29,8 @@ const SUFFIX: &str = ".age";
 const FORMAT: u64 = 1;
 /// The first epoch.
 const FIRST: u32 = 1;
+/// Says, by the owner's tag, that all recipients have the key of an epoch: `keys/EPOCH/complete`.
+const COMPLETE: &str = "complete";
 /// Bytes that an epoch's key has in the store, at most.
 const OBJECT_BYTES_MAX: u64 = 16 << 10;
 
@@ -84,6 +87,13 @@ impl EpochKey {
         statement.extend_from_slice(&self.key);
         statement
     }
+
+    /// What an owner vouches for once all recipients have it.
+    fn completion(&self) -> Vec<u8> {
+        let mut statement = self.statement();
+        statement.extend_from_slice(COMPLETE.as_bytes());
+        statement
+    }
 }
 
 fn fill(bytes: &mut [u8]) -> Result<(), SealError> {
@@ -115,7 +125,7 @@ impl Epochs {
     }
 
     /// Begins the first epoch of a repository that has none, for the owner and for others. Where
-    /// there is one already, the owner has to have its key, and others get it.
+    /// there is one already, the owner has to have its key, and others get those of all epochs.
     pub async fn begin_first(&self, others: &[Recipient]) -> Result<(), RepoError> {
         if self.list().await?.is_empty() {
             let mut repository = [0; 16];
@@ -123,8 +133,13 @@ impl Epochs {
             self.claim(&EpochKey::random(repository, FIRST).map_err(failed)?)
                 .await?;
         }
-        let key = self.for_writing().await?;
-        self.give(&key, others).await
+        self.join(others).await
+    }
+
+    /// Gives others the keys of a repository that has some.
+    pub async fn join(&self, others: &[Recipient]) -> Result<(), RepoError> {
+        self.for_writing().await?;
+        self.add(others).await
     }
 
     /// Begins the next epoch, for the recipients of the last one, or goes on with one that was
@@ -132,31 +147,27 @@ impl Epochs {
     pub async fn rotate(&self) -> Result<u32, RepoError> {
         let known = self.list().await?;
         let last = self.newest(&known).await?;
-        let next = match known.range(last.number + 1..).next_back() {
-            Some((&begun, _)) => begun,
-            None => {
-                let number = last.number.checked_add(1);
-                let number = number.ok_or_else(|| failed(SealError::Failed))?;
-                let next = EpochKey::random(last.repository, number).map_err(failed)?;
-                // Who is first decides what the key is; others take it up.
-                self.claim(&next).await?;
-                number
-            }
-        };
-        let (key, is_ours) = self.read(next).await?;
-        if !is_ours {
-            return Err(KeyError::NotOurs { epoch: next }.into());
-        }
+        let next = last.number.checked_add(1);
+        let next = next.ok_or_else(|| failed(SealError::Failed))?;
+        // Who is first decides what the key is; others take it up.
+        let begun = EpochKey::random(last.repository, next).map_err(failed)?;
+        self.claim(&begun).await?;
+        let key = self.ours(next).await?;
         let recipients = known.get(&last.number).into_iter().flatten();
         let others: Vec<Recipient> = recipients.filter_map(|name| name.parse().ok()).collect();
         self.give(&key, &others).await?;
+        self.complete(&key).await?;
         Ok(next)
     }
 
     /// Gives the keys of all epochs to more recipients.
     pub async fn add(&self, recipients: &[Recipient]) -> Result<(), RepoError> {
-        for &epoch in self.list().await?.keys() {
-            let key = self.key(epoch).await?;
+        let known = self.list().await?;
+        if known.is_empty() {
+            return Err(KeyError::NoKeys.into());
+        }
+        for &epoch in known.keys() {
+            let key = self.ours(epoch).await?;
             self.give(&key, recipients).await?;
         }
         Ok(())
@@ -199,59 +210,113 @@ impl Epochs {
         self.newest(&self.list().await?).await
     }
 
-    /// An epoch that was begun counts when all recipients of the one before have its key: until then
-    /// they could not read what is put.
+    /// An epoch that was begun counts when it is complete, the first one always: until then others
+    /// could not read what is put.
     async fn newest(&self, known: &BTreeMap<u32, BTreeSet<String>>) -> Result<EpochKey, RepoError> {
         let owner = self.owner()?.to_string();
-        let (mut last, mut recipients) = (None, &BTreeSet::new());
-        for (&epoch, names) in known {
-            if names.contains(&owner) && names.is_superset(recipients) {
-                (last, recipients) = (Some(epoch), names);
+        for (&epoch, names) in known.iter().rev() {
+            if !names.contains(&owner) {
+                continue;
             }
+            let tag = match epoch {
+                FIRST => None,
+                _ => match self.get(&complete_key(epoch)).await? {
+                    Some(tag) => Some(tag),
+                    None => continue,
+                },
+            };
+            let key = self.ours(epoch).await?;
+            let is_complete = tag.is_none_or(|tag| {
+                let tag = std::str::from_utf8(&tag).ok().and_then(unhex);
+                tag.is_some_and(|tag| self.key_file.has_vouched(&key.completion(), &tag))
+            });
+            return match is_complete {
+                true => Ok(key),
+                false => Err(KeyError::NotOurs { epoch }.into()),
+            };
         }
-        let epoch = last.ok_or(KeyError::NoKeys)?;
-        let (key, is_ours) = self.read(epoch).await?;
-        match is_ours {
-            true => Ok(key),
-            false => Err(KeyError::NotOurs { epoch }.into()),
+        Err(KeyError::NoKeys.into())
+    }
+
+    /// Says that all recipients have the key of an epoch.
+    async fn complete(&self, key: &EpochKey) -> Result<(), RepoError> {
+        let tag = self.key_file.vouch(&key.completion());
+        let tag = tag.ok_or_else(|| failed(SealError::Failed))?;
+        let name = complete_key(key.number);
+        self.create(&name, hex(tag.as_ref()).into_bytes()).await
+    }
+
+    /// The key of an epoch for which the owner has vouched.
+    async fn ours(&self, epoch: u32) -> Result<EpochKey, RepoError> {
+        match self.read(epoch).await? {
+            (key, true) => Ok(key),
+            (_, false) => Err(KeyError::NotOurs { epoch }.into()),
         }
     }
 
     /// The key of an epoch, for reading.
     pub(super) async fn key(&self, epoch: u32) -> Result<EpochKey, RepoError> {
-        let (key, is_ours) = self.read(epoch).await?;
-        if !is_ours {
-            tracing::debug!("the key of epoch {epoch} was made by somebody else");
-        }
-        Ok(key)
+        Ok(self.read(epoch).await?.0)
     }
 
-    /// The key of an epoch, and whether the owner has vouched for it.
+    /// The key of an epoch, and whether the owner has vouched for it. It has to be of the repository
+    /// that the first epoch is of: the owner may have several.
     async fn read(&self, epoch: u32) -> Result<(EpochKey, bool), RepoError> {
+        let read = self.read_alone(epoch).await?;
+        if epoch != FIRST && self.read_alone(FIRST).await?.0.repository != read.0.repository {
+            let key = object_key(epoch, &self.owner()?.to_string());
+            let detail = "it is of another repository than the first epoch's".to_owned();
+            return Err(KeyError::Damaged { key, detail }.into());
+        }
+        Ok(read)
+    }
+
+    async fn read_alone(&self, epoch: u32) -> Result<(EpochKey, bool), RepoError> {
+        if epoch < FIRST {
+            return Err(KeyError::NoKey { epoch }.into());
+        }
+        let mut unvouched = None;
         for recipient in self.key_file.recipients() {
             let key = object_key(epoch, &recipient.to_string());
-            let path = Path::from(key.as_str());
-            let found = match self.store.get(&path).await {
-                Ok(found) => found,
-                Err(object_store::Error::NotFound { .. }) => continue,
-                Err(error) => return Err(RepoError::from_store(&key, error)),
+            let Some(encrypted) = self.get(&key).await? else {
+                continue;
             };
             let damaged = |detail: String| {
                 let key = key.clone();
                 KeyError::Damaged { key, detail }
             };
-            if found.meta.size > OBJECT_BYTES_MAX {
-                return Err(damaged(format!("it has {} bytes", found.meta.size)).into());
-            }
-            let encrypted = found.bytes().await;
-            let encrypted = encrypted.map_err(|error| RepoError::from_store(&key, error))?;
             let text = self.key_file.decrypt(&encrypted).map_err(damaged)?;
             let (read, vouched) = read_copy(&text, epoch).map_err(damaged)?;
             let is_ours =
                 vouched.is_some_and(|tag| self.key_file.has_vouched(&read.statement(), &tag));
-            return Ok((read, is_ours));
+            if is_ours {
+                return Ok((read, true));
+            }
+            unvouched.get_or_insert(read);
         }
-        Err(KeyError::NoKey { epoch }.into())
+        match unvouched {
+            Some(read) if self.key_file.is_recovery() => Ok((read, false)),
+            Some(_) => Err(KeyError::NotOurs { epoch }.into()),
+            None => Err(KeyError::NoKey { epoch }.into()),
+        }
+    }
+
+    /// An object below `keys/`.
+    async fn get(&self, key: &str) -> Result<Option<bytes::Bytes>, RepoError> {
+        let found = match self.store.get(&Path::from(key)).await {
+            Ok(found) => found,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(RepoError::from_store(key, error)),
+        };
+        if found.meta.size > OBJECT_BYTES_MAX {
+            let detail = format!("it has {} bytes", found.meta.size);
+            let key = key.to_owned();
+            return Err(KeyError::Damaged { key, detail }.into());
+        }
+        let bytes = found.bytes().await;
+        bytes
+            .map(Some)
+            .map_err(|error| RepoError::from_store(key, error))
     }
 
     /// Puts the owner's copy of a new epoch's key, unless another process was faster.
@@ -285,13 +350,18 @@ impl Epochs {
             key: name.clone(),
             detail,
         })?;
-        let path = Path::from(name.as_str());
+        self.create(&name, encrypted).await
+    }
+
+    /// Puts an object unless there is one.
+    async fn create(&self, name: &str, content: Vec<u8>) -> Result<(), RepoError> {
+        let path = Path::from(name);
         let put = self
             .store
-            .put_opts(&path, encrypted.into(), PutOptions::from(PutMode::Create));
+            .put_opts(&path, content.into(), PutOptions::from(PutMode::Create));
         match put.await {
             Ok(_) | Err(object_store::Error::AlreadyExists { .. }) => Ok(()),
-            Err(error) => Err(RepoError::from_put(&name, error)),
+            Err(error) => Err(RepoError::from_put(name, error)),
         }
     }
 
@@ -325,6 +395,10 @@ fn failed(error: SealError) -> RepoError {
     KeyError::Wrong(error).into()
 }
 
+fn complete_key(epoch: u32) -> String {
+    format!("{KEYS_PREFIX}/{epoch}/{COMPLETE}")
+}
+
 fn object_key(epoch: u32, recipient: &str) -> String {
     format!("{KEYS_PREFIX}/{epoch}/{recipient}{SUFFIX}")
 }
@@ -332,10 +406,11 @@ fn object_key(epoch: u32, recipient: &str) -> String {
 /// The epoch and the recipient of a key, which is written in one way only.
 fn named(key: &str) -> Option<(u32, &str)> {
     let mut parts = key.split('/').skip(1);
-    let (epoch, name) = (parts.next()?.parse().ok()?, parts.next()?);
+    let (epoch, name): (u32, &str) = (parts.next()?.parse().ok()?, parts.next()?);
     let recipient = name.strip_suffix(SUFFIX)?;
     let is_recipient = recipient.parse::<Recipient>().is_ok();
-    (is_recipient && object_key(epoch, recipient) == key).then_some((epoch, recipient))
+    let is_key = epoch >= FIRST && is_recipient && object_key(epoch, recipient) == key;
+    is_key.then_some((epoch, recipient))
 }
 
 fn read_copy(text: &[u8], epoch: u32) -> Result<(EpochKey, Option<Vec<u8>>), String> {

@@ -16,7 +16,9 @@ use crate::RepoError;
 /// The beginning of an identity.
 const IDENTITY: &str = "AGE-SECRET-KEY-1";
 /// A key file has no more bytes.
-const LEN_MAX: usize = 64 << 10;
+pub(crate) const LEN_MAX: usize = 64 << 10;
+/// The line of a key file that only reads, with copies of keys for which nobody can vouch.
+const RECOVERY: &str = "# walzip: recovery";
 
 /// Who can decrypt: the public half of an identity, `age1…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +70,7 @@ impl Recipient {
 #[derive(Clone)]
 pub struct KeyFile {
     identities: Vec<Identity>,
+    is_recovery: bool,
 }
 
 impl fmt::Debug for KeyFile {
@@ -81,7 +84,21 @@ impl KeyFile {
     pub fn generate() -> KeyFile {
         KeyFile {
             identities: vec![Identity::generate()],
+            is_recovery: false,
         }
+    }
+
+    /// A new identity for who only reads.
+    pub fn generate_recovery() -> KeyFile {
+        KeyFile {
+            is_recovery: true,
+            ..KeyFile::generate()
+        }
+    }
+
+    /// Whether it reads with keys for which its owner has not vouched.
+    pub fn is_recovery(&self) -> bool {
+        self.is_recovery
     }
 
     /// Reads the text of a key file. An error does not repeat any of it.
@@ -90,6 +107,7 @@ impl KeyFile {
             return Err(format!("it is longer than {LEN_MAX} bytes"));
         }
         let mut identities = Vec::new();
+        let is_recovery = text.lines().any(|line| line.trim() == RECOVERY);
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -106,13 +124,20 @@ impl KeyFile {
         }
         match identities.is_empty() {
             true => Err(format!("it has no line {IDENTITY}…")),
-            false => Ok(KeyFile { identities }),
+            false => Ok(KeyFile {
+                identities,
+                is_recovery,
+            }),
         }
     }
 
     /// The text of a key file with these identities, to be kept secret.
     pub fn text(&self) -> String {
         let mut text = String::new();
+        if self.is_recovery {
+            text += RECOVERY;
+            text.push('\n');
+        }
         for identity in &self.identities {
             let secret = identity.to_string();
             text += &format!("# public key: {}\n", identity.to_public());
@@ -172,6 +197,9 @@ mod tests {
         let recipients =
             |file: &KeyFile| file.recipients().map(|r| r.to_string()).collect::<Vec<_>>();
         assert_eq!(recipients(&read), recipients(&made));
+        assert!(!read.is_recovery());
+        let recovery = KeyFile::parse(&KeyFile::generate_recovery().text());
+        assert!(recovery.expect("a key file").is_recovery());
         let recipient: Recipient = recipients(&made)[0].parse().expect("a recipient");
         let encrypted = recipient.encrypt(b"secret").expect("encrypted");
         assert_eq!(read.decrypt(&encrypted).as_deref(), Ok(&b"secret"[..]));

@@ -161,3 +161,58 @@ async fn another_repository_is_not_mixed_with() {
         "{copied:?}"
     );
 }
+
+/// Two histories of one timeline often have the same length. The WAL after them is another one's.
+#[tokio::test]
+async fn a_history_that_differs_keeps_its_timelines_wal_out() {
+    let from = source().await;
+    let to = memory_store();
+    copy(&from, &to).await.unwrap();
+    let history = Path::from(format!("wal/{}/00000002.history.wz", CLUSTER.name()));
+    from.store()
+        .put(&history, patterned("another", 5000).into())
+        .await
+        .unwrap();
+    for name in ["000000020000000A000000FF", "000000010000000B00000000"] {
+        from.put_wal(name, patterned(name, 10)).await.unwrap();
+    }
+    let copied = copy(&from, &to).await.unwrap();
+    assert_eq!(copied.conflicts, [history.to_string()]);
+    assert_eq!(copied.objects, 1);
+    let other = to.get(&key_of("000000020000000A000000FF")).await;
+    assert!(matches!(other, Err(object_store::Error::NotFound { .. })));
+}
+
+/// An interrupted copy of another repository of the same cluster.
+#[tokio::test]
+async fn half_a_copy_of_another_repository_is_not_completed() {
+    let (one, other) = (source().await, source().await);
+    let to = memory_store();
+    copy(&one, &to).await.unwrap();
+    to.delete(&Path::from("repository.json")).await.unwrap();
+    let before = objects(&to).await;
+    let mark = Path::from(format!("wal/{}/cluster.json", CLUSTER.name()));
+    let its_own = other.store().get(&mark).await.unwrap().bytes().await.unwrap();
+    let same = to.get(&mark).await.unwrap().bytes().await.unwrap() == its_own;
+    assert!(!same, "both repositories have the same mark");
+    let copied = copy(&other, &to).await;
+    assert!(
+        matches!(copied, Err(RepoError::AnotherRepository { .. })),
+        "{copied:?}"
+    );
+    assert_eq!(objects(&to).await, before);
+}
+
+/// An expiry of the full backup was interrupted: an incremental one may still need it.
+#[tokio::test]
+async fn a_backup_that_is_about_to_be_removed_is_copied() {
+    let from = source().await;
+    let label = from.list_backups().await.unwrap().pop().unwrap();
+    let mark = Path::from(format!("backup/{label}/expiring"));
+    from.store().put(&mark, Bytes::new().into()).await.unwrap();
+    let to = memory_store();
+    let copied = copy(&from, &to).await.unwrap();
+    assert!(copied.incomplete.is_empty());
+    let there = Repository::open(Arc::clone(&to)).await.unwrap();
+    assert_eq!(there.list_backups().await.unwrap(), [label]);
+}

@@ -170,7 +170,7 @@ async fn each_wrong_key_is_told_apart() {
         matches!(opened, Err(RepoError::Key(KeyError::NoKey { epoch: 1 }))),
         "{opened:?}"
     );
-    // Another key of the same epoch, put there for the stranger by itself.
+    // Another key of the same epoch, put there by the stranger itself.
     let other = memory_store();
     let epochs = Epochs::new(Arc::clone(&other), stranger.clone());
     epochs.begin_first(&[]).await.unwrap();
@@ -255,7 +255,7 @@ async fn every_change_to_an_object_is_found() {
 #[tokio::test]
 async fn epochs_follow_one_another() {
     let archive = Archive::new().await;
-    let recovery = KeyFile::generate();
+    let recovery = KeyFile::generate_recovery();
     let recipient = recovery.recipients().next().unwrap();
     let epochs = archive.epochs(&archive.key_file);
     epochs.add(std::slice::from_ref(&recipient)).await.unwrap();
@@ -303,7 +303,7 @@ async fn epochs_follow_one_another() {
 #[tokio::test]
 async fn an_interrupted_rotation_locks_nobody_out() {
     let archive = Archive::new().await;
-    let recovery = KeyFile::generate();
+    let recovery = KeyFile::generate_recovery();
     let epochs = archive.epochs(&archive.key_file);
     epochs
         .add(&[recovery.recipients().next().unwrap()])
@@ -311,7 +311,9 @@ async fn an_interrupted_rotation_locks_nobody_out() {
         .unwrap();
     epochs.rotate().await.unwrap();
     let copy = Path::from(format!("keys/2/{}.age", owner(&recovery)));
-    archive.store.delete(&copy).await.unwrap();
+    for key in [&copy, &Path::from("keys/2/complete")] {
+        archive.store.delete(key).await.unwrap();
+    }
     let name = "000000010000000B00000001";
     archive
         .repository()
@@ -347,4 +349,111 @@ async fn a_second_beginning_changes_nothing() {
     );
     let again = Repository::init(with_key(&archive.store, &archive.key_file), CLUSTER).await;
     assert!(again.is_ok());
+}
+
+/// Who can write to the store and knows the owner's public key can make keys for the owner. Nothing is
+/// read with them, nor written.
+#[tokio::test]
+async fn keys_that_somebody_else_made_for_the_owner_are_refused() {
+    let archive = Archive::new().await;
+    let owner_recipient = archive.key_file.recipients().next().unwrap();
+    let attacker = KeyFile::generate();
+    let other = memory_store();
+    let epochs = Epochs::new(Arc::clone(&other), attacker.clone());
+    epochs.begin_first(&[]).await.unwrap();
+    epochs.rotate().await.unwrap();
+    epochs.add(&[owner_recipient]).await.unwrap();
+    let repository = new_repository(with_key(&other, &attacker)).await;
+    let forged = "000000010000000B00000007";
+    repository
+        .put_wal(forged, patterned(forged, 1000))
+        .await
+        .unwrap();
+    let all: Vec<_> = other.list(None).try_collect().await.unwrap();
+    for meta in all {
+        let key = meta.location;
+        let is_forged = key.as_ref().contains(forged) || key.as_ref().starts_with("keys/2/");
+        if is_forged {
+            let content = other.get(&key).await.unwrap().bytes().await.unwrap();
+            archive.put(&key, content).await;
+        }
+    }
+    let repository = archive.repository().await;
+    let read = repository.get_wal(forged).await;
+    assert!(
+        matches!(read, Err(RepoError::Key(KeyError::NotOurs { epoch: 2 }))),
+        "{read:?}"
+    );
+    // A statement of completeness by somebody else stops the writer.
+    let put = repository.put_wal("000000010000000B00000001", Bytes::new());
+    let put = put.await;
+    assert!(
+        matches!(put, Err(RepoError::Key(KeyError::NotOurs { epoch: 2 }))),
+        "{put:?}"
+    );
+    // The whole of a repository that somebody else made for the owner.
+    let opened = Repository::open(with_key(&other, &archive.key_file)).await;
+    assert!(
+        matches!(opened, Err(RepoError::Key(KeyError::NotOurs { .. }))),
+        "{opened:?}"
+    );
+}
+
+/// The owner's key of another repository does not open objects in this one.
+#[tokio::test]
+async fn an_epoch_of_the_owners_other_repository_is_refused() {
+    let archive = Archive::new().await;
+    let other = memory_store();
+    let epochs = Epochs::new(Arc::clone(&other), archive.key_file.clone());
+    epochs.begin_first(&[]).await.unwrap();
+    epochs.rotate().await.unwrap();
+    for name in [
+        format!("keys/2/{}.age", owner(&archive.key_file)),
+        "keys/2/complete".to_owned(),
+    ] {
+        let key = Path::from(name);
+        let content = other.get(&key).await.unwrap().bytes().await.unwrap();
+        archive.put(&key, content).await;
+    }
+    let repository = archive.repository().await;
+    let put = repository.put_wal("000000010000000B00000001", Bytes::new());
+    let put = put.await;
+    assert!(
+        matches!(put, Err(RepoError::Key(KeyError::Damaged { .. }))),
+        "{put:?}"
+    );
+}
+
+/// A recipient that was added by half, or a file with the name of one, does not bring an old epoch's
+/// key back.
+#[tokio::test]
+async fn more_recipients_of_an_old_epoch_change_nothing() {
+    let archive = Archive::new().await;
+    archive.epochs(&archive.key_file).rotate().await.unwrap();
+    let stranger = KeyFile::generate();
+    let key = Path::from(format!("keys/1/{}.age", owner(&stranger)));
+    archive.put(&key, Bytes::new()).await;
+    let name = "000000010000000B00000001";
+    let repository = archive.repository().await;
+    let put = repository.put_wal(name, patterned(name, 10));
+    put.await.unwrap();
+    let stored = archive
+        .keys()
+        .await
+        .into_iter()
+        .find(|key| key.as_ref().contains(name));
+    let stored = archive.get(&stored.unwrap()).await;
+    assert_eq!(stored[12..16], 2_u32.to_le_bytes());
+}
+
+/// Keys that are missing are not replaced by new ones.
+#[tokio::test]
+async fn a_later_recipient_gets_every_epochs_key() {
+    let archive = Archive::new().await;
+    let epochs = archive.epochs(&archive.key_file);
+    epochs.rotate().await.unwrap();
+    let recovery = KeyFile::generate_recovery();
+    let recipient = recovery.recipients().next().unwrap();
+    epochs.begin_first(&[recipient]).await.unwrap();
+    archive.is_read_with(&recovery).await;
 }

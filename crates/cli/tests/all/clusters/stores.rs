@@ -99,7 +99,8 @@ fn public_key(key_file: &str) -> String {
 fn a_dropped_table_comes_back_from_an_encrypted_repository() {
     let Some(site) = Site::new(15) else { return };
     let own = make_key_file(&site, "own.key");
-    let recovery = make_key_file(&site, "recovery.key");
+    let recovery = site.path("recovery.key").display().to_string();
+    succeed(&mut site.walzip(&["key", "init", "--recovery", &recovery]));
     let stranger = make_key_file(&site, "stranger.key");
     let repository = site.repository().display().to_string();
     let place = Place {
@@ -135,7 +136,9 @@ fn a_dropped_table_comes_back_from_an_encrypted_repository() {
     // To another place in plain, and from there with another key.
     let plain = site.path("plain").display().to_string();
     let other = site.path("other").display().to_string();
-    succeed(&mut with(&own, &["repo", "copy", &plain]));
+    let refused = with(&own, &["repo", "copy", &plain]).output().expect("run");
+    assert_eq!(refused.status.code(), Some(37), "{}", said(&refused));
+    succeed(&mut with(&own, &["repo", "copy", &plain, "--to-plain"]));
     succeed(&mut site.walzip(&["verify", "--repo", &plain]));
     let to = [
         "repo",
