@@ -183,11 +183,14 @@ impl<R: BufRead> Read for Lz4Frames<R> {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::process::{Command, Stdio};
+
+    use liblzma::stream::{Check, LzmaOptions};
+    use liblzma::write::XzEncoder;
 
     use super::*;
 
     const SIZE: usize = 1 << 20;
+    const NAME: &str = "000000010000000000000001";
 
     /// A segment of PostgreSQL 15 with something in it.
     fn segment() -> Vec<u8> {
@@ -206,60 +209,72 @@ mod tests {
         bytes
     }
 
-    /// What a program makes of bytes; nothing where it is not installed.
-    fn by(program: &str, arguments: &[&str], bytes: &[u8]) -> Option<Vec<u8>> {
-        let mut child = Command::new(program)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .ok()?;
-        let mut input = child.stdin.take().expect("a pipe");
-        let bytes = bytes.to_vec();
-        let writer = std::thread::spawn(move || input.write_all(&bytes).expect("written"));
-        let output = child.wait_with_output().expect("it ends");
-        writer.join().expect("written");
-        assert!(output.status.success(), "{program}");
-        Some(output.stdout)
-    }
-
     fn source(directory: &Path, name: &str, content: &[u8]) -> Source {
         let path = directory.join(name);
         std::fs::write(&path, content).expect("written");
         Source::named(&path, name, content.len() as u64).expect("a WAL file's name")
     }
 
-    const NAME: &str = "000000010000000000000001";
+    fn lz4(bytes: &[u8], configure: fn(&mut lz4::EncoderBuilder)) -> Vec<u8> {
+        let mut builder = lz4::EncoderBuilder::new();
+        configure(&mut builder);
+        let mut encoder = builder.build(Vec::new()).expect("an encoder");
+        encoder.write_all(bytes).expect("packed");
+        let (packed, ended) = encoder.finish();
+        ended.expect("packed");
+        packed
+    }
 
-    /// Each program, the ending of its files, and whether its format ends so that an early end
-    /// is always noticed.
-    const PROGRAMS: [(&str, &[&str], &str); 9] = [
-        ("gzip", &["-c"], "gz"),
-        ("bzip2", &["-c"], "bz2"),
-        ("xz", &["-c", "-9"], "xz"),
-        ("xz", &["-c", "--format=lzma"], "lzma"),
-        ("zstd", &["-c", "-q"], "zst"),
-        ("lz4", &["-c", "-q"], "lz4"),
-        ("lz4", &["-c", "-q", "-BD", "-B4", "--content-size"], "lz4"),
-        ("lz4", &["-c", "-q", "--no-frame-crc"], "lz4"),
-        ("brotli", &["-c"], "br"),
+    fn lzma(bytes: &[u8], stream: Stream) -> Vec<u8> {
+        let mut encoder = XzEncoder::new_stream(Vec::new(), stream);
+        encoder.write_all(bytes).expect("packed");
+        encoder.finish().expect("packed")
+    }
+
+    type Pack = fn(&[u8]) -> Vec<u8>;
+
+    /// Each format that has a mark of its own.
+    const FORMATS: [(&str, Pack); 7] = [
+        ("gz", |bytes| {
+            let level = flate2::Compression::new(6);
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
+            encoder.write_all(bytes).expect("packed");
+            encoder.finish().expect("packed")
+        }),
+        ("bz2", |bytes| {
+            let level = bzip2::Compression::new(9);
+            let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), level);
+            encoder.write_all(bytes).expect("packed");
+            encoder.finish().expect("packed")
+        }),
+        ("zst", |bytes| zstd::encode_all(bytes, 3).expect("packed")),
+        ("lz4", |bytes| lz4(bytes, |_| ())),
+        ("lz4", |bytes| {
+            lz4(bytes, |builder| {
+                builder.checksum(lz4::ContentChecksum::NoChecksum);
+                builder.block_mode(lz4::BlockMode::Independent);
+            })
+        }),
+        ("xz", |bytes| {
+            let stream = Stream::new_easy_encoder(9, Check::Crc64);
+            lzma(bytes, stream.expect("an encoder"))
+        }),
+        ("lzma", |bytes| {
+            let options = LzmaOptions::new_preset(6).expect("options");
+            let stream = Stream::new_lzma_encoder(&options);
+            lzma(bytes, stream.expect("an encoder"))
+        }),
     ];
 
     #[test]
-    fn unpacks_what_each_program_makes_whatever_its_name() {
+    fn unpacks_each_format_whatever_the_name() {
         let directory = tempfile::tempdir().expect("a directory");
-        for (program, arguments, ending) in PROGRAMS {
-            let Some(packed) = by(program, arguments, &segment()) else {
-                continue;
-            };
-            let mut names = vec![format!("{NAME}.{ending}")];
-            if ending != "br" {
-                names.push(NAME.to_owned());
-            }
-            for name in names {
+        for (suffix, pack) in FORMATS {
+            let packed = pack(&segment());
+            for name in [format!("{NAME}.{suffix}"), NAME.to_owned()] {
                 let found = unpack(&source(directory.path(), &name, &packed));
-                let found = found.unwrap_or_else(|flaw| panic!("{program} {name}: {flaw}"));
-                assert!(found == segment(), "{program}");
+                let found = found.unwrap_or_else(|flaw| panic!("{name}: {flaw}"));
+                assert!(found == segment(), "{name}");
             }
         }
         let found = unpack(&source(directory.path(), NAME, &segment()));
@@ -269,40 +284,43 @@ mod tests {
     #[test]
     fn what_was_packed_in_pieces_is_one_segment() {
         let directory = tempfile::tempdir().expect("a directory");
-        let (first, second) = (&segment()[..300_000], &segment()[300_000..]);
-        for (program, arguments, ending) in PROGRAMS {
-            if ["lzma", "br"].contains(&ending) {
-                continue;
-            }
-            let pieces = [first, second].map(|piece| by(program, arguments, piece));
-            let [Some(mut packed), Some(second)] = pieces else {
-                continue;
-            };
-            packed.extend(second);
+        let segment = segment();
+        let (first, second) = segment.split_at(300_000);
+        for (suffix, pack) in FORMATS.iter().filter(|(suffix, _)| *suffix != "lzma") {
+            let packed = [pack(first), pack(second)].concat();
             let found = unpack(&source(directory.path(), NAME, &packed));
-            let found = found.unwrap_or_else(|flaw| panic!("{program}: {flaw}"));
-            assert!(found == segment(), "{program}");
+            let found = found.unwrap_or_else(|flaw| panic!("{suffix}: {flaw}"));
+            assert!(found == segment, "{suffix}");
         }
     }
+
+    /// The history in the test below, as the brotli program packs it.
+    const BROTLI: [u8; 32] = [
+        0x1f, 0x28, 0x00, 0xf8, 0x05, 0xe1, 0x64, 0x99, 0x56, 0x9c, 0x4d, 0xad, 0x34, 0x21, 0x87,
+        0x28, 0xe2, 0x90, 0x0c, 0x42, 0x1d, 0x82, 0xa6, 0x43, 0xcd, 0x82, 0xb8, 0xcf, 0x03, 0x47,
+        0x29, 0x01,
+    ];
 
     /// Of texts, of which nothing else says how long they are.
     #[test]
     fn every_early_end_is_noticed() {
         let directory = tempfile::tempdir().expect("a directory");
-        let text: String = (1..200)
-            .map(|n| format!("{n}\t0/{n}000028\tno\n"))
-            .collect();
-        for (program, arguments, ending) in PROGRAMS {
-            let Some(packed) = by(program, arguments, text.as_bytes()) else {
-                continue;
-            };
-            let name = format!("000000C8.history.{ending}");
+        let short = b"1\t0/2500000\tno recovery target specified\n".to_vec();
+        let long = short.repeat(2000);
+        let mut packed = vec![("br", short.clone(), BROTLI.to_vec())];
+        for (suffix, pack) in FORMATS {
+            packed.push((suffix, short.clone(), pack(&short)));
+            packed.push((suffix, long.clone(), pack(&long)));
+        }
+        for (suffix, text, packed) in packed {
+            let name = format!("00000002.history.{suffix}");
             let unpacked = |len: usize| unpack(&source(directory.path(), &name, &packed[..len]));
-            assert!(unpacked(packed.len()).is_ok_and(|found| found == text.as_bytes()));
+            let whole = unpacked(packed.len());
+            assert!(whole.is_ok_and(|found| found == text), "{suffix}");
             for len in 1..packed.len() {
                 let found = unpacked(len);
-                let is_flawed = matches!(found, Err(Flaw::Damaged(_)));
-                assert!(is_flawed, "{program} {arguments:?} {len}: {found:?}");
+                let is_flaw = matches!(found, Err(Flaw::Damaged(_)));
+                assert!(is_flaw, "{suffix}, {len} of {}", packed.len());
             }
         }
     }
@@ -330,9 +348,9 @@ mod tests {
     #[test]
     fn a_bomb_stays_packed() {
         let directory = tempfile::tempdir().expect("a directory");
-        let frame = zstd::encode_all(&[0u8; 1 << 26][..], 1).expect("packed");
-        let bomb = frame.repeat(4000);
-        let bomb = [zstd::encode_all(&segment()[..], 1).expect("packed"), bomb].concat();
+        let frame = zstd::encode_all(&vec![0u8; 1 << 26][..], 1).expect("packed");
+        let begin = zstd::encode_all(&segment()[..], 1).expect("packed");
+        let bomb = [begin, frame.repeat(4000)].concat();
         let flaw = unpack(&source(directory.path(), NAME, &bomb)).expect_err("refused");
         assert!(flaw.to_string().contains("more than 1048576 bytes"));
     }
