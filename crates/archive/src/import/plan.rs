@@ -4,7 +4,7 @@
 //! whole, and histories and backup histories are known to be the cluster's beside whose WAL they
 //! lie.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use walzip_pgformat::wal_file_name::WalFileName;
@@ -92,7 +92,7 @@ impl Plan {
                 continue;
             }
             let owner = match owners.len() {
-                1 => owners.first().copied(),
+                1 => owners.iter().next().copied(),
                 _ => None,
             };
             let sources = group.sources.into_iter();
@@ -115,7 +115,7 @@ impl Plan {
 }
 
 /// Whose the WAL of an archive is, by the first and the last segment of each timeline.
-fn owners(group: &Group) -> BTreeSet<ClusterIdentity> {
+fn owners(group: &Group) -> HashSet<ClusterIdentity> {
     let mut timelines: BTreeMap<_, Vec<&Source>> = BTreeMap::new();
     for source in &group.sources {
         if let WalFileName::Segment(_) | WalFileName::Partial(_) = source.name {

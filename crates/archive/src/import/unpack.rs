@@ -54,7 +54,7 @@ impl From<io::Error> for Flaw {
 
 /// All of a file's content.
 pub(crate) fn unpack(source: &Source) -> Result<Vec<u8>, Flaw> {
-    let (mut reader, mut content) = begin(source)?;
+    let (reader, mut content) = begin(source)?;
     let len_max = match source.name {
         WalFileName::Segment(_) | WalFileName::Partial(_) => {
             let header = SegmentHeader::read(&content);
