@@ -14,6 +14,7 @@ mod findings;
 mod plan;
 mod unpack;
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use futures::StreamExt;
@@ -136,15 +137,29 @@ pub async fn import(
         parts,
         options,
     };
-    let later = run.all(&plan.tasks, &mut import).await?;
-    for (task, refusal) in later {
-        match run.history_after_all(task, refusal).await {
+    let first = run.all(&plan.tasks, &mut import).await?;
+    for (task, refusal) in first.later {
+        let is_contradicted = first.conflicts.contains(&task.source.name.timeline());
+        let done = match is_contradicted {
+            true => Err(refusal.into()),
+            false => run.history_after_all(task, refusal).await,
+        };
+        match done {
             Ok(done) => run.count(task, done, &mut import),
             Err(trouble) => import.findings.push(run.finding(task, trouble)?),
         }
     }
     import.findings.sort();
     Ok(import)
+}
+
+/// What of a run has to be looked at again.
+#[derive(Default)]
+struct First<'t> {
+    /// Histories that have to wait for WAL, and why.
+    later: Vec<(&'t Task, ArchiveError)>,
+    /// Timelines of which the repository has other segments.
+    conflicts: HashSet<TimelineId>,
 }
 
 struct Run<'a> {
@@ -154,25 +169,30 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Does all of it; returns the histories that have to wait for WAL.
+    /// Does all of it, except for what has to be looked at again.
     async fn all<'t>(
         &self,
         tasks: &'t [Task],
         import: &mut Import,
-    ) -> Result<Vec<(&'t Task, ArchiveError)>, ArchiveError> {
-        let mut later = Vec::new();
+    ) -> Result<First<'t>, ArchiveError> {
+        let mut first = First::default();
         let work = tasks.iter().map(|task| self.one(task));
         let mut work = futures::stream::iter(work).buffered(self.options.parallel.max(1));
         let mut tasks = tasks.iter();
         while let (Some(done), Some(task)) = (work.next().await, tasks.next()) {
             self.options.progress.add(task.source.size_bytes);
             match done {
-                Ok(Done::Later(refusal)) => later.push((task, *refusal)),
+                Ok(Done::Later(refusal)) => first.later.push((task, *refusal)),
                 Ok(done) => self.count(task, done, import),
-                Err(trouble) => import.findings.push(self.finding(task, trouble)?),
+                Err(trouble) => {
+                    if matches!(trouble, Trouble::Error(ArchiveError::Duplicate { .. })) {
+                        first.conflicts.insert(task.source.name.timeline());
+                    }
+                    import.findings.push(self.finding(task, trouble)?);
+                }
             }
         }
-        Ok(later)
+        Ok(first)
     }
 
     async fn one(&self, task: &Task) -> Result<Done, Trouble> {

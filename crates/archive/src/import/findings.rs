@@ -75,9 +75,11 @@ pub(super) fn finding(file: String, trouble: Trouble) -> Result<Finding, Archive
         ),
         Trouble::Error(error) => match error {
             ArchiveError::Invalid { reason, .. } => (FindingKind::Damaged, reason),
-            ArchiveError::Duplicate { .. } | ArchiveError::HistoryConflict { .. } => {
-                (FindingKind::Conflict, error.to_string())
-            }
+            ArchiveError::Duplicate { name } => (
+                FindingKind::Conflict,
+                format!("the repository has different content under the name {name}"),
+            ),
+            ArchiveError::HistoryConflict { .. } => (FindingKind::Conflict, error.to_string()),
             ArchiveError::Undecodable { .. } | ArchiveError::Damaged { .. } => {
                 (FindingKind::RepositoryDamaged, error.to_string())
             }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use walzip_archive::import::{FindingKind, Import, ImportOptions, import};
 use walzip_archive::push::PushOptions;
+use walzip_archive::{ArchiveError, ClusterChoice};
 
-use crate::cluster_args::ClusterArgs;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::level_args::LevelArgs;
@@ -41,8 +41,10 @@ pub struct ImportArgs {
     #[command(flatten)]
     repo: RepoArgs,
 
-    #[command(flatten)]
-    cluster: ClusterArgs,
+    /// Only the WAL of this one of the repository's clusters: its major version, or as
+    /// 15-7575000000000000001 [default: each cluster's]
+    #[arg(long, value_name = "CLUSTER", help_heading = "Repository")]
+    cluster: Option<ClusterChoice>,
 
     #[command(flatten)]
     level: LevelArgs,
@@ -77,7 +79,7 @@ pub fn run(args: ImportArgs) -> Result<(), CommandError> {
             level: args.level.for_wal(&location.config)?,
             ..PushOptions::default()
         },
-        cluster: args.cluster.cluster,
+        cluster: args.cluster,
         parallel: usize::from(args.parallel),
         dry_run: args.dry_run,
         trust_names: args.trust_names,
@@ -86,7 +88,8 @@ pub fn run(args: ImportArgs) -> Result<(), CommandError> {
     let import = runtime::block_on(async {
         let _line = ProgressLine::show(&options.progress);
         let repository = repo_args::open(&location).await?;
-        Ok(import(&repository, &args.directory, &options).await?)
+        let imported = import(&repository, &args.directory, &options).await;
+        imported.map_err(|error| explain(error, args.cluster))
     })?;
     if args.json {
         super::print_json(&import)?;
@@ -101,6 +104,16 @@ pub fn run(args: ImportArgs) -> Result<(), CommandError> {
     Err(CommandError::new(Kind::Problems, message).hint(
         "Everything else was. docs/import.md says what the problems mean; import can be repeated.",
     ))
+}
+
+/// A request that fails is about the directory, or about the cluster that was named.
+fn explain(error: ArchiveError, choice: Option<ClusterChoice>) -> CommandError {
+    match (&error, choice) {
+        (ArchiveError::Request(_), None) => CommandError::from(error).hint(
+            "docs/import.md lists the archives that import takes, and which directory to name.",
+        ),
+        _ => error.into(),
+    }
 }
 
 fn print(import: &Import) -> std::io::Result<()> {
@@ -118,7 +131,7 @@ fn print(import: &Import) -> std::io::Result<()> {
     }
     for left in &import.left_out {
         let (directory, files, cluster) = (&left.directory, left.files, &left.cluster);
-        writeln!(out, "left out: {directory}: {files} files of {cluster}")?;
+        writeln!(out, "left out: {directory}: WAL files {files} of {cluster}")?;
     }
     if import.dry_run {
         let (count, bytes) = (import.imported, import.source_bytes);

@@ -235,7 +235,10 @@ fn each_cluster_of_an_upgraded_repository_gets_its_own() {
     sandbox.ok(&["upgrade", "--repo", "repo", "-D", "new"]);
     write_stanza(&sandbox, new_id);
     let told = imports(&sandbox, &["--cluster", "16", "br"]);
-    assert!(told.contains("left out: archive/demo/15-1: 2 "), "{told}");
+    assert!(
+        told.contains("left out: archive/demo/15-1: WAL files 2 "),
+        "{told}"
+    );
     assert!(told.contains("imported: WAL files 2 "), "{told}");
     let told = imports(&sandbox, &["br"]);
     assert!(told.contains("imported: WAL files 2 "), "{told}");
@@ -281,6 +284,13 @@ fn a_history_is_taken_over_beside_wal_that_is_archived_already() {
             2 => assert!(told.contains("conflict: 00000002.history: "), "{told}"),
             _ => assert_eq!(got(&sandbox, "00000002.history"), history),
         }
+        // Another content of the timeline contradicts it.
+        let mut content = segment(6);
+        content[9000] = 1;
+        sandbox.write("branch/00000002.history", b"1\t0/300000\tx\n");
+        sandbox.write(&format!("branch/{}", name_on(2, 6)), &content);
+        let told = problems(&sandbox, &["branch"]);
+        assert_eq!(told.matches("conflict: ").count(), 2, "{told}");
         // A history whose timeline had WAL before it began is another timeline's.
         let other = b"1\t0/900000\tno recovery target specified\n";
         sandbox.write("other/00000002.history", other);
