@@ -48,6 +48,7 @@ lint: ## Check format, clippy and shell scripts
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/* .ci/run; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
 
-servers: ## Fetch the servers only: PostgreSQL's, and those of the stores
+servers: ## Fetch the servers only: PostgreSQL's, those of the stores, and pgBackRest
 	@scripts/fetch-postgres
 	@scripts/fetch-store-servers
+	@scripts/fetch-pgbackrest

@@ -27,6 +27,7 @@ mod error;
 pub mod expire;
 pub mod get;
 mod growth;
+pub mod import;
 pub mod info;
 pub mod init;
 pub mod members;

@@ -11,8 +11,8 @@ use crate::two_threads;
 
 /// A file whose members are encoded.
 pub struct Members<'f> {
-    /// What is read.
-    pub file: &'f File,
+    /// What is read; nothing where all of it is known.
+    pub file: Option<&'f File>,
     /// Bytes of it.
     pub len: u64,
     /// Its first bytes, as far as they were read before: they are not read again.
@@ -81,6 +81,10 @@ impl ReadAt for Part<'_> {
         let (first, rest) = buffer.split_at_mut(known.len().min(buffer.len()));
         first.copy_from_slice(&known[..first.len()]);
         let offset = offset + first.len() as u64;
-        self.members.file.read_exact_at(rest, offset)
+        match self.members.file {
+            Some(file) => file.read_exact_at(rest, offset),
+            None if rest.is_empty() => Ok(()),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
     }
 }

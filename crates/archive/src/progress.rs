@@ -31,6 +31,8 @@ pub enum Phase {
     VerifyingBackups,
     /// Bringing WAL from another repository.
     Synchronizing,
+    /// Taking over the WAL of another archive.
+    ImportingWal,
 }
 
 /// What a phase counts.

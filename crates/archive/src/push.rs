@@ -103,13 +103,44 @@ impl WalFile {
         })
     }
 
+    /// What was unpacked from a file at this path.
+    pub(crate) fn unpacked(path: &Path, name: WalFileName, content: Vec<u8>) -> WalFile {
+        WalFile {
+            path: path.to_owned(),
+            name,
+            file: StableFile::unpacked(path, content),
+            objects: Mutex::default(),
+        }
+    }
+
     /// Archives it in a repository.
     pub async fn push(
         &self,
         repository: &Repository,
         options: &PushOptions,
     ) -> Result<Pushed, ArchiveError> {
-        let repository = &self.check(repository, options).await?;
+        let (name, path, file) = (&self.name, &self.path, &self.file);
+        let part = owner(repository, name, file.beginning(), path, options).await?;
+        self.archive(&part, options).await
+    }
+
+    /// Archives it in the part of a repository that it belongs to.
+    pub(crate) async fn archive(
+        &self,
+        part: &Repository,
+        options: &PushOptions,
+    ) -> Result<Pushed, ArchiveError> {
+        self.check_content(part)?;
+        self.check_history(part).await?;
+        self.store(part, options).await
+    }
+
+    /// Stores it, unless it is there.
+    pub(crate) async fn store(
+        &self,
+        part: &Repository,
+        options: &PushOptions,
+    ) -> Result<Pushed, ArchiveError> {
         let name = self.name.to_string();
         let object = self.object(&name, options).await?;
         let pushed = |outcome, stored_bytes: usize| Pushed {
@@ -119,38 +150,50 @@ impl WalFile {
             stored_bytes: stored_bytes as u64,
         };
         let object_len = object.len();
-        match repository.put_wal(&name, object).await? {
+        match part.put_wal(&name, object).await? {
             PutOutcome::Created => Ok(pushed(PushOutcome::Stored, object_len)),
             PutOutcome::Exists => {
-                let stored_bytes = compare(repository, &name, &self.file).await?;
+                let stored_bytes = compare(part, &name, &self.file).await?;
                 Ok(pushed(PushOutcome::AlreadyStored, stored_bytes))
             }
         }
     }
 
-    /// Refuses what does not belong into the repository. Returns the part of it that it belongs
-    /// to.
-    async fn check(
-        &self,
-        repository: &Repository,
-        options: &PushOptions,
-    ) -> Result<Repository, ArchiveError> {
-        let (name, path, file) = (&self.name, &self.path, &self.file);
-        let part = owner(repository, name, file.beginning(), path, options).await?;
-        content::check_beginning(name, file.beginning(), file.len(), part.cluster())
-            .map_err(|error| ArchiveError::invalid_file(path, error, part.cluster()))?;
-        // What is archived already admits no other history: the comparison tells.
-        if let WalFileName::History(timeline) = *name
-            && part.find_wal(&name.to_string()).await?.is_none()
-        {
-            match TimelineHistory::read(timeline, file.beginning()) {
-                Ok(history) => check_history(&part, &history).await?,
-                Err(error) => {
-                    tracing::warn!("{name} is archived as it is, and not understood: {error}");
-                }
+    /// Fails unless what has its name already is the same.
+    pub(crate) async fn compare(&self, part: &Repository) -> Result<(), ArchiveError> {
+        self.check_content(part)?;
+        let _: usize = compare(part, &self.name.to_string(), &self.file).await?;
+        Ok(())
+    }
+
+    /// The first bytes: of what was unpacked, and of a history, all of them.
+    pub(crate) fn beginning(&self) -> &[u8] {
+        self.file.beginning()
+    }
+
+    /// Refuses what does not belong into the part of a repository.
+    fn check_content(&self, part: &Repository) -> Result<(), ArchiveError> {
+        let (file, cluster) = (&self.file, part.cluster());
+        content::check_beginning(&self.name, file.beginning(), file.len(), cluster)
+            .map_err(|error| ArchiveError::invalid_file(&self.path, error, cluster))
+    }
+
+    /// What is archived already admits no other history: the comparison tells.
+    async fn check_history(&self, part: &Repository) -> Result<(), ArchiveError> {
+        let name = self.name.to_string();
+        let WalFileName::History(timeline) = self.name else {
+            return Ok(());
+        };
+        if part.find_wal(&name).await?.is_some() {
+            return Ok(());
+        }
+        match TimelineHistory::read(timeline, self.file.beginning()) {
+            Ok(history) => check_history(part, &history).await,
+            Err(error) => {
+                tracing::warn!("{name} is archived as it is, and not understood: {error}");
+                Ok(())
             }
         }
-        Ok(part)
     }
 
     /// The object of this level, which is encoded once.

@@ -1,4 +1,4 @@
-//! A file that is read in parts and must not change meanwhile.
+//! A file that is read in parts and must not change meanwhile, or what was unpacked from one.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -19,8 +19,9 @@ use crate::regular_file;
 #[derive(Clone)]
 pub(crate) struct StableFile {
     path: PathBuf,
-    file: Arc<File>,
-    before: Metadata,
+    /// Nothing of what was unpacked: all of that is in memory.
+    opened: Option<(Arc<File>, Metadata)>,
+    len: u64,
     beginning: Bytes,
 }
 
@@ -43,17 +44,27 @@ impl StableFile {
             read.map_err(|error| ArchiveError::file("read", &path, error))?;
             Ok(StableFile {
                 path,
-                file: Arc::new(file),
-                before,
+                len: before.len(),
+                opened: Some((Arc::new(file), before)),
                 beginning: beginning.into(),
             })
         })
         .await
     }
 
+    /// What was unpacked from a file.
+    pub(crate) fn unpacked(path: &Path, content: Vec<u8>) -> StableFile {
+        StableFile {
+            path: path.to_owned(),
+            opened: None,
+            len: content.len() as u64,
+            beginning: content.into(),
+        }
+    }
+
     /// Its bytes, of which a segment has 1 GiB at most.
     pub(crate) fn len(&self) -> usize {
-        self.before.len() as usize
+        self.len as usize
     }
 
     /// What was read when it was opened, which is not read again.
@@ -71,13 +82,13 @@ impl StableFile {
         let (level, verify) = (options.level, options.verify);
         off_the_runtime(move || {
             let members = Members {
-                file: &this.file,
-                len: this.before.len(),
+                file: this.opened.as_ref().map(|(file, _)| &**file),
+                len: this.len,
                 known: &this.beginning,
             };
             let object = coding::encode(&name, &members, level, verify);
             // What changed while it was read cannot be proven either.
-            this.check_unchanged(this.before.len())?;
+            this.check_unchanged(this.len)?;
             object.map_err(|error| match error {
                 EncodeError::Read(error) => this.failed(error),
                 source => ArchiveError::Encode { name, source },
@@ -111,23 +122,31 @@ impl StableFile {
 
     /// Reads it from its first byte to one behind its end, where nothing should be.
     fn reader(&self) -> io::Result<Counting<'_>> {
-        let mut file = &*self.file;
         let known = self.beginning.len() as u64;
-        file.seek(SeekFrom::Start(known))?;
-        let rest = file.take((self.before.len() + 1).saturating_sub(known));
+        let rest = match &self.opened {
+            Some((file, _)) => {
+                let mut file: &File = file;
+                file.seek(SeekFrom::Start(known))?;
+                Some(file.take((self.len + 1).saturating_sub(known)))
+            }
+            None => None,
+        };
         Ok(Counting {
-            inner: self.beginning.chain(rest),
+            inner: self.beginning.chain(Rest(rest)),
             read: 0,
         })
     }
 
     /// All of it was read, so many bytes: fails if somebody wrote to it meanwhile.
     fn check_unchanged(&self, read: u64) -> Result<(), ArchiveError> {
-        let after = self.file.metadata().map_err(|error| self.failed(error))?;
-        let is_same = read == self.before.len()
-            && after.len() == self.before.len()
-            && after.modified().ok() == self.before.modified().ok();
-        match is_same {
+        let is_same = match &self.opened {
+            Some((file, before)) => {
+                let after = file.metadata().map_err(|error| self.failed(error))?;
+                after.len() == self.len && after.modified().ok() == before.modified().ok()
+            }
+            None => true,
+        };
+        match is_same && read == self.len {
             true => Ok(()),
             false => Err(self.changed()),
         }
@@ -149,8 +168,20 @@ fn invalid(path: &Path, reason: String) -> ArchiveError {
     }
 }
 
+/// What of a file is behind its beginning.
+struct Rest<'f>(Option<io::Take<&'f File>>);
+
+impl Read for Rest<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Some(rest) => rest.read(buffer),
+            None => Ok(0),
+        }
+    }
+}
+
 struct Counting<'f> {
-    inner: io::Chain<&'f [u8], io::Take<&'f File>>,
+    inner: io::Chain<&'f [u8], Rest<'f>>,
     read: u64,
 }
 

@@ -4,6 +4,10 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use walzip_codec::Level;
 
+use crate::config::Config;
+use crate::error::CommandError;
+use crate::exit_code::Kind;
+
 const LEVEL: &str = "level";
 const NAMES: [&str; 9] = [
     "level-1", "level-2", "level-3", "level-4", "level-5", "level-6", "level-7", "level-8",
@@ -15,6 +19,20 @@ const NAMES: [&str; 9] = [
 pub struct LevelArgs {
     /// The level that was asked for.
     pub level: Option<Level>,
+}
+
+impl LevelArgs {
+    /// The level for WAL: as asked for, or as the configuration file has it.
+    pub fn for_wal(&self, config: &Config) -> Result<Level, CommandError> {
+        match (self.level, config.level) {
+            (Some(level), _) => Ok(level),
+            (None, Some(number)) => Level::new(number).ok_or_else(|| {
+                let message = format!("the key \"level\" is {number}, not a number from 1 to 9");
+                CommandError::new(Kind::Config, message)
+            }),
+            (None, None) => Ok(Level::default()),
+        }
+    }
 }
 
 fn parse(text: &str) -> Result<Level, String> {

@@ -186,6 +186,7 @@ fn text(snapshot: &Snapshot, rate: Option<f64>) -> String {
         Phase::VerifyingWal => "verifying WAL",
         Phase::VerifyingBackups => "verifying backups",
         Phase::Synchronizing => "bringing WAL",
+        Phase::ImportingWal => "importing WAL",
     };
     if phase.unit() == Unit::Segments {
         return format!("{what}: {done} of {total} segments");

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use futures::future::join_all;
 use tokio::sync::OnceCell;
 use walzip_archive::push::{PushOptions, PushOutcome, Pushed, WalFile};
-use walzip_codec::Level;
 
-use crate::config::Config;
 use crate::each_repository::each;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
@@ -77,24 +75,13 @@ async fn push(
 ) -> Result<Pushed, CommandError> {
     running_as_root::refuse_foreign_repository(place)?;
     let options = PushOptions {
-        level: level(args, &place.config)?,
+        level: args.level.for_wal(&place.config)?,
         verify: !args.no_verify,
         data_directory: data_directory_of(&args.path),
     };
     let repository = repo_args::open(place).await?;
     let file = file.get_or_try_init(|| WalFile::open(&args.path)).await?;
     Ok(file.push(&repository, &options).await?)
-}
-
-fn level(args: &ArchivePushArgs, config: &Config) -> Result<Level, CommandError> {
-    match (args.level.level, config.level) {
-        (Some(level), _) => Ok(level),
-        (None, Some(number)) => Level::new(number).ok_or_else(|| {
-            let message = format!("the key \"level\" is {number}, not a number from 1 to 9");
-            CommandError::new(Kind::Config, message)
-        }),
-        (None, None) => Ok(Level::default()),
-    }
 }
 
 fn tell(place: &Place, pushed: &Pushed) {

@@ -118,7 +118,7 @@ impl Compress {
     /// Compresses a file, of which a piece at a time is in memory.
     fn compress_file(&self, file: &File, output: &mut dyn Write) -> Result<(), CommandError> {
         let members = Members {
-            file,
+            file: Some(file),
             len: len_of(file)?,
             known: &[],
         };

@@ -10,6 +10,7 @@ mod check;
 mod compress;
 mod decompress;
 mod expire;
+mod import;
 mod info;
 mod init;
 mod inspect;
@@ -38,6 +39,7 @@ pub enum Command {
     Init(init::InitArgs),
     ArchivePush(archive_push::ArchivePushArgs),
     ArchiveGet(archive_get::ArchiveGetArgs),
+    Import(import::ImportArgs),
     Check(check::CheckArgs),
     Backup(backup::BackupArgs),
     Restore(restore::RestoreArgs),
@@ -65,6 +67,7 @@ pub fn run(command: Command) -> Result<(), CommandError> {
         Command::Init(args) => init::run(args),
         Command::ArchivePush(args) => archive_push::run(args),
         Command::ArchiveGet(args) => archive_get::run(args),
+        Command::Import(args) => import::run(args),
         Command::Check(args) => check::run(args),
         Command::Backup(args) => backup::run(args),
         Command::Restore(args) => restore::run(args),

@@ -8,6 +8,7 @@ mod configuration;
 mod errors;
 mod files;
 mod help;
+mod import;
 mod inspect;
 mod majors;
 mod members;

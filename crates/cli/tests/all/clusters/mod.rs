@@ -20,6 +20,7 @@ mod moving_backup;
 mod object_store;
 mod one_database;
 mod permissions;
+mod pgbackrest;
 mod point_in_time;
 mod port_clash;
 mod second_decoder;

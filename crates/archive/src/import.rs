@@ -1,0 +1,352 @@
+//! `import`: the WAL of another program's archive into this one.
+//!
+//! Each file is unpacked in memory, held against its name and the cluster, encoded, proven by
+//! decoding, and created: what `push` does, with another reader. So it can be interrupted and
+//! repeated, and two archives that were written to at the same time are told apart: what is there
+//! with the same content is passed over, what has another content is a finding, and nothing is
+//! replaced. Of the other archive nothing is changed.
+//!
+//! A segment says whose it is; a history does not, and is its archive's. What cannot be taken is a
+//! finding and does not keep the rest back; an error is only what keeps us from going on.
+
+mod find;
+mod findings;
+mod plan;
+mod unpack;
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use futures::StreamExt;
+use serde::Serialize;
+use walzip_pgformat::TimelineId;
+use walzip_pgformat::timeline_history::TimelineHistory;
+use walzip_pgformat::wal_file_name::WalFileName;
+use walzip_repo::{ClusterIdentity, Repository};
+
+use crate::archived_wal::ArchivedWal;
+use crate::coding::off_the_runtime;
+use crate::error::ArchiveError;
+use crate::progress::{Phase, Progress};
+use crate::push::{PushOptions, PushOutcome, Pushed, WalFile};
+use crate::{ClusterChoice, content, wal_index};
+pub use findings::{Finding, FindingKind};
+use findings::{Trouble, found_by_search};
+use plan::{Part, Plan, Task};
+
+/// How to import.
+#[derive(Clone, Debug)]
+pub struct ImportOptions {
+    /// How to encode.
+    pub push: PushOptions,
+    /// The cluster whose WAL is taken; all of the repository's, where none is named.
+    pub cluster: Option<ClusterChoice>,
+    /// How many files are worked on at the same time, each in the memory of a few segments.
+    pub parallel: usize,
+    /// Say what would be done, by the names of the files.
+    pub dry_run: bool,
+    /// What the repository has under a name is not compared.
+    pub trust_names: bool,
+    /// Where to leave how far it has come.
+    pub progress: Progress,
+}
+
+impl Default for ImportOptions {
+    fn default() -> Self {
+        ImportOptions {
+            push: PushOptions::default(),
+            cluster: None,
+            parallel: 2,
+            dry_run: false,
+            trust_names: false,
+            progress: Progress::default(),
+        }
+    }
+}
+
+/// What was done, and what could not be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Import {
+    /// Nothing was stored: the counts say what would be.
+    pub dry_run: bool,
+    /// Files that were taken over.
+    pub imported: u64,
+    /// Their size in the other archive.
+    pub source_bytes: u64,
+    /// Their size as PostgreSQL wrote them; 0 in a dry run.
+    pub original_bytes: u64,
+    /// Their size in the repository; 0 in a dry run.
+    pub stored_bytes: u64,
+    /// Files that the repository had already, with the same content.
+    pub identical: u64,
+    /// Files whose names the repository had already, which were not compared.
+    pub not_compared: u64,
+    /// WAL of other clusters.
+    pub left_out: Vec<LeftOut>,
+    /// Files that are no WAL.
+    pub other_files: u64,
+    /// What could not be taken over, empty when all is well.
+    pub findings: Vec<Finding>,
+}
+
+/// WAL that is another cluster's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The directory.
+    pub directory: String,
+    /// Whose it is.
+    pub cluster: String,
+    /// How many files.
+    pub files: u64,
+}
+
+/// What became of one file.
+#[derive(Debug)]
+enum Done {
+    Stored(Pushed),
+    Identical,
+    NotCompared,
+    WouldStore,
+    /// It is another cluster's.
+    Foreign(ClusterIdentity),
+    /// A history that does not fit the WAL in the repository, which may be because that is not
+    /// complete yet.
+    Later(Box<ArchiveError>),
+}
+
+/// Takes over the WAL below a directory.
+pub async fn import(
+    repository: &Repository,
+    directory: &Path,
+    options: &ImportOptions,
+) -> Result<Import, ArchiveError> {
+    let parts = Part::all(repository, options.cluster).await?;
+    let place = directory.to_owned();
+    let found = off_the_runtime(move || find::find(&place)).await?;
+    let mut import = Import {
+        dry_run: options.dry_run,
+        other_files: found.other_files,
+        findings: found_by_search(directory, &found),
+        ..Import::default()
+    };
+    let plan = Plan::make(directory, found, &parts, &mut import).await?;
+    let total = plan.tasks.iter().map(|task| task.source.size_bytes).sum();
+    options.progress.begin(Phase::ImportingWal, total);
+    let run = Run {
+        directory,
+        parts,
+        options,
+    };
+    let first = run.all(&plan.tasks, &mut import).await?;
+    for (task, refusal) in first.later {
+        let is_contradicted = first.conflicts.contains(&task.source.name.timeline());
+        let done = match is_contradicted {
+            true => Err(refusal.into()),
+            false => run.history_after_all(task, refusal).await,
+        };
+        match done {
+            Ok(done) => run.count(task, done, &mut import),
+            Err(trouble) => import.findings.push(run.finding(task, trouble)?),
+        }
+    }
+    import.findings.sort();
+    Ok(import)
+}
+
+/// What of a run has to be looked at again.
+#[derive(Default)]
+struct First<'t> {
+    /// Histories that have to wait for WAL, and why.
+    later: Vec<(&'t Task, ArchiveError)>,
+    /// Timelines of which the repository has other segments.
+    conflicts: HashSet<TimelineId>,
+}
+
+struct Run<'a> {
+    directory: &'a Path,
+    parts: Vec<Part>,
+    options: &'a ImportOptions,
+}
+
+impl Run<'_> {
+    /// Does all of it, except for what has to be looked at again.
+    async fn all<'t>(
+        &self,
+        tasks: &'t [Task],
+        import: &mut Import,
+    ) -> Result<First<'t>, ArchiveError> {
+        let mut first = First::default();
+        let work = tasks.iter().map(|task| self.one(task));
+        let mut work = futures::stream::iter(work).buffered(self.options.parallel.max(1));
+        let mut tasks = tasks.iter();
+        while let (Some(done), Some(task)) = (work.next().await, tasks.next()) {
+            self.options.progress.add(task.source.size_bytes);
+            match done {
+                Ok(Done::Later(refusal)) => first.later.push((task, *refusal)),
+                Ok(done) => self.count(task, done, import),
+                Err(trouble) => {
+                    if matches!(trouble, Trouble::Error(ArchiveError::Duplicate { .. })) {
+                        first.conflicts.insert(task.source.name.timeline());
+                    }
+                    import.findings.push(self.finding(task, trouble)?);
+                }
+            }
+        }
+        Ok(first)
+    }
+
+    async fn one(&self, task: &Task) -> Result<Done, Trouble> {
+        let name = task.source.name.to_string();
+        if (self.options.dry_run || self.options.trust_names)
+            && let Some(cluster) = self.owner_by_beginning(task).await?
+        {
+            match self.part_of(cluster) {
+                None => return Ok(Done::Foreign(cluster)),
+                Some(part) if part.names.contains(&name) => return Ok(Done::NotCompared),
+                Some(_) if self.options.dry_run => return Ok(Done::WouldStore),
+                Some(_) => {}
+            }
+        }
+        let (file, owner) = self.read(task).await?;
+        let Some(owner) = owner else {
+            return Err(Trouble::NobodysHistory);
+        };
+        let Some(part) = self.part_of(owner) else {
+            return Ok(Done::Foreign(owner));
+        };
+        if part.names.contains(&name) {
+            // Encoding it would be work for nothing.
+            file.compare(&part.repository).await?;
+            return Ok(Done::Identical);
+        }
+        if self.options.dry_run {
+            return Ok(Done::WouldStore);
+        }
+        match file.archive(&part.repository, &self.options.push).await {
+            Ok(pushed) => Ok(Done::of(pushed)),
+            Err(refusal @ ArchiveError::HistoryConflict { .. }) => {
+                Ok(Done::Later(Box::new(refusal)))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whose a file is, without reading all of it. Nothing of a segment that cannot be read.
+    async fn owner_by_beginning(&self, task: &Task) -> Result<Option<ClusterIdentity>, Trouble> {
+        if task.owner.is_some() || task.source.name.segment().is_none() {
+            return Ok(task.owner);
+        }
+        let source = task.source.clone();
+        Ok(off_the_runtime(move || unpack::cluster(&source)).await?)
+    }
+
+    /// A file's content, and whose it is.
+    async fn read(&self, task: &Task) -> Result<(WalFile, Option<ClusterIdentity>), Trouble> {
+        let source = task.source.clone();
+        let content = off_the_runtime(move || unpack::unpack(&source)).await?;
+        let owner = match task.source.name {
+            WalFileName::Segment(_) | WalFileName::Partial(_) => {
+                content::cluster_of_segment(&content)
+            }
+            WalFileName::History(_) | WalFileName::BackupHistory { .. } => task.owner,
+        };
+        let file = WalFile::unpacked(&task.source.path, task.source.name, content);
+        Ok((file, owner))
+    }
+
+    /// Stores a history that was refused for the WAL of its timeline, where that only lacks the
+    /// timeline's beginning, here and in the other archive: PostgreSQL archived it there beside
+    /// that WAL.
+    async fn history_after_all(&self, task: &Task, refusal: ArchiveError) -> Result<Done, Trouble> {
+        let WalFileName::History(timeline) = task.source.name else {
+            return Err(refusal.into());
+        };
+        let (file, owner) = self.read(task).await?;
+        let Some(part) = owner.and_then(|owner| self.part_of(owner)) else {
+            return Err(refusal.into());
+        };
+        let (repository, options) = (&part.repository, &self.options.push);
+        let pushed = match lacks_beginning(repository, timeline, file.beginning()).await? {
+            true => file.store(repository, options).await?,
+            false => file.archive(repository, options).await?,
+        };
+        Ok(Done::of(pushed))
+    }
+
+    fn part_of(&self, cluster: ClusterIdentity) -> Option<&Part> {
+        plan::part_of(&self.parts, cluster)
+    }
+
+    fn count(&self, task: &Task, done: Done, import: &mut Import) {
+        match done {
+            Done::Stored(pushed) => {
+                import.imported += 1;
+                import.source_bytes += task.source.size_bytes;
+                import.original_bytes += pushed.original_bytes;
+                import.stored_bytes += pushed.stored_bytes;
+            }
+            Done::WouldStore => {
+                import.imported += 1;
+                import.source_bytes += task.source.size_bytes;
+            }
+            Done::Identical => import.identical += 1,
+            Done::NotCompared => import.not_compared += 1,
+            Done::Foreign(cluster) => {
+                let directory = task.source.path.parent().unwrap_or(self.directory);
+                import.leave_out(findings::shown(self.directory, directory), cluster, 1);
+            }
+            Done::Later(_) => {}
+        }
+    }
+
+    fn finding(&self, task: &Task, trouble: Trouble) -> Result<Finding, ArchiveError> {
+        let file = findings::shown(self.directory, &task.source.path);
+        findings::finding(file, trouble)
+    }
+}
+
+impl Done {
+    fn of(pushed: Pushed) -> Done {
+        match pushed.outcome {
+            PushOutcome::Stored => Done::Stored(pushed),
+            PushOutcome::AlreadyStored => Done::Identical,
+        }
+    }
+}
+
+impl Import {
+    fn leave_out(&mut self, directory: String, cluster: ClusterIdentity, files: u64) {
+        let cluster = cluster.to_string();
+        let known = self.left_out.iter_mut();
+        let mut known = known.filter(|left| left.directory == directory && left.cluster == cluster);
+        match known.next() {
+            Some(left) => left.files += files,
+            None => self.left_out.push(LeftOut {
+                directory,
+                cluster,
+                files,
+            }),
+        }
+    }
+}
+
+/// Whether the repository's WAL of a timeline begins after the segment in which the timeline did.
+async fn lacks_beginning(
+    repository: &Repository,
+    timeline: TimelineId,
+    history: &[u8],
+) -> Result<bool, ArchiveError> {
+    let listing = repository.list_wal().await?;
+    let segment_size = wal_index::segment_size(repository, &listing).await?;
+    let wal = ArchivedWal::of(
+        &listing,
+        segment_size.unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE),
+    )?;
+    let first = wal.numbers_from(timeline, 0).next();
+    let history = TimelineHistory::read(timeline, history).ok();
+    let parent = history.and_then(|history| history.ancestors.last().cloned());
+    Ok(match (first, parent) {
+        (Some(first), Some(parent)) => first > wal.number_at(parent.switch),
+        _ => false,
+    })
+}

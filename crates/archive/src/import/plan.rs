@@ -1,0 +1,135 @@
+//! Which files are taken into which part of the repository.
+//!
+//! Some segments of each archive are looked at, so that one of another cluster is left out as a
+//! whole, and histories and backup histories are known to be the cluster's beside whose WAL they
+//! lie.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+
+use walzip_pgformat::wal_file_name::WalFileName;
+use walzip_repo::{ClusterIdentity, Repository};
+
+use super::find::{Found, Group, Source};
+use super::findings::shown;
+use super::{Import, unpack};
+use crate::cluster_choice::{self, ClusterChoice};
+use crate::coding::off_the_runtime;
+use crate::error::ArchiveError;
+
+/// How many segments are tried for one that can be read.
+const TRIED: usize = 3;
+
+/// The part of the repository of one cluster, and what it has.
+pub(super) struct Part {
+    pub(super) repository: Repository,
+    pub(super) names: HashSet<String>,
+}
+
+impl Part {
+    /// The chosen cluster's, or all there are.
+    pub(super) async fn all(
+        repository: &Repository,
+        choice: Option<ClusterChoice>,
+    ) -> Result<Vec<Part>, ArchiveError> {
+        let chosen = match choice {
+            Some(_) => vec![cluster_choice::part(repository, choice).await?],
+            None => repository.read_clusters().await?.complete()?,
+        };
+        let mut parts = Vec::new();
+        for repository in chosen {
+            let listing = repository.list_wal().await?;
+            let names = listing.into_iter().map(|entry| entry.name).collect();
+            parts.push(Part { repository, names });
+        }
+        Ok(parts)
+    }
+}
+
+pub(super) fn part_of(parts: &[Part], cluster: ClusterIdentity) -> Option<&Part> {
+    parts
+        .iter()
+        .find(|part| part.repository.cluster() == cluster)
+}
+
+/// A file to take over.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) source: Source,
+    /// Whose the WAL around it is, where that is one cluster.
+    pub(super) owner: Option<ClusterIdentity>,
+}
+
+/// All files to take over, in their order.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) tasks: Vec<Task>,
+}
+
+impl Plan {
+    /// Plans what was found, and notes what is left out. It is an error when nothing remains.
+    pub(super) async fn make(
+        directory: &Path,
+        found: Found,
+        parts: &[Part],
+        import: &mut Import,
+    ) -> Result<Plan, ArchiveError> {
+        let mut tasks = Vec::new();
+        let mut foreign = None;
+        for group in found.groups {
+            let (group, owners) = off_the_runtime(move || {
+                let owners = owners(&group);
+                (group, owners)
+            })
+            .await;
+            let mut others = owners.iter().filter(|&&one| part_of(parts, one).is_none());
+            if let Some(&other) = others.next()
+                && owners.iter().all(|&one| part_of(parts, one).is_none())
+            {
+                let files = group.sources.len() as u64;
+                import.leave_out(shown(directory, &group.directory), other, files);
+                foreign = Some(other);
+                continue;
+            }
+            let owner = match owners.len() {
+                1 => owners.iter().next().copied(),
+                _ => None,
+            };
+            let sources = group.sources.into_iter();
+            tasks.extend(sources.map(|source| Task { source, owner }));
+        }
+        let nothing = tasks.is_empty() && import.findings.is_empty();
+        match (nothing, foreign, parts.last()) {
+            (true, Some(found), Some(part)) => Err(ArchiveError::Mismatch {
+                what: format!("the WAL in {}", directory.display()),
+                found,
+                repository: part.repository.cluster(),
+            }),
+            (true, None, _) => Err(ArchiveError::Request(format!(
+                "there is no WAL in {}: no file below it has the name of a WAL file",
+                directory.display()
+            ))),
+            _ => Ok(Plan { tasks }),
+        }
+    }
+}
+
+/// Whose the WAL of an archive is, by the first and the last segment of each timeline.
+fn owners(group: &Group) -> HashSet<ClusterIdentity> {
+    let mut timelines: BTreeMap<_, Vec<&Source>> = BTreeMap::new();
+    for source in &group.sources {
+        if let WalFileName::Segment(_) | WalFileName::Partial(_) = source.name {
+            let of_timeline = timelines.entry(source.name.timeline()).or_default();
+            of_timeline.push(source);
+        }
+    }
+    let first_read = |sources: &mut dyn Iterator<Item = &&Source>| {
+        let mut read = sources.take(TRIED);
+        read.find_map(|source| unpack::cluster(source).ok().flatten())
+    };
+    let ends = timelines.values().flat_map(|sources| {
+        let (mut forward, mut backward) = (sources.iter(), sources.iter().rev());
+        [first_read(&mut forward), first_read(&mut backward)]
+    });
+    ends.flatten().collect()
+}
