@@ -192,7 +192,14 @@ async fn half_a_copy_of_another_repository_is_not_completed() {
     to.delete(&Path::from("repository.json")).await.unwrap();
     let before = objects(&to).await;
     let mark = Path::from(format!("wal/{}/cluster.json", CLUSTER.name()));
-    let its_own = other.store().get(&mark).await.unwrap().bytes().await.unwrap();
+    let its_own = other
+        .store()
+        .get(&mark)
+        .await
+        .unwrap()
+        .bytes()
+        .await
+        .unwrap();
     let same = to.get(&mark).await.unwrap().bytes().await.unwrap() == its_own;
     assert!(!same, "both repositories have the same mark");
     let copied = copy(&other, &to).await;

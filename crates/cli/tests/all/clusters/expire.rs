@@ -229,11 +229,14 @@ fn a_killed_expiry_leaves_what_is_kept_and_the_next_one_finishes() {
     );
 }
 
-/// What is in the repository. Temporary files of a killed process are removed later, and each
-/// verification leaves a note.
+/// The objects in the repository. Temporary files of a killed process are removed later, an empty
+/// directory that it has left is none, and each verification leaves a note.
 fn keys(site: &Site) -> Vec<String> {
     let found = tree(&site.repository()).into_keys();
-    let is_counted = |key: &String| !key.starts_with(".incoming") && !key.starts_with("verified");
+    let is_counted = |key: &String| {
+        let is_object = site.repository().join(key).is_file();
+        is_object && !key.starts_with(".incoming") && !key.starts_with("verified")
+    };
     found.filter(is_counted).collect()
 }
 

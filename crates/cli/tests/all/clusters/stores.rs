@@ -91,8 +91,9 @@ fn make_key_file(site: &Site, name: &str) -> String {
 
 fn public_key(key_file: &str) -> String {
     let text = fs::read_to_string(key_file).expect("a key file");
-    let line = text.lines().next().expect("a comment");
-    line.rsplit(' ').next().expect("a key").to_owned()
+    let mut lines = text.lines();
+    let key = lines.find_map(|line| line.strip_prefix("# public key: "));
+    key.expect("a public key").to_owned()
 }
 
 #[test]
