@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use walzip_archive::get::{GetOptions, Got, get, get_of_data_directory};
-use walzip_repo::open_store;
+use walzip_repo::{ClusterIdentity, open_store};
 
 use crate::cluster_args;
 use crate::error::CommandError;
@@ -107,8 +107,9 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
 /// no repository has: one that gave no answer might.
 async fn from_any(places: &[Place], args: &ArchiveGetArgs) -> Result<Got, CommandError> {
     let mut failed: Option<CommandError> = None;
+    let mut cluster = None;
     for place in places {
-        match from(place, args).await {
+        match from(place, args, &mut cluster).await {
             Ok(Got::NotFound) => {}
             Ok(found) => {
                 if let Some(error) = failed {
@@ -127,7 +128,13 @@ async fn from_any(places: &[Place], args: &ArchiveGetArgs) -> Result<Got, Comman
     failed.map_or(Ok(Got::NotFound), Err)
 }
 
-async fn from(place: &Place, args: &ArchiveGetArgs) -> Result<Got, CommandError> {
+/// Gets it from one repository. Where no data directory says whose file is meant, it is that of the
+/// cluster that the first repository takes it to be: another one's would be wrong.
+async fn from(
+    place: &Place,
+    args: &ArchiveGetArgs,
+    cluster: &mut Option<ClusterIdentity>,
+) -> Result<Got, CommandError> {
     let (name, destination) = (&args.name, &args.destination);
     // PostgreSQL runs restore_command in the data directory, and %p is relative to it. With
     // an absolute path, the current directory says nothing about who asks.
@@ -140,6 +147,11 @@ async fn from(place: &Place, args: &ArchiveGetArgs) -> Result<Got, CommandError>
         return Ok(get_of_data_directory(&store, data_directory, name, destination).await?);
     }
     let repository = cluster_args::open(place, None).await?;
+    let expected = *cluster.get_or_insert(repository.cluster());
+    if repository.cluster() != expected {
+        let message = format!("it is of {}, and not of {expected}", repository.cluster());
+        return Err(CommandError::new(Kind::ArchiveMismatch, message));
+    }
     let options = GetOptions { data_directory };
     Ok(get(&repository, name, destination, &options).await?)
 }

@@ -185,3 +185,74 @@ fn a_repository_is_chosen_by_its_number() {
     assert!(json[0]["error"].is_string(), "{json}");
     assert_eq!(json[1]["repo"], 2);
 }
+
+/// A segment of another timeline, with this last byte.
+fn on_timeline(timeline: u8, number: u64, last: u8) -> Vec<u8> {
+    let mut segment = segment(number);
+    segment[4] = timeline;
+    *segment.last_mut().expect("bytes") = last;
+    segment
+}
+
+/// Two servers were promoted to timeline 2, and one of them to timeline 3.
+#[test]
+fn sync_takes_over_no_descendant_of_another_branch() {
+    let sandbox = initialised();
+    push(&sandbox, NAMES[0]);
+    let second = b"1\t0/300000\tno recovery target specified\n";
+    let third = [&second[..], b"2\t0/400000\tno recovery target specified\n"].concat();
+    sandbox.write("data/pg_wal/00000002.history", second);
+    sandbox.write("data/pg_wal/00000003.history", &third);
+    push(&sandbox, "00000002.history");
+    for (repository, last) in [("one", 1), ("two", 2)] {
+        let name = "000000020000000000000003";
+        sandbox.write(&path_of(name), &on_timeline(2, 3, last));
+        sandbox.ok(&["archive-push", "--repo", repository, &path_of(name)]);
+    }
+    let newest = "000000030000000000000004";
+    sandbox.write(&path_of(newest), &on_timeline(3, 4, 0));
+    for name in ["00000003.history", newest] {
+        sandbox.ok(&["archive-push", "--repo", "one", &path_of(name)]);
+    }
+    let sync = with(&["sync", "--repo", "2"]);
+    let output = sandbox.run(&sync);
+    assert_eq!(output.status.code(), Some(104));
+    let told = said(&output.stdout);
+    assert!(told.contains("different content"), "{told}");
+    assert!(told.contains("descends from timeline 2"), "{told}");
+    assert!(told.contains("WAL files 0,"), "{told}");
+    assert!(!sandbox.path(&object("two", newest)).exists());
+}
+
+#[test]
+fn a_place_in_the_file_has_its_own_keys() {
+    let sandbox = initialised();
+    let one = sandbox.path("one").display().to_string();
+    let two = sandbox.path("two").display().to_string();
+    let file = format!("repo = \"{one}\"\nrepo-retention-full = 1\nrepo2 = \"{two}\"\nlevel = 5\n");
+    sandbox.write("walzip.toml", file.as_bytes());
+    sandbox.ok(&with(&["expire", "--repo", &one]));
+    // The second repository has no retention, however it is named.
+    for name in ["2", &two] {
+        let refused = sandbox.fails(37, &with(&["expire", "--repo", name]));
+        assert!(refused.contains("no retention is given"), "{refused}");
+    }
+}
+
+#[test]
+fn a_get_does_not_take_another_clusters_file() {
+    let sandbox = initialised();
+    sandbox.write("other/global/pg_control", &control_file(SYSTEM_ID + 1));
+    fs::remove_dir_all(sandbox.path("two")).expect("removed");
+    let made = sandbox.run(&["init", "-D", "other", "--repo", "two"]);
+    assert!(made.status.success(), "{}", said(&made.stderr));
+    let history = b"1\t0/300000\tno recovery target specified\n";
+    sandbox.write("other/pg_wal/00000002.history", history);
+    let other = "other/pg_wal/00000002.history";
+    sandbox.ok(&["archive-push", "--repo", "two", other]);
+    let got = sandbox.path("got").display().to_string();
+    let get = with(&["archive-get", "00000002.history", &got]);
+    let refused = sandbox.fails(44, &get);
+    assert!(refused.contains("repository 2, "), "{refused}");
+    assert!(!sandbox.path("got").exists());
+}
