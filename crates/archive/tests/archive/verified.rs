@@ -1,13 +1,14 @@
 //! Verifications that take over what earlier ones have found whole.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use jiff::SignedDuration;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use walzip_archive::verify::{Verification, VerifyOptions, verify};
-use walzip_repo::Repository;
 use walzip_repo::testing::memory_store;
+use walzip_repo::{LocalStore, Repository};
 
 use crate::wal::{push_content, repository_on, segment_name, valid_segment};
 
@@ -76,6 +77,29 @@ fn key_of(repository: &Repository, number: u64) -> String {
     )
 }
 
+/// What fills a hole was not there, however old it says that it is.
+#[tokio::test]
+async fn a_hole_that_was_filled_is_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store: Arc<dyn ObjectStore> = Arc::new(LocalStore::new(directory.path().join("r")));
+    let repository = repository_on(store).await;
+    for number in 1..=5 {
+        push(&repository, number).await;
+    }
+    let filled = directory.path().join("r").join(key_of(&repository, 3));
+    std::fs::remove_file(&filled).expect("removed");
+    let first = verified(&repository, Some(30)).await;
+    assert_eq!((first.wal_objects, first.verified_before), (4, 0));
+    std::fs::write(&filled, b"damaged").expect("written");
+    let an_hour_ago = SystemTime::now() - Duration::from_secs(3600);
+    let file = std::fs::File::options().write(true).open(&filled);
+    let made = file.expect("there").set_modified(an_hour_ago);
+    made.expect("its time is set");
+    let second = verified(&repository, Some(30)).await;
+    assert_eq!((second.wal_objects, second.verified_before), (1, 4));
+    assert_eq!(second.findings.len(), 1, "{:?}", second.findings);
+}
+
 #[tokio::test]
 async fn a_sample_reads_a_part_each_time() {
     let (_, repository) = archive(40).await;
@@ -115,7 +139,7 @@ async fn a_note_that_cannot_be_read_is_none() {
         .location;
     for content in [
         &b"{"[..],
-        b"{\"format\":2,\"began\":\"2026-11-24T00:00:00Z\",\"wal\":{},\"backups\":[]}",
+        b"{\"format\":3,\"began\":\"2026-11-24T00:00:00Z\",\"wal\":{},\"backups\":[]}",
     ] {
         store
             .put(&note, content.to_vec().into())
