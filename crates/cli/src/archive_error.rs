@@ -8,6 +8,7 @@ use walzip_archive::ArchiveError;
 use walzip_archive::replication::ServerError;
 use walzip_archive::restore::TimeError;
 use walzip_codec::DecodeError;
+use walzip_repo::encryption::KeyError;
 use walzip_repo::{ClusterIdentity, RepoError};
 
 use crate::error::{CommandError, chain};
@@ -304,6 +305,13 @@ fn repository(error: &RepoError) -> KindAndHint {
         RepoError::KeyFile { .. } => (
             Kind::Crypto,
             Some("\"walzip key init FILE\" makes a key file."),
+        ),
+        RepoError::Key(KeyError::NotOurs { .. }) => (
+            Kind::Crypto,
+            Some(
+                "Who can write to the store may have put it there. A key file that is for recovery has \
+                 the line \"# walzip: recovery\": add it to read with keys that others made.",
+            ),
         ),
         RepoError::Key(_) => (
             Kind::Crypto,
