@@ -200,6 +200,10 @@ impl Browser {
             "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600,
         });
         self.call("Emulation.setDeviceMetricsOverride", params);
+        // The page hears of it, and draws anew, with its next frames.
+        self.value(
+            "new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(drawn, 50))))",
+        );
     }
 
     /// What the system prefers, and whether the page is shown or printed.
