@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
+use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::WalEntry;
 
 use crate::backup_record::BackupRecord;
@@ -51,8 +52,8 @@ impl Growth {
         let (mut original, mut stored) = (0, 0);
         for entry in recent {
             stored += entry.size_bytes;
-            // Of other files than segments there are few, and they are small.
-            original += u64::from(segment_size_bytes);
+            let is_segment = matches!(entry.name.parse(), Ok(WalFileName::Segment(_)));
+            original += u64::from(segment_size_bytes) * u64::from(is_segment);
         }
         let backups = backups.iter().filter(|backup| backup.stop.time >= since);
         Some(Growth {

@@ -12,6 +12,7 @@
 mod find;
 mod findings;
 mod plan;
+mod source;
 mod unpack;
 
 use std::collections::HashSet;

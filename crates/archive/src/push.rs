@@ -202,7 +202,7 @@ impl WalFile {
             let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(objects.entry(options.level).or_default())
         };
-        let encode = || self.file.encode(name, options);
+        let encode = || self.file.encode(name, options.level, options.verify);
         cell.get_or_try_init(encode).await.cloned()
     }
 }

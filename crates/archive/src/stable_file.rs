@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use walzip_codec::{DecodeToError, EncodeError};
+use walzip_codec::{DecodeToError, EncodeError, Level};
 use walzip_pgformat::wal_file_name::SEGMENT_SIZE_BYTES_MAX;
 
 use crate::coding::{self, off_the_runtime};
 use crate::error::ArchiveError;
 use crate::members::Members;
-use crate::push::PushOptions;
 use crate::regular_file;
 
 /// A file, and what it was when it was opened.
@@ -76,10 +75,10 @@ impl StableFile {
     pub(crate) async fn encode(
         &self,
         name: &str,
-        options: &PushOptions,
+        level: Level,
+        verify: bool,
     ) -> Result<Bytes, ArchiveError> {
         let (this, name) = (self.clone(), name.to_owned());
-        let (level, verify) = (options.level, options.verify);
         off_the_runtime(move || {
             let members = Members {
                 file: this.opened.as_ref().map(|(file, _)| &**file),

@@ -5,15 +5,18 @@
 //! brought.
 
 mod lacking;
+mod problem;
 
 use futures::StreamExt;
 use serde::Serialize;
-use walzip_repo::{RepoError, Repository};
+use walzip_repo::Repository;
 
 use crate::error::ArchiveError;
 use crate::progress::{Phase, Progress};
 use crate::wal_object;
 use lacking::Lacking;
+pub use problem::Problem;
+use problem::is_of_one_file;
 
 /// How to bring a repository up to date.
 #[derive(Clone, Debug)]
@@ -39,24 +42,6 @@ pub struct Synced {
     pub not_retained: u64,
     /// What could not be brought over, and why.
     pub problems: Vec<Problem>,
-}
-
-/// Something that could not be brought over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Problem {
-    /// The WAL file's name, or the cluster's.
-    pub name: String,
-    /// What is wrong.
-    pub detail: String,
-}
-
-impl Problem {
-    fn new(name: impl ToString, detail: impl ToString) -> Problem {
-        Problem {
-            name: name.to_string(),
-            detail: detail.to_string(),
-        }
-    }
 }
 
 /// Brings `to` what it lacks of the WAL in `from`: of each cluster that both have.
@@ -125,14 +110,6 @@ async fn sync_cluster(
         }
     }
     Ok(synced)
-}
-
-/// Whether the other files may be copied all the same.
-fn is_of_one_file(error: &ArchiveError) -> bool {
-    match error {
-        ArchiveError::Repository(error) => matches!(error, RepoError::Corrupt { .. }),
-        _ => true,
-    }
 }
 
 async fn copy(from: &Repository, to: &Repository, name: &str) -> Result<(), ArchiveError> {

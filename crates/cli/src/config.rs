@@ -111,10 +111,12 @@ impl Config {
             None => CommandError::new(Kind::Config, error.message()),
         };
         let table: toml::Table = toml::from_str(text).map_err(invalid)?;
+        let mut is_renamed = false;
         let mut first = toml::Table::new();
         let mut further: BTreeMap<u16, toml::Table> = BTreeMap::new();
         for (key, value) in table {
             let (number, setting) = numbered(&key).unwrap_or((1, key.clone()));
+            is_renamed |= setting != key;
             if !SETTINGS.contains(&setting.as_str()) {
                 return Err(unknown_key(&key));
             }
@@ -130,9 +132,9 @@ impl Config {
             }
         }
         // From the text where it can be: its errors know the line.
-        let mut config: Config = match further.is_empty() {
-            true if !text.contains("repo1") => toml::from_str(text).map_err(invalid)?,
-            _ => first.try_into().map_err(invalid)?,
+        let mut config: Config = match is_renamed {
+            false => toml::from_str(text).map_err(invalid)?,
+            true => first.try_into().map_err(invalid)?,
         };
         config.further = further;
         for number in config.further.keys() {
@@ -204,6 +206,9 @@ fn numbered(key: &str) -> Option<(u16, String)> {
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(rest.len());
     let (number, rest) = rest.split_at(digits);
+    if number.starts_with('0') {
+        return None;
+    }
     let number = number
         .parse()
         .ok()

@@ -1,4 +1,4 @@
-//! A command that is run on several repositories, one after the other: a failure of one is told
+//! A command that is run on several repositories: a failure of one is told
 //! and does not keep it from the others.
 
 use std::io::Write;
@@ -14,10 +14,22 @@ pub struct Each<'p, T>(Vec<(&'p Place, Result<T, CommandError>)>);
 /// Runs a command on each repository.
 pub fn each<T>(
     places: &[Place],
-    mut run: impl FnMut(&Place) -> Result<T, CommandError>,
+    run: impl FnMut(&Place) -> Result<T, CommandError>,
 ) -> Each<'_, T> {
-    let run = |place| (place, run(place).map_err(|error| place.name_in(error)));
-    Each(places.iter().map(run).collect())
+    found(places, places.iter().map(run))
+}
+
+/// What was found in each repository by a command that was run on all of them at once.
+pub fn found<T>(
+    places: &[Place],
+    results: impl IntoIterator<Item = Result<T, CommandError>>,
+) -> Each<'_, T> {
+    let results = places.iter().zip(results);
+    let named = |(place, result): (_, Result<T, _>)| {
+        let place: &Place = place;
+        (place, result.map_err(|error| place.name_in(error)))
+    };
+    Each(results.map(named).collect())
 }
 
 /// Says which repository the following lines are about, where there are several.
@@ -64,10 +76,10 @@ struct Numbered<'a, T> {
 }
 
 impl<T: Serialize> Each<'_, T> {
-    /// Prints what was found; of a single repository without a number as it is, otherwise as a
-    /// list with `repo`, `location` and, after a failure, `error`.
+    /// Prints what was found: in a single repository as it is, otherwise as a list with `repo`,
+    /// `location` and, after a failure, `error`.
     pub fn print_json(&self) -> Result<(), CommandError> {
-        if let [(Place { number: None, .. }, result)] = self.0.as_slice() {
+        if let [(_, result)] = self.0.as_slice() {
             return result.as_ref().map_or(Ok(()), crate::commands::print_json);
         }
         let numbered = self.0.iter().map(|(place, result)| Numbered {

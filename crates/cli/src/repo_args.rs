@@ -174,6 +174,13 @@ impl RepoArgs {
             );
         }
         let is_one_of_several = numbers.len() > 1;
+        if let (true, Some(name)) = (is_one_of_several, self.store.of_one()) {
+            let message =
+                format!("{name} is one repository's, and the configuration file has several");
+            return Err(CommandError::new(Kind::OptionRequired, message).hint(
+                "Say which one is meant, --repo N, or set it in the file; its variable counts as well.",
+            ));
+        }
         let place = |number: u16| {
             let own = config.of_repository(number)?;
             let text = own.repo.clone().unwrap_or_default();

@@ -62,6 +62,31 @@ pub struct StoreArgs {
 }
 
 impl StoreArgs {
+    /// A setting that says where one repository is, or how it is encrypted, if one is given.
+    pub fn of_one(&self) -> Option<&'static str> {
+        let given = [
+            ("--repo-key-file", self.repo_key_file.is_some()),
+            ("--repo-s3-endpoint", self.repo_s3_endpoint.is_some()),
+            ("--repo-s3-region", self.repo_s3_region.is_some()),
+            ("--repo-s3-uri-style", self.repo_s3_uri_style.is_some()),
+            ("--repo-gcs-endpoint", self.repo_gcs_endpoint.is_some()),
+            ("--repo-azure-account", self.repo_azure_account.is_some()),
+            ("--repo-azure-endpoint", self.repo_azure_endpoint.is_some()),
+            (
+                "--repo-sftp-private-key-file",
+                self.repo_sftp_private_key_file.is_some(),
+            ),
+            (
+                "--repo-sftp-known-host",
+                self.repo_sftp_known_host.is_some(),
+            ),
+        ];
+        given
+            .into_iter()
+            .find(|(_, is_given)| *is_given)
+            .map(|(name, _)| name)
+    }
+
     /// What the variables say, for a command without these flags.
     pub fn of_variables() -> StoreArgs {
         #[derive(Parser)]
@@ -128,7 +153,11 @@ pub fn flags(settings: &StoreSettings) -> Vec<(&'static str, String)> {
         UriStyle::Host => "host".to_owned(),
         UriStyle::Path => "path".to_owned(),
     });
+    let timeout = settings
+        .timeout
+        .map(|timeout| timeout.as_secs().to_string());
     let all = [
+        ("repo-timeout", timeout),
         ("repo-key-file", path(&settings.key_file)),
         ("repo-storage-ca-file", path(&settings.ca_file)),
         ("repo-s3-endpoint", settings.s3_endpoint.clone()),

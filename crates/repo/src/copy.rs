@@ -91,8 +91,11 @@ pub async fn copy_repository(
     for objects in [&sorted.marks, &sorted.records, &sorted.histories] {
         copying.all(objects, &mut copied).await?;
     }
-    let wal = sorted.wal_without_conflict(&copied.conflicts);
-    copying.all(&wal, &mut copied).await?;
+    if !copied.conflicts.is_empty() {
+        // Under another history, the WAL of its timeline and of all after it is another branch's.
+        return Ok(copied);
+    }
+    copying.all(&sorted.wal, &mut copied).await?;
     for (label, backup) in &sorted.backups {
         if backup.json.is_empty() {
             copied.left_out.push(label.clone());
@@ -213,29 +216,6 @@ impl Sorted {
     }
 }
 
-impl Sorted {
-    /// The WAL of the timelines whose histories are the same in both, or in one only.
-    fn wal_without_conflict(&self, conflicts: &[String]) -> Vec<ObjectMeta> {
-        let history = |key: &String| {
-            let timeline = key.strip_suffix(HISTORY_SUFFIX)?;
-            let (place, timeline) = timeline.rsplit_once('/')?;
-            Some((format!("{place}/"), timeline.to_owned()))
-        };
-        let refused: Vec<(String, String)> = conflicts.iter().filter_map(history).collect();
-        let is_refused = |key: &str| {
-            refused.iter().any(|(place, timeline)| {
-                key.strip_prefix(place.as_str())
-                    .is_some_and(|name| name.starts_with(timeline.as_str()))
-            })
-        };
-        let wal = self
-            .wal
-            .iter()
-            .filter(|meta| !is_refused(meta.location.as_ref()));
-        wal.cloned().collect()
-    }
-}
-
 /// What became of an object.
 enum Outcome {
     Put(u64),
@@ -300,8 +280,8 @@ impl Copying<'_> {
             }
         }
         // A pin may have been renewed since an earlier copy: that it is pinned is what counts.
-        let is_pinned = |meta: &&ObjectMeta| self.there.contains_key(meta.location.as_ref());
-        if !backup.pin.iter().any(|meta| is_pinned(&meta)) {
+        let is_there = |meta: &ObjectMeta| self.there.contains_key(meta.location.as_ref());
+        if !backup.pin.iter().any(is_there) {
             self.all(&backup.pin, copied).await?;
         }
         Ok(true)

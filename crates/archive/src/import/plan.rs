@@ -10,8 +10,9 @@ use std::path::Path;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{ClusterIdentity, Repository};
 
-use super::find::{Found, Group, Source};
+use super::find::{Found, Group};
 use super::findings::shown;
+use super::source::Source;
 use super::{Import, unpack};
 use crate::cluster_choice::{self, ClusterChoice};
 use crate::coding::off_the_runtime;

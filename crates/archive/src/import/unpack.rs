@@ -18,7 +18,7 @@ use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::wal_file_name::WalFileName;
 
-use super::find::Source;
+use super::source::Source;
 use crate::content;
 use crate::regular_file;
 

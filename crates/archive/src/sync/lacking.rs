@@ -12,10 +12,10 @@ use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{Repository, WalEntry};
 
-use super::{Problem, is_of_one_file};
+use super::problem::{Problem, is_of_one_file};
 use crate::backup_record::{BackupRecord, ListedBackup};
 use crate::error::ArchiveError;
-use crate::timelines::Timelines;
+use crate::timelines::{self, Timelines};
 use crate::{coding, pins, wal_index};
 
 /// What one repository has and the other one lacks.
@@ -141,6 +141,20 @@ impl<'r> Both<'r> {
             if let Some(problem) = problem {
                 problems.push(problem);
                 refused.insert(timeline);
+            }
+        }
+        // Without its history, a timeline's WAL keeps every restore back.
+        let lost = self
+            .histories
+            .without_history(timelines::with_wal(&self.source));
+        for timeline in lost {
+            let history = WalFileName::History(timeline);
+            let name = history.to_string();
+            if !self.target.iter().any(|entry| entry.name == name) && refused.insert(timeline) {
+                problems.push(Problem::new(
+                    history,
+                    "it is missing or damaged: nothing of its timeline is brought over",
+                ));
             }
         }
         for timeline in self.histories.known() {

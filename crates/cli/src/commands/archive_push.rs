@@ -6,9 +6,8 @@ use futures::future::join_all;
 use tokio::sync::OnceCell;
 use walzip_archive::push::{PushOptions, PushOutcome, Pushed, WalFile};
 
-use crate::each_repository::each;
+use crate::each_repository::found;
 use crate::error::CommandError;
-use crate::exit_code::Kind;
 use crate::level_args::LevelArgs;
 use crate::repo_args::{self, Place, RepoArgs};
 use crate::store_args::ARCHIVE_TIMEOUT;
@@ -56,15 +55,7 @@ pub fn run(args: ArchivePushArgs) -> Result<(), CommandError> {
         let pushes = places.iter().map(|place| push(place, &file, &args));
         Ok(join_all(pushes).await)
     })?;
-    let mut pushed = pushed.into_iter();
-    let pushed = each(&places, |place| {
-        let pushed = pushed
-            .next()
-            .unwrap_or_else(|| Err(CommandError::silent(Kind::Internal)))?;
-        tell(place, &pushed);
-        Ok(())
-    });
-    pushed.finish().map(|_| ())
+    found(&places, pushed).finish().map(|_| ())
 }
 
 /// Pushes to one repository, at the same time as to the others. The first one opens the file.
@@ -72,7 +63,7 @@ async fn push(
     place: &Place,
     file: &OnceCell<WalFile>,
     args: &ArchivePushArgs,
-) -> Result<Pushed, CommandError> {
+) -> Result<(), CommandError> {
     running_as_root::refuse_foreign_repository(place)?;
     let options = PushOptions {
         level: args.level.for_wal(&place.config)?,
@@ -81,7 +72,8 @@ async fn push(
     };
     let repository = repo_args::open(place).await?;
     let file = file.get_or_try_init(|| WalFile::open(&args.path)).await?;
-    Ok(file.push(&repository, &options).await?)
+    tell(place, &file.push(&repository, &options).await?);
+    Ok(())
 }
 
 fn tell(place: &Place, pushed: &Pushed) {

@@ -98,6 +98,12 @@ pub fn run(args: ExpireArgs) -> Result<(), CommandError> {
         // A label is one repository's.
         false => vec![args.repo.sole_place(&config)?],
     };
+    let is_given = args.retention_full.is_some() || args.retention_window.is_some();
+    if places.len() > 1 && is_given {
+        let message = "a retention is one repository's, and the configuration file has several";
+        return Err(CommandError::new(Kind::OptionRequired, message)
+            .hint("Say which one is meant, --repo N, or set the retention of each in the file."));
+    }
     let plans = each(&places, |place| {
         let plan = expire_one(&args, place)?;
         if !args.json {

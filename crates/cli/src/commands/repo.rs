@@ -271,6 +271,10 @@ fn copy(args: CopyArgs) -> Result<(), CommandError> {
                 "the copy is not complete: conflicts {conflicts}, damaged {damaged}, backups \
                  {incomplete}"
             ),
+        )
+        .hint(
+            "Where a history conflicts, nothing after it is copied: \"walzip timeline set-aside\" on \
+             the copy makes room for it.",
         )),
     }
 }

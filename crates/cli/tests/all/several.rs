@@ -256,3 +256,36 @@ fn a_get_does_not_take_another_clusters_file() {
     assert!(refused.contains("repository 2, "), "{refused}");
     assert!(!sandbox.path("got").exists());
 }
+
+/// What is one repository's must not reach another one.
+#[test]
+fn settings_of_one_repository_are_refused_for_several() {
+    let sandbox = initialised();
+    for given in [
+        &["expire", "--retention-full", "1", "--confirm"][..],
+        &["info", "--repo-s3-endpoint", "http://127.0.0.1:1"],
+        &["verify", "--repo-key-file", "key"],
+    ] {
+        let refused = sandbox.fails(37, &with(given));
+        assert!(refused.contains("one repository's"), "{refused}");
+    }
+    let chosen = ["expire", "--retention-full", "1", "--repo", "2", "--json"];
+    let plan = sandbox.ok(&with(&chosen));
+    let plan: serde_json::Value = serde_json::from_slice(&plan).expect("JSON");
+    assert_eq!(plan["format"], 1);
+}
+
+/// A recovery cannot follow a timeline without its history, and takes its number.
+#[test]
+fn sync_brings_no_timeline_without_its_history() {
+    let sandbox = initialised();
+    push(&sandbox, NAMES[0]);
+    let name = "000000020000000000000003";
+    sandbox.write(&path_of(name), &on_timeline(2, 3, 1));
+    sandbox.ok(&["archive-push", "--repo", "one", &path_of(name)]);
+    let output = sandbox.run(&with(&["sync", "--repo", "2"]));
+    assert_eq!(output.status.code(), Some(104));
+    let told = said(&output.stdout);
+    assert!(told.contains("missing or damaged"), "{told}");
+    assert!(!sandbox.path(&object("two", name)).exists());
+}
