@@ -13,21 +13,38 @@ use crate::regular_file;
 
 /// Writes a file under a temporary name, makes it durable and renames it into place.
 pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<(), ArchiveError> {
-    write_file_with(path, |file| {
+    write_with(path, Durability::Synced, |file| {
         let written = file.write_all(content);
         written.map_err(|error| ArchiveError::file("write", path, error))
     })
 }
 
-/// [`write_file`] of what `write` writes; where that fails, there is no file. A name that
-/// something else than a file has is refused: it would be replaced.
-pub(crate) fn write_file_with<T>(
+/// Writes a file that is there whole or not at all, as long as the machine runs: for what somebody
+/// else makes durable. PostgreSQL does so with what `restore_command` delivers, before it relies on
+/// it (KeepFileRestoredFromArchive, src/backend/access/transam/xlogarchive.c, PostgreSQL 18).
+pub(crate) fn deliver_with<T>(
     path: &Path,
+    write: impl FnOnce(&mut File) -> Result<T, ArchiveError>,
+) -> Result<T, ArchiveError> {
+    write_with(path, Durability::LeftToOthers, write)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Durability {
+    Synced,
+    LeftToOthers,
+}
+
+/// Writes what `write` writes; where that fails, there is no file. A name that something else than
+/// a file has is refused: it would be replaced.
+fn write_with<T>(
+    path: &Path,
+    durability: Durability,
     write: impl FnOnce(&mut File) -> Result<T, ArchiveError>,
 ) -> Result<T, ArchiveError> {
     regular_file::check_name(path).map_err(|error| ArchiveError::file("replace", path, error))?;
     let mut temporary = Temporary::beside(path)?;
-    let written = temporary.write_and_rename(path, write);
+    let written = temporary.write_and_rename(path, durability, write);
     if written.is_err() {
         // The error that counts is the first one; it may well prevent this too.
         let _ = fs::remove_file(&temporary.path);
@@ -69,6 +86,7 @@ impl Temporary {
     fn write_and_rename<T>(
         &mut self,
         path: &Path,
+        durability: Durability,
         write: impl FnOnce(&mut File) -> Result<T, ArchiveError>,
     ) -> Result<T, ArchiveError> {
         let failed = |action, path: &Path| {
@@ -77,6 +95,10 @@ impl Temporary {
         };
         self.file.set_len(0).map_err(failed("write", &self.path))?;
         let written = write(&mut self.file)?;
+        if durability == Durability::LeftToOthers {
+            fs::rename(&self.path, path).map_err(failed("rename to", path))?;
+            return Ok(written);
+        }
         self.file.sync_all().map_err(failed("sync", &self.path))?;
         fs::rename(&self.path, path).map_err(failed("rename to", path))?;
         sync_directory(&parent(path))?;
@@ -182,7 +204,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("RECOVERYXLOG");
         write_file(&path, b"content").expect("written");
-        let failed: Result<(), _> = write_file_with(&path, |file| {
+        let failed: Result<(), _> = deliver_with(&path, |file| {
             file.write_all(b"oth").expect("written");
             Err(ArchiveError::Request("no more".to_owned()))
         });
@@ -235,7 +257,8 @@ mod tests {
             file.write_all(b"other").expect("written");
             Ok(())
         };
-        other.write_and_rename(&path, write).expect("renamed");
+        let renamed = other.write_and_rename(&path, Durability::Synced, write);
+        renamed.expect("renamed");
         assert_eq!(fs::read(&path).expect("readable"), b"other");
         assert_eq!(names(directory.path()), ["RECOVERYXLOG"]);
     }

@@ -157,7 +157,7 @@ fn deliver(
     guard: Option<TablespaceGuard<'_>>,
 ) -> Result<u64, ArchiveError> {
     coding::check_name(&name.to_string(), &object)?;
-    durable::write_file_with(destination, |file| {
+    durable::deliver_with(destination, |file| {
         let mut output = Delivery {
             file,
             beginning: Beginning::default(),

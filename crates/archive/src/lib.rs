@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod archive_command;
+mod archive_status;
 mod archived_wal;
 mod archiver;
 pub mod backup;
@@ -26,6 +27,7 @@ mod durable;
 mod error;
 pub mod expire;
 pub mod get;
+pub mod get_ahead;
 mod growth;
 pub mod import;
 pub mod info;
@@ -39,10 +41,12 @@ pub mod progress;
 mod promised;
 mod proven_copy;
 pub mod push;
+pub mod push_ahead;
 mod regular_file;
 pub mod replication;
 pub mod restore;
 mod server;
+pub mod spool;
 pub mod set_aside;
 mod stable_file;
 pub mod sync;

@@ -19,6 +19,7 @@ use walzip_repo::{PutOutcome, Repository};
 
 use crate::archived_wal::ArchivedWal;
 use crate::error::ArchiveError;
+use crate::spool::FileFacts;
 use crate::stable_file::StableFile;
 use crate::wal_times::SegmentTimes;
 use crate::{cluster, coding, content, wal_index};
@@ -164,6 +165,13 @@ impl WalFile {
         self.check_content(part)?;
         let _: usize = compare(part, &self.name.to_string(), &self.file).await?;
         Ok(())
+    }
+
+    /// What tells it from every other file of its name; nothing of what was unpacked.
+    pub fn facts(&self) -> Option<FileFacts> {
+        let metadata = self.file.opened()?;
+        let name = self.name.to_string();
+        Some(FileFacts::new(&name, metadata, self.file.beginning()))
     }
 
     /// The first bytes: of what was unpacked, and of a history, all of them.

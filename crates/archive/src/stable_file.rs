@@ -66,6 +66,11 @@ impl StableFile {
         self.len as usize
     }
 
+    /// What it was when it was opened; nothing of what was unpacked.
+    pub(crate) fn opened(&self) -> Option<&Metadata> {
+        self.opened.as_ref().map(|(_, metadata)| metadata)
+    }
+
     /// What was read when it was opened, which is not read again.
     pub(crate) fn beginning(&self) -> &[u8] {
         &self.beginning

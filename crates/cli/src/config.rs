@@ -68,6 +68,12 @@ settings! {
     "repo-sftp-known-host", repo_sftp_known_host: PathBuf,
     /// How hard `archive-push` compresses, from 1 to 9.
     "level", level: u8,
+    /// Whether `archive-push` and `archive-get` work ahead in the background.
+    "archive-async", archive_async: bool,
+    /// Where calls and their worker in the background meet.
+    "spool-path", spool_path: PathBuf,
+    /// How many WAL files are pushed or fetched at a time in the background.
+    "process-max", process_max: u16,
     /// The cluster's data directory.
     "pgdata", pgdata: PathBuf,
     /// The server's host name, or the directory of its socket.
@@ -156,6 +162,9 @@ impl Config {
     pub fn without_repositories(&self) -> Config {
         Config {
             level: self.level,
+            archive_async: self.archive_async,
+            spool_path: self.spool_path.clone(),
+            process_max: self.process_max,
             pgdata: self.pgdata.clone(),
             host: self.host.clone(),
             port: self.port,
@@ -188,6 +197,9 @@ impl Config {
         let level = own.level.or(shared.level);
         Ok(Config {
             level,
+            archive_async: shared.archive_async,
+            spool_path: shared.spool_path,
+            process_max: shared.process_max,
             pgdata: shared.pgdata,
             host: shared.host,
             port: shared.port,

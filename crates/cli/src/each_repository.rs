@@ -64,6 +64,14 @@ impl<T> Each<'_, T> {
     }
 }
 
+impl<T> Each<'_, T> {
+    /// The failures, for another process that shows them.
+    pub fn into_failures(self) -> Vec<CommandError> {
+        let failures = self.0.into_iter().filter_map(|(_, result)| result.err());
+        failures.collect()
+    }
+}
+
 /// One repository of several, in JSON.
 #[derive(Serialize)]
 struct Numbered<'a, T> {

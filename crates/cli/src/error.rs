@@ -78,6 +78,11 @@ impl CommandError {
         self
     }
 
+    /// What to do about it.
+    pub fn hint_text(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// The kind of failure.
     pub fn kind(&self) -> Kind {
         self.kind

@@ -20,6 +20,11 @@ macro_rules! kinds {
                 match self { $(Kind::$variant => $code,)* }
             }
 
+            /// The kind of this exit code.
+            pub const fn of_code(code: u8) -> Option<Kind> {
+                match code { $($code => Some(Kind::$variant),)* _ => None }
+            }
+
             /// The kind's name in messages.
             pub const fn name(self) -> &'static str {
                 match self { $(Kind::$variant => $name,)* }

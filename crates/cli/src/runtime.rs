@@ -45,7 +45,7 @@ pub fn block_on_tidily<T>(
 }
 
 /// The first signal that asks the program to end. The second one ends it at once.
-fn signals() -> std::io::Result<oneshot::Receiver<i32>> {
+pub fn signals() -> std::io::Result<oneshot::Receiver<i32>> {
     let heeded = [SIGHUP, SIGINT, SIGTERM]
         .into_iter()
         .filter(|signal| !is_ignored(*signal));

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use walzip_archive::get::{GetOptions, Got, get, get_of_data_directory};
-use walzip_repo::{ClusterIdentity, open_store};
+use walzip_archive::get::Got;
 
-use crate::cluster_args;
+use crate::asynchronous::{AsyncArgs, get::Call};
+use crate::config::Config;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
-use crate::repo_args::{Place, RepoArgs};
+use crate::repo_args::RepoArgs;
+use crate::sources::{Asked, Sources};
 use crate::store_args::ARCHIVE_TIMEOUT;
 use crate::{running_as_root, runtime};
 
@@ -24,6 +25,9 @@ use crate::{running_as_root, runtime};
 /// Without --repo, the repositories of the configuration file are asked in the order of their
 /// numbers, and the first one that has the file and can give it is taken. Where none has it and one
 /// gave no answer, the exit code is not 1.
+///
+/// With --archive-async, a worker in the background fetches the segments that will be asked for next.
+/// What it has not fetched is fetched by the call, as always.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example, in postgresql.conf of a standby, which asks again by itself:
@@ -42,6 +46,9 @@ pub struct ArchiveGetArgs {
 
     #[command(flatten)]
     repo: RepoArgs,
+
+    #[command(flatten)]
+    background: AsyncArgs,
 }
 
 /// How long to wait before each further attempt when the repository's storage fails: a recovery
@@ -62,103 +69,81 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
         1 => ARCHIVE_TIMEOUT,
         _ => TIMEOUT_OF_ONE_OF_SEVERAL,
     };
-    let places = args.repo.places(&config, Some(timeout))?;
+    let sources = Sources::new(args.repo.places(&config, Some(timeout))?);
     let directory = args
         .destination
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
     running_as_root::refuse_foreign_directory(directory.unwrap_or(Path::new(".")))?;
-    let got = runtime::block_on(async {
-        // A store on another host has been asked again already.
-        let pauses = match places.iter().all(|place| place.is_local()) {
-            true => &PAUSES[..],
-            false => &[],
-        };
-        for &pause in pauses {
-            match from_any(&places, &args).await {
-                Err(error) if error.kind() == Kind::Service => {
-                    tracing::warn!("{}; trying again", error.message());
-                    tokio::time::sleep(pause).await;
-                }
-                other => return other,
-            }
+    let asked = Asked {
+        name: args.name,
+        // PostgreSQL runs restore_command in the data directory, and %p is relative to it. With
+        // an absolute path, the current directory says nothing about who asks.
+        data_directory: args.destination.is_relative().then(|| PathBuf::from(".")),
+        destination: args.destination,
+    };
+    let call = call(&asked, &sources, &args.background, &config);
+    if let Some(call) = &call {
+        if args.background.is_worker() {
+            return call.work(args.background.process_max(&config)?);
         }
-        from_any(&places, &args).await
-    })?;
-    match got {
+        if let Some(original_bytes) = call.take() {
+            tracing::info!("got {}: {original_bytes} bytes, fetched ahead", asked.name);
+            return Ok(());
+        }
+    }
+    match runtime::block_on(get(&sources, &asked))? {
         Got::Found {
             original_bytes,
             stored_bytes,
         } => {
             tracing::info!(
                 "got {}: {original_bytes} bytes, stored as {stored_bytes}",
-                args.name
+                asked.name
             );
+            if let Some(call) = call {
+                call.advance(original_bytes);
+            }
             Ok(())
         }
         Got::NotFound => {
-            tracing::info!("{} is not in the archive", args.name);
+            tracing::info!("{} is not in the archive", asked.name);
             Err(CommandError::silent(Kind::NotInArchive))
         }
     }
 }
 
-/// Gets it from the first repository that has it and can give it. The archive does not have it if
-/// no repository has: one that gave no answer might.
-async fn from_any(places: &[Place], args: &ArchiveGetArgs) -> Result<Got, CommandError> {
-    let mut failed: Option<CommandError> = None;
-    let mut cluster = None;
-    for place in places {
-        match from(place, args, &mut cluster).await {
-            Ok(Got::NotFound) => {}
-            Ok(found) => {
-                if let Some(error) = failed {
-                    tracing::warn!("{}; {} is from {place}", error.message(), args.name);
-                }
-                return Ok(found);
+/// The call's part in the background. What is wrong with that is no reason to fail: PostgreSQL would
+/// take it for the end of the WAL.
+fn call<'s>(
+    asked: &'s Asked,
+    sources: &'s Sources,
+    background: &AsyncArgs,
+    config: &Config,
+) -> Option<Call<'s>> {
+    let spool_path = background.spool_path(config);
+    let call = spool_path.and_then(|path| Call::of(asked, sources, path.as_deref()));
+    call.unwrap_or_else(|error| {
+        tracing::warn!("{}; nothing is fetched ahead", error.message());
+        None
+    })
+}
+
+/// Gets it, and asks storage that fails again.
+async fn get(sources: &Sources, asked: &Asked) -> Result<Got, CommandError> {
+    // A store on another host has been asked again already.
+    let pauses = match sources.are_local() {
+        true => &PAUSES[..],
+        false => &[],
+    };
+    for &pause in pauses {
+        match sources.get(asked).await {
+            Err(error) if error.kind() == Kind::Service => {
+                tracing::warn!("{}; trying again", error.message());
+                tokio::time::sleep(pause).await;
             }
-            Err(error) => {
-                let error = place.name_in(error);
-                if let Some(earlier) = failed.replace(error) {
-                    tracing::warn!("{}", earlier.message());
-                }
-            }
+            other => return other,
         }
     }
-    failed.map_or(Ok(Got::NotFound), Err)
-}
-
-/// Gets it from one repository. Where no data directory says whose file is meant, it is that of the
-/// cluster that the first repository takes it to be: another one's would be wrong.
-async fn from(
-    place: &Place,
-    args: &ArchiveGetArgs,
-    cluster: &mut Option<ClusterIdentity>,
-) -> Result<Got, CommandError> {
-    let (name, destination) = (&args.name, &args.destination);
-    // PostgreSQL runs restore_command in the data directory, and %p is relative to it. With
-    // an absolute path, the current directory says nothing about who asks.
-    let data_directory = destination.is_relative().then(|| PathBuf::from("."));
-    if let Some(data_directory) = data_directory
-        .as_deref()
-        .filter(|path| has_control_file(path))
-    {
-        let store = open_store(place, &place.settings)?;
-        return Ok(get_of_data_directory(&store, data_directory, name, destination).await?);
-    }
-    let repository = cluster_args::open(place, None).await?;
-    let expected = *cluster.get_or_insert(repository.cluster());
-    if repository.cluster() != expected {
-        let message = format!("it is of {}, and not of {expected}", repository.cluster());
-        return Err(CommandError::new(Kind::ArchiveMismatch, message));
-    }
-    let options = GetOptions { data_directory };
-    Ok(get(&repository, name, destination, &options).await?)
-}
-
-/// Whether a directory is a cluster's. What cannot be looked at may be one's, and the reader of the
-/// control file says why not.
-fn has_control_file(directory: &Path) -> bool {
-    let control_file = directory.join("global").join("pg_control");
-    control_file.try_exists().unwrap_or(true)
+    sources.get(asked).await
 }

@@ -1,0 +1,120 @@
+//! The worker behind `archive-get`: fetches the segments that a recovery will ask for next.
+//!
+//! It follows the position that the calls record. It fetches the segments after it on the same
+//! timeline, several at a time, until so many are there that more would only take room; the end of
+//! the archive ends it, since absence is never remembered. What a call does not find it fetches
+//! itself, so whatever happens here costs time and nothing else.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+
+use crate::error::ArchiveError;
+use crate::spool::GetSpool;
+
+/// How often it looks for the position.
+const TICK: Duration = Duration::from_millis(5);
+
+/// How the worker works.
+#[derive(Clone, Debug)]
+pub struct GetAheadOptions {
+    /// How many segments it fetches at a time.
+    pub process_max: usize,
+    /// How many bytes may lie ready.
+    pub bytes_max: u64,
+    /// It ends when no call came for so long.
+    pub idle: Duration,
+}
+
+/// Fetches a segment to a path, and says whether the archive has it.
+type Fetch<'a> = dyn Fn(String, PathBuf) -> LocalBoxFuture<'a, Result<bool, String>> + 'a;
+
+/// Fetches ahead of the calls until there is nothing more to fetch, no call comes, or `stop` is
+/// there.
+pub async fn get_ahead(
+    spool: &GetSpool,
+    options: &GetAheadOptions,
+    fetch: &Fetch<'_>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ArchiveError> {
+    spool.clear();
+    let ended = follow(spool, options, fetch, stop).await;
+    spool.clear();
+    ended
+}
+
+async fn follow(
+    spool: &GetSpool,
+    options: &GetAheadOptions,
+    fetch: &Fetch<'_>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ArchiveError> {
+    let mut running = FuturesUnordered::new();
+    let mut fetching = BTreeSet::new();
+    let mut position = None;
+    let mut is_ending = false;
+    let mut last_call = Instant::now();
+    let mut stop = std::pin::pin!(stop.fuse());
+    loop {
+        is_ending |= !spool.are_settings_wanted() || last_call.elapsed() > options.idle;
+        let now = spool.position();
+        if now != position {
+            (position, last_call) = (now, Instant::now());
+        }
+        let window = window(spool, options);
+        let ahead = spool.keep(|name| window.iter().any(|wanted| wanted == name));
+        let is_missing = |name: &&String| !ahead.contains(name) && !fetching.contains(*name);
+        let room = options.process_max.max(1).saturating_sub(fetching.len());
+        let next: Vec<String> = window.iter().filter(is_missing).take(room).cloned().collect();
+        for name in next.into_iter().filter(|_| !is_ending) {
+            let path = spool.begin(&name)?;
+            fetching.insert(name.clone());
+            running.push(fetch(name.clone(), path).map(move |fetched| (name, fetched)));
+        }
+        if is_ending && running.is_empty() {
+            return Ok(());
+        }
+        tokio::select! {
+            Some((name, fetched)) = running.next() => {
+                fetching.remove(&name);
+                is_ending |= !finish(spool, &name, fetched)?;
+            }
+            () = tokio::time::sleep(TICK) => {}
+            () = &mut stop => is_ending = true,
+        }
+    }
+}
+
+/// The segments that should lie ready.
+fn window(spool: &GetSpool, options: &GetAheadOptions) -> Vec<String> {
+    let Some(position) = spool.position() else {
+        return Vec::new();
+    };
+    let count = options.bytes_max / u64::from(position.segment_size.max(1));
+    let following = std::iter::successors(position.next(), |position| position.next());
+    let names = following.map(|position| position.name());
+    names.take(count.max(1) as usize).collect()
+}
+
+/// Keeps what was fetched. Says whether to go on: not beyond the end of the archive, and not after
+/// a failure, which the call that needs the segment will meet and tell.
+fn finish(
+    spool: &GetSpool,
+    name: &str,
+    fetched: Result<bool, String>,
+) -> Result<bool, ArchiveError> {
+    match fetched {
+        Ok(true) => {
+            spool.finish(name)?;
+            return Ok(true);
+        }
+        Ok(false) => tracing::debug!("{name} is not in the archive"),
+        Err(why) => tracing::warn!("{name} cannot be fetched ahead: {why}"),
+    }
+    spool.abandon(name);
+    Ok(false)
+}

@@ -1,0 +1,258 @@
+//! The side of `archive-get`:
+//!
+//! ```text
+//! get/position                    the segment that was given out last, and its size in bytes
+//! get/ahead/NAME-HASH-SETTINGS    the segment NAME, the BLAKE3 of its bytes, and by which settings
+//! get/fetching/NAME               being fetched
+//! ```
+//!
+//! What is not there means nothing: the call asks the archive itself. A segment stays here for some
+//! minutes at most, since what a timeline is may change in an archive (`walzip timeline set-aside`).
+
+use std::fs::{self, DirEntry, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use walzip_pgformat::control_file::ControlFile;
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+
+use super::side::{Side, WorkerLock};
+use crate::durable;
+use crate::error::ArchiveError;
+use crate::regular_file;
+
+const POSITION: &str = "position";
+const AHEAD: &str = "ahead";
+const FETCHING: &str = "fetching";
+
+/// A worker that died has left behind what nobody watches over.
+const AGE_MAX: Duration = Duration::from_secs(300);
+
+/// The side of the spool for `archive-get`.
+#[derive(Clone, Debug)]
+pub struct GetSpool {
+    side: Side,
+}
+
+/// A segment that was delivered last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(crate) segment: SegmentName,
+    pub(crate) segment_size: u32,
+}
+
+impl Position {
+    /// The segment after it.
+    pub(crate) fn next(self) -> Option<Position> {
+        let segment = self.segment.next(self.segment_size).ok()?;
+        Some(Position { segment, ..self })
+    }
+
+    pub(crate) fn name(self) -> String {
+        WalFileName::Segment(self.segment).to_string()
+    }
+}
+
+/// A segment that was fetched before it was asked for.
+pub struct Prefetched {
+    path: PathBuf,
+    hash: blake3::Hash,
+}
+
+impl GetSpool {
+    /// Opens it, or makes it. The settings are a hash of all that a worker has to agree on besides
+    /// the cluster: the repositories above all. Nothing where the data directory does not say at
+    /// once whose it is: it may become another cluster's.
+    pub fn open(
+        spool_path: &Path,
+        data_directory: &Path,
+        settings: &str,
+    ) -> Result<Option<GetSpool>, ArchiveError> {
+        let control_file = fs::read(data_directory.join("global").join("pg_control"));
+        let Some(control_file) = control_file.ok().and_then(|file| ControlFile::read(&file).ok())
+        else {
+            return Ok(None);
+        };
+        let settings = format!("{settings}{:016x}", control_file.system_id.0);
+        let side = Side::open(spool_path, data_directory, "get", &settings)?;
+        for name in [AHEAD, FETCHING] {
+            super::make_private(&side.path(name))?;
+        }
+        Ok(Some(GetSpool { side }))
+    }
+
+    /// The segment of this name, if it was fetched from these repositories for this cluster.
+    pub fn find(&self, name: &str) -> Option<Prefetched> {
+        let found = self.ahead().into_iter().find_map(|entry| {
+            let file = entry.file_name();
+            let (found, rest) = file.to_str()?.split_once('-')?;
+            let (hash, settings) = rest.split_once('-')?;
+            let is_it = found == name && settings == self.side.settings();
+            (is_it && is_young(&entry)).then(|| (entry.path(), hash.to_owned()))
+        });
+        let (path, hash) = found?;
+        let hash = blake3::Hash::from_hex(hash).ok()?;
+        Some(Prefetched { path, hash })
+    }
+
+    /// Whether a worker is fetching the segment now.
+    pub fn is_fetching(&self, name: &str) -> bool {
+        self.side.path(FETCHING).join(name).exists()
+    }
+
+    /// Records that a segment was given out, of this size; says whether it followed upon the last.
+    pub fn advance(&self, name: &str, segment_size: u64) -> Result<bool, ArchiveError> {
+        self.side.want_settings()?;
+        let Ok(WalFileName::Segment(segment)) = name.parse() else {
+            return Ok(false);
+        };
+        let before = self.position();
+        let text = format!("{name} {segment_size}\n");
+        super::write(&self.side.path(POSITION), text.as_bytes())?;
+        let expected = before.and_then(Position::next);
+        Ok(expected.is_some_and(|expected| expected.segment == segment))
+    }
+
+    pub(crate) fn position(&self) -> Option<Position> {
+        let text = String::from_utf8(super::read(&self.side.path(POSITION))?).ok()?;
+        let (name, segment_size) = text.trim_end().split_once(' ')?;
+        Some(Position {
+            segment: name.parse::<WalFileName>().ok()?.segment()?,
+            segment_size: segment_size.parse().ok()?,
+        })
+    }
+
+    /// Where to fetch a segment to. It is seen as being fetched from now on.
+    pub(crate) fn begin(&self, name: &str) -> Result<PathBuf, ArchiveError> {
+        let path = self.side.path(FETCHING).join(name);
+        let created = File::create(&path);
+        created.map_err(|error| ArchiveError::file("create", &path, error))?;
+        Ok(path)
+    }
+
+    /// What was fetched is there for a call.
+    pub(crate) fn finish(&self, name: &str) -> Result<(), ArchiveError> {
+        let path = self.side.path(FETCHING).join(name);
+        let mut hasher = blake3::Hasher::new();
+        let hashed = File::open(&path).and_then(|file| hasher.update_reader(file).map(|_| ()));
+        hashed.map_err(|error| ArchiveError::file("read", &path, error))?;
+        let hash = hasher.finalize().to_hex();
+        let settings = self.side.settings();
+        let to = self.side.path(AHEAD).join(format!("{name}-{hash}-{settings}"));
+        fs::rename(&path, &to).map_err(|error| ArchiveError::file("rename to", &to, error))
+    }
+
+    /// It was not fetched.
+    pub(crate) fn abandon(&self, name: &str) {
+        let _ = fs::remove_file(self.side.path(FETCHING).join(name));
+    }
+
+    /// Removes what is there and not wanted; says what is left.
+    pub(crate) fn keep(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut kept = Vec::new();
+        for entry in self.ahead() {
+            let file = entry.file_name();
+            let name = file.to_str().and_then(|file| Some(file.split_once('-')?.0));
+            match name.filter(|name| is_wanted(name) && is_young(&entry)) {
+                Some(name) => kept.push(name.to_owned()),
+                None => {
+                    let _ = fs::remove_file(entry.path());
+                }
+            }
+        }
+        kept
+    }
+
+    /// Removes what an earlier worker has left behind.
+    pub(crate) fn clear(&self) {
+        self.keep(|_| false);
+        for entry in entries(&self.side.path(FETCHING)) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+
+    fn ahead(&self) -> Vec<DirEntry> {
+        entries(&self.side.path(AHEAD))
+    }
+
+    /// The lock, unless a worker has it.
+    pub fn try_lock(&self) -> Result<Option<WorkerLock>, ArchiveError> {
+        self.side.try_lock()
+    }
+
+    /// Whether a file is the lock.
+    pub fn is_lock(&self, file: &File) -> bool {
+        self.side.is_lock(file)
+    }
+
+    /// A new file for what the worker says.
+    pub fn log(&self) -> Result<File, ArchiveError> {
+        self.side.log()
+    }
+
+    /// Whether the last call wanted these settings.
+    pub(crate) fn are_settings_wanted(&self) -> bool {
+        self.side.are_settings_wanted()
+    }
+}
+
+fn entries(directory: &Path) -> Vec<DirEntry> {
+    let entries = fs::read_dir(directory).into_iter().flatten();
+    entries.flatten().collect()
+}
+
+fn is_young(entry: &DirEntry) -> bool {
+    let modified = entry.metadata().and_then(|metadata| metadata.modified());
+    let age = modified.map(|at| SystemTime::now().duration_since(at));
+    matches!(age, Ok(Ok(age)) if age < AGE_MAX)
+}
+
+impl Prefetched {
+    /// Gives it the name that was asked for, if it still has the bytes that were fetched; says how
+    /// many. It is removed either way.
+    pub fn deliver(self, destination: &Path) -> Result<Option<u64>, ArchiveError> {
+        let delivered = self.checked().and_then(|len| match len {
+            Some(len) => self.give(destination).map(|()| Some(len)),
+            None => Ok(None),
+        });
+        let _ = fs::remove_file(&self.path);
+        delivered
+    }
+
+    fn checked(&self) -> Result<Option<u64>, ArchiveError> {
+        let failed = |error| ArchiveError::file("read", &self.path, error);
+        let mut file = match File::open(&self.path) {
+            Ok(file) => file,
+            // Its worker has given it up.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut hasher = blake3::Hasher::new();
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match file.read(&mut buffer).map_err(failed)? {
+                0 => break,
+                read => hasher.update(&buffer[..read]),
+            };
+        }
+        let is_same = hasher.finalize() == self.hash;
+        Ok(is_same.then_some(hasher.count()))
+    }
+
+    fn give(&self, destination: &Path) -> Result<(), ArchiveError> {
+        regular_file::check_name(destination)
+            .map_err(|error| ArchiveError::file("replace", destination, error))?;
+        match fs::rename(&self.path, destination) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                let failed = |error| ArchiveError::file("write", destination, error);
+                durable::deliver_with(destination, |file| {
+                    let mut from = File::open(&self.path).map_err(failed)?;
+                    io::copy(&mut from, file).map(|_| ()).map_err(failed)
+                })
+            }
+            Err(error) => Err(ArchiveError::file("rename to", destination, error)),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The side of `archive-push`:
+//!
+//! ```text
+//! push/acknowledged/NAME   the file NAME is in all repositories, proven and durable
+//! push/failed/NAME         why the worker could not push NAME; it ended with that
+//! push/requested           the file that a call waits for
+//! ```
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use walzip_pgformat::wal_file_name::WalFileName;
+
+use super::file_facts::FileFacts;
+use super::side::{Side, WorkerLock};
+use crate::error::ArchiveError;
+
+const ACKNOWLEDGED: &str = "acknowledged";
+const FAILED: &str = "failed";
+const REQUESTED: &str = "requested";
+
+/// An acknowledgement whose file PostgreSQL no longer waits for is removed after so long: a call
+/// that somebody made by hand has seen it by then.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// The side of the spool for `archive-push`.
+#[derive(Clone, Debug)]
+pub struct PushSpool {
+    side: Side,
+    boot: String,
+}
+
+impl PushSpool {
+    /// Opens it, or makes it. The settings are a hash of all that a worker has to agree on: the
+    /// repositories above all, since an acknowledgement is for exactly these.
+    pub fn open(
+        spool_path: &Path,
+        data_directory: &Path,
+        settings: &str,
+    ) -> Result<PushSpool, ArchiveError> {
+        let side = Side::open(spool_path, data_directory, "push", settings)?;
+        for name in [ACKNOWLEDGED, FAILED] {
+            super::make_private(&side.path(name))?;
+        }
+        // After a restart of the machine nobody knows what a file system has made of its last
+        // seconds. Without this file, none is told from another.
+        let boot = super::read(Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
+        Ok(PushSpool {
+            side,
+            boot: String::from_utf8_lossy(&boot).trim().to_owned(),
+        })
+    }
+
+    /// Whether this very file is in these very repositories.
+    pub fn is_acknowledged(&self, facts: &FileFacts) -> bool {
+        let found = super::read(&self.acknowledgement(facts.name()));
+        found.is_some_and(|found| found == self.text(facts).as_bytes())
+    }
+
+    /// Says that it is.
+    pub(crate) fn acknowledge(&self, facts: &FileFacts) -> Result<(), ArchiveError> {
+        let path = self.acknowledgement(facts.name());
+        super::write(&path, self.text(facts).as_bytes())
+    }
+
+    fn acknowledgement(&self, name: &str) -> std::path::PathBuf {
+        self.side.path(ACKNOWLEDGED).join(name)
+    }
+
+    fn text(&self, facts: &FileFacts) -> String {
+        let settings = self.side.settings();
+        let boot = &self.boot;
+        format!("walzip acknowledgement 1\n{facts}boot {boot}\nsettings {settings}\n")
+    }
+
+    /// Removes the acknowledgements that nobody waits for.
+    pub(crate) fn clean(&self, is_waited_for: impl Fn(&str) -> bool) {
+        let Ok(entries) = fs::read_dir(self.side.path(ACKNOWLEDGED)) else {
+            return;
+        };
+        let is_old = |entry: &fs::DirEntry| {
+            let modified = entry.metadata().and_then(|metadata| metadata.modified());
+            let age = modified.map(|at| SystemTime::now().duration_since(at));
+            matches!(age, Ok(Ok(age)) if age > KEPT)
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            if !name.to_str().is_some_and(&is_waited_for) && is_old(&entry) {
+                // It is only in the way.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    /// Records why a file could not be pushed, for the call that asks for it.
+    pub(crate) fn fail(&self, name: &str, why: &str) -> Result<(), ArchiveError> {
+        super::write(&self.side.path(FAILED).join(name), why.as_bytes())
+    }
+
+    /// Why a file could not be pushed, once.
+    pub fn take_failure(&self, name: &str) -> Option<String> {
+        let path = self.side.path(FAILED).join(name);
+        let why = super::read(&path)?;
+        fs::remove_file(&path).ok()?;
+        String::from_utf8(why).ok()
+    }
+
+    /// Removes what an earlier worker has said of its failures.
+    pub(crate) fn forget_failures(&self) {
+        let Ok(entries) = fs::read_dir(self.side.path(FAILED)) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+
+    /// Asks the worker for a file, and for these settings.
+    pub fn request(&self, name: &str) -> Result<(), ArchiveError> {
+        self.side.want_settings()?;
+        super::write(&self.side.path(REQUESTED), name.as_bytes())
+    }
+
+    /// What a call has asked for since this was called last.
+    pub(crate) fn take_request(&self) -> Option<String> {
+        let path = self.side.path(REQUESTED);
+        let name = String::from_utf8(super::read(&path)?).ok()?;
+        fs::remove_file(&path).ok()?;
+        name.parse::<WalFileName>().is_ok().then_some(name)
+    }
+
+    /// The lock, unless a worker has it.
+    pub fn try_lock(&self) -> Result<Option<WorkerLock>, ArchiveError> {
+        self.side.try_lock()
+    }
+
+    /// Whether a file is the lock.
+    pub fn is_lock(&self, file: &fs::File) -> bool {
+        self.side.is_lock(file)
+    }
+
+    /// A new file for what the worker says.
+    pub fn log(&self) -> Result<fs::File, ArchiveError> {
+        self.side.log()
+    }
+
+    /// Whether the last call wanted these settings.
+    pub(crate) fn are_settings_wanted(&self) -> bool {
+        self.side.are_settings_wanted()
+    }
+}

@@ -1,0 +1,103 @@
+//! What both sides of the spool have: one worker, and the settings it should have.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::error::ArchiveError;
+
+/// One side of the spool of a data directory.
+#[derive(Clone, Debug)]
+pub(super) struct Side {
+    directory: PathBuf,
+    /// A hash of all that decides what a worker does.
+    settings: String,
+}
+
+/// The right to be the worker of a side. The process that holds the open file has it: it can be
+/// handed on to a child without a moment in which nobody has it.
+#[derive(Debug)]
+pub struct WorkerLock(File);
+
+impl WorkerLock {
+    /// The file, for a child that is to have it as its standard input.
+    pub fn into_file(self) -> File {
+        self.0
+    }
+}
+
+impl Side {
+    pub(super) fn open(
+        spool_path: &Path,
+        data_directory: &Path,
+        name: &str,
+        settings: &str,
+    ) -> Result<Side, ArchiveError> {
+        let directory = super::directory_of(spool_path, data_directory)?.join(name);
+        super::make_private(&directory)?;
+        Ok(Side {
+            directory,
+            settings: settings.to_owned(),
+        })
+    }
+
+    /// A file or directory of it.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    pub(super) fn settings(&self) -> &str {
+        &self.settings
+    }
+
+    /// The lock, unless a worker has it.
+    pub(super) fn try_lock(&self) -> Result<Option<WorkerLock>, ArchiveError> {
+        let path = self.path("lock");
+        let failed = |error| ArchiveError::file("lock", &path, error);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(WorkerLock(file))),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(failed(error.into())),
+        }
+    }
+
+    /// Whether a file is the lock: the worker's standard input is.
+    pub(super) fn is_lock(&self, file: &File) -> bool {
+        let named = std::fs::metadata(self.path("lock"));
+        match (named, file.metadata()) {
+            (Ok(named), Ok(file)) => (named.dev(), named.ino()) == (file.dev(), file.ino()),
+            _ => false,
+        }
+    }
+
+    /// A new file for what the worker says.
+    pub(super) fn log(&self) -> Result<File, ArchiveError> {
+        let path = self.path("log");
+        let created = File::create(&path);
+        created.map_err(|error: io::Error| ArchiveError::file("create", &path, error))
+    }
+
+    /// Asks a worker of other settings to end.
+    pub(super) fn want_settings(&self) -> Result<(), ArchiveError> {
+        match self.are_settings_wanted() {
+            true => Ok(()),
+            false => super::write(&self.path("settings"), self.settings.as_bytes()),
+        }
+    }
+
+    /// Whether the last call had the same settings.
+    pub(super) fn are_settings_wanted(&self) -> bool {
+        super::read(&self.path("settings")).is_some_and(|found| found == self.settings.as_bytes())
+    }
+}

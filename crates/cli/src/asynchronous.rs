@@ -1,0 +1,136 @@
+//! `archive-push` and `archive-get` with a worker in the background: `archive-async`.
+//!
+//! A call is short-lived, and PostgreSQL waits for it; the worker is the same command again, started
+//! by a call, and goes on after it. They meet in the spool.
+
+pub mod get;
+pub mod push;
+mod worker;
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use clap::builder::BoolishValueParser;
+
+use crate::config::Config;
+use crate::error::CommandError;
+use crate::exit_code::Kind;
+use crate::repo_args::Place;
+use crate::{running_as_root, store_args};
+
+/// Where the Debian package makes a directory for it.
+const DEFAULT_SPOOL_PATH: &str = "/var/spool/walzip";
+
+/// Beside a server that writes, more would be in its way.
+const USUAL_PROCESSES: usize = 2;
+
+/// The flags of commands that may have a worker.
+#[derive(Debug, clap::Args)]
+pub struct AsyncArgs {
+    /// Work ahead in the background
+    #[arg(long, env = "WALZIP_ARCHIVE_ASYNC", hide_env_values = true)]
+    #[arg(value_parser = BoolishValueParser::new(), value_name = "BOOL")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(help_heading = "In the background")]
+    archive_async: Option<bool>,
+
+    /// Where calls and worker meet: a directory of this user's [default: /var/spool/walzip]
+    #[arg(long, env = "WALZIP_SPOOL_PATH", hide_env_values = true, value_name = "DIR")]
+    #[arg(help_heading = "In the background")]
+    spool_path: Option<PathBuf>,
+
+    /// How many files are worked on at a time [default: 2, or 1 on a single processor]
+    #[arg(long, env = "WALZIP_PROCESS_MAX", hide_env_values = true, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(help_heading = "In the background")]
+    process_max: Option<u16>,
+
+    /// This process is the worker, and its standard input the lock
+    #[arg(long, hide = true)]
+    worker: bool,
+}
+
+impl AsyncArgs {
+    /// Where to work in the background, if at all.
+    pub fn spool_path(&self, config: &Config) -> Result<Option<PathBuf>, CommandError> {
+        if !self.archive_async.or(config.archive_async).unwrap_or(false) {
+            return Ok(None);
+        }
+        let path = self.spool_path.as_ref().or(config.spool_path.as_ref());
+        let path = path.cloned().unwrap_or_else(|| DEFAULT_SPOOL_PATH.into());
+        if !path.is_dir() {
+            let message = format!("the spool directory {} does not exist", path.display());
+            return Err(CommandError::new(Kind::FileMissing, message).hint(
+                "Make it, for the user that runs PostgreSQL, or name another one: spool-path.",
+            ));
+        }
+        running_as_root::refuse_foreign_directory(&path)?;
+        Ok(Some(path))
+    }
+
+    /// Whether this process is the worker.
+    pub fn is_worker(&self) -> bool {
+        self.worker
+    }
+
+    /// How many files are worked on at a time.
+    pub fn process_max(&self, config: &Config) -> Result<usize, CommandError> {
+        match self.process_max.or(config.process_max) {
+            Some(0) => Err(CommandError::new(
+                Kind::Config,
+                "the key \"process-max\" is 0, and has to be 1 or more",
+            )),
+            Some(count) => Ok(count.into()),
+            None => Ok(thread::available_parallelism().map_or(1, usize::from).min(USUAL_PROCESSES)),
+        }
+    }
+}
+
+/// What a call and a worker have to agree on: the program, the repositories and the rest.
+fn settings<'p>(
+    places: impl IntoIterator<Item = &'p Place>,
+    rest: &impl std::fmt::Debug,
+) -> String {
+    let mut text = format!("{} {rest:?}\n", env!("WALZIP_VERSION"));
+    for place in places {
+        let flags = store_args::flags(&place.settings);
+        text.push_str(&format!("{:?} {place} {flags:?}\n", place.number));
+    }
+    blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
+}
+
+/// How long a call sleeps before it looks again.
+fn pause() {
+    thread::sleep(Duration::from_millis(2));
+}
+
+/// The data directory of a file in `pg_wal`. PostgreSQL runs its commands in that directory, and %p
+/// is relative to it.
+pub fn data_directory_of(path: &Path) -> Option<PathBuf> {
+    let pg_wal = path.parent()?;
+    if pg_wal.file_name()? != "pg_wal" {
+        return None;
+    }
+    match pg_wal.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => Some(directory.to_owned()),
+        _ => Some(PathBuf::from(".")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_data_directory_of_what_archive_command_names() {
+        let found = |path| data_directory_of(Path::new(path));
+        assert_eq!(found("pg_wal/00000002.history"), Some(PathBuf::from(".")));
+        assert_eq!(
+            found("/d/pg_wal/00000002.history"),
+            Some(PathBuf::from("/d"))
+        );
+        assert_eq!(found("/d/00000002.history"), None);
+        assert_eq!(found("00000002.history"), None);
+    }
+}

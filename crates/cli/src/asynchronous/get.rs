@@ -1,0 +1,128 @@
+//! `archive-get` with a worker.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use walzip_archive::get::Got;
+use walzip_archive::get_ahead::{GetAheadOptions, get_ahead};
+use walzip_archive::spool::GetSpool;
+use walzip_pgformat::wal_file_name::WalFileName;
+
+use super::{pause, settings, worker};
+use crate::error::CommandError;
+use crate::exit_code::Kind;
+use crate::runtime;
+use crate::sources::{Asked, Sources};
+
+/// What a worker is about to have is waited for so long: the call would need as long itself.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// The worker ends when no call came for so long.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// So much may lie ready, as with pgBackRest's `archive-get-queue-max`.
+const BYTES_MAX: u64 = 128 << 20;
+
+/// A call for a segment that a worker may have fetched.
+pub struct Call<'s> {
+    asked: &'s Asked,
+    sources: &'s Sources,
+    spool: GetSpool,
+}
+
+impl<'s> Call<'s> {
+    /// Nothing for what is fetched by the call alone: all without a spool, what no cluster asks for,
+    /// and what is no segment.
+    pub fn of(
+        asked: &'s Asked,
+        sources: &'s Sources,
+        spool_path: Option<&Path>,
+    ) -> Result<Option<Call<'s>>, CommandError> {
+        let is_segment = matches!(asked.name.parse(), Ok(WalFileName::Segment(_)));
+        let (Some(spool_path), Some(data_directory), true) =
+            (spool_path, asked.cluster_directory(), is_segment)
+        else {
+            return Ok(None);
+        };
+        let settings = settings(sources.places(), &"");
+        let spool = GetSpool::open(spool_path, data_directory, &settings)?;
+        Ok(spool.map(|spool| Call {
+            asked,
+            sources,
+            spool,
+        }))
+    }
+
+    /// Takes the segment if a worker has fetched it; says how large it is.
+    pub fn take(&self) -> Option<u64> {
+        let taken = self.try_take().unwrap_or_else(|error| {
+            tracing::warn!("{}; what was fetched ahead is not used", error.message());
+            None
+        });
+        taken.inspect(|&original_bytes| self.advance(original_bytes))
+    }
+
+    fn try_take(&self) -> Result<Option<u64>, CommandError> {
+        let name = &self.asked.name;
+        let begun = Instant::now();
+        while self.spool.is_fetching(name)
+            && begun.elapsed() < WAIT_MAX
+            && self.spool.try_lock()?.is_none()
+        {
+            pause();
+        }
+        let Some(prefetched) = self.spool.find(name) else {
+            return Ok(None);
+        };
+        Ok(prefetched.deliver(&self.asked.destination)?)
+    }
+
+    /// Records that the segment was given out. After two in a row a worker is started: pg_rewind asks
+    /// backwards, and a standby for one at a time.
+    pub fn advance(&self, original_bytes: u64) {
+        if let Err(error) = self.try_advance(original_bytes) {
+            tracing::warn!("{}; nothing is fetched ahead", error.message());
+        }
+    }
+
+    fn try_advance(&self, original_bytes: u64) -> Result<(), CommandError> {
+        if self.spool.advance(&self.asked.name, original_bytes)?
+            && let Some(lock) = self.spool.try_lock()?
+        {
+            worker::start("archive-get", lock.into_file(), self.spool.log()?)?;
+        }
+        Ok(())
+    }
+
+    /// Is the worker.
+    pub fn work(&self, process_max: usize) -> Result<(), CommandError> {
+        worker::leave_session();
+        if !worker::lock().is_ok_and(|lock| self.spool.is_lock(&lock)) {
+            let message = "--worker is for walzip itself: the lock is not its standard input";
+            return Err(CommandError::new(Kind::Usage, message));
+        }
+        let options = GetAheadOptions {
+            process_max,
+            bytes_max: BYTES_MAX,
+            idle: IDLE,
+        };
+        let fetch = |name, destination| {
+            let asked = Asked {
+                name,
+                destination,
+                data_directory: self.asked.data_directory.clone(),
+            };
+            async move {
+                match self.sources.get(&asked).await {
+                    Ok(got) => Ok(got != Got::NotFound),
+                    Err(error) => Err(error.message().to_owned()),
+                }
+            }
+            .boxed_local()
+        };
+        runtime::block_on(async {
+            Ok(get_ahead(&self.spool, &options, &fetch, worker::asked_to_end()).await?)
+        })
+    }
+}

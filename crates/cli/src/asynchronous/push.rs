@@ -1,0 +1,222 @@
+//! `archive-push` with a worker.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use serde::{Deserialize, Serialize};
+use walzip_archive::push_ahead::{PushAheadOptions, push_ahead};
+use walzip_archive::spool::{FileFacts, PushSpool};
+use walzip_codec::Level;
+use walzip_pgformat::wal_file_name::WalFileName;
+
+use super::{data_directory_of, pause, settings, worker};
+use crate::destinations::Destinations;
+use crate::error::CommandError;
+use crate::exit_code::Kind;
+use crate::runtime;
+
+/// A call waits so long for its file; an operation on a store has a limit of its own, which is
+/// shorter, so that its error comes first.
+const WAIT_MAX: Duration = Duration::from_secs(120);
+
+/// The worker ends when nothing was to do for so long.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// A call for a segment that a worker may push.
+pub struct Call<'d> {
+    path: &'d Path,
+    name: String,
+    data_directory: PathBuf,
+    destinations: &'d Destinations<'d>,
+    spool: PushSpool,
+}
+
+/// A failure that the worker had, for the call to tell.
+#[derive(Debug, Serialize, Deserialize)]
+struct Failure {
+    code: u8,
+    message: String,
+    hint: Option<String>,
+}
+
+impl<'d> Call<'d> {
+    /// Nothing for what is pushed by the call itself: all without a spool, what is not in `pg_wal`,
+    /// and what is no segment. PostgreSQL has histories archived first, and they decide what becomes
+    /// of the segments.
+    pub fn of(
+        path: &'d Path,
+        destinations: &'d Destinations<'d>,
+        spool_path: Option<&Path>,
+    ) -> Result<Option<Call<'d>>, CommandError> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_segment = matches!(name.parse(), Ok(WalFileName::Segment(_)));
+        let (Some(spool_path), Some(data_directory), true) =
+            (spool_path, data_directory_of(path), is_segment)
+        else {
+            return Ok(None);
+        };
+        let how: Vec<(Level, bool)> = destinations
+            .options()
+            .map(|options| (options.level, options.verify))
+            .collect();
+        let settings = settings(destinations.places(), &how);
+        Ok(Some(Call {
+            path,
+            name: name.into_owned(),
+            spool: PushSpool::open(spool_path, &data_directory, &settings)?,
+            data_directory,
+            destinations,
+        }))
+    }
+
+    /// Waits until the worker, started where there is none, has pushed the segment or failed. Nothing
+    /// where a worker said neither, or the spool fails: then the call pushes it itself.
+    pub fn wait(&self) -> Option<Result<(), CommandError>> {
+        self.try_wait().unwrap_or_else(|error| {
+            tracing::warn!("{}; this call pushes {}", error.message(), self.name);
+            None
+        })
+    }
+
+    fn try_wait(&self) -> Result<Option<Result<(), CommandError>>, CommandError> {
+        let Ok(facts) = FileFacts::read(self.path) else {
+            // Pushing it tells why.
+            return Ok(None);
+        };
+        if self.spool.is_acknowledged(&facts) {
+            return Ok(Some(self.acknowledged()));
+        }
+        // Of an earlier attempt.
+        self.spool.take_failure(&self.name);
+        self.spool.request(&self.name)?;
+        let mut is_started = false;
+        let begun = Instant::now();
+        while begun.elapsed() < WAIT_MAX {
+            // Before what it said is read: it may say it and end in between.
+            let lock = self.spool.try_lock()?;
+            if self.spool.is_acknowledged(&facts) {
+                return Ok(Some(self.acknowledged()));
+            }
+            if let Some(failure) = self.spool.take_failure(&self.name) {
+                return Ok(Some(Err(shown(&failure))));
+            }
+            match lock {
+                Some(_) if is_started => {
+                    tracing::warn!(
+                        "the worker in the background ended without pushing {}; this call pushes it",
+                        self.name
+                    );
+                    return Ok(None);
+                }
+                Some(lock) => {
+                    self.spool.request(&self.name)?;
+                    worker::start("archive-push", lock.into_file(), self.spool.log()?)?;
+                    is_started = true;
+                }
+                None => {}
+            }
+            pause();
+        }
+        let message = format!(
+            "{} was not archived within {} seconds",
+            self.name,
+            WAIT_MAX.as_secs()
+        );
+        Ok(Some(Err(CommandError::new(Kind::ArchiveTimeout, message).hint(
+            "The worker in the background goes on; its log is in the spool.",
+        ))))
+    }
+
+    fn acknowledged(&self) -> Result<(), CommandError> {
+        tracing::info!("{} is archived", self.name);
+        Ok(())
+    }
+
+    /// Is the worker.
+    pub fn work(&self, process_max: usize) -> Result<(), CommandError> {
+        worker::leave_session();
+        if !worker::lock().is_ok_and(|lock| self.spool.is_lock(&lock)) {
+            let message = "--worker is for walzip itself: the lock is not its standard input";
+            return Err(CommandError::new(Kind::Usage, message));
+        }
+        let options = PushAheadOptions {
+            data_directory: self.data_directory.clone(),
+            process_max,
+            idle: Some(IDLE),
+        };
+        let push = |path: PathBuf| self.push(path).boxed_local();
+        runtime::block_on(async {
+            Ok(push_ahead(&self.spool, &options, &push, worker::asked_to_end()).await?)
+        })
+    }
+
+    async fn push(&self, path: PathBuf) -> Result<FileFacts, String> {
+        let pushed = self.destinations.push(&path).await;
+        let failures = pushed.pushed.into_failures();
+        match (pushed.facts, failures.is_empty()) {
+            (Some(facts), true) => Ok(facts),
+            _ => Err(told(&failures)),
+        }
+    }
+}
+
+/// Failures as text for another process.
+fn told(failures: &[CommandError]) -> String {
+    let failures: Vec<Failure> = failures
+        .iter()
+        .map(|error| Failure {
+            code: error.kind().code(),
+            message: error.message().to_owned(),
+            hint: error.hint_text().map(str::to_owned),
+        })
+        .collect();
+    serde_json::to_string(&failures).unwrap_or_default()
+}
+
+/// The failure that a worker has told. One of several is reported here, and the first one's exit
+/// code is the program's.
+fn shown(told: &str) -> CommandError {
+    let failures: Vec<Failure> = serde_json::from_str(told).unwrap_or_default();
+    let mut errors = failures.into_iter().map(|failure| {
+        let kind = Kind::of_code(failure.code).unwrap_or(Kind::Internal);
+        let error = CommandError::new(kind, failure.message);
+        match failure.hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
+    });
+    let Some(first) = errors.next() else {
+        return CommandError::new(Kind::Internal, "the worker failed without saying why");
+    };
+    let further: Vec<CommandError> = errors.collect();
+    if further.is_empty() {
+        return first;
+    }
+    first.report();
+    for error in &further {
+        error.report();
+    }
+    CommandError::silent(first.kind())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_shown_as_the_worker_had_it() {
+        let error = CommandError::new(Kind::ArchiveDuplicate, "it differs").hint("Look at it.");
+        let found = shown(&told(&[error]));
+        assert_eq!(found.kind(), Kind::ArchiveDuplicate);
+        assert_eq!(found.message(), "it differs");
+        assert_eq!(found.hint_text(), Some("Look at it."));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_a_failure_all_the_same() {
+        for text in ["", "[]", "{", "[{\"code\":0}]"] {
+            assert_eq!(shown(text).kind(), Kind::Internal, "{text}");
+        }
+    }
+}
