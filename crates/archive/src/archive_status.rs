@@ -51,9 +51,7 @@ impl ArchiveStatus {
     /// timeline's segments, and the archive may refuse it: then it has to refuse them as well.
     pub(crate) fn is_before_its_history(&self, name: &str) -> bool {
         match name.parse() {
-            Ok(WalFileName::Segment(segment)) => {
-                self.is_ready(&history_name(segment.timeline))
-            }
+            Ok(WalFileName::Segment(segment)) => self.is_ready(&history_name(segment.timeline)),
             _ => false,
         }
     }
@@ -81,12 +79,18 @@ mod tests {
         for number in (0..1000).rev() {
             ready(&format!("{:024X}", (1_u128 << 64) + number)).expect("written");
         }
-        for name in ["00000002.history", "garbage", "000000010000000000000001.00000028.backup"] {
+        for name in [
+            "00000002.history",
+            "garbage",
+            "000000010000000000000001.00000028.backup",
+        ] {
             ready(name).expect("written");
         }
         fs::write(status.join("000000010000000000000000.done"), b"").expect("written");
         let found = ArchiveStatus::of(data_directory.path());
-        let names = found.segments(|name| !name.ends_with('7')).expect("readable");
+        let names = found
+            .segments(|name| !name.ends_with('7'))
+            .expect("readable");
         assert_eq!(names.len(), NAMES_MAX);
         assert_eq!(names[0], format!("{:024X}", 1_u128 << 64));
         assert_eq!(names[7], format!("{:024X}", (1_u128 << 64) + 8));

@@ -1,9 +1,9 @@
 //! The worker behind `archive-get`: fetches the segments that a recovery will ask for next.
 //!
 //! It follows the position that the calls record. It fetches the segments after it on the same
-//! timeline, several at a time, until so many are there that more would only take room; the end of
-//! the archive ends it, since absence is never remembered. What a call does not find it fetches
-//! itself, so whatever happens here costs time and nothing else.
+//! timeline, several at a time, until so many are there that more would only take room. Where one is
+//! not in the archive, or cannot be fetched, it waits for the next call. What a call does not find it
+//! fetches itself, so whatever happens here costs time and nothing else.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -33,8 +33,7 @@ pub struct GetAheadOptions {
 /// Fetches a segment to a path, and says whether the archive has it.
 type Fetch<'a> = dyn Fn(String, PathBuf) -> LocalBoxFuture<'a, Result<bool, String>> + 'a;
 
-/// Fetches ahead of the calls until there is nothing more to fetch, no call comes, or `stop` is
-/// there.
+/// Fetches ahead of the calls until no call comes any more, or `stop` is there.
 pub async fn get_ahead(
     spool: &GetSpool,
     options: &GetAheadOptions,
@@ -56,6 +55,7 @@ async fn follow(
     let mut running = FuturesUnordered::new();
     let mut fetching = BTreeSet::new();
     let mut position = None;
+    let mut is_at_end = false;
     let mut is_ending = false;
     let mut last_call = Instant::now();
     let mut stop = std::pin::pin!(stop.fuse());
@@ -63,14 +63,19 @@ async fn follow(
         is_ending |= !spool.are_settings_wanted() || last_call.elapsed() > options.idle;
         let now = spool.position();
         if now != position {
-            (position, last_call) = (now, Instant::now());
+            (position, last_call, is_at_end) = (now, Instant::now(), false);
         }
         let window = window(spool, options);
         let ahead = spool.keep(|name| window.iter().any(|wanted| wanted == name));
         let is_missing = |name: &&String| !ahead.contains(name) && !fetching.contains(*name);
         let room = options.process_max.max(1).saturating_sub(fetching.len());
-        let next: Vec<String> = window.iter().filter(is_missing).take(room).cloned().collect();
-        for name in next.into_iter().filter(|_| !is_ending) {
+        let next: Vec<String> = window
+            .iter()
+            .filter(is_missing)
+            .take(room)
+            .cloned()
+            .collect();
+        for name in next.into_iter().filter(|_| !is_ending && !is_at_end) {
             let path = spool.begin(&name)?;
             fetching.insert(name.clone());
             running.push(fetch(name.clone(), path).map(move |fetched| (name, fetched)));
@@ -81,7 +86,7 @@ async fn follow(
         tokio::select! {
             Some((name, fetched)) = running.next() => {
                 fetching.remove(&name);
-                is_ending |= !finish(spool, &name, fetched)?;
+                is_at_end |= !finish(spool, &name, fetched)?;
             }
             () = tokio::time::sleep(TICK) => {}
             () = &mut stop => is_ending = true,

@@ -151,7 +151,8 @@ impl<'s> Queue<'s> {
         if names.is_empty() {
             // Nothing else is to do: what PostgreSQL has asked for is no longer of interest.
             let status = &self.status;
-            self.begun.retain(|name, state| *state == State::Running || status.is_ready(name));
+            self.begun
+                .retain(|name, state| *state == State::Running || status.is_ready(name));
             self.spool.clean(|name| status.is_ready(name));
         }
         self.waiting = names.into();
@@ -169,7 +170,11 @@ impl<'s> Queue<'s> {
     }
 
     /// Acknowledges what was pushed, or records why it was not.
-    fn finish(&mut self, name: &str, pushed: Result<FileFacts, String>) -> Result<bool, ArchiveError> {
+    fn finish(
+        &mut self,
+        name: &str,
+        pushed: Result<FileFacts, String>,
+    ) -> Result<bool, ArchiveError> {
         match pushed {
             Ok(facts) => {
                 self.begun.insert(name.to_owned(), State::Acknowledged);

@@ -32,6 +32,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use rustix::process::geteuid;
 
@@ -94,4 +95,10 @@ fn read(path: &Path) -> Option<Vec<u8>> {
         true => fs::read(path).ok(),
         false => None,
     }
+}
+
+/// How long ago a file was written; nothing where the clock contradicts that.
+fn age(path: &Path) -> Option<Duration> {
+    let modified = fs::symlink_metadata(path).ok()?.modified().ok()?;
+    SystemTime::now().duration_since(modified).ok()
 }

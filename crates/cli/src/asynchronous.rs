@@ -7,11 +7,14 @@ pub mod get;
 pub mod push;
 mod worker;
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
+use walzip_repo::Location;
 
 use crate::config::Config;
 use crate::error::CommandError;
@@ -36,12 +39,22 @@ pub struct AsyncArgs {
     archive_async: Option<bool>,
 
     /// Where calls and worker meet: a directory of this user's [default: /var/spool/walzip]
-    #[arg(long, env = "WALZIP_SPOOL_PATH", hide_env_values = true, value_name = "DIR")]
+    #[arg(
+        long,
+        env = "WALZIP_SPOOL_PATH",
+        hide_env_values = true,
+        value_name = "DIR"
+    )]
     #[arg(help_heading = "In the background")]
     spool_path: Option<PathBuf>,
 
     /// How many files are worked on at a time [default: 2, or 1 on a single processor]
-    #[arg(long, env = "WALZIP_PROCESS_MAX", hide_env_values = true, value_name = "N")]
+    #[arg(
+        long,
+        env = "WALZIP_PROCESS_MAX",
+        hide_env_values = true,
+        value_name = "N"
+    )]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
     #[arg(help_heading = "In the background")]
     process_max: Option<u16>,
@@ -82,12 +95,15 @@ impl AsyncArgs {
                 "the key \"process-max\" is 0, and has to be 1 or more",
             )),
             Some(count) => Ok(count.into()),
-            None => Ok(thread::available_parallelism().map_or(1, usize::from).min(USUAL_PROCESSES)),
+            None => Ok(thread::available_parallelism()
+                .map_or(1, usize::from)
+                .min(USUAL_PROCESSES)),
         }
     }
 }
 
-/// What a call and a worker have to agree on: the program, the repositories and the rest.
+/// What a call and a worker have to agree on: the program, the repositories and the rest. A local
+/// repository that was made anew is another one.
 fn settings<'p>(
     places: impl IntoIterator<Item = &'p Place>,
     rest: &impl std::fmt::Debug,
@@ -95,7 +111,15 @@ fn settings<'p>(
     let mut text = format!("{} {rest:?}\n", env!("WALZIP_VERSION"));
     for place in places {
         let flags = store_args::flags(&place.settings);
-        text.push_str(&format!("{:?} {place} {flags:?}\n", place.number));
+        let record = match &**place {
+            Location::Local(path) => fs::metadata(path.join("repository.json")).ok(),
+            _ => None,
+        };
+        let record = record.map(|record| (record.dev(), record.ino(), record.ctime()));
+        text.push_str(&format!(
+            "{:?} {place} {flags:?} {record:?}\n",
+            place.number
+        ));
     }
     blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
 }

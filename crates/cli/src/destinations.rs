@@ -48,9 +48,15 @@ impl<'p> Destinations<'p> {
                 data_directory: data_directory.clone(),
             };
             let repository = OnceCell::new();
-            Ok(Way { options, repository })
+            Ok(Way {
+                options,
+                repository,
+            })
         };
-        let ways = places.iter().map(way).collect::<Result<_, CommandError>>()?;
+        let ways = places
+            .iter()
+            .map(way)
+            .collect::<Result<_, CommandError>>()?;
         Ok(Destinations { places, ways })
     }
 
@@ -82,7 +88,10 @@ async fn push(
     file: &OnceCell<WalFile>,
 ) -> Result<(), CommandError> {
     running_as_root::refuse_foreign_repository(place)?;
-    let repository = way.repository.get_or_try_init(|| repo_args::open(place)).await?;
+    let repository = way
+        .repository
+        .get_or_try_init(|| repo_args::open(place))
+        .await?;
     let file = file.get_or_try_init(|| WalFile::open(path)).await?;
     tell(place, &file.push(repository, &way.options).await?);
     Ok(())

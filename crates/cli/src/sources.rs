@@ -96,5 +96,11 @@ async fn from(
         return Err(CommandError::new(Kind::ArchiveMismatch, message));
     }
     let data_directory = asked.data_directory.clone();
-    Ok(get(&repository, name, destination, &GetOptions { data_directory }).await?)
+    Ok(get(
+        &repository,
+        name,
+        destination,
+        &GetOptions { data_directory },
+    )
+    .await?)
 }

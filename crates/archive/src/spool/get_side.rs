@@ -12,7 +12,7 @@
 use std::fs::{self, DirEntry, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use walzip_pgformat::control_file::ControlFile;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
@@ -70,7 +70,9 @@ impl GetSpool {
         settings: &str,
     ) -> Result<Option<GetSpool>, ArchiveError> {
         let control_file = fs::read(data_directory.join("global").join("pg_control"));
-        let Some(control_file) = control_file.ok().and_then(|file| ControlFile::read(&file).ok())
+        let Some(control_file) = control_file
+            .ok()
+            .and_then(|file| ControlFile::read(&file).ok())
         else {
             return Ok(None);
         };
@@ -139,7 +141,10 @@ impl GetSpool {
         hashed.map_err(|error| ArchiveError::file("read", &path, error))?;
         let hash = hasher.finalize().to_hex();
         let settings = self.side.settings();
-        let to = self.side.path(AHEAD).join(format!("{name}-{hash}-{settings}"));
+        let to = self
+            .side
+            .path(AHEAD)
+            .join(format!("{name}-{hash}-{settings}"));
         fs::rename(&path, &to).map_err(|error| ArchiveError::file("rename to", &to, error))
     }
 
@@ -203,9 +208,7 @@ fn entries(directory: &Path) -> Vec<DirEntry> {
 }
 
 fn is_young(entry: &DirEntry) -> bool {
-    let modified = entry.metadata().and_then(|metadata| metadata.modified());
-    let age = modified.map(|at| SystemTime::now().duration_since(at));
-    matches!(age, Ok(Ok(age)) if age < AGE_MAX)
+    super::age(&entry.path()).is_some_and(|age| age < AGE_MAX)
 }
 
 impl Prefetched {

@@ -7,8 +7,8 @@
 //! ```
 
 use std::fs;
-use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use walzip_pgformat::wal_file_name::WalFileName;
 
@@ -23,6 +23,10 @@ const REQUESTED: &str = "requested";
 /// An acknowledgement whose file PostgreSQL no longer waits for is removed after so long: a call
 /// that somebody made by hand has seen it by then.
 const KEPT: Duration = Duration::from_secs(60);
+
+/// An older acknowledgement counts for nothing: the file is compared with the archive again, which
+/// may have become another one at the same place.
+const VALID: Duration = Duration::from_secs(3600);
 
 /// The side of the spool for `archive-push`.
 #[derive(Clone, Debug)]
@@ -54,8 +58,10 @@ impl PushSpool {
 
     /// Whether this very file is in these very repositories.
     pub fn is_acknowledged(&self, facts: &FileFacts) -> bool {
-        let found = super::read(&self.acknowledgement(facts.name()));
+        let path = self.acknowledgement(facts.name());
+        let found = super::read(&path);
         found.is_some_and(|found| found == self.text(facts).as_bytes())
+            && super::age(&path).is_some_and(|age| age < VALID)
     }
 
     /// Says that it is.
@@ -64,7 +70,7 @@ impl PushSpool {
         super::write(&path, self.text(facts).as_bytes())
     }
 
-    fn acknowledgement(&self, name: &str) -> std::path::PathBuf {
+    fn acknowledgement(&self, name: &str) -> PathBuf {
         self.side.path(ACKNOWLEDGED).join(name)
     }
 
@@ -79,14 +85,10 @@ impl PushSpool {
         let Ok(entries) = fs::read_dir(self.side.path(ACKNOWLEDGED)) else {
             return;
         };
-        let is_old = |entry: &fs::DirEntry| {
-            let modified = entry.metadata().and_then(|metadata| metadata.modified());
-            let age = modified.map(|at| SystemTime::now().duration_since(at));
-            matches!(age, Ok(Ok(age)) if age > KEPT)
-        };
         for entry in entries.flatten() {
             let name = entry.file_name();
-            if !name.to_str().is_some_and(&is_waited_for) && is_old(&entry) {
+            let is_old = super::age(&entry.path()).is_some_and(|age| age > KEPT);
+            if is_old && !name.to_str().is_some_and(&is_waited_for) {
                 // It is only in the way.
                 let _ = fs::remove_file(entry.path());
             }

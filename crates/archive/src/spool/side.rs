@@ -9,6 +9,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::error::ArchiveError;
 
+const LOG_LEN_MAX: u64 = 1 << 20;
+
 /// One side of the spool of a data directory.
 #[derive(Clone, Debug)]
 pub(super) struct Side {
@@ -81,11 +83,17 @@ impl Side {
         }
     }
 
-    /// A new file for what the worker says.
+    /// The file for what the worker says. It is begun anew when it has grown long.
     pub(super) fn log(&self) -> Result<File, ArchiveError> {
         let path = self.path("log");
-        let created = File::create(&path);
-        created.map_err(|error: io::Error| ArchiveError::file("create", &path, error))
+        let open = || {
+            let file = File::options().create(true).append(true).open(&path)?;
+            if file.metadata()?.len() > LOG_LEN_MAX {
+                file.set_len(0)?;
+            }
+            Ok(file)
+        };
+        open().map_err(|error: io::Error| ArchiveError::file("open", &path, error))
     }
 
     /// Asks a worker of other settings to end.

@@ -123,9 +123,10 @@ impl<'d> Call<'d> {
             self.name,
             WAIT_MAX.as_secs()
         );
-        Ok(Some(Err(CommandError::new(Kind::ArchiveTimeout, message).hint(
-            "The worker in the background goes on; its log is in the spool.",
-        ))))
+        Ok(Some(Err(CommandError::new(Kind::ArchiveTimeout, message)
+            .hint(
+                "The worker in the background goes on; its log is in the spool.",
+            ))))
     }
 
     fn acknowledged(&self) -> Result<(), CommandError> {

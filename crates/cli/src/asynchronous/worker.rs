@@ -19,7 +19,11 @@ const FIRST_OTHER: i32 = 3;
 /// nobody can write to it any more, and a port is in use as long as somebody has its socket.
 pub fn start(subcommand: &str, lock: File, log: File) -> Result<(), CommandError> {
     let failed = |error: &io::Error| {
-        CommandError::caused(Kind::Internal, "cannot start a worker in the background", error)
+        CommandError::caused(
+            Kind::Internal,
+            "cannot start a worker in the background",
+            error,
+        )
     };
     let program = std::env::current_exe().map_err(|error| failed(&error))?;
     // What PostgreSQL has left open.
@@ -38,7 +42,10 @@ pub fn start(subcommand: &str, lock: File, log: File) -> Result<(), CommandError
 fn arguments(subcommand: &str, own: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = own.collect();
     let position = arguments.iter().position(|argument| argument == subcommand);
-    arguments.insert(position.map_or(0, |position| position + 1), "--worker".into());
+    arguments.insert(
+        position.map_or(0, |position| position + 1),
+        "--worker".into(),
+    );
     arguments
 }
 
@@ -73,7 +80,14 @@ mod tests {
         let found = arguments("archive-push", own.iter().map(OsString::from));
         assert_eq!(
             found,
-            ["-v", "archive-push", "--worker", "--repo", "/archive-push", "pg_wal/1"]
+            [
+                "-v",
+                "archive-push",
+                "--worker",
+                "--repo",
+                "/archive-push",
+                "pg_wal/1"
+            ]
         );
     }
 }

@@ -2,6 +2,7 @@
 
 mod advise;
 mod archive;
+mod asynchronous;
 mod bench;
 mod clusters;
 mod configuration;

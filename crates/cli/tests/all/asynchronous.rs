@@ -1,0 +1,412 @@
+//! `archive-push` and `archive-get` with a worker in the background: a call succeeds when its file
+//! is in the archive, and for no other reason.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::sandbox::{SYSTEM_ID, Sandbox, control_file, segment, segment_of};
+
+/// How long a worker may take for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A data directory with segments 1 to N that are ready, and a repository for it.
+fn ready(count: u64) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("data/global/pg_control", &control_file(SYSTEM_ID));
+    for number in 1..=count {
+        make_ready(&sandbox, &name(number), &segment(number));
+    }
+    init(&sandbox, "repo");
+    fs::create_dir(sandbox.path("spool")).expect("made");
+    sandbox
+}
+
+fn init(sandbox: &Sandbox, repository: &str) {
+    let made = sandbox.run(&["init", "--repo", repository, "-D", "data"]);
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
+}
+
+fn make_ready(sandbox: &Sandbox, name: &str, content: &[u8]) {
+    sandbox.write(&format!("data/pg_wal/{name}"), content);
+    sandbox.write(&format!("data/pg_wal/archive_status/{name}.ready"), b"");
+}
+
+fn name(number: u64) -> String {
+    format!("0000000100000000{number:08X}")
+}
+
+fn object(sandbox: &Sandbox, repository: &str, name: &str) -> PathBuf {
+    let directory = &name[..16];
+    sandbox.path(&format!(
+        "{repository}/wal/15-{SYSTEM_ID}/{directory}/{name}.wz"
+    ))
+}
+
+fn push_args(name: &str) -> Vec<String> {
+    let path = format!("data/pg_wal/{name}");
+    let args = [
+        "archive-push",
+        "--archive-async",
+        "--spool-path",
+        "spool",
+        "--repo",
+        "repo",
+    ];
+    args.into_iter().map(str::to_owned).chain([path]).collect()
+}
+
+fn push(sandbox: &Sandbox, name: &str) {
+    let args = push_args(name);
+    sandbox.ok(&args.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+fn push_fails(sandbox: &Sandbox, code: i32, name: &str) -> String {
+    let args = push_args(name);
+    sandbox.fails(code, &args.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// A file of one side of the spool.
+fn spooled(sandbox: &Sandbox, file: &str) -> PathBuf {
+    let entries = fs::read_dir(sandbox.path("spool")).expect("a spool");
+    let mut directories = entries.map(|entry| entry.expect("readable").path());
+    directories.next().expect("one data directory").join(file)
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "{what}: not within a minute");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until no worker has the lock, and keeps it so.
+fn wait_for_the_end(sandbox: &Sandbox, side: &str) {
+    let lock = fs::File::open(spooled(sandbox, &format!("{side}/lock"))).expect("a lock");
+    wait_until("the worker ends", || {
+        use rustix::fs::{FlockOperation, flock};
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+    });
+}
+
+#[test]
+fn one_call_has_everything_pushed_that_is_ready() {
+    let sandbox = ready(5);
+    push(&sandbox, &name(1));
+    wait_until("all are acknowledged", || {
+        (1..=5).all(|number| {
+            spooled(&sandbox, "push/acknowledged")
+                .join(name(number))
+                .exists()
+        })
+    });
+    for number in 1..=5 {
+        assert!(object(&sandbox, "repo", &name(number)).is_file());
+        // Nothing is asked of the repository any more: it is not there.
+        push(&sandbox, &name(number));
+    }
+    sandbox.ok(&["verify", "--repo", "repo"]);
+    // PostgreSQL's own files are PostgreSQL's.
+    assert!(
+        sandbox
+            .path(&format!("data/pg_wal/archive_status/{}.ready", name(3)))
+            .exists()
+    );
+}
+
+#[test]
+fn an_acknowledgement_is_for_one_file_in_the_same_repositories() {
+    let sandbox = ready(2);
+    push(&sandbox, &name(1));
+    push(&sandbox, &name(2));
+    // The same name, and another file: as after a rewind, or a snapshot that was put back.
+    let other = format!("data/pg_wal/{}", name(2));
+    let mut content = segment(2);
+    content[9000] = 1;
+    fs::write(sandbox.path("other"), &content).expect("written");
+    let times = fs::metadata(sandbox.path(&other)).and_then(|metadata| metadata.modified());
+    fs::rename(sandbox.path("other"), sandbox.path(&other)).expect("renamed");
+    let file = fs::File::options()
+        .write(true)
+        .open(sandbox.path(&other))
+        .expect("opened");
+    file.set_modified(times.expect("a time")).expect("set");
+    let refused = push_fails(&sandbox, 45, &name(2));
+    assert!(refused.contains("archive-duplicate"), "{refused}");
+    // A repository that was made anew has nothing.
+    fs::remove_dir_all(sandbox.path("repo")).expect("removed");
+    let lost = push_fails(&sandbox, 103, &name(1));
+    assert!(lost.contains("repo-invalid"), "{lost}");
+    init(&sandbox, "repo");
+    push(&sandbox, &name(1));
+    assert!(object(&sandbox, "repo", &name(1)).is_file());
+}
+
+#[test]
+fn a_further_repository_is_not_acknowledged_by_the_first() {
+    let sandbox = ready(1);
+    push(&sandbox, &name(1));
+    sandbox.write(
+        "walzip.toml",
+        b"repo = \"repo\"\nrepo2 = \"two\"\n\
+        archive-async = true\nspool-path = \"spool\"\nprocess-max = 3\n",
+    );
+    init(&sandbox, "two");
+    let path = format!("data/pg_wal/{}", name(1));
+    sandbox.ok(&["archive-push", "--config", "walzip.toml", &path]);
+    assert!(object(&sandbox, "two", &name(1)).is_file());
+    fs::remove_dir_all(sandbox.path("two")).expect("removed");
+    let refused = sandbox.fails(103, &["archive-push", "--config", "walzip.toml", &path]);
+    assert!(refused.contains("repository 2"), "{refused}");
+}
+
+#[test]
+fn a_failure_is_told_by_the_call_for_that_file_and_nothing_behind_it_is_lost() {
+    let sandbox = ready(4);
+    // The third one is of another cluster.
+    sandbox.write(
+        &format!("data/pg_wal/{}", name(3)),
+        &segment_of(SYSTEM_ID + 1, 3),
+    );
+    push(&sandbox, &name(1));
+    push(&sandbox, &name(2));
+    for _ in 0..2 {
+        let refused = push_fails(&sandbox, 44, &name(3));
+        assert!(refused.contains("archive-mismatch"), "{refused}");
+        assert!(!refused.contains("warning"), "{refused}");
+    }
+    assert!(!object(&sandbox, "repo", &name(3)).exists());
+    sandbox.write(&format!("data/pg_wal/{}", name(3)), &segment(3));
+    push(&sandbox, &name(3));
+    push(&sandbox, &name(4));
+    sandbox.ok(&["verify", "--repo", "repo"]);
+}
+
+#[test]
+fn a_timeline_waits_for_its_history() {
+    let sandbox = ready(1);
+    let second = "000000020000000000000002";
+    make_ready(&sandbox, second, &segment(2));
+    make_ready(
+        &sandbox,
+        "00000002.history",
+        b"1\t0/200000\tno recovery target specified\n",
+    );
+    push(&sandbox, &name(1));
+    wait_for_the_end(&sandbox, "push");
+    assert!(
+        !object(&sandbox, "repo", second).exists(),
+        "before its history"
+    );
+    push(&sandbox, "00000002.history");
+    let status = "data/pg_wal/archive_status/00000002.history";
+    let (ready, done) = (format!("{status}.ready"), format!("{status}.done"));
+    fs::rename(sandbox.path(&ready), sandbox.path(&done)).expect("renamed");
+    push(&sandbox, &name(1));
+    make_ready(&sandbox, &name(3), &segment(3));
+    push(&sandbox, &name(3));
+    wait_until("the timeline follows", || {
+        object(&sandbox, "repo", second).exists()
+    });
+}
+
+#[test]
+fn a_worker_that_was_killed_leaves_nothing_wrong_behind() {
+    let sandbox = ready(40);
+    for number in 1..=40 {
+        let mut call = sandbox_command(&sandbox, &push_args(&name(number)));
+        let mut call = call.spawn().expect("walzip starts");
+        if number % 3 == 0 {
+            std::thread::sleep(Duration::from_millis(number));
+            kill_workers(&sandbox);
+        }
+        assert!(call.wait().expect("it ends").success(), "{}", name(number));
+        assert!(object(&sandbox, "repo", &name(number)).is_file());
+    }
+    sandbox.ok(&["verify", "--repo", "repo"]);
+}
+
+fn sandbox_command(sandbox: &Sandbox, args: &[String]) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("walzip"));
+    command.args(args).current_dir(sandbox.path("."));
+    command.env("WALZIP_CONFIG", "/dev/null");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+}
+
+/// The workers whose current directory is this sandbox, killed.
+fn kill_workers(sandbox: &Sandbox) {
+    let here = sandbox.path(".").canonicalize().expect("a directory");
+    for entry in fs::read_dir("/proc").expect("processes").flatten() {
+        let process = entry.path();
+        let is_here = fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd == here);
+        let arguments = fs::read(process.join("cmdline")).unwrap_or_default();
+        let is_worker = arguments
+            .split(|&byte| byte == 0)
+            .any(|word| word == b"--worker");
+        let number = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        if let (true, true, Some(number)) = (is_here, is_worker, number.and_then(Pid::from_raw)) {
+            let _ = kill_process(number, Signal::KILL);
+        }
+    }
+}
+
+#[test]
+fn a_full_spool_does_not_stop_archiving() {
+    let sandbox = ready(2);
+    push(&sandbox, &name(1));
+    wait_for_the_end(&sandbox, "push");
+    // Where an acknowledgement should be is something that cannot be replaced.
+    for number in [1, 2] {
+        let taken = spooled(&sandbox, "push/acknowledged").join(name(number));
+        let _ = fs::remove_file(&taken);
+        fs::create_dir_all(taken.join("in the way")).expect("made");
+    }
+    let args = push_args(&name(2));
+    let output = sandbox.run(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("this call pushes it"), "{said}");
+    assert!(object(&sandbox, "repo", &name(2)).is_file());
+}
+
+#[test]
+fn a_spool_in_which_others_can_write_is_refused() {
+    let sandbox = ready(1);
+    push(&sandbox, &name(1));
+    wait_for_the_end(&sandbox, "push");
+    let acknowledged = spooled(&sandbox, "push/acknowledged");
+    fs::set_permissions(&acknowledged, fs::Permissions::from_mode(0o777)).expect("set");
+    let refused = push_fails(&sandbox, 31, &name(1));
+    assert!(refused.contains("spool"), "{refused}");
+    fs::remove_dir_all(sandbox.path("spool")).expect("removed");
+    let missing = push_fails(&sandbox, 55, &name(1));
+    assert!(missing.contains("spool-path"), "{missing}");
+}
+
+fn get(sandbox: &Sandbox, number: u64) {
+    let mut command = sandbox.command();
+    command.current_dir(sandbox.path("data"));
+    let repo = sandbox.path("repo");
+    let spool = sandbox.path("spool");
+    command
+        .args(["archive-get", "--archive-async", "--spool-path"])
+        .arg(spool);
+    command
+        .arg("--repo")
+        .arg(repo)
+        .args([&name(number), "pg_wal/RECOVERYXLOG"]);
+    let output = command.output().expect("walzip starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{number}: {said}");
+    assert_eq!(said, "");
+    assert!(
+        sandbox.read("data/pg_wal/RECOVERYXLOG") == segment(number),
+        "{number} differs"
+    );
+}
+
+fn archived(count: u64) -> Sandbox {
+    let sandbox = ready(count);
+    for number in 1..=count {
+        sandbox.ok(&[
+            "archive-push",
+            "--repo",
+            "repo",
+            &format!("data/pg_wal/{}", name(number)),
+        ]);
+    }
+    sandbox
+}
+
+fn ahead(sandbox: &Sandbox) -> Vec<PathBuf> {
+    let entries = fs::read_dir(spooled(sandbox, "get/ahead")).expect("a spool");
+    entries
+        .map(|entry| entry.expect("readable").path())
+        .collect()
+}
+
+#[test]
+fn segments_are_fetched_before_they_are_asked_for() {
+    let sandbox = archived(12);
+    get(&sandbox, 1);
+    assert!(ahead(&sandbox).is_empty(), "one call is no recovery");
+    get(&sandbox, 2);
+    wait_until("the rest is fetched", || ahead(&sandbox).len() == 10);
+    for number in 3..=12 {
+        // From the spool: the repository has it no longer.
+        fs::remove_file(object(&sandbox, "repo", &name(number))).expect("removed");
+        get(&sandbox, number);
+    }
+}
+
+#[test]
+fn what_was_fetched_ahead_and_is_not_right_is_not_given_out() {
+    let sandbox = archived(8);
+    get(&sandbox, 1);
+    get(&sandbox, 2);
+    wait_until("the rest is fetched", || ahead(&sandbox).len() == 6);
+    for path in ahead(&sandbox) {
+        let mut content = fs::read(&path).expect("readable");
+        content[5000] ^= 1;
+        fs::write(&path, content).expect("written");
+    }
+    for number in 3..=8 {
+        get(&sandbox, number);
+    }
+}
+
+#[test]
+fn another_clusters_segments_are_not_given_out() {
+    let sandbox = archived(6);
+    get(&sandbox, 1);
+    get(&sandbox, 2);
+    wait_until("the rest is fetched", || ahead(&sandbox).len() == 4);
+    sandbox.write("data/global/pg_control", &control_file(SYSTEM_ID + 1));
+    let mut command = sandbox.command();
+    command.current_dir(sandbox.path("data"));
+    command
+        .args(["archive-get", "--archive-async", "--spool-path"])
+        .arg(sandbox.path("spool"));
+    command
+        .arg("--repo")
+        .arg(sandbox.path("repo"))
+        .args([&name(3), "pg_wal/RECOVERYXLOG"]);
+    let output = command.output().expect("walzip starts");
+    assert_eq!(output.status.code(), Some(44));
+}
+
+#[test]
+fn a_recovery_goes_on_without_a_spool() {
+    let sandbox = archived(1);
+    fs::remove_dir(sandbox.path("spool")).expect("removed");
+    let mut command = sandbox.command();
+    command.current_dir(sandbox.path("data"));
+    command
+        .args(["archive-get", "--archive-async", "--spool-path"])
+        .arg(sandbox.path("spool"));
+    command
+        .arg("--repo")
+        .arg(sandbox.path("repo"))
+        .args([&name(1), "pg_wal/RECOVERYXLOG"]);
+    let output = command.output().expect("walzip starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("nothing is fetched ahead"), "{said}");
+}
