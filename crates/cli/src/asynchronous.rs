@@ -102,6 +102,26 @@ impl AsyncArgs {
     }
 }
 
+/// The flags with which another process works in the background as the configuration file says.
+pub fn flags(config: &Config) -> Vec<(&'static str, String)> {
+    if config.archive_async != Some(true) {
+        return Vec::new();
+    }
+    let spool_path = config.spool_path.clone();
+    let spool_path = spool_path.unwrap_or_else(|| DEFAULT_SPOOL_PATH.into());
+    let spool_path = std::path::absolute(&spool_path).unwrap_or(spool_path);
+    let process_max = config.process_max.map(|count| count.to_string());
+    let all = [
+        ("archive-async", Some("true".to_owned())),
+        ("spool-path", Some(spool_path.display().to_string())),
+        ("process-max", process_max),
+    ];
+    let given = all.into_iter();
+    given
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
+}
+
 /// What a call and a worker have to agree on: the program, the repositories and the rest. A local
 /// repository that was made anew is another one.
 fn settings<'p>(

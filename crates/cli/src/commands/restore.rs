@@ -12,6 +12,7 @@ use walzip_archive::restore::{
 use walzip_pgformat::Lsn;
 use walzip_repo::{BackupLabel, Location};
 
+use crate::asynchronous;
 use crate::cluster_args::ClusterArgs;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
@@ -359,6 +360,9 @@ fn restore_command(place: &Place) -> Result<String, CommandError> {
     // to be where the server finds it.
     for (name, value) in store_args::flags(&place.settings) {
         flags.push_str(&format!(" --{name} {}", setting_word(&value)));
+    }
+    for (name, value) in asynchronous::flags(&place.config) {
+        flags.push_str(&format!(" --{name}={}", setting_word(&value)));
     }
     Ok(format!(
         "{} archive-get {flags} %f \"%p\"; {ABORT_ON_TROUBLE}",
