@@ -5,12 +5,49 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::WalFileName;
 
+use crate::error::ArchiveError;
+
 /// So many of the oldest are named at a time: a backlog may have hundreds of thousands.
 const NAMES_MAX: usize = 256;
+
+/// What waits to be archived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// How many files.
+    pub files: u64,
+    /// Since when the one waits that waits longest.
+    pub oldest: Option<SystemTime>,
+}
+
+impl Backlog {
+    /// Of the cluster of a data directory.
+    pub fn of(data_directory: &Path) -> Result<Backlog, ArchiveError> {
+        let ArchiveStatus(directory) = ArchiveStatus::of(data_directory);
+        let failed = |error| ArchiveError::file("read", &directory, error);
+        let mut backlog = Backlog {
+            files: 0,
+            oldest: None,
+        };
+        for entry in fs::read_dir(&directory).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.path().extension().is_none_or(|kind| kind != "ready") {
+                continue;
+            }
+            // One that is archived at this moment has no time any more.
+            let modified = entry.metadata().and_then(|metadata| metadata.modified());
+            if let Ok(time) = modified {
+                backlog.files += 1;
+                backlog.oldest = Some(backlog.oldest.map_or(time, |oldest| oldest.min(time)));
+            }
+        }
+        Ok(backlog)
+    }
+}
 
 /// The directory of one cluster.
 pub(crate) struct ArchiveStatus(PathBuf);
@@ -57,7 +94,7 @@ impl ArchiveStatus {
     }
 
     /// When a file began to wait, or ceased to.
-    pub(crate) fn changed(&self) -> io::Result<std::time::SystemTime> {
+    pub(crate) fn changed(&self) -> io::Result<SystemTime> {
         fs::metadata(&self.0)?.modified()
     }
 }

@@ -28,6 +28,9 @@ pub struct Info {
     pub unreadable_backups: Vec<UnreadableBackup>,
     /// Labels of backups that run at the moment, or were given up.
     pub unfinished_backups: Vec<String>,
+    /// When the newest verification began whose note is believed: it read WAL or backups, and found
+    /// them whole.
+    pub last_verified: Option<Timestamp>,
     /// What the cluster was before its upgrades, oldest first.
     pub older_clusters: Vec<ClusterContent>,
     /// What keeps clusters from being shown, or from being used.
@@ -47,10 +50,34 @@ pub struct ClusterContent {
     pub backups: Vec<BackupInfo>,
     /// The archived WAL by timeline, gaps included.
     pub wal: Vec<TimelineWal>,
+    /// What that is in the repository.
+    pub stored_wal: StoredWal,
     /// WAL of abandoned timelines that was set aside.
     pub set_aside: Vec<SetAside>,
     /// How fast it grows, once there is WAL for an hour.
     pub growth: Option<Growth>,
+}
+
+/// WAL files as they are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct StoredWal {
+    /// How many there are.
+    pub files: u64,
+    /// Their size.
+    pub bytes: u64,
+    /// When the newest one was stored.
+    pub last_stored: Option<Timestamp>,
+}
+
+impl StoredWal {
+    fn of(listing: &[WalEntry]) -> StoredWal {
+        let times = listing.iter().map(|entry| entry.modified);
+        StoredWal {
+            files: listing.len() as u64,
+            bytes: listing.iter().map(|entry| entry.size_bytes).sum(),
+            last_stored: times.max().and_then(|time| Timestamp::try_from(time).ok()),
+        }
+    }
 }
 
 /// A cluster.
@@ -140,6 +167,7 @@ pub async fn info(repository: &Repository) -> Result<Info, ArchiveError> {
         newest: describe(&newest, &records).await?,
         unreadable_backups,
         unfinished_backups: unfinished.iter().map(ToString::to_string).collect(),
+        last_verified: repository.last_verified(Timestamp::now()).await?,
         older_clusters,
         cluster_problems,
     })
@@ -206,6 +234,7 @@ async fn describe(
         segment_size_bytes,
         backups,
         wal: timeline_info::timelines(part, &listing, &records, segment_size).await?,
+        stored_wal: StoredWal::of(&listing),
         set_aside: set_aside::list(part).await?,
         growth: Growth::of(&listing, &records, segment_size, Timestamp::now()),
     })

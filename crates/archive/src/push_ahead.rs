@@ -36,6 +36,19 @@ pub struct PushAheadOptions {
     pub idle: Option<Duration>,
 }
 
+/// Why the worker ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// There was nothing to do for the time that was set.
+    Idle,
+    /// It was asked to.
+    Stopped,
+    /// The last call wanted other settings.
+    OtherSettings,
+    /// A file could not be pushed.
+    Failed,
+}
+
 /// Pushes a file into all repositories, and says what file it was, or why it could not.
 type Push<'a> = dyn Fn(PathBuf) -> LocalBoxFuture<'a, Result<FileFacts, String>> + 'a;
 
@@ -46,16 +59,18 @@ pub async fn push_ahead(
     options: &PushAheadOptions,
     push: &Push<'_>,
     stop: impl Future<Output = ()>,
-) -> Result<(), ArchiveError> {
+) -> Result<Ended, ArchiveError> {
     spool.forget_failures();
     let mut queue = Queue::new(spool, &options.data_directory);
     let mut running = FuturesUnordered::new();
-    let mut is_ending = false;
+    let mut ending = None;
     let mut last_work = Instant::now();
     let mut stop = std::pin::pin!(stop.fuse());
     loop {
-        is_ending |= !spool.are_settings_wanted();
-        while !is_ending && running.len() < options.process_max.max(1) {
+        if ending.is_none() && !spool.are_settings_wanted() {
+            ending = Some(Ended::OtherSettings);
+        }
+        while ending.is_none() && running.len() < options.process_max.max(1) {
             let Some(name) = queue.next()? else { break };
             tracing::debug!("pushing {name} ahead");
             let path = options.data_directory.join("pg_wal").join(&name);
@@ -63,19 +78,20 @@ pub async fn push_ahead(
         }
         if running.is_empty() {
             let is_idle = options.idle.is_some_and(|idle| last_work.elapsed() > idle);
-            if is_ending || is_idle {
-                return Ok(());
+            if let Some(ended) = ending.or(is_idle.then_some(Ended::Idle)) {
+                return Ok(ended);
             }
         } else {
             last_work = Instant::now();
         }
         tokio::select! {
             Some((name, pushed)) = running.next() => {
-                let is_pushed = queue.finish(&name, pushed)?;
-                is_ending |= !is_pushed;
+                if !queue.finish(&name, pushed)? {
+                    ending = Some(Ended::Failed);
+                }
             }
             () = tokio::time::sleep(TICK) => {}
-            () = &mut stop => is_ending = true,
+            () = &mut stop => ending = Some(Ended::Stopped),
         }
     }
 }

@@ -24,7 +24,8 @@ mod side;
 
 pub use file_facts::FileFacts;
 pub use get_side::{GetSpool, Prefetched};
-pub use push_side::PushSpool;
+pub use push_side::{PushSpool, tally};
+
 pub use side::WorkerLock;
 
 use std::fs::{self, DirBuilder};
@@ -40,17 +41,28 @@ use crate::error::ArchiveError;
 
 /// The directory of one data directory, made where it is missing.
 fn directory_of(spool_path: &Path, data_directory: &Path) -> Result<PathBuf, ArchiveError> {
-    let failed = |error| ArchiveError::file("find", data_directory, error);
-    let data_directory = data_directory.canonicalize().map_err(failed)?;
-    let path = data_directory.as_os_str().as_bytes();
-    let hash = blake3::hash(path).to_hex();
-    let name = data_directory.file_name().unwrap_or_default();
-    let name = name.to_string_lossy();
-    let directory = spool_path.join(format!("{name}-{}", &hash[..16]));
+    let directory = path_of(spool_path, data_directory)?;
     if make_private(&directory)? {
-        write(&directory.join("data-directory"), path)?;
+        let path = canonical(data_directory)?;
+        write(
+            &directory.join("data-directory"),
+            path.as_os_str().as_bytes(),
+        )?;
     }
     Ok(directory)
+}
+
+fn path_of(spool_path: &Path, data_directory: &Path) -> Result<PathBuf, ArchiveError> {
+    let data_directory = canonical(data_directory)?;
+    let hash = blake3::hash(data_directory.as_os_str().as_bytes()).to_hex();
+    let name = data_directory.file_name().unwrap_or_default();
+    let name = name.to_string_lossy();
+    Ok(spool_path.join(format!("{name}-{}", &hash[..16])))
+}
+
+fn canonical(data_directory: &Path) -> Result<PathBuf, ArchiveError> {
+    let failed = |error| ArchiveError::file("find", data_directory, error);
+    data_directory.canonicalize().map_err(failed)
 }
 
 /// Makes a directory that only this user can write in, or refuses one in which another could write

@@ -74,6 +74,12 @@ settings! {
     "spool-path", spool_path: PathBuf,
     /// How many WAL files are pushed or fetched at a time in the background.
     "process-max", process_max: u16,
+    /// Where `serve` answers Prometheus.
+    "metrics-listen", metrics_listen: String,
+    /// How often `serve` runs `expire`.
+    "expire-every", expire_every: String,
+    /// How often `serve` runs `verify`.
+    "verify-every", verify_every: String,
     /// The cluster's data directory.
     "pgdata", pgdata: PathBuf,
     /// The server's host name, or the directory of its socket.
@@ -165,6 +171,9 @@ impl Config {
             archive_async: self.archive_async,
             spool_path: self.spool_path.clone(),
             process_max: self.process_max,
+            metrics_listen: self.metrics_listen.clone(),
+            expire_every: self.expire_every.clone(),
+            verify_every: self.verify_every.clone(),
             pgdata: self.pgdata.clone(),
             host: self.host.clone(),
             port: self.port,
@@ -200,6 +209,9 @@ impl Config {
             archive_async: shared.archive_async,
             spool_path: shared.spool_path,
             process_max: shared.process_max,
+            metrics_listen: shared.metrics_listen,
+            expire_every: shared.expire_every,
+            verify_every: shared.verify_every,
             pgdata: shared.pgdata,
             host: shared.host,
             port: shared.port,

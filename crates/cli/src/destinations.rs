@@ -28,7 +28,7 @@ struct Way {
 /// What came of a push.
 pub struct PushedToEach<'p> {
     /// In each repository.
-    pub pushed: Each<'p, ()>,
+    pub pushed: Each<'p, Pushed>,
     /// What file it was, if it could be opened.
     pub facts: Option<FileFacts>,
 }
@@ -86,15 +86,16 @@ async fn push(
     way: &Way,
     path: &Path,
     file: &OnceCell<WalFile>,
-) -> Result<(), CommandError> {
+) -> Result<Pushed, CommandError> {
     running_as_root::refuse_foreign_repository(place)?;
     let repository = way
         .repository
         .get_or_try_init(|| repo_args::open(place))
         .await?;
     let file = file.get_or_try_init(|| WalFile::open(path)).await?;
-    tell(place, &file.push(repository, &way.options).await?);
-    Ok(())
+    let pushed = file.push(repository, &way.options).await?;
+    tell(place, &pushed);
+    Ok(pushed)
 }
 
 fn tell(place: &Place, pushed: &Pushed) {

@@ -65,10 +65,20 @@ impl<T> Each<'_, T> {
 }
 
 impl<T> Each<'_, T> {
-    /// The failures, for another process that shows them.
-    pub fn into_failures(self) -> Vec<CommandError> {
-        let failures = self.0.into_iter().filter_map(|(_, result)| result.err());
-        failures.collect()
+    /// What was found if there was no failure, or else the failures, which are not reported here.
+    pub fn all(self) -> Result<Vec<T>, Vec<CommandError>> {
+        let mut found = Vec::new();
+        let mut failures = Vec::new();
+        for (_, result) in self.0 {
+            match result {
+                Ok(result) => found.push(result),
+                Err(error) => failures.push(error),
+            }
+        }
+        match failures.is_empty() {
+            true => Ok(found),
+            false => Err(failures),
+        }
     }
 }
 

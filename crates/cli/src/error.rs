@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use crate::exit_code::Kind;
+use crate::log::Failure;
 
 /// The failure of a command, ready to be shown.
 #[derive(Debug)]
@@ -93,20 +94,17 @@ impl CommandError {
         self.message.as_deref().unwrap_or_default()
     }
 
-    /// Shows the failure on standard error, in one write so that lines of several processes
-    /// do not mix in PostgreSQL's log.
+    /// Shows the failure on standard error.
     pub fn report(&self) {
-        let Some(message) = &self.message else { return };
-        let mut text = format!(
-            "walzip: error: {message} [{}, exit code {}]\n",
-            self.kind.name(),
-            self.kind.code()
-        );
-        if let Some(hint) = &self.hint {
-            text.push_str(&format!("walzip: hint: {hint}\n"));
+        if let Some(message) = &self.message {
+            let failure = Failure {
+                message,
+                kind: self.kind.name(),
+                code: self.kind.code(),
+                hint: self.hint.as_deref(),
+            };
+            failure.show();
         }
-        // Nobody is left to be told when standard error is closed.
-        let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
     }
 }
 

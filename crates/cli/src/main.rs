@@ -22,6 +22,7 @@ mod filter;
 mod inspection;
 mod level_args;
 mod log;
+mod metrics;
 mod output_file;
 mod panic;
 mod passfile;
@@ -30,6 +31,7 @@ mod progress_line;
 mod repo_args;
 mod running_as_root;
 mod runtime;
+mod service;
 mod shell;
 mod source_args;
 mod sources;
@@ -45,6 +47,7 @@ use clap::Parser;
 use tracing::level_filters::LevelFilter;
 
 use crate::commands::Command;
+use crate::log::LogFormat;
 
 /// Compresses, archives and restores PostgreSQL write-ahead log.
 #[derive(Debug, Parser)]
@@ -62,6 +65,16 @@ struct Cli {
     #[arg(short, long, global = true)]
     quiet: bool,
 
+    /// What lines on standard error look like
+    #[arg(long, global = true, env = "WALZIP_LOG_FORMAT", hide_env_values = true)]
+    #[arg(
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t,
+        hide_default_value = true
+    )]
+    log_format: LogFormat,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -73,7 +86,7 @@ fn main() -> ExitCode {
     allocator::set_up();
     panic::exit_code_of(|| {
         let done = usage::parse().and_then(|cli: Cli| {
-            log::start(log_level(&cli));
+            log::start(log_level(&cli), cli.log_format);
             commands::run(cli.command)
         });
         match done {

@@ -114,6 +114,16 @@ impl fmt::Display for Place {
 }
 
 impl RepoArgs {
+    /// The arguments with which another command uses the same repositories, without the flags of
+    /// stores: those are inherited as variables, or stand in the file.
+    pub fn arguments(&self) -> Vec<String> {
+        let config = self.config.as_ref();
+        let config = config.map(|path| ["--config".to_owned(), path.display().to_string()]);
+        let repo = self.repo.clone().map(|repo| ["--repo".to_owned(), repo]);
+        let given = [config, repo].into_iter().flatten();
+        given.flatten().collect()
+    }
+
     /// What the configuration file says.
     pub fn config(&self) -> Result<Config, CommandError> {
         Config::load(self.config.as_deref())

@@ -5,6 +5,7 @@ use futures::TryStreamExt;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use crate::layout::{self, MAX_VERIFIED_JSON_BYTES, VERIFIED_PREFIX};
@@ -24,16 +25,25 @@ impl Repository {
         }
     }
 
+    /// When the newest verification began that has left a note. None is from the future.
+    pub async fn last_verified(&self, now: Timestamp) -> Result<Option<Timestamp>, RepoError> {
+        let objects = self.list_verified().await?;
+        let times = objects
+            .iter()
+            .filter_map(|meta| time_of(meta.location.as_ref()));
+        Ok(times.filter(|time| *time <= now).max())
+    }
+
+    async fn list_verified(&self) -> Result<Vec<ObjectMeta>, RepoError> {
+        let listed = self.store().list(Some(&Path::from(VERIFIED_PREFIX)));
+        let listed = listed.try_collect().await;
+        listed.map_err(|error| RepoError::from_store(VERIFIED_PREFIX, error))
+    }
+
     /// Reads the notes of verifications that began since this moment.
     pub async fn read_verified(&self, since: Timestamp) -> Result<Vec<Bytes>, RepoError> {
-        let objects: Vec<_> = self
-            .store()
-            .list(Some(&Path::from(VERIFIED_PREFIX)))
-            .try_collect()
-            .await
-            .map_err(|error| RepoError::from_store(VERIFIED_PREFIX, error))?;
         let mut notes = Vec::new();
-        for meta in objects {
+        for meta in self.list_verified().await? {
             let key = meta.location.as_ref();
             if time_of(key).is_none_or(|began| began < since) {
                 continue;

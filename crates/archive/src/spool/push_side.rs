@@ -4,6 +4,7 @@
 //! push/acknowledged/NAME   the file NAME is in all repositories, proven and durable
 //! push/failed/NAME         why the worker could not push NAME; it ended with that
 //! push/requested           the file that a call waits for
+//! push/tally               what workers have counted: this crate does not look into it
 //! ```
 
 use std::fs;
@@ -19,6 +20,7 @@ use crate::error::ArchiveError;
 const ACKNOWLEDGED: &str = "acknowledged";
 const FAILED: &str = "failed";
 const REQUESTED: &str = "requested";
+const TALLY: &str = "tally";
 
 /// An acknowledgement whose file PostgreSQL no longer waits for is removed after so long: a call
 /// that somebody made by hand has seen it by then.
@@ -124,12 +126,27 @@ impl PushSpool {
         super::write(&self.side.path(REQUESTED), name.as_bytes())
     }
 
+    /// Asks a worker of other settings to end, without asking for a file.
+    pub fn claim(&self) -> Result<(), ArchiveError> {
+        self.side.want_settings()
+    }
+
     /// What a call has asked for since this was called last.
     pub(crate) fn take_request(&self) -> Option<String> {
         let path = self.side.path(REQUESTED);
         let name = String::from_utf8(super::read(&path)?).ok()?;
         fs::remove_file(&path).ok()?;
         name.parse::<WalFileName>().is_ok().then_some(name)
+    }
+
+    /// Keeps what the worker has counted.
+    pub fn keep_tally(&self, tally: &[u8]) -> Result<(), ArchiveError> {
+        super::write(&self.side.path(TALLY), tally)
+    }
+
+    /// What workers have counted so far.
+    pub fn tally(&self) -> Option<Vec<u8>> {
+        super::read(&self.side.path(TALLY))
     }
 
     /// The lock, unless a worker has it.
@@ -151,4 +168,10 @@ impl PushSpool {
     pub(crate) fn are_settings_wanted(&self) -> bool {
         self.side.are_settings_wanted()
     }
+}
+
+/// What the workers of a data directory have counted, if there were any. Nothing is made for it.
+pub fn tally(spool_path: &Path, data_directory: &Path) -> Result<Option<Vec<u8>>, ArchiveError> {
+    let directory = super::path_of(spool_path, data_directory)?;
+    Ok(super::read(&directory.join("push").join(TALLY)))
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use serde::{Deserialize, Serialize};
-use walzip_archive::push_ahead::{PushAheadOptions, push_ahead};
+use walzip_archive::push::Pushed;
+use walzip_archive::push_ahead::{Ended, PushAheadOptions, push_ahead};
 use walzip_archive::spool::{FileFacts, PushSpool};
 use walzip_codec::Level;
 use walzip_pgformat::wal_file_name::WalFileName;
@@ -14,6 +15,7 @@ use super::{data_directory_of, pause, settings, worker};
 use crate::destinations::Destinations;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
+use crate::metrics::Counters;
 use crate::runtime;
 
 /// A call waits so long for its file; an operation on a store has a limit of its own, which is
@@ -27,6 +29,11 @@ const IDLE: Duration = Duration::from_secs(5);
 pub struct Call<'d> {
     path: &'d Path,
     name: String,
+    worker: Worker<'d>,
+}
+
+/// What pushes all segments of a data directory that are ready.
+pub struct Worker<'d> {
     data_directory: PathBuf,
     destinations: &'d Destinations<'d>,
     spool: PushSpool,
@@ -56,17 +63,10 @@ impl<'d> Call<'d> {
         else {
             return Ok(None);
         };
-        let how: Vec<(Level, bool)> = destinations
-            .options()
-            .map(|options| (options.level, options.verify))
-            .collect();
-        let settings = settings(destinations.places(), &how);
         Ok(Some(Call {
             path,
             name: name.into_owned(),
-            spool: PushSpool::open(spool_path, &data_directory, &settings)?,
-            data_directory,
-            destinations,
+            worker: Worker::new(data_directory, destinations, spool_path)?,
         }))
     }
 
@@ -84,21 +84,22 @@ impl<'d> Call<'d> {
             // Pushing it tells why.
             return Ok(None);
         };
-        if self.spool.is_acknowledged(&facts) {
+        let spool = &self.worker.spool;
+        if spool.is_acknowledged(&facts) {
             return Ok(Some(self.acknowledged()));
         }
         // Of an earlier attempt.
-        self.spool.take_failure(&self.name);
-        self.spool.request(&self.name)?;
+        spool.take_failure(&self.name);
+        spool.request(&self.name)?;
         let mut is_started = false;
         let begun = Instant::now();
         while begun.elapsed() < WAIT_MAX {
             // Before what it said is read: it may say it and end in between.
-            let lock = self.spool.try_lock()?;
-            if self.spool.is_acknowledged(&facts) {
+            let lock = spool.try_lock()?;
+            if spool.is_acknowledged(&facts) {
                 return Ok(Some(self.acknowledged()));
             }
-            if let Some(failure) = self.spool.take_failure(&self.name) {
+            if let Some(failure) = spool.take_failure(&self.name) {
                 return Ok(Some(Err(shown(&failure))));
             }
             match lock {
@@ -110,8 +111,8 @@ impl<'d> Call<'d> {
                     return Ok(None);
                 }
                 Some(lock) => {
-                    self.spool.request(&self.name)?;
-                    worker::start("archive-push", lock.into_file(), self.spool.log()?)?;
+                    spool.request(&self.name)?;
+                    worker::start("archive-push", lock.into_file(), spool.log()?)?;
                     is_started = true;
                 }
                 None => {}
@@ -137,27 +138,88 @@ impl<'d> Call<'d> {
     /// Is the worker.
     pub fn work(&self, process_max: usize) -> Result<(), CommandError> {
         worker::leave_session();
-        if !worker::lock().is_ok_and(|lock| self.spool.is_lock(&lock)) {
+        if !worker::lock().is_ok_and(|lock| self.worker.spool.is_lock(&lock)) {
             let message = "--worker is for walzip itself: the lock is not its standard input";
             return Err(CommandError::new(Kind::Usage, message));
         }
+        let stop = worker::asked_to_end();
+        runtime::block_on(self.worker.run(process_max, Some(IDLE), stop))?;
+        Ok(())
+    }
+}
+
+impl<'d> Worker<'d> {
+    /// Nothing is opened yet but the spool.
+    pub fn new(
+        data_directory: PathBuf,
+        destinations: &'d Destinations<'d>,
+        spool_path: &Path,
+    ) -> Result<Worker<'d>, CommandError> {
+        let options = destinations.options();
+        let how: Vec<(Level, bool)> = options
+            .map(|options| (options.level, options.verify))
+            .collect();
+        let settings = settings(destinations.places(), &how);
+        Ok(Worker {
+            spool: PushSpool::open(spool_path, &data_directory, &settings)?,
+            data_directory,
+            destinations,
+        })
+    }
+
+    /// The spool, where calls meet it.
+    pub fn spool(&self) -> &PushSpool {
+        &self.spool
+    }
+
+    /// Pushes until it is idle for so long, or `stop` is there. Who calls this has the lock.
+    pub async fn run(
+        &self,
+        process_max: usize,
+        idle: Option<Duration>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Ended, CommandError> {
         let options = PushAheadOptions {
             data_directory: self.data_directory.clone(),
             process_max,
-            idle: Some(IDLE),
+            idle,
         };
         let push = |path: PathBuf| self.push(path).boxed_local();
-        runtime::block_on(async {
-            Ok(push_ahead(&self.spool, &options, &push, worker::asked_to_end()).await?)
-        })
+        Ok(push_ahead(&self.spool, &options, &push, stop).await?)
     }
 
     async fn push(&self, path: PathBuf) -> Result<FileFacts, String> {
         let pushed = self.destinations.push(&path).await;
-        let failures = pushed.pushed.into_failures();
-        match (pushed.facts, failures.is_empty()) {
-            (Some(facts), true) => Ok(facts),
-            _ => Err(told(&failures)),
+        let all = pushed.pushed.all();
+        self.count(&all);
+        match (pushed.facts, all) {
+            (Some(facts), Ok(_)) => Ok(facts),
+            (_, all) => Err(told(&all.err().unwrap_or_default())),
+        }
+    }
+
+    /// Counts for `walzip metrics`, which is worth no failure.
+    fn count(&self, all: &Result<Vec<Pushed>, Vec<CommandError>>) {
+        let counted = self.spool.tally();
+        let counted = counted.and_then(|counted| serde_json::from_slice(&counted).ok());
+        let mut counters: Counters = counted.unwrap_or_default();
+        match all {
+            Ok(all) => {
+                if let Some(first) = all.first() {
+                    counters.add(first.original_bytes, first.stored_bytes);
+                }
+            }
+            Err(failures) => {
+                for failure in failures {
+                    counters.add_failure(failure.kind());
+                }
+            }
+        }
+        if let Err(error) = self
+            .spool
+            .keep_tally(&serde_json::to_vec(&counters).unwrap_or_default())
+        {
+            tracing::debug!("what was pushed is not counted: {error}");
         }
     }
 }

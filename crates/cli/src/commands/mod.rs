@@ -15,9 +15,11 @@ mod info;
 mod init;
 mod inspect;
 mod key;
+mod metrics;
 mod pin;
 mod repo;
 mod restore;
+mod serve;
 mod sync;
 mod timeline;
 mod upgrade;
@@ -45,6 +47,8 @@ pub enum Command {
     Restore(restore::RestoreArgs),
     BackupGet(backup_get::BackupGetArgs),
     Info(info::InfoArgs),
+    Metrics(metrics::MetricsArgs),
+    Serve(serve::ServeArgs),
     Verify(verify::VerifyArgs),
     Expire(expire::ExpireArgs),
     Sync(sync::SyncArgs),
@@ -73,6 +77,8 @@ pub fn run(command: Command) -> Result<(), CommandError> {
         Command::Restore(args) => restore::run(args),
         Command::BackupGet(args) => backup_get::run(args),
         Command::Info(args) => info::run(args),
+        Command::Metrics(args) => metrics::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Expire(args) => expire::run(args),
         Command::Sync(args) => sync::run(args),

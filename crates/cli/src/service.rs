@@ -1,0 +1,112 @@
+//! `walzip serve`: what an archive needs all day, in one process that a service manager watches.
+//!
+//! Nothing depends on it. Without it the calls of PostgreSQL start their own workers, and timers run
+//! the other commands.
+
+mod endpoint;
+mod pushing;
+mod schedule;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared, join_all};
+use sd_notify::NotifyState;
+
+use crate::asynchronous::push::Worker;
+use crate::error::CommandError;
+use crate::exit_code::Kind;
+use crate::metrics::Watched;
+use crate::repo_args::Place;
+use crate::runtime;
+
+pub use schedule::Job;
+
+/// Resolves when the service is to end.
+type Stop = Shared<BoxFuture<'static, ()>>;
+
+/// What the service does.
+pub struct Service<'s> {
+    /// The repositories.
+    pub places: &'s [Place],
+    /// Pushes what is ready, if it is to.
+    pub worker: Option<Worker<'s>>,
+    /// How many files it pushes at a time.
+    pub process_max: usize,
+    /// What is measured besides the repositories.
+    pub watched: Option<Watched>,
+    /// Where measurements can be had.
+    pub metrics_listen: Option<SocketAddr>,
+    /// What is run again and again.
+    pub jobs: Vec<Job>,
+}
+
+impl Service<'_> {
+    /// Runs until a signal ends it. What was begun is finished.
+    pub async fn run(&self) -> Result<(), CommandError> {
+        let stop = stop()?;
+        let listener = match self.metrics_listen {
+            Some(address) => Some(endpoint::bind(address).await?),
+            None => None,
+        };
+        tell(&[NotifyState::Ready]);
+        tracing::info!("serving");
+        let pushing = async {
+            if let Some(worker) = &self.worker {
+                pushing::push_for_ever(worker, self.process_max, stop.clone()).await;
+            }
+        };
+        let answering = async {
+            if let Some(listener) = listener {
+                let measured = endpoint::Measured::new(self.places, self.watched.as_ref());
+                endpoint::answer(listener, &measured, stop.clone()).await;
+            }
+        };
+        let jobs = self
+            .jobs
+            .iter()
+            .map(|job| job.run_again_and_again(stop.clone()));
+        let stopping = async {
+            stop.clone().await;
+            tell(&[NotifyState::Stopping]);
+            tracing::info!("stopping");
+        };
+        tokio::join!(
+            pushing,
+            answering,
+            join_all(jobs),
+            stopping,
+            live(stop.clone())
+        );
+        Ok(())
+    }
+}
+
+fn stop() -> Result<Stop, CommandError> {
+    let signals = runtime::signals()
+        .map_err(|error| CommandError::caused(Kind::Internal, "cannot handle signals", &error))?;
+    Ok(async move { drop(signals.await) }.boxed().shared())
+}
+
+/// Shows the service manager that this process is alive, where it wants to know.
+async fn live(stop: Stop) {
+    let mut micros = 0;
+    if !sd_notify::watchdog_enabled(false, &mut micros) {
+        return;
+    }
+    let mut ticks = tokio::time::interval(Duration::from_micros(micros / 2));
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => tell(&[NotifyState::Watchdog]),
+            () = stop.clone() => return,
+        }
+    }
+}
+
+/// Tells the service manager, if there is one.
+fn tell(state: &[NotifyState]) {
+    if let Err(error) = sd_notify::notify(false, state) {
+        tracing::warn!("the service manager cannot be told: {error}");
+    }
+}

@@ -1,0 +1,56 @@
+//! The worker of `archive-push`, for ever.
+
+use std::time::Duration;
+
+use walzip_archive::push_ahead::Ended;
+
+use super::Stop;
+use crate::asynchronous::push::Worker;
+use crate::error::CommandError;
+
+const PAUSE: Duration = Duration::from_secs(1);
+/// After failures the pauses grow to this.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// Pushes what is ready until it is to stop. A call can do without this: where it fails, the call
+/// for that file has the error, and tells PostgreSQL.
+pub(super) async fn push_for_ever(worker: &Worker<'_>, process_max: usize, stop: Stop) {
+    let mut pause = PAUSE;
+    loop {
+        let ended = push(worker, process_max, stop.clone()).await;
+        pause = match ended {
+            Ok(Some(Ended::Stopped)) => return,
+            // A worker that a call has started ends soon.
+            Ok(None) => PAUSE,
+            Ok(Some(Ended::OtherSettings)) => {
+                tracing::warn!(
+                    "archive_command has other settings than this service, and archives by itself: \
+                     give both the same flags and configuration file"
+                );
+                PAUSE_MAX
+            }
+            Ok(Some(Ended::Failed | Ended::Idle)) => (pause * 2).min(PAUSE_MAX),
+            Err(error) => {
+                tracing::warn!("{}; trying again", error.message());
+                (pause * 2).min(PAUSE_MAX)
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stop.clone() => return,
+        }
+    }
+}
+
+/// Pushes until there is a reason to end; nothing where another worker has the lock.
+async fn push(
+    worker: &Worker<'_>,
+    process_max: usize,
+    stop: Stop,
+) -> Result<Option<Ended>, CommandError> {
+    let Some(_lock) = worker.spool().try_lock()? else {
+        return Ok(None);
+    };
+    worker.spool().claim()?;
+    Ok(Some(worker.run(process_max, None, stop).await?))
+}
