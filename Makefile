@@ -13,7 +13,7 @@ TORTURE_SEED ?= $(shell date +%s)
 TORTURE_PART ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test torture bench bench-tools fuzz lint servers
+.PHONY: help build demo test torture bench bench-tools fuzz lint package servers
 
 help: ## List what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,7 +48,11 @@ lint: ## Check format, clippy and shell scripts
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/* .ci/run; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
 
-servers: ## Fetch the servers only: PostgreSQL's, those of the stores, and pgBackRest
+package: ## Make the Debian package: one static program, manual, units
+	@scripts/package-deb
+
+servers: ## Fetch the servers only: PostgreSQL's, those of the stores, pgBackRest and promtool
 	@scripts/fetch-postgres
 	@scripts/fetch-store-servers
 	@scripts/fetch-pgbackrest
+	@scripts/fetch-promtool

@@ -15,6 +15,7 @@ mod info;
 mod init;
 mod inspect;
 mod key;
+mod manual;
 mod metrics;
 mod pin;
 mod repo;
@@ -60,6 +61,9 @@ pub enum Command {
     Key(key::KeyArgs),
     Bench(bench::BenchArgs),
     Advise(advise::AdviseArgs),
+    Completions(manual::CompletionsArgs),
+    #[command(hide = true)]
+    Manual(manual::ManualArgs),
 }
 
 /// Runs a command.
@@ -90,6 +94,8 @@ pub fn run(command: Command) -> Result<(), CommandError> {
         Command::Key(args) => key::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Advise(args) => advise::run(args),
+        Command::Completions(args) => manual::run_completions(args),
+        Command::Manual(args) => manual::run_manual(args),
     }
 }
 

@@ -10,6 +10,7 @@ mod branches;
 mod check;
 mod copy_methods;
 mod delta;
+mod deployment;
 mod experiments;
 mod expire;
 mod faults;
