@@ -1,8 +1,8 @@
 //! The proof that a member decodes to its original.
 //!
 //! A decoder unpacks a member into streams, and makes the original of the streams. Each half is
-//! proven by itself: while one thread packs the streams, another one may make the original of them
-//! and compare it; then the member is unpacked, and compared with the streams.
+//! proven by itself: while one thread packs the streams, unpacks the member and compares its streams,
+//! another one may make the original of the streams and compare it.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use walzip_pgformat::Input;
 use walzip_pgformat::wal::SegmentHeader;
 
-use crate::container::{self, Claims, ContentShape, Header, MemberKind, WalIdentity};
+use crate::container::{self, Body, Claims, ContentShape, Header, MemberKind, WalIdentity};
 use crate::error::{DecodeError, EncodeError};
 use crate::format_version::FormatVersion;
 use crate::level::Level;
@@ -41,24 +41,79 @@ pub fn encode_part(
     let len = input.len();
     let packed = OnceLock::new();
     let mut hash = Err(EncodeError::NotProven);
+    let pack = || {
+        let packed = packing::pack_streams(&streams, MemberKind::Wal, choices, level, len)?;
+        let proven = packed.map(|body| Packed::proven(body, &identity, &streams, len));
+        proven.transpose()
+    };
     run_both(
         &|| {
-            packed.get_or_init(|| {
-                packing::pack_streams(&streams, MemberKind::Wal, choices, level, len)
-            });
+            packed.get_or_init(pack);
         },
         &mut || hash = replay(&streams, &identity, input),
     );
     let packed = packed.into_inner().unwrap_or(Err(EncodeError::NotProven));
-    let (Some(body), hash) = (packed?, hash?) else {
-        return Ok(None);
-    };
-    let member = container::write_member(len, hash, MemberKind::Wal, Some(identity), &body);
-    drop(body);
-    match unpacks_to(&member, &identity, &streams) {
-        Ok(true) => Ok(Some(member)),
-        _ => Err(EncodeError::NotProven),
+    match (packed?, hash?) {
+        (Some(packed), hash) => packed.member(hash, &identity, len).map(Some),
+        (None, _) => Ok(None),
     }
+}
+
+/// Packed streams, and a member of them that has no hash yet and unpacks to them.
+struct Packed {
+    body: Body,
+    unhashed: Vec<u8>,
+}
+
+impl Packed {
+    fn proven(
+        body: Body,
+        identity: &WalIdentity,
+        streams: &[Filled],
+        len: usize,
+    ) -> Result<Packed, EncodeError> {
+        let unhashed = write(&body, NO_HASH, identity, len);
+        match unpacks_to(&unhashed, identity, streams) {
+            Ok(true) => Ok(Packed { body, unhashed }),
+            _ => Err(EncodeError::NotProven),
+        }
+    }
+
+    /// The member with its hash, in which nothing else is different.
+    fn member(
+        self,
+        hash: blake3::Hash,
+        identity: &WalIdentity,
+        len: usize,
+    ) -> Result<Vec<u8>, EncodeError> {
+        let member = write(&self.body, hash, identity, len);
+        match differs_in_hash(&member, &self.unhashed, hash) {
+            Ok(true) => Ok(member),
+            _ => Err(EncodeError::NotProven),
+        }
+    }
+}
+
+/// In the place of the hash of the original, as long as it is not known.
+const NO_HASH: blake3::Hash = blake3::Hash::from_bytes([0; 32]);
+
+fn write(body: &Body, hash: blake3::Hash, identity: &WalIdentity, len: usize) -> Vec<u8> {
+    container::write_member(len, hash, MemberKind::Wal, Some(*identity), body)
+}
+
+/// Whether a member is another one with this hash.
+fn differs_in_hash(
+    member: &[u8],
+    unhashed: &[u8],
+    hash: blake3::Hash,
+) -> Result<bool, DecodeError> {
+    let (of_member, of_unhashed) = (Header::read(member)?, Header::read(unhashed)?);
+    let expected = Header {
+        original_hash: *hash.as_bytes(),
+        ..of_unhashed
+    };
+    let is_body_same = member.get(of_member.header_len..) == unhashed.get(expected.header_len..);
+    Ok(of_member == expected && is_body_same)
 }
 
 /// Proves that a file decodes to an input.
@@ -168,6 +223,26 @@ mod tests {
         let input = vec![0; 16 << 20];
         let replayed = replay(&streams(3), &identity(1), input.as_slice().into());
         assert!(matches!(replayed, Err(EncodeError::NotProven)));
+    }
+
+    /// Of a member whose streams were compared, only the hash may become another one.
+    #[test]
+    fn nothing_but_the_hash_is_added_to_what_was_compared() {
+        let (level, choices) = (Level::MIN, packing::choices(Level::MIN));
+        let pack = |value| {
+            let streams = streams(value);
+            let body = packing::pack_streams(&streams, MemberKind::Wal, choices, level, 16 << 20);
+            body.unwrap().unwrap()
+        };
+        let hash = blake3::hash(b"");
+        let member = |body, hash, timeline| write(body, hash, &identity(timeline), 16 << 20);
+        let (body, other) = (pack(3), pack(4));
+        let unhashed = member(&body, NO_HASH, 1);
+        let is_same = |member: &[u8]| differs_in_hash(member, &unhashed, hash);
+        assert_eq!(is_same(&member(&body, hash, 1)), Ok(true));
+        assert_eq!(is_same(&member(&body, NO_HASH, 1)), Ok(false));
+        assert_eq!(is_same(&member(&body, hash, 2)), Ok(false));
+        assert_eq!(is_same(&member(&other, hash, 1)), Ok(false));
     }
 
     /// What a caller does not run is not proven.
