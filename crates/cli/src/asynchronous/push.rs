@@ -22,6 +22,9 @@ use crate::runtime;
 /// shorter, so that its error comes first.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 
+/// A call asks a worker again after so long.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
 /// The worker ends when nothing was to do for so long.
 const IDLE: Duration = Duration::from_secs(5);
 
@@ -93,7 +96,13 @@ impl<'d> Call<'d> {
         spool.request(&self.name)?;
         let mut is_started = false;
         let begun = Instant::now();
+        let mut asked = begun;
         while begun.elapsed() < WAIT_MAX {
+            // A worker that took one request has removed the next one, if that came in between.
+            if asked.elapsed() > ASK_AGAIN {
+                spool.request(&self.name)?;
+                asked = Instant::now();
+            }
             // Before what it said is read: it may say it and end in between.
             let lock = spool.try_lock()?;
             if spool.is_acknowledged(&facts) {
