@@ -17,5 +17,6 @@ mod places;
 mod sandbox;
 mod several;
 mod stores;
+mod syncing;
 mod tidy;
 mod upgrades;
