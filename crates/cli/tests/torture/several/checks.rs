@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use super::places::Held;
+use super::places::{Held, is_from, segment_at};
 use super::{NUMBERS, Number, Several};
-use crate::clusters::model::segment;
+use crate::clusters::model::segment_name;
 use crate::rounds::Checked;
 use crate::store::walzip::ended;
 
@@ -14,11 +14,6 @@ const SAMPLE: usize = 3;
 
 /// `problems`.
 const PROBLEMS: i32 = 104;
-
-/// The number of the segment that a file is, or begins in; none of a history.
-pub fn number_of(name: &str) -> Option<u64> {
-    segment(name.get(..24)?).map(|(_, number)| number)
-}
 
 impl Several<'_> {
     /// Both repositories have what was said to be in them, with the right content.
@@ -60,25 +55,30 @@ impl Several<'_> {
             return Err(format!("repository {number}: backup {lost} has gone"));
         }
         let first = match book.is_expired {
-            true => self.oldest_kept(number, &held).unwrap_or(u64::MAX),
-            false => 0,
+            true => self.oldest_kept(number, &held),
+            false => (0, 0),
         };
-        let is_needed = |at: u64| {
+        let is_needed = |name: &str| {
+            let at = segment_at(name);
             let mut extents = held.backups.values();
-            extents.any(|extent| (extent.first..=extent.last).contains(&at))
+            extents.any(|needs| {
+                at.is_some_and(|(timeline, at)| {
+                    timeline == needs.timeline && (needs.first..=needs.last).contains(&at)
+                })
+            })
         };
         for (name, _) in acknowledged.iter().filter(|(_, by)| by.contains(&number)) {
-            let must_be = number_of(name).is_none_or(|at| at >= first || is_needed(at));
+            let must_be = is_from(first, name) || is_needed(name);
             if must_be && !held.wal.contains(name) {
                 return Err(format!(
                     "repository {number}: {name} was acknowledged, and is not there; \
-                     kept from segment {first:X} on"
+                     kept from timeline and segment {first:?} on"
                 ));
             }
         }
-        for (label, extent) in &held.backups {
-            let lost = (extent.first..=extent.last)
-                .map(|at| crate::clusters::model::segment_name(1, at))
+        for (label, needs) in &held.backups {
+            let lost = (needs.first..=needs.last)
+                .map(|at| segment_name(needs.timeline, at))
                 .find(|name| !held.wal.contains(name));
             if let Some(lost) = lost {
                 return Err(format!(
@@ -98,15 +98,16 @@ impl Several<'_> {
         Ok(())
     }
 
-    /// The first segment of the oldest backup that a retention keeps: what a pin keeps has only the
-    /// WAL of its own.
-    pub fn oldest_kept(&self, number: Number, held: &Held) -> Option<u64> {
+    /// The timeline and the number with which the oldest backup begins that a retention keeps: what
+    /// a pin keeps has only the WAL of its own.
+    pub fn oldest_kept(&self, number: Number, held: &Held) -> (u32, u64) {
         let pinned = &self.books[usize::from(number) - 1].pinned;
         let kept = held
             .backups
             .iter()
             .filter(|(label, _)| !pinned.contains(*label));
-        kept.map(|(_, extent)| extent.first).min()
+        let oldest = kept.map(|(_, needs)| (needs.timeline, needs.first)).min();
+        oldest.unwrap_or((u32::MAX, u64::MAX))
     }
 
     /// One file through the program, from whichever repository has it.
@@ -149,9 +150,9 @@ impl Several<'_> {
 
     /// Nothing is wrong, except WAL that a repository lacks because it was taken out of the file.
     pub fn verify(&self, number: Number) -> Checked {
-        let before = self.has_hole(&self.places.held(number)?);
+        let before = self.places.held(number)?.has_hole();
         let verified = self.run(&["verify", "--repo", &number.to_string()])?;
-        let has_hole = before || self.has_hole(&self.places.held(number)?);
+        let has_hole = before || self.places.held(number)?.has_hole();
         match verified.code {
             0 => Ok(()),
             PROBLEMS if has_hole && !verified.said.contains("damaged") => Ok(()),
@@ -160,12 +161,5 @@ impl Several<'_> {
                 verified.said
             )),
         }
-    }
-
-    /// Whether a segment is missing between others.
-    pub fn has_hole(&self, held: &Held) -> bool {
-        let whole = held.wal.iter().filter(|name| name.len() == 24);
-        let numbers: Vec<u64> = whole.filter_map(|name| number_of(name)).collect();
-        numbers.windows(2).any(|pair| pair[0] + 1 != pair[1])
     }
 }

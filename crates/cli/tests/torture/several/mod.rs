@@ -43,6 +43,7 @@ const ACTIONS: &[(usize, &str, Action)] = &[
     }),
     (14, "a repository comes back", |several| several.come_back()),
     (8, "the bucket falters", |several| several.falter()),
+    (6, "begin a new timeline", |several| several.promote()),
     (16, "backup", |several| several.back_up()),
     (14, "expire", |several| several.expire()),
     (5, "expire beside a backup", |several| {
@@ -63,7 +64,7 @@ const OPENING: &[&str] = &[
     "a repository comes back",
     "expire",
     "a repository is taken out",
-    "commit and archive",
+    "begin a new timeline",
     "a repository comes back",
     "expire",
     "expire beside a backup",

@@ -59,11 +59,44 @@ pub struct Held {
     pub backups: BTreeMap<String, Extent>,
 }
 
-/// The numbers of the segments that a backup needs: the first, and the last.
+/// The segments that a backup needs: their timeline, and their numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
+    pub timeline: u32,
     pub first: u64,
     pub last: u64,
+}
+
+/// Where a WAL file begins: its timeline, and the number of the segment; nothing of a history.
+pub fn segment_at(name: &str) -> Option<(u32, u64)> {
+    crate::clusters::model::segment(name.get(..24)?)
+}
+
+/// Whether a file is a history, or begins at such a place or after it.
+pub fn is_from(first: (u32, u64), name: &str) -> bool {
+    segment_at(name).is_none_or(|(timeline, number)| timeline >= first.0 && number >= first.1)
+}
+
+impl Held {
+    /// The numbers of whole segments, on whichever timeline: there is one server, whose timelines
+    /// follow each other.
+    pub fn numbers(&self) -> BTreeSet<u64> {
+        let whole = self.wal.iter().filter(|name| name.len() == 24);
+        whole.filter_map(|name| Some(segment_at(name)?.1)).collect()
+    }
+
+    /// Whether a timeline has lost its history.
+    pub fn lacks_history(&self) -> bool {
+        let timelines = self.wal.iter().filter_map(|name| Some(segment_at(name)?.0));
+        let mut later = timelines.filter(|timeline| *timeline > 1);
+        later.any(|timeline| !self.wal.contains(&format!("{timeline:08X}.history")))
+    }
+
+    /// Whether something is missing between what is there.
+    pub fn has_hole(&self) -> bool {
+        let numbers: Vec<u64> = self.numbers().into_iter().collect();
+        self.lacks_history() || numbers.windows(2).any(|pair| pair[0] + 1 != pair[1])
+    }
 }
 
 impl<'a> Places<'a> {
@@ -274,13 +307,13 @@ fn spoilt(state: &AtomicU8, seed: u64, number: u64) -> Spoilt {
 /// What a backup needs, by its description.
 fn extent(json: &[u8]) -> Option<Extent> {
     let json: serde_json::Value = serde_json::from_slice(json).ok()?;
-    let number = |segment: &serde_json::Value| {
-        let (_, number) = crate::clusters::model::segment(segment.as_str()?)?;
-        Some(number)
-    };
+    let at = |segment: &serde_json::Value| segment_at(segment.as_str()?);
     let required = json["required_wal"].as_array()?;
+    let (timeline, first) = at(&required.first()?["first_segment"])?;
+    let (_, last) = at(&required.last()?["last_segment"])?;
     Some(Extent {
-        first: number(&required.first()?["first_segment"])?,
-        last: number(&required.last()?["last_segment"])?,
+        timeline,
+        first,
+        last,
     })
 }

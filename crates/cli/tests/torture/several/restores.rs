@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use super::places::Held;
 use super::{Number, Several};
 use crate::clusters::life::body;
-use crate::clusters::model::{SEGMENT_BYTES, segment_name};
+use crate::clusters::model::SEGMENT_BYTES;
 use crate::clusters::server::Server;
 use crate::rounds::Checked;
 
@@ -38,6 +38,11 @@ impl Several<'_> {
     /// backup's own end.
     fn restore(&mut self, number: Number, label: &str) -> Checked {
         let held = self.places.held(number)?;
+        if held.lacks_history() {
+            // Nobody can say which way leads on from there.
+            self.progress.count("  not restored: a history is lacking");
+            return Ok(());
+        }
         let is_followed = follows(&held, label)?;
         let server = Server::on(self.site, "restored");
         let repo = number.to_string();
@@ -82,7 +87,8 @@ impl Several<'_> {
             return Ok(least..=most);
         }
         let mut end = extent.last + 1;
-        while held.wal.contains(&segment_name(1, end)) {
+        let numbers = held.numbers();
+        while numbers.contains(&end) {
             end += 1;
         }
         let (certain, possible) = self.timeline.commits_up_to(end * SEGMENT_BYTES);
@@ -125,11 +131,7 @@ impl Several<'_> {
 /// Whether all WAL from a backup to the newest segment is there.
 fn follows(held: &Held, label: &str) -> Checked<bool> {
     let extent = held.backups.get(label).ok_or("a backup")?;
-    let numbers = held.wal.iter().filter(|name| name.len() == 24);
-    let newest = numbers
-        .filter_map(|name| super::checks::number_of(name))
-        .max();
-    let newest = newest.ok_or("a segment")?;
-    let mut all = extent.first..=newest;
-    Ok(all.all(|at| held.wal.contains(&segment_name(1, at))))
+    let numbers = held.numbers();
+    let newest = *numbers.last().ok_or("a segment")?;
+    Ok((extent.first..=newest).all(|at| numbers.contains(&at)))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::checks::number_of;
+use super::places::is_from;
 use super::{Number, Several};
 use crate::rounds::Checked;
 use crate::store::walzip::ended;
@@ -235,9 +235,9 @@ impl Several<'_> {
         let other = self.places.held(3 - number)?;
         self.succeed(&arguments)?;
         let held = self.places.held(number)?;
-        let oldest = self.oldest_kept(number, &held).unwrap_or(u64::MAX);
+        let oldest = self.oldest_kept(number, &held);
         for name in other.wal.difference(&held.wal) {
-            if number_of(name).is_none_or(|at| at >= oldest) {
+            if is_from(oldest, name) {
                 return Err(format!(
                     "repository {number} was synchronised, and lacks {name}"
                 ));

@@ -6,7 +6,8 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::{Number, Several};
+use super::places::Service;
+use super::{NUMBERS, Number, Several};
 use crate::clusters::life::{LOOK, body, moment};
 use crate::clusters::model::Commit;
 use crate::rounds::Checked;
@@ -26,11 +27,8 @@ const PATIENCE_AWAY: Duration = Duration::from_secs(15);
 const WAKE: Duration = Duration::from_secs(2);
 
 impl Several<'_> {
-    /// Starts the server, with an archiver that keeps a copy of everything that it pushes.
-    pub fn start_server(&self) -> Checked {
-        for name in ["sent", "got"] {
-            self.site.create_directory(name);
-        }
+    /// An archive_command that keeps a copy of everything that it pushes.
+    fn write_archiver(&self) -> Checked {
         let script = format!(
             "cd {site} || exit 1\n\
              name=${{1##*/}}\n\
@@ -51,11 +49,27 @@ impl Several<'_> {
             site = self.site.path("").display(),
         );
         let archiver = self.site.path("archiver");
-        fs::write(&archiver, script).map_err(|error| error.to_string())?;
+        fs::write(archiver, script).map_err(|error| error.to_string())
+    }
+
+    /// Starts the server, which archives and recovers by the configuration that is valid then.
+    pub fn start_server(&self) -> Checked {
+        for name in ["sent", "got"] {
+            self.site.create_directory(name);
+        }
+        self.write_archiver()?;
+        // Of two repositories, one that is away gives no answer, and then nobody knows what is there.
+        let get = format!(
+            "cd {}; ./walzip archive-get --config walzip-$(cat active).toml %f {}/%p; r=$?; \
+             [ $r -lt 2 ] || r=126; exit $r",
+            self.site.path("").display(),
+            self.server.data().display(),
+        );
+        self.server.configure(&format!("restore_command = '{get}'"));
         self.server.configure(&format!(
             "archive_mode = on\nwal_level = replica\nmax_wal_senders = 4\nmax_wal_size = 64MB\n\
              autovacuum = off\narchive_command = 'bash {} %p {}'",
-            archiver.display(),
+            self.site.path("archiver").display(),
             self.server.data().display(),
         ));
         self.server.start(&[]);
@@ -77,6 +91,26 @@ impl Several<'_> {
             true => self.archive_everything(),
             false => Ok(()),
         }
+    }
+
+    /// The server is stopped, recovers as from a crash of its machine, with what the repositories
+    /// have, and goes on as a new timeline.
+    pub fn promote(&mut self) -> Checked {
+        if !self.places.takes_pushes()? {
+            return self.work();
+        }
+        self.archive_everything()?;
+        // A recovery ends at trouble, as it has to.
+        if self.places.falters() {
+            self.places.set_service(Service::Well);
+        }
+        self.server.stop();
+        let signal = self.server.data().join("recovery.signal");
+        fs::write(&signal, "").map_err(|error| error.to_string())?;
+        self.site.hand_over(&signal);
+        self.server.start(&[]);
+        self.server.wait_until("SELECT NOT pg_is_in_recovery()");
+        self.work()
     }
 
     /// Some transactions, each known by its number, with a look before and after.
@@ -164,11 +198,7 @@ impl Several<'_> {
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         for (name, active) in whole.lines().filter_map(|line| line.split_once(' ')) {
             let of_name: &mut Vec<Number> = all.entry(name.to_owned()).or_default();
-            of_name.extend(
-                super::NUMBERS
-                    .iter()
-                    .filter(|n| active.contains(&n.to_string())),
-            );
+            of_name.extend(NUMBERS.iter().filter(|n| active.contains(&n.to_string())));
         }
         all
     }
@@ -199,7 +229,7 @@ impl Several<'_> {
             return Ok(first);
         }
         self.progress.count("  failed while the bucket faltered");
-        self.places.set_service(super::places::Service::Well);
+        self.places.set_service(Service::Well);
         ended(self.command(arguments).output())
     }
 
