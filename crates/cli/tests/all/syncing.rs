@@ -62,6 +62,22 @@ fn describe_backup(sandbox: &Sandbox, repository: &str, label: &str, number: u64
     sandbox.write(&path, description.to_string().as_bytes());
 }
 
+/// Makes a described backup an incremental one, which needs others.
+fn make_incremental(sandbox: &Sandbox, repository: &str, label: &str, references: &[&str]) {
+    let path = format!("{repository}/backup/{label}/backup.json");
+    let description = sandbox.read(&path);
+    let mut description: serde_json::Value =
+        serde_json::from_slice(&description).expect("a description");
+    let stream = serde_json::json!({ "original_bytes": 0, "objects": [] });
+    description["format"] = 3.into();
+    description["type"] = "incr".into();
+    description["prior"] = references[0].into();
+    description["references"] = references.into();
+    description["files"] = serde_json::json!({ "original_bytes": 0, "packs": [], "index": stream });
+    description["block_hashes"] = serde_json::json!({ "key": "00".repeat(32), "objects": [] });
+    sandbox.write(&path, description.to_string().as_bytes());
+}
+
 /// Brings the second repository up to date; returns the exit code and what was said.
 fn sync(sandbox: &Sandbox, arguments: &[&str]) -> (Option<i32>, String) {
     let arguments = [&["sync", "--repo", "2"], arguments].concat();
@@ -212,6 +228,40 @@ fn sync_does_not_bring_what_follows_a_backup_that_only_its_pin_keeps() {
     sandbox.ok(&with(&["unpin", pinned, "--repo", "2"]));
     assert_eq!(sync(&sandbox, &[]).0, Some(0));
     there(&[2, 3, 4, 5, 6, 7]);
+}
+
+/// An expiry keeps a full backup for the moment of a pinned one that needs it, and no WAL after it.
+#[test]
+fn sync_does_not_bring_what_follows_a_backup_that_only_a_pinned_one_needs() {
+    let sandbox = initialised();
+    for number in 1..=9 {
+        push_segment(&sandbox, &["one"], 1, number);
+    }
+    for number in [2, 4, 8] {
+        push_segment(&sandbox, &["two"], 1, number);
+    }
+    let (full, pinned) = ("20260101-000000F", "20260102-000000I");
+    describe_backup(&sandbox, "two", full, 2, LATER);
+    describe_backup(&sandbox, "two", pinned, 4, LATER);
+    make_incremental(&sandbox, "two", pinned, &[full]);
+    describe_backup(&sandbox, "two", "20260201-000000F", 8, LATER);
+    sandbox.ok(&with(&["pin", pinned, "--repo", "2"]));
+    let (code, told) = sync(&sandbox, &[]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(
+        told.contains("WAL files 1,") && told.contains("not retained: 5"),
+        "{told}"
+    );
+    // One that is kept for itself needs it as well: then all from there on is kept.
+    let other = "20260103-000000I";
+    describe_backup(&sandbox, "two", other, 8, LATER);
+    make_incremental(&sandbox, "two", other, &[full]);
+    let (code, told) = sync(&sandbox, &[]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(
+        told.contains("WAL files 4,") && told.contains("not retained: 1"),
+        "{told}"
+    );
 }
 
 /// One that is away is told, and the others give what they have.
