@@ -54,9 +54,9 @@ impl Several<'_> {
         {
             return Err(format!("repository {number}: backup {lost} has gone"));
         }
-        let first = match book.is_expired {
-            true => self.oldest_kept(number, &held),
-            false => (0, 0),
+        let first = match book.retained_from {
+            Some(_) => self.oldest(number, &held, false),
+            None => (0, 0),
         };
         let is_needed = |name: &str| {
             let at = segment_at(name);
@@ -98,15 +98,25 @@ impl Several<'_> {
         Ok(())
     }
 
-    /// The timeline and the number with which the oldest backup begins that a retention keeps: what
-    /// a pin keeps has only the WAL of its own.
-    pub fn oldest_kept(&self, number: Number, held: &Held) -> (u32, u64) {
-        let pinned = &self.books[usize::from(number) - 1].pinned;
-        let kept = held
-            .backups
-            .iter()
-            .filter(|(label, _)| !pinned.contains(*label));
-        let oldest = kept.map(|(_, needs)| (needs.timeline, needs.first)).min();
+    /// The timeline and the number with which the oldest backup begins that the retention has kept;
+    /// perhaps without those that are pinned, or that a pinned one needs.
+    pub fn oldest(&self, number: Number, held: &Held, without_pins: bool) -> (u32, u64) {
+        let book = &self.books[usize::from(number) - 1];
+        let retained_from = book.retained_from.as_deref().unwrap_or_default();
+        // An incremental backup needs those before it, back to the full one.
+        let is_for_pin = |label: &String| {
+            let later = held.backups.range(label.clone()..).skip(1);
+            let mut later = later
+                .map(|(label, _)| label)
+                .take_while(|label| !label.ends_with('F'));
+            book.pinned.contains(label) || later.any(|label| book.pinned.contains(label))
+        };
+        let backups = held.backups.iter();
+        let backups = backups.filter(|(label, _)| label.as_str() >= retained_from);
+        let backups = backups.filter(|(label, _)| !(without_pins && is_for_pin(label)));
+        let oldest = backups
+            .map(|(_, needs)| (needs.timeline, needs.first))
+            .min();
         oldest.unwrap_or((u32::MAX, u64::MAX))
     }
 

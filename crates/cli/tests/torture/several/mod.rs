@@ -90,8 +90,8 @@ struct Book {
     backups: BTreeSet<String>,
     /// Those that stay, whatever the retention says.
     pinned: BTreeSet<String>,
-    /// An expiry has run here, if only for a moment.
-    is_expired: bool,
+    /// The oldest label that the last expiry had to keep for the retention, if one has run here.
+    retained_from: Option<String>,
 }
 
 /// Runs the part.

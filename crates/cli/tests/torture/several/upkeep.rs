@@ -166,8 +166,9 @@ impl Several<'_> {
     fn note_expiry(&mut self, number: Number, before: &BTreeSet<String>, kept: usize) -> Checked {
         let after = self.labels(number)?;
         let book = self.book(number);
-        book.is_expired = true;
         let must = must_stay(before, kept);
+        let oldest = must.first().cloned();
+        book.retained_from = oldest.max(book.retained_from.take());
         let must: Vec<&String> = must.union(&book.pinned).collect();
         if let Some(lost) = must.iter().find(|label| !after.contains(**label)) {
             return Err(format!(
@@ -235,7 +236,8 @@ impl Several<'_> {
         let other = self.places.held(3 - number)?;
         self.succeed(&arguments)?;
         let held = self.places.held(number)?;
-        let oldest = self.oldest_kept(number, &held);
+        // What follows those that are there for pins may have been removed.
+        let oldest = self.oldest(number, &held, true);
         for name in other.wal.difference(&held.wal) {
             if is_from(oldest, name) {
                 return Err(format!(
