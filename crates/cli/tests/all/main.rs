@@ -5,6 +5,7 @@ mod archive;
 mod bench;
 mod clusters;
 mod configuration;
+mod copying;
 mod errors;
 mod files;
 mod help;
