@@ -49,7 +49,7 @@ const PARTS: [Part; 4] = [
     },
     Part {
         name: "several",
-        share: 8,
+        share: 10,
         steps_per_round: 40,
         workers: 1,
         run: several::torture,
