@@ -5,7 +5,7 @@ WAL ?= ../shared/wal-samples/oltp-steady
 # How long each fuzz target runs.
 FUZZ_SECONDS ?= 600
 # How long `make torture` goes on: at least so many steps and kills, and for so many minutes in each
-# of its parts. TORTURE_SEED and TORTURE_PART (store, faults, clusters) repeat what it found.
+# of its parts. TORTURE_SEED and TORTURE_PART (store, faults, clusters, several) repeat what it found.
 TORTURE_STEPS ?= 2000
 TORTURE_KILLS ?= 200
 TORTURE_MINUTES ?= 0

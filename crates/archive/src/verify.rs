@@ -7,7 +7,8 @@
 
 mod notes;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
 
 use futures::StreamExt;
 use jiff::{SignedDuration, Timestamp};
@@ -129,15 +130,29 @@ pub async fn verify(
     let backup_bytes = records.clone().map(BackupRecord::original_bytes).sum();
     let promised = Promised::read(repository, records).await?;
     progress.begin(Phase::VerifyingBackups, backup_bytes);
+    let mut known = KnownBackups::default();
     for ListedBackup { label, read } in listed {
+        let references = read.as_ref().map_or(&[][..], |record| &record.references);
         let is_read = choice
-            .takes_backup(repository, &label, &mut verification)
+            .takes_backup(
+                repository,
+                &label,
+                references,
+                &mut known,
+                &mut verification,
+            )
             .await?;
         let found = &mut verification;
         let progress = is_read.then_some(progress);
         let findings = verify_label((&parts, &promised), &label, read, found, progress).await;
         if is_read && findings.is_empty() {
             note.add_backup(&label);
+        }
+        if findings
+            .iter()
+            .any(|(kind, _)| *kind == FindingKind::BackupDamaged)
+        {
+            known.damaged.insert(label.to_string());
         }
         let findings = findings.into_iter().map(|(kind, detail)| Finding {
             kind,
@@ -181,16 +196,30 @@ impl Choice {
         self.takes(is_known, &entry.name, verification)
     }
 
+    /// A backup is worth what those are that it refers to: a note vouches for it only as long as none
+    /// of them is damaged, or has changed.
     async fn takes_backup(
         &self,
         repository: &Repository,
         label: &BackupLabel,
+        references: &[String],
+        known: &mut KnownBackups,
         verification: &mut Verification,
     ) -> Result<bool, ArchiveError> {
-        let newest = match self.notes.is_empty() {
+        let mut newest = match self.notes.is_empty() {
             true => None,
-            false => repository.backup_modified(label).await?,
+            false => known.modified(repository, label.as_str()).await?,
         };
+        for reference in references {
+            if newest.is_none() {
+                break;
+            }
+            let modified = match known.damaged.contains(reference) {
+                true => None,
+                false => known.modified(repository, reference).await?,
+            };
+            newest = newest.zip(modified).map(|(one, other)| one.max(other));
+        }
         let is_known = self.notes.has_backup(label, newest);
         Ok(self.takes(is_known, label.as_str(), verification))
     }
@@ -211,6 +240,32 @@ impl Choice {
         });
         verification.not_in_sample += u64::from(!is_in_sample);
         is_in_sample
+    }
+}
+
+/// What was seen of backups to which later ones may refer.
+#[derive(Default)]
+struct KnownBackups {
+    damaged: BTreeSet<String>,
+    modified: BTreeMap<String, Option<SystemTime>>,
+}
+
+impl KnownBackups {
+    /// When the newest object of a backup was made, if there is one.
+    async fn modified(
+        &mut self,
+        repository: &Repository,
+        label: &str,
+    ) -> Result<Option<SystemTime>, ArchiveError> {
+        if let Some(modified) = self.modified.get(label) {
+            return Ok(*modified);
+        }
+        let modified = match label.parse() {
+            Ok(of) => repository.backup_modified(&of).await?,
+            Err(_) => None,
+        };
+        self.modified.insert(label.to_owned(), modified);
+        Ok(modified)
     }
 }
 

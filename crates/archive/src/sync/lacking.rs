@@ -255,7 +255,9 @@ impl Retained {
     async fn read(both: &Both<'_>, with_pinned: bool) -> Result<Retained, ArchiveError> {
         let mut backups = Vec::new();
         let mut is_readable = true;
-        for ListedBackup { label, read } in ListedBackup::all(both.to).await? {
+        // What those need that count, and those that do not. They need older ones.
+        let (mut needed, mut needed_by_pins) = (HashSet::new(), HashSet::new());
+        for ListedBackup { label, read } in ListedBackup::all(both.to).await?.into_iter().rev() {
             let Ok(record) = read else {
                 is_readable = false;
                 continue;
@@ -263,8 +265,17 @@ impl Retained {
             if record.cluster() != Some(both.to.cluster()) {
                 continue;
             }
-            let is_pinned = !with_pinned && pins::of(both.to, &label).await?.is_some();
-            if !is_pinned || both.is_followed(&record)? {
+            let is_needed = with_pinned || needed.contains(label.as_str());
+            let is_for_pins = !is_needed
+                && (needed_by_pins.contains(label.as_str())
+                    || pins::of(both.to, &label).await?.is_some());
+            let counts = !is_for_pins || both.is_followed(&record)?;
+            let of_these = match counts {
+                true => &mut needed,
+                false => &mut needed_by_pins,
+            };
+            of_these.extend(record.references.iter().cloned());
+            if counts {
                 backups.push(record);
             }
         }
@@ -301,7 +312,7 @@ impl Retained {
 
 impl Both<'_> {
     /// Whether the target has the segment after those that a backup needs. An expiry that keeps the
-    /// backup for its pin alone removes it.
+    /// backup for a pin alone, its own or that of one that needs it, removes it.
     fn is_followed(&self, record: &BackupRecord) -> Result<bool, ArchiveError> {
         let required = record.required_segments()?;
         let Some(last) = required.last() else {

@@ -13,4 +13,5 @@ mod references;
 mod set_aside;
 mod timelines;
 mod verified;
+mod verified_backups;
 mod wal;

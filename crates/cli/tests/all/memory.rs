@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
 
-use crate::sandbox::{Sandbox, text};
+use crate::sandbox::{SYSTEM_ID, Sandbox, control_file, segment, text};
 
 const MB: u64 = 1 << 20;
 const GB: u64 = 1 << 30;
@@ -150,4 +150,99 @@ fn foreign_files_of_any_length_take_the_memory_of_a_member() {
     fs::remove_file(sandbox.path("a")).expect("removable");
     sandbox.ok(&["decompress", "a.wz"]);
     assert!(sandbox.read("a") == original);
+}
+
+/// A file of ten gigabytes that takes no room.
+fn write_sparse(sandbox: &Sandbox, name: &str) {
+    let path = sandbox.write(name, b"");
+    let file = File::options().write(true).open(path).expect("there");
+    file.set_len(10 * GB).expect("a sparse file");
+}
+
+/// A repository with a segment, and a name for a backup in it.
+fn initialised() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("data/global/pg_control", &control_file(SYSTEM_ID));
+    sandbox.write("data/pg_wal/000000010000000000000001", &segment(1));
+    let made = sandbox.run(&["init", "--repo", "r", "-D", "data"]);
+    assert!(made.status.success());
+    sandbox.ok(&[
+        "archive-push",
+        "--repo",
+        "r",
+        "data/pg_wal/000000010000000000000001",
+    ]);
+    sandbox
+}
+
+#[test]
+fn a_key_file_of_any_length_is_refused_in_little_memory() {
+    let sandbox = initialised();
+    write_sparse(&sandbox, "key");
+    let with_key: [&[&str]; 3] = [
+        &["info", "--repo", "r", "--repo-key-file", "key"],
+        &[
+            "archive-get",
+            "--repo",
+            "r",
+            "--repo-key-file",
+            "key",
+            "000000010000000000000001",
+            "got",
+        ],
+        &["repo", "copy", "--repo", "r", "to", "--to-key-file", "key"],
+    ];
+    for args in with_key {
+        takes_at_most(&sandbox, 32, 95, args);
+    }
+    let refused = sandbox.fails(95, with_key[0]);
+    assert!(refused.contains("longer than 65536 bytes"), "{refused}");
+}
+
+/// A command line, and its exit code.
+type Run<'a> = (&'a [&'a str], i32);
+
+/// What a repository's objects claim of their length costs nobody memory.
+#[test]
+fn json_objects_of_any_length_are_refused_in_little_memory() {
+    let label = "20200101-000000F";
+    let of_backup = |name: &str| format!("r/backup/{label}/{name}");
+    let info = &["info", "--repo", "r"][..];
+    let verify = &["verify", "--repo", "r"][..];
+    let noted = &["verify", "--repo", "r", "--verified-within", "36500d"][..];
+    let expire = &["expire", "--repo", "r", "--retention-full", "1"][..];
+    let get = &[
+        "backup-get",
+        "--repo",
+        "r",
+        "--backup",
+        label,
+        "PG_VERSION",
+        "got",
+    ][..];
+    let cases: [(&str, &[Run<'_>]); 6] = [
+        (
+            "r/repository.json",
+            &[(info, 26), (verify, 26), (expire, 26)],
+        ),
+        (
+            "r/wal/15-7600000000000000001/cluster.json",
+            &[(verify, 104)],
+        ),
+        (
+            &of_backup("backup.json"),
+            &[(info, 0), (verify, 104), (expire, 0), (get, 26)],
+        ),
+        (&of_backup("pinned"), &[(info, 0), (expire, 0)]),
+        (&of_backup("started"), &[(info, 0), (expire, 0)]),
+        ("r/verified/20200101-000000.000000000.json", &[(noted, 0)]),
+    ];
+    for (name, runs) in cases {
+        let sandbox = initialised();
+        write_sparse(&sandbox, name);
+        for (args, code) in runs {
+            println!("{name}");
+            takes_at_most(&sandbox, 32, *code, args);
+        }
+    }
 }

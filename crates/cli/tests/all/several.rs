@@ -4,14 +4,14 @@ use std::fs;
 
 use crate::sandbox::{SYSTEM_ID, Sandbox, control_file, segment};
 
-const NAMES: [&str; 3] = [
+pub const NAMES: [&str; 3] = [
     "000000010000000000000001",
     "000000010000000000000002",
     "000000010000000000000003",
 ];
 
 /// A data directory with segments, and a configuration file with two repositories for it.
-fn initialised() -> Sandbox {
+pub fn initialised() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("data/global/pg_control", &control_file(SYSTEM_ID));
     for (name, number) in NAMES.into_iter().zip(1..) {
@@ -28,23 +28,23 @@ fn initialised() -> Sandbox {
     sandbox
 }
 
-fn with<'a>(args: &[&'a str]) -> Vec<&'a str> {
+pub fn with<'a>(args: &[&'a str]) -> Vec<&'a str> {
     [args, &["--config", "walzip.toml"]].concat()
 }
 
-fn said(bytes: &[u8]) -> String {
+pub fn said(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-fn path_of(name: &str) -> String {
+pub fn path_of(name: &str) -> String {
     format!("data/pg_wal/{name}")
 }
 
-fn push(sandbox: &Sandbox, name: &str) {
+pub fn push(sandbox: &Sandbox, name: &str) {
     sandbox.ok(&with(&["archive-push", &path_of(name)]));
 }
 
-fn object(repository: &str, name: &str) -> String {
+pub fn object(repository: &str, name: &str) -> String {
     let directory = &name[..16];
     format!("{repository}/wal/15-{SYSTEM_ID}/{directory}/{name}.wz")
 }
@@ -187,7 +187,7 @@ fn a_repository_is_chosen_by_its_number() {
 }
 
 /// A segment of another timeline, with this last byte.
-fn on_timeline(timeline: u8, number: u64, last: u8) -> Vec<u8> {
+pub fn on_timeline(timeline: u8, number: u64, last: u8) -> Vec<u8> {
     let mut segment = segment(number);
     segment[4] = timeline;
     *segment.last_mut().expect("bytes") = last;

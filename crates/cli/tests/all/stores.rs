@@ -120,3 +120,66 @@ fn requests_are_counted() {
     let (code, said, seen) = run(&["archive-push", "pg_wal/000000010000000000000001"]);
     assert_eq!((code, seen.len()), (Some(0), 3), "{said} {seen:?}");
 }
+
+/// Whoever has not the right secret is told that access was refused, and by whom, and is not sent off to
+/// look for a repository that is not there.
+#[test]
+fn a_wrong_secret_is_refused() {
+    use walzip_repo::testing::servers;
+    servers::versitygw_bucket("signed");
+    let endpoint = format!("http://127.0.0.1:{}", servers::versitygw().port());
+    let sandbox = Sandbox::new();
+    sandbox.write("data/global/pg_control", &control_file(SYSTEM_ID));
+    let name = "000000010000000000000001";
+    sandbox.write(name, &segment(1));
+    let run = |(account, secret): (&str, &str), arguments: &[&str]| {
+        let mut command = sandbox.command();
+        command
+            .args(arguments)
+            .env("WALZIP_REPO", "s3://signed/wal")
+            .env("WALZIP_REPO_S3_ENDPOINT", &endpoint)
+            .env("WALZIP_REPO_TIMEOUT", "20")
+            .env("AWS_ACCESS_KEY_ID", account)
+            .env("AWS_SECRET_ACCESS_KEY", secret);
+        let output = command.output().expect("walzip starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    let right = servers::VERSITYGW_KEYS;
+    let commands: [&[&str]; 5] = [
+        &["init", "--pgdata", "data"],
+        &["archive-push", name],
+        &["archive-get", name, "got"],
+        &["info"],
+        &["verify"],
+    ];
+    for arguments in commands {
+        let begin = std::time::Instant::now();
+        let (code, said) = run((right.0, "WRONG-SECRET"), arguments);
+        assert_eq!(code, Some(105), "{arguments:?}: {said}");
+        let told = [
+            "does not permit access to ",
+            "SignatureDoesNotMatch",
+            "credentials",
+        ];
+        assert!(
+            told.iter().all(|told| said.contains(told)),
+            "{arguments:?}: {said}"
+        );
+        assert!(!said.contains("WRONG-SECRET"), "{arguments:?}: {said}");
+        // To ask again would not help.
+        assert!(begin.elapsed().as_secs() < 10, "{arguments:?}: {said}");
+        // This server says "not found" of an account that it does not have. No recovery may take that
+        // for the end of the archive.
+        let (code, said) = run(("nobody", right.1), arguments);
+        assert!(
+            code.is_some_and(|code| code > 1),
+            "{arguments:?}: {code:?} {said}"
+        );
+    }
+    for arguments in commands {
+        let (code, said) = run(right, arguments);
+        assert_eq!(code, Some(0), "{arguments:?}: {said}");
+    }
+    assert_eq!(sandbox.read("got"), segment(1));
+}

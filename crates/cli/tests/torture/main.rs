@@ -1,8 +1,9 @@
 //! The archive under attack: random steps against a model of what must be there.
 //!
-//! Three parts, each with rounds of its own: `store` (one repository, real WAL, kills, damage),
-//! `faults` (a store that fails at its calls) and `clusters` (real servers that crash, fork and are
-//! restored to random moments). Everything that is left to chance follows from a round's seed; a
+//! Four parts, each with rounds of its own: `store` (one repository, real WAL, kills, damage),
+//! `faults` (a store that fails at its calls), `clusters` (real servers that crash, fork and are
+//! restored to random moments) and `several` (a directory and a bucket that go away and come back,
+//! and are expired and synchronised meanwhile). Everything that is left to chance follows from a round's seed; a
 //! finding names the seed and the step with which it is repeated, and keeps its directory.
 //!
 //! Without variables it runs for less than a minute, so that it does not rot. `make torture` and the
@@ -14,6 +15,7 @@ mod faults;
 mod random;
 mod rounds;
 mod settings;
+mod several;
 mod store;
 
 use std::process::ExitCode;
@@ -23,7 +25,7 @@ use crate::rounds::Part;
 use crate::settings::Settings;
 
 /// A store step takes some tens of milliseconds, a cluster's some seconds.
-const PARTS: [Part; 3] = [
+const PARTS: [Part; 4] = [
     Part {
         name: "store",
         share: 1,
@@ -44,6 +46,13 @@ const PARTS: [Part; 3] = [
         steps_per_round: 40,
         workers: 1,
         run: clusters::torture,
+    },
+    Part {
+        name: "several",
+        share: 10,
+        steps_per_round: 40,
+        workers: 1,
+        run: several::torture,
     },
 ];
 

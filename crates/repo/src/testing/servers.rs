@@ -165,6 +165,47 @@ pub fn s3_settings(port: u16) -> StoreSettings {
     }
 }
 
+/// The only account that the S3 server has that checks signatures, and its secret.
+pub const VERSITYGW_KEYS: (&str, &str) = ("walzip-test", "versitygw-test-secret");
+
+/// An S3 server that checks signatures; moto takes any.
+pub fn versitygw() -> &'static Server {
+    static VERSITYGW: OnceLock<Server> = OnceLock::new();
+    VERSITYGW.get_or_init(|| {
+        let (directory, port) = (new_directory(), free_port());
+        let buckets = directory.path().join("buckets");
+        fs::create_dir(&buckets).expect("a directory");
+        let arguments = [
+            "--access",
+            VERSITYGW_KEYS.0,
+            "--secret",
+            VERSITYGW_KEYS.1,
+            "--port",
+            &format!("127.0.0.1:{port}"),
+            "--quiet",
+            "posix",
+            &buckets.display().to_string(),
+        ]
+        .map(str::to_owned);
+        Server::start(directory, port, &program("versitygw"), &arguments, b"")
+    })
+}
+
+/// Makes a bucket there, and says how it is reached.
+pub fn versitygw_bucket(bucket: &str) -> StoreSettings {
+    let server = versitygw();
+    // Its buckets are directories.
+    let path = server.directory().join("buckets").join(bucket);
+    fs::create_dir(path).expect("a new bucket");
+    StoreSettings {
+        environment: variables(&[
+            ("AWS_ACCESS_KEY_ID", VERSITYGW_KEYS.0),
+            ("AWS_SECRET_ACCESS_KEY", VERSITYGW_KEYS.1),
+        ]),
+        ..s3_settings(server.port())
+    }
+}
+
 /// Variables for a store.
 pub fn variables(of: &[(&str, &str)]) -> Environment {
     let owned = of.iter();

@@ -8,7 +8,8 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use walzip_repo::testing::{Faults, FaultyStore, memory_store};
 use walzip_repo::{
-    CopiedRepository, CopyRepositoryOptions, PART_BYTES, RepoError, Repository, copy_repository,
+    CopiedRepository, CopyRepositoryOptions, PART_BYTES, Pin, RepoError, Repository,
+    copy_repository,
 };
 
 use crate::encryption::encrypted;
@@ -21,7 +22,11 @@ const OPTIONS: CopyRepositoryOptions = CopyRepositoryOptions {
 
 /// Two segments, a history, a finished backup with a long object, and one that was given up.
 async fn source() -> Repository {
-    let repository = new_repository(memory_store()).await;
+    source_on(memory_store()).await
+}
+
+async fn source_on(store: Arc<dyn ObjectStore>) -> Repository {
+    let repository = new_repository(store).await;
     for name in [SEGMENT, "000000010000000A000000FF", "00000002.history"] {
         repository
             .put_wal(name, patterned(name, 5000))
@@ -222,4 +227,86 @@ async fn a_backup_that_is_about_to_be_removed_is_copied() {
     assert!(copied.incomplete.is_empty());
     let there = Repository::open(Arc::clone(&to)).await.unwrap();
     assert_eq!(there.list_backups().await.unwrap(), [label]);
+}
+
+/// Changes a byte of an object, below the encryption that notices it; returns how it was.
+async fn damage(store: &Arc<dyn ObjectStore>, key: &Path) -> Bytes {
+    let whole = store.get(key).await.unwrap().bytes().await.unwrap();
+    let mut changed = whole.to_vec();
+    let middle = changed.len() / 2;
+    changed[middle] ^= 1;
+    store.put(key, changed.into()).await.unwrap();
+    whole
+}
+
+/// What the source cannot give is told by its key. It is not in the copy, nor is a backup that needs
+/// it, and everything else is.
+#[tokio::test]
+async fn a_damaged_object_is_told_and_keeps_nothing_else_back() {
+    let stored = memory_store();
+    let from = source_on(encrypted(Arc::clone(&stored))).await;
+    let label = from.list_backups().await.unwrap().pop().unwrap();
+    let pack = Path::from(format!("backup/{label}/pack/1"));
+    let before = [
+        damage(&stored, &key_of(SEGMENT)).await,
+        damage(&stored, &pack).await,
+    ];
+    let to = memory_store();
+    let copied = copy(&from, &to).await.unwrap();
+    let mut damaged: Vec<&str> = copied.damaged.iter().map(|(key, _)| key.as_str()).collect();
+    damaged.sort_unstable();
+    assert_eq!(damaged, [pack.as_ref(), key_of(SEGMENT).as_ref()]);
+    assert_eq!(copied.incomplete, [label.to_string()]);
+    let there = Repository::open(Arc::clone(&to)).await.unwrap();
+    assert_eq!(there.list_backups().await.unwrap(), []);
+    let names = there.list_wal().await.unwrap().into_iter();
+    let names: Vec<String> = names.map(|entry| entry.name).collect();
+    assert_eq!(names, ["000000010000000A000000FF", "00000002.history"]);
+    for key in [&pack, &key_of(SEGMENT)] {
+        let found = to.get(key).await;
+        assert!(matches!(found, Err(object_store::Error::NotFound { .. })));
+    }
+    // Mended, it is completed.
+    for (key, whole) in [key_of(SEGMENT), pack].iter().zip(before) {
+        stored.put(key, whole.into()).await.unwrap();
+    }
+    let copied = copy(&from, &to).await.unwrap();
+    assert!(copied.damaged.is_empty() && copied.incomplete.is_empty());
+    assert_eq!(objects(&to).await, expected(&from).await);
+}
+
+/// A pin that was removed and made again is another object under the same key: the copy has its own,
+/// and is no worse for it.
+#[tokio::test]
+async fn a_pin_that_was_renewed_is_no_conflict() {
+    let from = source().await;
+    let label = from.list_backups().await.unwrap().pop().unwrap();
+    let pin = |reason: &str| Pin {
+        pinned: jiff::Timestamp::now(),
+        reason: Some(reason.to_owned()),
+    };
+    let to = memory_store();
+    copy(&from, &to).await.unwrap();
+    // A backup that was pinned since is pinned in the copy, too.
+    from.pin(&label, &pin("the first one")).await.unwrap();
+    assert_eq!(copy(&from, &to).await.unwrap().objects, 1);
+    let there = Repository::open(Arc::clone(&to)).await.unwrap();
+    let kept = there.read_pin(&label).await.unwrap();
+    assert_eq!(kept, from.read_pin(&label).await.unwrap());
+    // Of another length, and of the same one.
+    for reason in ["for the audit of the last year", "the other one"] {
+        assert!(from.unpin(&label).await.unwrap());
+        from.pin(&label, &pin(reason)).await.unwrap();
+        let compare = CopyRepositoryOptions {
+            compare: true,
+            ..OPTIONS
+        };
+        for options in [OPTIONS, compare] {
+            let copied = copy_repository(&from, to.as_ref(), options, &|_| ()).await;
+            let copied = copied.unwrap();
+            assert_eq!(copied.conflicts, [""; 0], "{reason}");
+            assert!(copied.incomplete.is_empty(), "{reason}");
+        }
+        assert_eq!(there.read_pin(&label).await.unwrap(), kept, "{reason}");
+    }
 }

@@ -64,6 +64,12 @@ fn s3_below_a_prefix() -> TestStore {
     (open(&format!("s3://{bucket}/a b/c"), &settings), None)
 }
 
+fn s3_that_checks_signatures() -> TestStore {
+    let bucket = fresh("bucket");
+    let settings = servers::versitygw_bucket(&bucket);
+    (open(&format!("s3://{bucket}/wal"), &settings), None)
+}
+
 fn azure() -> TestStore {
     let container = fresh("container");
     let settings = servers::azurite_container(&container);
@@ -152,6 +158,7 @@ every_property_holds_on!(
     slow,
     s3,
     s3_below_a_prefix,
+    s3_that_checks_signatures,
     azure,
     google,
     sftp,

@@ -4,6 +4,7 @@
 use std::fs;
 use std::process::Command;
 
+use crate::clusters::object_store::archived_files;
 use crate::clusters::server::Server;
 use crate::clusters::site::{Site, said, succeed};
 
@@ -90,4 +91,100 @@ fn a_repository_that_was_away_catches_up_and_restores() {
         "while it was away; while it was left out; when it was back"
     );
     restored.stop();
+}
+
+/// The original's configuration is on the machine, and names other repositories, and other keys: the
+/// restored cluster asks the repository that it was restored from, as it was reached then.
+#[test]
+fn a_restored_cluster_asks_no_repository_of_the_machines_configuration() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = Server::create(&site, "primary", 1);
+    primary.archive_with_walzip();
+    primary.start(&[]);
+    primary.sql("CREATE TABLE note AS SELECT 'in its own repository' AS body");
+    primary.archive_everything();
+    succeed(&mut primary.walzip(&["backup"]));
+    primary.stop();
+    let other = site.path("other").display().to_string();
+    succeed(&mut primary.walzip(&["init", "--repo", &other]));
+    // A segment that only the other one has.
+    let segment = fs::read_dir(primary.data().join("pg_wal")).expect("read");
+    let mut names: Vec<String> = segment
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .into_string()
+                .expect("UTF-8")
+        })
+        .filter(|name| name.len() == 24 && archived_segment(&site, name).is_none())
+        .collect();
+    names.sort();
+    let later = names
+        .first()
+        .expect("a segment that is not archived")
+        .clone();
+    let path = primary
+        .data()
+        .join("pg_wal")
+        .join(&later)
+        .display()
+        .to_string();
+    succeed(&mut primary.walzip(&["archive-push", "--repo", &other, &path]));
+
+    let restored = Server::on(&site, "restored");
+    succeed(restored.walzip(&["restore", "-D"]).arg(restored.data()));
+    let settings = fs::read_to_string(restored.data().join("postgresql.auto.conf"));
+    let settings = settings.expect("settings");
+    let line = settings
+        .lines()
+        .rfind(|line| line.starts_with("restore_command"));
+    let (_, command) = line.expect("a command").split_once('=').expect("a setting");
+    let command = command.trim().trim_matches('\'').replace("''", "'");
+    let key = site.path("stranger.key").display().to_string();
+    succeed(&mut site.walzip(&["key", "init", &key]));
+    let own = site.repository().display().to_string();
+    let configurations = [
+        format!("repo = \"{other}\"\n"),
+        format!("repo = \"{other}\"\nrepo2 = \"{own}\"\nrepo2-key-file = \"{key}\"\n"),
+        format!("repo-key-file = \"{key}\"\nrepo = \"{own}\"\n"),
+        "not a configuration".to_owned(),
+    ];
+    let archived = archived_segment(&site, "").expect("something archived");
+    for configuration in configurations {
+        fs::write(site.path("walzip.toml"), &configuration).expect("written");
+        for (name, code) in [(archived.as_str(), 0), (later.as_str(), 1)] {
+            let got = site.path("got");
+            let mut get = site.command("/bin/sh");
+            let text = command
+                .replace("%f", name)
+                .replace("%p", &got.display().to_string());
+            get.args(["-c", &text])
+                .env("WALZIP_CONFIG", site.path("walzip.toml"))
+                .env("WALZIP_REPO", &other);
+            let output = get.output().expect("a shell");
+            let told = said(&output);
+            assert_eq!(
+                output.status.code(),
+                Some(code),
+                "{name}, {configuration}: {told}"
+            );
+            assert_eq!(got.exists(), code == 0, "{name}, {configuration}: {told}");
+            let _ = fs::remove_file(got);
+        }
+    }
+    restored.start(&[]);
+    restored.wait_until("SELECT NOT pg_is_in_recovery()");
+    assert_eq!(
+        restored.sql("SELECT body FROM note"),
+        "in its own repository"
+    );
+    restored.stop();
+}
+
+/// A segment of the site's repository whose name ends so.
+fn archived_segment(site: &Site, end: &str) -> Option<String> {
+    let files = archived_files(site).into_iter();
+    let mut names = files.map(|(name, _)| name).filter(|name| name.len() == 24);
+    names.find(|name| name.ends_with(end))
 }

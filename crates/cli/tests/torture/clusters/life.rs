@@ -316,11 +316,11 @@ impl<'a> Life<'a> {
 }
 
 /// Position, time in microseconds, and time as text.
-const LOOK: &str =
+pub const LOOK: &str =
     "SELECT pg_current_wal_insert_lsn(), (extract(epoch FROM t) * 1000000)::bigint, t
     FROM (SELECT clock_timestamp() AS t) AS clock;";
 
-fn moment(line: &str) -> Checked<Moment> {
+pub fn moment(line: &str) -> Checked<Moment> {
     let wrong = || format!("not a look: {line}");
     let fields: Vec<&str> = line.split('|').collect();
     let [lsn, micros, text] = fields[..] else {

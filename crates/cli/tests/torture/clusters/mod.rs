@@ -4,8 +4,8 @@
 
 mod full_disk;
 mod kills;
-mod life;
-mod model;
+pub mod life;
+pub mod model;
 mod oracle;
 mod restores;
 #[allow(
