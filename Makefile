@@ -12,6 +12,9 @@ TORTURE_MINUTES ?= 0
 TORTURE_SEED ?= $(shell date +%s)
 TORTURE_PART ?=
 
+# Where `make demo` has its repository: behind a local server for S3 or SFTP, or in a directory.
+STORE ?=
+
 .DEFAULT_GOAL := help
 .PHONY: help build demo test torture bench bench-tools fuzz lint package servers
 
@@ -21,8 +24,8 @@ help: ## List what there is
 build: ## Build the walzip program in release mode
 	cargo build --release --locked -p walzip
 
-demo: ## Archive a throw-away server, make a mistake, restore to the moment before
-	@scripts/demo
+demo: ## Archive a server, make a mistake, restore to the moment before (STORE=s3, STORE=sftp)
+	@scripts/demo $(STORE)
 
 test: ## Fetch PostgreSQL 13 to 18 and run every test, real clusters included
 	@scripts/test
