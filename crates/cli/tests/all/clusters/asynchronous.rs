@@ -13,7 +13,7 @@ use crate::clusters::site::{Site, succeed};
 const KILLS: u32 = 12;
 
 /// A configuration file for a cluster's site, with a spool.
-fn configure(site: &Site, server: &Server) {
+pub fn configure(site: &Site, server: &Server) {
     let spool = site.create_directory("spool");
     let config = format!(
         "repo = \"{}\"\narchive-async = true\nspool-path = \"{}\"\nprocess-max = 3\n",
@@ -30,7 +30,7 @@ fn configure(site: &Site, server: &Server) {
 }
 
 /// A walzip command with the site's configuration file.
-fn walzip(server: &Server, site: &Site, arguments: &[&str]) -> Command {
+pub fn walzip(server: &Server, site: &Site, arguments: &[&str]) -> Command {
     let mut command = server.walzip(arguments);
     command
         .env_remove("WALZIP_REPO")

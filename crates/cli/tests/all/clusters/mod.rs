@@ -25,6 +25,7 @@ mod permissions;
 mod pgbackrest;
 mod point_in_time;
 mod port_clash;
+mod recovery_scenarios;
 mod second_decoder;
 mod server;
 mod set_aside;

@@ -200,6 +200,15 @@ impl<'a> Server<'a> {
         );
     }
 
+    /// Stops the server as a crash does.
+    pub fn crash(&self) {
+        let mut stop = self.site.command(self.program("pg_ctl"));
+        succeed(
+            stop.args(["stop", "-w", "-s", "-t", "180", "-m", "immediate", "-D"])
+                .arg(self.data()),
+        );
+    }
+
     /// What the server has logged.
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_path()).unwrap_or_default()
