@@ -311,6 +311,11 @@ mod tests {
                 major: 15,
             },
             created: Timestamp::UNIX_EPOCH,
+            stored_wal: StoredWal {
+                files: 2,
+                bytes: 20,
+                last_stored: Some(Timestamp::UNIX_EPOCH),
+            },
             set_aside: vec![SetAside {
                 label: "00000002".to_owned(),
                 objects: 5,
@@ -388,6 +393,7 @@ mod tests {
             segment_size_bytes: None,
             backups: Vec::new(),
             wal: Vec::new(),
+            stored_wal: StoredWal::of(&[]),
             set_aside: Vec::new(),
             growth: None,
         };
@@ -399,6 +405,7 @@ mod tests {
                 problem: "damaged".to_owned(),
             }],
             unfinished_backups: vec!["20261121-220129F".to_owned()],
+            last_verified: Some(Timestamp::UNIX_EPOCH),
             older_clusters: vec![older],
             cluster_problems: vec!["lost".to_owned()],
         }
@@ -413,6 +420,7 @@ mod tests {
             "format": 1,
             "cluster": { "system_identifier": "7", "major": 15 },
             "created": epoch,
+            "stored_wal": { "files": 2, "bytes": 20, "last_stored": epoch },
             "set_aside": [{ "label": "00000002", "objects": 5, "stored_bytes": 7 }],
             "growth": {
                 "since": epoch,
@@ -477,12 +485,14 @@ mod tests {
                 "gaps": [],
                 "partial": [],
             }],
+            "last_verified": epoch,
             "older_clusters": [{
                 "cluster": { "system_identifier": "6", "major": 14 },
                 "created": epoch,
                 "segment_size_bytes": null,
                 "backups": [],
                 "wal": [],
+                "stored_wal": { "files": 0, "bytes": 0, "last_stored": null },
                 "set_aside": [],
                 "growth": null,
             }],
