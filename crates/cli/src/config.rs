@@ -297,12 +297,19 @@ mod tests {
                     repo-s3-uri-style = \"path\"\nrepo-gcs-endpoint = \"g\"\n\
                     repo-azure-account = \"a\"\nrepo-azure-endpoint = \"z\"\n\
                     repo-sftp-private-key-file = \"/k\"\nrepo-sftp-known-host = \"/h\"\n\
-                    level = 5\npgdata = \"/d\"\nhost = \"h\"\nport = 5433\n\
+                    level = 5\narchive-async = true\nspool-path = \"/s\"\nprocess-max = 3\n\
+                    metrics-listen = \"127.0.0.1:9187\"\nexpire-every = \"1d\"\n\
+                    verify-every = \"2d\"\npgdata = \"/d\"\nhost = \"h\"\nport = 5433\n\
                     user = \"u\"\ndbname = \"b\"\n\
                     repo-retention-full = 2\nrepo-retention-window = \"14d\"\n";
         let config = Config::parse(text).expect("valid");
         assert_eq!(config.repo.as_deref(), Some("/r"));
         assert_eq!((config.level, config.port), (Some(5), Some(5433)));
+        assert_eq!(
+            (config.archive_async, config.process_max),
+            (Some(true), Some(3))
+        );
+        assert_eq!(config.verify_every.as_deref(), Some("2d"));
         assert_eq!(config.repo_timeout, Some(30));
         assert_eq!(config.repo_s3_uri_style.as_deref(), Some("path"));
         assert_eq!(config.repo_retention_full, Some(2));

@@ -98,7 +98,7 @@ impl<T: Serialize> Each<'_, T> {
     /// `location` and, after a failure, `error`.
     pub fn print_json(&self) -> Result<(), CommandError> {
         if let [(_, result)] = self.0.as_slice() {
-            return result.as_ref().map_or(Ok(()), crate::commands::print_json);
+            return result.as_ref().map_or(Ok(()), crate::json::print_json);
         }
         let numbered = self.0.iter().map(|(place, result)| Numbered {
             repo: place.number.unwrap_or_default(),
@@ -106,6 +106,6 @@ impl<T: Serialize> Each<'_, T> {
             found: result.as_ref().ok(),
             error: result.as_ref().err().map(CommandError::message),
         });
-        crate::commands::print_json(&numbered.collect::<Vec<_>>())
+        crate::json::print_json(&numbered.collect::<Vec<_>>())
     }
 }

@@ -20,6 +20,7 @@ mod error;
 mod exit_code;
 mod filter;
 mod inspection;
+mod json;
 mod level_args;
 mod log;
 mod metrics;

@@ -172,7 +172,7 @@ pub fn run(args: AdviseArgs) -> Result<(), CommandError> {
     let advice = advise::run(&options, &mut progress)?;
     progress.finish();
     if args.json {
-        return super::print_json(&advice);
+        return crate::json::print_json(&advice);
     }
     write!(std::io::stdout(), "{advice}").map_err(CommandError::stdout)
 }

@@ -92,7 +92,7 @@ pub fn run(args: ImportArgs) -> Result<(), CommandError> {
         imported.map_err(|error| explain(error, args.cluster))
     })?;
     if args.json {
-        super::print_json(&import)?;
+        crate::json::print_json(&import)?;
     } else {
         print(&import).map_err(CommandError::stdout)?;
     }

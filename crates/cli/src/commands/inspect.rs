@@ -48,7 +48,7 @@ pub fn run(args: InspectArgs) -> Result<(), CommandError> {
         inspect(&mut inspection, path, level).map_err(|error| error.at(path.display()))?;
     }
     if args.json {
-        return super::print_json(&inspection);
+        return crate::json::print_json(&inspection);
     }
     write!(std::io::stdout(), "{inspection}").map_err(CommandError::stdout)
 }

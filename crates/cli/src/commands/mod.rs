@@ -26,12 +26,7 @@ mod timeline;
 mod upgrade;
 mod verify;
 
-use std::io::Write;
-
-use serde::Serialize;
-
 use crate::error::CommandError;
-use crate::exit_code::Kind;
 
 /// What to do.
 #[derive(Debug, clap::Subcommand)]
@@ -97,10 +92,4 @@ pub fn run(command: Command) -> Result<(), CommandError> {
         Command::Completions(args) => manual::run_completions(args),
         Command::Manual(args) => manual::run_manual(args),
     }
-}
-
-pub fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
-    let json = serde_json::to_string_pretty(value)
-        .map_err(|error| CommandError::caused(Kind::Internal, "cannot write JSON", &error))?;
-    writeln!(std::io::stdout(), "{json}").map_err(CommandError::stdout)
 }

@@ -144,7 +144,7 @@ fn ls(args: LsArgs) -> Result<(), CommandError> {
         Ok(browse::list(store.as_ref(), &args.prefix, args.recurse).await?)
     })?;
     if args.json {
-        return super::print_json(&listed);
+        return crate::json::print_json(&listed);
     }
     if listed.is_empty() {
         let message = format!("{location} has nothing below \"{}\"", args.prefix);
