@@ -13,7 +13,7 @@ use walzip_pgformat::wal_file_name::WalFileName;
 use crate::error::ArchiveError;
 
 /// So many of the oldest are named at a time: a backlog may have hundreds of thousands.
-const NAMES_MAX: usize = 256;
+pub(crate) const NAMES_MAX: usize = 256;
 
 /// What waits to be archived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,11 @@ impl Backlog {
         }
         Ok(backlog)
     }
+}
+
+/// Whether PostgreSQL waits to have a file archived.
+pub fn is_ready(data_directory: &Path, name: &str) -> bool {
+    ArchiveStatus::of(data_directory).is_ready(name)
 }
 
 /// The directory of one cluster.

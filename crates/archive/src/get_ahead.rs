@@ -58,9 +58,13 @@ async fn follow(
     let mut is_at_end = false;
     let mut is_ending = false;
     let mut last_call = Instant::now();
+    let mut alive = spool.alive();
     let mut stop = std::pin::pin!(stop.fuse());
     loop {
-        is_ending |= !spool.are_settings_wanted() || last_call.elapsed() > options.idle;
+        alive.show();
+        is_ending |= !spool.are_settings_wanted()
+            || !spool.is_of_same_cluster()
+            || last_call.elapsed() > options.idle;
         let now = spool.position();
         if now != position {
             (position, last_call, is_at_end) = (now, Instant::now(), false);
@@ -113,11 +117,12 @@ fn finish(
     fetched: Result<bool, String>,
 ) -> Result<bool, ArchiveError> {
     match fetched {
-        Ok(true) => {
+        // What was fetched for another cluster is not this one's.
+        Ok(true) if spool.is_of_same_cluster() => {
             spool.finish(name)?;
             return Ok(true);
         }
-        Ok(false) => tracing::debug!("{name} is not in the archive"),
+        Ok(_) => tracing::debug!("{name} is not in the archive"),
         Err(why) => tracing::warn!("{name} cannot be fetched ahead: {why}"),
     }
     spool.abandon(name);

@@ -68,7 +68,7 @@ mod wal_times;
 mod wal_wait;
 mod workers;
 
-pub use archive_status::Backlog;
+pub use archive_status::{Backlog, is_ready};
 pub use archiver::{Archiver, Attempt};
 pub use backup_record::{
     ArchiveRecord, BackupRecord, BlockHashesRecord, DatabaseRecord, FilesRecord, Moment,

@@ -167,6 +167,13 @@ impl WalFile {
         Ok(())
     }
 
+    /// Encodes and proves it, which can be done before it is its turn to be stored.
+    pub async fn prepare(&self, options: &PushOptions) -> Result<(), ArchiveError> {
+        self.object(&self.name.to_string(), options)
+            .await
+            .map(|_| ())
+    }
+
     /// What tells it from every other file of its name; nothing of what was unpacked.
     pub fn facts(&self) -> Option<FileFacts> {
         let metadata = self.file.opened()?;

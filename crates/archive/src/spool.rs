@@ -6,11 +6,12 @@
 //! acknowledgement. `archive-get` works the same way round: a worker fetches what will be asked next.
 //!
 //! ```text
-//! SPOOL-PATH/main-0123456789abcdef/   one data directory: its name, and a hash of its path
+//! SPOOL-PATH/main-0123456789abcdef/   one data directory: its name, and a hash of path and inode
 //!     data-directory                  its path
 //!     push/ get/                      the two sides, see push_side and get_side
 //!         lock                        locked as long as a worker lives
 //!         settings                    how the last call wanted it: a worker of other settings ends
+//!         alive                       written again and again by the worker
 //!         log                         what the worker says
 //! ```
 //!
@@ -41,6 +42,7 @@ use crate::error::ArchiveError;
 
 /// The directory of one data directory, made where it is missing.
 fn directory_of(spool_path: &Path, data_directory: &Path) -> Result<PathBuf, ArchiveError> {
+    check_closed(spool_path)?;
     let directory = path_of(spool_path, data_directory)?;
     if make_private(&directory)? {
         let path = canonical(data_directory)?;
@@ -52,17 +54,44 @@ fn directory_of(spool_path: &Path, data_directory: &Path) -> Result<PathBuf, Arc
     Ok(directory)
 }
 
+/// One that was moved away, or that another container has under the same path, is another one.
 fn path_of(spool_path: &Path, data_directory: &Path) -> Result<PathBuf, ArchiveError> {
     let data_directory = canonical(data_directory)?;
-    let hash = blake3::hash(data_directory.as_os_str().as_bytes()).to_hex();
+    let metadata = fs::metadata(&data_directory)
+        .map_err(|error| ArchiveError::file("find", &data_directory, error))?;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(data_directory.as_os_str().as_bytes());
+    hasher.update(&metadata.dev().to_le_bytes());
+    hasher.update(&metadata.ino().to_le_bytes());
+    let hash = hasher.finalize().to_hex();
     let name = data_directory.file_name().unwrap_or_default();
     let name = name.to_string_lossy();
     Ok(spool_path.join(format!("{name}-{}", &hash[..16])))
 }
 
-fn canonical(data_directory: &Path) -> Result<PathBuf, ArchiveError> {
+/// A data directory by the path that it has everywhere.
+pub fn canonical(data_directory: &Path) -> Result<PathBuf, ArchiveError> {
     let failed = |error| ArchiveError::file("find", data_directory, error);
     data_directory.canonicalize().map_err(failed)
+}
+
+/// Refuses a spool whose directories others could replace.
+fn check_closed(spool_path: &Path) -> Result<(), ArchiveError> {
+    const STICKY: u32 = 0o1000;
+    let metadata =
+        fs::metadata(spool_path).map_err(|error| ArchiveError::file("read", spool_path, error))?;
+    match metadata.mode() & 0o002 != 0 && metadata.mode() & STICKY == 0 {
+        true => Err(open_to_others(spool_path)),
+        false => Ok(()),
+    }
+}
+
+fn open_to_others(directory: &Path) -> ArchiveError {
+    ArchiveError::Request(format!(
+        "the spool {} is not a directory that only this user can write in: remove it, or set \
+         another spool-path",
+        directory.display()
+    ))
 }
 
 /// Makes a directory that only this user can write in, or refuses one in which another could write
@@ -75,14 +104,14 @@ fn make_private(directory: &Path) -> Result<bool, ArchiveError> {
     };
     let metadata = fs::symlink_metadata(directory)
         .map_err(|error| ArchiveError::file("read", directory, error))?;
+    if !metadata.is_dir() {
+        let error = io::Error::new(io::ErrorKind::NotADirectory, "it is not a directory");
+        return Err(ArchiveError::file("use", directory, error));
+    }
     let is_ours = metadata.uid() == geteuid().as_raw();
-    match metadata.is_dir() && is_ours && metadata.mode() & 0o022 == 0 {
+    match is_ours && metadata.mode() & 0o022 == 0 {
         true => Ok(is_new),
-        false => Err(ArchiveError::Request(format!(
-            "the spool {} is not a directory that only this user can write in: remove it, or set \
-             another spool-path",
-            directory.display()
-        ))),
+        false => Err(open_to_others(directory)),
     }
 }
 
@@ -109,8 +138,12 @@ fn read(path: &Path) -> Option<Vec<u8>> {
     }
 }
 
-/// How long ago a file was written; nothing where the clock contradicts that.
+/// How long ago a file was written. The clock of a file system may be ahead of this one's.
 fn age(path: &Path) -> Option<Duration> {
     let modified = fs::symlink_metadata(path).ok()?.modified().ok()?;
-    SystemTime::now().duration_since(modified).ok()
+    let now = SystemTime::now();
+    let age = now
+        .duration_since(modified)
+        .or_else(|_| modified.duration_since(now));
+    age.ok()
 }

@@ -1,7 +1,8 @@
 //! A file that is read in parts and must not change meanwhile, or what was unpacked from one.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -106,7 +107,7 @@ impl StableFile {
         let (this, name) = (self.clone(), name.to_owned());
         off_the_runtime(move || {
             let mut comparison = Comparison {
-                reader: this.reader().map_err(|error| this.failed(error))?,
+                reader: this.reader(),
                 expected: Vec::new(),
                 is_equal: true,
             };
@@ -125,20 +126,16 @@ impl StableFile {
     }
 
     /// Reads it from its first byte to one behind its end, where nothing should be.
-    fn reader(&self) -> io::Result<Counting<'_>> {
-        let known = self.beginning.len() as u64;
-        let rest = match &self.opened {
-            Some((file, _)) => {
-                let mut file: &File = file;
-                file.seek(SeekFrom::Start(known))?;
-                Some(file.take((self.len + 1).saturating_sub(known)))
-            }
-            None => None,
+    fn reader(&self) -> Counting<'_> {
+        let rest = Rest {
+            file: self.opened.as_ref().map(|(file, _)| &**file),
+            offset: self.beginning.len() as u64,
+            end: self.len + 1,
         };
-        Ok(Counting {
-            inner: self.beginning.chain(Rest(rest)),
+        Counting {
+            inner: self.beginning.chain(rest),
             read: 0,
-        })
+        }
     }
 
     /// All of it was read, so many bytes: fails if somebody wrote to it meanwhile.
@@ -172,15 +169,23 @@ fn invalid(path: &Path, reason: String) -> ArchiveError {
     }
 }
 
-/// What of a file is behind its beginning.
-struct Rest<'f>(Option<io::Take<&'f File>>);
+/// What of a file is behind its beginning. The file has other readers, for other repositories.
+struct Rest<'f> {
+    file: Option<&'f File>,
+    offset: u64,
+    end: u64,
+}
 
 impl Read for Rest<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match &mut self.0 {
-            Some(rest) => rest.read(buffer),
-            None => Ok(0),
-        }
+        let Some(file) = self.file else {
+            return Ok(0);
+        };
+        let left = usize::try_from(self.end.saturating_sub(self.offset)).unwrap_or(usize::MAX);
+        let len = buffer.len().min(left);
+        let read = file.read_at(&mut buffer[..len], self.offset)?;
+        self.offset += read as u64;
+        Ok(read)
     }
 }
 

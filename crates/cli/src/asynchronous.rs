@@ -7,6 +7,8 @@ pub mod get;
 pub mod push;
 mod worker;
 
+pub use worker::THIS_PROGRAM;
+
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -122,26 +124,50 @@ pub fn flags(config: &Config) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// What a call and a worker have to agree on: the program, the repositories and the rest. A local
-/// repository that was made anew is another one.
+/// What a call and a worker have to agree on: the program, the repositories, what leads to them, and
+/// the rest. A local repository that was made anew is another one. Nothing of it can be read again.
 fn settings<'p>(
     places: impl IntoIterator<Item = &'p Place>,
     rest: &impl std::fmt::Debug,
 ) -> String {
-    let mut text = format!("{} {rest:?}\n", env!("WALZIP_VERSION"));
+    let mut hasher = blake3::Hasher::new();
+    let mut add = |text: String| {
+        hasher.update(text.as_bytes());
+        hasher.update(b"\n");
+    };
+    add(format!("{} {rest:?}", env!("WALZIP_VERSION")));
     for place in places {
         let flags = store_args::flags(&place.settings);
         let record = match &**place {
-            Location::Local(path) => fs::metadata(path.join("repository.json")).ok(),
+            Location::Local(path) => facts_of(&path.join("repository.json")),
             _ => None,
         };
-        let record = record.map(|record| (record.dev(), record.ino(), record.ctime()));
-        text.push_str(&format!(
-            "{:?} {place} {flags:?} {record:?}\n",
+        let key_file = place.settings.key_file.as_deref().and_then(facts_of);
+        let key_file = key_file.map(|(_, _, changed)| changed);
+        add(format!(
+            "{:?} {place} {flags:?} {record:?} {key_file:?}",
             place.number
         ));
     }
-    blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
+    for (name, value) in store_args::variables_of_services() {
+        add(format!("{name}={value}"));
+    }
+    if let Some(home) = std::env::home_dir() {
+        for file in ["config", "credentials"] {
+            add(format!(
+                "{home:?} {:?}",
+                facts_of(&home.join(".aws").join(file))
+            ));
+        }
+    }
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
+/// What tells a file from another one of its name.
+fn facts_of(path: &Path) -> Option<(u64, u64, (i64, i64))> {
+    let metadata = fs::metadata(path).ok()?;
+    let changed = (metadata.mtime(), metadata.mtime_nsec());
+    Some((metadata.dev(), metadata.ino(), changed))
 }
 
 /// How long a call sleeps before it looks again.

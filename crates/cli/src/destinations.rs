@@ -1,20 +1,23 @@
-//! The repositories that a WAL file is pushed into.
+//! The repositories that a WAL file is pushed into. A repository is opened for each file: it may
+//! have become another one at its place. The way to its store stays open.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use futures::future::join_all;
 use tokio::sync::OnceCell;
 use walzip_archive::push::{PushOptions, PushOutcome, Pushed, WalFile};
+use walzip_archive::push_ahead::Turn;
 use walzip_archive::spool::FileFacts;
-use walzip_repo::Repository;
+use walzip_repo::{ObjectStore, Repository, open_store};
 
 use crate::each_repository::{Each, found};
 use crate::error::CommandError;
 use crate::level_args::LevelArgs;
-use crate::repo_args::{self, Place};
+use crate::repo_args::Place;
 use crate::running_as_root;
 
-/// All repositories, and how to push into each. They are opened when the first file is pushed.
+/// All repositories, and how to push into each.
 pub struct Destinations<'p> {
     places: &'p [Place],
     ways: Vec<Way>,
@@ -22,7 +25,7 @@ pub struct Destinations<'p> {
 
 struct Way {
     options: PushOptions,
-    repository: OnceCell<Repository>,
+    store: OnceCell<Arc<dyn ObjectStore>>,
 }
 
 /// What came of a push.
@@ -47,11 +50,8 @@ impl<'p> Destinations<'p> {
                 verify,
                 data_directory: data_directory.clone(),
             };
-            let repository = OnceCell::new();
-            Ok(Way {
-                options,
-                repository,
-            })
+            let store = OnceCell::new();
+            Ok(Way { options, store })
         };
         let ways = places
             .iter()
@@ -72,9 +72,27 @@ impl<'p> Destinations<'p> {
 
     /// Pushes to all at the same time. The first one opens the file.
     pub async fn push(&self, path: &Path) -> PushedToEach<'p> {
+        self.push_file(path, &OnceCell::new()).await
+    }
+
+    /// The same with a file that is encoded before its turn comes; nothing where that does not come.
+    pub async fn push_in_turn(&self, path: &Path, turn: Turn) -> Option<PushedToEach<'p>> {
         let file = OnceCell::new();
+        // What fails here fails again when it is pushed, and is told then.
+        if let Ok(file) = file.get_or_try_init(|| WalFile::open(path)).await {
+            for way in &self.ways {
+                let _ = file.prepare(&way.options).await;
+            }
+        }
+        match turn.comes().await {
+            true => Some(self.push_file(path, &file).await),
+            false => None,
+        }
+    }
+
+    async fn push_file(&self, path: &Path, file: &OnceCell<WalFile>) -> PushedToEach<'p> {
         let ways = self.places.iter().zip(&self.ways);
-        let pushes = ways.map(|(place, way)| push(place, way, path, &file));
+        let pushes = ways.map(|(place, way)| push(place, way, path, file));
         let pushed = found(self.places, join_all(pushes).await);
         let facts = file.get().and_then(WalFile::facts);
         PushedToEach { pushed, facts }
@@ -88,14 +106,20 @@ async fn push(
     file: &OnceCell<WalFile>,
 ) -> Result<Pushed, CommandError> {
     running_as_root::refuse_foreign_repository(place)?;
-    let repository = way
-        .repository
-        .get_or_try_init(|| repo_args::open(place))
-        .await?;
+    let repository = Repository::open(store(place, way).await?).await?;
     let file = file.get_or_try_init(|| WalFile::open(path)).await?;
-    let pushed = file.push(repository, &way.options).await?;
+    let pushed = file.push(&repository, &way.options).await?;
     tell(place, &pushed);
     Ok(pushed)
+}
+
+/// The way to the store. With a key file it is opened again, since it keeps keys.
+async fn store(place: &Place, way: &Way) -> Result<Arc<dyn ObjectStore>, CommandError> {
+    let open = async || open_store(place, &place.settings);
+    Ok(match place.settings.key_file {
+        Some(_) => open().await?,
+        None => Arc::clone(way.store.get_or_try_init(open).await?),
+    })
 }
 
 fn tell(place: &Place, pushed: &Pushed) {

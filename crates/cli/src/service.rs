@@ -14,13 +14,13 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, join_all};
 use sd_notify::NotifyState;
 
-use crate::asynchronous::push::Worker;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::metrics::Watched;
 use crate::repo_args::Place;
 use crate::runtime;
 
+pub use pushing::Pushing;
 pub use schedule::Job;
 
 /// Resolves when the service is to end.
@@ -30,10 +30,8 @@ type Stop = Shared<BoxFuture<'static, ()>>;
 pub struct Service<'s> {
     /// The repositories.
     pub places: &'s [Place],
-    /// Pushes what is ready, if it is to.
-    pub worker: Option<Worker<'s>>,
-    /// How many files it pushes at a time.
-    pub process_max: usize,
+    /// What is ready is pushed, if it is to be.
+    pub pushing: Option<Pushing<'s>>,
     /// What is measured besides the repositories.
     pub watched: Option<Watched>,
     /// Where measurements can be had.
@@ -53,8 +51,8 @@ impl Service<'_> {
         tell(&[NotifyState::Ready]);
         tracing::info!("serving");
         let pushing = async {
-            if let Some(worker) = &self.worker {
-                pushing::push_for_ever(worker, self.process_max, stop.clone()).await;
+            if let Some(pushing) = &self.pushing {
+                pushing::push_for_ever(pushing, stop.clone()).await;
             }
         };
         let answering = async {

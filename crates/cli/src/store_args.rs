@@ -1,6 +1,7 @@
 //! How the repository's store is reached: the flags, the variables and the file behind them, and
 //! the variables of the services' own programs.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -113,12 +114,6 @@ impl StoreArgs {
             return Err(CommandError::new(Kind::Config, message));
         }
         let style = either(&self.repo_s3_uri_style, &config.repo_s3_uri_style);
-        let of_service =
-            |name: &str| OF_SERVICES.iter().any(|of| name.starts_with(of)) || name == OF_SSH;
-        // A value that is not UTF-8 is nothing that a service has given out.
-        let variables = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .filter(|(name, _)| of_service(name));
         Ok(StoreSettings {
             timeout: timeout.map(Duration::from_secs).or(usual_timeout),
             key_file: either(&self.repo_key_file, &config.repo_key_file),
@@ -136,9 +131,20 @@ impl StoreArgs {
             sftp_known_hosts_file: either(&self.repo_sftp_known_host, &config.repo_sftp_known_host),
             home: std::env::home_dir(),
             user: user(location),
-            environment: Environment::new(variables),
+            environment: Environment::new(variables_of_services()),
         })
     }
+}
+
+/// The variables of other programs that lead to a store, or into it.
+pub fn variables_of_services() -> BTreeMap<String, String> {
+    let of_service =
+        |name: &str| OF_SERVICES.iter().any(|of| name.starts_with(of)) || name == OF_SSH;
+    // A value that is not UTF-8 is nothing that a service has given out.
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| of_service(name))
+        .collect()
 }
 
 /// The flags that lead another process to the same store, whatever its directory and its

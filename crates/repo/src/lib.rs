@@ -55,6 +55,7 @@ pub use error::RepoError;
 pub(crate) use local::IntoExistingDirectory;
 pub use local::LocalStore;
 pub use location::{BucketLocation, Location, Service, SftpLocation};
+pub use object_store::ObjectStore;
 pub use open::{begin_encryption, open_epochs, open_store};
 pub use pin::Pin;
 pub use probe::probe_store;

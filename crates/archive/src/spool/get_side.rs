@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use walzip_pgformat::control_file::ControlFile;
-use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_pgformat::wal_file_name::{SEGMENT_SIZE_BYTES_MAX, SegmentName, WalFileName};
 
-use super::side::{Side, WorkerLock};
+use super::side::{Alive, Side, WorkerLock};
 use crate::durable;
 use crate::error::ArchiveError;
 use crate::regular_file;
@@ -26,6 +26,9 @@ const POSITION: &str = "position";
 const AHEAD: &str = "ahead";
 const FETCHING: &str = "fetching";
 
+/// More than any control file has.
+const CONTROL_FILE_LEN_MAX: u64 = 1 << 16;
+
 /// A worker that died has left behind what nobody watches over.
 const AGE_MAX: Duration = Duration::from_secs(300);
 
@@ -33,6 +36,8 @@ const AGE_MAX: Duration = Duration::from_secs(300);
 #[derive(Clone, Debug)]
 pub struct GetSpool {
     side: Side,
+    data_directory: PathBuf,
+    system_id: u64,
 }
 
 /// A segment that was delivered last.
@@ -69,23 +74,34 @@ impl GetSpool {
         data_directory: &Path,
         settings: &str,
     ) -> Result<Option<GetSpool>, ArchiveError> {
-        let control_file = fs::read(data_directory.join("global").join("pg_control"));
-        let Some(control_file) = control_file
-            .ok()
-            .and_then(|file| ControlFile::read(&file).ok())
-        else {
+        let Some(system_id) = system_id(data_directory) else {
             return Ok(None);
         };
-        let settings = format!("{settings}{:016x}", control_file.system_id.0);
+        let settings = format!("{settings}{system_id:016x}");
         let side = Side::open(spool_path, data_directory, "get", &settings)?;
         for name in [AHEAD, FETCHING] {
             super::make_private(&side.path(name))?;
         }
-        Ok(Some(GetSpool { side }))
+        Ok(Some(GetSpool {
+            side,
+            data_directory: data_directory.to_owned(),
+            system_id,
+        }))
     }
 
-    /// The segment of this name, if it was fetched from these repositories for this cluster.
+    /// Whether the data directory is still the cluster's for which this was opened.
+    pub(crate) fn is_of_same_cluster(&self) -> bool {
+        system_id(&self.data_directory) == Some(self.system_id)
+    }
+
+    /// The segment of this name, if it was fetched from these repositories for this cluster, and
+    /// follows upon the one that was given out last. A recovery that begins again asks anew: what a
+    /// timeline is may have changed.
     pub fn find(&self, name: &str) -> Option<Prefetched> {
+        let follows = self.position()?.next()?.name() == name;
+        if !follows {
+            return None;
+        }
         let found = self.ahead().into_iter().find_map(|entry| {
             let file = entry.file_name();
             let (found, rest) = file.to_str()?.split_once('-')?;
@@ -103,17 +119,26 @@ impl GetSpool {
         self.side.path(FETCHING).join(name).exists()
     }
 
+    /// Forgets what was fetched: a recovery begins, or goes on elsewhere.
+    pub fn begin_again(&self) {
+        let _ = fs::remove_file(self.side.path(POSITION));
+        self.keep(|_| false);
+    }
+
     /// Records that a segment was given out, of this size; says whether it followed upon the last.
     pub fn advance(&self, name: &str, segment_size: u64) -> Result<bool, ArchiveError> {
         self.side.want_settings()?;
         let Ok(WalFileName::Segment(segment)) = name.parse() else {
             return Ok(false);
         };
-        let before = self.position();
+        let expected = self.position().and_then(Position::next);
+        let follows = expected.is_some_and(|expected| expected.segment == segment);
+        if !follows {
+            self.keep(|_| false);
+        }
         let text = format!("{name} {segment_size}\n");
         super::write(&self.side.path(POSITION), text.as_bytes())?;
-        let expected = before.and_then(Position::next);
-        Ok(expected.is_some_and(|expected| expected.segment == segment))
+        Ok(follows)
     }
 
     pub(crate) fn position(&self) -> Option<Position> {
@@ -128,7 +153,8 @@ impl GetSpool {
     /// Where to fetch a segment to. It is seen as being fetched from now on.
     pub(crate) fn begin(&self, name: &str) -> Result<PathBuf, ArchiveError> {
         let path = self.side.path(FETCHING).join(name);
-        let created = File::create(&path);
+        let _ = fs::remove_file(&path);
+        let created = File::create_new(&path);
         created.map_err(|error| ArchiveError::file("create", &path, error))?;
         Ok(path)
     }
@@ -137,7 +163,8 @@ impl GetSpool {
     pub(crate) fn finish(&self, name: &str) -> Result<(), ArchiveError> {
         let path = self.side.path(FETCHING).join(name);
         let mut hasher = blake3::Hasher::new();
-        let hashed = File::open(&path).and_then(|file| hasher.update_reader(file).map(|_| ()));
+        let opened = regular_file::open(&path);
+        let hashed = opened.and_then(|(file, _)| hasher.update_reader(file).map(|_| ()));
         hashed.map_err(|error| ArchiveError::file("read", &path, error))?;
         let hash = hasher.finalize().to_hex();
         let settings = self.side.settings();
@@ -181,6 +208,15 @@ impl GetSpool {
         entries(&self.side.path(AHEAD))
     }
 
+    /// Whether the worker, which has the lock, shows no sign of life.
+    pub fn is_stuck(&self) -> bool {
+        self.side.is_stuck()
+    }
+
+    pub(crate) fn alive(&self) -> Alive {
+        self.side.alive()
+    }
+
     /// The lock, unless a worker has it.
     pub fn try_lock(&self) -> Result<Option<WorkerLock>, ArchiveError> {
         self.side.try_lock()
@@ -200,6 +236,17 @@ impl GetSpool {
     pub(crate) fn are_settings_wanted(&self) -> bool {
         self.side.are_settings_wanted()
     }
+}
+
+/// The system identifier of a data directory, if it can be told at once.
+fn system_id(data_directory: &Path) -> Option<u64> {
+    let path = data_directory.join("global").join("pg_control");
+    let (file, _) = regular_file::open(&path).ok()?;
+    let mut content = Vec::new();
+    file.take(CONTROL_FILE_LEN_MAX)
+        .read_to_end(&mut content)
+        .ok()?;
+    Some(ControlFile::read(&content).ok()?.system_id.0)
 }
 
 fn entries(directory: &Path) -> Vec<DirEntry> {
@@ -225,8 +272,12 @@ impl Prefetched {
 
     fn checked(&self) -> Result<Option<u64>, ArchiveError> {
         let failed = |error| ArchiveError::file("read", &self.path, error);
-        let mut file = match File::open(&self.path) {
-            Ok(file) => file,
+        // A link leads elsewhere, and is as good as nothing.
+        if fs::symlink_metadata(&self.path).is_ok_and(|metadata| !metadata.is_file()) {
+            return Ok(None);
+        }
+        let mut file = match regular_file::open(&self.path) {
+            Ok((file, _)) => file.take(SEGMENT_SIZE_BYTES_MAX.into()),
             // Its worker has given it up.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),

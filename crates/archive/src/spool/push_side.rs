@@ -3,7 +3,6 @@
 //! ```text
 //! push/acknowledged/NAME   the file NAME is in all repositories, proven and durable
 //! push/failed/NAME         why the worker could not push NAME; it ended with that
-//! push/requested           the file that a call waits for
 //! push/tally               what workers have counted: this crate does not look into it
 //! ```
 
@@ -11,15 +10,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use walzip_pgformat::wal_file_name::WalFileName;
-
 use super::file_facts::FileFacts;
-use super::side::{Side, WorkerLock};
+use super::side::{Alive, Side, WorkerLock};
 use crate::error::ArchiveError;
 
 const ACKNOWLEDGED: &str = "acknowledged";
 const FAILED: &str = "failed";
-const REQUESTED: &str = "requested";
 const TALLY: &str = "tally";
 
 /// An acknowledgement whose file PostgreSQL no longer waits for is removed after so long: a call
@@ -28,7 +24,7 @@ const KEPT: Duration = Duration::from_secs(60);
 
 /// An older acknowledgement counts for nothing: the file is compared with the archive again, which
 /// may have become another one at the same place.
-const VALID: Duration = Duration::from_secs(3600);
+const VALID: Duration = Duration::from_secs(60);
 
 /// The side of the spool for `archive-push`.
 #[derive(Clone, Debug)]
@@ -120,23 +116,18 @@ impl PushSpool {
         }
     }
 
-    /// Asks the worker for a file, and for these settings.
-    pub fn request(&self, name: &str) -> Result<(), ArchiveError> {
-        self.side.want_settings()?;
-        super::write(&self.side.path(REQUESTED), name.as_bytes())
-    }
-
-    /// Asks a worker of other settings to end, without asking for a file.
+    /// Asks a worker of other settings to end.
     pub fn claim(&self) -> Result<(), ArchiveError> {
         self.side.want_settings()
     }
 
-    /// What a call has asked for since this was called last.
-    pub(crate) fn take_request(&self) -> Option<String> {
-        let path = self.side.path(REQUESTED);
-        let name = String::from_utf8(super::read(&path)?).ok()?;
-        fs::remove_file(&path).ok()?;
-        name.parse::<WalFileName>().is_ok().then_some(name)
+    /// Whether the worker, which has the lock, shows no sign of life.
+    pub fn is_stuck(&self) -> bool {
+        self.side.is_stuck()
+    }
+
+    pub(crate) fn alive(&self) -> Alive {
+        self.side.alive()
     }
 
     /// Keeps what the worker has counted.

@@ -5,11 +5,24 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::error::ArchiveError;
+use crate::regular_file;
 
 const LOG_LEN_MAX: u64 = 1 << 20;
+
+/// What is no file is neither followed nor waited for.
+const NOT_WAITING: i32 = OFlags::NONBLOCK
+    .union(OFlags::NOFOLLOW)
+    .bits()
+    .cast_signed();
+
+/// A worker writes its sign of life so often, and counts as stuck when it has not for so long.
+const SIGN_EVERY: Duration = Duration::from_secs(1);
+const STUCK_AFTER: Duration = Duration::from_secs(10);
 
 /// One side of the spool of a data directory.
 #[derive(Clone, Debug)]
@@ -31,7 +44,34 @@ impl WorkerLock {
     }
 }
 
+/// A worker's signs of life.
+#[derive(Debug)]
+pub(crate) struct Alive {
+    path: PathBuf,
+    last: Option<Instant>,
+}
+
+impl Alive {
+    /// Gives one, if it is time. That it cannot be given only makes calls do the work.
+    pub(crate) fn show(&mut self) {
+        if self.last.is_none_or(|last| last.elapsed() >= SIGN_EVERY) {
+            self.last = Some(Instant::now());
+            let _ = super::write(&self.path, b"");
+        }
+    }
+}
+
+const ALIVE: &str = "alive";
+
 impl Side {
+    /// The signs of life of the worker that this process is.
+    pub(super) fn alive(&self) -> Alive {
+        Alive {
+            path: self.path(ALIVE),
+            last: None,
+        }
+    }
+
     pub(super) fn open(
         spool_path: &Path,
         data_directory: &Path,
@@ -65,6 +105,7 @@ impl Side {
             .create(true)
             .truncate(false)
             .mode(0o600)
+            .custom_flags(NOT_WAITING)
             .open(&path)
             .map_err(failed)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -87,13 +128,26 @@ impl Side {
     pub(super) fn log(&self) -> Result<File, ArchiveError> {
         let path = self.path("log");
         let open = || {
-            let file = File::options().create(true).append(true).open(&path)?;
-            if file.metadata()?.len() > LOG_LEN_MAX {
+            regular_file::check_name(&path)?;
+            let file = File::options()
+                .create(true)
+                .append(true)
+                .mode(0o600)
+                .custom_flags(NOT_WAITING)
+                .open(&path)?;
+            let metadata = file.metadata()?;
+            regular_file::check(&metadata)?;
+            if metadata.len() > LOG_LEN_MAX {
                 file.set_len(0)?;
             }
             Ok(file)
         };
         open().map_err(|error: io::Error| ArchiveError::file("open", &path, error))
+    }
+
+    /// Whether the worker, which has the lock, shows no sign of life: it is stopped, or hangs.
+    pub(super) fn is_stuck(&self) -> bool {
+        super::age(&self.path(ALIVE)).is_none_or(|age| age > STUCK_AFTER)
     }
 
     /// Asks a worker of other settings to end.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use walzip_archive::get::Got;
 use walzip_archive::get_ahead::{GetAheadOptions, get_ahead};
-use walzip_archive::spool::GetSpool;
+use walzip_archive::spool::{self, GetSpool};
 use walzip_pgformat::wal_file_name::WalFileName;
 
 use super::{pause, settings, worker};
@@ -39,14 +39,23 @@ impl<'s> Call<'s> {
         sources: &'s Sources,
         spool_path: Option<&Path>,
     ) -> Result<Option<Call<'s>>, CommandError> {
-        let is_segment = matches!(asked.name.parse(), Ok(WalFileName::Segment(_)));
-        let (Some(spool_path), Some(data_directory), true) =
-            (spool_path, asked.cluster_directory(), is_segment)
+        let (Some(spool_path), Some(data_directory)) = (spool_path, asked.cluster_directory())
         else {
             return Ok(None);
         };
         let settings = settings(sources.places(), &"");
         let spool = GetSpool::open(spool_path, data_directory, &settings)?;
+        match asked.name.parse() {
+            Ok(WalFileName::Segment(_)) => {}
+            // What timelines there are is asked where a recovery begins.
+            Ok(WalFileName::History(_)) => {
+                if let Some(spool) = spool {
+                    spool.begin_again();
+                }
+                return Ok(None);
+            }
+            _ => return Ok(None),
+        }
         Ok(spool.map(|spool| Call {
             asked,
             sources,
@@ -68,6 +77,7 @@ impl<'s> Call<'s> {
         let begun = Instant::now();
         while self.spool.is_fetching(name)
             && begun.elapsed() < WAIT_MAX
+            && !self.spool.is_stuck()
             && self.spool.try_lock()?.is_none()
         {
             pause();
@@ -107,13 +117,23 @@ impl<'s> Call<'s> {
             bytes_max: BYTES_MAX,
             idle: IDLE,
         };
+        let data_directory = self
+            .asked
+            .data_directory
+            .as_deref()
+            .unwrap_or(Path::new("."));
+        let data_directory = spool::canonical(data_directory)?;
         let fetch = |name, destination| {
             let asked = Asked {
                 name,
                 destination,
-                data_directory: self.asked.data_directory.clone(),
+                data_directory: Some(data_directory.clone()),
             };
             async move {
+                // Without a control file, the newest cluster's would be meant.
+                if asked.cluster_directory().is_none() {
+                    return Err("the data directory is gone".to_owned());
+                }
                 match self.sources.get(&asked).await {
                     Ok(got) => Ok(got != Got::NotFound),
                     Err(error) => Err(error.message().to_owned()),

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use serde::{Deserialize, Serialize};
+use walzip_archive::is_ready;
 use walzip_archive::push::Pushed;
-use walzip_archive::push_ahead::{Ended, PushAheadOptions, push_ahead};
-use walzip_archive::spool::{FileFacts, PushSpool};
+use walzip_archive::push_ahead::{Ended, PushAheadOptions, Turn, push_ahead};
+use walzip_archive::spool::{self, FileFacts, PushSpool};
 use walzip_codec::Level;
 use walzip_pgformat::wal_file_name::WalFileName;
 
@@ -22,8 +23,8 @@ use crate::runtime;
 /// shorter, so that its error comes first.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 
-/// A call asks a worker again after so long.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// A worker without a sign of life is waited for so long.
+const STUCK_MAX: Duration = Duration::from_secs(10);
 
 /// The worker ends when nothing was to do for so long.
 const IDLE: Duration = Duration::from_secs(5);
@@ -52,8 +53,8 @@ struct Failure {
 
 impl<'d> Call<'d> {
     /// Nothing for what is pushed by the call itself: all without a spool, what is not in `pg_wal`,
-    /// and what is no segment. PostgreSQL has histories archived first, and they decide what becomes
-    /// of the segments.
+    /// what PostgreSQL does not wait for, and what is no segment. PostgreSQL has histories archived
+    /// first, and they decide what becomes of the segments.
     pub fn of(
         path: &'d Path,
         destinations: &'d Destinations<'d>,
@@ -66,10 +67,22 @@ impl<'d> Call<'d> {
         else {
             return Ok(None);
         };
+        if !is_ready(&data_directory, &name) {
+            return Ok(None);
+        }
+        let worker = match Worker::new(&data_directory, destinations, spool_path) {
+            Ok(worker) => worker,
+            // In a spool that is open to others they could acknowledge what is nowhere.
+            Err(error) if error.kind() == Kind::OptionInvalid => return Err(error),
+            Err(error) => {
+                tracing::warn!("{}; this call pushes {name}", error.message());
+                return Ok(None);
+            }
+        };
         Ok(Some(Call {
             path,
             name: name.into_owned(),
-            worker: Worker::new(data_directory, destinations, spool_path)?,
+            worker,
         }))
     }
 
@@ -93,16 +106,10 @@ impl<'d> Call<'d> {
         }
         // Of an earlier attempt.
         spool.take_failure(&self.name);
-        spool.request(&self.name)?;
+        spool.claim()?;
         let mut is_started = false;
         let begun = Instant::now();
-        let mut asked = begun;
         while begun.elapsed() < WAIT_MAX {
-            // A worker that took one request has removed the next one, if that came in between.
-            if asked.elapsed() > ASK_AGAIN {
-                spool.request(&self.name)?;
-                asked = Instant::now();
-            }
             // Before what it said is read: it may say it and end in between.
             let lock = spool.try_lock()?;
             if spool.is_acknowledged(&facts) {
@@ -112,31 +119,29 @@ impl<'d> Call<'d> {
                 return Ok(Some(Err(shown(&failure))));
             }
             match lock {
-                Some(_) if is_started => {
-                    tracing::warn!(
-                        "the worker in the background ended without pushing {}; this call pushes it",
-                        self.name
-                    );
-                    return Ok(None);
-                }
+                Some(_) if is_started => return Ok(self.does_it_itself("ended")),
                 Some(lock) => {
-                    spool.request(&self.name)?;
+                    spool.claim()?;
                     worker::start("archive-push", lock.into_file(), spool.log()?)?;
                     is_started = true;
+                }
+                None if begun.elapsed() > STUCK_MAX && spool.is_stuck() => {
+                    return Ok(self.does_it_itself("shows no sign of life"));
                 }
                 None => {}
             }
             pause();
         }
-        let message = format!(
-            "{} was not archived within {} seconds",
-            self.name,
-            WAIT_MAX.as_secs()
+        Ok(self.does_it_itself("has not pushed it yet"))
+    }
+
+    /// A push is the same whoever does it, and how often.
+    fn does_it_itself(&self, why: &str) -> Option<Result<(), CommandError>> {
+        tracing::warn!(
+            "the worker in the background {why}; this call pushes {}",
+            self.name
         );
-        Ok(Some(Err(CommandError::new(Kind::ArchiveTimeout, message)
-            .hint(
-                "The worker in the background goes on; its log is in the spool.",
-            ))))
+        None
     }
 
     fn acknowledged(&self) -> Result<(), CommandError> {
@@ -160,7 +165,7 @@ impl<'d> Call<'d> {
 impl<'d> Worker<'d> {
     /// Nothing is opened yet but the spool.
     pub fn new(
-        data_directory: PathBuf,
+        data_directory: &Path,
         destinations: &'d Destinations<'d>,
         spool_path: &Path,
     ) -> Result<Worker<'d>, CommandError> {
@@ -170,8 +175,8 @@ impl<'d> Worker<'d> {
             .collect();
         let settings = settings(destinations.places(), &how);
         Ok(Worker {
-            spool: PushSpool::open(spool_path, &data_directory, &settings)?,
-            data_directory,
+            spool: PushSpool::open(spool_path, data_directory, &settings)?,
+            data_directory: spool::canonical(data_directory)?,
             destinations,
         })
     }
@@ -193,17 +198,25 @@ impl<'d> Worker<'d> {
             process_max,
             idle,
         };
-        let push = |path: PathBuf| self.push(path).boxed_local();
+        let push = |path: PathBuf, turn: Turn| self.push(path, turn).boxed_local();
         Ok(push_ahead(&self.spool, &options, &push, stop).await?)
     }
 
-    async fn push(&self, path: PathBuf) -> Result<FileFacts, String> {
-        let pushed = self.destinations.push(&path).await;
+    async fn push(&self, path: PathBuf, turn: Turn) -> Result<FileFacts, Option<String>> {
+        let Some(pushed) = self.destinations.push_in_turn(&path, turn).await else {
+            return Err(None);
+        };
         let all = pushed.pushed.all();
         self.count(&all);
         match (pushed.facts, all) {
             (Some(facts), Ok(_)) => Ok(facts),
-            (_, all) => Err(told(&all.err().unwrap_or_default())),
+            (_, all) => {
+                let failures = all.err().unwrap_or_default();
+                for failure in &failures {
+                    tracing::warn!("{}", failure.message());
+                }
+                Err(Some(told(&failures)))
+            }
         }
     }
 

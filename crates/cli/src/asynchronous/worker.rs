@@ -11,6 +11,9 @@ use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::runtime;
 
+/// The program that runs, even where another one has its name by now.
+pub const THIS_PROGRAM: &str = "/proc/self/exe";
+
 /// The first descriptor behind standard input, output and error.
 const FIRST_OTHER: i32 = 3;
 
@@ -25,10 +28,9 @@ pub fn start(subcommand: &str, lock: File, log: File) -> Result<(), CommandError
             error,
         )
     };
-    let program = std::env::current_exe().map_err(|error| failed(&error))?;
     // What PostgreSQL has left open.
     close_fds::set_fds_cloexec(FIRST_OTHER, &[]);
-    let started = Command::new(program)
+    let started = Command::new(THIS_PROGRAM)
         .arg0("walzip")
         .args(arguments(subcommand, std::env::args_os().skip(1)))
         .stdin(Stdio::from(lock))

@@ -41,7 +41,10 @@ pub fn run(args: MetricsArgs) -> Result<(), CommandError> {
     let places = args.repo.places(&config, None)?;
     let data_directory = args.pgdata.or_else(|| config.pgdata.clone());
     let spool_path = match data_directory.is_some() {
-        true => args.background.spool_path(&config)?,
+        true => args.background.spool_path(&config).unwrap_or_else(|error| {
+            tracing::warn!("{}", error.message());
+            None
+        }),
         false => None,
     };
     let watched = data_directory.map(|data_directory| Watched {

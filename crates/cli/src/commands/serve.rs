@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use crate::asynchronous::{AsyncArgs, push::Worker};
+use crate::asynchronous::AsyncArgs;
 use crate::config::Config;
 use crate::destinations::Destinations;
 use crate::duration::duration;
@@ -16,7 +16,7 @@ use crate::level_args::LevelArgs;
 use crate::metrics::Watched;
 use crate::repo_args::RepoArgs;
 use crate::runtime;
-use crate::service::{Job, Service};
+use crate::service::{Job, Pushing, Service};
 use crate::store_args::ARCHIVE_TIMEOUT;
 
 /// A verification reads again what was found whole before so long.
@@ -75,17 +75,19 @@ pub fn run(args: ServeArgs) -> Result<(), CommandError> {
         false => None,
     };
     let destinations = Destinations::new(&places, &args.level, true, data_directory.clone())?;
-    let worker = match (&data_directory, &spool_path) {
-        (Some(data_directory), Some(spool_path)) => {
-            let data_directory = data_directory.clone();
-            Some(Worker::new(data_directory, &destinations, spool_path)?)
-        }
+    let process_max = args.background.process_max(&config)?;
+    let pushing = match (&data_directory, &spool_path) {
+        (Some(data_directory), Some(spool_path)) => Some(Pushing {
+            data_directory: data_directory.clone(),
+            spool_path: spool_path.clone(),
+            destinations,
+            process_max,
+        }),
         _ => None,
     };
     let service = Service {
         places: &places,
-        worker,
-        process_max: args.background.process_max(&config)?,
+        pushing,
         watched: data_directory.map(|data_directory| Watched {
             data_directory,
             spool_path,
@@ -94,7 +96,7 @@ pub fn run(args: ServeArgs) -> Result<(), CommandError> {
         jobs: jobs(&args, &config)?,
     };
     let is_idle =
-        service.worker.is_none() && service.metrics_listen.is_none() && service.jobs.is_empty();
+        service.pushing.is_none() && service.metrics_listen.is_none() && service.jobs.is_empty();
     if is_idle {
         let message = "there is nothing to serve";
         return Err(CommandError::new(Kind::OptionRequired, message)

@@ -38,9 +38,9 @@ pub struct Counters {
 impl Counters {
     /// A file was pushed.
     pub fn add(&mut self, original_bytes: u64, stored_bytes: u64) {
-        self.files += 1;
-        self.original_bytes += original_bytes;
-        self.stored_bytes += stored_bytes;
+        self.files = self.files.saturating_add(1);
+        self.original_bytes = self.original_bytes.saturating_add(original_bytes);
+        self.stored_bytes = self.stored_bytes.saturating_add(stored_bytes);
         self.last_pushed = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());
@@ -48,37 +48,50 @@ impl Counters {
 
     /// A file could not be pushed.
     pub fn add_failure(&mut self, kind: Kind) {
-        *self.failures.entry(kind.name().to_owned()).or_default() += 1;
+        let count = self.failures.entry(kind.name().to_owned()).or_default();
+        *count = count.saturating_add(1);
     }
 }
 
+/// What cannot be read is left out, and the rest is measured all the same.
 pub(super) fn measure(metrics: &Metrics, watched: &Watched) -> Result<(), CommandError> {
-    let backlog = Backlog::of(&watched.data_directory)?;
-    let waiting = metrics.gauge(
-        "walzip_archive_ready_files",
-        "Files that PostgreSQL waits to have archived",
-        &[],
-    )?;
-    waiting
-        .with_label_values::<&str>(&[])
-        .set(backlog.files as f64);
-    if let Some(oldest) = backlog.oldest {
-        let since = metrics.gauge(
-            "walzip_archive_ready_oldest_timestamp_seconds",
-            "Since when the oldest of them waits",
-            &[],
-        )?;
-        let oldest = oldest.duration_since(UNIX_EPOCH).unwrap_or_default();
-        since
-            .with_label_values::<&str>(&[])
-            .set(oldest.as_secs_f64());
+    match Backlog::of(&watched.data_directory) {
+        Ok(backlog) => show_backlog(metrics, backlog)?,
+        Err(error) => tracing::warn!("what waits to be archived is not measured: {error}"),
     }
     let Some(spool_path) = &watched.spool_path else {
         return Ok(());
     };
-    let tally = spool::tally(spool_path, &watched.data_directory)?;
-    let counters = tally.and_then(|text| serde_json::from_slice(&text).ok());
-    count(metrics, &counters.unwrap_or_default())
+    match spool::tally(spool_path, &watched.data_directory) {
+        Ok(tally) => {
+            let counters = tally.and_then(|text| serde_json::from_slice(&text).ok());
+            count(metrics, &counters.unwrap_or_default())
+        }
+        Err(error) => {
+            tracing::warn!("what the worker has done is not measured: {error}");
+            Ok(())
+        }
+    }
+}
+
+fn show_backlog(metrics: &Metrics, backlog: Backlog) -> Result<(), CommandError> {
+    let none: [&str; 0] = [];
+    let waiting = metrics.gauge(
+        "walzip_archive_ready_files",
+        "Files that PostgreSQL waits to have archived",
+        &none,
+    )?;
+    waiting.with_label_values(&none).set(backlog.files as f64);
+    if let Some(oldest) = backlog.oldest {
+        let since = metrics.gauge(
+            "walzip_archive_ready_oldest_timestamp_seconds",
+            "Since when the oldest of them waits",
+            &none,
+        )?;
+        let oldest = oldest.duration_since(UNIX_EPOCH).unwrap_or_default();
+        since.with_label_values(&none).set(oldest.as_secs_f64());
+    }
+    Ok(())
 }
 
 fn count(metrics: &Metrics, counters: &Counters) -> Result<(), CommandError> {

@@ -11,7 +11,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use super::Stop;
 use crate::error::CommandError;
@@ -21,9 +21,11 @@ use crate::repo_args::Place;
 
 /// Measuring asks the repositories, whose stores bill by request.
 const FRESH: Duration = Duration::from_secs(60);
+/// Prometheus waits for ten seconds.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// More than Prometheus takes, and its spare, and a person.
 const CONNECTIONS_MAX: usize = 16;
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 type Answer = Response<Full<Bytes>>;
 
@@ -35,40 +37,61 @@ pub(super) async fn bind(address: SocketAddr) -> Result<TcpListener, CommandErro
     })
 }
 
-/// The last measurements, for a minute.
+/// The last measurements. Measuring may take longer than a client waits.
 pub(super) struct Measured<'s> {
     places: &'s [Place],
     watched: Option<&'s Watched>,
-    last: Mutex<Option<(Instant, String)>>,
+    wanted: Notify,
+    last: watch::Sender<Option<(Instant, String)>>,
 }
 
 impl<'s> Measured<'s> {
     pub(super) fn new(places: &'s [Place], watched: Option<&'s Watched>) -> Measured<'s> {
-        let last = Mutex::default();
         Measured {
             places,
             watched,
-            last,
+            wanted: Notify::new(),
+            last: watch::Sender::new(None),
         }
     }
 
-    async fn text(&self) -> Result<String, CommandError> {
-        let mut last = self.last.lock().await;
-        if let Some((at, text)) = &*last
-            && at.elapsed() < FRESH
-        {
-            return Ok(text.clone());
+    /// Measures whenever somebody asks and the last measurements are old.
+    async fn measure(&self) {
+        loop {
+            self.wanted.notified().await;
+            if is_fresh(&self.last.borrow()) {
+                continue;
+            }
+            let measured = Metrics::measure(self.places, self.watched).await;
+            match measured.and_then(|metrics| metrics.text()) {
+                Ok(text) => {
+                    self.last.send_replace(Some((Instant::now(), text)));
+                }
+                Err(error) => tracing::warn!("{}", error.message()),
+            }
         }
-        let text = Metrics::measure(self.places, self.watched).await?.text()?;
-        *last = Some((Instant::now(), text.clone()));
-        Ok(text)
     }
+
+    /// Fresh measurements, or older ones where those take too long, or none.
+    async fn text(&self) -> Option<String> {
+        self.wanted.notify_one();
+        let mut last = self.last.subscribe();
+        // Nobody can end the sending but the service.
+        let _ = tokio::time::timeout(PATIENCE, last.wait_for(is_fresh)).await;
+        let last = self.last.borrow();
+        last.as_ref().map(|(_, text)| text.clone())
+    }
+}
+
+fn is_fresh(last: &Option<(Instant, String)>) -> bool {
+    last.as_ref().is_some_and(|(at, _)| at.elapsed() < FRESH)
 }
 
 /// Answers until the service stops.
 pub(super) async fn answer(listener: TcpListener, measured: &Measured<'_>, stop: Stop) {
     let room = Semaphore::new(CONNECTIONS_MAX);
     let mut connections = futures::stream::FuturesUnordered::new();
+    let mut measuring = std::pin::pin!(measured.measure());
     loop {
         use futures::StreamExt;
         tokio::select! {
@@ -87,6 +110,7 @@ pub(super) async fn answer(listener: TcpListener, measured: &Measured<'_>, stop:
                 }
             },
             Some(()) = connections.next() => {}
+            () = &mut measuring => {}
             () = stop.clone() => return,
         }
     }
@@ -107,10 +131,10 @@ async fn respond<B>(request: Request<B>, measured: &Measured<'_>) -> Result<Answ
     let is_asked = request.method() == Method::GET || request.method() == Method::HEAD;
     Ok(match request.uri().path() {
         "/metrics" if is_asked => match measured.text().await {
-            Ok(text) => text_of(StatusCode::OK, text),
-            Err(error) => {
-                let text = format!("{}\n", error.message());
-                text_of(StatusCode::INTERNAL_SERVER_ERROR, text)
+            Some(text) => text_of(StatusCode::OK, text),
+            None => {
+                let text = "the first measurement is not done yet\n".to_owned();
+                text_of(StatusCode::SERVICE_UNAVAILABLE, text)
             }
         },
         "/" if is_asked => text_of(StatusCode::OK, "walzip: see /metrics\n".to_owned()),

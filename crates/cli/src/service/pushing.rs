@@ -4,20 +4,35 @@ use std::time::Duration;
 
 use walzip_archive::push_ahead::Ended;
 
+use std::path::PathBuf;
+
 use super::Stop;
 use crate::asynchronous::push::Worker;
+use crate::destinations::Destinations;
 use crate::error::CommandError;
 
 const PAUSE: Duration = Duration::from_secs(1);
 /// After failures the pauses grow to this.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
+/// What is pushed, and where to.
+pub struct Pushing<'s> {
+    /// The cluster's data directory. It may come later.
+    pub data_directory: PathBuf,
+    /// Where calls and the worker meet.
+    pub spool_path: PathBuf,
+    /// The repositories.
+    pub destinations: Destinations<'s>,
+    /// How many files are encoded at a time.
+    pub process_max: usize,
+}
+
 /// Pushes what is ready until it is to stop. A call can do without this: where it fails, the call
 /// for that file has the error, and tells PostgreSQL.
-pub(super) async fn push_for_ever(worker: &Worker<'_>, process_max: usize, stop: Stop) {
+pub(super) async fn push_for_ever(pushing: &Pushing<'_>, stop: Stop) {
     let mut pause = PAUSE;
     loop {
-        let ended = push(worker, process_max, stop.clone()).await;
+        let ended = push(pushing, stop.clone()).await;
         pause = match ended {
             Ok(Some(Ended::Stopped)) => return,
             // A worker that a call has started ends soon.
@@ -29,6 +44,7 @@ pub(super) async fn push_for_ever(worker: &Worker<'_>, process_max: usize, stop:
                 );
                 PAUSE_MAX
             }
+            Ok(Some(Ended::OtherDirectory)) => PAUSE,
             Ok(Some(Ended::Failed | Ended::Idle)) => (pause * 2).min(PAUSE_MAX),
             Err(error) => {
                 tracing::warn!("{}; trying again", error.message());
@@ -42,15 +58,19 @@ pub(super) async fn push_for_ever(worker: &Worker<'_>, process_max: usize, stop:
     }
 }
 
-/// Pushes until there is a reason to end; nothing where another worker has the lock.
-async fn push(
-    worker: &Worker<'_>,
-    process_max: usize,
-    stop: Stop,
-) -> Result<Option<Ended>, CommandError> {
+/// Pushes until there is a reason to end; nothing where another worker has the lock. What is at the
+/// paths is looked at anew each time.
+async fn push(pushing: &Pushing<'_>, stop: Stop) -> Result<Option<Ended>, CommandError> {
+    let Pushing {
+        data_directory,
+        spool_path,
+        destinations,
+        process_max,
+    } = pushing;
+    let worker = Worker::new(data_directory, destinations, spool_path)?;
     let Some(_lock) = worker.spool().try_lock()? else {
         return Ok(None);
     };
     worker.spool().claim()?;
-    Ok(Some(worker.run(process_max, None, stop).await?))
+    Ok(Some(worker.run(*process_max, None, stop).await?))
 }

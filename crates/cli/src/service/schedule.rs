@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
 use super::Stop;
+use crate::asynchronous::THIS_PROGRAM;
 
 /// The first run comes so soon after the start, unless the period is shorter: not at once, since a
 /// service that is started again and again would do nothing else.
@@ -37,12 +38,10 @@ impl Job {
 
     async fn run(&self, stop: Stop) {
         let name = self.arguments.join(" ");
-        let program = std::env::current_exe();
-        let started = program.and_then(|program| {
-            let mut command = Command::new(program);
-            command.args(&self.arguments).stdin(Stdio::null());
-            command.spawn()
-        });
+        let started = Command::new(THIS_PROGRAM)
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .spawn();
         let mut child = match started {
             Ok(child) => child,
             Err(error) => return tracing::warn!("walzip {name} cannot be started: {error}"),

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -247,8 +247,12 @@ fn sandbox_command(sandbox: &Sandbox, args: &[String]) -> Command {
     command
 }
 
-/// The workers whose current directory is this sandbox, killed.
 fn kill_workers(sandbox: &Sandbox) {
+    signal_workers(sandbox, Signal::KILL);
+}
+
+/// A signal for the workers whose current directory is this sandbox.
+fn signal_workers(sandbox: &Sandbox, signal: Signal) {
     let here = sandbox.path(".").canonicalize().expect("a directory");
     for entry in fs::read_dir("/proc").expect("processes").flatten() {
         let process = entry.path();
@@ -262,14 +266,14 @@ fn kill_workers(sandbox: &Sandbox) {
             .to_str()
             .and_then(|name| name.parse().ok());
         if let (true, true, Some(number)) = (is_here, is_worker, number.and_then(Pid::from_raw)) {
-            let _ = kill_process(number, Signal::KILL);
+            let _ = kill_process(number, signal);
         }
     }
 }
 
 #[test]
-fn a_full_spool_does_not_stop_archiving() {
-    let sandbox = ready(2);
+fn a_spool_that_cannot_be_written_does_not_stop_archiving() {
+    let sandbox = ready(3);
     push(&sandbox, &name(1));
     wait_for_the_end(&sandbox, "push");
     // Where an acknowledgement should be is something that cannot be replaced.
@@ -278,12 +282,95 @@ fn a_full_spool_does_not_stop_archiving() {
         let _ = fs::remove_file(&taken);
         fs::create_dir_all(taken.join("in the way")).expect("made");
     }
-    let args = push_args(&name(2));
+    let said = push_with_warning(&sandbox, &name(2));
+    assert!(said.contains("this call pushes"), "{said}");
+    // Not even a place for the worker's lock.
+    fs::remove_dir_all(sandbox.path("spool")).expect("removed");
+    sandbox.write("spool/in the way", b"");
+    let taken = sandbox.path("spool");
+    fs::set_permissions(&taken, fs::Permissions::from_mode(0o700)).expect("set");
+    for entry in spool_names(&sandbox) {
+        fs::write(taken.join(entry), b"").expect("written");
+    }
+    let said = push_with_warning(&sandbox, &name(3));
+    assert!(said.contains("this call pushes"), "{said}");
+}
+
+/// The names that a spool for the data directory has.
+fn spool_names(sandbox: &Sandbox) -> Vec<String> {
+    let other = sandbox.path("spool2");
+    fs::create_dir(&other).expect("made");
+    let path = format!("data/pg_wal/{}", name(1));
+    let spool = other.to_str().expect("UTF-8");
+    let args = ["archive-push", "--archive-async", "--spool-path", spool];
+    sandbox.ok(&[&args[..], &["--repo", "repo", &path]].concat());
+    let entries = fs::read_dir(&other).expect("a spool");
+    let names = entries.map(|entry| entry.expect("readable").file_name());
+    names.filter_map(|name| name.into_string().ok()).collect()
+}
+
+/// Pushes with success, and returns the warning.
+fn push_with_warning(sandbox: &Sandbox, name: &str) -> String {
+    let args = push_args(name);
     let output = sandbox.run(&args.iter().map(String::as_str).collect::<Vec<_>>());
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
-    assert!(said.contains("this call pushes it"), "{said}");
-    assert!(object(&sandbox, "repo", &name(2)).is_file());
+    assert!(object(sandbox, "repo", name).is_file());
+    said
+}
+
+/// A copy of the cluster took the position first: what follows there is refused as well.
+#[test]
+fn nothing_gets_in_behind_a_segment_that_is_refused() {
+    let sandbox = ready(6);
+    let mut other = segment(1);
+    other[9000] = 1;
+    sandbox.write(&format!("other/pg_wal/{}", name(1)), &other);
+    sandbox.ok(&[
+        "archive-push",
+        "--repo",
+        "repo",
+        &format!("other/pg_wal/{}", name(1)),
+    ]);
+    for _ in 0..3 {
+        push_fails(&sandbox, 45, &name(1));
+    }
+    wait_for_the_end(&sandbox, "push");
+    for number in 2..=6 {
+        assert!(
+            !object(&sandbox, "repo", &name(number)).exists(),
+            "{number} got in"
+        );
+    }
+}
+
+/// A worker is there for one directory, whatever has its path by now.
+#[test]
+fn a_directory_that_was_put_in_place_of_another_has_a_worker_of_its_own() {
+    let sandbox = ready(1);
+    push(&sandbox, &name(1));
+    fs::rename(sandbox.path("data"), sandbox.path("old")).expect("renamed");
+    sandbox.write("data/global/pg_control", &control_file(SYSTEM_ID));
+    // The old one has a segment that is being written, under the name of a finished one here.
+    let mut unfinished = segment(2);
+    unfinished[9000] = 1;
+    sandbox.write(&format!("old/pg_wal/{}", name(2)), &unfinished);
+    make_ready(&sandbox, &name(2), &segment(2));
+    push(&sandbox, &name(2));
+    sandbox.ok(&["archive-get", "--repo", "repo", &name(2), "got"]);
+    assert!(sandbox.read("got") == segment(2));
+}
+
+/// A stopped worker would be waited for in vain.
+#[test]
+fn a_worker_that_hangs_is_not_waited_for() {
+    let sandbox = ready(1);
+    push(&sandbox, &name(1));
+    signal_workers(&sandbox, Signal::STOP);
+    make_ready(&sandbox, &name(2), &segment(2));
+    let said = push_with_warning(&sandbox, &name(2));
+    signal_workers(&sandbox, Signal::KILL);
+    assert!(said.contains("no sign of life"), "{said}");
 }
 
 #[test]
@@ -301,6 +388,17 @@ fn a_spool_in_which_others_can_write_is_refused() {
 }
 
 fn get(sandbox: &Sandbox, number: u64) {
+    let output = get_output(sandbox, number);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{number}: {said}");
+    assert_eq!(said, "");
+    assert!(
+        sandbox.read("data/pg_wal/RECOVERYXLOG") == segment(number),
+        "{number} differs"
+    );
+}
+
+fn get_output(sandbox: &Sandbox, number: u64) -> Output {
     let mut command = sandbox.command();
     command.current_dir(sandbox.path("data"));
     let repo = sandbox.path("repo");
@@ -312,14 +410,7 @@ fn get(sandbox: &Sandbox, number: u64) {
         .arg("--repo")
         .arg(repo)
         .args([&name(number), "pg_wal/RECOVERYXLOG"]);
-    let output = command.output().expect("walzip starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{number}: {said}");
-    assert_eq!(said, "");
-    assert!(
-        sandbox.read("data/pg_wal/RECOVERYXLOG") == segment(number),
-        "{number} differs"
-    );
+    command.output().expect("walzip starts")
 }
 
 fn archived(count: u64) -> Sandbox {
@@ -390,6 +481,23 @@ fn another_clusters_segments_are_not_given_out() {
         .args([&name(3), "pg_wal/RECOVERYXLOG"]);
     let output = command.output().expect("walzip starts");
     assert_eq!(output.status.code(), Some(44));
+}
+
+/// What a timeline is may have become something else since: a recovery that begins again asks anew.
+#[test]
+fn a_recovery_that_begins_again_asks_the_archive() {
+    let sandbox = archived(6);
+    get(&sandbox, 1);
+    get(&sandbox, 2);
+    wait_until("the rest is fetched", || ahead(&sandbox).len() == 4);
+    get(&sandbox, 1);
+    fs::remove_file(object(&sandbox, "repo", &name(3))).expect("removed");
+    let output = get_output(&sandbox, 3);
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "it is not in the archive any more"
+    );
 }
 
 #[test]
