@@ -1,7 +1,7 @@
 //! Local files that are there whole, and stay.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
@@ -16,6 +16,17 @@ pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<(), ArchiveError
     write_with(path, Durability::Synced, |file| {
         let written = file.write_all(content);
         written.map_err(|error| ArchiveError::file("write", path, error))
+    })
+}
+
+/// Makes a file of zeros as [`write_file`] makes one.
+pub(crate) fn write_zeros(path: &Path, len: u64) -> Result<(), ArchiveError> {
+    write_with(path, Durability::Synced, |file| {
+        let written = io::copy(&mut io::repeat(0).take(len), file);
+        match written {
+            Ok(_) => Ok(()),
+            Err(error) => Err(ArchiveError::file("write", path, error)),
+        }
     })
 }
 

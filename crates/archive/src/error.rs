@@ -344,6 +344,39 @@ pub enum ArchiveError {
         found: PathBuf,
     },
 
+    /// A directory of received WAL is another cluster's than the server is.
+    #[error("{} has WAL of {holds}, and the server is {found}", directory.display())]
+    AnotherCluster {
+        /// The directory.
+        directory: PathBuf,
+        /// Whose WAL it has.
+        holds: ClusterIdentity,
+        /// Whose the server is.
+        found: ClusterIdentity,
+    },
+
+    /// A server has removed the WAL that is to be received next.
+    #[error("the server no longer has {segment}, from which on WAL is to be received: {source}")]
+    WalRemoved {
+        /// The first segment that is missing.
+        segment: String,
+        /// What the server said.
+        source: Box<ServerError>,
+    },
+
+    /// The server does not let the slot be used.
+    #[error("the slot {slot} cannot be used: {source}")]
+    NoSlot {
+        /// The slot.
+        slot: String,
+        /// What the server said.
+        source: Box<ServerError>,
+    },
+
+    /// What was received is not part of the server's WAL.
+    #[error("{0}: the server has gone another way")]
+    Diverged(String),
+
     /// A fault in walzip or a library below it.
     #[error("internal error: {0}")]
     Internal(String),

@@ -42,6 +42,7 @@ mod promised;
 mod proven_copy;
 pub mod push;
 pub mod push_ahead;
+pub mod receive;
 mod regular_file;
 pub mod replication;
 pub mod restore;

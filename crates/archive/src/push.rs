@@ -15,7 +15,7 @@ use walzip_codec::Level;
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::timeline_history::TimelineHistory;
 use walzip_pgformat::wal_file_name::WalFileName;
-use walzip_repo::{PutOutcome, Repository};
+use walzip_repo::{ClusterIdentity, PutOutcome, Repository};
 
 use crate::archived_wal::ArchivedWal;
 use crate::error::ArchiveError;
@@ -35,6 +35,8 @@ pub struct PushOptions {
     /// The data directory that the file is from. A history or a backup history does not say
     /// whose it is: the control file does, when it exists.
     pub data_directory: Option<PathBuf>,
+    /// The cluster that the file is from, where the caller knows it.
+    pub cluster: Option<ClusterIdentity>,
 }
 
 impl Default for PushOptions {
@@ -43,6 +45,7 @@ impl Default for PushOptions {
             level: Level::default(),
             verify: true,
             data_directory: None,
+            cluster: None,
         }
     }
 }
@@ -237,6 +240,9 @@ async fn owner(
             // It is none, and will be refused as that.
             None => Ok(repository.clone()),
         };
+    }
+    if let Some(found) = options.cluster {
+        return cluster::part_of(repository, found, || name.to_string()).await;
     }
     if let Some(data_directory) = &options.data_directory
         && let Some(part) = cluster::part_of_data_directory(repository, data_directory).await?

@@ -3,7 +3,8 @@
 //! The general-purpose Rust clients have no replication mode, so this one is built on
 //! `postgres-protocol` (message layout and authentication). It knows what backing up and
 //! checking a cluster need: simple queries, `IDENTIFY_SYSTEM`, `SHOW`, and `BASE_BACKUP` in
-//! the grammar of 13 and 14 and in that of 15 and later.
+//! the grammar of 13 and 14 and in that of 15 and later. For receiving WAL it knows slots,
+//! `TIMELINE_HISTORY` and `START_REPLICATION`.
 //!
 //! A connection is of one [`Mode`] for its whole life. Whatever the server sends is checked
 //! before use: the size of a message is bounded before memory is reserved for it, and a message
@@ -14,6 +15,8 @@ mod connection;
 mod error;
 mod online_backup;
 mod settings;
+mod slots;
+mod wal_stream;
 
 pub use base_backup::{
     BackupEnd, BackupPart, BackupTablespace, BaseBackup, BaseBackupOptions, ManifestChecksums,
@@ -22,3 +25,5 @@ pub use connection::{Connection, Mode, Row, SystemIdentification};
 pub use error::{ServerError, SqlError};
 pub use online_backup::{OnlineBackup, OnlineBackupEnd};
 pub use settings::{ConnectionSettings, Host, SslMode};
+pub use slots::{SlotName, SlotPosition};
+pub use wal_stream::{NextTimeline, StreamPart, WalStream};

@@ -260,6 +260,30 @@ fn archive(error: &ArchiveError) -> KindAndHint {
                  them: --force. Nothing was changed.",
             ),
         ),
+        ArchiveError::AnotherCluster { .. } => (
+            Kind::ArchiveMismatch,
+            Some("Name another --directory for this server. Nothing was changed."),
+        ),
+        ArchiveError::WalRemoved { .. } => (
+            Kind::WalMissing,
+            Some(
+                "Nothing was skipped. Where that WAL is archived otherwise, or is given up,                  --accept-gap goes on behind it: then take a backup at once, since no restore gets                  across the gap. Drop a slot that is lost and make it again (--create-slot), and                  raise max_slot_wal_keep_size.",
+            ),
+        ),
+        ArchiveError::NoSlot { .. } => (
+            Kind::DbQuery,
+            Some(
+                "--create-slot makes a slot. Drop one that is lost first: SELECT \
+                 pg_drop_replication_slot('NAME'). Where the server still has the WAL, receiving goes \
+                 on; otherwise it says what is missing.",
+            ),
+        ),
+        ArchiveError::Diverged(_) => (
+            Kind::TimelineAmbiguous,
+            Some(
+                "What was received is kept, and may have commits that this server does not have. To                  follow this server, name another --directory; then take a backup.",
+            ),
+        ),
         ArchiveError::TargetNotFound { .. } => (
             Kind::TargetNotArchived,
             Some(
@@ -375,7 +399,11 @@ fn server(error: &ServerError) -> KindAndHint {
             Kind::DbConnect,
             Some("Is the server running, and do --host and --port (or PGHOST, PGPORT) name it?"),
         ),
-        ServerError::Lost { .. } => (Kind::DbConnect, None),
+        ServerError::Lost { .. } | ServerError::Silent(_) => (Kind::DbConnect, None),
+        ServerError::Behind(_) => (
+            Kind::DbQuery,
+            Some("Without --no-loop it is tried again until it can."),
+        ),
         ServerError::Authentication { .. } => (
             Kind::Access,
             Some("A password is taken from the connection string, PGPASSWORD or ~/.pgpass."),

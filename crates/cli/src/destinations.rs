@@ -4,17 +4,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 use tokio::sync::OnceCell;
 use walzip_archive::push::{PushOptions, PushOutcome, Pushed, WalFile};
 use walzip_archive::push_ahead::Turn;
 use walzip_archive::spool::FileFacts;
-use walzip_repo::{ObjectStore, Repository, open_store};
+use walzip_repo::{ClusterIdentity, ObjectStore, RepoError, Repository, open_store};
 
 use crate::each_repository::{Each, found};
 use crate::error::CommandError;
 use crate::level_args::LevelArgs;
-use crate::repo_args::Place;
+use crate::repo_args::{self, Place};
 use crate::running_as_root;
 
 /// All repositories, and how to push into each.
@@ -49,6 +49,7 @@ impl<'p> Destinations<'p> {
                 level: level.for_wal(&place.config)?,
                 verify,
                 data_directory: data_directory.clone(),
+                cluster: None,
             };
             let store = OnceCell::new();
             Ok(Way { options, store })
@@ -72,7 +73,12 @@ impl<'p> Destinations<'p> {
 
     /// Pushes to all at the same time. The first one opens the file.
     pub async fn push(&self, path: &Path) -> PushedToEach<'p> {
-        self.push_file(path, &OnceCell::new()).await
+        self.push_file(path, None, &OnceCell::new()).await
+    }
+
+    /// The same for a file that is known to be of a cluster.
+    pub async fn push_of(&self, path: &Path, cluster: ClusterIdentity) -> PushedToEach<'p> {
+        self.push_file(path, Some(cluster), &OnceCell::new()).await
     }
 
     /// The same with a file that is encoded before its turn comes; nothing where that does not come.
@@ -85,17 +91,27 @@ impl<'p> Destinations<'p> {
             }
         }
         match turn.comes().await {
-            true => Some(self.push_file(path, &file).await),
+            true => Some(self.push_file(path, None, &file).await),
             false => None,
         }
     }
 
-    async fn push_file(&self, path: &Path, file: &OnceCell<WalFile>) -> PushedToEach<'p> {
+    async fn push_file(
+        &self,
+        path: &Path,
+        cluster: Option<ClusterIdentity>,
+        file: &OnceCell<WalFile>,
+    ) -> PushedToEach<'p> {
         let ways = self.places.iter().zip(&self.ways);
-        let pushes = ways.map(|(place, way)| push(place, way, path, file));
+        let pushes = ways.map(|(place, way)| push(place, way, path, cluster, file));
         let pushed = found(self.places, join_all(pushes).await);
         let facts = file.get().and_then(WalFile::facts);
         PushedToEach { pushed, facts }
+    }
+
+    /// All repositories, in their order.
+    pub async fn repositories(&self) -> Result<Vec<Repository>, RepoError> {
+        try_join_all(self.places.iter().map(repo_args::try_open)).await
     }
 }
 
@@ -103,12 +119,17 @@ async fn push(
     place: &Place,
     way: &Way,
     path: &Path,
+    cluster: Option<ClusterIdentity>,
     file: &OnceCell<WalFile>,
 ) -> Result<Pushed, CommandError> {
     running_as_root::refuse_foreign_repository(place)?;
     let repository = Repository::open(store(place, way).await?).await?;
     let file = file.get_or_try_init(|| WalFile::open(path)).await?;
-    let pushed = file.push(&repository, &way.options).await?;
+    let options = PushOptions {
+        cluster,
+        ..way.options.clone()
+    };
+    let pushed = file.push(&repository, &options).await?;
     tell(place, &pushed);
     Ok(pushed)
 }

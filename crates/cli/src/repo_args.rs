@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use walzip_repo::{Location, Repository, StoreSettings, open_store};
+use walzip_repo::{Location, RepoError, Repository, StoreSettings, open_store};
 
 use crate::config::Config;
 use crate::error::CommandError;
@@ -279,5 +279,10 @@ fn numbers(config: &Config) -> String {
 
 /// Opens the repository at a place.
 pub async fn open(place: &Place) -> Result<Repository, CommandError> {
-    Ok(Repository::open(open_store(place, &place.settings)?).await?)
+    Ok(try_open(place).await?)
+}
+
+/// The same, for those who say themselves what went wrong.
+pub async fn try_open(place: &Place) -> Result<Repository, RepoError> {
+    Repository::open(open_store(place, &place.settings)?).await
 }

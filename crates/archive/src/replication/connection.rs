@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::authentication::{md5_hash, sasl};
 use postgres_protocol::message::backend::{
@@ -22,6 +22,8 @@ use super::{ServerError, SqlError};
 /// No message of this protocol needs more; a length beyond it is damage or not PostgreSQL.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 const READ_BYTES: usize = 256 << 10;
+/// `CopyBothResponse`, which `postgres-protocol` does not know.
+const COPY_BOTH_RESPONSE: u8 = b'W';
 const CONNECT_TIMEOUT_SECONDS: u64 = 30;
 
 trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
@@ -138,12 +140,22 @@ impl Connection {
 
     /// Runs a query or a replication command and returns its rows.
     pub async fn query(&mut self, query: &str) -> Result<Vec<Row>, ServerError> {
+        let rows = self.query_rows(query).await?;
+        let rows = rows.iter().map(|row| read_row(row).map_err(malformed));
+        rows.collect()
+    }
+
+    /// The same rows as the server sent them.
+    pub(super) async fn query_rows(
+        &mut self,
+        query: &str,
+    ) -> Result<Vec<DataRowBody>, ServerError> {
         self.send_query(query).await?;
         let mut rows = Vec::new();
         let mut failure = None;
         loop {
             match self.receive_any().await? {
-                Message::DataRow(row) => rows.push(read_row(&row).map_err(malformed)?),
+                Message::DataRow(row) => rows.push(row),
                 Message::ErrorResponse(body) => failure = Some(sql_error(&body)?),
                 Message::RowDescription(_)
                 | Message::CommandComplete(_)
@@ -204,39 +216,75 @@ impl Connection {
         }
     }
 
-    /// The next message, notices and parameters taken care of.
-    async fn receive_any(&mut self) -> Result<Message, ServerError> {
+    /// The next message, which has to begin a COPY in both directions: then there is nothing to
+    /// return. Any other message is returned.
+    pub(super) async fn receive_copy_both(&mut self) -> Result<Option<Message>, ServerError> {
         loop {
-            match self.receive_raw().await? {
-                Message::NoticeResponse(body) => {
-                    let notice = SqlError::read(body.fields()).map_err(malformed)?;
-                    // Such as that a base backup leaves out a link in the data directory.
-                    match notice.severity.as_str() {
-                        "WARNING" => tracing::warn!("the server warns: {}", notice.message),
-                        _ => tracing::debug!(server = %self.address, "{}", notice.message),
-                    }
-                }
-                Message::ParameterStatus(body) => {
-                    let name = body.name().map_err(malformed)?.to_owned();
-                    let value = body.value().map_err(malformed)?.to_owned();
-                    self.parameters.insert(name, value);
-                }
-                Message::NotificationResponse(_) => {}
+            let (tag, len) = self.fill().await?;
+            if tag == COPY_BOTH_RESPONSE {
+                self.buffer.advance(len);
+                return Ok(None);
+            }
+            let message = self.receive_raw().await?;
+            match self.note(message)? {
+                Some(Message::ErrorResponse(body)) => return Err(sql_error(&body)?),
+                None => {}
                 message => return Ok(message),
             }
         }
     }
 
+    /// The next message, notices and parameters taken care of.
+    async fn receive_any(&mut self) -> Result<Message, ServerError> {
+        loop {
+            let message = self.receive_raw().await?;
+            if let Some(message) = self.note(message)? {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// Takes care of what a server may say at any time; returns everything else.
+    fn note(&mut self, message: Message) -> Result<Option<Message>, ServerError> {
+        match message {
+            Message::NoticeResponse(body) => {
+                let notice = SqlError::read(body.fields()).map_err(malformed)?;
+                // Such as that a base backup leaves out a link in the data directory.
+                match notice.severity.as_str() {
+                    "WARNING" => tracing::warn!("the server warns: {}", notice.message),
+                    _ => tracing::debug!(server = %self.address, "{}", notice.message),
+                }
+            }
+            Message::ParameterStatus(body) => {
+                let name = body.name().map_err(malformed)?.to_owned();
+                let value = body.value().map_err(malformed)?.to_owned();
+                self.parameters.insert(name, value);
+            }
+            Message::NotificationResponse(_) => {}
+            message => return Ok(Some(message)),
+        }
+        Ok(None)
+    }
+
     async fn receive_raw(&mut self) -> Result<Message, ServerError> {
+        self.fill().await?;
+        let message = Message::parse(&mut self.buffer).map_err(malformed)?;
+        message.ok_or_else(|| protocol("a message without its end".to_owned()))
+    }
+
+    /// Reads until a whole message is in the buffer; returns its tag and all its bytes' number.
+    /// What was read stays, if this is dropped before it is done.
+    async fn fill(&mut self) -> Result<(u8, usize), ServerError> {
         loop {
             if let Some(header) = Header::parse(&self.buffer).map_err(malformed)? {
                 let length = usize::try_from(header.len()).unwrap_or(usize::MAX);
                 if length > MESSAGE_BYTES_MAX {
                     return Err(protocol(format!("a message of {length} bytes")));
                 }
-            }
-            if let Some(message) = Message::parse(&mut self.buffer).map_err(malformed)? {
-                return Ok(message);
+                // The length does not count the tag.
+                if self.buffer.len() > length {
+                    return Ok((header.tag(), length + 1));
+                }
             }
             self.buffer.reserve(READ_BYTES);
             let read = self.stream.read_buf(&mut self.buffer).await;
@@ -248,7 +296,7 @@ impl Connection {
         }
     }
 
-    async fn send(&mut self, message: &[u8]) -> Result<(), ServerError> {
+    pub(super) async fn send(&mut self, message: &[u8]) -> Result<(), ServerError> {
         let sent = async {
             self.stream.write_all(message).await?;
             self.stream.flush().await
@@ -256,7 +304,7 @@ impl Connection {
         sent.await.map_err(|source| self.lost(source))
     }
 
-    fn lost(&self, source: io::Error) -> ServerError {
+    pub(super) fn lost(&self, source: io::Error) -> ServerError {
         ServerError::Lost {
             address: self.address.clone(),
             source,

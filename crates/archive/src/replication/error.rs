@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorFields;
@@ -31,6 +32,12 @@ pub enum ServerError {
         /// The system's error.
         source: io::Error,
     },
+    /// The server says nothing, although it was asked.
+    #[error("the server has said nothing for {} seconds", .0.as_secs())]
+    Silent(Duration),
+    /// The server does not have the WAL that is asked for, and may have it later.
+    #[error("the server cannot go on yet: {0}")]
+    Behind(String),
     /// The server asked for an authentication that cannot be given.
     #[error("cannot authenticate to {address}: {reason}")]
     Authentication {
@@ -53,6 +60,20 @@ impl ServerError {
         match self {
             ServerError::Sql(error) => Some(&error.sqlstate),
             _ => None,
+        }
+    }
+
+    /// Whether it may pass without anybody's doing: the server is away, starts, stops, or still
+    /// has our last connection.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            ServerError::Connect { .. } | ServerError::Lost { .. } => true,
+            ServerError::Silent(_) | ServerError::Behind(_) => true,
+            // connection_exception, insufficient_resources, object_in_use, operator_intervention.
+            ServerError::Sql(error) => ["08", "53", "55006", "57"]
+                .iter()
+                .any(|class| error.sqlstate.starts_with(class)),
+            _ => false,
         }
     }
 }

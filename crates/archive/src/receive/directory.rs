@@ -1,0 +1,235 @@
+//! The local directory of received WAL.
+//!
+//! ```text
+//! DIR/
+//!     lock                                whoever holds its lock receives into this directory
+//!     000000010000000000000004            received whole, and to be pushed
+//!     00000002.history                    to be pushed before the WAL of its timeline
+//!     000000010000000000000005.partial    being received: as long as a segment, zeros at its end
+//!     left/                               partial segments of timelines that were left
+//! ```
+//!
+//! A file with a final name is whole and durable. It goes when every repository has it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use walzip_pgformat::wal::SegmentHeader;
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_pgformat::{Lsn, TimelineId};
+use walzip_repo::ClusterIdentity;
+
+use super::Place;
+use crate::durable;
+use crate::error::ArchiveError;
+use crate::regular_file;
+
+/// What of a segment says whose it is (`XLogLongPageHeaderData`).
+pub(super) const HEADER_LEN: usize = 40;
+
+/// A directory that this process alone receives into, as long as this lives.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    _lock: File,
+}
+
+/// A file that is to be pushed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Waiting {
+    pub(super) name: WalFileName,
+    pub(super) path: PathBuf,
+}
+
+impl Directory {
+    /// Takes a directory that is there, unless another process has it.
+    pub(super) fn open(path: &Path) -> Result<Directory, ArchiveError> {
+        let lock = path.join("lock");
+        let failed = |error| ArchiveError::file("lock", &lock, error);
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&lock)
+            .map_err(failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Directory {
+                path: path.to_owned(),
+                _lock: file,
+            }),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(ArchiveError::Request(format!(
+                "another process receives into {}",
+                path.display()
+            ))),
+            Err(error) => Err(failed(error.into())),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of a file.
+    pub(super) fn file(&self, name: WalFileName) -> PathBuf {
+        self.path.join(name.to_string())
+    }
+
+    fn left(&self) -> PathBuf {
+        self.path.join("left")
+    }
+
+    /// Whose the WAL in it is: nothing where there is none that says so. WAL of two clusters is
+    /// refused.
+    pub(super) fn cluster(&self) -> Result<Option<ClusterIdentity>, ArchiveError> {
+        let mut cluster = None;
+        for name in self.names(&self.path)? {
+            if let WalFileName::Segment(_) | WalFileName::Partial(_) = name
+                && let Some(header) = read_header(&self.file(name))?
+            {
+                let found = ClusterIdentity {
+                    system_id: header.system_id.0,
+                    major: header.version.major,
+                };
+                let expected = *cluster.get_or_insert(found);
+                if found != expected {
+                    return Err(self.of_another(expected, found));
+                }
+            }
+        }
+        Ok(cluster)
+    }
+
+    pub(super) fn of_another(
+        &self,
+        directory: ClusterIdentity,
+        found: ClusterIdentity,
+    ) -> ArchiveError {
+        ArchiveError::AnotherCluster {
+            directory: self.path.clone(),
+            holds: directory,
+            found,
+        }
+    }
+
+    /// Where the newest file ends, or a partial one begins: the WAL from there on is missing here.
+    pub(super) fn place(&self, segment_size: u32) -> Result<Option<Place>, ArchiveError> {
+        let mut newest = None;
+        for name in self.names(&self.path)? {
+            let (segment, is_whole) = match name {
+                WalFileName::Segment(segment) => (segment, true),
+                WalFileName::Partial(segment) => (segment, false),
+                _ => continue,
+            };
+            let number = segment.number(segment_size)?;
+            newest = newest.max(Some((number, segment.timeline, is_whole)));
+        }
+        Ok(newest.map(|(number, timeline, is_whole)| Place {
+            timeline,
+            position: Lsn((number + u64::from(is_whole)) * u64::from(segment_size)),
+        }))
+    }
+
+    /// Puts partial segments other than the one that is being received out of the way.
+    pub(super) fn leave_others(&self, current: Option<SegmentName>) -> Result<(), ArchiveError> {
+        for name in self.names(&self.path)? {
+            match name {
+                WalFileName::Partial(segment) if Some(segment) != current => self.leave(segment)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn leave(&self, segment: SegmentName) -> Result<(), ArchiveError> {
+        let name = WalFileName::Partial(segment);
+        let (from, left) = (self.file(name), self.left());
+        if read_header(&from)?.is_none() {
+            // Nothing was received into it.
+            return fs::remove_file(&from)
+                .map_err(|error| ArchiveError::file("remove", &from, error));
+        }
+        match fs::create_dir(&left) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(ArchiveError::file("create", &left, error));
+            }
+            _ => {}
+        }
+        let to = left.join(name.to_string());
+        fs::rename(&from, &to).map_err(|error| ArchiveError::file("rename to", &to, error))?;
+        durable::sync_directory(&left)?;
+        durable::sync_directory(&self.path)
+    }
+
+    /// Keeps a timeline's history until it is pushed.
+    pub(super) fn write_history(
+        &self,
+        timeline: TimelineId,
+        content: &[u8],
+    ) -> Result<(), ArchiveError> {
+        durable::write_file(&self.file(WalFileName::History(timeline)), content)
+    }
+
+    /// What is to be pushed, oldest first: in the order of names, in which a history comes before
+    /// the WAL of its timeline.
+    pub(super) fn waiting(&self) -> Result<Vec<Waiting>, ArchiveError> {
+        let own = self
+            .names(&self.path)?
+            .into_iter()
+            .filter(|name| matches!(name, WalFileName::Segment(_) | WalFileName::History(_)));
+        let file = |name| Waiting {
+            name,
+            path: self.file(name),
+        };
+        let mut waiting: Vec<Waiting> = own.map(file).collect();
+        let left = self.left();
+        for name in self.names(&left)? {
+            if let WalFileName::Partial(_) = name {
+                let path = left.join(name.to_string());
+                waiting.push(Waiting { name, path });
+            }
+        }
+        waiting.sort_by_key(|file| file.name.to_string());
+        Ok(waiting)
+    }
+
+    /// The WAL files in a directory, none where it is not there.
+    fn names(&self, directory: &Path) -> Result<Vec<WalFileName>, ArchiveError> {
+        let failed = |error| ArchiveError::file("read", directory, error);
+        let entries = match fs::read_dir(directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name();
+            names.extend(
+                name.to_str()
+                    .and_then(|name| name.parse::<WalFileName>().ok()),
+            );
+        }
+        Ok(names)
+    }
+}
+
+/// The header of a segment's first page; nothing where it is not written yet.
+fn read_header(path: &Path) -> Result<Option<SegmentHeader>, ArchiveError> {
+    let failed = |error| ArchiveError::file("read", path, error);
+    let (file, _) = regular_file::open(path).map_err(failed)?;
+    let mut beginning = Vec::new();
+    let mut limited = file.take(HEADER_LEN as u64);
+    limited.read_to_end(&mut beginning).map_err(failed)?;
+    if beginning.iter().all(|&byte| byte == 0) {
+        return Ok(None);
+    }
+    match SegmentHeader::read(&beginning) {
+        Ok(header) => Ok(Some(header)),
+        Err(error) => Err(ArchiveError::Invalid {
+            path: path.to_owned(),
+            reason: format!("not a WAL segment: {error}"),
+        }),
+    }
+}

@@ -1,0 +1,236 @@
+//! Where to start to receive: at what is missing here, and never behind it.
+
+use walzip_pgformat::timeline_history::TimelineHistory;
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_pgformat::{Lsn, TimelineId};
+use walzip_repo::{ClusterIdentity, Repository};
+
+use super::Place;
+use crate::cluster;
+use crate::error::ArchiveError;
+use crate::replication::SlotPosition;
+
+/// The server, as a new connection shows it.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    pub(super) cluster: ClusterIdentity,
+    pub(super) segment_size: u32,
+    pub(super) timeline: TimelineId,
+    /// The end of its WAL.
+    pub(super) flushed: Lsn,
+    /// How its timeline came to be; the first one has no history.
+    pub(super) history: Option<TimelineHistory>,
+}
+
+/// The whole segments that a repository has of a cluster.
+pub async fn stored_segments(
+    repository: &Repository,
+    cluster: ClusterIdentity,
+) -> Result<Vec<SegmentName>, ArchiveError> {
+    let part = cluster::part_of(repository, cluster, || "the server".to_owned()).await?;
+    let listing = part.list_wal().await?;
+    let names = listing
+        .iter()
+        .filter_map(|entry| entry.name.parse::<WalFileName>().ok());
+    let segments = names.filter_map(|name| match name {
+        WalFileName::Segment(segment) => Some(segment),
+        _ => None,
+    });
+    Ok(segments.collect())
+}
+
+impl Server {
+    /// The timeline of the byte at a position, on the way to the server's own.
+    fn timeline_at(&self, position: Lsn) -> TimelineId {
+        match &self.history {
+            Some(history) => history.timeline_at(position),
+            None => self.timeline,
+        }
+    }
+
+    /// The beginning of the segment that holds a position.
+    pub(super) fn segment_start(&self, position: Lsn) -> Lsn {
+        Lsn(position.0 - position.0 % u64::from(self.segment_size))
+    }
+
+    /// The beginning of what a repository lacks: nothing where it has no WAL on the way to the
+    /// server's timeline.
+    fn end_of(&self, segments: &[SegmentName]) -> Result<Option<Lsn>, ArchiveError> {
+        let mut end = None;
+        for segment in segments {
+            let range = segment.range(self.segment_size)?;
+            let last_byte = Lsn(range.end.0 - 1);
+            if self.timeline_at(last_byte) == segment.timeline {
+                end = end.max(Some(range.end));
+            }
+        }
+        Ok(end)
+    }
+
+    /// Where to start without local WAL: at the slot's segment, or before it where a repository
+    /// ends earlier. Without either, at the segment that the server writes.
+    pub(super) fn first_place(
+        &self,
+        slot: Option<SlotPosition>,
+        stored: &[Vec<SegmentName>],
+    ) -> Result<Place, ArchiveError> {
+        let mut ends = Vec::new();
+        for segments in stored {
+            ends.extend(self.end_of(segments)?);
+        }
+        let slot = slot.map(|slot| Place {
+            timeline: slot.timeline,
+            position: self.segment_start(slot.restart),
+        });
+        let stored = ends.into_iter().min().map(|position| Place {
+            timeline: self.timeline_at(position),
+            position,
+        });
+        Ok(match (slot, stored) {
+            (Some(slot), Some(stored)) if stored.position < slot.position => stored,
+            (Some(slot), _) => slot,
+            (None, Some(stored)) => stored,
+            (None, None) => self.present_place(),
+        })
+    }
+
+    /// The beginning of the segment that the server writes.
+    fn present_place(&self) -> Place {
+        Place {
+            timeline: self.timeline,
+            position: self.segment_start(self.flushed),
+        }
+    }
+
+    /// Where to go on behind a gap: as early as the server surely can.
+    pub(super) fn place_behind_gap(&self, slot: Option<SlotPosition>) -> Place {
+        match slot {
+            Some(slot) => Place {
+                timeline: slot.timeline,
+                position: self.segment_start(slot.restart),
+            },
+            None => self.present_place(),
+        }
+    }
+
+    /// Fails where the server's WAL does not lead through a place.
+    pub(super) fn check(&self, place: Place) -> Result<(), ArchiveError> {
+        let Place { timeline, position } = place;
+        if timeline == self.timeline {
+            return Ok(());
+        }
+        let history = self.history.as_ref();
+        match history.and_then(|history| history.switch_of(timeline)) {
+            Some(switch) if position <= switch => Ok(()),
+            Some(switch) => Err(ArchiveError::Diverged(format!(
+                "WAL of timeline {timeline} was received up to {position}, and the server's \
+                 timeline {} left it at {switch}",
+                self.timeline
+            ))),
+            None => Err(ArchiveError::Diverged(format!(
+                "WAL of timeline {timeline} was received, which is none of the server's, timeline {}",
+                self.timeline
+            ))),
+        }
+    }
+
+    /// Whether the server has yet to write, or to receive itself, what comes next.
+    pub(super) fn is_behind(&self, place: Place) -> bool {
+        place.timeline == self.timeline && self.flushed < place.position
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: u32 = 1 << 20;
+
+    fn segment(timeline: u32, number: u64) -> SegmentName {
+        SegmentName::from_number(TimelineId(timeline), number, SIZE).expect("a name")
+    }
+
+    fn place(timeline: u32, number: u64) -> Place {
+        Place {
+            timeline: TimelineId(timeline),
+            position: Lsn(number * u64::from(SIZE)),
+        }
+    }
+
+    /// A server on timeline 2, which left timeline 1 in segment 5.
+    fn server() -> Server {
+        let history = TimelineHistory::read(TimelineId(2), b"1\t0/580000\tno recovery target\n");
+        Server {
+            cluster: ClusterIdentity {
+                system_id: 7,
+                major: 15,
+            },
+            segment_size: SIZE,
+            timeline: TimelineId(2),
+            flushed: Lsn(0x91_2345),
+            history: Some(history.expect("a history")),
+        }
+    }
+
+    fn slot(timeline: u32, position: u64) -> Option<SlotPosition> {
+        Some(SlotPosition {
+            restart: Lsn(position),
+            timeline: TimelineId(timeline),
+        })
+    }
+
+    #[track_caller]
+    fn assert_first(slot: Option<SlotPosition>, stored: &[Vec<SegmentName>], expected: Place) {
+        let found = server().first_place(slot, stored).expect("valid names");
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn starts_at_the_beginning_of_the_slots_segment() {
+        assert_first(slot(2, 0x78_0000), &[], place(2, 7));
+        assert_first(
+            slot(2, 0x78_0000),
+            &[vec![], vec![segment(2, 8)]],
+            place(2, 7),
+        );
+    }
+
+    #[test]
+    fn starts_before_the_slot_where_a_repository_would_have_a_hole() {
+        let stored = [vec![segment(2, 6)], vec![segment(1, 3), segment(1, 4)]];
+        assert_first(slot(2, 0x98_0000), &stored, place(1, 5));
+    }
+
+    #[test]
+    fn starts_behind_the_newest_stored_segment_on_the_servers_way() {
+        // Segment 5 of timeline 1, and what follows it there, is another branch's.
+        let stored = [vec![segment(1, 4), segment(1, 5), segment(1, 9)]];
+        assert_first(None, &stored, place(1, 5));
+        assert_first(None, &[vec![segment(1, 4), segment(2, 5)]], place(2, 6));
+    }
+
+    #[test]
+    fn starts_at_the_servers_own_segment_where_nothing_says_where() {
+        assert_first(None, &[vec![]], place(2, 9));
+        assert_first(None, &[vec![segment(1, 9)]], place(2, 9));
+    }
+
+    #[test]
+    fn what_the_server_does_not_lead_through_is_refused() {
+        let server = server();
+        for good in [place(1, 5), place(1, 2), place(2, 5), place(2, 9)] {
+            server.check(good).expect("on the way");
+        }
+        for wrong in [place(1, 6), place(3, 5)] {
+            let error = server.check(wrong).expect_err("another way");
+            assert!(matches!(error, ArchiveError::Diverged(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_has_less_than_was_received_is_behind() {
+        assert!(server().is_behind(place(2, 10)));
+        assert!(!server().is_behind(place(2, 9)));
+        assert!(!server().is_behind(place(1, 5)));
+    }
+}
