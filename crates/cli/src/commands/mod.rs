@@ -18,6 +18,7 @@ mod key;
 mod manual;
 mod metrics;
 mod pin;
+mod receive;
 mod repo;
 mod restore;
 mod serve;
@@ -37,6 +38,7 @@ pub enum Command {
     Init(init::InitArgs),
     ArchivePush(archive_push::ArchivePushArgs),
     ArchiveGet(archive_get::ArchiveGetArgs),
+    Receive(receive::ReceiveArgs),
     Import(import::ImportArgs),
     Check(check::CheckArgs),
     Backup(backup::BackupArgs),
@@ -70,6 +72,7 @@ pub fn run(command: Command) -> Result<(), CommandError> {
         Command::Init(args) => init::run(args),
         Command::ArchivePush(args) => archive_push::run(args),
         Command::ArchiveGet(args) => archive_get::run(args),
+        Command::Receive(args) => receive::run(args),
         Command::Import(args) => import::run(args),
         Command::Check(args) => check::run(args),
         Command::Backup(args) => backup::run(args),
