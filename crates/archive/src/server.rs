@@ -18,6 +18,11 @@ use crate::wal_wait::Wait;
 /// `insufficient_privilege`.
 const NO_PRIVILEGE: &str = "42501";
 
+/// Whether `receive` takes the server's WAL. Of another role's connections only some roles see the
+/// names.
+const IS_RECEIVED: &str = "SELECT count(*) > 0 FROM pg_stat_replication \
+    WHERE state = 'streaming' AND application_name = 'walzip'";
+
 /// A server, as it was when it was asked.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
@@ -63,13 +68,15 @@ pub(crate) async fn inspect(
         .query_value("SELECT setting FROM pg_settings WHERE name = 'wal_segment_size'")
         .await?;
     let archiver = Archiver::ask(&mut sql).await?;
+    let is_received = sql.query_value(IS_RECEIVED).await? == "t";
     sql.close().await;
 
-    // A standby that does not archive leaves it to its primary.
-    if archiver.mode == "off" && !in_recovery {
+    // A standby that does not archive leaves it to its primary, and any server may leave it to a
+    // receiver.
+    if archiver.mode == "off" && !in_recovery && !is_received {
         return Err(ArchiveError::ArchiveModeOff);
     }
-    if archiver.has_no_command() && !in_recovery {
+    if archiver.has_no_command() && !in_recovery && !is_received {
         return Err(ArchiveError::NoArchiveCommand);
     }
     let segment_size_bytes = segment_size
