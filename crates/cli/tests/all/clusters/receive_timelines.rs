@@ -1,0 +1,127 @@
+//! `walzip receive` from a standby that is promoted.
+
+use std::fs;
+
+use crate::clusters::object_store::archived_files;
+use crate::clusters::receiver::{
+    self, FIRST, Receiver, copy, local_names, restored_answer, switch_segment, wait,
+    wait_until_archived,
+};
+use crate::clusters::server::Server;
+use crate::clusters::site::{Site, succeed};
+
+const SEGMENT_SIZE: u64 = 1 << 20;
+
+#[test]
+fn a_promotion_of_13_is_followed_without_a_gap() {
+    follows_promotions(13);
+}
+
+#[test]
+fn a_promotion_of_18_is_followed_without_a_gap() {
+    follows_promotions(18);
+}
+
+fn follows_promotions(major: u32) {
+    let Some(site) = Site::new(major) else { return };
+    let primary = Server::create(&site, "primary", 1);
+    succeed(&mut primary.walzip(&["init"]));
+    primary.configure(
+        "wal_level = replica\nmax_wal_senders = 4\nmax_wal_size = 64MB\nwal_keep_size = 512MB\n\
+         hot_standby = on",
+    );
+    primary.start(&[]);
+    primary.sql("CREATE TABLE row (body text)");
+    primary.stop();
+    let base = site.path("base");
+    copy(&primary.data(), &base);
+    copy(&primary.data(), &site.path("standby"));
+    primary.start(&[]);
+    let standby = Server::on(&site, "standby");
+    standby.configure(&format!(
+        "primary_conninfo = 'host={} port=5432 user=tester'",
+        primary.socket().display()
+    ));
+    make_standby(&site, &standby);
+    standby.start(&[]);
+
+    let mut receiver = Receiver::start_streaming(&site, &standby, FIRST);
+    switch_segment(&primary);
+    primary.sql("INSERT INTO row VALUES ('of timeline 1')");
+    standby.wait_until("SELECT count(*) = 1 FROM row");
+    primary.stop();
+    promote(&standby, "of timeline 2");
+    let old = assert_switched(&site, &standby, 2);
+    assert_eq!(local_names(&site, "left"), Vec::<String>::new());
+
+    // The next promotion is while nobody receives.
+    receiver.kill();
+    standby.stop();
+    make_standby(&site, &standby);
+    standby.start(&[]);
+    promote(&standby, "of timeline 3");
+    let receiver = Receiver::start_streaming(&site, &standby, &[]);
+    let new = assert_switched(&site, &standby, 3);
+    assert!(old < new, "{old} {new}");
+    assert!(receiver::assert_same_as_in_pg_wal(&site, &standby) > 3);
+    let bodies = "SELECT string_agg(body, ', ' ORDER BY body) FROM row";
+    let expected = "of timeline 1, of timeline 2, of timeline 3";
+    assert_eq!(restored_answer(&site, &base, major, bodies), expected);
+    receiver.stop();
+}
+
+fn make_standby(site: &Site, server: &Server) {
+    let signal = server.data().join("standby.signal");
+    fs::write(&signal, "").expect("written");
+    site.hand_over(&signal);
+}
+
+/// Promotes a standby, and writes a row then.
+fn promote(standby: &Server, body: &str) {
+    standby.wait_until("SELECT pg_promote()");
+    standby.wait_until("SELECT NOT pg_is_in_recovery()");
+    standby.sql(&format!("INSERT INTO row VALUES ('{body}')"));
+}
+
+/// The switch to a timeline is archived: its history, the old timeline's segments, whole and
+/// partial, and the new one's from its beginning on. Returns the number of its first segment.
+#[track_caller]
+fn assert_switched(site: &Site, server: &Server, timeline: u32) -> u64 {
+    let last = switch_segment(server);
+    wait_until_archived(site, &last);
+    let history_name = format!("{timeline:08X}.history");
+    wait_until_archived(site, &history_name);
+    let history = fs::read_to_string(server.data().join("pg_wal").join(&history_name));
+    let history = history.expect("a history");
+    let line = history.lines().last().expect("a line");
+    let position = line.split('\t').nth(1).expect("a position");
+    let (high, low) = position.split_once('/').expect("two halves");
+    let half = |digits: &str| u64::from_str_radix(digits, 16).expect("a number");
+    let switch = half(high) << 32 | half(low);
+    let (number, offset) = (switch / SEGMENT_SIZE, (switch % SEGMENT_SIZE) as usize);
+    assert!(offset > 0, "the switch is within a segment");
+
+    let segment =
+        |timeline: u32| format!("{timeline:08X}{:08X}{:08X}", number >> 12, number & 0xFFF);
+    let partial = format!("{}.partial", segment(timeline - 1));
+    wait_until_archived(site, &partial);
+    wait_until_archived(site, &segment(timeline));
+    let archived = archived_files(site);
+    let content = |name: &str| {
+        let found = archived.iter().find(|(found, _)| found == name);
+        &found.unwrap_or_else(|| panic!("{name} is not archived")).1
+    };
+    assert_eq!(content(&history_name), history.as_bytes());
+    let (old, new) = (content(&partial), content(&segment(timeline)));
+    assert!(
+        old[..offset] == new[..offset],
+        "both have the same beginning"
+    );
+    assert!(old[offset..].iter().all(|&byte| byte == 0));
+    wait(site, "an empty directory", || {
+        local_names(site, "")
+            .iter()
+            .all(|name| name.ends_with(".partial"))
+    });
+    number
+}
