@@ -12,6 +12,7 @@ mod directory;
 mod following;
 mod pause;
 mod segment;
+mod spare;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -31,7 +32,8 @@ use walzip_repo::ClusterIdentity;
 
 use crate::error::ArchiveError;
 use crate::replication::{
-    Connection, ConnectionSettings, Mode, NextTimeline, ServerError, SlotName, WalStream,
+    Connection, ConnectionSettings, Mode, NextTimeline, ServerError, SlotName, SlotPosition,
+    WalStream, slot_restart,
 };
 use directory::Directory;
 use following::{Followed, Following};
@@ -301,17 +303,34 @@ impl Receiver<'_> {
         connection: &mut Connection,
         server: &Server,
     ) -> Result<Place, ArchiveError> {
-        let slot = &self.options.slot;
         if self.is_behind_gap.replace(false) {
-            let slot = connection.read_slot(slot).await?;
+            let slot = self.slot_position(connection, server).await?;
             return Ok(server.place_behind_gap(slot));
         }
         if let Some(place) = self.directory.place(server.segment_size)? {
             return Ok(place);
         }
-        let slot = connection.read_slot(slot).await?;
+        let slot = self.slot_position(connection, server).await?;
         let stored = self.destination.stored(server.cluster).await?;
         server.first_place(slot, &stored)
+    }
+
+    /// From where on the slot keeps WAL, if that can be found out.
+    async fn slot_position(
+        &self,
+        connection: &mut Connection,
+        server: &Server,
+    ) -> Result<Option<SlotPosition>, ArchiveError> {
+        let slot = &self.options.slot;
+        if connection.can_read_slots()? {
+            return Ok(connection.read_slot(slot).await?);
+        }
+        // A role may be let in for replication only. Then the repositories have to say it.
+        let restart = slot_restart(self.settings, slot).await;
+        Ok(restart.ok().map(|restart| SlotPosition {
+            restart,
+            timeline: server.timeline_at(restart),
+        }))
     }
 
     /// Streams one timeline; returns the one that follows, or nothing when it was to stop.

@@ -25,5 +25,5 @@ pub use connection::{Connection, Mode, Row, SystemIdentification};
 pub use error::{ServerError, SqlError};
 pub use online_backup::{OnlineBackup, OnlineBackupEnd};
 pub use settings::{ConnectionSettings, Host, SslMode};
-pub use slots::{SlotName, SlotPosition};
+pub use slots::{SlotName, SlotPosition, slot_restart};
 pub use wal_stream::{NextTimeline, StreamPart, WalStream};

@@ -6,6 +6,7 @@
 //!     000000010000000000000004            received whole, and to be pushed
 //!     00000002.history                    to be pushed before the WAL of its timeline
 //!     000000010000000000000005.partial    being received: as long as a segment, zeros at its end
+//!     spare                               zeros, for the next segment
 //!     left/                               partial segments of timelines that were left
 //! ```
 //!
@@ -76,6 +77,11 @@ impl Directory {
     /// The path of a file.
     pub(super) fn file(&self, name: WalFileName) -> PathBuf {
         self.path.join(name.to_string())
+    }
+
+    /// The path of a file of zeros, for the next segment.
+    pub(super) fn spare(&self) -> PathBuf {
+        self.path.join("spare")
     }
 
     fn left(&self) -> PathBuf {

@@ -13,6 +13,7 @@ use walzip_pgformat::{Lsn, TimelineId};
 use super::Place;
 use super::directory::Directory;
 use super::segment::{Expected, OpenSegment};
+use super::spare::Spare;
 use super::upload::Uploads;
 use crate::error::ArchiveError;
 use crate::replication::{ServerError, StreamPart, WalStream};
@@ -51,6 +52,8 @@ pub(super) struct Following<'f, 'c> {
     /// Whether the server has the WAL from the beginning on, so far as there is any.
     is_proven: bool,
     segment: Option<OpenSegment>,
+    /// A file for the next segment.
+    spare: Spare,
 }
 
 impl<'f, 'c> Following<'f, 'c> {
@@ -78,6 +81,7 @@ impl<'f, 'c> Following<'f, 'c> {
             reported: place.position,
             is_proven: place.position >= server_end,
             segment: None,
+            spare: Spare::default(),
         }
     }
 
@@ -164,7 +168,11 @@ impl<'f, 'c> Following<'f, 'c> {
                 Some(segment) => segment,
                 None => {
                     let (position, size) = (self.written, self.expected.segment_size);
-                    OpenSegment::open(self.directory, self.timeline, position, size).await?
+                    self.spare.wait().await;
+                    let opened = OpenSegment::open(self.directory, self.timeline, position, size);
+                    let segment = opened.await?;
+                    self.spare.prepare(self.directory.spare(), size);
+                    segment
                 }
             };
             let segment = self.segment.insert(segment);

@@ -18,6 +18,7 @@ use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::ClusterIdentity;
 
 use super::directory::{Directory, HEADER_LEN};
+use super::spare;
 use crate::coding::off_the_runtime;
 use crate::durable;
 use crate::error::ArchiveError;
@@ -55,8 +56,9 @@ impl OpenSegment {
         let name = SegmentName::from_lsn(timeline, position, size)?;
         let path = directory.file(WalFileName::Partial(name));
         let start = name.start(size)?;
-        let made = path.clone();
-        let (file, is_resumed) = off_the_runtime(move || open_or_make(&made, size)).await?;
+        let (made, spare) = (path.clone(), directory.spare());
+        let opened = off_the_runtime(move || open_or_make(&made, &spare, size));
+        let (file, is_resumed) = opened.await?;
         Ok(OpenSegment {
             name,
             start,
@@ -186,12 +188,14 @@ pub(super) async fn make(
 }
 
 /// Opens a file of a segment's length, and says whether it was there.
-fn open_or_make(path: &Path, size: u32) -> Result<(File, bool), ArchiveError> {
+fn open_or_make(path: &Path, spare: &Path, size: u32) -> Result<(File, bool), ArchiveError> {
     let open = || OpenOptions::new().read(true).write(true).open(path);
     let failed = |error| ArchiveError::file("open", path, error);
     let file = match open() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            durable::write_zeros(path, u64::from(size))?;
+            if !spare::take(spare, path, size)? {
+                durable::write_zeros(path, u64::from(size))?;
+            }
             return Ok((open().map_err(failed)?, false));
         }
         file => file.map_err(failed)?,

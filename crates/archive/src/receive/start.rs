@@ -41,7 +41,7 @@ pub async fn stored_segments(
 
 impl Server {
     /// The timeline of the byte at a position, on the way to the server's own.
-    fn timeline_at(&self, position: Lsn) -> TimelineId {
+    pub(super) fn timeline_at(&self, position: Lsn) -> TimelineId {
         match &self.history {
             Some(history) => history.timeline_at(position),
             None => self.timeline,

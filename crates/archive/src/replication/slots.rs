@@ -9,7 +9,8 @@ use walzip_pgformat::wal_file_name::is_segment_size;
 use walzip_pgformat::{Lsn, TimelineId};
 
 use super::ServerError;
-use super::connection::{Connection, malformed, protocol};
+use super::connection::{Connection, Mode, malformed, protocol};
+use super::settings::ConnectionSettings;
 
 /// The first major with `READ_REPLICATION_SLOT`.
 const FIRST_MAJOR_THAT_READS_SLOTS: u32 = 15;
@@ -67,15 +68,16 @@ impl Connection {
         }
     }
 
-    /// From where on a slot keeps WAL: nothing where it keeps none or is not there, and on majors
-    /// that do not tell.
+    /// Whether the server tells over the replication protocol where a slot is.
+    pub fn can_read_slots(&self) -> Result<bool, ServerError> {
+        Ok(self.major()? >= FIRST_MAJOR_THAT_READS_SLOTS)
+    }
+
+    /// From where on a slot keeps WAL: nothing where it keeps none or is not there.
     pub async fn read_slot(
         &mut self,
         slot: &SlotName,
     ) -> Result<Option<SlotPosition>, ServerError> {
-        if self.major()? < FIRST_MAJOR_THAT_READS_SLOTS {
-            return Ok(None);
-        }
         let rows = self
             .query(&format!("READ_REPLICATION_SLOT \"{slot}\""))
             .await?;
@@ -123,6 +125,19 @@ impl Connection {
     pub async fn archives(&mut self) -> Result<bool, ServerError> {
         Ok(self.query_value("SHOW archive_mode").await? != "off")
     }
+}
+
+/// From where on a slot keeps WAL, as SQL tells it on every major.
+pub async fn slot_restart(
+    settings: &ConnectionSettings,
+    slot: &SlotName,
+) -> Result<Lsn, ServerError> {
+    let mut sql = Connection::open(settings, Mode::Sql).await?;
+    let query = format!("SELECT restart_lsn FROM pg_replication_slots WHERE slot_name = '{slot}'");
+    let text = sql.query_value(&query).await?;
+    sql.close().await;
+    let wrong = |_| protocol(format!("the slot is at \"{text}\""));
+    text.parse().map_err(wrong)
 }
 
 /// `16MB`, as SHOW has it.
