@@ -70,8 +70,16 @@ fn answer(columns: &[&str]) -> Vec<u8> {
     answer
 }
 
-/// Takes one connection, and sends these messages as its stream of WAL from segment 5 on.
-async fn serve(listener: TcpListener, stream: Vec<u8>) -> std::io::Result<()> {
+/// What the server is told: written, synced and applied.
+type Status = (u64, u64, u64);
+
+/// Takes one connection, and sends these messages as its stream of WAL from segment 5 on. Notes
+/// what it is told.
+async fn serve(
+    listener: TcpListener,
+    stream: Vec<u8>,
+    told: &RefCell<Vec<Status>>,
+) -> std::io::Result<()> {
     let (mut connection, _) = listener.accept().await?;
     let len = connection.read_u32().await? as usize;
     let mut startup = vec![0; len - 4];
@@ -82,7 +90,9 @@ async fn serve(listener: TcpListener, stream: Vec<u8>) -> std::io::Result<()> {
     connection.write_all(&hello).await?;
     let system_id = SYSTEM_ID.to_string();
     loop {
-        let query = read_message(&mut connection).await?;
+        let (_, query) = read_message(&mut connection).await?;
+        let query = String::from_utf8_lossy(&query);
+        let query = query.trim_end_matches('\0');
         let answer = match query.split(' ').next().unwrap_or_default() {
             "IDENTIFY_SYSTEM" => answer(&[&system_id, "1", "0/50FFFF0", ""]),
             "READ_REPLICATION_SLOT" => answer(&["physical", "0/500100", "1"]),
@@ -94,18 +104,29 @@ async fn serve(listener: TcpListener, stream: Vec<u8>) -> std::io::Result<()> {
     }
     connection.write_all(&message(b'W', &[0, 0, 0])).await?;
     connection.write_all(&stream).await?;
-    // What it says is of no interest here.
-    while connection.read_u8().await.is_ok() {}
-    Ok(())
+    loop {
+        match read_message(&mut connection).await? {
+            (b'd', body) if body.first() == Some(&b'r') => {
+                let number = |at: usize| u64::from_be_bytes(body[at..at + 8].try_into().unwrap());
+                told.borrow_mut().push((number(1), number(9), number(17)));
+            }
+            // It is over, and ends with the answer.
+            (b'c', _) => {
+                let mut end = message(b'c', b"");
+                end.extend(message(b'C', b"START_STREAMING\0"));
+                end.extend(message(b'Z', b"I"));
+                connection.write_all(&end).await?;
+            }
+            _ => {}
+        }
+    }
 }
 
-async fn read_message(connection: &mut TcpStream) -> std::io::Result<String> {
-    let _tag = connection.read_u8().await?;
+async fn read_message(connection: &mut TcpStream) -> std::io::Result<(u8, Vec<u8>)> {
+    let tag = connection.read_u8().await?;
     let mut body = vec![0; connection.read_u32().await? as usize - 4];
     connection.read_exact(&mut body).await?;
-    Ok(String::from_utf8_lossy(&body)
-        .trim_end_matches('\0')
-        .to_owned())
+    Ok((tag, body))
 }
 
 /// Repositories that take everything.
@@ -135,6 +156,7 @@ impl Destination for Taking {
 struct Outcome {
     result: Result<Received, ArchiveError>,
     pushed: Vec<(String, Vec<u8>)>,
+    told: Vec<Status>,
     directory: TempDir,
 }
 
@@ -155,15 +177,14 @@ async fn receive_stream(stream: Vec<u8>) -> Outcome {
         accepts_gap: false,
     };
     let destination = Taking::default();
+    let told = RefCell::default();
     let stop = tokio::time::sleep(Duration::from_millis(500));
     let receiving = receive(&settings, &destination, &options, stop);
-    let result = tokio::select! {
-        result = receiving => result,
-        served = serve(listener, stream) => panic!("the connection ended: {served:?}"),
-    };
+    let (result, _) = tokio::join!(receiving, serve(listener, stream, &told));
     Outcome {
         result,
         pushed: destination.0.into_inner(),
+        told: told.into_inner(),
         directory,
     }
 }
@@ -191,6 +212,14 @@ async fn whole_segments_are_pushed_and_the_rest_stays() {
     let partial = fs::read(partial).expect("there");
     assert!(partial[..100_000] == six[..100_000]);
     assert!(partial[100_000..].iter().all(|&byte| byte == 0));
+
+    // Nothing was reported before anything came, and at last all of it as synced.
+    assert_eq!(outcome.told.first(), Some(&(0, 0, 0)));
+    let end = 6 * SIZE + 100_000;
+    assert_eq!(outcome.told.last(), Some(&(end, end, 0)));
+    assert!(outcome.told.is_sorted());
+    let is_synced = |(written, synced, applied): &Status| synced == written && *applied == 0;
+    assert!(outcome.told.iter().all(is_synced), "{:?}", outcome.told);
 }
 
 #[tokio::test]

@@ -1,23 +1,20 @@
 //! Commits that wait for `walzip receive`: whatever is killed, what was acknowledged is in the
 //! repository and the local directory.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use crate::clusters::receiver::{self, FIRST, Receiver, copy, restored_answer};
+use crate::clusters::object_store::{archived_files, assert_no_gaps};
+use crate::clusters::receiver::{
+    self, FIRST, Random, Receiver, copy, restored_answer, rounds, switch_segment,
+    wait_until_archived,
+};
 use crate::clusters::server::Server;
 use crate::clusters::site::{Site, succeed};
-
-/// How often something is killed. Each time, what was acknowledged is restored.
-fn rounds() -> u32 {
-    match std::env::var("WALZIP_RECEIVE_KILLS") {
-        Ok(rounds) => rounds.parse().expect("a number of rounds"),
-        Err(_) => 3,
-    }
-}
 
 /// Commits one row after the other, and notes what was acknowledged.
 #[derive(Default)]
@@ -108,15 +105,13 @@ impl Drop for Over<'_> {
 
 fn kill_and_restore(site: &Site, server: &Server, base: &std::path::Path, client: &Client) {
     let mut receiver = Receiver::start_streaming(site, server, FIRST);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let mut random = now.expect("a time after 1970").subsec_nanos();
+    let mut random = Random::seeded();
     for round in 0..rounds() {
         let before = client.acknowledged().len();
         receiver::wait(site, "commits", || {
             client.acknowledged().len() > before + 20
         });
-        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let delay = Duration::from_millis(u64::from(random >> 23));
+        let delay = random.delay(500);
         std::thread::sleep(delay);
         let (kills_receiver, crashes) =
             [(true, false), (false, true), (true, true)][(round % 3) as usize];
@@ -164,4 +159,41 @@ fn kill_and_restore(site: &Site, server: &Server, base: &std::path::Path, client
         receiver::log(site)
     );
     receiver.stop();
+}
+
+#[test]
+fn kills_under_load_leave_neither_a_hole_nor_another_byte() {
+    let Some(site) = Site::new(15) else { return };
+    let server = Server::create(&site, "primary", 1);
+    succeed(&mut server.walzip(&["init"]));
+    let plain = site.create_directory("plain");
+    server.configure(&format!(
+        "wal_level = replica\nmax_wal_senders = 4\nmax_wal_size = 64MB\narchive_mode = on\n\
+         archive_command = 'cp %p {}/%f'",
+        plain.display()
+    ));
+    server.start(&[]);
+    let mut receiver = Receiver::start_streaming(&site, &server, FIRST);
+    server.pgbench(&["-i", "-q", "-s", "1"]);
+    let load = server.start_pgbench(&["-c", "2", "-T", "600"]);
+    let mut random = Random::seeded();
+    for _ in 0..2 * rounds() {
+        std::thread::sleep(random.delay(1500));
+        receiver.kill();
+        receiver = Receiver::start(&site, &server, &[]);
+    }
+    drop(load);
+    let last = switch_segment(&server);
+    wait_until_archived(&site, &last);
+    server.wait_until(&format!(
+        "SELECT coalesce(last_archived_wal >= '{last}', false) FROM pg_stat_archiver"
+    ));
+    receiver.stop();
+    let archived = archived_files(&site);
+    assert_no_gaps(&archived);
+    for (name, content) in &archived {
+        let original = fs::read(plain.join(name)).expect("archived by the server");
+        assert!(*content == original, "{name} differs");
+    }
+    println!("{} segments", archived.len());
 }

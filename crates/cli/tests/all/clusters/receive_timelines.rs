@@ -4,8 +4,8 @@ use std::fs;
 
 use crate::clusters::object_store::archived_files;
 use crate::clusters::receiver::{
-    self, FIRST, Receiver, copy, local_names, restored_answer, switch_segment, wait,
-    wait_until_archived,
+    self, FIRST, Random, Receiver, copy, local_names, restored_answer, rounds, switch_segment,
+    wait, wait_until_archived,
 };
 use crate::clusters::server::Server;
 use crate::clusters::site::{Site, succeed};
@@ -67,6 +67,46 @@ fn follows_promotions(major: u32) {
     let bodies = "SELECT string_agg(body, ', ' ORDER BY body) FROM row";
     let expected = "of timeline 1, of timeline 2, of timeline 3";
     assert_eq!(restored_answer(&site, &base, major, bodies), expected);
+    receiver.stop();
+}
+
+#[test]
+fn a_receiver_that_is_killed_during_a_promotion_follows_it_all_the_same() {
+    let Some(site) = Site::new(15) else { return };
+    let server = Server::create(&site, "primary", 1);
+    succeed(&mut server.walzip(&["init"]));
+    server.configure(
+        "wal_level = replica\nmax_wal_senders = 4\nmax_wal_size = 64MB\nwal_keep_size = 512MB\n\
+         hot_standby = on",
+    );
+    server.start(&[]);
+    server.sql("CREATE TABLE row (body text)");
+    server.stop();
+    let base = site.path("base");
+    copy(&server.data(), &base);
+    server.start(&[]);
+    let mut receiver = Receiver::start_streaming(&site, &server, FIRST);
+    let mut random = Random::seeded();
+    for round in 0..rounds() {
+        server.stop();
+        make_standby(&site, &server);
+        server.start(&[]);
+        receiver.kill();
+        receiver = Receiver::start_streaming(&site, &server, &[]);
+        server.sql("SELECT pg_promote(false)");
+        let delay = random.delay(300);
+        std::thread::sleep(delay);
+        receiver.kill();
+        println!("round {round}: killed {delay:?} after the promotion");
+        receiver = Receiver::start(&site, &server, &[]);
+        server.wait_until("SELECT NOT pg_is_in_recovery()");
+        server.sql(&format!("INSERT INTO row VALUES ('round {round}')"));
+        assert_switched(&site, &server, round + 2);
+        assert!(local_names(&site, "left").is_empty());
+    }
+    assert!(receiver::assert_same_as_in_pg_wal(&site, &server) > 3);
+    let count = restored_answer(&site, &base, 15, "SELECT count(*) FROM row");
+    assert_eq!(count, rounds().to_string());
     receiver.stop();
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -15,6 +15,30 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The name of the local directory in a site.
 pub const DIRECTORY: &str = "received";
+
+/// How often something is killed; each time at another moment.
+pub fn rounds() -> u32 {
+    match std::env::var("WALZIP_RECEIVE_KILLS") {
+        Ok(rounds) => rounds.parse().expect("a number of rounds"),
+        Err(_) => 3,
+    }
+}
+
+/// Moments that differ from run to run.
+pub struct Random(u32);
+
+impl Random {
+    pub fn seeded() -> Random {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        Random(now.expect("a time after 1970").subsec_nanos())
+    }
+
+    /// Less than so many milliseconds.
+    pub fn delay(&mut self, millis: u32) -> Duration {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        Duration::from_millis(u64::from((self.0 >> 8) % millis))
+    }
+}
 
 /// The process, killed when this is dropped.
 pub struct Receiver<'a> {
