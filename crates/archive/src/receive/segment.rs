@@ -2,9 +2,10 @@
 //!
 //! The file has a segment's length from its beginning on, so that room is there before WAL is
 //! taken, and it can serve as the segment as it is. After a restart a segment is received again
-//! from its beginning. What is there was reported to the server as synced, so it is compared and
-//! never replaced: only zeros are, which is what a crash of the machine leaves of what was not
-//! synced.
+//! from its beginning. What is there was reported to the server as synced, so it is compared, and no
+//! other byte replaces it: only zeros are replaced, which is what a crash of the machine leaves of
+//! what was not synced. The same bytes are written again: after a sync that failed, the system
+//! takes them for written, and would not write them by itself.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -101,10 +102,8 @@ impl OpenSegment {
                 .read_exact_at(&mut there, offset)
                 .map_err(failed)?;
             let mut pairs = there.iter().zip(bytes);
-            match pairs.position(|(old, new)| old != new && *old != 0) {
-                Some(at) => return Err(self.differs(Lsn(position.0 + at as u64))),
-                None if there == bytes => return Ok(()),
-                None => {}
+            if let Some(at) = pairs.position(|(old, new)| old != new && *old != 0) {
+                return Err(self.differs(Lsn(position.0 + at as u64)));
             }
         }
         self.file.write_all_at(bytes, offset).map_err(failed)

@@ -132,8 +132,18 @@ fn a_repository_that_is_away_holds_up_nothing_and_gets_everything_later() {
     });
     assert_no_gaps(&archived_files(&site));
     assert!(receiver::assert_same_as_in_pg_wal(&site, &server) > 5);
-    receiver.stop();
     succeed(&mut site.walzip(&["verify"]));
+
+    // What is committed last is in the directory only.
+    server.sql("CREATE TABLE newest AS SELECT 42 AS number");
+    server.crash();
+    let restored = Server::on(&site, "restored");
+    succeed(restored.walzip(&["restore", "-D"]).arg(restored.data()));
+    receiver::copy_local_wal(&site, &restored);
+    restored.start(&["synchronous_standby_names="]);
+    restored.wait_until("SELECT NOT pg_is_in_recovery()");
+    assert_eq!(restored.sql("SELECT number FROM newest"), "42");
+    receiver.stop();
 }
 
 #[test]

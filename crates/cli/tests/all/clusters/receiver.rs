@@ -188,11 +188,8 @@ pub fn copy(from: &Path, to: &Path) {
     succeed(std::process::Command::new("cp").arg("-a").arg(from).arg(to));
 }
 
-/// Restores a copy of a stopped cluster with the WAL of both tiers, as the help says, and returns
-/// the answer to a query.
-pub fn restored_answer(site: &Site, base: &Path, major: u32, query: &str) -> String {
-    let restored = Server::on_of(site, major, "restored");
-    copy(base, &restored.data());
+/// Copies what is in the local directory into pg_wal of a cluster, as the help says.
+pub fn copy_local_wal(site: &Site, restored: &Server) {
     let local = site.path(DIRECTORY);
     for name in local_names(site, "") {
         let as_segment = name.strip_suffix(".partial").unwrap_or(&name);
@@ -204,6 +201,14 @@ pub fn restored_answer(site: &Site, base: &Path, major: u32, query: &str) -> Str
         };
         site.hand_over(&to);
     }
+}
+
+/// Restores a copy of a stopped cluster with the WAL of both tiers, as the help says, and returns
+/// the answer to a query.
+pub fn restored_answer(site: &Site, base: &Path, major: u32, query: &str) -> String {
+    let restored = Server::on_of(site, major, "restored");
+    copy(base, &restored.data());
+    copy_local_wal(site, &restored);
     restored.configure(&format!(
         "restore_command = '{} archive-get --repo {} %f \"%p\"'\n\
          archive_mode = off\nsynchronous_standby_names = ''",
