@@ -195,8 +195,7 @@ impl Receiver<'_> {
                 self.is_behind_gap.set(true);
                 continue;
             }
-            let is_passing = matches!(&error, ArchiveError::Server(error) if error.is_passing());
-            if !is_passing || !self.options.reconnects {
+            if !self.is_passing(&error) || !self.options.reconnects {
                 self.uploads.finish().await?;
                 return Err(error);
             }
@@ -206,6 +205,18 @@ impl Receiver<'_> {
                 () = tokio::time::sleep(wait) => {}
                 () = stop.clone() => return Ok(()),
             }
+        }
+    }
+
+    /// Whether the next attempt may succeed.
+    fn is_passing(&self, error: &ArchiveError) -> bool {
+        match error {
+            ArchiveError::Server(error) => error.is_passing(),
+            // After a failover the slot has to be made on the new server.
+            ArchiveError::NoSlot { source, .. } if source.sqlstate() == Some(NO_SLOT) => {
+                self.options.if_not_exists && self.has_slot.replace(false)
+            }
+            _ => false,
         }
     }
 
@@ -222,7 +233,6 @@ impl Receiver<'_> {
             segment_size: server.segment_size,
         };
         loop {
-            self.keep_history(&mut connection, place.timeline).await?;
             tracing::info!(
                 "receiving from {} on timeline {}",
                 place.position,
@@ -256,6 +266,7 @@ impl Receiver<'_> {
             .set_server(server.cluster, server.segment_size, !archives);
         let place = self.place(&mut connection, &server).await?;
         server.check(place)?;
+        self.keep_history(&mut connection, place.timeline).await?;
         if server.is_behind(place) {
             let reason = format!(
                 "its WAL ends at {}, and WAL up to {} was received",
@@ -409,19 +420,24 @@ impl Receiver<'_> {
         Ok(place)
     }
 
-    /// Keeps the history of a timeline until it is pushed, and those of its ancestors, as far as
-    /// the server has them.
+    /// Keeps the history of a timeline, and those of its ancestors as far as the server has them,
+    /// once. For every connection it is compared with the one that is known: under the same
+    /// address there may be another server now.
     async fn keep_history(
         &self,
         connection: &mut Connection,
         timeline: TimelineId,
     ) -> Result<(), ArchiveError> {
-        let is_kept = |timeline| self.histories.borrow().contains(&timeline);
-        if timeline == FIRST_TIMELINE || is_kept(timeline) {
+        if timeline == FIRST_TIMELINE {
             return Ok(());
         }
         let content = connection.timeline_history(timeline).await?;
         let history = read_history(timeline, &content)?;
+        self.directory.check_history(timeline, &content)?;
+        let is_kept = |timeline| self.histories.borrow().contains(&timeline);
+        if is_kept(timeline) {
+            return Ok(());
+        }
         for ancestor in history.ancestors {
             let ancestor = ancestor.timeline;
             if ancestor == FIRST_TIMELINE || is_kept(ancestor) {

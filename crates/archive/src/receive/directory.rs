@@ -7,6 +7,7 @@
 //!     00000002.history                    to be pushed before the WAL of its timeline
 //!     000000010000000000000005.partial    being received: as long as a segment, zeros at its end
 //!     spare                               zeros, for the next segment
+//!     histories/                          of the timelines that were received
 //!     left/                               partial segments of timelines that were left
 //! ```
 //!
@@ -158,25 +159,45 @@ impl Directory {
             return fs::remove_file(&from)
                 .map_err(|error| ArchiveError::file("remove", &from, error));
         }
-        match fs::create_dir(&left) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(ArchiveError::file("create", &left, error));
-            }
-            _ => {}
-        }
+        make_directory(&left)?;
         let to = left.join(name.to_string());
         fs::rename(&from, &to).map_err(|error| ArchiveError::file("rename to", &to, error))?;
         durable::sync_directory(&left)?;
         durable::sync_directory(&self.path)
     }
 
-    /// Keeps a timeline's history until it is pushed.
+    /// Keeps a timeline's history: until it is pushed, and to know the timeline again.
     pub(super) fn write_history(
         &self,
         timeline: TimelineId,
         content: &[u8],
     ) -> Result<(), ArchiveError> {
-        durable::write_file(&self.file(WalFileName::History(timeline)), content)
+        let name = WalFileName::History(timeline);
+        durable::write_file(&self.file(name), content)?;
+        let histories = self.path.join("histories");
+        make_directory(&histories)?;
+        durable::write_file(&histories.join(name.to_string()), content)
+    }
+
+    /// Fails where a timeline of this number was received that has another history: another
+    /// server has come to the same number.
+    pub(super) fn check_history(
+        &self,
+        timeline: TimelineId,
+        content: &[u8],
+    ) -> Result<(), ArchiveError> {
+        let name = WalFileName::History(timeline).to_string();
+        let path = self.path.join("histories").join(name);
+        match fs::read(&path) {
+            Ok(known) if known != content => Err(ArchiveError::Diverged(format!(
+                "the server's history of timeline {timeline} is not {}",
+                path.display()
+            ))),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(ArchiveError::file("read", &path, error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What is to be pushed, oldest first: in the order of names, in which a history comes before
@@ -218,6 +239,15 @@ impl Directory {
             );
         }
         Ok(names)
+    }
+}
+
+/// Makes a directory durable, unless it is there.
+fn make_directory(path: &Path) -> Result<(), ArchiveError> {
+    match fs::create_dir(path) {
+        Ok(()) => durable::sync_entry_of(path),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(ArchiveError::file("create", path, error)),
     }
 }
 

@@ -110,6 +110,61 @@ fn a_receiver_that_is_killed_during_a_promotion_follows_it_all_the_same() {
     receiver.stop();
 }
 
+#[test]
+fn what_only_the_receiver_has_after_a_failover_is_kept_or_refused() {
+    let Some(site) = Site::new(15) else { return };
+    let old = Server::create(&site, "old", 1);
+    succeed(&mut old.walzip(&["init"]));
+    old.configure(
+        "wal_level = replica\nmax_wal_senders = 4\nmax_wal_size = 64MB\nwal_keep_size = 512MB",
+    );
+    old.start(&[]);
+    old.sql("CREATE TABLE row (body text)");
+    // Two standbys, which will leave the timeline at different positions.
+    let (near, far) = (Server::on(&site, "near"), Server::on(&site, "far"));
+    for standby in [&near, &far] {
+        old.sql("INSERT INTO row VALUES ('before')");
+        old.stop();
+        copy(&old.data(), &standby.data());
+        make_standby(&site, standby);
+        old.start(&[]);
+    }
+    let mut receiver = Receiver::start_streaming(&site, &old, FIRST);
+    old.sql("INSERT INTO row VALUES ('only the receiver has this')");
+    old.wait_until("SELECT flush_lsn = pg_current_wal_flush_lsn() FROM pg_stat_replication");
+    old.crash();
+    receiver.kill();
+
+    // Within the segment: the old timeline's last segment is archived with all that was received.
+    near.start(&[]);
+    promote(&near, "of timeline 2");
+    let receiver = Receiver::start_streaming(&site, &near, FIRST);
+    let last = switch_segment(&near);
+    wait_until_archived(&site, &last);
+    let [partial] = partial_segments(&site).try_into().expect("one");
+    let text = b"only the receiver has this";
+    assert!(partial.windows(text.len()).any(|bytes| bytes == text));
+
+    // Another timeline of the same number is refused, and everything stays.
+    receiver.stop();
+    near.stop();
+    let before = local_names(&site, "");
+    far.start(&[]);
+    promote(&far, "of another timeline 2");
+    far.sql("SELECT pg_create_physical_replication_slot('walzip', true)");
+    let refused = Receiver::start(&site, &far, &[]).wait();
+    assert_eq!(refused.code(), Some(110), "{}", receiver::log(&site));
+    assert!(receiver::log(&site).contains("the server has gone another way"));
+    assert_eq!(local_names(&site, ""), before);
+}
+
+/// The partial segments in the repository.
+fn partial_segments(site: &Site) -> Vec<Vec<u8>> {
+    let archived = archived_files(site).into_iter();
+    let partial = archived.filter(|(name, _)| name.ends_with(".partial"));
+    partial.map(|(_, content)| content).collect()
+}
+
 fn make_standby(site: &Site, server: &Server) {
     let signal = server.data().join("standby.signal");
     fs::write(&signal, "").expect("written");
