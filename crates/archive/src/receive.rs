@@ -267,13 +267,7 @@ impl Receiver<'_> {
         let place = self.place(&mut connection, &server).await?;
         server.check(place)?;
         self.keep_history(&mut connection, place.timeline).await?;
-        if server.is_behind(place) {
-            let reason = format!(
-                "its WAL ends at {}, and WAL up to {} was received",
-                server.flushed, place.position
-            );
-            return Err(ServerError::Behind(reason).into());
-        }
+        server.check_end(place)?;
         let size = server.segment_size;
         let current = SegmentName::from_lsn(place.timeline, place.position, size)?;
         self.directory.leave_others(Some(current))?;
@@ -304,6 +298,7 @@ impl Receiver<'_> {
             segment_size,
             timeline,
             flushed: system.flushed,
+            is_primary: connection.is_standby() == Some(false),
             history,
         })
     }

@@ -8,7 +8,7 @@ use walzip_repo::{ClusterIdentity, Repository};
 use super::Place;
 use crate::cluster;
 use crate::error::ArchiveError;
-use crate::replication::SlotPosition;
+use crate::replication::{ServerError, SlotPosition};
 
 /// The server, as a new connection shows it.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub(super) struct Server {
     pub(super) timeline: TimelineId,
     /// The end of its WAL.
     pub(super) flushed: Lsn,
+    /// It says that it writes WAL, and replays none.
+    pub(super) is_primary: bool,
     /// How its timeline came to be; the first one has no history.
     pub(super) history: Option<TimelineHistory>,
 }
@@ -78,6 +80,12 @@ impl Server {
         for segments in stored {
             ends.extend(self.end_of(segments)?);
         }
+        if let Some(&end) = ends.iter().max()
+            && self.is_primary
+            && self.flushed < end
+        {
+            return Err(self.set_back(&format!("WAL up to {end} is archived")));
+        }
         let slot = slot.map(|slot| Place {
             timeline: slot.timeline,
             position: self.segment_start(slot.restart),
@@ -134,9 +142,25 @@ impl Server {
         }
     }
 
-    /// Whether the server has yet to write, or to receive itself, what comes next.
-    pub(super) fn is_behind(&self, place: Place) -> bool {
-        place.timeline == self.timeline && self.flushed < place.position
+    /// Fails where the server does not have yet what comes next. A standby may receive it later; a
+    /// primary was set back, and would write other WAL there.
+    pub(super) fn check_end(&self, place: Place) -> Result<(), ArchiveError> {
+        let Place { timeline, position } = place;
+        if timeline != self.timeline || position <= self.flushed {
+            return Ok(());
+        }
+        let ends = format!("WAL up to {position} was received");
+        match self.is_primary {
+            true => Err(self.set_back(&ends)),
+            false => {
+                let reason = format!("{ends}, and the server's ends at {}", self.flushed);
+                Err(ServerError::Behind(reason).into())
+            }
+        }
+    }
+
+    fn set_back(&self, ends: &str) -> ArchiveError {
+        ArchiveError::Diverged(format!("{ends}, and the server's ends at {}", self.flushed))
     }
 }
 
@@ -168,6 +192,7 @@ mod tests {
             segment_size: SIZE,
             timeline: TimelineId(2),
             flushed: Lsn(0x91_2345),
+            is_primary: true,
             history: Some(history.expect("a history")),
         }
     }
@@ -228,9 +253,27 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_has_less_than_was_received_is_behind() {
-        assert!(server().is_behind(place(2, 10)));
-        assert!(!server().is_behind(place(2, 9)));
-        assert!(!server().is_behind(place(1, 5)));
+    fn a_primary_that_has_less_than_was_received_or_archived_was_set_back() {
+        let mut server = server();
+        for good in [place(2, 9), place(1, 5)] {
+            server.check_end(good).expect("there");
+        }
+        let diverged = |error: ArchiveError| assert!(matches!(error, ArchiveError::Diverged(_)));
+        diverged(server.check_end(place(2, 10)).expect_err("set back"));
+        let stored = [vec![segment(2, 9)]];
+        diverged(
+            server
+                .first_place(slot(2, 0x78_0000), &stored)
+                .expect_err("set back"),
+        );
+
+        server.is_primary = false;
+        let behind = server.check_end(place(2, 10)).expect_err("not yet");
+        let is_behind = matches!(&behind, ArchiveError::Server(ServerError::Behind(_)));
+        assert!(is_behind, "{behind}");
+        let first = server
+            .first_place(slot(2, 0x78_0000), &stored)
+            .expect("a place");
+        assert_eq!(first, place(2, 7));
     }
 }

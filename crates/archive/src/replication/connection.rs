@@ -132,6 +132,12 @@ impl Connection {
             .unwrap_or_default()
     }
 
+    /// Whether the server replays WAL instead of writing it; up to 13 it does not say so.
+    pub fn is_standby(&self) -> Option<bool> {
+        let reported = self.parameters.get("in_hot_standby")?;
+        Some(reported == "on")
+    }
+
     /// The process that listens at the server's socket, if that is a socket of this machine and
     /// the system tells.
     pub fn peer_process(&self) -> Option<i32> {

@@ -197,6 +197,12 @@ fn a_server_that_goes_away_is_waited_for_unless_that_is_not_wanted() {
     server.sql("CREATE TABLE after ()");
     let last = switch_segment(&server);
     wait_until_archived(&site, &last);
+    // Its WAL ends with the segment now, and has to after a crash.
+    server.crash();
+    server.start(&[]);
+    server.sql("CREATE TABLE after_the_crash ()");
+    let last = switch_segment(&server);
+    wait_until_archived(&site, &last);
     receiver.stop();
 
     let receiver = Receiver::start_streaming(&site, &server, &["--no-loop"]);
@@ -209,6 +215,39 @@ fn a_server_that_goes_away_is_waited_for_unless_that_is_not_wanted() {
     let receiver = Receiver::start(&site, &server, &[]);
     wait_until_archived(&site, whole);
     receiver.stop();
+}
+
+#[test]
+fn a_server_that_was_set_back_is_refused() {
+    let Some(site) = Site::new(15) else { return };
+    let server = primary(&site);
+    server.sql("SELECT pg_create_physical_replication_slot('walzip', true)");
+    server.stop();
+    let earlier = site.path("earlier");
+    receiver::copy(&server.data(), &earlier);
+    server.start(&[]);
+    let receiver = Receiver::start_streaming(&site, &server, &[]);
+    server.sql("CREATE TABLE lost ()");
+    switch_segment(&server);
+    let last = switch_segment(&server);
+    wait_until_archived(&site, &last);
+    server.sql("CREATE TABLE lost_too ()");
+    wait(&site, "a segment", || !local_names(&site, "").is_empty());
+    receiver.stop();
+    server.stop();
+    fs::remove_dir_all(server.data()).expect("removed");
+    receiver::copy(&earlier, &server.data());
+    server.start(&[]);
+    // The directory knows it, and without it the repository.
+    site.create_directory("empty");
+    for directory in [DIRECTORY, "empty"] {
+        let arguments = ["receive", "--slot", "walzip", "-D"];
+        let output = server.walzip(&arguments).arg(site.path(directory)).output();
+        let output = output.expect("walzip runs");
+        assert_eq!(output.status.code(), Some(110), "{}", said(&output));
+        let words = "the server has gone another way";
+        assert!(said(&output).contains(words), "{}", said(&output));
+    }
 }
 
 #[test]
