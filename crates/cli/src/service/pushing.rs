@@ -40,7 +40,7 @@ pub(super) async fn push_for_ever(pushing: &Pushing<'_>, stop: Stop) {
             Ok(Some(Ended::OtherSettings)) => {
                 tracing::warn!(
                     "archive_command has other settings than this service, and archives by itself: \
-                     give both the same flags and configuration file"
+                     give both the same flags, configuration file and variables"
                 );
                 PAUSE_MAX
             }
