@@ -39,8 +39,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 pub struct PushAheadOptions {
     /// The cluster's data directory, by its whole path.
     pub data_directory: PathBuf,
-    /// How many files it encodes at a time.
-    pub process_max: usize,
+    /// How many files are on their way at a time.
+    pub files_max: usize,
     /// It ends when there was nothing to do for so long; without this, never.
     pub idle: Option<Duration>,
 }
@@ -96,7 +96,7 @@ pub async fn push_ahead(
     loop {
         alive.show();
         ending = ending.or_else(|| queue.reason_to_end());
-        while ending.is_none() && running.len() < options.process_max.max(1) {
+        while ending.is_none() && running.len() < options.files_max.max(1) {
             let Some(name) = queue.next()? else { break };
             tracing::debug!("pushing {name} ahead");
             let path = queue.pg_wal.join(&name);

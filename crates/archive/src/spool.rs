@@ -66,6 +66,8 @@ fn path_of(spool_path: &Path, data_directory: &Path) -> Result<PathBuf, ArchiveE
     let hash = hasher.finalize().to_hex();
     let name = data_directory.file_name().unwrap_or_default();
     let name = name.to_string_lossy();
+    let spool_path = std::path::absolute(spool_path)
+        .map_err(|error| ArchiveError::file("find", spool_path, error))?;
     Ok(spool_path.join(format!("{name}-{}", &hash[..16])))
 }
 

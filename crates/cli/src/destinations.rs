@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::{join_all, try_join_all};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 use walzip_archive::push::{PushOptions, PushOutcome, Pushed, WalFile};
 use walzip_archive::push_ahead::Turn;
 use walzip_archive::spool::FileFacts;
@@ -81,15 +81,23 @@ impl<'p> Destinations<'p> {
         self.push_file(path, Some(cluster), &OnceCell::new()).await
     }
 
-    /// The same with a file that is encoded before its turn comes; nothing where that does not come.
-    pub async fn push_in_turn(&self, path: &Path, turn: Turn) -> Option<PushedToEach<'p>> {
+    /// The same with a file that is encoded before its turn comes, as one of so many; nothing where
+    /// that does not come.
+    pub async fn push_in_turn(
+        &self,
+        path: &Path,
+        encoders: &Semaphore,
+        turn: Turn,
+    ) -> Option<PushedToEach<'p>> {
         let file = OnceCell::new();
         // What fails here fails again when it is pushed, and is told then.
+        let encoder = encoders.acquire().await;
         if let Ok(file) = file.get_or_try_init(|| WalFile::open(path)).await {
             for way in &self.ways {
                 let _ = file.prepare(&way.options).await;
             }
         }
+        drop(encoder);
         match turn.comes().await {
             true => Some(self.push_file(path, None, &file).await),
             false => None,

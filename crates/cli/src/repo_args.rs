@@ -99,6 +99,24 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Whether nothing that leads to it depends on the current directory.
+    pub fn has_whole_paths(&self) -> bool {
+        let settings = &self.settings;
+        let files = [
+            &settings.key_file,
+            &settings.ca_file,
+            &settings.sftp_private_key_file,
+            &settings.sftp_known_hosts_file,
+        ];
+        let is_whole = match &self.location {
+            Location::Local(path) => path.is_absolute(),
+            _ => true,
+        };
+        is_whole && files.into_iter().flatten().all(|file| file.is_absolute())
+    }
+}
+
 impl Deref for Place {
     type Target = Location;
 

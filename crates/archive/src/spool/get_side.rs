@@ -84,7 +84,7 @@ impl GetSpool {
         }
         Ok(Some(GetSpool {
             side,
-            data_directory: data_directory.to_owned(),
+            data_directory: super::canonical(data_directory)?,
             system_id,
         }))
     }

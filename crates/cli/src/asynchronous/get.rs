@@ -123,6 +123,7 @@ impl<'s> Call<'s> {
             .as_deref()
             .unwrap_or(Path::new("."));
         let data_directory = spool::canonical(data_directory)?;
+        worker::leave_directory(self.sources.places());
         let fetch = |name, destination| {
             let asked = Asked {
                 name,

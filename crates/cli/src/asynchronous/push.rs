@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
 use walzip_archive::is_ready;
 use walzip_archive::push::Pushed;
 use walzip_archive::push_ahead::{Ended, PushAheadOptions, Turn, push_ahead};
@@ -152,6 +153,7 @@ impl<'d> Call<'d> {
     /// Is the worker.
     pub fn work(&self, process_max: usize) -> Result<(), CommandError> {
         worker::leave_session();
+        worker::leave_directory(self.worker.destinations.places());
         if !worker::lock().is_ok_and(|lock| self.worker.spool.is_lock(&lock)) {
             let message = "--worker is for walzip itself: the lock is not its standard input";
             return Err(CommandError::new(Kind::Usage, message));
@@ -195,15 +197,23 @@ impl<'d> Worker<'d> {
     ) -> Result<Ended, CommandError> {
         let options = PushAheadOptions {
             data_directory: self.data_directory.clone(),
-            process_max,
+            // As many again are being stored, or wait for that.
+            files_max: 2 * process_max,
             idle,
         };
-        let push = |path: PathBuf, turn: Turn| self.push(path, turn).boxed_local();
+        let encoders = Semaphore::new(process_max);
+        let push = |path: PathBuf, turn: Turn| self.push(path, &encoders, turn).boxed_local();
         Ok(push_ahead(&self.spool, &options, &push, stop).await?)
     }
 
-    async fn push(&self, path: PathBuf, turn: Turn) -> Result<FileFacts, Option<String>> {
-        let Some(pushed) = self.destinations.push_in_turn(&path, turn).await else {
+    async fn push(
+        &self,
+        path: PathBuf,
+        encoders: &Semaphore,
+        turn: Turn,
+    ) -> Result<FileFacts, Option<String>> {
+        let pushing = self.destinations.push_in_turn(&path, encoders, turn);
+        let Some(pushed) = pushing.await else {
             return Err(None);
         };
         let all = pushed.pushed.all();

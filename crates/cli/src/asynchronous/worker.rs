@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::error::CommandError;
 use crate::exit_code::Kind;
+use crate::repo_args::Place;
 use crate::runtime;
 
 /// The program that runs, even where another one has its name by now.
@@ -69,6 +70,15 @@ pub async fn asked_to_end() {
         Ok(signal) => drop(signal.await),
         // Then a signal ends it as it ends any program.
         Err(_) => std::future::pending().await,
+    }
+}
+
+/// Leaves the data directory, whose file system could not be unmounted: unless a path of a repository
+/// is told from there.
+pub fn leave_directory(places: &[Place]) {
+    if places.iter().all(Place::has_whole_paths) {
+        // Where that fails, nothing is lost.
+        let _ = std::env::set_current_dir("/");
     }
 }
 

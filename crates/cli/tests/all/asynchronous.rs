@@ -223,16 +223,18 @@ fn a_timeline_waits_for_its_history() {
 #[test]
 fn a_worker_that_was_killed_leaves_nothing_wrong_behind() {
     let sandbox = ready(40);
+    let mut killed = 0;
     for number in 1..=40 {
         let mut call = sandbox_command(&sandbox, &push_args(&name(number)));
         let mut call = call.spawn().expect("walzip starts");
         if number % 3 == 0 {
             std::thread::sleep(Duration::from_millis(number));
-            kill_workers(&sandbox);
+            killed += kill_workers(&sandbox);
         }
         assert!(call.wait().expect("it ends").success(), "{}", name(number));
         assert!(object(&sandbox, "repo", &name(number)).is_file());
     }
+    assert!(killed > 0, "no worker was there to be killed");
     sandbox.ok(&["verify", "--repo", "repo"]);
 }
 
@@ -247,28 +249,28 @@ fn sandbox_command(sandbox: &Sandbox, args: &[String]) -> Command {
     command
 }
 
-fn kill_workers(sandbox: &Sandbox) {
-    signal_workers(sandbox, Signal::KILL);
+/// Kills the workers of this sandbox; says how many.
+fn kill_workers(sandbox: &Sandbox) -> usize {
+    signal_workers(sandbox, Signal::KILL)
 }
 
-/// A signal for the workers whose current directory is this sandbox.
-fn signal_workers(sandbox: &Sandbox, signal: Signal) {
-    let here = sandbox.path(".").canonicalize().expect("a directory");
+/// A signal for the workers whose standard input is a lock in this sandbox; how many they are.
+fn signal_workers(sandbox: &Sandbox, signal: Signal) -> usize {
+    let here = sandbox.path("spool").canonicalize().expect("a directory");
+    let mut count = 0;
     for entry in fs::read_dir("/proc").expect("processes").flatten() {
         let process = entry.path();
-        let is_here = fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd == here);
-        let arguments = fs::read(process.join("cmdline")).unwrap_or_default();
-        let is_worker = arguments
-            .split(|&byte| byte == 0)
-            .any(|word| word == b"--worker");
+        let input = fs::read_link(process.join("fd/0"));
+        let is_here = input.is_ok_and(|lock| lock.starts_with(&here));
         let number = entry
             .file_name()
             .to_str()
             .and_then(|name| name.parse().ok());
-        if let (true, true, Some(number)) = (is_here, is_worker, number.and_then(Pid::from_raw)) {
-            let _ = kill_process(number, signal);
+        if let (true, Some(number)) = (is_here, number.and_then(Pid::from_raw)) {
+            count += usize::from(kill_process(number, signal).is_ok());
         }
     }
+    count
 }
 
 #[test]
@@ -366,7 +368,7 @@ fn a_directory_that_was_put_in_place_of_another_has_a_worker_of_its_own() {
 fn a_worker_that_hangs_is_not_waited_for() {
     let sandbox = ready(1);
     push(&sandbox, &name(1));
-    signal_workers(&sandbox, Signal::STOP);
+    assert!(signal_workers(&sandbox, Signal::STOP) > 0);
     make_ready(&sandbox, &name(2), &segment(2));
     let said = push_with_warning(&sandbox, &name(2));
     signal_workers(&sandbox, Signal::KILL);
