@@ -227,7 +227,7 @@ impl GetSpool {
         self.side.is_lock(file)
     }
 
-    /// A new file for what the worker says.
+    /// The file for what the worker says, to which it is appended.
     pub fn log(&self) -> Result<File, ArchiveError> {
         self.side.log()
     }

@@ -150,7 +150,7 @@ impl PushSpool {
         self.side.is_lock(file)
     }
 
-    /// A new file for what the worker says.
+    /// The file for what the worker says, to which it is appended.
     pub fn log(&self) -> Result<fs::File, ArchiveError> {
         self.side.log()
     }

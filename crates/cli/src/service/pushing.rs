@@ -1,10 +1,9 @@
 //! The worker of `archive-push`, for ever.
 
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use walzip_archive::push_ahead::Ended;
-
-use std::path::PathBuf;
 
 use super::Stop;
 use crate::asynchronous::push::Worker;
@@ -32,7 +31,12 @@ pub struct Pushing<'s> {
 pub(super) async fn push_for_ever(pushing: &Pushing<'_>, stop: Stop) {
     let mut pause = PAUSE;
     loop {
+        let begun = Instant::now();
         let ended = push(pushing, stop.clone()).await;
+        if begun.elapsed() > PAUSE_MAX {
+            // It went well for a while: this failure is a new one.
+            pause = PAUSE;
+        }
         pause = match ended {
             Ok(Some(Ended::Stopped)) => return,
             // A worker that a call has started ends soon.

@@ -472,16 +472,7 @@ fn another_clusters_segments_are_not_given_out() {
     get(&sandbox, 2);
     wait_until("the rest is fetched", || ahead(&sandbox).len() == 4);
     sandbox.write("data/global/pg_control", &control_file(SYSTEM_ID + 1));
-    let mut command = sandbox.command();
-    command.current_dir(sandbox.path("data"));
-    command
-        .args(["archive-get", "--archive-async", "--spool-path"])
-        .arg(sandbox.path("spool"));
-    command
-        .arg("--repo")
-        .arg(sandbox.path("repo"))
-        .args([&name(3), "pg_wal/RECOVERYXLOG"]);
-    let output = command.output().expect("walzip starts");
+    let output = get_output(&sandbox, 3);
     assert_eq!(output.status.code(), Some(44));
 }
 
@@ -506,16 +497,7 @@ fn a_recovery_that_begins_again_asks_the_archive() {
 fn a_recovery_goes_on_without_a_spool() {
     let sandbox = archived(1);
     fs::remove_dir(sandbox.path("spool")).expect("removed");
-    let mut command = sandbox.command();
-    command.current_dir(sandbox.path("data"));
-    command
-        .args(["archive-get", "--archive-async", "--spool-path"])
-        .arg(sandbox.path("spool"));
-    command
-        .arg("--repo")
-        .arg(sandbox.path("repo"))
-        .args([&name(1), "pg_wal/RECOVERYXLOG"]);
-    let output = command.output().expect("walzip starts");
+    let output = get_output(&sandbox, 1);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     assert!(said.contains("nothing is fetched ahead"), "{said}");

@@ -25,6 +25,14 @@ fn restored<'s>(site: &'s Site, name: &'s str, arguments: &[&str]) -> Server<'s>
     server
 }
 
+/// A restored cluster whose recovery has ended.
+fn recovered<'s>(site: &'s Site, arguments: &[&str]) -> Server<'s> {
+    let copy = restored(site, "restored", arguments);
+    copy.start(&["archive_mode=off"]);
+    copy.wait_until("SELECT NOT pg_is_in_recovery()");
+    copy
+}
+
 fn rows(server: &Server) -> String {
     server.sql("SELECT string_agg(body, ' ' ORDER BY body) FROM note")
 }
@@ -59,9 +67,7 @@ fn what_waits_to_be_archived_survives_a_crash() {
     primary.archive_everything();
     succeed(&mut walzip(&primary, &site, &["verify"]));
     primary.stop();
-    let copy = restored(&site, "restored", &[]);
-    copy.start(&["archive_mode=off"]);
-    copy.wait_until("SELECT NOT pg_is_in_recovery()");
+    let copy = recovered(&site, &[]);
     assert_eq!(rows(&copy), "0 1 2 3 4");
 }
 
@@ -75,9 +81,7 @@ fn a_prepared_transaction_is_there_after_a_restore_to_a_point_behind_it() {
     primary.sql("ROLLBACK PREPARED 'one'; INSERT INTO note VALUES ('later')");
     primary.archive_everything();
     primary.stop();
-    let copy = restored(&site, "restored", &["--target-name", "here"]);
-    copy.start(&["archive_mode=off"]);
-    copy.wait_until("SELECT NOT pg_is_in_recovery()");
+    let copy = recovered(&site, &["--target-name", "here"]);
     assert_eq!(copy.sql("SELECT count(*) FROM note"), "0");
     copy.sql("COMMIT PREPARED 'one'");
     assert_eq!(rows(&copy), "prepared");
@@ -154,9 +158,7 @@ fn a_record_that_a_crash_cut_short_is_replayed_past() {
     primary.archive_everything();
     succeed(&mut walzip(&primary, &site, &["verify"]));
     primary.stop();
-    let copy = restored(&site, "restored", &[]);
-    copy.start(&["archive_mode=off"]);
-    copy.wait_until("SELECT NOT pg_is_in_recovery()");
+    let copy = recovered(&site, &[]);
     assert_eq!(rows(&copy), "before behind");
     assert!(
         copy.log()
