@@ -18,6 +18,7 @@ mod fast_hash;
 #[cfg(test)]
 mod format_example;
 mod format_version;
+mod history;
 mod level;
 pub mod limits;
 mod member;
@@ -41,6 +42,7 @@ pub use differences::{decode_differences, encode_differences};
 pub use encoder::{Encoder, encode, encode_verified};
 pub use error::{DecodeError, DecodeToError, EncodeError};
 pub use format_version::FormatVersion;
+pub use history::{HistoryDecoder, HistoryEncoder};
 pub use level::Level;
 pub use limits::{CHUNK_LEN_MAX, MEMBER_LEN_MAX};
 pub use member::{decode, decode_member, decode_member_to, decode_to};
