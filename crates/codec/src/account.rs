@@ -44,7 +44,7 @@ impl KindAccount {
 pub fn account(input: &[u8], level: Level) -> Result<Option<Vec<KindAccount>>, EncodeError> {
     let mut kinds: Vec<KindAccount> = Vec::new();
     for (header, part) in encoder::parts(input) {
-        let Some(streams) = segment::encode(part.into(), &header, packing::choices(level))? else {
+        let Some(streams) = segment::encode(part.into(), &header, packing::choices(level), None)? else {
             return Ok(None);
         };
         for account in account_of(&streams, level)? {

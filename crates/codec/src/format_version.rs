@@ -76,6 +76,11 @@ impl FormatVersion {
         self >= Self::PAGES
     }
 
+    /// There are members that are told from the WAL before them.
+    pub fn has_history(self) -> bool {
+        self >= Self::PAGES
+    }
+
     /// Headers have the name of the original.
     pub fn has_names(self) -> bool {
         self >= Self::NAMES

@@ -1,34 +1,89 @@
 //! Segments that are encoded one after the other: each may be told from those before it.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::encoder::encode_verified;
-use crate::error::{DecodeToError, EncodeError};
+use walzip_pgformat::wal::SegmentHeader;
+
+use crate::container::{Claims, Header};
+use crate::encoder::{self, encode_verified};
+use crate::error::{DecodeError, DecodeToError, EncodeError};
 use crate::level::Level;
-use crate::member::decode_to;
+use crate::limits::MEMBER_LEN_MAX;
+use crate::member;
+use crate::model::History;
+use crate::packing;
+use crate::proof::{self, Histories};
+use crate::streams::coder::{Choices, Proof};
 
 /// Encodes segments in the order of their WAL. What it makes of one is decoded by a
 /// [`HistoryDecoder`] that has decoded all before it.
 #[derive(Debug)]
 pub struct HistoryEncoder {
     level: Level,
+    histories: Histories,
 }
 
 impl HistoryEncoder {
     /// Knows of no WAL yet.
     pub fn new(level: Level) -> HistoryEncoder {
-        HistoryEncoder { level }
+        HistoryEncoder {
+            level,
+            histories: Histories::default(),
+        }
     }
 
-    /// Encodes the next segment as a file, and proves that it decodes to the same bytes.
+    /// Encodes the next segment as a file, and proves that it decodes to the same bytes. What
+    /// cannot be told from the segments before it is encoded without them, and those after it
+    /// too.
     pub fn encode(&mut self, segment: &[u8]) -> Result<Vec<u8>, EncodeError> {
-        encode_verified(segment, self.level)
+        let mut histories = std::mem::take(&mut self.histories);
+        // Nothing that a panic could leave half done is used again.
+        let encoded = catch_unwind(AssertUnwindSafe(|| {
+            encode_after(&mut histories, segment, self.level)
+        }));
+        match encoded {
+            Ok(Ok(Some(file))) => {
+                self.histories = histories;
+                Ok(file)
+            }
+            other => { if std::env::var_os("DBG2").is_some() { eprintln!("FAIL {:?}", other.map(|r| r.map(|o| o.map(|v| v.len())))); } encode_verified(segment, self.level) }
+        }
     }
+}
+
+/// The parts of a segment as members; `None` where it is none, or has bytes behind it.
+fn encode_after(
+    histories: &mut Histories,
+    segment: &[u8],
+    level: Level,
+) -> Result<Option<Vec<u8>>, EncodeError> {
+    let choices = Choices {
+        proof: Proof::Later,
+        ..packing::choices(level)
+    };
+    let is_segment = SegmentHeader::read(segment)
+        .is_ok_and(|header| header.segment_size as usize == segment.len());
+    if !is_segment {
+        return Ok(None);
+    }
+    let mut file = Vec::new();
+    for (header, part) in encoder::parts(segment) {
+        let member = proof::encode_part_after(histories, part.into(), &header, level, choices)?;
+        let Some(member) = member else {
+            return Ok(None);
+        };
+        file.extend_from_slice(&member);
+    }
+    Ok(Some(file))
 }
 
 /// Decodes segments in the order in which they were encoded.
 #[derive(Debug, Default)]
-pub struct HistoryDecoder {}
+pub struct HistoryDecoder {
+    history: History,
+}
 
 impl HistoryDecoder {
     /// Knows of no WAL yet.
@@ -39,6 +94,17 @@ impl HistoryDecoder {
     /// Decodes the next file into an output. Where this fails, what was written is worth nothing,
     /// and the decoder is not to be used any more.
     pub fn decode(&mut self, file: &[u8], output: &mut dyn Write) -> Result<(), DecodeToError> {
-        decode_to(file, output)
+        const TOO_MUCH: DecodeError = DecodeError::Corrupt("members of more bytes than a segment");
+        let (mut rest, mut total) = (file, 0u64);
+        while !rest.is_empty() {
+            total = total.saturating_add(Header::read(rest)?.original_len);
+            if total > MEMBER_LEN_MAX as u64 {
+                return Err(TOO_MUCH.into());
+            }
+            let history = Some(&mut self.history);
+            let len = member::decode_member_after(rest, output, Claims::Bounded, history)?;
+            rest = rest.get(len..).unwrap_or_default();
+        }
+        Ok(())
     }
 }

@@ -48,6 +48,9 @@ pub const BIN_ROWS_MAX: usize = 256;
 /// The largest window of a zstd frame, as a power of two.
 pub const WINDOW_LOG_MAX: u32 = 27;
 
+/// Pages that are kept of the WAL before a segment: 384 MB of them.
+pub const HISTORY_PAGES_MAX: usize = 49152;
+
 /// Bytes that are taken apart for the keys of GIN indexes, at most: so many for each byte of
 /// the original, and [`CONTENT_LEN_BASE`] more.
 pub const EXTRACTION_MAX: usize = 4;
@@ -68,7 +71,7 @@ pub fn content_len_max(original_len: u64, kind: MemberKind) -> u64 {
     };
     match kind {
         MemberKind::Foreign => original_len,
-        MemberKind::Wal => streams_of(CONTENT_EXPANSION_MAX),
+        MemberKind::Wal | MemberKind::WalAfter => streams_of(CONTENT_EXPANSION_MAX),
         MemberKind::Pages | MemberKind::Differences => streams_of(CHUNK_EXPANSION_MAX),
     }
 }

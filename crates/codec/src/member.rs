@@ -12,6 +12,7 @@ use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
 use crate::format_version::FormatVersion;
 use crate::level::Level;
 use crate::limits::MEMBER_LEN_MAX;
+use crate::model::History;
 use crate::original::{Hashed, InMemory, Original};
 use crate::packing;
 use crate::segment;
@@ -32,7 +33,7 @@ pub fn encode_part(
     choices: Choices,
 ) -> Result<Option<Vec<u8>>, EncodeError> {
     let hashed = Hashed::new(input);
-    let Some(streams) = segment::encode(hashed.input(), header, choices)? else {
+    let Some(streams) = segment::encode(hashed.input(), header, choices, None)? else {
         return Ok(None);
     };
     let body = packing::pack_streams(&streams, MemberKind::Wal, choices, level, input.len())?;
@@ -131,6 +132,16 @@ pub fn decode_member_to(
     output: &mut dyn Write,
     claims: Claims,
 ) -> Result<usize, DecodeToError> {
+    decode_member_after(bytes, output, claims, None)
+}
+
+/// The same, with the WAL before the member, if that is known.
+pub fn decode_member_after(
+    bytes: &[u8],
+    output: &mut dyn Write,
+    claims: Claims,
+    history: Option<&mut History>,
+) -> Result<usize, DecodeToError> {
     const CUT: DecodeError = DecodeError::Truncated("member");
     let header = Header::read(bytes)?;
     if header.original_len > MEMBER_LEN_MAX as u64 {
@@ -142,6 +153,17 @@ pub fn decode_member_to(
     if header.kind == MemberKind::Differences {
         return Err(DecodeError::BaseNeeded.into());
     }
+    let history = match (header.kind, history) {
+        (MemberKind::WalAfter, None) => return Err(DecodeError::HistoryNeeded.into()),
+        (MemberKind::WalAfter, history) => history,
+        (_, history) => {
+            // What is told from nothing begins anew.
+            if let Some(history) = history {
+                *history = History::default();
+            }
+            None
+        }
+    };
     let mut original = Original::new(output);
     let segment = match &header.identity {
         Some(identity) => Some(segment_header(
@@ -159,7 +181,7 @@ pub fn decode_member_to(
         let streams = StreamReader::new(&mut content, header.version, len_max)?;
         let len = header.original_len as usize;
         match segment {
-            Some(segment) => segment::decode(streams, segment, len, &mut original)?,
+            Some(segment) => segment::decode(streams, segment, len, history, &mut original)?,
             None => chunk::decode(streams, len, &mut original)?,
         }
     }

@@ -4,6 +4,7 @@
 //! The encoder and the decoder run the same code and keep the same state. Only values that both
 //! know change it.
 
+mod foretold;
 mod heap;
 mod index;
 mod pages;
@@ -12,6 +13,7 @@ mod relations;
 mod rows;
 mod values;
 
+pub use foretold::{ForetoldImages, History};
 pub use pages::chunk_pages::ChunkPages;
 pub use pages::difference::BlockDifferences;
 pub use pages::known_relations::KnownRelations;

@@ -137,7 +137,8 @@ pub fn lay_out(streams: &[Filled], level: Level) -> LaidOut<'_> {
 /// Bytes of content that are packed apart. The fastest level does not look further for matches
 /// anyway, and so touches less memory. A chunk is short.
 fn piece_len(kind: MemberKind, level: Level) -> Option<usize> {
-    (kind == MemberKind::Wal && level == Level::MIN).then_some(2 << 20)
+    (matches!(kind, MemberKind::Wal | MemberKind::WalAfter) && level == Level::MIN)
+        .then_some(2 << 20)
 }
 
 /// What a level makes of foreign bytes.

@@ -15,6 +15,7 @@ use crate::error::{DecodeError, EncodeError};
 use crate::format_version::FormatVersion;
 use crate::level::Level;
 use crate::member;
+use crate::model::History;
 use crate::original::{Expected, Original};
 use crate::packing;
 use crate::segment;
@@ -26,6 +27,13 @@ use crate::streams::laid_out::Filled;
 /// has one for it.
 pub type RunBoth = fn(beside: &(dyn Fn() + Sync), here: &mut dyn FnMut());
 
+/// The WAL before a segment, as the encoder and as a decoder know it.
+#[derive(Debug, Default)]
+pub struct Histories {
+    encoder: History,
+    decoder: History,
+}
+
 /// What [`member::encode_part`] makes of a segment or of a part of one, proven.
 pub fn encode_part(
     input: Input<'_>,
@@ -34,28 +42,72 @@ pub fn encode_part(
     choices: Choices,
     run_both: RunBoth,
 ) -> Result<Option<Vec<u8>>, EncodeError> {
-    let Some(streams) = segment::encode(input, header, choices)? else {
+    encode(input, header, (level, choices), run_both, None)
+}
+
+/// The same, told from the WAL before. Where that is not done, what the histories have become is
+/// not to be used any more.
+pub fn encode_part_after(
+    histories: &mut Histories,
+    input: Input<'_>,
+    header: &SegmentHeader,
+    level: Level,
+    choices: Choices,
+) -> Result<Option<Vec<u8>>, EncodeError> {
+    encode(input, header, (level, choices), run_in_turn, Some(histories))
+}
+
+fn encode(
+    input: Input<'_>,
+    header: &SegmentHeader,
+    (level, choices): (Level, Choices),
+    run_both: RunBoth,
+    histories: Option<&mut Histories>,
+) -> Result<Option<Vec<u8>>, EncodeError> {
+    let (kind, mut of_encoder, mut of_decoder) = match histories {
+        None => (MemberKind::Wal, None, None),
+        Some(Histories { encoder, decoder }) => {
+            (MemberKind::WalAfter, Some(encoder), Some(decoder))
+        }
+    };
+    let Some(streams) = segment::encode(input, header, choices, of_encoder.take())? else {
         return Ok(None);
     };
-    let identity = WalIdentity::from(header);
-    let len = input.len();
+    let unhashed = Unhashed {
+        kind,
+        identity: WalIdentity::from(header),
+        len: input.len(),
+    };
     let packed = OnceLock::new();
     let mut hash = Err(EncodeError::NotProven);
     let pack = || {
-        let packed = packing::pack_streams(&streams, MemberKind::Wal, choices, level, len)?;
-        let proven = packed.map(|body| Packed::proven(body, &identity, &streams, len));
+        let packed = packing::pack_streams(&streams, kind, choices, level, unhashed.len)?;
+        let proven = packed.map(|body| Packed::proven(body, &unhashed, &streams));
         proven.transpose()
     };
     run_both(
         &|| {
             packed.get_or_init(pack);
         },
-        &mut || hash = replay(&streams, &identity, input),
+        &mut || hash = replay(&streams, &unhashed.identity, input, of_decoder.take()),
     );
     let packed = packed.into_inner().unwrap_or(Err(EncodeError::NotProven));
     match (packed?, hash?) {
-        (Some(packed), hash) => packed.member(hash, &identity, len).map(Some),
+        (Some(packed), hash) => packed.member(hash, &unhashed).map(Some),
         (None, _) => Ok(None),
+    }
+}
+
+/// What a member's header says besides the hash.
+struct Unhashed {
+    kind: MemberKind,
+    identity: WalIdentity,
+    len: usize,
+}
+
+impl Unhashed {
+    fn write(&self, body: &Body, hash: blake3::Hash) -> Vec<u8> {
+        container::write_member(self.len, hash, self.kind, Some(self.identity), body)
     }
 }
 
@@ -68,25 +120,19 @@ struct Packed {
 impl Packed {
     fn proven(
         body: Body,
-        identity: &WalIdentity,
+        header: &Unhashed,
         streams: &[Filled],
-        len: usize,
     ) -> Result<Packed, EncodeError> {
-        let unhashed = write(&body, NO_HASH, identity, len);
-        match unpacks_to(&unhashed, identity, streams) {
+        let unhashed = header.write(&body, NO_HASH);
+        match unpacks_to(&unhashed, &header.identity, streams) {
             Ok(true) => Ok(Packed { body, unhashed }),
             _ => Err(EncodeError::NotProven),
         }
     }
 
     /// The member with its hash, in which nothing else is different.
-    fn member(
-        self,
-        hash: blake3::Hash,
-        identity: &WalIdentity,
-        len: usize,
-    ) -> Result<Vec<u8>, EncodeError> {
-        let member = write(&self.body, hash, identity, len);
+    fn member(self, hash: blake3::Hash, header: &Unhashed) -> Result<Vec<u8>, EncodeError> {
+        let member = header.write(&self.body, hash);
         match differs_in_hash(&member, &self.unhashed, hash) {
             Ok(true) => Ok(member),
             _ => Err(EncodeError::NotProven),
@@ -96,10 +142,6 @@ impl Packed {
 
 /// In the place of the hash of the original, as long as it is not known.
 const NO_HASH: blake3::Hash = blake3::Hash::from_bytes([0; 32]);
-
-fn write(body: &Body, hash: blake3::Hash, identity: &WalIdentity, len: usize) -> Vec<u8> {
-    container::write_member(len, hash, MemberKind::Wal, Some(*identity), body)
-}
 
 /// Whether a member is another one with this hash.
 fn differs_in_hash(
@@ -130,6 +172,7 @@ fn replay(
     streams: &[Filled],
     identity: &WalIdentity,
     input: Input<'_>,
+    history: Option<&mut History>,
 ) -> Result<blake3::Hash, EncodeError> {
     let mut expected = Expected::new(input);
     let mut original = Original::new(&mut expected);
@@ -137,9 +180,10 @@ fn replay(
         .map_err(Into::into)
         .and_then(|segment| {
             let reader = StreamReader::of_filled(streams);
-            segment::decode(reader, segment, input.len(), &mut original)
+            segment::decode(reader, segment, input.len(), history, &mut original)
         });
     let hash = original.hash();
+    if std::env::var_os("DBG2").is_some() { if let Err(e) = &replayed { eprintln!("REPLAY {e:?}"); } }
     match replayed {
         Ok(()) if expected.is_complete() => Ok(hash),
         _ => Err(EncodeError::NotProven),
@@ -221,7 +265,7 @@ mod tests {
     #[test]
     fn streams_that_make_no_segment_are_no_proof() {
         let input = vec![0; 16 << 20];
-        let replayed = replay(&streams(3), &identity(1), input.as_slice().into());
+        let replayed = replay(&streams(3), &identity(1), input.as_slice().into(), None);
         assert!(matches!(replayed, Err(EncodeError::NotProven)));
     }
 
@@ -235,7 +279,14 @@ mod tests {
             body.unwrap().unwrap()
         };
         let hash = blake3::hash(b"");
-        let member = |body, hash, timeline| write(body, hash, &identity(timeline), 16 << 20);
+        let member = |body, hash, timeline| {
+            let header = Unhashed {
+                kind: MemberKind::Wal,
+                identity: identity(timeline),
+                len: 16 << 20,
+            };
+            header.write(body, hash)
+        };
         let (body, other) = (pack(3), pack(4));
         let unhashed = member(&body, NO_HASH, 1);
         let is_same = |member: &[u8]| differs_in_hash(member, &unhashed, hash);

@@ -13,7 +13,7 @@ use walzip_pgformat::wal::{
 use walzip_pgformat::{Input, Lsn, PAGE_SIZE};
 
 use crate::error::{DecodeError, DecodeToError};
-use crate::model::Model;
+use crate::model::{ForetoldImages, History, Model};
 use crate::original::{Original, PIECE_LEN};
 use crate::streams::coder::{Choices, Coder, LazyStream, Proof, StreamId};
 use crate::streams::kind::StreamKind;
@@ -79,6 +79,7 @@ pub fn encode(
     segment: Input<'_>,
     header: &SegmentHeader,
     choices: Choices,
+    history: Option<&mut History>,
 ) -> io::Result<Option<Vec<Filled>>> {
     if segment.len() > (header.segment_size - header.offset_in_segment()) as usize {
         return Ok(None);
@@ -87,6 +88,7 @@ pub fn encode(
         SegmentReader::of_part(segment, *header).trusting_checksums(choices.proof != Proof::Each);
     let mut coder = StreamWriter::new(choices);
     let mut model = Model::new(header, segment.len());
+    let mut past = Past::new(history, header, segment.len());
     let spans = LazyStream::default().open(&mut coder, StreamKind::Spans, 1);
     let fragments = &mut LazyStream::default();
     let other = &mut LazyStream::default();
@@ -112,16 +114,22 @@ pub fn encode(
             Event::Lead { whole } => {
                 run.lead_len = reader.bytes().len() as u32;
                 run.lead_is_whole = whole;
+                past.lead(reader.bytes(), whole, reader.next_offset());
                 code_fragment(&mut coder, fragments, &reader, &mut record);
             }
             Event::Record { lsn } => {
                 record.clear();
                 record.extend_from_slice(reader.bytes());
+                let end = past.lsn_of(reader.next_offset());
+                if let Some((history, images)) = &mut past.known {
+                    images.encode(&mut coder, history, (lsn, end), &mut layout, &mut record);
+                }
                 model.code(&mut coder, lsn, &mut layout, &mut record);
                 run.records += 1;
             }
             Event::Tail { .. } => {
                 run.tail_len = reader.bytes().len() as u32;
+                past.tail(reader.bytes());
                 code_fragment(&mut coder, fragments, &reader, &mut record);
             }
             Event::RunEnd { .. } => {
@@ -149,6 +157,7 @@ pub fn encode(
     }
     coder.u8(spans, END);
     model.finish(&mut coder);
+    past.end();
     Ok((!coder.failed()).then(|| coder.into_streams()))
 }
 
@@ -165,15 +174,17 @@ fn code_fragment(
 }
 
 /// Makes the segment of streams, or the part of one, of a length.
-pub fn decode(
-    streams: StreamReader<'_>,
+pub fn decode<'s>(
+    streams: StreamReader<'s>,
     segment: SegmentHeader,
     len: usize,
+    history: Option<&'s mut History>,
     original: &mut Original<'_>,
 ) -> Result<(), DecodeToError> {
     let mut decoder = Decoder {
         coder: streams,
         model: Model::new(&segment, len),
+        past: Past::new(history, &segment, len),
         writer: SegmentWriter::new(segment, len.min(2 * PIECE_LEN)),
         start: segment.start,
         len,
@@ -195,12 +206,58 @@ pub fn decode(
     if !decoder.coder.exhausted() || decoder.writer.len() != len {
         return Err(BAD.into());
     }
+    decoder.past.end();
     original.write(decoder.writer.ready())
+}
+
+/// The WAL before a segment, if the segment is told from it.
+struct Past<'h> {
+    known: Option<(&'h mut History, ForetoldImages)>,
+    header: SegmentHeader,
+    len: usize,
+}
+
+impl<'h> Past<'h> {
+    fn new(history: Option<&'h mut History>, header: &SegmentHeader, len: usize) -> Past<'h> {
+        let known = history.map(|history| {
+            history.begin(header);
+            (history, ForetoldImages::new(header.version, len))
+        });
+        Past {
+            known,
+            header: *header,
+            len,
+        }
+    }
+
+    fn lsn_of(&self, offset: usize) -> Lsn {
+        Lsn(self.header.start.0.wrapping_add(offset as u64))
+    }
+
+    fn lead(&mut self, bytes: &[u8], is_whole: bool, end: usize) {
+        let end = self.lsn_of(end);
+        if let Some((history, _)) = &mut self.known {
+            history.lead(self.header.version, bytes, is_whole, end);
+        }
+    }
+
+    fn tail(&mut self, bytes: &[u8]) {
+        if let Some((history, _)) = &mut self.known {
+            history.tail(bytes);
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some((history, _)) = &mut self.known {
+            history.end(&self.header, self.len);
+        }
+    }
 }
 
 struct Decoder<'s> {
     coder: StreamReader<'s>,
     model: Model,
+    past: Past<'s>,
     writer: SegmentWriter,
     start: Lsn,
     len: usize,
@@ -233,6 +290,8 @@ impl Decoder<'_> {
             if run.lead_is_whole {
                 self.writer.padding();
             }
+            self.past
+                .lead(&self.bytes, run.lead_is_whole, self.writer.len());
         }
         let mut layout = RecordLayout::default();
         for _ in 0..run.records {
@@ -245,8 +304,18 @@ impl Decoder<'_> {
             if self.coder.failed() {
                 return Err(BAD.into());
             }
+            if let Some((history, images)) = &mut self.past.known {
+                images.decode(&mut self.coder, history, lsn, &mut layout, &mut self.bytes);
+                if self.coder.failed() {
+                    return Err(BAD.into());
+                }
+            }
             self.writer.record(&self.bytes);
             self.check_len()?;
+            let end = self.past.lsn_of(self.writer.len());
+            if let Some((history, _)) = &mut self.past.known {
+                history.set_positions(&layout, end);
+            }
             self.hand_over(original)?;
         }
         if run.tail_len != 0 {
@@ -255,6 +324,7 @@ impl Decoder<'_> {
             if total_len < self.bytes.len() {
                 return Err(BAD.into());
             }
+            self.past.tail(&self.bytes);
             self.writer.fragment(&self.bytes, total_len);
         }
         Ok(self.check_len()?)

@@ -25,6 +25,8 @@ pub enum MemberKind {
     Pages = 2,
     /// The streams of blocks that are told from others, which the decoder is given.
     Differences = 3,
+    /// The streams of a WAL segment or of a part of one that is told from the WAL before it.
+    WalAfter = 4,
 }
 
 impl MemberKind {
@@ -35,19 +37,23 @@ impl MemberKind {
             1 => Some(MemberKind::Wal),
             2 if format.has_pages() => Some(MemberKind::Pages),
             3 if format.has_pages() => Some(MemberKind::Differences),
+            4 if format.has_history() => Some(MemberKind::WalAfter),
             _ => None,
         }
     }
 
     /// How many other objects are needed to decode a member.
     fn references(self) -> u8 {
-        u8::from(self == MemberKind::Differences)
+        u8::from(matches!(
+            self,
+            MemberKind::Differences | MemberKind::WalAfter
+        ))
     }
 
     /// Bytes that an original may have.
     pub fn original_len_max(self) -> usize {
         match self {
-            MemberKind::Foreign | MemberKind::Wal => MEMBER_LEN_MAX,
+            MemberKind::Foreign | MemberKind::Wal | MemberKind::WalAfter => MEMBER_LEN_MAX,
             MemberKind::Pages | MemberKind::Differences => CHUNK_LEN_MAX,
         }
     }
@@ -167,7 +173,9 @@ impl Header {
         let (mut identity, mut base_hash) = (None, None);
         match kind {
             MemberKind::Foreign | MemberKind::Pages => {}
-            MemberKind::Wal => identity = WalIdentity::from_bytes(take(WalIdentity::LEN)?),
+            MemberKind::Wal | MemberKind::WalAfter => {
+                identity = WalIdentity::from_bytes(take(WalIdentity::LEN)?)
+            }
             MemberKind::Differences => base_hash = take(BASE_HASH_LEN)?.first_chunk().copied(),
         }
         let name = if version.has_names() {

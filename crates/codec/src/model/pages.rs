@@ -9,5 +9,6 @@ mod item_order;
 mod items;
 pub mod known_relations;
 mod page;
+pub mod recreation;
 mod stale;
 mod stale_copies;

@@ -117,6 +117,8 @@ kinds! {
     DifferenceRun = 68, OtherPages, "changed blocks, copies";
     DifferenceReplaced = 69, OtherPages, "changed blocks, replaced bytes";
     DifferenceByte = 70, OtherPages, "changed blocks, new bytes";
+    ForetoldMark = 71, RecordHeaders, "images that replay foretells";
+    ForetoldForm = 72, RecordHeaders, "images that replay foretells, forms";
 }
 
 impl StreamKind {

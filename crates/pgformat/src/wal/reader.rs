@@ -143,6 +143,11 @@ impl<'a> SegmentReader<'a> {
         }
     }
 
+    /// Where what comes next begins, in bytes from the start of what is read.
+    pub fn next_offset(&self) -> usize {
+        self.at
+    }
+
     /// What went wrong with reading the input: then the events say nothing of it.
     pub fn take_error(&mut self) -> Option<io::Error> {
         self.window.take_error()

@@ -109,6 +109,22 @@ impl BlockDifferences {
         }
     }
 
+    /// Bytes of a block that are not copied from anywhere. Encoder only.
+    pub fn new_bytes(&mut self, base: &[u8; PAGE_SIZE], block: &[u8; PAGE_SIZE]) -> usize {
+        self.places.begin();
+        let (mut at, mut last, mut before, mut new) = (0, 0, Source::Base(0), 0);
+        while at < PAGE_SIZE {
+            let copy = self.places.next(base, block, at, (before, last));
+            before = copy.source;
+            if let Source::Base(distance @ 1..) = copy.source {
+                last = distance;
+            }
+            new += copy.literals;
+            at += copy.literals + copy.len;
+        }
+        new
+    }
+
     /// Codes a block of no relation.
     pub fn code_block<C: Coder>(
         &mut self,

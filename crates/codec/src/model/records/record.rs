@@ -246,6 +246,7 @@ impl Model {
             }
         }
         if !C::ENCODING {
+            layout.main_start = record.len();
             record.extend_from_slice(&self.main);
             layout.write_headers(record);
         }

@@ -1,0 +1,62 @@
+//! Encodes the segments of a folder one after the other, each told from those before it, and
+//! compares the size with zstd -3 and with segments encoded alone.
+//!
+//! cargo run --release -p walzip-codec --example history -- DIR [SEGMENTS]
+
+use std::time::Instant;
+
+use walzip_codec::{HistoryDecoder, HistoryEncoder, KindAccount, Level, encode};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let dir = args.next().expect("a folder");
+    let most = args.next().map_or(usize::MAX, |most| most.parse().expect("a number"));
+    let alone = std::env::var_os("ALONE").is_some();
+    let mut paths: Vec<_> = std::fs::read_dir(dir)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.file_name().is_some_and(|name| name.len() == 24))
+        .collect();
+    paths.sort();
+    paths.truncate(most);
+    let level = Level::new(3).expect("a level");
+    let mut encoder = HistoryEncoder::new(level);
+    let mut decoder = HistoryDecoder::new();
+    let (mut zstd_all, mut all, mut alone_all) = (0, 0, 0);
+    let (mut encoding, mut decoding) = (0.0, 0.0);
+    let _ = std::mem::size_of::<KindAccount>();
+    for (number, path) in paths.iter().enumerate() {
+        let segment = std::fs::read(path).expect("a segment");
+        let mut packed = Vec::with_capacity(zstd_safe::compress_bound(segment.len()));
+        zstd_safe::compress(&mut packed, &segment, 3).expect("zstd");
+        let start = Instant::now();
+        let file = encoder.encode(&segment).expect("encoded");
+        encoding += start.elapsed().as_secs_f64();
+        let start = Instant::now();
+        let mut back = Vec::with_capacity(segment.len());
+        decoder.decode(&file, &mut back).expect("decoded");
+        decoding += start.elapsed().as_secs_f64();
+        assert!(back == segment);
+        let kind = walzip_codec::Header::read(&file).expect("header").kind;
+        zstd_all += packed.len();
+        all += file.len();
+        if alone {
+            alone_all += encode(&segment, level).expect("encoded").len();
+        }
+        if number % 8 == 7 || number + 1 == paths.len() || std::env::var_os("ALL").is_some() {
+            println!(
+                "{number:3} {kind:?} zstd {:8} here {:8} {:.3} all {:.3} alone {:.3} encode {:.3} s decode {:.3} s",
+                packed.len(),
+                file.len(),
+                file.len() as f64 / packed.len() as f64,
+                all as f64 / zstd_all as f64,
+                alone_all as f64 / zstd_all as f64,
+                encoding / (number + 1) as f64,
+                decoding / (number + 1) as f64,
+            );
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What earlier WAL has left: pages, and a record that is not complete yet.
+
+use std::collections::HashMap;
+
+use walzip_pgformat::wal::{Block, Image, RecordLayout, SegmentHeader};
+use walzip_pgformat::{Lsn, PAGE_SIZE, Version};
+use walzip_replay::{Page, PageBytes, PageCache, PageKey, Record};
+
+use super::forms::{Form, FormKey};
+use crate::fast_hash::FastHash;
+use crate::limits::HISTORY_PAGES_MAX;
+use crate::model::pages::recreation::Recreation;
+
+/// The longest record of which a part is kept for what follows, in bytes.
+const PENDING_MAX: usize = 64 << 20;
+
+/// What the WAL before leaves for what follows. The encoder's and the decoder's are the same.
+pub struct History {
+    pub(super) cache: PageCache,
+    /// A page that was last changed before this is likely to get an image with its next change.
+    pub(super) images_from: Lsn,
+    pub(super) forms: HashMap<FormKey, Form, FastHash>,
+    /// There are records of hints: pages get their position with the visibility map.
+    pub(super) logs_hints: bool,
+    /// The beginning of a record.
+    pending: Vec<u8>,
+    /// Where the WAL that is known ends.
+    end: Lsn,
+}
+
+impl Default for History {
+    fn default() -> History {
+        History {
+            cache: PageCache::new(HISTORY_PAGES_MAX),
+            images_from: Lsn(0),
+            forms: HashMap::default(),
+            logs_hints: false,
+            pending: Vec::new(),
+            end: Lsn(0),
+        }
+    }
+}
+
+impl std::fmt::Debug for History {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("History")
+            .field("end", &self.end)
+            .finish_non_exhaustive()
+    }
+}
+
+impl History {
+    /// A segment, or a part of one, begins.
+    pub fn begin(&mut self, header: &SegmentHeader) {
+        if header.start != self.end {
+            self.pending.clear();
+        }
+    }
+
+    /// The segment ends, or the part of one.
+    pub fn end(&mut self, header: &SegmentHeader, len: usize) {
+        self.end = Lsn(header.start.0.wrapping_add(len as u64));
+    }
+
+    /// The beginning of a record, whose rest follows in the next segment.
+    pub fn tail(&mut self, bytes: &[u8]) {
+        self.pending.clear();
+        self.pending.extend_from_slice(bytes);
+    }
+
+    /// The rest of a record that was begun, or what there is of it. `end` is where it ends.
+    pub fn lead(&mut self, version: &'static Version, bytes: &[u8], is_whole: bool, end: Lsn) {
+        if self.pending.is_empty() {
+            return;
+        }
+        if self.pending.len() + bytes.len() > PENDING_MAX {
+            return self.pending.clear();
+        }
+        self.pending.extend_from_slice(bytes);
+        if is_whole {
+            let record = std::mem::take(&mut self.pending);
+            let mut layout = RecordLayout::default();
+            if layout.read(&record, version).is_ok() {
+                self.replay(version, &layout, &record);
+                self.keep_images(&layout, &record, &mut Recreation::new(PAGE_SIZE * 40));
+                self.set_positions(&layout, end);
+            }
+        }
+    }
+
+    /// Replays a record on the pages of its blocks without images.
+    pub fn replay(&mut self, version: &'static Version, layout: &RecordLayout, bytes: &[u8]) {
+        let record = Record {
+            version,
+            layout,
+            bytes,
+        };
+        // What is not replayed is seen in the difference from the next image.
+        let _ = walzip_replay::redo(&record, &mut self.cache);
+    }
+
+    /// Keeps the images of a record as the pages of their blocks.
+    pub fn keep_images(
+        &mut self,
+        layout: &RecordLayout,
+        bytes: &[u8],
+        recreation: &mut Recreation,
+    ) {
+        for block in &layout.blocks {
+            let Some(image) = &block.image else {
+                continue;
+            };
+            let packed = bytes.get(image.start..image.start + usize::from(image.len));
+            let mut page = [0; PAGE_SIZE];
+            if recreation.decompress(image, packed.unwrap_or_default()) {
+                fill(&mut page, image, recreation.page(image));
+                *self.cache.get_or_new(PageKey::from(block)) = page;
+            }
+        }
+    }
+
+    /// Keeps an image as the page that it is of. What replay has left in the hole stays there: the
+    /// server's page is likely to have the same.
+    pub fn keep(&mut self, key: &PageKey, page: &PageBytes) {
+        let (start, len) = page.hole();
+        let kept = self.cache.get_or_new(*key);
+        kept[..start].copy_from_slice(&page[..start]);
+        kept[start + len..].copy_from_slice(&page[start + len..]);
+    }
+
+    /// The record ended here: that is `pd_lsn` of the pages that it changed.
+    pub fn set_positions(&mut self, layout: &RecordLayout, end: Lsn) {
+        let is_hint = super::forms::is_hint(layout);
+        self.logs_hints |= is_hint;
+        for block in &layout.blocks {
+            if super::forms::keeps_position(layout, block) && !self.logs_hints {
+                continue;
+            }
+            if let Some(page) = self.cache.get_mut(&PageKey::from(block)) {
+                page.set_lsn(end.0);
+            }
+        }
+    }
+
+    /// The page as an image has it: without the bytes of its hole. Zeros if it is not known.
+    pub fn expected(&self, key: &PageKey) -> Box<PageBytes> {
+        let mut page = Box::new([0; PAGE_SIZE]);
+        if let Some(known) = self.cache.peek(key) {
+            page.copy_from_slice(known);
+            let (start, len) = page.hole();
+            page[start..start + len].fill(0);
+        }
+        page
+    }
+
+    /// Whether the page of a block is known, and whether its next record is likely to have an image.
+    pub fn foretells(&self, block: &Block) -> Option<bool> {
+        if block.fork_flags & Block::WILL_INIT != 0 {
+            return None;
+        }
+        let lsn = self.cache.lsn(&PageKey::from(block))?;
+        Some(lsn <= self.images_from.0)
+    }
+}
+
+/// Makes a page of what an image has of it.
+pub fn fill(page: &mut PageBytes, image: &Image, without_hole: &[u8]) {
+    let start = usize::from(image.hole_offset).min(without_hole.len());
+    let (front, back) = without_hole.split_at(start);
+    page.fill(0);
+    page[..start].copy_from_slice(front);
+    page[PAGE_SIZE - back.len()..].copy_from_slice(back);
+}

@@ -1,0 +1,413 @@
+//! Codes records with images of pages that are known: without the images.
+//!
+//! The encoder takes an image out of a record, and gives the record the data that the server would
+//! have written without it. The record is then coded as any other. The decoder replays it on the
+//! page, and has the image, but for what is coded as a difference.
+
+use walzip_pgformat::rmgr_id::{HEAP, HEAP2};
+use walzip_pgformat::wal::{Compression, RecordLayout};
+use walzip_pgformat::{Lsn, PAGE_SIZE, Version};
+use walzip_replay::{Page, PageBytes, PageKey, Record, omitted_data};
+
+use super::assembly::{Change, assemble};
+use super::forms::{Form, FormKey};
+use super::history::{History, fill};
+use crate::model::pages::difference::BlockDifferences;
+use crate::model::pages::recreation::{OPAQUE, Recreation};
+use crate::streams::coder::{Coder, LazyStream};
+use crate::streams::kind::StreamKind;
+
+/// Mark of a block reference that has no image.
+const NO_IMAGE: u8 = 0;
+/// Mark of an image that is the page after replay.
+const EXACT: u8 = 1;
+/// Mark of an image with a difference from that page.
+const DIFFERENT: u8 = 2;
+/// The form of the image follows.
+const OTHER_FORM: u8 = 4;
+/// The hole of the image follows.
+const OTHER_HOLE: u8 = 8;
+const MARKS_MAX: u8 = DIFFERENT | OTHER_FORM | OTHER_HOLE;
+
+/// Differing bytes of which it is not asked whether they cost less than the image.
+const DIFFERING_FEW: usize = 256;
+/// Of the bytes of a page without its hole, those that may be new in a difference: one of so many.
+const NEW_PART: usize = 3;
+
+/// The images of a segment.
+pub struct ForetoldImages {
+    version: &'static Version,
+    /// Marks, where no image and where one was to be expected.
+    marks: [LazyStream; 2],
+    form: LazyStream,
+    hole: LazyStream,
+    differences: Differences,
+    recreation: Recreation,
+    changes: Vec<Change>,
+    folded: Vec<Folded>,
+    record: Vec<u8>,
+}
+
+/// What the pages are that differ.
+#[derive(Clone, Copy, Default)]
+enum Kind {
+    Table,
+    #[default]
+    Other,
+}
+
+impl Kind {
+    fn of(layout: &RecordLayout) -> Kind {
+        match layout.header.rmid {
+            HEAP | HEAP2 => Kind::Table,
+            _ => Kind::Other,
+        }
+    }
+}
+
+/// The differences of each kind.
+#[derive(Default)]
+struct Differences {
+    tables: BlockDifferences,
+    others: BlockDifferences,
+}
+
+impl Differences {
+    fn of(&mut self, kind: Kind) -> &mut BlockDifferences {
+        match kind {
+            Kind::Table => &mut self.tables,
+            Kind::Other => &mut self.others,
+        }
+    }
+}
+
+/// An image that was taken out of a record.
+struct Folded {
+    /// Its block's place among the record's block references.
+    place: usize,
+    key: PageKey,
+    kind: Kind,
+    page: Box<PageBytes>,
+    form: Form,
+    hole: (usize, usize),
+    mark: u8,
+}
+
+impl Default for Folded {
+    fn default() -> Folded {
+        Folded {
+            place: 0,
+            key: PageKey::default(),
+            kind: Kind::default(),
+            page: Box::new([0; PAGE_SIZE]),
+            form: Form::default(),
+            hole: (0, 0),
+            mark: NO_IMAGE,
+        }
+    }
+}
+
+impl ForetoldImages {
+    /// For a segment of this length.
+    pub fn new(version: &'static Version, segment_len: usize) -> ForetoldImages {
+        ForetoldImages {
+            version,
+            marks: [LazyStream::default(); 2],
+            form: LazyStream::default(),
+            hole: LazyStream::default(),
+            differences: Differences::default(),
+            recreation: Recreation::new(segment_len),
+            changes: Vec::new(),
+            folded: Vec::new(),
+            record: Vec::new(),
+        }
+    }
+
+    /// Takes the images that are foretold out of a record, before the record is coded, and codes
+    /// what the decoder needs besides it. `end` is where the record ends.
+    pub fn encode<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        history: &mut History,
+        (lsn, end): (Lsn, Lsn),
+        layout: &mut RecordLayout,
+        record: &mut Vec<u8>,
+    ) {
+        let foretold: Vec<_> = layout
+            .blocks
+            .iter()
+            .map(|at| history.foretells(at))
+            .collect();
+        if std::env::var_os("DBG").is_some() { for (b,f) in layout.blocks.iter().zip(&foretold) { if b.image.is_some() { eprintln!("IMG {} {:#x} blk{} {:?} {} known {:?} cache {}", layout.header.rmid, layout.header.info, b.id, b.locator, b.number, f, history.cache.len()); } } }
+        self.folded.clear();
+        self.changes.clear();
+        self.changes.resize(layout.blocks.len(), Change::None);
+        for (place, known) in foretold.iter().enumerate() {
+            if known.is_some() && layout.blocks[place].image.is_some() {
+                self.fold(coder, history, place, layout, record);
+            }
+        }
+        if self.folded.is_empty() {
+            history.replay(self.version, layout, record);
+        } else if self.replay_folded(history, layout, record).is_none() {
+            return coder.fail();
+        }
+        self.code_marks(coder, history, lsn, &foretold, layout);
+        self.code_differences(coder, history);
+        history.keep_images(layout, record, &mut self.recreation);
+        history.set_positions(layout, end);
+    }
+
+    /// Takes one image out, if its bytes can be made of its page again.
+    fn fold<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        history: &History,
+        place: usize,
+        layout: &RecordLayout,
+        record: &[u8],
+    ) -> Option<()> {
+        let block = layout.blocks.get(place)?;
+        let image = block.image.as_ref()?;
+        let packed = record.get(image.start..image.start + usize::from(image.len))?;
+        let mut compressor = OPAQUE;
+        if image.compression == Compression::None {
+            self.recreation.page(image).copy_from_slice(packed);
+        } else {
+            compressor = self
+                .recreation
+                .recreate(image, packed, coder.choices().proof);
+            if compressor == OPAQUE {
+                return None;
+            }
+        }
+        let mut page = Box::new([0; PAGE_SIZE]);
+        fill(&mut page, image, self.recreation.page(image));
+        let key = PageKey::from(block);
+        let mut data = Vec::new();
+        if block.data_len == 0 {
+            let record = Record {
+                version: self.version,
+                layout,
+                bytes: record,
+            };
+            data = omitted_data(&record, block, history.cache.peek(&key)?, &page);
+        }
+        self.changes[place] = Change::Fold(data);
+        self.folded.push(Folded {
+            place,
+            key,
+            kind: Kind::of(layout),
+            page,
+            form: Form {
+                flags: image.flags,
+                compressor,
+                has_data: block.data_len != 0,
+            },
+            hole: (image.hole_offset.into(), image.hole_len.into()),
+            mark: NO_IMAGE,
+        });
+        Some(())
+    }
+
+    /// Replays the record without its images, and leaves those in that are not like their pages.
+    fn replay_folded(
+        &mut self,
+        history: &mut History,
+        layout: &mut RecordLayout,
+        record: &mut Vec<u8>,
+    ) -> Option<()> {
+        let mut without = layout.clone();
+        assemble(&mut without, record, &self.changes, &mut self.record)?;
+        history.replay(self.version, &without, &self.record);
+        let before = self.folded.len();
+        let (changes, differences) = (&mut self.changes, &mut self.differences);
+        self.folded.retain_mut(|folded| {
+            let expected = history.expected(&folded.key);
+            folded.mark = DIFFERENT;
+            if expected == folded.page {
+                folded.mark = EXACT;
+                return true;
+            }
+            let bytes = expected.iter().zip(&folded.page[..]);
+            let differing = bytes.filter(|(one, other)| one != other).count();
+            let new_max = (PAGE_SIZE - folded.hole.1) / NEW_PART;
+            let is_like = differing <= DIFFERING_FEW
+                || differences
+                    .of(folded.kind)
+                    .new_bytes(&expected, &folded.page)
+                    <= new_max;
+            if !is_like {
+                changes[folded.place] = Change::None;
+            }
+            is_like
+        });
+        if self.folded.len() < before {
+            without = layout.clone();
+            assemble(&mut without, record, &self.changes, &mut self.record)?;
+        }
+        *layout = without;
+        std::mem::swap(record, &mut self.record);
+        Some(())
+    }
+
+    /// Codes for each block reference of a known page whether it has an image that was taken out,
+    /// and what image that is.
+    fn code_marks<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        history: &mut History,
+        lsn: Lsn,
+        foretold: &[Option<bool>],
+        layout: &RecordLayout,
+    ) {
+        let mut taken = std::mem::take(&mut self.folded).into_iter().peekable();
+        for (place, (block, known)) in layout.blocks.iter().zip(foretold).enumerate() {
+            let Some(is_foretold) = *known else {
+                continue;
+            };
+            let mut has_image = block.image.is_some();
+            if !has_image {
+                let this = taken.next_if(|folded| folded.place == place);
+                let key = Form::key(layout, block);
+                let this = self.code_mark(coder, history, is_foretold, key, this);
+                has_image = this.is_some();
+                self.folded.extend(this.map(|this| Folded {
+                    place,
+                    key: PageKey::from(block),
+                    kind: Kind::of(layout),
+                    ..this
+                }));
+            }
+            if has_image && !is_foretold {
+                history.images_from = history.images_from.max(lsn);
+            }
+            if coder.failed() {
+                return;
+            }
+        }
+    }
+
+    fn code_mark<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        history: &mut History,
+        is_foretold: bool,
+        key: FormKey,
+        this: Option<Folded>,
+    ) -> Option<Folded> {
+        let expected = history.forms.get(&key).copied().unwrap_or_default();
+        let mut known = NO_IMAGE;
+        if let Some(this) = &this {
+            let form = if this.form == expected { 0 } else { OTHER_FORM };
+            let hole = if this.hole == this.page.hole() {
+                0
+            } else {
+                OTHER_HOLE
+            };
+            known = this.mark | form | hole;
+        }
+        let stream = &mut self.marks[usize::from(is_foretold)];
+        let stream = stream.open(coder, StreamKind::ForetoldMark, 1);
+        let mark = coder.u8(stream, known);
+        if mark == NO_IMAGE {
+            return None;
+        }
+        if mark > MARKS_MAX || !matches!(mark & (EXACT | DIFFERENT), EXACT | DIFFERENT) {
+            coder.fail();
+            return None;
+        }
+        let mut this = this.unwrap_or_else(|| Folded {
+            form: expected,
+            ..Folded::default()
+        });
+        this.mark = mark;
+        if mark & OTHER_FORM != 0 {
+            this.form.code(coder, &mut self.form);
+            history.forms.insert(key, this.form);
+        }
+        if mark & OTHER_HOLE != 0 {
+            let stream = self.hole.open(coder, StreamKind::ImageHole, 2);
+            this.hole.0 = usize::from(coder.u16(stream, this.hole.0 as u16));
+            this.hole.1 = usize::from(coder.u16(stream, this.hole.1 as u16));
+        }
+        Some(this)
+    }
+
+    /// Codes the images that differ from the pages after replay, and keeps all as pages.
+    fn code_differences<C: Coder>(&mut self, coder: &mut C, history: &mut History) {
+        for folded in &mut self.folded {
+            if folded.mark & DIFFERENT != 0 {
+                let expected = history.expected(&folded.key);
+                let differences = self.differences.of(folded.kind);
+                differences.code_block(coder, &expected, &mut folded.page);
+            } else if !C::ENCODING {
+                folded.page = history.expected(&folded.key);
+            }
+            if coder.failed() {
+                return;
+            }
+            history.keep(&folded.key, &folded.page);
+        }
+    }
+
+    /// Puts the images back into a record that was decoded, and codes what the encoder has added.
+    pub fn decode<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        history: &mut History,
+        lsn: Lsn,
+        layout: &mut RecordLayout,
+        record: &mut Vec<u8>,
+    ) {
+        let foretold: Vec<_> = layout
+            .blocks
+            .iter()
+            .map(|at| history.foretells(at))
+            .collect();
+        self.folded.clear();
+        self.code_marks(coder, history, lsn, &foretold, layout);
+        history.replay(self.version, layout, record);
+        self.code_differences(coder, history);
+        history.keep_images(layout, record, &mut self.recreation);
+        if !self.folded.is_empty() && !coder.failed() && self.unfold(layout, record).is_none() {
+            coder.fail();
+        }
+    }
+
+    fn unfold(&mut self, layout: &mut RecordLayout, record: &mut Vec<u8>) -> Option<()> {
+        self.changes.clear();
+        self.changes.resize(layout.blocks.len(), Change::None);
+        for folded in &self.folded {
+            let hole = match folded.mark & OTHER_HOLE {
+                0 => folded.page.hole(),
+                _ => folded.hole,
+            };
+            if hole.0 + hole.1 > PAGE_SIZE {
+                return None;
+            }
+            let image = folded.form.image(self.version, hole);
+            let page = self.recreation.page(&image);
+            let (front, back) = page.split_at_mut_checked(hole.0)?;
+            front.copy_from_slice(&folded.page[..hole.0]);
+            back.copy_from_slice(&folded.page[hole.0 + hole.1..]);
+            let bytes = if image.compression == Compression::None {
+                page.to_vec()
+            } else if self.recreation.compress(&image, folded.form.compressor) {
+                self.recreation.packed().to_vec()
+            } else {
+                return None;
+            };
+            self.changes[folded.place] = Change::Unfold {
+                image,
+                bytes,
+                has_data: folded.form.has_data,
+            };
+        }
+        let r = assemble(layout, record, &self.changes, &mut self.record);
+        if std::env::var_os("DBG2").is_some() { eprintln!("UNFOLD {:?} marks {:?} lens {} -> {}", r, self.folded.iter().map(|f| (f.mark, f.hole, f.form, f.place)).collect::<Vec<_>>(), record.len(), self.record.len()); }
+        r?;
+        std::mem::swap(record, &mut self.record);
+        Some(())
+    }
+}

@@ -1,0 +1,126 @@
+//! Pages by relation, fork and block: as many as fit.
+
+use std::collections::HashMap;
+
+use walzip_pgformat::wal::{Block, RelFileLocator};
+
+use crate::page::{Page, PageBytes};
+
+/// Names a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PageKey {
+    /// The relation.
+    pub locator: RelFileLocator,
+    /// The fork: 0 is the main one, 2 the visibility map.
+    pub fork: u8,
+    /// The number in the fork.
+    pub block: u32,
+}
+
+impl From<&Block> for PageKey {
+    fn from(block: &Block) -> PageKey {
+        PageKey {
+            locator: block.locator,
+            fork: block.fork(),
+            block: block.number,
+        }
+    }
+}
+
+struct Slot {
+    key: PageKey,
+    page: Box<PageBytes>,
+    was_used: bool,
+}
+
+/// Pages that records have left. Where there are too many, one that was not used for long goes.
+/// Which one follows from what was asked for, and from nothing else.
+pub struct PageCache {
+    places: HashMap<PageKey, u32>,
+    slots: Vec<Slot>,
+    pages_max: usize,
+    hand: usize,
+}
+
+impl PageCache {
+    /// Keeps at most so many pages, at least one.
+    pub fn new(pages_max: usize) -> PageCache {
+        PageCache {
+            places: HashMap::new(),
+            slots: Vec::new(),
+            pages_max: pages_max.max(1),
+            hand: 0,
+        }
+    }
+
+    /// Pages that are kept.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// No page is kept.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// A page that is kept, without using it.
+    pub fn peek(&self, key: &PageKey) -> Option<&PageBytes> {
+        let slot = self.slots.get(*self.places.get(key)? as usize)?;
+        Some(&slot.page)
+    }
+
+    /// A page that is kept.
+    pub fn get_mut(&mut self, key: &PageKey) -> Option<&mut PageBytes> {
+        let slot = self.slots.get_mut(*self.places.get(key)? as usize)?;
+        slot.was_used = true;
+        Some(&mut slot.page)
+    }
+
+    /// A page that is kept, or else one of zeros that is kept from now on.
+    pub fn get_or_new(&mut self, key: PageKey) -> &mut PageBytes {
+        let place = match self.places.get(&key) {
+            Some(&place) => place as usize,
+            None => self.place_for(key),
+        };
+        let slot = &mut self.slots[place];
+        slot.was_used = true;
+        &mut slot.page
+    }
+
+    fn place_for(&mut self, key: PageKey) -> usize {
+        let place = if self.slots.len() < self.pages_max {
+            self.slots.push(Slot {
+                key,
+                page: Box::new([0; walzip_pgformat::PAGE_SIZE]),
+                was_used: true,
+            });
+            self.slots.len() - 1
+        } else {
+            let place = self.unused();
+            let slot = &mut self.slots[place];
+            self.places.remove(&slot.key);
+            slot.key = key;
+            slot.page.fill(0);
+            place
+        };
+        self.places.insert(key, place as u32);
+        place
+    }
+
+    /// The next place whose page was not used since the hand passed it.
+    fn unused(&mut self) -> usize {
+        loop {
+            let place = self.hand;
+            self.hand = (place + 1) % self.slots.len();
+            let slot = &mut self.slots[place];
+            if !std::mem::take(&mut slot.was_used) {
+                return place;
+            }
+        }
+    }
+
+    /// `pd_lsn` of a page that is kept.
+    pub fn lsn(&self, key: &PageKey) -> Option<u64> {
+        self.peek(key).map(|page| page.lsn())
+    }
+}
