@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use walzip_codec::{HistoryDecoder, HistoryEncoder, KindAccount, Level, encode};
+use walzip_codec::{HistoryAccount, HistoryDecoder, HistoryEncoder, Level, encode};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -13,7 +13,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() {
     let mut args = std::env::args().skip(1);
     let dir = args.next().expect("a folder");
-    let most = args.next().map_or(usize::MAX, |most| most.parse().expect("a number"));
+    let most = args
+        .next()
+        .map_or(usize::MAX, |most| most.parse().expect("a number"));
     let alone = std::env::var_os("ALONE").is_some();
     let mut paths: Vec<_> = std::fs::read_dir(dir)
         .expect("a folder")
@@ -22,12 +24,14 @@ fn main() {
         .collect();
     paths.sort();
     paths.truncate(most);
-    let level = Level::new(3).expect("a level");
+    let level = Level::new(std::env::var("LEVEL").map_or(3, |l| l.parse().expect("a level")))
+        .expect("a level");
     let mut encoder = HistoryEncoder::new(level);
     let mut decoder = HistoryDecoder::new();
     let (mut zstd_all, mut all, mut alone_all) = (0, 0, 0);
     let (mut encoding, mut decoding) = (0.0, 0.0);
-    let _ = std::mem::size_of::<KindAccount>();
+    let shares = std::env::var_os("SHARES").is_some();
+    let mut account = HistoryAccount::default();
     for (number, path) in paths.iter().enumerate() {
         let segment = std::fs::read(path).expect("a segment");
         let mut packed = Vec::with_capacity(zstd_safe::compress_bound(segment.len()));
@@ -45,6 +49,21 @@ fn main() {
         all += file.len();
         if alone {
             alone_all += encode(&segment, level).expect("encoded").len();
+        }
+        if shares {
+            let kinds = account.account(&segment, level).expect("encoded");
+            let mut kinds = kinds.expect("a segment");
+            kinds.sort_by_key(|kind| std::cmp::Reverse(kind.packed_bytes));
+            if number + 1 == paths.len() {
+                for kind in &kinds[..kinds.len().min(24)] {
+                    println!(
+                        "{:9} of {:9} {}",
+                        kind.packed_bytes,
+                        kind.stream_bytes,
+                        kind.kind.label()
+                    );
+                }
+            }
         }
         if number % 8 == 7 || number + 1 == paths.len() || std::env::var_os("ALL").is_some() {
             println!(

@@ -7,7 +7,7 @@ use crate::encoder;
 use crate::error::EncodeError;
 use crate::level::Level;
 use crate::member;
-use crate::model::KnownRelations;
+use crate::model::{History, KnownRelations};
 use crate::optional_model::OptionalModel;
 use crate::packing;
 use crate::segment;
@@ -42,9 +42,34 @@ impl KindAccount {
 /// may differ from the file's size by a fraction of a percent. Where the level mixes streams,
 /// what zstd makes of them is shown.
 pub fn account(input: &[u8], level: Level) -> Result<Option<Vec<KindAccount>>, EncodeError> {
+    account_parts(input, level, None)
+}
+
+/// Where the bytes of segments go that are encoded one after the other: see
+/// [`crate::HistoryEncoder`].
+#[derive(Debug, Default)]
+pub struct HistoryAccount(History);
+
+impl HistoryAccount {
+    /// [`account`] of the next segment.
+    pub fn account(
+        &mut self,
+        input: &[u8],
+        level: Level,
+    ) -> Result<Option<Vec<KindAccount>>, EncodeError> {
+        account_parts(input, level, Some(&mut self.0))
+    }
+}
+
+fn account_parts(
+    input: &[u8],
+    level: Level,
+    mut history: Option<&mut History>,
+) -> Result<Option<Vec<KindAccount>>, EncodeError> {
     let mut kinds: Vec<KindAccount> = Vec::new();
     for (header, part) in encoder::parts(input) {
-        let Some(streams) = segment::encode(part.into(), &header, packing::choices(level), None)? else {
+        let (choices, history) = (packing::choices(level), history.as_deref_mut());
+        let Some(streams) = segment::encode(part.into(), &header, choices, history)? else {
             return Ok(None);
         };
         for account in account_of(&streams, level)? {

@@ -36,7 +36,9 @@ pub enum DecodeError {
     #[error("a member of differences needs the blocks that it was told from")]
     BaseNeeded,
     /// The WAL before it is needed to decode it.
-    #[error("told from the WAL before it: it stands in a pack, and is decoded with those before it")]
+    #[error(
+        "told from the WAL before it: it stands in a pack, and is decoded with those before it"
+    )]
     HistoryNeeded,
     /// A member of differences was told from other blocks than those that are given.
     #[error("the blocks that it was told from are others")]

@@ -32,7 +32,9 @@ mod segment;
 mod streams;
 mod varint;
 
-pub use account::{KindAccount, account, account_chunk, account_differences, encode_without};
+pub use account::{
+    HistoryAccount, KindAccount, account, account_chunk, account_differences, encode_without,
+};
 pub use chunk::{ChunkEncoder, Extent, encode_chunk};
 pub use compressors::page_image::PageImages;
 pub use container::{

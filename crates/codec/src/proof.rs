@@ -54,7 +54,13 @@ pub fn encode_part_after(
     level: Level,
     choices: Choices,
 ) -> Result<Option<Vec<u8>>, EncodeError> {
-    encode(input, header, (level, choices), run_in_turn, Some(histories))
+    encode(
+        input,
+        header,
+        (level, choices),
+        run_in_turn,
+        Some(histories),
+    )
 }
 
 fn encode(
@@ -118,11 +124,7 @@ struct Packed {
 }
 
 impl Packed {
-    fn proven(
-        body: Body,
-        header: &Unhashed,
-        streams: &[Filled],
-    ) -> Result<Packed, EncodeError> {
+    fn proven(body: Body, header: &Unhashed, streams: &[Filled]) -> Result<Packed, EncodeError> {
         let unhashed = header.write(&body, NO_HASH);
         match unpacks_to(&unhashed, &header.identity, streams) {
             Ok(true) => Ok(Packed { body, unhashed }),
@@ -183,7 +185,11 @@ fn replay(
             segment::decode(reader, segment, input.len(), history, &mut original)
         });
     let hash = original.hash();
-    if std::env::var_os("DBG2").is_some() { if let Err(e) = &replayed { eprintln!("REPLAY {e:?}"); } }
+    if std::env::var_os("DBG2").is_some() {
+        if let Err(e) = &replayed {
+            eprintln!("REPLAY {e:?}");
+        }
+    }
     match replayed {
         Ok(()) if expected.is_complete() => Ok(hash),
         _ => Err(EncodeError::NotProven),

@@ -138,7 +138,22 @@ impl ForetoldImages {
             .iter()
             .map(|at| history.foretells(at))
             .collect();
-        if std::env::var_os("DBG").is_some() { for (b,f) in layout.blocks.iter().zip(&foretold) { if b.image.is_some() { eprintln!("IMG {} {:#x} blk{} {:?} {} known {:?} cache {}", layout.header.rmid, layout.header.info, b.id, b.locator, b.number, f, history.cache.len()); } } }
+        if std::env::var_os("DBG").is_some() {
+            for (b, f) in layout.blocks.iter().zip(&foretold) {
+                if b.image.is_some() {
+                    eprintln!(
+                        "IMG {} {:#x} blk{} {:?} {} known {:?} cache {}",
+                        layout.header.rmid,
+                        layout.header.info,
+                        b.id,
+                        b.locator,
+                        b.number,
+                        f,
+                        history.cache.len()
+                    );
+                }
+            }
+        }
         self.folded.clear();
         self.changes.clear();
         self.changes.resize(layout.blocks.len(), Change::None);
@@ -405,7 +420,18 @@ impl ForetoldImages {
             };
         }
         let r = assemble(layout, record, &self.changes, &mut self.record);
-        if std::env::var_os("DBG2").is_some() { eprintln!("UNFOLD {:?} marks {:?} lens {} -> {}", r, self.folded.iter().map(|f| (f.mark, f.hole, f.form, f.place)).collect::<Vec<_>>(), record.len(), self.record.len()); }
+        if std::env::var_os("DBG2").is_some() {
+            eprintln!(
+                "UNFOLD {:?} marks {:?} lens {} -> {}",
+                r,
+                self.folded
+                    .iter()
+                    .map(|f| (f.mark, f.hole, f.form, f.place))
+                    .collect::<Vec<_>>(),
+                record.len(),
+                self.record.len()
+            );
+        }
         r?;
         std::mem::swap(record, &mut self.record);
         Some(())
