@@ -122,9 +122,12 @@ pub fn encode(
                 record.extend_from_slice(reader.bytes());
                 let end = past.lsn_of(reader.next_offset());
                 if let Some((history, images)) = &mut past.known {
-                    images.encode(&mut coder, history, (lsn, end), &mut layout, &mut record);
+                    images.take_out(choices.proof, history, &mut layout, &mut record);
                 }
-                model.code(&mut coder, lsn, &mut layout, &mut record);
+                model.code(&mut coder, &mut layout, &mut record, past.history());
+                past.follow(&mut coder, lsn, &mut layout, &mut record);
+                past.end_record(&layout, end);
+                model.end_record(lsn);
                 run.records += 1;
             }
             Event::Tail { .. } => {
@@ -247,6 +250,28 @@ impl<'h> Past<'h> {
         }
     }
 
+    fn history(&self) -> Option<&History> {
+        self.known.as_ref().map(|(history, _)| &**history)
+    }
+
+    fn follow<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        lsn: Lsn,
+        layout: &mut RecordLayout,
+        record: &mut Vec<u8>,
+    ) {
+        if let Some((history, images)) = &mut self.known {
+            images.follow(coder, history, lsn, layout, record);
+        }
+    }
+
+    fn end_record(&mut self, layout: &RecordLayout, end: Lsn) {
+        if let Some((history, _)) = &mut self.known {
+            history.set_positions(layout, end);
+        }
+    }
+
     fn end(&mut self) {
         if let Some((history, _)) = &mut self.known {
             history.end(&self.header, self.len);
@@ -299,23 +324,21 @@ impl Decoder<'_> {
                 .start
                 .0
                 .wrapping_add(self.writer.next_record_offset() as u64));
+            let (coder, bytes) = (&mut self.coder, &mut self.bytes);
             self.model
-                .code(&mut self.coder, lsn, &mut layout, &mut self.bytes);
-            if self.coder.failed() {
+                .code(coder, &mut layout, bytes, self.past.history());
+            if coder.failed() {
                 return Err(BAD.into());
             }
-            if let Some((history, images)) = &mut self.past.known {
-                images.decode(&mut self.coder, history, lsn, &mut layout, &mut self.bytes);
-                if self.coder.failed() {
-                    return Err(BAD.into());
-                }
+            self.past.follow(coder, lsn, &mut layout, bytes);
+            if coder.failed() {
+                return Err(BAD.into());
             }
+            self.model.end_record(lsn);
             self.writer.record(&self.bytes);
             self.check_len()?;
             let end = self.past.lsn_of(self.writer.len());
-            if let Some((history, _)) = &mut self.past.known {
-                history.set_positions(&layout, end);
-            }
+            self.past.end_record(&layout, end);
             self.hand_over(original)?;
         }
         if run.tail_len != 0 {

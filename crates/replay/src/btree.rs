@@ -4,7 +4,7 @@
 //! The special space of a page has 16 bytes: left sibling u32, right sibling u32, level u32,
 //! flags u16, cycle u16.
 
-use walzip_pgformat::bytes::{read_u16, read_u32};
+use walzip_pgformat::bytes::read_u16;
 use walzip_pgformat::opcode::btree;
 
 use crate::index_tuple::{self, PostingList};
@@ -407,7 +407,63 @@ fn omitted_deletion(
     Some(())
 }
 
-/// The level in a root's or a page's special space.
-pub fn level(page: &PageBytes) -> Option<u32> {
-    read_u32(page, special_at(page)? + 8)
+fn split_of(record: &Record<'_>) -> Option<Split> {
+    match record.opcode(OPCODE) {
+        btree::SPLIT_L => Split::of(record, true),
+        btree::SPLIT_R => Split::of(record, false),
+        _ => None,
+    }
+}
+
+/// What is left of the data of a split's right page: its new tuple, if that is on the right.
+pub fn split_rest(record: &Record<'_>, left: &PageBytes) -> Option<Vec<u8>> {
+    let split = split_of(record)?;
+    if split.has_new_tuple() {
+        return Some(Vec::new());
+    }
+    // The data begin with the item of the highest number.
+    let right_items = left.items().checked_sub(split.first_right)? + 1;
+    let number = split.new_number.checked_sub(split.first_right)?;
+    let behind = right_items.checked_sub(number)?;
+    let mut rest = record.data(1);
+    for _ in 0..behind {
+        rest = index_tuple::take(rest)?.1;
+    }
+    Some(index_tuple::take(rest)?.0.to_vec())
+}
+
+/// The data of a split's right page, of the left page as it was, and what is left of the data.
+pub fn split_data(record: &Record<'_>, left: &PageBytes) -> Option<Vec<u8>> {
+    let split = split_of(record)?;
+    if split.level != 0 {
+        return None;
+    }
+    let mut new_tuple = match split.has_new_tuple() {
+        true => index_tuple::take(record.data(0))?.0.to_vec(),
+        false => record.data(1).to_vec(),
+    };
+    let mut posting = None;
+    if split.posting_place != 0 {
+        let number = split.new_number.checked_sub(1)?;
+        let old = left.item(number)?;
+        let swapped = index_tuple::swap_posting(old, &mut new_tuple, split.posting_place)?;
+        posting = Some((number, swapped));
+    }
+    let mut items: Vec<&[u8]> = Vec::new();
+    if !is_rightmost(left)? {
+        items.push(left.item(HIGH_KEY)?);
+    }
+    for number in split.first_right..=left.items() {
+        if !split.is_left && number == split.new_number {
+            items.push(&new_tuple);
+        }
+        match &posting {
+            Some((replaced, posting)) if *replaced == number => items.push(posting),
+            _ => items.push(left.item(number)?),
+        }
+    }
+    if !split.is_left && split.new_number == left.items() + 1 {
+        items.push(&new_tuple);
+    }
+    Some(items.into_iter().rev().flatten().copied().collect())
 }

@@ -69,6 +69,12 @@ impl PageCache {
         Some(&slot.page)
     }
 
+    /// A page that is kept, to change, without using it.
+    pub fn peek_mut(&mut self, key: &PageKey) -> Option<&mut PageBytes> {
+        let slot = self.slots.get_mut(*self.places.get(key)? as usize)?;
+        Some(&mut slot.page)
+    }
+
     /// A page that is kept.
     pub fn get_mut(&mut self, key: &PageKey) -> Option<&mut PageBytes> {
         let slot = self.slots.get_mut(*self.places.get(key)? as usize)?;

@@ -4,12 +4,12 @@
 //! Where the server that wrote the record does something else than its replay, this does what the
 //! server did: hints, and line pointers that were looked for.
 
-use walzip_pgformat::bytes::{read_u16, read_u32};
+use walzip_pgformat::bytes::read_u16;
 use walzip_pgformat::opcode::{heap, heap2};
 use walzip_pgformat::rmgr_id::HEAP2;
 
 use crate::heap_prune;
-use crate::page::{ALL_VISIBLE, HAS_FREE_LINES, Page, PageBytes, State};
+use crate::page::{ALL_VISIBLE, HAS_FREE_LINES, LinePointer, Page, PageBytes, State};
 use crate::pages::BlockPages;
 use crate::record::Record;
 use crate::tuple::{self, HEADER_LEN, Tuple};
@@ -314,7 +314,21 @@ pub fn omitted_tuple(image: &PageBytes, number: u16, out: &mut Vec<u8>) -> Optio
     Some(())
 }
 
-/// The transaction that wrote a tuple, and its combined masks, for who looks at hints.
-pub fn xmin_of(tuple: &[u8]) -> Option<u32> {
-    read_u32(tuple, 0)
+/// The values of the tuple with a number: the bytes from `t_hoff` on.
+pub fn row_values(page: &PageBytes, number: u16) -> Option<&[u8]> {
+    if page.line_pointer(number)?.state != State::Normal {
+        return None;
+    }
+    let tuple = page.item(number)?;
+    tuple.get(usize::from(*tuple.get(tuple::HOFF_AT)?)..)
+}
+
+/// The number of the line pointer that the next tuple gets (`PageAddItem` of heaps).
+pub fn free_line_pointer(page: &PageBytes) -> u16 {
+    let next = page.items() + 1;
+    if page.flags() & HAS_FREE_LINES == 0 {
+        return next;
+    }
+    let is_free = |number: &u16| page.line_pointer(*number) == Some(LinePointer::UNUSED);
+    (1..next).find(is_free).unwrap_or(next)
 }

@@ -22,7 +22,9 @@ use walzip_pgformat::opcode::{heap as heap_opcode, heap2};
 use walzip_pgformat::rmgr_id::{BTREE, HEAP, HEAP2};
 use walzip_pgformat::wal::Block;
 
+pub use btree::{split_data, split_rest};
 pub use cache::{PageCache, PageKey};
+pub use heap::{free_line_pointer, row_values};
 pub use page::{Page, PageBytes};
 pub use record::Record;
 

@@ -10,6 +10,8 @@ pub enum Change {
     None,
     /// It loses its image and gets these data; none where the record left none out.
     Fold(Vec<u8>),
+    /// It has other data, or none.
+    Data(Vec<u8>),
     /// It gets an image of these bytes, and loses its data unless they are the record's own.
     Unfold {
         /// The image.
@@ -47,6 +49,7 @@ pub fn assemble(
         }
         block.data_start = out.len();
         match change {
+            Change::Data(data) => out.extend_from_slice(data),
             Change::Fold(data) if !data.is_empty() => out.extend_from_slice(data),
             _ if block.data_len == 0 => {}
             _ => out.extend_from_slice(part(before.data_start, before.data_len)?),
@@ -68,6 +71,13 @@ fn change_header(block: &mut Block, change: &Change) -> Option<()> {
             if !data.is_empty() {
                 block.fork_flags |= Block::HAS_DATA;
                 block.data_len = u16::try_from(data.len()).ok()?;
+            }
+        }
+        Change::Data(data) => {
+            block.data_len = u16::try_from(data.len()).ok()?;
+            block.fork_flags &= !Block::HAS_DATA;
+            if !data.is_empty() {
+                block.fork_flags |= Block::HAS_DATA;
             }
         }
         Change::Unfold {

@@ -88,6 +88,73 @@ impl History {
         }
     }
 
+    /// Copies of the known pages of a record's blocks, to put back.
+    pub fn copy_pages(&self, layout: &RecordLayout) -> Vec<(PageKey, Box<PageBytes>)> {
+        let keys = layout.blocks.iter().map(PageKey::from);
+        let pages = keys.filter_map(|key| Some((key, Box::new(*self.cache.peek(&key)?))));
+        pages.collect()
+    }
+
+    /// Puts copies of pages back.
+    pub fn put_back(&mut self, pages: Vec<(PageKey, Box<PageBytes>)>) {
+        for (key, page) in pages {
+            if let Some(known) = self.cache.peek_mut(&key) {
+                *known = *page;
+            }
+        }
+    }
+
+    /// What is left of the new right page's data in a split when those are taken out that follow
+    /// from the left page, and the place of the page's block reference.
+    pub fn split_rest(
+        &self,
+        version: &'static Version,
+        layout: &RecordLayout,
+        bytes: &[u8],
+    ) -> Option<(usize, Vec<u8>)> {
+        let place = layout.blocks.iter().position(|block| block.id == 1)?;
+        let record = Record {
+            version,
+            layout,
+            bytes,
+        };
+        let left = self.cache.peek(&PageKey::from(record.block(0)?))?;
+        Some((place, walzip_replay::split_rest(&record, left)?))
+    }
+
+    /// The reverse: the data of a split's new right page.
+    pub fn split_data(
+        &self,
+        version: &'static Version,
+        layout: &RecordLayout,
+        bytes: &[u8],
+    ) -> Option<Vec<u8>> {
+        let record = Record {
+            version,
+            layout,
+            bytes,
+        };
+        let left = self.cache.peek(&PageKey::from(record.block(0)?))?;
+        walzip_replay::split_data(&record, left)
+    }
+
+    /// The version that an update replaces, as it stands on its page: the bytes from `t_hoff` on.
+    pub fn old_row(&self, layout: &RecordLayout, number: u16) -> Option<&[u8]> {
+        let block = layout.blocks.iter().find(|block| block.id == 1);
+        let block = block.or_else(|| layout.blocks.iter().find(|block| block.id == 0))?;
+        walzip_replay::row_values(self.cache.peek(&PageKey::from(block))?, number)
+    }
+
+    /// The number of the line pointer that a tuple gets which is put on a page.
+    pub fn new_line_pointer(&self, block: &Block) -> Option<u16> {
+        if block.fork_flags & Block::WILL_INIT != 0 {
+            return Some(1);
+        }
+        Some(walzip_replay::free_line_pointer(
+            self.cache.peek(&PageKey::from(block))?,
+        ))
+    }
+
     /// Replays a record on the pages of its blocks without images.
     pub fn replay(&mut self, version: &'static Version, layout: &RecordLayout, bytes: &[u8]) {
         let record = Record {

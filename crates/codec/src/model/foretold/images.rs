@@ -10,11 +10,11 @@ use walzip_pgformat::{Lsn, PAGE_SIZE, Version};
 use walzip_replay::{Page, PageBytes, PageKey, Record, omitted_data};
 
 use super::assembly::{Change, assemble};
-use super::forms::{Form, FormKey};
+use super::forms::{self, Form, FormKey};
 use super::history::{History, fill};
 use crate::model::pages::difference::BlockDifferences;
 use crate::model::pages::recreation::{OPAQUE, Recreation};
-use crate::streams::coder::{Coder, LazyStream};
+use crate::streams::coder::{Coder, LazyStream, Proof};
 use crate::streams::kind::StreamKind;
 
 /// Mark of a block reference that has no image.
@@ -46,6 +46,12 @@ pub struct ForetoldImages {
     changes: Vec<Change>,
     folded: Vec<Folded>,
     record: Vec<u8>,
+    /// Whether data follow from a page.
+    rest: LazyStream,
+    has_rest: bool,
+    /// The record with those data.
+    whole: Vec<u8>,
+    whole_layout: RecordLayout,
 }
 
 /// What the pages are that differ.
@@ -120,63 +126,42 @@ impl ForetoldImages {
             changes: Vec::new(),
             folded: Vec::new(),
             record: Vec::new(),
+            rest: LazyStream::default(),
+            has_rest: false,
+            whole: Vec::new(),
+            whole_layout: RecordLayout::default(),
         }
     }
 
-    /// Takes the images that are foretold out of a record, before the record is coded, and codes
-    /// what the decoder needs besides it. `end` is where the record ends.
-    pub fn encode<C: Coder>(
+    /// Takes the images that are foretold out of a record, and other data that follow from pages,
+    /// before the record is coded. [`ForetoldImages::follow`] comes after that. Encoder only.
+    pub fn take_out(
         &mut self,
-        coder: &mut C,
+        proof: Proof,
         history: &mut History,
-        (lsn, end): (Lsn, Lsn),
         layout: &mut RecordLayout,
         record: &mut Vec<u8>,
     ) {
-        let foretold: Vec<_> = layout
-            .blocks
-            .iter()
-            .map(|at| history.foretells(at))
-            .collect();
-        if std::env::var_os("DBG").is_some() {
-            for (b, f) in layout.blocks.iter().zip(&foretold) {
-                if b.image.is_some() {
-                    eprintln!(
-                        "IMG {} {:#x} blk{} {:?} {} known {:?} cache {}",
-                        layout.header.rmid,
-                        layout.header.info,
-                        b.id,
-                        b.locator,
-                        b.number,
-                        f,
-                        history.cache.len()
-                    );
-                }
-            }
-        }
         self.folded.clear();
+        self.has_rest = false;
         self.changes.clear();
         self.changes.resize(layout.blocks.len(), Change::None);
-        for (place, known) in foretold.iter().enumerate() {
-            if known.is_some() && layout.blocks[place].image.is_some() {
-                self.fold(coder, history, place, layout, record);
+        for place in 0..layout.blocks.len() {
+            let block = &layout.blocks[place];
+            if block.image.is_some() && history.foretells(block).is_some() {
+                self.fold(proof, history, place, layout, record);
             }
         }
-        if self.folded.is_empty() {
-            history.replay(self.version, layout, record);
-        } else if self.replay_folded(history, layout, record).is_none() {
-            return coder.fail();
+        if !self.folded.is_empty() && self.try_folded(history, layout, record).is_none() {
+            self.folded.clear();
         }
-        self.code_marks(coder, history, lsn, &foretold, layout);
-        self.code_differences(coder, history);
-        history.keep_images(layout, record, &mut self.recreation);
-        history.set_positions(layout, end);
+        self.take_rest(history, layout, record);
     }
 
     /// Takes one image out, if its bytes can be made of its page again.
-    fn fold<C: Coder>(
+    fn fold(
         &mut self,
-        coder: &mut C,
+        proof: Proof,
         history: &History,
         place: usize,
         layout: &RecordLayout,
@@ -186,15 +171,13 @@ impl ForetoldImages {
         let image = block.image.as_ref()?;
         let packed = record.get(image.start..image.start + usize::from(image.len))?;
         let mut compressor = OPAQUE;
-        if image.compression == Compression::None {
-            self.recreation.page(image).copy_from_slice(packed);
-        } else {
-            compressor = self
-                .recreation
-                .recreate(image, packed, coder.choices().proof);
+        if image.compression != Compression::None {
+            compressor = self.recreation.recreate(image, packed, proof);
             if compressor == OPAQUE {
                 return None;
             }
+        } else if !self.recreation.decompress(image, packed) {
+            return None;
         }
         let mut page = Box::new([0; PAGE_SIZE]);
         fill(&mut page, image, self.recreation.page(image));
@@ -225,8 +208,9 @@ impl ForetoldImages {
         Some(())
     }
 
-    /// Replays the record without its images, and leaves those in that are not like their pages.
-    fn replay_folded(
+    /// Replays the record without its images on copies of the pages, and leaves those images in
+    /// that are not like their pages.
+    fn try_folded(
         &mut self,
         history: &mut History,
         layout: &mut RecordLayout,
@@ -234,6 +218,7 @@ impl ForetoldImages {
     ) -> Option<()> {
         let mut without = layout.clone();
         assemble(&mut without, record, &self.changes, &mut self.record)?;
+        let pages = history.copy_pages(&without);
         history.replay(self.version, &without, &self.record);
         let before = self.folded.len();
         let (changes, differences) = (&mut self.changes, &mut self.differences);
@@ -257,6 +242,7 @@ impl ForetoldImages {
             }
             is_like
         });
+        history.put_back(pages);
         if self.folded.len() < before {
             without = layout.clone();
             assemble(&mut without, record, &self.changes, &mut self.record)?;
@@ -366,8 +352,35 @@ impl ForetoldImages {
         }
     }
 
-    /// Puts the images back into a record that was decoded, and codes what the encoder has added.
-    pub fn decode<C: Coder>(
+    /// Takes data out of the record that follow from the page of its first block.
+    fn take_rest(
+        &mut self,
+        history: &History,
+        layout: &mut RecordLayout,
+        record: &mut Vec<u8>,
+    ) -> Option<()> {
+        let (place, rest) = history.split_rest(self.version, layout, record)?;
+        self.changes.fill(Change::None);
+        *self.changes.get_mut(place)? = Change::Data(rest);
+        let mut without = layout.clone();
+        assemble(&mut without, record, &self.changes, &mut self.record)?;
+        let made = history.split_data(self.version, &without, &self.record)?;
+        let block = layout.blocks.get(place)?;
+        let end = block.data_start + usize::from(block.data_len);
+        if record.get(block.data_start..end)? != made {
+            return None;
+        }
+        self.has_rest = true;
+        std::mem::swap(layout, &mut self.whole_layout);
+        std::mem::swap(record, &mut self.whole);
+        *layout = without;
+        std::mem::swap(record, &mut self.record);
+        Some(())
+    }
+
+    /// Codes what the decoder needs besides a record that was coded, and replays it. The decoder's
+    /// record gets its images and data back.
+    pub fn follow<C: Coder>(
         &mut self,
         coder: &mut C,
         history: &mut History,
@@ -380,14 +393,62 @@ impl ForetoldImages {
             .iter()
             .map(|at| history.foretells(at))
             .collect();
-        self.folded.clear();
+        if !C::ENCODING {
+            self.folded.clear();
+        }
+        self.code_rest(coder, history, layout, record);
         self.code_marks(coder, history, lsn, &foretold, layout);
+        if coder.failed() {
+            return;
+        }
         history.replay(self.version, layout, record);
         self.code_differences(coder, history);
         history.keep_images(layout, record, &mut self.recreation);
-        if !self.folded.is_empty() && !coder.failed() && self.unfold(layout, record).is_none() {
+        if C::ENCODING || self.folded.is_empty() || coder.failed() {
+            return;
+        }
+        if self.unfold(layout, record).is_none() {
             coder.fail();
         }
+    }
+
+    /// Codes whether data follow from the page, and puts them back into the record.
+    fn code_rest<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        history: &History,
+        layout: &mut RecordLayout,
+        record: &mut Vec<u8>,
+    ) {
+        if !forms::is_split(layout) {
+            return;
+        }
+        let stream = self.rest.open(coder, StreamKind::ForetoldMark, 1);
+        if coder.u8(stream, self.has_rest.into()) == 0 {
+            return;
+        }
+        if C::ENCODING {
+            std::mem::swap(layout, &mut self.whole_layout);
+            std::mem::swap(record, &mut self.whole);
+        } else if self.put_rest(history, layout, record).is_none() {
+            coder.fail();
+        }
+    }
+
+    fn put_rest(
+        &mut self,
+        history: &History,
+        layout: &mut RecordLayout,
+        record: &mut Vec<u8>,
+    ) -> Option<()> {
+        let place = layout.blocks.iter().position(|block| block.id == 1)?;
+        let data = history.split_data(self.version, layout, record)?;
+        self.changes.clear();
+        self.changes.resize(layout.blocks.len(), Change::None);
+        *self.changes.get_mut(place)? = Change::Data(data);
+        assemble(layout, record, &self.changes, &mut self.record)?;
+        std::mem::swap(record, &mut self.record);
+        Some(())
     }
 
     fn unfold(&mut self, layout: &mut RecordLayout, record: &mut Vec<u8>) -> Option<()> {
@@ -419,20 +480,7 @@ impl ForetoldImages {
                 has_data: folded.form.has_data,
             };
         }
-        let r = assemble(layout, record, &self.changes, &mut self.record);
-        if std::env::var_os("DBG2").is_some() {
-            eprintln!(
-                "UNFOLD {:?} marks {:?} lens {} -> {}",
-                r,
-                self.folded
-                    .iter()
-                    .map(|f| (f.mark, f.hole, f.form, f.place))
-                    .collect::<Vec<_>>(),
-                record.len(),
-                self.record.len()
-            );
-        }
-        r?;
+        assemble(layout, record, &self.changes, &mut self.record)?;
         std::mem::swap(record, &mut self.record);
         Some(())
     }

@@ -39,6 +39,8 @@ pub struct Context<'a> {
     pub main: &'a [u8],
     /// The block number of the record's last reference. An update's old version is on this block.
     pub last_block: u32,
+    /// The values of that version, if its page is known.
+    pub old_row: Option<&'a [u8]>,
     /// Rows that index entries and new versions follow from.
     pub known: KnownRows<'a>,
     /// Buffers that are reused.
@@ -50,6 +52,9 @@ impl<'a> Context<'a> {
     /// (`REPLICA IDENTITY FULL`), or from earlier ones.
     fn old_version(&self) -> Option<Version<'a>> {
         if let Some(values) = update_old_values(self.main) {
+            return Some(Version::whole(values));
+        }
+        if let Some(values) = self.old_row {
             return Some(Version::whole(values));
         }
         let tid = (self.last_block, update_old_line_pointer(self.main));

@@ -1,5 +1,9 @@
 //! Fields of the main data and the data of heap records (access/heapam_xlog.h).
 
+use walzip_pgformat::opcode::heap;
+use walzip_pgformat::rmgr_id::HEAP;
+
+use super::record_type::opcode;
 use crate::model::heap::body::TUPLE_HEADER_LEN;
 use crate::model::heap::tuple::RECORD_TUPLE_HEADER_LEN;
 use crate::model::rows::versions::Kept;
@@ -15,6 +19,8 @@ const SUFFIX_FROM_OLD: u8 = 1 << 6;
 const UPDATE_OLD_OFFSET_AT: usize = 4;
 /// Offset of the flags in xl_heap_update.
 pub const UPDATE_FLAGS_AT: usize = 7;
+/// Offset of the new version's line pointer number in xl_heap_update.
+const UPDATE_NEW_OFFSET_AT: usize = 12;
 /// `SizeOfHeapUpdate`: size of xl_heap_update, in bytes.
 const UPDATE_LEN: usize = 14;
 /// Offset of ntuples in xl_heap_multi_insert.
@@ -64,4 +70,18 @@ pub fn values_of(tuple: &[u8]) -> Option<&[u8]> {
     let hoff = tuple.get(RECORD_TUPLE_HEADER_LEN - 1).copied();
     let before = usize::from(hoff.unwrap_or(0)).saturating_sub(TUPLE_HEADER_LEN);
     tuple.get(RECORD_TUPLE_HEADER_LEN + before..)
+}
+
+/// Where a record's main data has the line pointer number of its new tuple.
+pub fn new_line_pointer_at(rmid: u8, info: u8) -> Option<usize> {
+    match (rmid, opcode(rmid, info)) {
+        (HEAP, heap::INSERT) => Some(0),
+        (HEAP, heap::UPDATE | heap::HOT_UPDATE) => Some(UPDATE_NEW_OFFSET_AT),
+        _ => None,
+    }
+}
+
+/// The record replaces a version of a row.
+pub fn is_update(rmid: u8, info: u8) -> bool {
+    new_line_pointer_at(rmid, info) == Some(UPDATE_NEW_OFFSET_AT)
 }

@@ -4,9 +4,11 @@ use walzip_pgformat::wal::{Compression, IMAGE_HAS_HOLE, RecordLayout, SegmentHea
 use walzip_pgformat::{Lsn, Version};
 
 use super::block_data::Context;
+use super::heap_fields::{is_update, new_line_pointer_at, update_old_line_pointer};
 use super::heap_rows::HeapRecord;
 use super::kind::Kinds;
 use super::xid::Xids;
+use crate::model::foretold::History;
 use crate::model::index::gin::extracted_tuples::ExtractedTuples;
 use crate::model::index::known_rows::KnownRows;
 use crate::model::pages::image::ImageModel;
@@ -63,18 +65,23 @@ impl Model {
         }
     }
 
-    /// Codes the record at `lsn`. The encoder passes its bytes in `record` and its header fields
-    /// in `layout`. The decoder fills both, unless the coder fails.
+    /// Codes a record. The encoder passes its bytes in `record` and its header fields in `layout`.
+    /// The decoder fills both, unless the coder fails. The past is what the WAL before has left,
+    /// if that is known.
     pub fn code<C: Coder>(
         &mut self,
         coder: &mut C,
-        lsn: Lsn,
         layout: &mut RecordLayout,
         record: &mut Vec<u8>,
+        past: Option<&History>,
     ) {
-        if self.try_code(coder, layout, record).is_none() {
+        if self.try_code(coder, layout, record, past).is_none() {
             coder.fail();
         }
+    }
+
+    /// The record began at `lsn`: that is the back link of the next one.
+    pub fn end_record(&mut self, lsn: Lsn) {
         self.prev = lsn.0;
     }
 
@@ -92,6 +99,7 @@ impl Model {
         coder: &mut C,
         layout: &mut RecordLayout,
         record: &mut Vec<u8>,
+        past: Option<&History>,
     ) -> Option<()> {
         layout.header.xid = self.xids.code(coder, layout.header.xid);
         let (number, prev_explicit) = self.kinds.code(
@@ -109,11 +117,11 @@ impl Model {
             layout.header.prev = self.prev;
         }
         self.code_references(coder, number, layout)?;
-        self.code_main(coder, number, layout, record)?;
+        self.code_main(coder, number, layout, record, past)?;
         if coder.failed() {
             return None;
         }
-        self.code_data(coder, number, layout, record)
+        self.code_data(coder, number, layout, record, past)
     }
 
     /// Codes the fields of the headers that differ within a kind.
@@ -161,6 +169,7 @@ impl Model {
         number: usize,
         layout: &RecordLayout,
         record: &[u8],
+        past: Option<&History>,
     ) -> Option<()> {
         self.main.clear();
         if C::ENCODING {
@@ -178,7 +187,12 @@ impl Model {
             }
             self.main.resize(layout.main_len, 0);
         }
-        self.kinds.get_mut(number)?.main.code(coder, &mut self.main);
+        let kind = self.kinds.get_mut(number)?;
+        let expected = past.and_then(|past| {
+            let at = new_line_pointer_at(kind.shape.rmid, kind.shape.info)?;
+            Some((at, past.new_line_pointer(layout.blocks.first()?)?))
+        });
+        kind.main.code(coder, &mut self.main, expected);
         Some(())
     }
 
@@ -188,8 +202,12 @@ impl Model {
         number: usize,
         layout: &mut RecordLayout,
         record: &mut Vec<u8>,
+        past: Option<&History>,
     ) -> Option<()> {
         let kind = self.kinds.get_mut(number)?;
+        let old_row = past
+            .filter(|_| is_update(kind.shape.rmid, kind.shape.info))
+            .and_then(|past| past.old_row(layout, update_old_line_pointer(&self.main)));
         if !C::ENCODING {
             record.clear();
             record.resize(layout.headers_len(), 0);
@@ -215,6 +233,7 @@ impl Model {
                 let mut context = Context {
                     main: &self.main,
                     last_block,
+                    old_row,
                     known: KnownRows {
                         relation: shape_block.relation,
                         rows: &self.rows,
