@@ -1,7 +1,13 @@
 //! Encodes the segments of a folder one after the other, each told from those before it, and
 //! compares the size with zstd -3 and with segments encoded alone.
 //!
-//! cargo run --release -p walzip-codec --example history -- DIR [SEGMENTS]
+//! ```text
+//! cargo run --release -p walzip-codec --example history -- FOLDER [SEGMENTS]
+//! ```
+//!
+//! Variables: `LEVEL`; `FIRST`, the place of the first segment; `OUT`, a folder for the files;
+//! `ALONE`, to encode alone too; `SHARES`, for the kinds of streams of the last segment; `ALL`, for
+//! a line for each segment.
 
 use std::time::Instant;
 
@@ -23,6 +29,8 @@ fn main() {
         .filter(|path| path.file_name().is_some_and(|name| name.len() == 24))
         .collect();
     paths.sort();
+    let first = std::env::var("FIRST").map_or(0, |first| first.parse().expect("a number"));
+    paths.drain(..first);
     paths.truncate(most);
     let level = Level::new(std::env::var("LEVEL").map_or(3, |l| l.parse().expect("a level")))
         .expect("a level");
@@ -49,6 +57,10 @@ fn main() {
         all += file.len();
         if alone {
             alone_all += encode(&segment, level).expect("encoded").len();
+        }
+        if let Some(folder) = std::env::var_os("OUT") {
+            let path = std::path::Path::new(&folder).join(format!("{number}.wz"));
+            std::fs::write(path, &file).expect("written");
         }
         if shares {
             let kinds = account.account(&segment, level).expect("encoded");

@@ -48,12 +48,7 @@ impl HistoryEncoder {
                 self.histories = histories;
                 Ok(file)
             }
-            other => {
-                if std::env::var_os("DBG2").is_some() {
-                    eprintln!("FAIL {:?}", other.map(|r| r.map(|o| o.map(|v| v.len()))));
-                }
-                encode_verified(segment, self.level)
-            }
+            _ => encode_verified(segment, self.level),
         }
     }
 }

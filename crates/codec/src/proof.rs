@@ -185,11 +185,6 @@ fn replay(
             segment::decode(reader, segment, input.len(), history, &mut original)
         });
     let hash = original.hash();
-    if std::env::var_os("DBG2").is_some() {
-        if let Err(e) = &replayed {
-            eprintln!("REPLAY {e:?}");
-        }
-    }
     match replayed {
         Ok(()) if expected.is_complete() => Ok(hash),
         _ => Err(EncodeError::NotProven),

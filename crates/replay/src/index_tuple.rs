@@ -80,7 +80,7 @@ impl<'t> PostingList<'t> {
             }
             None => self.tids.push(*tuple.first_chunk()?),
         }
-        Some(())
+        (self.tids.len() * TID_LEN <= usize::from(LEN_MASK)).then_some(())
     }
 
     /// Removes the rows at these ascending places.

@@ -290,6 +290,9 @@ pub trait Page {
     /// Moves the items together at the end of the page, in the order in which they stand
     /// (`compactify_tuples`).
     fn compact(&mut self) -> Option<()> {
+        if !self.is_sane() {
+            return None;
+        }
         let mut stored = Vec::new();
         for number in 1..=self.items() {
             if self.line_pointer(number)?.has_storage() {
@@ -355,7 +358,8 @@ pub trait Page {
             for other in 1..=self.items() {
                 let pointer = self.line_pointer(other)?;
                 if pointer.has_storage() && usize::from(pointer.offset) <= range.start {
-                    let offset = (usize::from(pointer.offset) + old_len - new_len) as u16;
+                    let moved = usize::from(pointer.offset) + old_len;
+                    let offset = moved.checked_sub(new_len)? as u16;
                     self.set_line_pointer(other, LinePointer { offset, ..pointer })?;
                 }
             }

@@ -7,6 +7,7 @@ mod compressed_images;
 mod corruption;
 mod counting_allocator;
 mod differences;
+mod history;
 mod inputs;
 mod member_file;
 mod memory;

@@ -1,0 +1,163 @@
+//! Replay takes any page and any record: it does something, and always the same.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use walzip_pgformat::Version;
+use walzip_pgformat::rmgr_id::{BTREE, HEAP, HEAP2};
+use walzip_pgformat::wal::{Block, RecordHeader, RecordLayout, RelFileLocator};
+use walzip_replay::{
+    Page, PageBytes, PageCache, PageKey, Record, free_line_pointer, omitted_data, redo, row_values,
+    split_data, split_rest,
+};
+
+const PAGE: usize = 8192;
+
+/// A page with items that may be anything, and a header that is likely to be one.
+fn page() -> impl Strategy<Value = Box<PageBytes>> {
+    let words = vec(any::<u32>(), 0..60);
+    let header = (any::<[u8; 12]>(), 0..3u8, any::<[u16; 3]>());
+    (header, words, vec(any::<u8>(), 0..4000), 0..2u8).prop_map(|(header, words, bytes, kind)| {
+        let ((start, sane, bounds), mut page) = (header, Box::new([0; PAGE]));
+        page[..12].copy_from_slice(&start);
+        let special = if kind == 0 { PAGE } else { PAGE - 16 };
+        let upper = special - bytes.len() / 8 * 8;
+        page[upper..upper + bytes.len() / 8 * 8].copy_from_slice(&bytes[..bytes.len() / 8 * 8]);
+        let room = ((upper - 24) / 4).min(words.len());
+        for (place, word) in words[..room].iter().enumerate() {
+            let offset = upper as u32 + (word & 0xFFF) / 8 * 8;
+            let word = if word % 5 == 0 {
+                *word
+            } else {
+                word & 0x00FF_8000 | offset & 0x7FFF
+            };
+            page[24 + 4 * place..28 + 4 * place].copy_from_slice(&word.to_le_bytes());
+        }
+        let known = [(24 + 4 * room) as u16, upper as u16, special as u16];
+        let bounds = if sane == 0 { bounds } else { known };
+        for (at, bound) in [12, 14, 16].into_iter().zip(bounds) {
+            page[at..at + 2].copy_from_slice(&bound.to_le_bytes());
+        }
+        page
+    })
+}
+
+#[derive(Clone, Debug)]
+struct AnyRecord {
+    major: usize,
+    rmid: u8,
+    info: u8,
+    main: Vec<u8>,
+    data: [Vec<u8>; 3],
+    fork_flags: [u8; 3],
+}
+
+fn record() -> impl Strategy<Value = AnyRecord> {
+    let small = vec(prop_oneof![Just(0u8), 0..40u8, any::<u8>()], 0..24);
+    let data = || vec(prop_oneof![3 => 0..40u8, 1 => any::<u8>()], 0..200);
+    let rmid = prop_oneof![Just(HEAP), Just(HEAP2), Just(BTREE)];
+    let flags = any::<[u8; 3]>().prop_map(|flags| flags.map(|flag| flag & Block::WILL_INIT));
+    (
+        0..6usize,
+        rmid,
+        any::<u8>(),
+        small,
+        [data(), data(), data()],
+        flags,
+    )
+        .prop_map(|(major, rmid, info, main, data, fork_flags)| AnyRecord {
+            major,
+            rmid,
+            info: info & 0xF0,
+            main,
+            data,
+            fork_flags,
+        })
+}
+
+impl AnyRecord {
+    fn layout(&self, bytes: &mut Vec<u8>) -> RecordLayout {
+        let mut layout = RecordLayout {
+            header: RecordHeader {
+                xid: 700,
+                rmid: self.rmid,
+                info: self.info,
+                ..RecordHeader::default()
+            },
+            ..RecordLayout::default()
+        };
+        for (id, data) in (0..).zip(&self.data) {
+            layout.blocks.push(Block {
+                id,
+                fork_flags: self.fork_flags[usize::from(id)],
+                data_len: data.len() as u16,
+                data_start: bytes.len(),
+                image: None,
+                locator: RelFileLocator::default(),
+                number: id.into(),
+            });
+            bytes.extend_from_slice(data);
+        }
+        layout.main_start = bytes.len();
+        layout.main_len = self.main.len();
+        bytes.extend_from_slice(&self.main);
+        layout
+    }
+}
+
+fn key(block: u32) -> PageKey {
+    PageKey {
+        block,
+        ..PageKey::default()
+    }
+}
+
+fn replayed(pages: &[Box<PageBytes>; 3], record: &Record<'_>) -> Vec<PageBytes> {
+    let mut cache = PageCache::new(8);
+    for (block, page) in (0..).zip(pages) {
+        *cache.get_or_new(key(block)) = **page;
+    }
+    let _ = redo(record, &mut cache);
+    (0..3).map(|block| *cache.get_or_new(key(block))).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn any_record_does_the_same_to_any_pages(
+        pages in [page(), page(), page()],
+        record in record(),
+    ) {
+        let mut bytes = Vec::new();
+        let layout = record.layout(&mut bytes);
+        let major = 13 + record.major as u32;
+        let version = Version::from_major(major).expect("a supported major");
+        let record = Record { version, layout: &layout, bytes: &bytes };
+        prop_assert!(replayed(&pages, &record) == replayed(&pages, &record));
+        for block in &layout.blocks {
+            let _ = omitted_data(&record, block, &pages[0], &pages[1]);
+        }
+        let _ = split_rest(&record, &pages[0]);
+        let _ = split_data(&record, &pages[0]);
+        for number in 0..70 {
+            let _ = row_values(&pages[0], number);
+        }
+        prop_assert!(free_line_pointer(&pages[0]) <= pages[0].items() + 1);
+    }
+}
+
+#[test]
+fn a_cache_keeps_what_was_used_last_and_no_more_than_it_may() {
+    let mut cache = PageCache::new(3);
+    for block in [1, 2, 3] {
+        cache.get_or_new(key(block))[0] = block as u8;
+    }
+    // All were used: the hand passes them, and takes the first one.
+    cache.get_or_new(key(4))[0] = 4;
+    assert!(cache.peek(&key(1)).is_none());
+    assert!(cache.get_mut(&key(2)).is_some());
+    cache.get_or_new(key(5))[0] = 5;
+    assert_eq!(cache.len(), 3);
+    assert!(cache.peek(&key(2)).is_some() && cache.peek(&key(3)).is_none());
+    assert_eq!(cache.peek(&key(5)).map(|page| page[0]), Some(5));
+}
