@@ -72,8 +72,13 @@ const BOUNDARIES: &[Boundary] = &[
         must_not_name: PURE,
     },
     Boundary {
-        folder: "codec",
+        folder: "replay",
         may_use: &["pgformat"],
+        must_not_name: PURE,
+    },
+    Boundary {
+        folder: "codec",
+        may_use: &["pgformat", "replay"],
         must_not_name: PURE,
     },
     Boundary {

@@ -24,6 +24,7 @@ fn pages() -> Vec<String> {
         "model.md",
         "mixing.md",
         "pages.md",
+        "replay.md",
     ]
     .map(str::to_owned);
     own.into_iter().chain(model_pages()).collect()
@@ -160,6 +161,7 @@ fn the_limits_are_those_of_the_table() {
         ("BLOCK_ROWS", limits::BLOCK_ROWS as u64),
         ("BINS_MAX", limits::BINS_MAX as u64),
         ("BIN_ROWS_MAX", limits::BIN_ROWS_MAX as u64),
+        ("HISTORY_PAGES_MAX", limits::HISTORY_PAGES_MAX as u64),
         ("WINDOW_LOG_MAX", u64::from(limits::WINDOW_LOG_MAX)),
         ("HEADER_LEN_MAX", HEADER_LEN_MAX as u64),
     ];

@@ -30,6 +30,7 @@ mod receive_kills;
 mod receive_timelines;
 mod receiver;
 mod recovery_scenarios;
+mod replay;
 mod second_decoder;
 mod server;
 mod set_aside;
