@@ -64,6 +64,12 @@ pub mod btree {
     pub const DEDUP: u8 = 0x60;
     /// `XLOG_BTREE_DELETE`
     pub const DELETE: u8 = 0x70;
+    /// `XLOG_BTREE_UNLINK_PAGE`
+    pub const UNLINK_PAGE: u8 = 0x80;
+    /// `XLOG_BTREE_UNLINK_PAGE_META`
+    pub const UNLINK_PAGE_META: u8 = 0x90;
+    /// `XLOG_BTREE_MARK_PAGE_HALFDEAD`
+    pub const MARK_PAGE_HALFDEAD: u8 = 0xB0;
     /// `XLOG_BTREE_NEWROOT`
     pub const NEWROOT: u8 = 0xA0;
     /// `XLOG_BTREE_VACUUM`
@@ -132,6 +138,13 @@ mod tests {
             (BTREE, super::btree::INSERT_POST, "INSERT_POST"),
             (BTREE, super::btree::DEDUP, "DEDUP"),
             (BTREE, super::btree::DELETE, "DELETE"),
+            (BTREE, super::btree::UNLINK_PAGE, "UNLINK_PAGE"),
+            (BTREE, super::btree::UNLINK_PAGE_META, "UNLINK_PAGE_META"),
+            (
+                BTREE,
+                super::btree::MARK_PAGE_HALFDEAD,
+                "MARK_PAGE_HALFDEAD",
+            ),
             (BTREE, super::btree::NEWROOT, "NEWROOT"),
             (BTREE, super::btree::VACUUM, "VACUUM"),
             (GIN, super::gin::INSERT, "INSERT"),

@@ -1,20 +1,19 @@
 //! What records of the resource manager Btree do to pages of B-trees
 //! (access/nbtree/nbtxlog.c, access/nbtxlog.h, access/nbtree.h).
-//!
-//! The special space of a page has 16 bytes: left sibling u32, right sibling u32, level u32,
-//! flags u16, cycle u16.
 
 use walzip_pgformat::bytes::read_u16;
 use walzip_pgformat::opcode::btree;
 
+use crate::btree_deletion;
+use crate::btree_page::{
+    NO_BLOCK, SPECIAL_LEN, change_flags, first_data, is_rightmost, put_special, special_at,
+};
 use crate::index_tuple::{self, PostingList};
 use crate::page::{Page, PageBytes};
 use crate::pages::BlockPages;
 use crate::record::Record;
 
 const OPCODE: u8 = 0xF0;
-const SPECIAL_LEN: usize = 16;
-const NO_BLOCK: u32 = 0;
 
 /// Flags of a page (`BTP_*`).
 const LEAF: u16 = 1 << 0;
@@ -51,33 +50,11 @@ pub fn redo(record: &Record<'_>, pages: &mut BlockPages<'_>) -> Option<()> {
             put_special(page, 14, &[0; 2])
         }
         btree::NEWROOT => new_root(record, pages),
+        opcode @ (btree::MARK_PAGE_HALFDEAD | btree::UNLINK_PAGE | btree::UNLINK_PAGE_META) => {
+            btree_deletion::redo(record, pages, opcode)
+        }
         _ => None,
     }
-}
-
-fn special_at(page: &PageBytes) -> Option<usize> {
-    let at = page.special();
-    (at + SPECIAL_LEN <= page.len()).then_some(at)
-}
-
-fn put_special(page: &mut PageBytes, at: usize, bytes: &[u8]) -> Option<()> {
-    let special = special_at(page)?;
-    page.put(special + at, bytes)
-}
-
-fn is_rightmost(page: &PageBytes) -> Option<bool> {
-    Some(page.u32_at(special_at(page)? + 4) == NO_BLOCK)
-}
-
-fn change_flags(page: &mut PageBytes, set: u16, clear: u16) -> Option<()> {
-    let at = special_at(page)? + 12;
-    let flags = (page.u16_at(at) & !clear) | set;
-    page.put(at, &flags.to_le_bytes())
-}
-
-/// The number of the first item that is no high key (`P_FIRSTDATAKEY`).
-fn first_data(page: &PageBytes) -> Option<u16> {
-    Some(if is_rightmost(page)? { 1 } else { 2 })
 }
 
 fn insert(record: &Record<'_>, pages: &mut BlockPages<'_>, is_posting: bool) -> Option<()> {

@@ -8,6 +8,8 @@
 #![deny(unsafe_code)]
 
 mod btree;
+mod btree_deletion;
+mod btree_page;
 mod cache;
 mod heap;
 mod heap_prune;

@@ -13,6 +13,8 @@ use crate::clusters::server::Server;
 use crate::clusters::site::{Site, majors_with_servers};
 
 const PAGE: usize = 8192;
+/// `BTP_DELETED`
+const DELETED: u8 = 4;
 
 /// Every record that tables and B-trees have, and several checkpoints.
 const WORKLOAD: &str = "
@@ -178,12 +180,24 @@ fn pages_after_replay_are_the_servers() {
                 let Some(expected) = pages.get(key.block as usize) else {
                     continue;
                 };
+                // Of a page that is gone the server leaves what was there.
+                if is_index && expected[PAGE - 4] & DELETED != 0 {
+                    continue;
+                }
                 let found = cache.get_mut(key).expect("a page");
                 let (found, expected) = (
                     without_hints(found, is_index),
                     without_hints(expected, is_index),
                 );
-                assert!(found == expected, "{major}: {name}, block {}", key.block);
+                let differing = expected
+                    .iter()
+                    .find(|(number, item)| found.get(number) != Some(*item));
+                let found = differing.map(|(number, _)| found.get(number));
+                assert!(
+                    differing.is_none(),
+                    "{major}: {name}, block {}: {differing:?}, not {found:?}",
+                    key.block
+                );
                 compared += 1;
             }
         }
