@@ -43,6 +43,18 @@ fn posting(tuple: &[u8]) -> Option<(usize, usize)> {
     (is_there && count > 0).then_some((at, count))
 }
 
+/// The key of a tuple: what stands before its posting list.
+pub fn key(tuple: &[u8]) -> Option<&[u8]> {
+    let end = posting(tuple).map_or(tuple.len(), |(at, _)| at);
+    tuple.get(HEADER_LEN..end)
+}
+
+/// The first row that a tuple stands for: its block, and the number of its line pointer.
+pub fn first_row(tuple: &[u8]) -> Option<(u16, u16, u16)> {
+    let tid = tuple.get(posting(tuple).map_or(0, |(at, _)| at)..)?;
+    Some((read_u16(tid, 0)?, read_u16(tid, 2)?, read_u16(tid, 4)?))
+}
+
 /// How many rows a tuple stands for.
 pub fn tids_of(tuple: &[u8]) -> Option<usize> {
     read_u32(tuple, 4)?;

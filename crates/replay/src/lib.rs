@@ -14,6 +14,7 @@ mod cache;
 mod heap;
 mod heap_prune;
 mod index_tuple;
+mod key_order;
 mod page;
 mod pages;
 mod record;
@@ -27,6 +28,7 @@ use walzip_pgformat::wal::Block;
 pub use btree::{split_data, split_rest};
 pub use cache::{PageCache, PageKey};
 pub use heap::{free_line_pointer, row_values};
+pub use key_order::KeyOrders;
 pub use page::{Page, PageBytes};
 pub use record::Record;
 

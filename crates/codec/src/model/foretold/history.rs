@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
-use walzip_pgformat::wal::{Block, Image, RecordLayout, SegmentHeader};
+use walzip_pgformat::opcode::btree;
+use walzip_pgformat::rmgr_id::BTREE;
+use walzip_pgformat::wal::{Block, Image, RecordLayout, RelFileLocator, SegmentHeader};
 use walzip_pgformat::{Lsn, PAGE_SIZE, Version};
-use walzip_replay::{Page, PageBytes, PageCache, PageKey, Record};
+use walzip_replay::{KeyOrders, Page, PageBytes, PageCache, PageKey, Record};
 
 use super::forms::{Form, FormKey};
 use crate::fast_hash::FastHash;
@@ -14,12 +16,17 @@ use crate::model::pages::recreation::Recreation;
 /// The longest record of which a part is kept for what follows, in bytes.
 const PENDING_MAX: usize = 64 << 20;
 
+/// Indexes whose order of keys is remembered.
+const ORDERS_MAX: usize = 65536;
+
 /// What the WAL before leaves for what follows. The encoder's and the decoder's are the same.
 pub struct History {
     pub(super) cache: PageCache,
     /// A page that was last changed before this is likely to get an image with its next change.
     pub(super) images_from: Lsn,
     pub(super) forms: HashMap<FormKey, Form, FastHash>,
+    /// How the keys of B-trees are ordered.
+    orders: HashMap<RelFileLocator, KeyOrders, FastHash>,
     /// There are records of hints: pages get their position with the visibility map.
     pub(super) logs_hints: bool,
     /// The beginning of a record.
@@ -34,6 +41,7 @@ impl Default for History {
             cache: PageCache::new(HISTORY_PAGES_MAX),
             images_from: Lsn(0),
             forms: HashMap::default(),
+            orders: HashMap::default(),
             logs_hints: false,
             pending: Vec::new(),
             end: Lsn(0),
@@ -138,6 +146,29 @@ impl History {
         walzip_replay::split_data(&record, left)
     }
 
+    /// The number that the new tuple of a record is likely to get on its leaf page.
+    pub fn expected_number(&self, layout: &RecordLayout, bytes: &[u8]) -> Option<u16> {
+        let (block, tuple) = leaf_insertion(layout, bytes)?;
+        let page = self.cache.peek(&PageKey::from(block))?;
+        let orders = self.orders.get(&block.locator).copied();
+        orders.unwrap_or_default().expected(page, tuple)
+    }
+
+    /// Learns from the number that it got.
+    pub fn learn_number(&mut self, layout: &RecordLayout, bytes: &[u8], number: u16) {
+        let Some((block, tuple)) = leaf_insertion(layout, bytes) else {
+            return;
+        };
+        let Some(page) = self.cache.peek(&PageKey::from(block)) else {
+            return;
+        };
+        if self.orders.len() >= ORDERS_MAX {
+            self.orders.clear();
+        }
+        let orders = self.orders.entry(block.locator).or_default();
+        orders.learn(page, tuple, number);
+    }
+
     /// The version that an update replaces, as it stands on its page: the bytes from `t_hoff` on.
     pub fn old_row(&self, layout: &RecordLayout, number: u16) -> Option<&[u8]> {
         let block = layout.blocks.iter().find(|block| block.id == 1);
@@ -228,6 +259,20 @@ impl History {
         let lsn = self.cache.lsn(&PageKey::from(block))?;
         Some(lsn <= self.images_from.0)
     }
+}
+
+/// The block reference and the tuple of a record that inserts it into a leaf page.
+fn leaf_insertion<'r>(layout: &'r RecordLayout, bytes: &'r [u8]) -> Option<(&'r Block, &'r [u8])> {
+    let block = layout.blocks.first()?;
+    let is_insertion = layout.header.rmid == BTREE
+        && layout.header.info & 0xF0 == btree::INSERT_LEAF
+        && layout.main_len >= 2
+        && block.image.is_none();
+    let end = block.data_start + usize::from(block.data_len);
+    bytes
+        .get(block.data_start..end)
+        .filter(|tuple| is_insertion && !tuple.is_empty())
+        .map(|tuple| (block, tuple))
 }
 
 /// Makes a page of what an image has of it.

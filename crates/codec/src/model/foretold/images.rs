@@ -5,7 +5,7 @@
 //! page, and has the image, but for what is coded as a difference.
 
 use walzip_pgformat::rmgr_id::{HEAP, HEAP2};
-use walzip_pgformat::wal::{Compression, RecordLayout};
+use walzip_pgformat::wal::{Compression, RecordHeader, RecordLayout};
 use walzip_pgformat::{Lsn, PAGE_SIZE, Version};
 use walzip_replay::{Page, PageBytes, PageKey, Record, omitted_data};
 
@@ -14,7 +14,7 @@ use super::forms::{self, Form, FormKey};
 use super::history::{History, fill};
 use crate::model::pages::difference::BlockDifferences;
 use crate::model::pages::recreation::{OPAQUE, Recreation};
-use crate::streams::coder::{Coder, LazyStream, Proof};
+use crate::streams::coder::{Coder, LazyStream, Proof, get_u16};
 use crate::streams::kind::StreamKind;
 
 /// Mark of a block reference that has no image.
@@ -156,6 +156,9 @@ impl ForetoldImages {
             self.folded.clear();
         }
         self.take_rest(history, layout, record);
+        if let Some(expected) = history.expected_number(layout, record) {
+            change_number(layout, record, |number| number.wrapping_sub(expected));
+        }
     }
 
     /// Takes one image out, if its bytes can be made of its page again.
@@ -396,6 +399,10 @@ impl ForetoldImages {
         if !C::ENCODING {
             self.folded.clear();
         }
+        if let Some(expected) = history.expected_number(layout, record) {
+            let number = change_number(layout, record, |number| number.wrapping_add(expected));
+            history.learn_number(layout, record, number);
+        }
         self.code_rest(coder, history, layout, record);
         self.code_marks(coder, history, lsn, &foretold, layout);
         if coder.failed() {
@@ -484,4 +491,21 @@ impl ForetoldImages {
         std::mem::swap(record, &mut self.record);
         Some(())
     }
+}
+
+/// Changes the number at the front of a record's main data, and its checksum. Returns the new one.
+fn change_number(
+    layout: &mut RecordLayout,
+    record: &mut [u8],
+    change: impl FnOnce(u16) -> u16,
+) -> u16 {
+    let number = change(get_u16(record, layout.main_start));
+    if let Some(place) = record.get_mut(layout.main_start..layout.main_start + 2) {
+        place.copy_from_slice(&number.to_le_bytes());
+    }
+    layout.header.crc = RecordHeader::checksum(record);
+    if let Some(place) = record.get_mut(20..24) {
+        place.copy_from_slice(&layout.header.crc.to_le_bytes());
+    }
+    number
 }
