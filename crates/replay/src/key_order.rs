@@ -15,7 +15,8 @@ use crate::page::{Page, PageBytes};
 /// The ways to order keys.
 const ORDERS: [fn(&[u8], &[u8]) -> Ordering; 5] =
     [words_of_8, words_of_4, words_of_4_and_8, text, bytes];
-/// What a wrong number counts for, and the part of all counts that each new tuple forgets.
+/// What a wrong number counts for, and the part of all counts that is forgotten with each
+/// unexpected one.
 const WRONG: u16 = 512;
 const FORGET: u16 = 16;
 
@@ -32,7 +33,7 @@ impl KeyOrders {
         place(page, tuple, ORDERS[best])
     }
 
-    /// Learns which number a tuple got.
+    /// Learns which number a tuple got that was not expected.
     pub fn learn(&mut self, page: &PageBytes, tuple: &[u8], number: u16) {
         for (wrong, order) in self.wrong.iter_mut().zip(ORDERS) {
             *wrong -= *wrong / FORGET;

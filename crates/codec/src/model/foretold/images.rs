@@ -401,7 +401,9 @@ impl ForetoldImages {
         }
         if let Some(expected) = history.expected_number(layout, record) {
             let number = change_number(layout, record, |number| number.wrapping_add(expected));
-            history.learn_number(layout, record, number);
+            if number != expected {
+                history.learn_number(layout, record, number);
+            }
         }
         self.code_rest(coder, history, layout, record);
         self.code_marks(coder, history, lsn, &foretold, layout);
