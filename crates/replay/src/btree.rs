@@ -318,7 +318,7 @@ fn omitted_by_split(
     out: &mut Vec<u8>,
 ) -> Option<()> {
     let first = first_data(before)?;
-    let shifted = |number: u16| (number + 2).checked_sub(first);
+    let shifted = |number: u16| number.checked_add(2)?.checked_sub(first);
     if split.posting_place != 0 {
         let old = before.item(split.new_number.checked_sub(1)?)?;
         let new = image.item(shifted(split.new_number - 1)?)?;

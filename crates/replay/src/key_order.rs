@@ -12,9 +12,11 @@ use crate::btree_page::first_data;
 use crate::index_tuple;
 use crate::page::{Page, PageBytes};
 
+/// Compares two keys.
+type Order = fn(&[u8], &[u8]) -> Ordering;
+
 /// The ways to order keys.
-const ORDERS: [fn(&[u8], &[u8]) -> Ordering; 5] =
-    [words_of_8, words_of_4, words_of_4_and_8, text, bytes];
+const ORDERS: [Order; 5] = [words_of_8, words_of_4, words_of_4_and_8, text, bytes];
 /// What a wrong number counts for, and the part of all counts that is forgotten with each
 /// unexpected one.
 const WRONG: u16 = 512;
@@ -45,7 +47,7 @@ impl KeyOrders {
 }
 
 /// The number of the first item that is not before a tuple: of equal keys, the rows decide.
-fn place(page: &PageBytes, tuple: &[u8], order: fn(&[u8], &[u8]) -> Ordering) -> Option<u16> {
+fn place(page: &PageBytes, tuple: &[u8], order: Order) -> Option<u16> {
     let (key, row) = (index_tuple::key(tuple)?, index_tuple::first_row(tuple)?);
     let (mut low, mut high) = (first_data(page)?, page.items() + 1);
     while low < high {
