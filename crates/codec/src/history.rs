@@ -6,11 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use walzip_pgformat::wal::SegmentHeader;
 
-use crate::container::{Claims, Header};
+use crate::container::Claims;
 use crate::encoder::{self, encode_verified};
-use crate::error::{DecodeError, DecodeToError, EncodeError};
+use crate::error::{DecodeToError, EncodeError};
 use crate::level::Level;
-use crate::limits::MEMBER_LEN_MAX;
 use crate::member;
 use crate::model::History;
 use crate::packing;
@@ -94,13 +93,9 @@ impl HistoryDecoder {
     /// Decodes the next file into an output. Where this fails, what was written is worth nothing,
     /// and the decoder is not to be used any more.
     pub fn decode(&mut self, file: &[u8], output: &mut dyn Write) -> Result<(), DecodeToError> {
-        const TOO_MUCH: DecodeError = DecodeError::Corrupt("members of more bytes than a segment");
-        let (mut rest, mut total) = (file, 0u64);
+        member::total_len(file)?;
+        let mut rest = file;
         while !rest.is_empty() {
-            total = total.saturating_add(Header::read(rest)?.original_len);
-            if total > MEMBER_LEN_MAX as u64 {
-                return Err(TOO_MUCH.into());
-            }
             let history = Some(&mut self.history);
             let len = member::decode_member_after(rest, output, Claims::Bounded, history)?;
             rest = rest.get(len..).unwrap_or_default();
