@@ -3,7 +3,7 @@
 //! PostgreSQL asks for files that do not exist, histories and the next segment above all, so
 //! "not in the archive" is an answer and not an error. What is delivered was decoded whole, its
 //! hash and identity checked, and appears under the destination's name at once or not at all. Until
-//! then it is written under another name, while it is decoded.
+//! then it is written under another name, on a second thread while it is decoded.
 //!
 //! A segment whose replay would take the directory of another cluster is not delivered.
 
@@ -22,7 +22,7 @@ use crate::coding::Beginning;
 use crate::error::ArchiveError;
 use crate::tablespace_guard::TablespaceGuard;
 use crate::timelines::Timelines;
-use crate::{cluster, coding, content, durable};
+use crate::{cluster, coding, content, decoding, durable};
 
 /// How to get.
 #[derive(Clone, Debug, Default)]
@@ -163,7 +163,7 @@ fn deliver(
             beginning: Beginning::default(),
             guard,
         };
-        walzip_codec::decode_to(&object, &mut output).map_err(|error| match error {
+        decoding::decode_to(&object, &mut output).map_err(|error| match error {
             DecodeToError::Decode(source) => coding::undecodable(&name.to_string(), source),
             DecodeToError::Write(error) => ArchiveError::file("write", destination, error),
         })?;

@@ -23,6 +23,7 @@ mod content;
 mod copying;
 mod data_directory;
 mod databases;
+mod decoding;
 mod durable;
 mod error;
 pub mod expire;

@@ -212,9 +212,9 @@ fn proven_hash(body: &[u8], bytes: &[u8]) -> Result<blake3::Hash, DecodeToError>
     let mut expected = Expected::new(bytes.into());
     let mut original = Original::new(&mut expected);
     decode(streams, bytes.len(), &mut original)?;
-    let hash = original.hash();
+    let (_, hash) = original.finish()?;
     match expected.is_complete() {
-        true => Ok(hash),
+        true => Ok(hash.into()),
         false => Err(BAD.into()),
     }
 }
@@ -361,9 +361,7 @@ impl Decoder<'_> {
     fn hand_over(&mut self, original: &mut Original<'_>) -> Result<(), DecodeToError> {
         if self.bytes.len() >= PIECE_LEN {
             let len = self.bytes.len() - self.bytes.len() % PIECE_LEN;
-            let (pieces, _) = self.bytes.split_at(len);
-            original.write(pieces)?;
-            self.bytes.drain(..len);
+            original.write_front(&mut self.bytes, len)?;
         }
         Ok(())
     }

@@ -43,8 +43,9 @@ pub use error::{DecodeError, DecodeToError, EncodeError};
 pub use format_version::FormatVersion;
 pub use level::Level;
 pub use limits::{CHUNK_LEN_MAX, MEMBER_LEN_MAX};
-pub use member::{decode, decode_member, decode_member_to, decode_to};
+pub use member::{decode, decode_hashed_to, decode_member, decode_member_to, decode_to};
 pub use optional_model::OptionalModel;
+pub use original::HashingOutput;
 pub use proof::RunBoth;
 pub use streams::kind::{Category, StreamKind};
 

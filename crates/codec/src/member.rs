@@ -12,8 +12,9 @@ use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
 use crate::format_version::FormatVersion;
 use crate::level::Level;
 use crate::limits::MEMBER_LEN_MAX;
-use crate::original::{Hashed, InMemory, Original};
+use crate::original::{Hashed, HashingOutput, InMemory, Original};
 use crate::packing;
+use crate::proof::{self, RunBoth};
 use crate::segment;
 use crate::streams::StreamReader;
 use crate::streams::coder::Choices;
@@ -87,6 +88,26 @@ pub fn decode_to(file: &[u8], output: &mut dyn Write) -> Result<(), DecodeToErro
     Ok(())
 }
 
+/// [`decode_to`] for an output that hashes what it gets, on two threads where the caller has them.
+///
+/// The output gets the original before it is checked, as that of [`decode_member_to`] does.
+pub fn decode_hashed_to(
+    file: &[u8],
+    output: &mut dyn HashingOutput,
+    run_both: RunBoth,
+) -> Result<(), DecodeToError> {
+    total_len(file)?;
+    let mut rest = file;
+    loop {
+        let original = Original::hashed_by(output);
+        let len = decode_into(rest, original, Claims::Believed, run_both)?;
+        rest = rest.get(len..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
 /// Bytes that all members claim to hold: refuses too many, before anything is decoded.
 fn total_len(file: &[u8]) -> Result<u64, DecodeError> {
     let mut rest = file;
@@ -131,6 +152,15 @@ pub fn decode_member_to(
     output: &mut dyn Write,
     claims: Claims,
 ) -> Result<usize, DecodeToError> {
+    decode_into(bytes, Original::new(output), claims, proof::run_in_turn)
+}
+
+fn decode_into(
+    bytes: &[u8],
+    mut original: Original<'_>,
+    claims: Claims,
+    run_both: RunBoth,
+) -> Result<usize, DecodeToError> {
     const CUT: DecodeError = DecodeError::Truncated("member");
     let header = Header::read(bytes)?;
     if header.original_len > MEMBER_LEN_MAX as u64 {
@@ -142,7 +172,6 @@ pub fn decode_member_to(
     if header.kind == MemberKind::Differences {
         return Err(DecodeError::BaseNeeded.into());
     }
-    let mut original = Original::new(output);
     let segment = match &header.identity {
         Some(identity) => Some(segment_header(
             identity,
@@ -156,7 +185,7 @@ pub fn decode_member_to(
     } else {
         let mut content = container::read_content((&header).into(), body, claims)?;
         let len_max = ContentShape::from(&header).unpacked_len_max(body);
-        let streams = StreamReader::new(&mut content, header.version, len_max)?;
+        let streams = StreamReader::shared(&mut content, header.version, len_max, run_both)?;
         let len = header.original_len as usize;
         match segment {
             Some(segment) => segment::decode(streams, segment, len, &mut original)?,

@@ -12,39 +12,93 @@ use crate::error::{DecodeError, DecodeToError};
 /// enough for the second cache.
 pub const PIECE_LEN: usize = 128 << 10;
 
+/// An output that hashes what it gets: on another thread, for one.
+pub trait HashingOutput {
+    /// An empty piece, to be filled: its memory may have been a former piece's.
+    fn empty_piece(&mut self) -> Vec<u8>;
+
+    /// Takes the next piece.
+    fn take(&mut self, piece: Vec<u8>) -> io::Result<()>;
+
+    /// The length and the BLAKE3 hash of what was taken since the beginning, or since this was asked.
+    fn finish(&mut self) -> io::Result<(u64, [u8; 32])>;
+}
+
 /// Where a decoder puts the original.
-pub struct Original<'o> {
-    output: &'o mut dyn Write,
-    hasher: blake3::Hasher,
+pub struct Original<'o>(Output<'o>);
+
+enum Output<'o> {
+    Plain {
+        output: &'o mut dyn Write,
+        hasher: Box<blake3::Hasher>,
+    },
+    Hashing(&'o mut dyn HashingOutput),
 }
 
 impl<'o> Original<'o> {
     /// Nothing of it yet.
     pub fn new(output: &'o mut dyn Write) -> Original<'o> {
-        Original {
-            output,
-            hasher: blake3::Hasher::new(),
-        }
+        let hasher = Box::new(blake3::Hasher::new());
+        Original(Output::Plain { output, hasher })
+    }
+
+    /// For an output that hashes it.
+    pub fn hashed_by(output: &'o mut dyn HashingOutput) -> Original<'o> {
+        Original(Output::Hashing(output))
     }
 
     /// The next bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), DecodeToError> {
-        for piece in bytes.chunks(PIECE_LEN) {
-            self.hasher.update(piece);
-            self.output.write_all(piece).map_err(DecodeToError::Write)?;
+        for bytes in bytes.chunks(PIECE_LEN) {
+            match &mut self.0 {
+                Output::Plain { output, hasher } => {
+                    hasher.update(bytes);
+                    output.write_all(bytes)
+                }
+                Output::Hashing(output) => {
+                    let mut piece = output.empty_piece();
+                    piece.extend_from_slice(bytes);
+                    output.take(piece)
+                }
+            }
+            .map_err(DecodeToError::Write)?;
         }
         Ok(())
     }
 
-    /// The hash of the bytes so far.
-    pub fn hash(&self) -> blake3::Hash {
-        self.hasher.finalize()
+    /// The next bytes: so many from the front of a buffer, which keeps the others.
+    pub fn write_front(&mut self, buffer: &mut Vec<u8>, len: usize) -> Result<(), DecodeToError> {
+        let (front, rest) = buffer.split_at(len);
+        match &mut self.0 {
+            // Longer ones are cut, so that what waits in the output is bounded.
+            Output::Hashing(output) if len <= PIECE_LEN => {
+                let mut piece = output.empty_piece();
+                piece.extend_from_slice(rest);
+                std::mem::swap(buffer, &mut piece);
+                piece.truncate(len);
+                output.take(piece).map_err(DecodeToError::Write)
+            }
+            _ => {
+                self.write(front)?;
+                buffer.drain(..len);
+                Ok(())
+            }
+        }
+    }
+
+    /// The length and the hash of all bytes, when there are no more.
+    pub fn finish(self) -> Result<(u64, [u8; 32]), DecodeToError> {
+        match self.0 {
+            Output::Plain { hasher, .. } => Ok((hasher.count(), *hasher.finalize().as_bytes())),
+            Output::Hashing(output) => output.finish().map_err(DecodeToError::Write),
+        }
     }
 
     /// All of it was there: fails if it is not what was encoded.
-    pub fn check(&self, len: u64, hash: &[u8; 32]) -> Result<(), DecodeError> {
-        let is_same = self.hasher.count() == len && self.hash() == *hash;
-        is_same.then_some(()).ok_or(DecodeError::HashMismatch)
+    pub fn check(self, len: u64, hash: &[u8; 32]) -> Result<(), DecodeToError> {
+        let is_same = self.finish()? == (len, *hash);
+        let mismatch = || DecodeError::HashMismatch.into();
+        is_same.then_some(()).ok_or_else(mismatch)
     }
 }
 
@@ -198,22 +252,57 @@ mod tests {
     #[test]
     fn pieces_have_the_hash_of_the_whole() {
         let bytes: Vec<u8> = (0..3 * PIECE_LEN + 7).map(|at| (at / 3) as u8).collect();
-        let mut written = Vec::new();
-        let mut original = Original::new(&mut written);
-        original.write(&bytes[..PIECE_LEN]).unwrap();
-        original.write(&bytes[PIECE_LEN..]).unwrap();
         let hash = *blake3::hash(&bytes).as_bytes();
         let len = bytes.len() as u64;
-        assert_eq!(original.check(len, &hash), Ok(()));
-        assert_eq!(
-            original.check(len - 1, &hash),
-            Err(DecodeError::HashMismatch)
-        );
-        assert_eq!(
-            original.check(len, &[0; 32]),
-            Err(DecodeError::HashMismatch)
-        );
-        assert_eq!(written, bytes);
+        let write = |mut original: Original<'_>, len, hash| {
+            let (first, mut rest) = (&bytes[..PIECE_LEN], bytes[PIECE_LEN..].to_vec());
+            original.write(first).unwrap();
+            for len in [PIECE_LEN, PIECE_LEN + 5, 2] {
+                original.write_front(&mut rest, len).unwrap();
+            }
+            assert!(rest.is_empty());
+            original.check(len, &hash)
+        };
+        for (len, hash, is_right) in [
+            (len, hash, true),
+            (len - 1, hash, false),
+            (len, [0; 32], false),
+        ] {
+            let (mut written, mut hashing) = (Vec::new(), Hashing::default());
+            for checked in [
+                write(Original::new(&mut written), len, hash),
+                write(Original::hashed_by(&mut hashing), len, hash),
+            ] {
+                let mismatch = matches!(
+                    checked,
+                    Err(DecodeToError::Decode(DecodeError::HashMismatch))
+                );
+                assert_eq!((checked.is_ok(), mismatch), (is_right, !is_right));
+            }
+            assert!(written == bytes && hashing.pieces.concat() == bytes);
+            assert!(hashing.pieces.iter().all(|piece| piece.len() <= PIECE_LEN));
+        }
+    }
+
+    #[derive(Default)]
+    struct Hashing {
+        pieces: Vec<Vec<u8>>,
+    }
+
+    impl HashingOutput for Hashing {
+        fn empty_piece(&mut self) -> Vec<u8> {
+            Vec::new()
+        }
+
+        fn take(&mut self, piece: Vec<u8>) -> io::Result<()> {
+            self.pieces.push(piece);
+            Ok(())
+        }
+
+        fn finish(&mut self) -> io::Result<(u64, [u8; 32])> {
+            let bytes = self.pieces.concat();
+            Ok((bytes.len() as u64, *blake3::hash(&bytes).as_bytes()))
+        }
     }
 
     #[test]

@@ -139,9 +139,9 @@ fn replay(
             let reader = StreamReader::of_filled(streams);
             segment::decode(reader, segment, input.len(), &mut original)
         });
-    let hash = original.hash();
-    match replayed {
-        Ok(()) if expected.is_complete() => Ok(hash),
+    let hash = original.finish();
+    match (replayed, hash) {
+        (Ok(()), Ok((_, hash))) if expected.is_complete() => Ok(hash.into()),
         _ => Err(EncodeError::NotProven),
     }
 }

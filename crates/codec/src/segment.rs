@@ -262,15 +262,11 @@ impl Decoder<'_> {
 
     /// What is ready, in whole pieces.
     fn hand_over(&mut self, original: &mut Original<'_>) -> Result<(), DecodeToError> {
-        let ready = self.writer.ready();
-        if ready.len() < PIECE_LEN {
-            return Ok(());
+        let ready = self.writer.ready().len();
+        match ready - ready % PIECE_LEN {
+            0 => Ok(()),
+            len => original.write_front(self.writer.ready_mut(), len),
         }
-        let (pieces, _) = ready.split_at(ready.len() - ready.len() % PIECE_LEN);
-        original.write(pieces)?;
-        let len = pieces.len();
-        self.writer.take(len);
-        Ok(())
     }
 
     fn fragment(&mut self, len: u32) -> Result<(), DecodeError> {

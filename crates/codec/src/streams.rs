@@ -12,6 +12,7 @@ pub mod parts;
 mod reader;
 pub mod recency;
 pub mod rows_by_len;
+mod unpacking;
 mod writer;
 
 pub use reader::StreamReader;

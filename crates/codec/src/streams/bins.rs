@@ -13,7 +13,7 @@ pub use repeats::Runs;
 
 use division::{Division, Tally};
 
-use crate::error::{DecodeError, NO_MEMORY};
+use crate::error::DecodeError;
 use crate::limits::{BIN_ROWS_MAX, BINS_MAX};
 use crate::varint;
 use ans::{Decoding, TABLE_LOG_MAX, TABLE_LOG_MIN};
@@ -83,17 +83,16 @@ pub fn claimed_len(mut coded: &[u8], width: usize) -> Result<usize, DecodeError>
     }
 }
 
-/// Appends the stream that `coded` stands for to `out`, which may become `len_max` bytes long.
+/// Decodes the stream that `coded` stands for into `out`, which has the length that it claims.
 #[deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 pub fn decode(
     mut coded: &[u8],
     width: usize,
-    len_max: usize,
     scratch: &mut Scratch,
-    out: &mut Vec<u8>,
+    out: &mut [u8],
 ) -> Result<(), DecodeError> {
     let len = claimed_len(coded, width)?;
-    if len > len_max.saturating_sub(out.len()) {
+    if len != out.len() {
         return Err(TOO_MUCH);
     }
     take_number(&mut coded)?;
@@ -115,10 +114,7 @@ pub fn decode(
     if !bits.skip_to_start() {
         return Err(BAD);
     }
-    let start = out.len();
-    out.try_reserve(len).map_err(|_| NO_MEMORY)?;
-    out.resize(start + rows * width, 0);
-    let numbers = out.get_mut(start..).unwrap_or_default();
+    let (numbers, last) = out.split_at_mut_checked(rows * width).ok_or(BAD)?;
     let is_whole = match width {
         1 => scratch.decoding.numbers::<1>(&mut bits, numbers),
         2 => scratch.decoding.numbers::<2>(&mut bits, numbers),
@@ -129,7 +125,7 @@ pub fn decode(
     if !is_whole || !bits.is_at_last_bit() {
         return Err(BAD);
     }
-    out.extend_from_slice(rest);
+    last.copy_from_slice(rest);
     Ok(())
 }
 

@@ -56,22 +56,20 @@ impl Layout {
         matches!(self, Layout::Bins | Layout::DeltaBins)
     }
 
-    /// Appends the rows of a coded stream to `out`, which may become `len_max` bytes long.
+    /// Decodes the rows of a coded stream, which are as long as it claims, into `out`.
     pub fn decode(
         self,
         coded: &[u8],
         width: usize,
-        len_max: usize,
         scratch: &mut bins::Scratch,
-        out: &mut Vec<u8>,
+        out: &mut [u8],
     ) -> Result<(), DecodeError> {
         if !self.fits(width) {
             return Err(MISFIT);
         }
-        let start = out.len();
-        bins::decode(coded, width, len_max, scratch, out)?;
+        bins::decode(coded, width, scratch, out)?;
         if self == Layout::DeltaBins {
-            accumulate(out.get_mut(start..).unwrap_or_default(), width);
+            accumulate(out, width);
         }
         Ok(())
     }

@@ -1,17 +1,14 @@
 //! The coder of the decoder: it reads streams from their beginning to their end.
 
-use super::bins::{self, Scratch};
 use super::coder::{Coder, StreamId};
-use super::directory::{Entry, read_directory};
 use super::kind::StreamKind;
 use super::laid_out::{self, Filled};
-use super::layout::Layout;
 use super::lists::Lists;
 use super::parts;
-use crate::error::{DecodeError, NO_MEMORY};
+use super::unpacking::{self, BAD_DIRECTORY};
+use crate::error::DecodeError;
 use crate::format_version::FormatVersion;
-
-const BAD_DIRECTORY: DecodeError = DecodeError::Corrupt("directory of streams");
+use crate::proof::{self, RunBoth};
 
 /// The coder of the decoder.
 #[derive(Debug)]
@@ -44,27 +41,17 @@ impl<'s> StreamReader<'s> {
         format: FormatVersion,
         len_max: usize,
     ) -> Result<StreamReader<'s>, DecodeError> {
-        let (mut streams, next) = read_directory(content, content.len()).ok_or(BAD_DIRECTORY)?;
-        let mut scratch = Vec::new();
-        let mut coded = Vec::new();
-        for (number, stream) in streams.iter().enumerate() {
-            let layout = Layout::from_id(stream.layout).ok_or(BAD_DIRECTORY)?;
-            if layout.is_coded() {
-                coded.push((number, layout));
-                continue;
-            }
-            let bytes = content
-                .get_mut(stream.at..stream.end)
-                .ok_or(BAD_DIRECTORY)?;
-            let width = usize::from(stream.width);
-            layout.undo_blocks(bytes, width, format.block_rows(), &mut scratch)?;
-        }
-        if !coded.is_empty() {
-            if !format.has_coded_streams() {
-                return Err(BAD_DIRECTORY);
-            }
-            decode_streams(content, &mut streams, &coded, len_max)?;
-        }
+        StreamReader::shared(content, format, len_max, proof::run_in_turn)
+    }
+
+    /// [`StreamReader::new`] on two threads, if the caller has them.
+    pub fn shared(
+        content: &'s mut Vec<u8>,
+        format: FormatVersion,
+        len_max: usize,
+        run_both: RunBoth,
+    ) -> Result<StreamReader<'s>, DecodeError> {
+        let (streams, next) = unpacking::unpack(content, format, len_max, run_both)?;
         let streams = streams.iter().map(|stream| {
             Some(Unread {
                 kind: stream.kind,
@@ -186,52 +173,6 @@ impl Unread<'_> {
         }
         Some(())
     }
-}
-
-/// Puts decoded streams in the place of the coded ones, which follow all others.
-#[deny(clippy::indexing_slicing)]
-fn decode_streams(
-    content: &mut Vec<u8>,
-    streams: &mut [Entry],
-    coded: &[(usize, Layout)],
-    len_max: usize,
-) -> Result<(), DecodeError> {
-    let places = coded.iter().filter_map(|(number, _)| streams.get(*number));
-    let coded_start = places
-        .map(|stream| stream.at)
-        .min()
-        .unwrap_or(content.len());
-    let coded_bytes = content.split_off(coded_start.min(content.len()));
-    let bytes_of = |stream: &Entry| {
-        coded_bytes.get(stream.at.checked_sub(coded_start)?..stream.end.checked_sub(coded_start)?)
-    };
-    let mut len = 0usize;
-    for &(number, _) in coded {
-        let stream = streams.get(number).ok_or(BAD_DIRECTORY)?;
-        let bytes = bytes_of(stream).ok_or(BAD_DIRECTORY)?;
-        len = len.saturating_add(bins::claimed_len(bytes, usize::from(stream.width))?);
-    }
-    if len > len_max.saturating_sub(content.len()) {
-        return Err(DecodeError::Corrupt(
-            "more streams than the member can have",
-        ));
-    }
-    content.try_reserve_exact(len).map_err(|_| NO_MEMORY)?;
-    let mut scratch = Scratch::default();
-    for &(number, layout) in coded {
-        let stream = streams.get_mut(number).ok_or(BAD_DIRECTORY)?;
-        let bytes = bytes_of(stream).ok_or(BAD_DIRECTORY)?;
-        stream.at = content.len();
-        layout.decode(
-            bytes,
-            usize::from(stream.width),
-            len_max,
-            &mut scratch,
-            content,
-        )?;
-        stream.end = content.len();
-    }
-    Ok(())
 }
 
 #[deny(clippy::indexing_slicing)]
@@ -405,6 +346,35 @@ mod tests {
         assert!(refuses(FormatVersion::of(5).unwrap(), len));
         // What is mixed has no coded streams.
         assert!(extents(bytes, bytes.len(), FormatVersion::CURRENT).is_none());
+    }
+
+    /// Whatever the caller runs first, and what it does not run.
+    #[test]
+    fn shares_the_work_with_what_a_caller_runs() {
+        const ROWS: u32 = 100_000;
+        let streams = filled(ROWS);
+        let content = LaidOut::new(&streams, Choices::default()).content();
+        let (content, coded_start) = (content.bytes, content.coded_start);
+        let len = laid_out::total_len(&streams) + content.len();
+        let run_both: [RunBoth; 3] = [
+            |beside, here| {
+                beside();
+                here();
+            },
+            proof::run_in_turn,
+            |_, _| (),
+        ];
+        for run_both in run_both {
+            let read = |content: &mut Vec<u8>| {
+                let reader = StreamReader::shared(content, FormatVersion::CURRENT, len, run_both);
+                reader.map(|mut reader| code(&mut reader, ROWS) && reader.exhausted())
+            };
+            assert_eq!(read(&mut content.clone()), Ok(true));
+            let mut damaged = content.clone();
+            // Behind the length of the first coded stream.
+            damaged[coded_start + 3..][..8].fill(0);
+            assert!(read(&mut damaged).is_err());
+        }
     }
 
     proptest! {

@@ -60,9 +60,9 @@ impl SegmentWriter {
         &self.out
     }
 
-    /// Takes so many of the bytes that are ready.
-    pub fn take(&mut self, len: usize) {
-        self.out.drain(..len);
+    /// The same, to be taken from its front.
+    pub fn ready_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.out
     }
 
     /// The segment, if nothing was taken before.

@@ -5,8 +5,8 @@ use crate::format_example;
 use proptest::prelude::*;
 
 fn decoded(coded: &[u8], width: usize) -> Result<Vec<u8>, DecodeError> {
-    let mut out = Vec::new();
-    decode(coded, width, 1 << 24, &mut Scratch::default(), &mut out)?;
+    let mut out = vec![0; claimed_len(coded, width)?];
+    decode(coded, width, &mut Scratch::default(), &mut out)?;
     Ok(out)
 }
 
@@ -106,12 +106,12 @@ fn refuses_what_no_encoder_writes() {
 }
 
 #[test]
-fn takes_no_memory_for_what_it_may_not_decode() {
+fn decodes_into_a_place_of_its_length_alone() {
     let coded = encode(&[1, 2, 3, 4].repeat(1000), 1).expect("bins");
-    let mut out = vec![0; 10];
-    let mut decode = |len_max| decode(&coded, 1, len_max, &mut Scratch::default(), &mut out);
-    assert!(decode(4009).is_err());
-    assert_eq!(decode(4010), Ok(()));
+    let decode = |len| decode(&coded, 1, &mut Scratch::default(), &mut vec![0; len]);
+    assert!(decode(3999).is_err());
+    assert!(decode(4001).is_err());
+    assert_eq!(decode(4000), Ok(()));
 }
 
 /// Bins are found in a sample: what is in none of them is in the bin for all numbers.
