@@ -8,7 +8,7 @@
 //! it ignores them); a link gives its own name and folder, the file it leads to the bytes.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -43,6 +43,15 @@ impl Input {
     /// 64 MB segments do not.
     pub fn is_realistic(&self) -> bool {
         is_realistic(&self.folder)
+    }
+
+    /// What it says of itself, where it is a segment.
+    pub(crate) fn header(&self) -> io::Result<Option<SegmentHeader>> {
+        let mut beginning = Vec::new();
+        File::open(&self.path)?
+            .take(64)
+            .read_to_end(&mut beginning)?;
+        Ok(SegmentHeader::read(&beginning).ok())
     }
 }
 

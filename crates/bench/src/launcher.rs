@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use wait4::Wait4;
 
 use crate::Usage;
+use crate::archive::calls;
 
 /// The first argument of a launcher; the program and its arguments follow.
 pub const ARGUMENT: &str = "--launch-measured";
@@ -35,7 +36,11 @@ const NOT_STARTED: &str = "not started";
 /// can be told. `None` is for any other command line.
 pub fn run(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     arguments.next()?;
-    if arguments.next()? != ARGUMENT {
+    let mode = arguments.next()?;
+    if mode == calls::ARGUMENT {
+        return calls::run(arguments);
+    }
+    if mode != ARGUMENT {
         return None;
     }
     let program = arguments.next()?;

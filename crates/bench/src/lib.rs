@@ -8,6 +8,7 @@
 //! [`wal::Results`] go out, and a [`Progress`] hears what happens in between.
 
 pub mod advise;
+pub mod archive;
 pub mod basebackup;
 mod cancel;
 mod clock;

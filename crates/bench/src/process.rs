@@ -299,7 +299,7 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Resu
 }
 
 /// The beginning of what a program said, on one line.
-fn first_lines(path: &Path) -> io::Result<String> {
+pub(crate) fn first_lines(path: &Path) -> io::Result<String> {
     let mut said = Vec::new();
     File::open(path)?.take(500).read_to_end(&mut said)?;
     let said = String::from_utf8_lossy(&said);
@@ -312,6 +312,19 @@ pub(crate) fn memory_floor(surroundings: Surroundings<'_>) -> Option<u64> {
     let program = crate::contender::find_program("true", surroundings.search_path)?;
     let usage = run(&program, &[], &[], Stdio::null(), surroundings).ok()?;
     Some(usage.peak_memory_bytes)
+}
+
+/// The size of every file below a directory.
+pub(crate) fn stored_bytes(directory: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        bytes += match entry.file_type()?.is_dir() {
+            true => stored_bytes(&entry.path())?,
+            false => entry.metadata()?.len(),
+        };
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -251,6 +251,45 @@ impl ControlFile {
             char_signed: layout.char_signed.map(|at| fields.bool(at)).transpose()?,
         })
     }
+
+    /// Content that says which cluster's WAL this is, and nothing else that is true: for programs
+    /// that ask the control file. `None` for a major that is not known.
+    pub fn of_wal(
+        system_id: SystemId,
+        major: u32,
+        segment_size_bytes: u32,
+        timeline: TimelineId,
+    ) -> Option<Vec<u8>> {
+        const LEN: usize = 8192;
+        const IN_PRODUCTION: u32 = 6;
+        let row = ROWS.iter().find(|row| row.major == major)?;
+        let layout = row.layout;
+        let page_size = PAGE_SIZE as u32;
+        let mut content = vec![0; LEN];
+        let mut put = |at: usize, value: &[u8]| {
+            let place = content.get_mut(at..at + value.len())?;
+            place.copy_from_slice(value);
+            Some(())
+        };
+        put(SYSTEM_ID, &system_id.0.to_le_bytes())?;
+        for (at, value) in [
+            (CONTROL_VERSION, row.control_version),
+            (CATALOG_VERSION, row.catalog_version),
+            (STATE, IN_PRODUCTION),
+            (TIMELINE, timeline.0),
+            (PREVIOUS_TIMELINE, timeline.0),
+            (layout.min_recovery + WAL_LEVEL, WalLevel::Replica as u32),
+            (layout.page_size, page_size),
+            (layout.wal_page_size, page_size),
+            (layout.wal_page_size + SEGMENT_SIZE, segment_size_bytes),
+        ] {
+            put(at, &value.to_le_bytes())?;
+        }
+        let crc = crc32c::crc32c(content.get(..layout.crc)?);
+        let place = content.get_mut(layout.crc..layout.crc + 4)?;
+        place.copy_from_slice(&crc.to_le_bytes());
+        Some(content)
+    }
 }
 
 struct Fields<'a> {

@@ -192,7 +192,7 @@ impl Archiving<'_> {
         for source in &self.set.sources {
             usage += self.archive(archive.path(), source)?;
         }
-        let stored_bytes = stored_bytes(archive.path())?;
+        let stored_bytes = process::stored_bytes(archive.path())?;
         for source in &self.set.sources {
             self.compare(archive.path(), source)?;
         }
@@ -288,17 +288,4 @@ fn settle(cold: bool) -> io::Result<()> {
         true => fs::write(DROP_CACHES, "3"),
         false => Ok(()),
     }
-}
-
-/// The size of every file below a directory.
-fn stored_bytes(directory: &Path) -> io::Result<u64> {
-    let mut bytes = 0;
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        bytes += match entry.file_type()?.is_dir() {
-            true => stored_bytes(&entry.path())?,
-            false => entry.metadata()?.len(),
-        };
-    }
-    Ok(bytes)
 }

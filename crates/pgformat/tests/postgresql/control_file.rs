@@ -144,3 +144,25 @@ fn refuses_versions_that_no_release_has() {
         })
     );
 }
+
+#[test]
+fn a_control_file_made_for_wal_says_whose_it_is() {
+    for Expected { major, content, .. } in EXPECTED {
+        let real = ControlFile::read(content).expect("a real one");
+        let made = ControlFile::of_wal(SystemId(7), *major, 1 << 20, TimelineId(3));
+        let made = ControlFile::read(&made.expect("a known major")).expect("readable");
+        assert_eq!(made.control_version, real.control_version);
+        assert_eq!(made.catalog_version, real.catalog_version);
+        assert_eq!(
+            (made.system_id, made.timeline),
+            (SystemId(7), TimelineId(3))
+        );
+        assert_eq!(made.segment_size_bytes, 1 << 20);
+        assert_eq!(made.wal_level, WalLevel::Replica);
+        assert_eq!(made.state, ClusterState::InProduction);
+    }
+    assert_eq!(
+        ControlFile::of_wal(SystemId(7), 12, 1 << 20, TimelineId(1)),
+        None
+    );
+}

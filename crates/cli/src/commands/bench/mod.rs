@@ -1,5 +1,6 @@
 //! `walzip bench`: measured on the user's own data, against what else there is.
 
+mod archive;
 mod archived;
 mod basebackup;
 mod generate;
@@ -12,12 +13,15 @@ mod wal_compression;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use walzip_bench::{Cancel, Error, Files};
+use walzip_repo::{ClusterIdentity, LocalStore, Repository};
 
 use crate::error::{CommandError, chain};
 use crate::exit_code::Kind;
+use crate::runtime;
 
 /// Measure compressors on your own WAL
 #[derive(Debug, clap::Args)]
@@ -33,6 +37,7 @@ enum Experiment {
     WalCompression(wal_compression::WalCompressionArgs),
     Insert(insert::InsertArgs),
     Segments(segments::SegmentsArgs),
+    Archive(archive::ArchiveArgs),
     Basebackup(basebackup::BasebackupArgs),
     Generate(generate::GenerateArgs),
 }
@@ -66,8 +71,23 @@ pub fn run(args: BenchArgs) -> Result<(), CommandError> {
         Experiment::Insert(args) => insert::run(args, surroundings),
         Experiment::WalCompression(args) => wal_compression::run(args, surroundings),
         Experiment::Segments(args) => segments::run(args, surroundings),
+        Experiment::Archive(args) => archive::run(args, surroundings),
         Experiment::Basebackup(args) => basebackup::run(args, surroundings),
         Experiment::Generate(args) => generate::run(args, surroundings),
+    }
+}
+
+/// What `walzip init` does, for a cluster that need not be there.
+fn make_repository(directory: &Path, system_id: u64, major: u32) -> Result<(), String> {
+    let cluster = ClusterIdentity { system_id, major };
+    let made = runtime::block_on(async {
+        let init = async { Repository::init(Arc::new(LocalStore::new(directory)), cluster).await };
+        Ok(init.await)
+    });
+    match made {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(chain(&error)),
+        Err(_) => Err("no runtime could be started".to_owned()),
     }
 }
 

@@ -1,16 +1,13 @@
 //! `walzip bench segments`: does the segment size matter for archiving?
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use clap::ValueEnum;
 use walzip_bench::segments::{self, Content, METHODS, Method, Options};
-use walzip_repo::{ClusterIdentity, LocalStore, Repository};
 
 use super::standard_error::StandardError;
-use super::{FileArgs, Surroundings, conclude};
-use crate::error::{CommandError, chain};
-use crate::runtime;
+use super::{FileArgs, Surroundings, conclude, make_repository};
+use crate::error::CommandError;
 
 /// Archive the same bytes as small and as large segments
 ///
@@ -114,18 +111,4 @@ pub fn run(args: SegmentsArgs, surroundings: Surroundings) -> Result<(), Command
     progress.finish();
     let failed = results.failed.iter().filter(|failed| !failed.refused);
     conclude(&results, &results.stopped, (failed.count(), "ways"))
-}
-
-/// What `walzip init` does, for a cluster that need not be there.
-fn make_repository(directory: &Path, system_id: u64, major: u32) -> Result<(), String> {
-    let cluster = ClusterIdentity { system_id, major };
-    let made = runtime::block_on(async {
-        let init = async { Repository::init(Arc::new(LocalStore::new(directory)), cluster).await };
-        Ok(init.await)
-    });
-    match made {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(chain(&error)),
-        Err(_) => Err("no runtime could be started".to_owned()),
-    }
 }

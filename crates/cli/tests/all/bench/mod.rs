@@ -1,4 +1,5 @@
 //! `walzip bench` as a person meets it: its figures, and the files that it writes.
 
+mod archive;
 mod files;
 mod memory;

@@ -1,0 +1,22 @@
+//! What does archiving take: a call for each segment, by walzip and by other archivers?
+//!
+//! A directory is laid out as a stopped server's, with given segments that wait to be archived. Each
+//! archiver pushes them, gets them back one after the other, and gets them again with a pause between
+//! the calls, in which a server would replay. Every file that is got is compared with the original.
+
+mod archivers;
+pub(crate) mod calls;
+mod csv;
+mod measure;
+mod options;
+mod place;
+mod report;
+mod results;
+mod resume;
+mod run;
+mod text;
+
+pub use archivers::{ARCHIVERS, Archiver, Kind};
+pub use options::Options;
+pub use results::{Action, Failed, Figures, Measurement, Missing, Results, Row, Settings, Wal};
+pub use run::run;
