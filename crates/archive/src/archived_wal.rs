@@ -212,6 +212,7 @@ mod tests {
             name: (*name).to_owned(),
             size_bytes: 10,
             modified: SystemTime::UNIX_EPOCH,
+            packed: None,
         };
         let listing: Vec<WalEntry> = names.iter().map(entry).collect();
         ArchivedWal::of(&listing, SIZE).expect("valid names")

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::panic::resume_unwind;
 
 use bytes::Bytes;
-use walzip_codec::{DecodeError, DecodeToError, EncodeError, Encoder, Header, Level};
+use walzip_codec::{DecodeError, EncodeError, Encoder, Header, Level};
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::SegmentHeader;
 
@@ -56,19 +56,6 @@ pub(crate) async fn decode(name: &str, object: Bytes) -> Result<Vec<u8>, Archive
     }
 }
 
-/// Decodes an object, and keeps of its content the first page and the length.
-pub(crate) async fn decode_beginning(name: &str, object: Bytes) -> Result<Beginning, ArchiveError> {
-    check_name(name, &object)?;
-    let decoded = off_the_runtime(move || {
-        let mut beginning = Beginning::default();
-        walzip_codec::decode_to(&object, &mut beginning).map(|()| beginning)
-    });
-    decoded.await.map_err(|error| match error {
-        DecodeToError::Decode(source) => undecodable(name, source),
-        DecodeToError::Write(error) => ArchiveError::file("decode", name.as_ref(), error),
-    })
-}
-
 pub(crate) fn undecodable(name: &str, source: DecodeError) -> ArchiveError {
     ArchiveError::Undecodable {
         object: name.to_owned(),
@@ -81,6 +68,17 @@ pub(crate) fn undecodable(name: &str, source: DecodeError) -> ArchiveError {
 pub(crate) struct Beginning {
     pub(crate) page: Vec<u8>,
     pub(crate) len: usize,
+}
+
+impl Beginning {
+    /// That of what is in memory.
+    pub(crate) fn of(content: &[u8]) -> Beginning {
+        let page = content.get(..content.len().min(PAGE_SIZE));
+        Beginning {
+            page: page.unwrap_or_default().to_vec(),
+            len: content.len(),
+        }
+    }
 }
 
 impl Write for Beginning {

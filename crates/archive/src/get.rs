@@ -11,18 +11,18 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use object_store::ObjectStore;
-use walzip_codec::DecodeToError;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
 use walzip_repo::{ClusterIdentity, Repository};
 
 use crate::coding::Beginning;
 use crate::error::ArchiveError;
+use crate::packs::Undecoded;
+use crate::stored_wal::StoredWal;
 use crate::tablespace_guard::TablespaceGuard;
 use crate::timelines::Timelines;
-use crate::{cluster, coding, content, decoding, durable};
+use crate::{cluster, coding, content, durable};
 
 /// How to get.
 #[derive(Clone, Debug, Default)]
@@ -40,8 +40,10 @@ pub enum Got {
     Found {
         /// The size of the file.
         original_bytes: u64,
-        /// The size of its object.
+        /// Its size as it is stored.
         stored_bytes: u64,
+        /// How many segments follow it in its pack, if it is in one: they are decoded after it.
+        following: Option<usize>,
     },
     /// The archive has no file of this name.
     NotFound,
@@ -60,8 +62,8 @@ pub async fn get(
         None => None,
     };
     let repository = asking.as_ref().unwrap_or(repository);
-    match repository.get_wal(name).await? {
-        Some(object) => hand_over(object, repository.cluster(), name, destination, options).await,
+    match StoredWal::get(repository, name).await? {
+        Some(stored) => hand_over(stored, repository.cluster(), name, destination, options).await,
         None => not_found(repository, name).await,
     }
 }
@@ -79,8 +81,8 @@ pub async fn get_of_data_directory(
     let options = GetOptions {
         data_directory: Some(data_directory.to_owned()),
     };
-    match Repository::get_wal_unopened(store, cluster, name).await? {
-        Some(object) => hand_over(object, cluster, name, destination, &options).await,
+    match StoredWal::get_unopened(store, cluster, name).await? {
+        Some(stored) => hand_over(stored, cluster, name, destination, &options).await,
         None => {
             // Whether that means anything, the records and the mark say.
             let repository = Repository::open(Arc::clone(store)).await?;
@@ -101,14 +103,14 @@ async fn not_found(repository: &Repository, name: &str) -> Result<Got, ArchiveEr
 }
 
 async fn hand_over(
-    object: Bytes,
+    stored: StoredWal,
     cluster: ClusterIdentity,
     name: &str,
     destination: &Path,
     options: &GetOptions,
 ) -> Result<Got, ArchiveError> {
     let file_name: WalFileName = name.parse()?;
-    let stored_bytes = object.len() as u64;
+    let (stored_bytes, following) = (stored.stored_bytes(), stored.following());
     let destination = destination.to_owned();
     let data_directory = options.data_directory.clone();
     let delivered = move || {
@@ -119,11 +121,12 @@ async fn hand_over(
             }
             _ => None,
         };
-        deliver(&file_name, object, cluster, &destination, guard)
+        deliver(&file_name, stored, cluster, &destination, guard)
     };
     Ok(Got::Found {
         original_bytes: coding::off_the_runtime(delivered).await?,
         stored_bytes,
+        following,
     })
 }
 
@@ -151,21 +154,21 @@ async fn refuse_lost_history(
 /// Decodes an object into the destination; returns the size of the file.
 fn deliver(
     name: &WalFileName,
-    object: Bytes,
+    stored: StoredWal,
     cluster: ClusterIdentity,
     destination: &Path,
     guard: Option<TablespaceGuard<'_>>,
 ) -> Result<u64, ArchiveError> {
-    coding::check_name(&name.to_string(), &object)?;
     durable::deliver_with(destination, |file| {
         let mut output = Delivery {
             file,
             beginning: Beginning::default(),
             guard,
         };
-        decoding::decode_to(&object, &mut output).map_err(|error| match error {
-            DecodeToError::Decode(source) => coding::undecodable(&name.to_string(), source),
-            DecodeToError::Write(error) => ArchiveError::file("write", destination, error),
+        let decoded = stored.deliver_to(&name.to_string(), &mut output);
+        decoded.map_err(|failed| match failed {
+            Undecoded::Damaged(error) => error,
+            Undecoded::Write(error) => ArchiveError::file("write", destination, error),
         })?;
         let Beginning { page, len } = output.beginning;
         content::check_beginning(name, &page, len, cluster)

@@ -76,6 +76,7 @@ mod tests {
             name: "000000010000000000000001".to_owned(),
             size_bytes: 10,
             modified: SystemTime::from(modified),
+            packed: None,
         }
     }
 

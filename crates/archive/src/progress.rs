@@ -33,6 +33,8 @@ pub enum Phase {
     Synchronizing,
     /// Taking over the WAL of another archive.
     ImportingWal,
+    /// Making packs of archived WAL.
+    Packing,
 }
 
 /// What a phase counts.

@@ -8,8 +8,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
+use futures::future::try_join;
 use tokio::sync::OnceCell;
 use walzip_codec::Level;
 use walzip_pgformat::PAGE_SIZE;
@@ -19,10 +21,12 @@ use walzip_repo::{ClusterIdentity, PutOutcome, Repository};
 
 use crate::archived_wal::ArchivedWal;
 use crate::error::ArchiveError;
+use crate::packs;
 use crate::spool::FileFacts;
 use crate::stable_file::StableFile;
+use crate::stored_wal::StoredWal;
 use crate::wal_times::SegmentTimes;
-use crate::{cluster, coding, content, wal_index};
+use crate::{cluster, content, wal_index};
 
 /// How to push.
 #[derive(Clone, Debug)]
@@ -146,27 +150,37 @@ impl WalFile {
         options: &PushOptions,
     ) -> Result<Pushed, ArchiveError> {
         let name = self.name.to_string();
-        let object = self.object(&name, options).await?;
-        let pushed = |outcome, stored_bytes: usize| Pushed {
+        let looked = Instant::now();
+        // Packs are looked for while it is encoded.
+        let packs = async {
+            let found = part.packs().with(&name).await;
+            found.map_err(ArchiveError::from)
+        };
+        let (object, packs) = try_join(self.object(&name, options), packs).await?;
+        let pushed = |outcome, stored_bytes| Pushed {
             name: name.clone(),
             outcome,
             original_bytes: self.file.len() as u64,
-            stored_bytes: stored_bytes as u64,
+            stored_bytes,
         };
-        let object_len = object.len();
-        match part.put_wal(&name, object).await? {
-            PutOutcome::Created => Ok(pushed(PushOutcome::Stored, object_len)),
-            PutOutcome::Exists => {
-                let stored_bytes = compare(part, &name, &self.file).await?;
-                Ok(pushed(PushOutcome::AlreadyStored, stored_bytes))
+        let object_len = object.len() as u64;
+        if packs.is_empty() {
+            match part.put_wal(&name, object).await? {
+                PutOutcome::Created => {
+                    packs::check_put(part, &name, &self.file, looked).await?;
+                    return Ok(pushed(PushOutcome::Stored, object_len));
+                }
+                PutOutcome::Exists => {}
             }
         }
+        let stored_bytes = compare(part, &name, &self.file).await?;
+        Ok(pushed(PushOutcome::AlreadyStored, stored_bytes))
     }
 
     /// Fails unless what has its name already is the same.
     pub(crate) async fn compare(&self, part: &Repository) -> Result<(), ArchiveError> {
         self.check_content(part)?;
-        let _: usize = compare(part, &self.name.to_string(), &self.file).await?;
+        let _: u64 = compare(part, &self.name.to_string(), &self.file).await?;
         Ok(())
     }
 
@@ -298,13 +312,13 @@ async fn check_history(
     }
 }
 
-/// Compares with the object that has the name already; returns its size.
+/// Compares with what has the name already; returns its size as it is stored.
 async fn compare(
     repository: &Repository,
     name: &str,
     file: &StableFile,
-) -> Result<usize, ArchiveError> {
-    let Some(object) = repository.get_wal(name).await? else {
+) -> Result<u64, ArchiveError> {
+    let Some(stored) = StoredWal::get(repository, name).await? else {
         // The next attempt will find the name free, or taken for good.
         let reason = "it disappeared while it was compared".to_owned();
         return Err(ArchiveError::Damaged {
@@ -312,10 +326,9 @@ async fn compare(
             reason,
         });
     };
-    let stored_bytes = object.len();
+    let stored_bytes = stored.stored_bytes();
     // What a get refuses is not archived, whatever its content.
-    coding::check_name(name, &object)?;
-    if !file.is_in(name, object).await? {
+    if !file.is_in(name, stored).await? {
         return Err(ArchiveError::Duplicate {
             name: name.to_owned(),
         });

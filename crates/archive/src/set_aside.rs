@@ -10,10 +10,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, TimelineId};
-use walzip_repo::{AsideLabel, RepoError, Repository, WalEntry};
+use walzip_repo::{AsideLabel, PackName, RepoError, Repository, WalEntry, WalListing};
 
 use crate::backup_record::BackupRecord;
 use crate::error::ArchiveError;
+use crate::stored_wal::StoredWal;
 use crate::timelines::Timelines;
 use crate::wal_index;
 use crate::wal_times::SegmentTimes;
@@ -38,6 +39,8 @@ pub struct Move {
     pub timelines: Vec<MovedTimeline>,
     /// The names of the objects, histories last and the newest timeline's before the others.
     names: Vec<String>,
+    /// The packs that move, each whole: all its segments are of one timeline.
+    packs: Vec<PackName>,
 }
 
 /// A timeline that moves.
@@ -60,7 +63,7 @@ pub struct MovedTimeline {
 impl Move {
     /// How many objects move.
     pub fn objects(&self) -> usize {
-        self.names.len()
+        self.names.len() + self.packs.len()
     }
 }
 
@@ -68,7 +71,7 @@ impl Move {
 pub(crate) async fn list(repository: &Repository) -> Result<Vec<SetAside>, ArchiveError> {
     let mut all = Vec::new();
     for label in repository.list_aside_labels().await? {
-        let entries = repository.list_aside(label).await?;
+        let entries = repository.list_aside_objects(label).await?.entries();
         all.push(SetAside {
             label: label.to_string(),
             objects: entries.len() as u64,
@@ -85,7 +88,8 @@ pub async fn plan_set_aside(
     repository: &Repository,
     timeline: TimelineId,
 ) -> Result<Move, ArchiveError> {
-    let listing = repository.list_wal().await?;
+    let objects = repository.list_wal_objects().await?;
+    let listing = objects.entries();
     let mut timelines = Timelines::read(repository, &listing).await;
     if let Some(error) = timelines.take_failure() {
         return Err(error);
@@ -98,19 +102,36 @@ pub async fn plan_set_aside(
     }
     refuse_unknown_descent(timeline, &timelines)?;
     refuse_backups(repository, &moving).await?;
-    entries.extend(partial_of_parent(repository, &listing, &timelines, &moving, timeline).await?);
+    let partial = partial_of_parent(repository, &listing, &timelines, &moving, timeline).await?;
+    let single = of_timelines(&objects.single, &moving).cloned();
+    let single: Vec<WalEntry> = single.chain(partial.clone()).collect();
+    entries.extend(partial);
+    let packs = objects.packs.into_iter().map(|pack| pack.name);
+    let packs: Vec<PackName> = packs
+        .filter(|pack| moving.contains(&TimelineId(pack.timeline())))
+        .collect();
     Ok(Move {
-        label: choose_label(repository, timeline, &entries).await?,
+        label: choose_label(repository, timeline, (&single, &packs)).await?,
         timelines: describe(repository, &entries, &timelines, &moving).await?,
-        names: histories_last(&entries),
+        names: histories_last(&single),
+        packs,
     })
 }
 
 /// Sets aside what was planned. Whatever interrupts it, planning and doing it again goes on.
 pub async fn set_aside(repository: &Repository, plan: &Move) -> Result<(), ArchiveError> {
+    let (packs, aside) = (repository.packs(), repository.packs_aside(plan.label));
     for name in &plan.names {
         let copied = repository.copy_aside(plan.label, name).await;
         copied.map_err(|error| conflict(error, name))?;
+    }
+    for name in &plan.packs {
+        let copied = repository.copy_pack(&packs, &aside, name).await;
+        copied.map_err(|error| conflict(error, &name.to_string()))?;
+    }
+    for name in &plan.packs {
+        let removed = repository.remove_copied_pack(&packs, &aside, name).await;
+        removed.map_err(|error| conflict(error, &name.to_string()))?;
     }
     let (histories, others): (Vec<_>, Vec<_>) =
         plan.names.iter().partition(|name| is_history(name));
@@ -131,28 +152,35 @@ pub async fn plan_put_back(
     repository: &Repository,
     label: AsideLabel,
 ) -> Result<Move, ArchiveError> {
-    let entries = repository.list_aside(label).await?;
-    if entries.is_empty() {
+    let WalListing {
+        single: entries,
+        packs,
+    } = repository.list_aside_objects(label).await?;
+    let packs: Vec<PackName> = packs.into_iter().map(|pack| pack.name).collect();
+    if entries.is_empty() && packs.is_empty() {
         return Err(ArchiveError::Request(format!(
             "nothing is set aside as {label}{}",
             listed(&repository.list_aside_labels().await?)
         )));
     }
-    refuse_foreign_history(repository, label, &entries).await?;
+    refuse_foreign_history(repository, label, (&entries, &packs)).await?;
     for entry in &entries {
-        let Some(taken) = repository.get_wal(&entry.name).await? else {
-            continue;
-        };
-        if repository.get_aside(label, &entry.name).await?.as_ref() != Some(&taken) {
+        if has_other(repository, label, &entry.name).await? {
             return Err(ArchiveError::Duplicate {
                 name: entry.name.clone(),
             });
+        }
+    }
+    for pack in &packs {
+        if !is_back(repository, label, pack).await? {
+            refuse_taken(repository, pack).await?;
         }
     }
     Ok(Move {
         label,
         timelines: Vec::new(),
         names: histories_last(&entries),
+        packs,
     })
 }
 
@@ -162,6 +190,15 @@ pub async fn put_back(repository: &Repository, plan: &Move) -> Result<(), Archiv
     for name in plan.names.iter().rev() {
         let copied = repository.copy_back(plan.label, name).await;
         copied.map_err(|error| conflict(error, name))?;
+    }
+    let (packs, aside) = (repository.packs(), repository.packs_aside(plan.label));
+    for name in &plan.packs {
+        let copied = repository.copy_pack(&aside, &packs, name).await;
+        copied.map_err(|error| conflict(error, &name.to_string()))?;
+    }
+    for name in &plan.packs {
+        let removed = repository.remove_copied_pack(&aside, &packs, name).await;
+        removed.map_err(|error| conflict(error, &name.to_string()))?;
     }
     for name in &plan.names {
         let removed = repository.remove_copied_back(plan.label, name).await;
@@ -215,6 +252,7 @@ async fn moved_before(
             label,
             timelines: Vec::new(),
             names: Vec::new(),
+            packs: Vec::new(),
         });
     }
     let names = listing.iter().filter_map(|entry| entry.name.parse().ok());
@@ -303,16 +341,24 @@ async fn partial_of_parent(
 async fn choose_label(
     repository: &Repository,
     timeline: TimelineId,
-    entries: &[WalEntry],
+    (entries, packs): (&[WalEntry], &[PackName]),
 ) -> Result<AsideLabel, ArchiveError> {
     let mut label = AsideLabel::first(timeline.0);
     loop {
-        let there = repository.list_aside(label).await?;
-        if there.is_empty() {
+        let there = repository.list_aside_objects(label).await?;
+        if there == WalListing::default() {
             return Ok(label);
         }
-        let names: BTreeSet<&str> = there.iter().map(|entry| entry.name.as_str()).collect();
+        let names: BTreeSet<&str> = there
+            .single
+            .iter()
+            .map(|entry| entry.name.as_str())
+            .collect();
         let (mut common, mut differ) = (false, false);
+        for pack in packs.iter().filter(|pack| is_among(pack, &there)) {
+            let is_same = is_back(repository, label, pack).await?;
+            (common, differ) = (common | is_same, differ | !is_same);
+        }
         for entry in entries.iter().filter(|e| names.contains(e.name.as_str())) {
             let aside = repository.get_aside(label, &entry.name).await?;
             let is_same = repository.get_wal(&entry.name).await? == aside;
@@ -400,8 +446,18 @@ async fn refuse_newcomers(repository: &Repository, plan: &Move) -> Result<(), Ar
 async fn refuse_foreign_history(
     repository: &Repository,
     label: AsideLabel,
-    entries: &[WalEntry],
+    (entries, packs): (&[WalEntry], &[PackName]),
 ) -> Result<(), ArchiveError> {
+    for pack in packs {
+        let history = WalFileName::History(TimelineId(pack.timeline())).to_string();
+        let is_with_it = entries.iter().any(|entry| entry.name == history);
+        if !is_with_it
+            && repository.find_wal(&history).await?.is_some()
+            && !is_back(repository, label, pack).await?
+        {
+            return Err(ArchiveError::Duplicate { name: history });
+        }
+    }
     for entry in entries {
         let Ok(WalFileName::Segment(segment)) = entry.name.parse() else {
             continue;
@@ -414,6 +470,52 @@ async fn refuse_foreign_history(
         let aside = repository.get_aside(label, &entry.name).await?;
         if aside.is_none() || repository.get_wal(&entry.name).await? != aside {
             return Err(ArchiveError::Duplicate { name: history });
+        }
+    }
+    Ok(())
+}
+
+/// Whether the archive has something else under a name than what is set aside.
+async fn has_other(
+    repository: &Repository,
+    label: AsideLabel,
+    name: &str,
+) -> Result<bool, ArchiveError> {
+    let aside = repository.get_aside(label, name).await?;
+    match StoredWal::get(repository, name).await? {
+        None => Ok(false),
+        Some(StoredWal::Single(object)) => Ok(aside.as_ref() != Some(&object)),
+        // Somebody has packed what an interrupted move had left.
+        Some(packed) => {
+            let packed = packed.content_hash(name).await?;
+            let aside = match aside {
+                Some(object) => Some(StoredWal::Single(object).content_hash(name).await?),
+                None => None,
+            };
+            Ok(aside != Some(packed))
+        }
+    }
+}
+
+/// Whether a pack that is set aside is in the archive too.
+async fn is_back(
+    repository: &Repository,
+    label: AsideLabel,
+    pack: &PackName,
+) -> Result<bool, ArchiveError> {
+    let aside = repository.packs_aside(label).read(pack).await?;
+    Ok(aside.is_some() && repository.packs().read(pack).await? == aside)
+}
+
+fn is_among(pack: &PackName, there: &WalListing) -> bool {
+    there.packs.iter().any(|of| of.name == *pack)
+}
+
+/// Refuses to put back a pack of which the archive has a segment.
+async fn refuse_taken(repository: &Repository, pack: &PackName) -> Result<(), ArchiveError> {
+    for name in pack.segments() {
+        if repository.find_wal(&name).await?.is_some() {
+            return Err(ArchiveError::Duplicate { name });
         }
     }
     Ok(())

@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use walzip_codec::{DecodeToError, EncodeError, Level};
+use walzip_codec::{EncodeError, Level};
 use walzip_pgformat::wal_file_name::SEGMENT_SIZE_BYTES_MAX;
 
 use crate::coding::{self, off_the_runtime};
 use crate::error::ArchiveError;
 use crate::members::Members;
+use crate::packs::Undecoded;
 use crate::regular_file;
+use crate::stored_wal::StoredWal;
 
 /// A file, and what it was when it was opened.
 #[derive(Clone)]
@@ -102,8 +104,8 @@ impl StableFile {
         .await
     }
 
-    /// Whether an object has exactly this content.
-    pub(crate) async fn is_in(&self, name: &str, object: Bytes) -> Result<bool, ArchiveError> {
+    /// Whether a file of the archive has exactly this content.
+    pub(crate) async fn is_in(&self, name: &str, stored: StoredWal) -> Result<bool, ArchiveError> {
         let (this, name) = (self.clone(), name.to_owned());
         off_the_runtime(move || {
             let mut comparison = Comparison {
@@ -111,10 +113,10 @@ impl StableFile {
                 expected: Vec::new(),
                 is_equal: true,
             };
-            let decoded = walzip_codec::decode_to(&object, &mut comparison);
-            decoded.map_err(|error| match error {
-                DecodeToError::Decode(source) => coding::undecodable(&name, source),
-                DecodeToError::Write(error) => this.failed(error),
+            let decoded = stored.decode_to(&name, &mut comparison);
+            decoded.map_err(|failed| match failed {
+                Undecoded::Damaged(error) => error,
+                Undecoded::Write(error) => this.failed(error),
             })?;
             let (is_equal, mut reader) = (comparison.is_equal, comparison.reader);
             let rest = io::copy(&mut reader, &mut io::sink());

@@ -7,12 +7,16 @@
 mod lacking;
 mod problem;
 
+use std::collections::BTreeMap;
+
 use futures::StreamExt;
 use serde::Serialize;
-use walzip_repo::Repository;
+use walzip_repo::{Repository, WalEntry, WalPack};
 
 use crate::error::ArchiveError;
+use crate::packs::{self, PackReader};
 use crate::progress::{Phase, Progress};
+use crate::stored_wal::StoredWal;
 use crate::wal_object;
 use lacking::Lacking;
 pub use problem::Problem;
@@ -92,9 +96,10 @@ async fn sync_cluster(
     };
     // A timeline's segments are of no use without its history.
     for entries in [&lacking.histories, &lacking.others] {
-        let copies = entries.iter().map(|entry| copy(from, to, &entry.name));
+        let single = entries.iter().filter(|entry| entry.packed.is_none());
+        let copies = single.clone().map(|entry| copy(from, to, &entry.name));
         let mut copies = futures::stream::iter(copies).buffered(options.parallel.max(1));
-        let mut entries = entries.iter();
+        let mut entries = single;
         while let (Some(copied), Some(entry)) = (copies.next().await, entries.next()) {
             options.progress.add(entry.size_bytes);
             match copied {
@@ -109,13 +114,91 @@ async fn sync_cluster(
             }
         }
     }
+    copy_packs(from, to, &lacking.others, (options, &mut synced)).await?;
     Ok(synced)
 }
 
 async fn copy(from: &Repository, to: &Repository, name: &str) -> Result<(), ArchiveError> {
-    let object = wal_object::get(from, name).await?;
-    wal_object::prove(name, object.clone(), from.cluster()).await?;
+    let Some(object) = from.get_wal(name).await? else {
+        return Err(ArchiveError::Damaged {
+            object: name.to_owned(),
+            reason: "it disappeared after it was listed; if it was packed, run this again"
+                .to_owned(),
+        });
+    };
+    let stored = StoredWal::Single(object.clone());
+    wal_object::prove(name, stored, from.cluster()).await?;
     // Somebody may have put it meanwhile, who has compared it.
     to.put_wal(name, object).await?;
     Ok(())
+}
+
+/// Copies the packs that have what is lacking, each whole.
+async fn copy_packs(
+    from: &Repository,
+    to: &Repository,
+    lacking: &[WalEntry],
+    (options, synced): (&SyncOptions, &mut Synced),
+) -> Result<(), ArchiveError> {
+    let mut names: BTreeMap<&str, u64> = BTreeMap::new();
+    for entry in lacking.iter().filter(|entry| entry.packed.is_some()) {
+        names.insert(&entry.name, entry.size_bytes);
+    }
+    if names.is_empty() {
+        return Ok(());
+    }
+    for pack in from.packs().list().await? {
+        let brought: Vec<u64> = pack
+            .name
+            .segments()
+            .filter_map(|name| names.remove(name.as_str()))
+            .collect();
+        if brought.is_empty() {
+            continue;
+        }
+        match copy_pack(from, to, &pack).await {
+            Ok(()) => {
+                synced.wal_files += brought.len() as u64;
+                synced.stored_bytes += pack.size_bytes;
+            }
+            Err(error) if is_of_one_file(&error) => {
+                let first = pack.name.segment(0).unwrap_or_default();
+                synced.problems.push(Problem::new(first, error));
+            }
+            Err(error) => return Err(error),
+        }
+        options.progress.add(brought.iter().sum());
+    }
+    for name in names.into_keys() {
+        let why = "its pack disappeared after it was listed";
+        synced.problems.push(Problem::new(name, why));
+    }
+    Ok(())
+}
+
+/// Copies a pack of which every segment can be decoded, and none is something else in the target.
+async fn copy_pack(from: &Repository, to: &Repository, pack: &WalPack) -> Result<(), ArchiveError> {
+    let gone = || ArchiveError::Damaged {
+        object: format!("pack {}", pack.name),
+        reason: "it disappeared after it was listed".to_owned(),
+    };
+    let reader = PackReader::open(&from.packs(), pack).await?;
+    let reader = reader.ok_or_else(gone)?;
+    reader
+        .decode_all(async |name, decoded| {
+            let decoded = decoded?;
+            wal_object::prove_beginning(name, &decoded.beginning, from.cluster())?;
+            packs::compare(to, pack, name, &decoded).await?;
+            Ok(())
+        })
+        .await?;
+    let object = from.packs().read(&pack.name).await?.ok_or_else(gone)?;
+    to.put_pack(&pack.name, object.clone()).await?;
+    match to.packs().read(&pack.name).await? == Some(object) {
+        true => Ok(()),
+        false => Err(ArchiveError::Damaged {
+            object: format!("pack {}", pack.name),
+            reason: "the copy is not what was put".to_owned(),
+        }),
+    }
 }

@@ -6,6 +6,7 @@
 //! what keeps us from looking.
 
 mod notes;
+mod packs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -15,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::layout::CLUSTER_PREFIX;
-use walzip_repo::{BackupLabel, RepoError, Repository, WalEntry};
+use walzip_repo::{BackupLabel, RepoError, Repository, WalEntry, WalPack};
 
 use crate::archived_wal::ArchivedWal;
 use crate::backup_record::{BackupRecord, ListedBackup, of_another};
@@ -24,6 +25,7 @@ use crate::error::ArchiveError;
 use crate::progress::{Phase, Progress};
 use crate::promised::Promised;
 use crate::restore;
+use crate::stored_wal::StoredWal;
 use crate::timelines::{self, Timelines};
 use crate::{wal_index, wal_object};
 use notes::{Note, Notes};
@@ -273,11 +275,22 @@ impl KnownBackups {
 struct Part {
     repository: Repository,
     listing: Vec<WalEntry>,
+    packs: Vec<WalPack>,
     timelines: Timelines,
     /// The size of its segments, where one tells.
     segment_size: Option<u32>,
     /// Tells its objects from other clusters' of the same name.
     prefix: String,
+}
+
+impl Part {
+    fn damaged(&self, name: &str, error: ArchiveError) -> Finding {
+        Finding {
+            kind: FindingKind::WalDamaged,
+            object: format!("{}{name}", self.prefix),
+            detail: detail_of(error),
+        }
+    }
 }
 
 /// Lists what there is of each cluster. Those that cannot be found are findings, unless it is the
@@ -291,8 +304,8 @@ async fn list_parts(
     let mut faults = clusters.faults;
     let mut parts = Vec::new();
     for repository in clusters.parts {
-        let listing = match repository.list_wal().await {
-            Ok(listing) => listing,
+        let (listing, packs) = match repository.list_wal_objects().await {
+            Ok(listing) => (listing.entries(), listing.packs),
             Err(error @ RepoError::NotInPlace { .. }) if !is_sole => {
                 faults.push(error);
                 continue;
@@ -308,6 +321,7 @@ async fn list_parts(
             segment_size: segment_size(&repository, &listing).await,
             repository,
             listing,
+            packs,
             prefix,
         });
     }
@@ -377,8 +391,10 @@ async fn verify_wal(
     note: &mut Note,
     verification: &mut Verification,
 ) {
-    let takes = |entry: &&WalEntry| choice.takes_wal(part, entry, verification);
-    let taken: Vec<&WalEntry> = part.listing.iter().filter(takes).collect();
+    let single = part.listing.iter().filter(|entry| entry.packed.is_none());
+    let taken: Vec<&WalEntry> = single
+        .filter(|entry| choice.takes_wal(part, entry, verification))
+        .collect();
     let mut whole = BTreeSet::new();
     let checks = taken
         .iter()
@@ -392,26 +408,21 @@ async fn verify_wal(
         match checked {
             Ok(original_bytes) => {
                 verification.wal_original_bytes += original_bytes;
-                whole.insert(entry.name.as_str());
+                whole.insert(entry.name.clone());
             }
-            Err(error) => {
-                verification.findings.push(Finding {
-                    kind: FindingKind::WalDamaged,
-                    object: format!("{}{}", part.prefix, entry.name),
-                    detail: detail_of(error),
-                });
-            }
+            Err(error) => verification.findings.push(part.damaged(&entry.name, error)),
         }
     }
+    packs::verify(part, (options, choice), &mut whole, verification).await;
     let noted = part.listing.iter();
-    let noted = noted.map(|entry| (entry, whole.contains(entry.name.as_str())));
+    let noted = noted.map(|entry| (entry, whole.contains(&entry.name)));
     note.add_wal(part.repository.cluster(), part.segment_size, noted);
 }
 
-/// Proves one object; returns the size of its content.
+/// Proves one file; returns the size of its content.
 async fn verify_wal_object(repository: &Repository, name: &str) -> Result<u64, ArchiveError> {
-    let object = wal_object::get(repository, name).await?;
-    wal_object::prove(name, object, repository.cluster()).await
+    let stored = StoredWal::get_listed(repository, name).await?;
+    wal_object::prove(name, stored, repository.cluster()).await
 }
 
 /// What is wrong with a backup and the WAL after it. Without `progress`, its objects are not read:

@@ -10,6 +10,7 @@ use walzip_repo::{Repository, WalEntry};
 
 use crate::backup_record::Moment;
 use crate::error::ArchiveError;
+use crate::stored_wal;
 use crate::wal_end::WalEnd;
 
 /// PostgreSQL's default segment size, for a repository without a segment to tell.
@@ -180,12 +181,8 @@ pub(crate) async fn segment_size(
         )
     });
     for entry in segments.take(HEADERS_TRIED) {
-        let Some(object) = repository.get_wal(&entry.name).await? else {
-            continue;
-        };
-        let header = walzip_codec::Header::read(&object).ok();
-        if let Some(identity) = header.and_then(|header| header.identity) {
-            return Ok(Some(identity.segment_size));
+        if let Some(size) = stored_wal::segment_size(repository, &entry.name).await? {
+            return Ok(Some(size));
         }
     }
     Ok(None)
@@ -201,6 +198,7 @@ mod tests {
             name: (*name).to_owned(),
             size_bytes: 10,
             modified: SystemTime::UNIX_EPOCH,
+            packed: None,
         };
         names.iter().map(entry).collect()
     }

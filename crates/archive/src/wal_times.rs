@@ -11,8 +11,9 @@ use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::Repository;
 
-use crate::coding::{self, off_the_runtime};
+use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
+use crate::stored_wal::StoredWal;
 
 /// A record with a time, and where it begins.
 #[derive(Clone, Debug)]
@@ -154,11 +155,11 @@ pub(crate) async fn read_segment(
     segment: SegmentName,
 ) -> Result<Vec<u8>, ArchiveError> {
     let name = segment.to_string();
-    let Some(object) = repository.get_wal(&name).await? else {
+    let Some(stored) = StoredWal::get(repository, &name).await? else {
         return Err(ArchiveError::Damaged {
             object: name,
             reason: "it disappeared while it was read".to_owned(),
         });
     };
-    coding::decode(&name, object).await
+    stored.content(&name).await
 }

@@ -367,6 +367,10 @@ fn repository(error: &RepoError) -> KindAndHint {
         RepoError::Corrupt { .. } => (Kind::Damaged, None),
         RepoError::InvalidName { .. } => (Kind::ParamInvalid, None),
         RepoError::ObjectTooLarge { .. } => (Kind::FeatureNotSupported, None),
+        RepoError::NotPackable { .. } => (
+            Kind::FeatureNotSupported,
+            Some("Archive into a new repository, whose WAL has a mark."),
+        ),
         RepoError::IncompleteBackup { .. } => (Kind::BackupSetInvalid, None),
         RepoError::InvalidLocation { .. } => (Kind::OptionInvalid, None),
         RepoError::StoreSettings { .. } => (

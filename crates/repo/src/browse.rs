@@ -8,7 +8,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
 use crate::layout::{self, BACKUP_PREFIX, KEYS_PREFIX, REPOSITORY_JSON, WAL_PREFIX};
-use crate::{BackupLabel, ClusterIdentity, RepoError};
+use crate::{BackupLabel, ClusterIdentity, PackName, RepoError};
 
 /// What lies at a place of a store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -133,6 +133,8 @@ pub enum Meaning {
     Record,
     /// A file of a cluster's WAL, by its name.
     Wal(ClusterIdentity, String),
+    /// A pack of a cluster's WAL.
+    Pack(ClusterIdentity, PackName),
     /// An object of a backup.
     Backup(BackupLabel),
     /// A key of the repository's encryption.
@@ -154,8 +156,11 @@ pub fn meaning(key: &str) -> Meaning {
     if first == WAL_PREFIX
         && let Some(cluster) = second.and_then(|name| name.parse().ok())
     {
-        if key == layout::wal_mark_key(cluster) {
+        if key == layout::wal_mark_key(cluster) || key == layout::packed_mark_key(cluster) {
             return Meaning::Record;
+        }
+        if let Some(name) = layout::pack_name(cluster, key) {
+            return Meaning::Pack(cluster, name);
         }
         if let Some(name) = layout::wal_name(cluster, key) {
             return Meaning::Wal(cluster, name.to_owned());

@@ -177,7 +177,7 @@ impl Repository {
                 place: layout::record_key(FIRST_CLUSTER),
                 detail: format!(
                     "it is gone, and {key} shows that there was one of another cluster; \
-                     the cluster.json among that cluster's WAL is a copy of it"
+                     the cluster.json or packed.json among that cluster's WAL is a copy of it"
                 ),
             }),
         }
@@ -231,7 +231,9 @@ impl Repository {
         let prefix = layout::wal_prefix(cluster);
         let objects = self.store().list(Some(&Path::from(prefix.as_str())));
         let mut wal = std::pin::pin!(objects.try_filter(|meta| {
-            ready(layout::wal_name(cluster, meta.location.as_ref()).is_some())
+            let key = meta.location.as_ref();
+            let is_pack = layout::pack_name(cluster, key).is_some();
+            ready(is_pack || layout::wal_name(cluster, key).is_some())
         }));
         let first = wal.try_next().await;
         let first = first.map_err(|error| RepoError::from_store(&prefix, error))?;
@@ -269,7 +271,9 @@ fn missing_records(numbers: &BTreeSet<u32>) -> impl Iterator<Item = RepoError> {
 fn missing_record(number: u32) -> RepoError {
     RepoError::NotInPlace {
         place: layout::record_key(number),
-        detail: "it is gone; the cluster.json among that cluster's WAL is a copy of it".to_owned(),
+        detail:
+            "it is gone; the cluster.json or packed.json among that cluster's WAL is a copy of it"
+                .to_owned(),
     }
 }
 

@@ -5,7 +5,7 @@
 //! objects do, and until everything has come there is no repository. Whoever is interrupted begins
 //! again, and what is there is passed over.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -17,8 +17,8 @@ use object_store::{
 use crate::backup::{PART_BYTES, whole};
 use crate::layout::{
     self, ASIDE_PREFIX, BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PINNED, BACKUP_PREFIX, BACKUP_STARTED,
-    CLUSTER_JSON, KEYS_PREFIX, MAX_SMALL_JSON_BYTES, MAX_WAL_OBJECT_BYTES, PROBE, REPOSITORY_JSON,
-    VERIFIED_PREFIX, WAL_PREFIX,
+    CLUSTER_JSON, KEYS_PREFIX, MAX_SMALL_JSON_BYTES, MAX_WAL_OBJECT_BYTES, PACKED_JSON, PROBE,
+    REPOSITORY_JSON, VERIFIED_PREFIX, WAL_PREFIX,
 };
 use crate::{BackupLabel, RepoError, Repository};
 
@@ -88,7 +88,9 @@ pub async fn copy_repository(
         ..CopiedRepository::default()
     };
     // Marks come before records, and records before the WAL that they are of.
-    for objects in [&sorted.marks, &sorted.records, &sorted.histories] {
+    copying.all(&sorted.marks, &mut copied).await?;
+    copying.retire_marks(&sorted.marks).await?;
+    for objects in [&sorted.records, &sorted.histories] {
         copying.all(objects, &mut copied).await?;
     }
     if !copied.conflicts.is_empty() {
@@ -96,6 +98,7 @@ pub async fn copy_repository(
         return Ok(copied);
     }
     copying.all(&sorted.wal, &mut copied).await?;
+    copying.packs_since(&sorted, &mut copied).await?;
     for (label, backup) in &sorted.backups {
         if backup.json.is_empty() {
             copied.left_out.push(label.clone());
@@ -180,7 +183,7 @@ impl Sorted {
                 WAL_PREFIX
                     if rest
                         .split_once('/')
-                        .is_some_and(|(_, of)| of == CLUSTER_JSON) =>
+                        .is_some_and(|(_, of)| of == CLUSTER_JSON || of == PACKED_JSON) =>
                 {
                     sorted.marks.push(meta);
                 }
@@ -285,6 +288,52 @@ impl Copying<'_> {
             self.all(&backup.pin, copied).await?;
         }
         Ok(true)
+    }
+
+    /// Where the source has packs, an earlier copy may still have the mark by which readers go that
+    /// know of none.
+    async fn retire_marks(&self, marks: &[ObjectMeta]) -> Result<(), RepoError> {
+        for meta in marks {
+            let key = meta.location.as_ref();
+            let Some(prefix) = key.strip_suffix(PACKED_JSON) else {
+                continue;
+            };
+            match self
+                .to
+                .delete(&Path::from(format!("{prefix}{CLUSTER_JSON}")))
+                .await
+            {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(RepoError::from_store(key, error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the packs that were made since the source was listed: what was not found any more
+    /// among the other objects is in them.
+    async fn packs_since(
+        &self,
+        sorted: &Sorted,
+        copied: &mut CopiedRepository,
+    ) -> Result<(), RepoError> {
+        let known: HashSet<&Path> = sorted.wal.iter().map(|meta| &meta.location).collect();
+        let wal = list_below(self.from, Some(WAL_PREFIX)).await?;
+        let is_new_pack = |meta: &ObjectMeta| {
+            let mut parts = meta.location.as_ref().split('/').skip(1);
+            let cluster = parts.next().and_then(|name| name.parse().ok());
+            let is_pack = |of| layout::pack_name(of, meta.location.as_ref()).is_some();
+            cluster.is_some_and(is_pack) && !known.contains(&meta.location)
+        };
+        let is_mark = |meta: &&ObjectMeta| meta.location.filename() == Some(PACKED_JSON);
+        let marks: Vec<ObjectMeta> = wal.iter().filter(is_mark).cloned().collect();
+        let since: Vec<ObjectMeta> = wal.into_iter().filter(is_new_pack).collect();
+        if since.is_empty() {
+            return Ok(());
+        }
+        self.all(&marks, copied).await?;
+        self.retire_marks(&marks).await?;
+        self.all(&since, copied).await.map(drop)
     }
 
     /// Marks and records of another repository of the same cluster have the same keys and lengths.

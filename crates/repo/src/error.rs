@@ -48,6 +48,16 @@ pub enum RepoError {
         detail: String,
     },
 
+    /// The WAL of a cluster has no mark, by which older walzips would know that there are packs.
+    #[error(
+        "the WAL of {cluster} cannot be packed: the repository is of the first days, without a \
+         mark among its WAL, and older walzips would take what is packed for the end of the WAL"
+    )]
+    NotPackable {
+        /// The cluster.
+        cluster: ClusterIdentity,
+    },
+
     /// The place of a copy has another repository.
     #[error("{location} has another repository, which would be mixed with this one")]
     AnotherRepository {

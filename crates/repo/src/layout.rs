@@ -4,7 +4,7 @@
 //! document. Every key is built from validated names, so that no name can reach
 //! outside its place, on any store.
 
-use crate::{AsideLabel, BackupLabel, ClusterIdentity, RepoError};
+use crate::{AsideLabel, BackupLabel, ClusterIdentity, PackName, RepoError};
 
 /// The version of the layout and of `repository.json`.
 pub const FORMAT: u64 = 1;
@@ -14,6 +14,10 @@ pub const REPOSITORY_JSON: &str = "repository.json";
 pub const CLUSTER_PREFIX: &str = "cluster";
 /// The mark among a cluster's WAL: a copy of what the repository records of the cluster.
 pub const CLUSTER_JSON: &str = "cluster.json";
+/// The mark of a cluster of which WAL is in packs, in place of the other one.
+pub const PACKED_JSON: &str = "packed.json";
+/// What follows the prefix of a cluster's WAL in the keys of its packs.
+pub const PACK_PREFIX: &str = "pack";
 /// The prefix of all WAL objects.
 pub const WAL_PREFIX: &str = "wal";
 /// The prefix of all WAL objects that were set aside.
@@ -49,6 +53,15 @@ pub const MAX_BACKUP_OBJECT_NAME_CHARS: usize = 200;
 /// The longest WAL object that is read: a segment of 1 GiB that did not shrink, with
 /// room for a container around it.
 pub const MAX_WAL_OBJECT_BYTES: u64 = (1 << 30) + (1 << 20);
+/// The most segments that a pack of WAL has.
+pub const MAX_PACK_SEGMENTS: usize = 64;
+/// The most WAL that a pack has, before it was encoded.
+pub const MAX_PACK_ORIGINAL_BYTES: u64 = 1 << 30;
+/// The longest pack of WAL. One is put whole, so that a put fails where there is one already.
+pub const MAX_PACK_BYTES: usize = 256 << 20;
+/// What a writer that packs leaves between the put of a pack and the first removal of a segment
+/// that is in it.
+pub const PACK_SETTLED_SECONDS: u64 = 10;
 /// The longest of the other JSON objects that is read: `repository.json`, `pinned` and the like.
 pub const MAX_SMALL_JSON_BYTES: u64 = 64 << 10;
 /// The longest note of what was verified that is read.
@@ -90,6 +103,32 @@ pub(crate) fn wal_prefix(cluster: ClusterIdentity) -> String {
 /// The key of the mark among one cluster's WAL. No WAL object has it, for want of the suffix.
 pub(crate) fn wal_mark_key(cluster: ClusterIdentity) -> String {
     format!("{}/{CLUSTER_JSON}", wal_prefix(cluster))
+}
+
+/// The key of the mark of a cluster of which WAL is in packs.
+pub(crate) fn packed_mark_key(cluster: ClusterIdentity) -> String {
+    format!("{}/{PACKED_JSON}", wal_prefix(cluster))
+}
+
+/// The prefix of one cluster's packs. Who knows of none passes over them, for want of the suffix.
+pub(crate) fn pack_prefix(cluster: ClusterIdentity) -> String {
+    format!("{}/{PACK_PREFIX}", wal_prefix(cluster))
+}
+
+/// The prefix of packs that were set aside.
+pub(crate) fn aside_pack_prefix(cluster: ClusterIdentity, label: AsideLabel) -> String {
+    format!("{}/{label}/{PACK_PREFIX}", aside_prefix(cluster))
+}
+
+/// The key of a pack below one of these prefixes.
+pub(crate) fn pack_key(prefix: &str, name: &PackName) -> String {
+    format!("{prefix}/{}/{name}", name.directory())
+}
+
+/// The name of a pack that is not set aside, from its key.
+pub(crate) fn pack_name(cluster: ClusterIdentity, key: &str) -> Option<PackName> {
+    let name: PackName = key.rsplit('/').next()?.parse().ok()?;
+    (pack_key(&pack_prefix(cluster), &name) == key).then_some(name)
 }
 
 /// The key of a WAL file, a history or a backup history file.

@@ -45,6 +45,7 @@ pub mod testing;
 mod verified;
 mod wal;
 mod wal_mark;
+mod wal_packs;
 
 pub use backup::{BackupObject, BackupWriter, MAX_OBJECT_BYTES, PART_BYTES};
 pub use backup_label::{BackupLabel, BackupType};
@@ -63,4 +64,5 @@ pub use removal::LabelObject;
 pub use repository::{Initialised, Repository};
 pub use set_aside::AsideLabel;
 pub use store_settings::{DEFAULT_TIMEOUT, Environment, StoreSettings, UriStyle};
-pub use wal::{PutOutcome, WalEntry, WalSurvey};
+pub use wal::{PutOutcome, WalEntry, WalListing, WalSurvey};
+pub use wal_packs::{PackName, WalPack, WalPacks};

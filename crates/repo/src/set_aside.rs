@@ -13,7 +13,7 @@ use object_store::ObjectStoreExt;
 use object_store::path::Path;
 
 use crate::layout::{self, MAX_WAL_OBJECT_BYTES, WAL_SUFFIX};
-use crate::{RepoError, Repository, WalEntry};
+use crate::{RepoError, Repository, WalEntry, WalListing};
 
 /// Under what a timeline and its descendants are set aside: its number, as in `00000002`, and for
 /// another timeline of the same number a count after it, as in `00000002-2`.
@@ -89,14 +89,15 @@ impl Repository {
         let mut used = Vec::new();
         for label in labels {
             // A local disk keeps directories from which everything was removed.
-            if !self.list_aside(label).await?.is_empty() {
+            let listing = self.list_aside_objects(label).await?;
+            if !listing.single.is_empty() || !listing.packs.is_empty() {
                 used.push(label);
             }
         }
         Ok(used)
     }
 
-    /// What is set aside under a label, in the order of the names.
+    /// The objects of one file each that are set aside under a label, in the order of the names.
     pub async fn list_aside(&self, label: AsideLabel) -> Result<Vec<WalEntry>, RepoError> {
         let prefix = format!("{}/{label}", layout::aside_prefix(self.cluster()));
         let objects = self.store().list(Some(&Path::from(prefix.as_str())));
@@ -111,11 +112,20 @@ impl Repository {
                 name: name.to_owned(),
                 size_bytes: meta.size,
                 modified: meta.last_modified.into(),
+                packed: None,
             })
         };
         let mut entries: Vec<WalEntry> = objects.iter().filter_map(entry).collect();
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
+    }
+
+    /// All that is set aside under a label.
+    pub async fn list_aside_objects(&self, label: AsideLabel) -> Result<WalListing, RepoError> {
+        Ok(WalListing {
+            single: self.list_aside(label).await?,
+            packs: self.packs_aside(label).list().await?,
+        })
     }
 
     /// Gets an object that is set aside.

@@ -10,7 +10,7 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
 use crate::layout::{self, MAX_WAL_OBJECT_BYTES};
-use crate::{ClusterIdentity, RepoError, Repository, repository};
+use crate::{ClusterIdentity, RepoError, Repository, WalPack, repository};
 
 /// What a put found under the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,15 +23,69 @@ pub enum PutOutcome {
     Exists,
 }
 
-/// One WAL object of the repository.
+/// One WAL file of the repository, as an object of its own or in a pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalEntry {
     /// The name under which PostgreSQL archived the file.
     pub name: String,
-    /// The size of the object as it is stored.
+    /// The size of the object as it is stored; of a segment in a pack, its share.
     pub size_bytes: u64,
-    /// When the store says it was made.
+    /// When it was archived, as the store says; of a segment in a pack, when the newest one in it
+    /// was.
     pub modified: SystemTime,
+    /// When the pack was made in which it is, if it is no object of its own.
+    pub packed: Option<SystemTime>,
+}
+
+impl WalEntry {
+    fn of_object(name: &str, meta: &ObjectMeta) -> WalEntry {
+        WalEntry {
+            name: name.to_owned(),
+            size_bytes: meta.size,
+            modified: meta.last_modified.into(),
+            packed: None,
+        }
+    }
+
+    fn in_pack(pack: &WalPack, index: usize, name: String) -> WalEntry {
+        let count = pack.name.count().max(1) as u64;
+        let rest = if index == 0 {
+            pack.size_bytes % count
+        } else {
+            0
+        };
+        WalEntry {
+            name,
+            size_bytes: pack.size_bytes / count + rest,
+            modified: pack.name.archived(),
+            packed: Some(pack.modified),
+        }
+    }
+}
+
+/// All WAL of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WalListing {
+    /// The objects that hold one file each, in the order of their names.
+    pub single: Vec<WalEntry>,
+    /// The packs, in the order of their names.
+    pub packs: Vec<WalPack>,
+}
+
+impl WalListing {
+    /// Each file once, in the order of the names. What is in a pack and an object of its own as
+    /// well counts as that object.
+    pub fn entries(&self) -> Vec<WalEntry> {
+        let packed = self.packs.iter().flat_map(|pack| {
+            let segments = pack.name.segments().enumerate();
+            segments.map(|(index, name)| WalEntry::in_pack(pack, index, name))
+        });
+        let mut entries: Vec<WalEntry> = self.single.iter().cloned().chain(packed).collect();
+        // A stable order keeps the object of its own before what is packed.
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        entries.dedup_by(|later, kept| later.name == kept.name);
+        entries
+    }
 }
 
 /// What an archive has of each timeline, at a glance.
@@ -93,7 +147,7 @@ impl Repository {
     }
 
     /// Gets a WAL object; `None` when there is none under the name, and the archive is there
-    /// that would have it.
+    /// that would have it. The file may be in a pack.
     pub async fn get_wal(&self, name: &str) -> Result<Option<Bytes>, RepoError> {
         let key = layout::wal_key(self.cluster(), name)?;
         let found = self.read(&key, MAX_WAL_OBJECT_BYTES).await?;
@@ -103,17 +157,27 @@ impl Repository {
         Ok(found)
     }
 
-    /// Says what is known about a WAL object without reading it, and without asking whether
+    /// Says what is known about a WAL file without reading it, and without asking whether
     /// the archive is there when it is not.
     pub async fn find_wal(&self, name: &str) -> Result<Option<WalEntry>, RepoError> {
+        if let Some(found) = self.find_single(name).await? {
+            return Ok(Some(found));
+        }
+        // A segment is in a pack before its object is removed.
+        let packs = self.packs().with(name).await?;
+        let packed = packs.first().and_then(|pack| {
+            let index = pack.name.index_of(name)?;
+            Some(WalEntry::in_pack(pack, index, name.to_owned()))
+        });
+        Ok(packed)
+    }
+
+    /// The same of an object of its own.
+    pub async fn find_single(&self, name: &str) -> Result<Option<WalEntry>, RepoError> {
         use object_store::ObjectStoreExt;
         let key = layout::wal_key(self.cluster(), name)?;
         match self.store().head(&Path::from(key.as_str())).await {
-            Ok(meta) => Ok(Some(WalEntry {
-                name: name.to_owned(),
-                size_bytes: meta.size,
-                modified: meta.last_modified.into(),
-            })),
+            Ok(meta) => Ok(Some(WalEntry::of_object(name, &meta))),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(RepoError::from_store(&key, error)),
         }
@@ -141,7 +205,33 @@ impl Repository {
                 survey.timelines.insert(timeline);
             }
         }
+        self.survey_packs(&listing.common_prefixes, &mut survey)
+            .await?;
         Ok(survey)
+    }
+
+    /// Adds the timelines of packs. What has left the directories of segments is in one by now.
+    async fn survey_packs(
+        &self,
+        directories: &[Path],
+        survey: &mut WalSurvey,
+    ) -> Result<(), RepoError> {
+        let prefix = Path::from(layout::pack_prefix(self.cluster()));
+        if !directories.contains(&prefix) {
+            return Ok(());
+        }
+        let listing = self.store().list_with_delimiter(Some(&prefix)).await;
+        let listing = listing.map_err(|error| RepoError::from_store(prefix.as_ref(), error))?;
+        for directory in &listing.common_prefixes {
+            let timeline = layout::wal_directory_timeline(directory.filename().unwrap_or_default());
+            if let Some(timeline) = timeline
+                && !survey.timelines.contains(&timeline)
+                && (survey.has_history(timeline) || self.has_objects(directory).await?)
+            {
+                survey.timelines.insert(timeline);
+            }
+        }
+        Ok(())
     }
 
     /// A local disk keeps directories from which everything was removed. That matters where a
@@ -156,26 +246,32 @@ impl Repository {
     fn wal_entries(&self, objects: Vec<ObjectMeta>) -> Vec<WalEntry> {
         let entry = |meta: &ObjectMeta| {
             let name = layout::wal_name(self.cluster(), meta.location.as_ref())?;
-            Some(WalEntry {
-                name: name.to_owned(),
-                size_bytes: meta.size,
-                modified: meta.last_modified.into(),
-            })
+            Some(WalEntry::of_object(name, meta))
         };
         let mut entries: Vec<WalEntry> = objects.iter().filter_map(entry).collect();
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         entries
     }
 
-    /// Lists this cluster's WAL objects in the order of their names.
+    /// Lists this cluster's WAL files in the order of their names, packed or not.
     ///
     /// Objects under keys that [`Repository::put_wal`] would not have made are not
     /// part of the archive and are passed over.
     pub async fn list_wal(&self) -> Result<Vec<WalEntry>, RepoError> {
+        Ok(self.list_wal_objects().await?.entries())
+    }
+
+    /// Lists this cluster's WAL as the objects that hold it.
+    pub async fn list_wal_objects(&self) -> Result<WalListing, RepoError> {
         self.check_wal().await?;
         let prefix = layout::wal_prefix(self.cluster());
         let objects = self.store().list(Some(&Path::from(prefix.as_str())));
         let objects = objects.try_collect().await;
-        Ok(self.wal_entries(objects.map_err(|error| RepoError::from_store(&prefix, error))?))
+        let objects = objects.map_err(|error| RepoError::from_store(&prefix, error))?;
+        // Packs after them: a segment that was not among the objects any more is in a pack by now.
+        Ok(WalListing {
+            single: self.wal_entries(objects),
+            packs: self.packs().list().await?,
+        })
     }
 }

@@ -5,6 +5,9 @@
 //! nothing is what PostgreSQL takes for the end of the WAL. So a copy of the cluster's
 //! record is put among its WAL, and only then the record, which says that there is a mark. It is looked
 //! for when an object is not found, and when a directory would have to be made for a new one.
+//!
+//! Before a cluster's first segments are packed, the mark gets another name, which readers that know
+//! of no packs do not find: to them the WAL is not there, and none of it has ended.
 
 use object_store::path::Path;
 
@@ -50,9 +53,12 @@ impl Repository {
     /// killed, decides what the record says.
     pub(crate) async fn mark_wal(&mut self) -> Result<(), RepoError> {
         let key = layout::wal_mark_key(self.cluster());
-        match self.create(&key, self.record().write()?).await {
-            Err(RepoError::AlreadyExists { .. }) => {}
-            put => return put,
+        let packed = layout::packed_mark_key(self.cluster());
+        if self.read_mark_at(&packed).await?.is_none() {
+            match self.create(&key, self.record().write()?).await {
+                Err(RepoError::AlreadyExists { .. }) => {}
+                put => return put,
+            }
         }
         let Some(mark) = self.read_mark().await? else {
             return Err(RepoError::Unavailable {
@@ -68,10 +74,48 @@ impl Repository {
         Ok(())
     }
 
+    /// Gives the mark the name that stands for packs, so that older readers refuse this cluster's
+    /// WAL. Both names are there in between, and never none.
+    pub(crate) async fn mark_packed(&self) -> Result<(), RepoError> {
+        self.check_wal().await?;
+        if !self.record().wal_marked {
+            return Err(RepoError::NotPackable {
+                cluster: self.cluster(),
+            });
+        }
+        let key = layout::packed_mark_key(self.cluster());
+        match self.create(&key, self.record().write()?).await {
+            Ok(()) | Err(RepoError::AlreadyExists { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        match self.read_mark_at(&key).await? {
+            Some(mark) if is_of(&mark, self.record()) => {}
+            _ => {
+                let detail = "it is not of this cluster".to_owned();
+                return Err(RepoError::Corrupt { key, detail });
+            }
+        }
+        let old = layout::wal_mark_key(self.cluster());
+        self.remove(&old).await.map(drop)
+    }
+
+    /// The mark under the name of the first days; it is moved to the other one, and never back.
     async fn read_mark(&self) -> Result<Option<ClusterRecord>, RepoError> {
-        let key = layout::wal_mark_key(self.cluster());
-        match self.read(&key, MAX_SMALL_JSON_BYTES).await? {
-            Some(json) => ClusterRecord::read(&key, &json).map(Some),
+        match self
+            .read_mark_at(&layout::wal_mark_key(self.cluster()))
+            .await?
+        {
+            Some(mark) => Ok(Some(mark)),
+            None => {
+                self.read_mark_at(&layout::packed_mark_key(self.cluster()))
+                    .await
+            }
+        }
+    }
+
+    async fn read_mark_at(&self, key: &str) -> Result<Option<ClusterRecord>, RepoError> {
+        match self.read(key, MAX_SMALL_JSON_BYTES).await? {
+            Some(json) => ClusterRecord::read(key, &json).map(Some),
             None => Ok(None),
         }
     }

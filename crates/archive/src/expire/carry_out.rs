@@ -6,12 +6,14 @@
 //! readers see can be restored; then their data; then WAL, the oldest positions first; and at last
 //! their labels.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
-use walzip_repo::Repository;
+use walzip_repo::{PackName, Repository};
 
 use super::decide::decide;
 use super::facts::{Inventory, LabelFacts, LabelState};
-use super::plan::{BackupPlan, Plan};
+use super::plan::{BackupPlan, ClusterPlan, Plan};
 use super::{ExpireRequest, inventory};
 use crate::error::ArchiveError;
 
@@ -126,13 +128,37 @@ async fn remove_wal(repository: &Repository, done: &Plan) -> Result<(), ArchiveE
             continue;
         }
         let part = repository.of(cluster.key).await?;
-        let names: Vec<String> = cluster.wal.iter().map(|wal| wal.name.clone()).collect();
-        for some in names.chunks(WAL_AT_ONCE) {
-            part.remove_wal(some).await?;
-        }
+        remove_positions(&part, cluster).await?;
         for aside in &cluster.removed_aside {
+            for pack in &aside.packs {
+                part.remove_pack_aside(aside.key, pack).await?;
+            }
             part.remove_aside(aside.key, &aside.names).await?;
         }
     }
     Ok(())
+}
+
+/// Removes objects in the order of their positions; a pack has that of its first segment.
+async fn remove_positions(part: &Repository, cluster: &ClusterPlan) -> Result<(), ArchiveError> {
+    let mut packs: BTreeMap<String, Vec<&PackName>> = BTreeMap::new();
+    for pack in &cluster.packs {
+        let first = pack.segment(0).unwrap_or_default();
+        packs.entry(first).or_default().push(pack);
+    }
+    let mut names = Vec::new();
+    for wal in &cluster.wal {
+        let packs = packs.remove(&wal.name).unwrap_or_default();
+        if !packs.is_empty() || names.len() == WAL_AT_ONCE {
+            part.remove_wal(&names).await?;
+            names.clear();
+        }
+        for pack in packs {
+            part.remove_pack(pack).await?;
+        }
+        if !wal.is_packed {
+            names.push(wal.name.clone());
+        }
+    }
+    Ok(part.remove_wal(&names).await?)
 }

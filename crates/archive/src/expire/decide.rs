@@ -13,7 +13,7 @@ use super::heads::last_activity;
 use super::plan::{
     AsidePart, BackupPlan, BackupState, ClusterPlan, Plan, Reason, WalReason, parts,
 };
-use super::wal::{self, Needs, Sorted};
+use super::wal::{self, Needs};
 use super::{ExpireRequest, named};
 use crate::error::ArchiveError;
 
@@ -300,7 +300,7 @@ impl Decision {
         let name = facts.cluster.name();
         let is_superseded = self.superseded.contains(&name);
         let needs = self.needs(inventory, facts);
-        let Sorted { removed, kept } = match self.reason_to_keep_all(&name) {
+        let sorted = match self.reason_to_keep_all(&name) {
             Some(reason) => wal::keep_all(facts, reason),
             None => wal::sort(facts, &needs),
         };
@@ -308,14 +308,15 @@ impl Decision {
         ClusterPlan {
             cluster: name,
             superseded: is_superseded,
-            removed_wal: parts(&removed),
-            kept_wal: kept,
+            removed_wal: parts(&sorted.removed),
+            kept_wal: sorted.kept,
             removed_aside: match asks_for_aside {
                 true => aside_before(facts, needs.recent),
                 false => Vec::new(),
             },
             key: facts.cluster,
-            wal: removed,
+            wal: sorted.removed,
+            packs: sorted.packs,
         }
     }
 
@@ -380,7 +381,10 @@ fn oldest_start(
 /// What was set aside before the oldest kept backup began.
 fn aside_before(facts: &ClusterFacts, oldest: Timestamp) -> Vec<AsidePart> {
     let is_old = |entries: &[walzip_repo::WalEntry]| {
-        entries.iter().all(|entry| time_of(entry.modified) < oldest)
+        let set_aside = |entry: &walzip_repo::WalEntry| entry.packed.unwrap_or(entry.modified);
+        entries
+            .iter()
+            .all(|entry| time_of(set_aside(entry)) < oldest)
     };
     facts
         .aside
@@ -391,7 +395,17 @@ fn aside_before(facts: &ClusterFacts, oldest: Timestamp) -> Vec<AsidePart> {
             objects: entries.len() as u64,
             stored_bytes: entries.iter().map(|entry| entry.size_bytes).sum(),
             key: *label,
-            names: entries.iter().map(|entry| entry.name.clone()).collect(),
+            names: entries
+                .iter()
+                .filter(|entry| entry.packed.is_none())
+                .map(|entry| entry.name.clone())
+                .collect(),
+            packs: facts
+                .packs_aside
+                .iter()
+                .filter(|(of, _)| of == label)
+                .map(|(_, pack)| pack.clone())
+                .collect(),
         })
         .collect()
 }

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 use walzip_pgformat::wal_file_name::SegmentName;
-use walzip_repo::{AsideLabel, BackupLabel, BackupType, ClusterIdentity, WalEntry};
+use walzip_repo::{AsideLabel, BackupLabel, BackupType, ClusterIdentity, PackName, WalEntry};
 
 use crate::backup_record::Moment;
 use crate::timelines::Timelines;
@@ -23,8 +23,11 @@ pub(crate) struct Inventory {
 pub(crate) struct ClusterFacts {
     pub(crate) cluster: ClusterIdentity,
     pub(crate) wal: Vec<WalEntry>,
+    /// The packs that hold some of it.
+    pub(crate) packs: Vec<PackName>,
     pub(crate) timelines: Timelines,
     pub(crate) aside: Vec<(AsideLabel, Vec<WalEntry>)>,
+    pub(crate) packs_aside: Vec<(AsideLabel, PackName)>,
 }
 
 /// A label.

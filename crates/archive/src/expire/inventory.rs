@@ -29,20 +29,25 @@ pub(super) async fn read(repository: &Repository) -> Result<Inventory, ArchiveEr
 }
 
 async fn cluster(part: &Repository) -> Result<ClusterFacts, ArchiveError> {
-    let wal = part.list_wal().await?;
+    let listing = part.list_wal_objects().await?;
+    let wal = listing.entries();
     let mut timelines = Timelines::read(part, &wal).await;
     if let Some(failure) = timelines.take_failure() {
         return Err(failure);
     }
-    let mut aside = Vec::new();
+    let (mut aside, mut packs_aside) = (Vec::new(), Vec::new());
     for label in part.list_aside_labels().await? {
-        aside.push((label, part.list_aside(label).await?));
+        let listing = part.list_aside_objects(label).await?;
+        aside.push((label, listing.entries()));
+        packs_aside.extend(listing.packs.into_iter().map(|pack| (label, pack.name)));
     }
     Ok(ClusterFacts {
         cluster: part.cluster(),
         wal,
+        packs: listing.packs.into_iter().map(|pack| pack.name).collect(),
         timelines,
         aside,
+        packs_aside,
     })
 }
 

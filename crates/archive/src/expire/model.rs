@@ -119,6 +119,7 @@ fn the_oracle_notices_one_removal_too_many() {
         last.wal.push(plan::WalName {
             name: entry.name,
             stored_bytes: entry.size_bytes,
+            is_packed: false,
         });
         tried_wal += 1;
         wal += usize::from(Oracle::new(&life, &request, &wrong).check().is_err());

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::WalFileName;
-use walzip_repo::{AsideLabel, BackupLabel, ClusterIdentity};
+use walzip_repo::{AsideLabel, BackupLabel, ClusterIdentity, PackName};
 
 /// What `expire` does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -136,6 +136,9 @@ pub struct ClusterPlan {
     pub(crate) key: ClusterIdentity,
     #[serde(skip)]
     pub(crate) wal: Vec<WalName>,
+    /// The packs that hold some of the WAL that is removed, and nothing else.
+    #[serde(skip)]
+    pub(crate) packs: Vec<PackName>,
 }
 
 /// A WAL file that is removed.
@@ -143,6 +146,8 @@ pub struct ClusterPlan {
 pub(crate) struct WalName {
     pub(crate) name: String,
     pub(crate) stored_bytes: u64,
+    /// Whether it is in a pack alone.
+    pub(crate) is_packed: bool,
 }
 
 /// WAL files of one timeline.
@@ -185,6 +190,8 @@ pub enum WalReason {
     Beginning,
     /// It was archived after the oldest kept backup began.
     Recent,
+    /// It is in a pack with WAL that is kept.
+    Packed,
     /// A history is lost: what leads where is not certain.
     Uncertain,
     /// A backup that may still run, or that cannot be read, may need it.
@@ -207,6 +214,7 @@ impl fmt::Display for WalReason {
             WalReason::History => "timeline histories",
             WalReason::Beginning => "beginnings of timelines",
             WalReason::Recent => "archived after the oldest kept backup began",
+            WalReason::Packed => "in a pack with WAL that is kept",
             WalReason::Uncertain => "a history is lost, so what leads where is not certain",
             WalReason::MayBeNeeded => "may be needed by a backup that runs or cannot be read",
             WalReason::NotFulfilled => "the retention is not fulfilled yet",
@@ -230,6 +238,8 @@ pub struct AsidePart {
     pub(crate) key: AsideLabel,
     #[serde(skip)]
     pub(crate) names: Vec<String>,
+    #[serde(skip)]
+    pub(crate) packs: Vec<PackName>,
 }
 
 impl Plan {
@@ -279,6 +289,7 @@ impl Plan {
                 .flat_map(|of| of.wal.iter().map(|wal| wal.name.as_str()))
                 .collect();
             cluster.wal.retain(|wal| names.contains(wal.name.as_str()));
+            cluster.keep_whole_packs();
             cluster.removed_wal = parts(&cluster.wal);
             let aside = |part: &AsidePart| {
                 same.is_some_and(|of| of.removed_aside.iter().any(|other| other == part))
@@ -288,10 +299,25 @@ impl Plan {
     }
 }
 
+impl ClusterPlan {
+    /// Leaves out packs of which not everything goes, and what is only in them.
+    fn keep_whole_packs(&mut self) {
+        let names: BTreeSet<&str> = self.wal.iter().map(|wal| wal.name.as_str()).collect();
+        let goes = |pack: &PackName| pack.segments().all(|name| names.contains(name.as_str()));
+        self.packs.retain(goes);
+        let packed: BTreeSet<String> = self.packs.iter().flat_map(PackName::segments).collect();
+        self.wal
+            .retain(|wal| !wal.is_packed || packed.contains(&wal.name));
+    }
+}
+
 /// The WAL that goes, by timeline. Within each it is in the order of positions.
 pub(crate) fn parts(wal: &[WalName]) -> Vec<WalPart> {
     let mut parts: BTreeMap<TimelineId, WalPart> = BTreeMap::new();
-    for WalName { name, stored_bytes } in wal {
+    for WalName {
+        name, stored_bytes, ..
+    } in wal
+    {
         let Ok(parsed) = name.parse::<WalFileName>() else {
             continue;
         };
@@ -360,9 +386,11 @@ mod tests {
                     stored_bytes: 2,
                     key: "00000002".parse().expect("a label"),
                     names: Vec::new(),
+                    packs: Vec::new(),
                 }],
                 key: cluster,
                 wal: Vec::new(),
+                packs: Vec::new(),
             }],
         };
         let expected = serde_json::json!({

@@ -28,6 +28,11 @@ pub async fn protection(
             let inventory = inventory::read(repository).await?;
             Ok(of_wal(&inventory, cluster, &name))
         }
+        Meaning::Pack(cluster, pack) => {
+            let inventory = inventory::read(repository).await?;
+            let mut segments = pack.segments();
+            Ok(segments.find_map(|name| of_wal(&inventory, cluster, &name)))
+        }
     }
 }
 

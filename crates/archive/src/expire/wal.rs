@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, TimelineId};
-use walzip_repo::WalEntry;
+use walzip_repo::{PackName, WalEntry};
 
 use super::facts::{ClusterFacts, Finished, time_of};
 use super::plan::{KeptWal, WalName, WalReason};
@@ -41,13 +41,15 @@ pub(super) struct Needs<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Sorted {
     pub(super) removed: Vec<WalName>,
+    /// The packs of which everything is removed.
+    pub(super) packs: Vec<PackName>,
     pub(super) kept: Vec<KeptWal>,
 }
 
 /// Sorts the WAL of a cluster of which nothing goes.
 pub(super) fn keep_all(facts: &ClusterFacts, why: WalReason) -> Sorted {
     let reasons = facts.wal.iter().map(|entry| (entry, Some(why)));
-    sorted(reasons.collect())
+    sorted(reasons.collect(), Vec::new())
 }
 
 /// Sorts the WAL of a cluster.
@@ -59,7 +61,8 @@ pub(super) fn sort(facts: &ClusterFacts, needs: &Needs<'_>) -> Sorted {
         .map(|entry| (entry, sorter.reason(entry)))
         .collect();
     keep_beginnings(facts, needs, &mut reasons);
-    sorted(reasons)
+    let packs = keep_packs(facts, &mut reasons);
+    sorted(reasons, packs)
 }
 
 struct Sorter<'a> {
@@ -168,7 +171,26 @@ fn keep_beginnings(
     }
 }
 
-fn sorted(reasons: Vec<(&WalEntry, Option<WalReason>)>) -> Sorted {
+/// A pack goes when nothing in it is needed; what is only in a pack goes with it. Returns the packs
+/// that go.
+fn keep_packs(
+    facts: &ClusterFacts,
+    reasons: &mut [(&WalEntry, Option<WalReason>)],
+) -> Vec<PackName> {
+    let needed = reasons.iter().filter(|(_, reason)| reason.is_some());
+    let needed: BTreeSet<&str> = needed.map(|(entry, _)| entry.name.as_str()).collect();
+    let is_needed = |pack: &&PackName| pack.segments().any(|name| needed.contains(name.as_str()));
+    let (kept, going): (Vec<&PackName>, Vec<&PackName>) = facts.packs.iter().partition(is_needed);
+    let kept: BTreeSet<String> = kept.into_iter().flat_map(PackName::segments).collect();
+    for (entry, reason) in reasons {
+        if entry.packed.is_some() && kept.contains(&entry.name) {
+            reason.get_or_insert(WalReason::Packed);
+        }
+    }
+    going.into_iter().cloned().collect()
+}
+
+fn sorted(reasons: Vec<(&WalEntry, Option<WalReason>)>, packs: Vec<PackName>) -> Sorted {
     let mut kept: BTreeMap<WalReason, KeptWal> = BTreeMap::new();
     let mut removed: Vec<(Option<(u32, u32)>, &WalEntry)> = Vec::new();
     for (entry, reason) in reasons {
@@ -190,8 +212,10 @@ fn sorted(reasons: Vec<(&WalEntry, Option<WalReason>)>) -> Sorted {
     let name = |(_, entry): (_, &WalEntry)| WalName {
         name: entry.name.clone(),
         stored_bytes: entry.size_bytes,
+        is_packed: entry.packed.is_some(),
     };
     Sorted {
+        packs,
         removed: removed.into_iter().map(name).collect(),
         kept: kept.into_values().collect(),
     }

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use bytes::Bytes;
 use jiff::Timestamp;
 use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::WalFileName;
@@ -15,8 +14,9 @@ use walzip_repo::{Repository, WalEntry};
 use super::problem::{Problem, is_of_one_file};
 use crate::backup_record::{BackupRecord, ListedBackup};
 use crate::error::ArchiveError;
+use crate::stored_wal::StoredWal;
 use crate::timelines::{self, Timelines};
-use crate::{coding, pins, wal_index};
+use crate::{pins, wal_index};
 
 /// What one repository has and the other one lacks.
 #[derive(Default)]
@@ -105,8 +105,8 @@ impl<'r> Both<'r> {
         }
         let mut aside = BTreeSet::new();
         for label in to.list_aside_labels().await? {
-            let listing = to.list_aside(label).await?.into_iter();
-            aside.extend(listing.map(|entry| entry.name));
+            let listing = to.list_aside_objects(label).await?.entries();
+            aside.extend(listing.into_iter().map(|entry| entry.name));
         }
         Ok(Both {
             from,
@@ -214,14 +214,15 @@ impl<'r> Both<'r> {
     /// Whether both have the same content under a name, however it was encoded.
     async fn is_same(&self, name: &str) -> Result<bool, ArchiveError> {
         let objects = (self.from.get_wal(name).await?, self.to.get_wal(name).await?);
-        let (Some(one), Some(other)) = objects else {
-            // Removed meanwhile: there is nothing to compare.
-            return Ok(true);
-        };
-        if one == other {
+        if let (Some(one), Some(other)) = objects
+            && one == other
+        {
             return Ok(true);
         }
-        Ok(content_hash(name, one).await? == content_hash(name, other).await?)
+        let one = content_hash(self.from, name).await?;
+        let other = content_hash(self.to, name).await?;
+        // Removed meanwhile: there is nothing to compare.
+        Ok(one.zip(other).is_none_or(|(one, other)| one == other))
     }
 }
 
@@ -238,9 +239,14 @@ fn of_each(listing: &[WalEntry]) -> BTreeMap<TimelineId, BTreeSet<&str>> {
     timelines
 }
 
-async fn content_hash(name: &str, object: Bytes) -> Result<blake3::Hash, ArchiveError> {
-    let content = coding::decode(name, object).await?;
-    Ok(coding::off_the_runtime(move || blake3::hash(&content)).await)
+async fn content_hash(
+    repository: &Repository,
+    name: &str,
+) -> Result<Option<blake3::Hash>, ArchiveError> {
+    match StoredWal::get(repository, name).await? {
+        Some(stored) => stored.content_hash(name).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 /// What an expiry would leave in the target, by the rules of [`expire`](crate::expire).

@@ -106,7 +106,9 @@ impl Notes {
         let name = cluster.name();
         self.0.iter().any(|note| {
             let runs = note.wal.get(&name).into_iter().flatten();
-            let is_before = Timestamp::try_from(entry.modified).is_ok_and(|made| made < note.began);
+            // Of what is in a pack, the pack is what was read.
+            let made = Timestamp::try_from(entry.packed.unwrap_or(entry.modified));
+            let is_before = made.is_ok_and(|made| made < note.began);
             is_before
                 && runs.into_iter().any(|[first, last]| {
                     // Names of another length are of other files, which no run of segments has.

@@ -185,7 +185,7 @@ async fn verify_tells_of_each_object_that_cannot_be_read_and_goes_on() {
         }
     }
     assert_eq!(told, BTreeSet::from(names));
-    let why =
-        "clusters and their WAL are listed, the mark is looked for, WAL and backups are listed";
-    assert_eq!(failed, 5, "{why}");
+    let why = "clusters and their WAL are listed, the mark is looked for, WAL, packs and backups \
+               are listed";
+    assert_eq!(failed, 6, "{why}");
 }

@@ -7,6 +7,7 @@ mod expire;
 mod faults;
 mod first_format;
 mod get;
+mod packs;
 mod point_in_time;
 mod push;
 mod references;

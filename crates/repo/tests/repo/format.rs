@@ -41,6 +41,8 @@ fn constants_are_those_of_the_specification() {
         ("REPOSITORY_JSON", layout::REPOSITORY_JSON.to_owned()),
         ("CLUSTER_PREFIX", layout::CLUSTER_PREFIX.to_owned()),
         ("CLUSTER_JSON", layout::CLUSTER_JSON.to_owned()),
+        ("PACKED_JSON", layout::PACKED_JSON.to_owned()),
+        ("PACK_PREFIX", layout::PACK_PREFIX.to_owned()),
         ("WAL_PREFIX", layout::WAL_PREFIX.to_owned()),
         ("ASIDE_PREFIX", layout::ASIDE_PREFIX.to_owned()),
         ("KEYS_PREFIX", layout::KEYS_PREFIX.to_owned()),
@@ -60,6 +62,16 @@ fn constants_are_those_of_the_specification() {
         (
             "MAX_WAL_OBJECT_BYTES",
             layout::MAX_WAL_OBJECT_BYTES.to_string(),
+        ),
+        ("MAX_PACK_SEGMENTS", layout::MAX_PACK_SEGMENTS.to_string()),
+        (
+            "MAX_PACK_ORIGINAL_BYTES",
+            layout::MAX_PACK_ORIGINAL_BYTES.to_string(),
+        ),
+        ("MAX_PACK_BYTES", layout::MAX_PACK_BYTES.to_string()),
+        (
+            "PACK_SETTLED_SECONDS",
+            layout::PACK_SETTLED_SECONDS.to_string(),
         ),
         (
             "MAX_SMALL_JSON_BYTES",

@@ -10,6 +10,7 @@ mod limits;
 mod local_files;
 mod names;
 mod objects;
+mod packs;
 mod places;
 mod remote_faults;
 mod removal;

@@ -276,8 +276,9 @@ async fn a_damaged_mark_shows_that_the_wal_is_there() {
 async fn an_init_that_was_killed_is_taken_up() {
     let store = memory_store();
     let faults = Faults {
-        // One call looks for a repository, two for what is left of one, and the next puts the mark.
-        fail_call: Some(5),
+        // One call looks for a repository, two for what is left of one, one for the mark of packs,
+        // and the next puts the mark.
+        fail_call: Some(6),
         ..Faults::default()
     };
     let faulty = Arc::new(FaultyStore::new(Arc::clone(&store), faults));

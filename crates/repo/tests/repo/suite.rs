@@ -9,7 +9,7 @@ use walzip_repo::testing::{Faults, FaultyStore, gcs, memory_store, servers};
 use walzip_repo::{LocalStore, Location, StoreSettings, open_store};
 
 use crate::limits::not_run;
-use crate::{conformance, encryption, objects};
+use crate::{conformance, encryption, objects, packs};
 
 /// A store, and what must live as long as it.
 type TestStore = (Arc<dyn ObjectStore>, Option<Box<dyn Any>>);
@@ -124,6 +124,12 @@ macro_rules! every_property_holds_on {
                 a_backup_with_a_missing_object_cannot_be_finished,
                 an_object_that_was_not_finished_does_not_exist,
                 deletes_what_it_is_told_to,
+            }
+            every_property_holds_on! { $store, packs:
+                a_pack_is_put_once_listed_read_and_removed,
+                what_is_packed_is_listed_with_the_rest,
+                an_older_reader_finds_no_mark_before_the_first_pack,
+                packs_are_set_aside_and_put_back,
             }
             every_property_holds_on! { $store, objects:
                 a_name_is_given_once_however_many_ask,

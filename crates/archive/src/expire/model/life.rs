@@ -148,6 +148,8 @@ impl Life {
             wal: Vec::new(),
             timelines: Timelines::default(),
             aside: Vec::new(),
+            packs: Vec::new(),
+            packs_aside: Vec::new(),
         });
         self.trees.push(Tree {
             lines: vec![Line {
@@ -197,6 +199,7 @@ impl Life {
             name,
             size_bytes: 1000,
             modified,
+            packed: None,
         });
     }
 
@@ -399,6 +402,7 @@ impl Life {
             name: "000000090000000000000001".to_owned(),
             size_bytes: 1000,
             modified,
+            packed: None,
         };
         let count = facts.aside.len() as u32;
         facts

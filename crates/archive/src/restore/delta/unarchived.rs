@@ -14,6 +14,7 @@ use crate::archived_wal::ArchivedWal;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::stable_file::StableFile;
+use crate::stored_wal::StoredWal;
 use crate::{content, regular_file};
 
 /// A WAL file in `pg_wal`, and what the server noted of its archiving.
@@ -88,11 +89,11 @@ fn names_in(directory: &Path) -> Result<BTreeSet<String>, ArchiveError> {
 
 /// Whether the archive has exactly this file.
 async fn is_same(repository: &Repository, name: &str, path: &Path) -> Result<bool, ArchiveError> {
-    let Some(object) = repository.get_wal(name).await? else {
-        return Ok(false);
-    };
     let file = StableFile::open(path, PAGE_SIZE as u64).await?;
-    file.is_in(name, object).await
+    match StoredWal::get(repository, name).await? {
+        Some(stored) => file.is_in(name, stored).await,
+        None => Ok(false),
+    }
 }
 
 /// Whether a file that the server has not noted at all is WAL that the archive lacks: behind

@@ -1,0 +1,13 @@
+//! Packs of WAL: segments that were encoded one after the other, in one object.
+
+mod encoding;
+mod format;
+pub mod pack;
+mod plan;
+mod reading;
+mod sequence;
+mod settling;
+
+pub(crate) use reading::{PackReader, Undecoded, is_damage};
+pub(crate) use sequence::ReadySegment;
+pub(crate) use settling::{check_put, compare};

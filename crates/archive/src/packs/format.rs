@@ -1,0 +1,331 @@
+//! The bytes of a pack of WAL, as in docs/format/wal-packs.md: a header, members, an index and a
+//! trailer.
+
+use walzip_pgformat::bytes::{read_u32, read_u64};
+use walzip_pgformat::wal_file_name::{SEGMENT_SIZE_BYTES_MAX, SEGMENT_SIZE_BYTES_MIN};
+use walzip_repo::PackName;
+use walzip_repo::layout::{MAX_PACK_BYTES, MAX_PACK_ORIGINAL_BYTES, MAX_PACK_SEGMENTS};
+
+use crate::pack_header::{self, Content, HEADER_LEN};
+
+/// Length of a segment's entry in the index, in bytes.
+pub(crate) const ENTRY_LEN: usize = NAME_LEN + 3 * 8 + 2 * HASH_LEN;
+/// Length of the trailer, in bytes.
+pub(crate) const TRAILER_LEN: usize = 16 + HASH_LEN + TRAILER_MAGIC.len();
+/// The last bytes of a pack.
+pub(crate) const TRAILER_MAGIC: [u8; 8] = *b"WZPKENDS";
+/// So many bytes at the end of a pack are enough to read any index.
+pub(crate) const END_LEN_MAX: usize = MAX_PACK_SEGMENTS * ENTRY_LEN + TRAILER_LEN;
+
+const NAME_LEN: usize = 24;
+const HASH_LEN: usize = 32;
+
+/// A segment in a pack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// The segment's name.
+    pub(crate) name: String,
+    /// Where it begins in the pack.
+    pub(crate) offset: u64,
+    /// Bytes of it in the pack.
+    pub(crate) len: u64,
+    /// Bytes of the segment.
+    pub(crate) original_len: u64,
+    /// BLAKE3 of the segment.
+    pub(crate) original_hash: [u8; HASH_LEN],
+    /// BLAKE3 of its bytes in the pack.
+    pub(crate) hash: [u8; HASH_LEN],
+}
+
+impl Member {
+    /// The byte behind it. Not beyond a pack that was read, and small in one that is written.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset.saturating_add(self.len)
+    }
+}
+
+/// What a pack has, in the order in which it was encoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Index {
+    pub(crate) members: Vec<Member>,
+    /// BLAKE3 of all that says what is in the pack: packs with the same are the same.
+    pub(crate) hash: [u8; HASH_LEN],
+}
+
+/// Builds a pack in memory.
+#[derive(Debug)]
+pub(crate) struct PackBuilder {
+    bytes: Vec<u8>,
+    members: Vec<Member>,
+    original_len: u64,
+}
+
+impl PackBuilder {
+    pub(crate) fn new() -> PackBuilder {
+        PackBuilder {
+            bytes: pack_header::header(Content::Wal).to_vec(),
+            members: Vec::new(),
+            original_len: 0,
+        }
+    }
+
+    /// Appends a segment, unless the pack would be longer or hold more than packs may.
+    pub(crate) fn push(&mut self, name: &str, segment: &[u8], member: &[u8]) -> bool {
+        let count = self.members.len() + 1;
+        let len = self.bytes.len() + member.len() + count * ENTRY_LEN + TRAILER_LEN;
+        let original_len = self.original_len + segment.len() as u64;
+        let is_one = self.members.is_empty();
+        if len > MAX_PACK_BYTES
+            || count > MAX_PACK_SEGMENTS
+            || (original_len > MAX_PACK_ORIGINAL_BYTES && !is_one)
+        {
+            return false;
+        }
+        self.members.push(Member {
+            name: name.to_owned(),
+            offset: self.bytes.len() as u64,
+            len: member.len() as u64,
+            original_len: segment.len() as u64,
+            original_hash: blake3::hash(segment).into(),
+            hash: blake3::hash(member).into(),
+        });
+        self.bytes.extend_from_slice(member);
+        self.original_len = original_len;
+        true
+    }
+
+    /// The segments so far.
+    pub(crate) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The whole pack.
+    pub(crate) fn finish(self) -> Vec<u8> {
+        let mut bytes = self.bytes;
+        let index_offset = bytes.len() as u64;
+        for member in &self.members {
+            bytes.extend_from_slice(member.name.as_bytes());
+            for number in [member.offset, member.len, member.original_len] {
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
+            bytes.extend_from_slice(&member.original_hash);
+            bytes.extend_from_slice(&member.hash);
+        }
+        bytes.extend_from_slice(&index_offset.to_le_bytes());
+        let count = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
+        bytes.extend_from_slice(&count.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        let index = usize::try_from(index_offset).unwrap_or(bytes.len());
+        let hash = blake3::hash(bytes.get(index..).unwrap_or_default());
+        bytes.extend_from_slice(hash.as_bytes());
+        bytes.extend_from_slice(&TRAILER_MAGIC);
+        bytes
+    }
+}
+
+/// Reads the index of a pack of this name and size from its last bytes, at least
+/// [`END_LEN_MAX`] of them or all. Everything is checked that the bytes themselves can show.
+pub(crate) fn read_index(name: &PackName, size: u64, end: &[u8]) -> Result<Index, String> {
+    let wrong = |what: &str| Err(what.to_owned());
+    if size > MAX_PACK_BYTES as u64 {
+        return Err(format!("it has {size} bytes, more than packs may have"));
+    }
+    let Some((before, trailer)) = end.split_last_chunk::<TRAILER_LEN>() else {
+        return wrong("it is too short for a pack");
+    };
+    if !trailer.ends_with(&TRAILER_MAGIC) {
+        return wrong("it does not end as packs do");
+    }
+    if read_u32(trailer, 8) != u32::try_from(name.count()).ok() || read_u32(trailer, 12) != Some(0)
+    {
+        return wrong("its end says another number of segments than its name");
+    }
+    let index_len = name.count() * ENTRY_LEN;
+    let Some(at) = before.len().checked_sub(index_len) else {
+        return wrong("it is too short for its index");
+    };
+    let index = end.get(at..at + index_len + 16).unwrap_or_default();
+    let hash = blake3::hash(index);
+    if trailer.get(16..16 + HASH_LEN) != Some(hash.as_bytes().as_slice()) {
+        return wrong("its index is damaged");
+    }
+    let index_offset = size - (TRAILER_LEN + index_len) as u64;
+    if read_u64(trailer, 0) != Some(index_offset) {
+        return wrong("its index is not where it says");
+    }
+    let entries = index.chunks_exact(ENTRY_LEN);
+    let members = entries.map(read_member).collect::<Option<Vec<Member>>>();
+    let Some(members) = members else {
+        return wrong("its index cannot be read");
+    };
+    check_members(name, &members, index_offset)?;
+    Ok(Index {
+        members,
+        hash: hash.into(),
+    })
+}
+
+fn read_member(entry: &[u8]) -> Option<Member> {
+    let name = std::str::from_utf8(entry.get(..NAME_LEN)?).ok()?;
+    let hash = |at: usize| entry.get(at..at + HASH_LEN)?.try_into().ok();
+    Some(Member {
+        name: name.to_owned(),
+        offset: read_u64(entry, NAME_LEN)?,
+        len: read_u64(entry, NAME_LEN + 8)?,
+        original_len: read_u64(entry, NAME_LEN + 16)?,
+        original_hash: hash(NAME_LEN + 24)?,
+        hash: hash(NAME_LEN + 24 + HASH_LEN)?,
+    })
+}
+
+/// Members lie one behind the other between header and index, are those of the pack's name, and all
+/// have the size of segments.
+fn check_members(name: &PackName, members: &[Member], index_offset: u64) -> Result<(), String> {
+    let mut at = HEADER_LEN as u64;
+    let mut original_len: u64 = 0;
+    let size = members.first().map_or(0, |first| first.original_len);
+    let (min, max) = (SEGMENT_SIZE_BYTES_MIN, SEGMENT_SIZE_BYTES_MAX);
+    if !size.is_power_of_two() || !(u64::from(min)..=u64::from(max)).contains(&size) {
+        return Err(format!("{size} bytes is not the size of a segment"));
+    }
+    for (member, expected) in members.iter().zip(name.segments()) {
+        if member.name != expected {
+            return Err(format!("it has {} in the place of {expected}", member.name));
+        }
+        if member.original_len != size {
+            return Err(format!("{expected} has another size than the others"));
+        }
+        original_len += size;
+        if member.offset != at || member.len == 0 || member.len > index_offset {
+            return Err(format!("{expected} does not lie where the one before ends"));
+        }
+        at += member.len;
+    }
+    if original_len > MAX_PACK_ORIGINAL_BYTES && members.len() > 1 {
+        return Err("it has more WAL than packs may have".to_owned());
+    }
+    match at == index_offset {
+        true => Ok(()),
+        false => Err("its segments do not end where its index begins".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, SystemTime};
+
+    const SPECIFICATION: &str = include_str!("../../../../docs/format/wal-packs.md");
+
+    fn name(count: usize) -> PackName {
+        let archived = SystemTime::UNIX_EPOCH + Duration::from_secs(1_764_072_000);
+        PackName::new("000000010000000A000000FE", count, archived).expect("a name")
+    }
+
+    fn pack(count: usize) -> Vec<u8> {
+        let mut pack = PackBuilder::new();
+        for (number, segment) in name(count).segments().enumerate() {
+            let original = vec![number as u8; 1 << 20];
+            assert!(pack.push(&segment, &original, &vec![number as u8; 10 + number]));
+        }
+        pack.finish()
+    }
+
+    fn read(count: usize, pack: &[u8]) -> Result<Index, String> {
+        let end = &pack[pack.len().saturating_sub(END_LEN_MAX)..];
+        read_index(&name(count), pack.len() as u64, end)
+    }
+
+    #[test]
+    fn constants_are_those_of_the_specification() {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        for (name, value) in [
+            ("CONTENT_WAL", (Content::Wal as u8).to_string()),
+            ("HEADER_LEN", HEADER_LEN.to_string()),
+            ("ENTRY_LEN", ENTRY_LEN.to_string()),
+            ("TRAILER_LEN", TRAILER_LEN.to_string()),
+            ("TRAILER_MAGIC", text(&TRAILER_MAGIC)),
+            ("END_LEN_MAX", END_LEN_MAX.to_string()),
+        ] {
+            let row = format!("| `{name}` | `{value}` |");
+            assert!(SPECIFICATION.contains(&row), "{row}");
+        }
+    }
+
+    /// What was written once is read for ever, and written the same.
+    #[test]
+    fn a_pack_has_these_bytes() {
+        let pack = pack(2);
+        let hash = blake3::hash(&pack).to_hex();
+        assert_eq!(pack.len(), 16 + 10 + 11 + 2 * ENTRY_LEN + TRAILER_LEN);
+        assert_eq!(
+            hash.as_str(),
+            "d6cc6eb1f963bd4048b4189444ed520c74bb5ad363a4c04c0215257b95b1e717"
+        );
+        let index = read(2, &pack).expect("an index");
+        let lies: Vec<(u64, u64)> = index.members.iter().map(|m| (m.offset, m.len)).collect();
+        assert_eq!(lies, [(16, 10), (26, 11)]);
+        assert_eq!(
+            index.members[1].original_hash,
+            *blake3::hash(&vec![1; 1 << 20]).as_bytes()
+        );
+    }
+
+    #[test]
+    fn every_other_end_is_refused() {
+        let pack = pack(3);
+        for at in 16 + 10 + 11 + 12..pack.len() {
+            let mut changed = pack.clone();
+            changed[at] ^= 1;
+            assert!(read(3, &changed).is_err(), "byte {at}");
+        }
+        for len in 0..pack.len() {
+            assert!(read(3, &pack[..len]).is_err(), "{len} bytes");
+        }
+        for count in [1, 2, 4, 64] {
+            assert!(read(count, &pack).is_err(), "{count} segments");
+        }
+    }
+
+    /// The hash of an index is right also if who wrote it lies.
+    #[test]
+    fn an_index_that_contradicts_itself_is_refused() {
+        let lie = |change: &dyn Fn(&mut Member)| {
+            let mut builder = PackBuilder::new();
+            for (number, segment) in name(2).segments().enumerate() {
+                assert!(builder.push(&segment, &[0; 1 << 20], &[number as u8; 10]));
+            }
+            change(&mut builder.members[1]);
+            read(2, &builder.finish())
+        };
+        assert!(lie(&|_| {}).is_ok());
+        let lies: [&dyn Fn(&mut Member); 8] = [
+            &|member| member.offset += 1,
+            &|member| member.offset = 16,
+            &|member| member.len += 1,
+            &|member| member.len = 0,
+            &|member| member.len = u64::MAX,
+            &|member| member.original_len = 2 << 20,
+            &|member| member.original_len = u64::MAX,
+            &|member| member.name = "000000010000000A000000FE".to_owned(),
+        ];
+        for (number, change) in lies.iter().enumerate() {
+            assert!(lie(change).is_err(), "lie {number}");
+        }
+    }
+
+    #[test]
+    fn no_more_than_a_pack_may_have_is_added() {
+        let mut pack = PackBuilder::new();
+        let segments = name(64).segments().collect::<Vec<_>>();
+        for segment in &segments {
+            assert!(pack.push(segment, &[0; 1 << 20], b"x"));
+        }
+        assert!(!pack.push("000000010000000A0000013E", &[0; 1 << 20], b"x"));
+        let mut pack = PackBuilder::new();
+        assert!(pack.push(&segments[0], b"x", &vec![0; MAX_PACK_BYTES - 1000]));
+        assert!(!pack.push(&segments[1], b"x", &[0; 1000]));
+        let len = pack.finish().len();
+        assert!(len <= MAX_PACK_BYTES, "{len}");
+    }
+}

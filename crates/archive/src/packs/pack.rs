@@ -1,0 +1,247 @@
+//! `pack`: segments that were archived one by one, into packs.
+//!
+//! A pack is put, read back, decoded and compared, and only then its segments' own objects go. So each
+//! segment is there at every moment, and whoever was interrupted begins again.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use serde::Serialize;
+use walzip_codec::Level;
+use walzip_repo::{Repository, WalPack};
+
+use super::encoding::encode;
+use super::plan::{Candidate, Plan, Rules};
+use super::reading::is_damage;
+use super::settling::{ProvenPack, prove};
+use crate::error::ArchiveError;
+use crate::progress::{Phase, Progress};
+use crate::wal_index;
+
+/// The newest segments of each timeline that stay objects of their own by default: what a standby
+/// asks for, one at a time.
+pub const NEWEST_KEPT: usize = 64;
+
+/// How to pack.
+#[derive(Clone, Debug)]
+pub struct PackOptions {
+    /// How hard the codec tries.
+    pub level: Level,
+    /// The newest segments of each timeline that stay objects of their own.
+    pub newest: usize,
+    /// Make packs that more segments could follow, too.
+    pub all: bool,
+    /// Say what would be packed, and pack nothing.
+    pub dry_run: bool,
+    /// Where to leave how far it has come.
+    pub progress: Progress,
+}
+
+/// What was packed of one cluster, or would be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Packing {
+    /// The cluster, as `15-7575000000000000001`.
+    pub cluster: String,
+    /// The packs.
+    pub packs: Vec<Packed>,
+    /// Packs of an earlier time whose segments were objects of their own still.
+    pub settled: Vec<Packed>,
+    /// What could not be packed, and why.
+    pub problems: Vec<PackProblem>,
+}
+
+/// A pack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Packed {
+    /// Its first segment.
+    pub first: String,
+    /// Its last segment.
+    pub last: String,
+    /// How many it has.
+    pub segments: u64,
+    /// Their size as objects of their own; nothing for a pack of an earlier time.
+    pub single_bytes: Option<u64>,
+    /// The size of the pack; nothing where it was not made.
+    pub stored_bytes: Option<u64>,
+}
+
+/// Something that could not be packed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PackProblem {
+    /// The first of the segments that stay as they are.
+    pub first: String,
+    /// What is wrong.
+    pub detail: String,
+}
+
+impl Packed {
+    fn planned(candidates: &[Candidate]) -> Packed {
+        let name = |of: Option<&Candidate>| of.map(|of| of.name.clone()).unwrap_or_default();
+        Packed {
+            first: name(candidates.first()),
+            last: name(candidates.last()),
+            segments: candidates.len() as u64,
+            single_bytes: Some(candidates.iter().map(|of| of.stored_bytes).sum()),
+            stored_bytes: None,
+        }
+    }
+
+    fn there(pack: &WalPack) -> Packed {
+        let name = |index| pack.name.segment(index).unwrap_or_default();
+        Packed {
+            first: name(0),
+            last: name(pack.name.count().saturating_sub(1)),
+            segments: pack.name.count() as u64,
+            single_bytes: None,
+            stored_bytes: Some(pack.size_bytes),
+        }
+    }
+}
+
+/// Packs the WAL of every cluster of a repository.
+pub async fn pack(
+    repository: &Repository,
+    options: &PackOptions,
+) -> Result<Vec<Packing>, ArchiveError> {
+    let mut all = Vec::new();
+    for part in repository.read_clusters().await?.complete()? {
+        all.push(pack_cluster(&part, options).await?);
+    }
+    Ok(all)
+}
+
+async fn pack_cluster(part: &Repository, options: &PackOptions) -> Result<Packing, ArchiveError> {
+    let listing = part.list_wal_objects().await?;
+    let size = wal_index::segment_size(part, &listing.entries()).await?;
+    let since = Instant::now();
+    let rules = Rules {
+        newest: options.newest,
+        all: options.all,
+        segment_size: size.unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE).into(),
+    };
+    let plan = Plan::of(&listing, rules);
+    let mut packing = Packing {
+        cluster: part.cluster().name(),
+        ..Packing::default()
+    };
+    if options.dry_run {
+        packing.settled = plan.unsettled.iter().map(Packed::there).collect();
+        packing.packs = plan.packs.iter().map(|run| Packed::planned(run)).collect();
+        return Ok(packing);
+    }
+    let candidates = plan.packs.iter().flatten();
+    let bytes = candidates.map(|candidate| candidate.stored_bytes).sum();
+    options.progress.begin(Phase::Packing, bytes);
+    let mut work = Work {
+        part,
+        options,
+        packing,
+        proven: None,
+    };
+    for pack in &plan.unsettled {
+        let settled = work.prove(pack, since).await;
+        if work.note(&pack.name.segment(0).unwrap_or_default(), settled)? {
+            work.packing.settled.push(Packed::there(pack));
+        }
+    }
+    for run in plan.packs {
+        work.pack_run(run).await?;
+    }
+    work.settle().await?;
+    Ok(work.packing)
+}
+
+struct Work<'w> {
+    part: &'w Repository,
+    options: &'w PackOptions,
+    packing: Packing,
+    /// The last pack, which settles while the next one is encoded.
+    proven: Option<ProvenPack>,
+}
+
+impl Work<'_> {
+    /// Makes packs of consecutive segments: one, unless it would be too long.
+    async fn pack_run(&mut self, run: Vec<Candidate>) -> Result<(), ArchiveError> {
+        let mut rest = VecDeque::from(run);
+        while let Some(first) = rest.front() {
+            let first = first.name.clone();
+            let made = self.make(rest.make_contiguous()).await;
+            let count = match made {
+                Ok(count) => count,
+                failed => {
+                    self.note(&first, failed.map(drop))?;
+                    None
+                }
+            };
+            let done = count.unwrap_or(rest.len());
+            let bytes = rest.drain(..done).map(|of| of.stored_bytes).sum();
+            self.options.progress.add(bytes);
+        }
+        Ok(())
+    }
+
+    /// Makes a pack of the first of these segments; says how many.
+    async fn make(&mut self, candidates: &[Candidate]) -> Result<Option<usize>, ArchiveError> {
+        let Some(encoded) = encode(self.part, candidates, self.options.level).await? else {
+            return Ok(None);
+        };
+        let name = encoded.name;
+        // Where there is one of its name already, of another process, that one is proven.
+        self.part.put_pack(&name, encoded.object.into()).await?;
+        let since = Instant::now();
+        let first = name.segment(0).unwrap_or_default();
+        let packs = self.part.packs().with(&first).await?;
+        let Some(pack) = packs.into_iter().find(|pack| pack.name == name) else {
+            return Ok(None);
+        };
+        self.prove(&pack, since).await?;
+        let planned = candidates.get(..name.count()).unwrap_or_default();
+        self.packing.packs.push(Packed {
+            stored_bytes: Some(pack.size_bytes),
+            ..Packed::planned(planned)
+        });
+        Ok(Some(name.count()))
+    }
+
+    /// Proves a pack, and lets the one before settle.
+    async fn prove(&mut self, pack: &WalPack, since: Instant) -> Result<(), ArchiveError> {
+        let proven = prove(self.part, pack, since).await?;
+        self.settle().await?;
+        self.proven = Some(proven);
+        Ok(())
+    }
+
+    async fn settle(&mut self) -> Result<(), ArchiveError> {
+        if let Some(proven) = self.proven.take() {
+            proven.settle(self.part).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether all went well. Damage keeps nobody from packing the rest.
+    fn note(
+        &mut self,
+        first: &str,
+        outcome: Result<(), ArchiveError>,
+    ) -> Result<bool, ArchiveError> {
+        match outcome {
+            Ok(()) => Ok(true),
+            Err(error) if is_damage(&error) || is_of_content(&error) => {
+                self.packing.problems.push(PackProblem {
+                    first: first.to_owned(),
+                    detail: error.to_string(),
+                });
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether a segment is not what it has to be.
+fn is_of_content(error: &ArchiveError) -> bool {
+    matches!(
+        error,
+        ArchiveError::Mismatch { .. } | ArchiveError::Encode { .. }
+    )
+}

@@ -1,0 +1,285 @@
+//! A pack in a store: its index, and its segments in their order.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::ops::Range;
+
+use bytes::Bytes;
+use walzip_codec::{DecodeToError, HistoryDecoder};
+use walzip_repo::{PackName, WalPack, WalPacks};
+
+use super::format::{END_LEN_MAX, Index, Member, read_index};
+use crate::coding::{self, Beginning, off_the_runtime};
+use crate::error::ArchiveError;
+use crate::pack_header::{self, Content, HEADER_LEN};
+
+/// So much of a pack is read at once, unless a segment has more.
+const READ_BYTES: u64 = 8 << 20;
+
+/// A pack whose index was read and checked.
+#[derive(Clone, Debug)]
+pub(crate) struct PackReader {
+    packs: WalPacks,
+    pack: WalPack,
+    index: Index,
+}
+
+impl PackReader {
+    /// Reads the index; nothing where the pack is not there any more.
+    pub(crate) async fn open(
+        packs: &WalPacks,
+        pack: &WalPack,
+    ) -> Result<Option<PackReader>, ArchiveError> {
+        let size = pack.size_bytes;
+        let from = size.saturating_sub(END_LEN_MAX as u64);
+        let Some(end) = packs.read_range(&pack.name, from..size).await? else {
+            return Ok(None);
+        };
+        let index = read_index(&pack.name, size, &end);
+        let index = index.map_err(|reason| damaged(&pack.name, reason))?;
+        Ok(Some(PackReader {
+            packs: packs.clone(),
+            pack: pack.clone(),
+            index,
+        }))
+    }
+
+    pub(crate) fn name(&self) -> &PackName {
+        &self.pack.name
+    }
+
+    /// What tells it from every other pack.
+    pub(super) fn hash(&self) -> [u8; 32] {
+        self.index.hash
+    }
+
+    /// Its segments.
+    pub(super) fn members(&self) -> &[Member] {
+        &self.index.members
+    }
+
+    /// The size of its segments.
+    pub(crate) fn segment_size(&self) -> u64 {
+        let first = self.index.members.first();
+        first.map_or(0, |member| member.original_len)
+    }
+
+    /// Reads consecutive segments as they are stored, from the first one wanted on: as many as are
+    /// read at once, at least one. With the first one of all, the header is checked.
+    pub(super) async fn read(&self, wanted: Range<usize>) -> Result<Vec<Bytes>, ArchiveError> {
+        let members = self.index.members.get(wanted.clone()).unwrap_or_default();
+        let Some(first) = members.first() else {
+            return Ok(Vec::new());
+        };
+        let is_near = |member: &&Member| member.end() - first.offset <= READ_BYTES.max(first.len);
+        let members: Vec<&Member> = members.iter().take_while(is_near).collect();
+        let end = members.last().map_or(first.end(), |last| last.end());
+        // The header lies right before the first segment.
+        let lead = if wanted.start == 0 { HEADER_LEN } else { 0 };
+        let range = first.offset - lead as u64..end;
+        let name = self.name();
+        let Some(mut bytes) = self.packs.read_range(name, range).await? else {
+            return Err(gone(name));
+        };
+        if lead > 0 {
+            let header = bytes.split_to(lead);
+            let checked = pack_header::check_header(&header, Content::Wal);
+            checked.map_err(|reason| damaged(name, reason))?;
+        }
+        let lengths = members.iter().map(|member| member.len as usize);
+        Ok(lengths.map(|len| bytes.split_to(len)).collect())
+    }
+}
+
+/// Decodes the segments of a pack, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Decoding {
+    decoder: HistoryDecoder,
+    /// Which segment is decoded next.
+    pub(super) next: usize,
+}
+
+impl Decoding {
+    /// Decodes the next segment. After a failure nothing that follows can be decoded.
+    pub(super) fn decode(
+        &mut self,
+        pack: &PackName,
+        member: &Member,
+        bytes: &[u8],
+        output: &mut dyn Write,
+    ) -> Result<(), Undecoded> {
+        let wrong = |reason: String| {
+            Undecoded::Damaged(ArchiveError::Damaged {
+                object: member.name.clone(),
+                reason: format!("{reason} (pack {pack})"),
+            })
+        };
+        if *blake3::hash(bytes).as_bytes() != member.hash {
+            return Err(wrong("its bytes in the pack are damaged".to_owned()));
+        }
+        let mut checked = Checked {
+            output,
+            hasher: blake3::Hasher::new(),
+            left: member.original_len,
+            is_too_long: false,
+        };
+        match self.decoder.decode(bytes, &mut checked) {
+            Ok(()) => {}
+            Err(_) if checked.is_too_long => {
+                return Err(wrong("it is longer than its index says".to_owned()));
+            }
+            Err(DecodeToError::Decode(source)) => {
+                return Err(Undecoded::Damaged(coding::undecodable(
+                    &member.name,
+                    source,
+                )));
+            }
+            Err(DecodeToError::Write(error)) => return Err(Undecoded::Write(error)),
+        }
+        if checked.left > 0 || *checked.hasher.finalize().as_bytes() != member.original_hash {
+            return Err(wrong("it is not the segment that was packed".to_owned()));
+        }
+        self.next += 1;
+        Ok(())
+    }
+}
+
+/// Why a segment was not decoded.
+#[derive(Debug)]
+pub(crate) enum Undecoded {
+    /// It is not what it has to be.
+    Damaged(ArchiveError),
+    /// It could not be written.
+    Write(io::Error),
+}
+
+impl Undecoded {
+    /// What it means where nothing can fail to be written.
+    pub(crate) fn into_archive(self, name: &str) -> ArchiveError {
+        match self {
+            Undecoded::Damaged(error) => error,
+            Undecoded::Write(error) => ArchiveError::file("decode", name.as_ref(), error),
+        }
+    }
+}
+
+/// Passes on no more than is expected, and hashes it.
+struct Checked<'o> {
+    output: &'o mut dyn Write,
+    hasher: blake3::Hasher,
+    left: u64,
+    is_too_long: bool,
+}
+
+impl Write for Checked<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() as u64 > self.left {
+            self.is_too_long = true;
+            return Err(io::Error::other("too long"));
+        }
+        let written = self.output.write(bytes)?;
+        let passed = bytes.get(..written).unwrap_or_default();
+        self.hasher.update(passed);
+        self.left -= passed.len() as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
+}
+
+/// A segment of a pack that was decoded whole.
+#[derive(Debug)]
+pub(crate) struct Decoded {
+    /// Its first page, and how long it is.
+    pub(crate) beginning: Beginning,
+    /// BLAKE3 of it.
+    pub(crate) hash: [u8; 32],
+}
+
+impl PackReader {
+    /// Decodes all segments in their order, and hands each over, or why it cannot be decoded: then
+    /// those after it cannot be either.
+    pub(crate) async fn decode_all(
+        &self,
+        mut take: impl AsyncFnMut(&str, Result<Decoded, ArchiveError>) -> Result<(), ArchiveError>,
+    ) -> Result<(), ArchiveError> {
+        let mut decoding = Some(Decoding::default());
+        let mut read = VecDeque::new();
+        for (at, member) in self.members().iter().enumerate() {
+            if decoding.is_some() && read.is_empty() {
+                match self.read(at..self.members().len()).await {
+                    Ok(some) => read.extend(some.into_iter().map(Ok)),
+                    Err(error) if is_damage(&error) => read.push_back(Err(error)),
+                    Err(error) => return Err(error),
+                }
+            }
+            let decoded = match (decoding.take(), read.pop_front()) {
+                (Some(before), Some(Ok(bytes))) => {
+                    let (after, decoded) = self.decode_one(before, member, bytes).await;
+                    decoding = after;
+                    decoded
+                }
+                (Some(_), Some(Err(error))) => Err(error),
+                _ => Err(self.after_damage(&member.name)),
+            };
+            take(&member.name, decoded).await?;
+        }
+        Ok(())
+    }
+
+    async fn decode_one(
+        &self,
+        mut decoding: Decoding,
+        member: &Member,
+        bytes: Bytes,
+    ) -> (Option<Decoding>, Result<Decoded, ArchiveError>) {
+        let (pack, member) = (self.name().clone(), member.clone());
+        off_the_runtime(move || {
+            let mut beginning = Beginning::default();
+            let decoded = decoding.decode(&pack, &member, &bytes, &mut beginning);
+            match decoded {
+                Ok(()) => {
+                    let hash = member.original_hash;
+                    (Some(decoding), Ok(Decoded { beginning, hash }))
+                }
+                Err(failed) => (None, Err(failed.into_archive(&member.name))),
+            }
+        })
+        .await
+    }
+
+    fn after_damage(&self, name: &str) -> ArchiveError {
+        ArchiveError::Damaged {
+            object: name.to_owned(),
+            reason: format!(
+                "a segment before it in pack {} cannot be decoded, and it may depend on that",
+                self.name()
+            ),
+        }
+    }
+}
+
+/// Whether an error says something of what was read, and nothing of the store.
+pub(crate) fn is_damage(error: &ArchiveError) -> bool {
+    use walzip_repo::RepoError;
+    matches!(
+        error,
+        ArchiveError::Damaged { .. }
+            | ArchiveError::Undecodable { .. }
+            | ArchiveError::Repository(RepoError::Corrupt { .. })
+    )
+}
+
+pub(super) fn damaged(pack: &PackName, reason: String) -> ArchiveError {
+    ArchiveError::Damaged {
+        object: format!("pack {pack}"),
+        reason,
+    }
+}
+
+/// It was there a moment ago.
+pub(super) fn gone(pack: &PackName) -> ArchiveError {
+    damaged(pack, "it disappeared while it was read".to_owned())
+}

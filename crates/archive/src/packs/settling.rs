@@ -1,0 +1,122 @@
+//! What was packed leaves its own objects, when it is certain that it is in the pack.
+//!
+//! Also a put of a segment beside a pack of the same segment. A segment that is pushed again must
+//! be compared with what is archived of it. A put finds an object that is there, and a look before it
+//! a pack that is there. Between look and put the object may have moved into a pack: so who packs
+//! lets a pack settle before anything is removed, which takes longer than a put usually does.
+
+use std::time::{Duration, Instant};
+
+use walzip_codec::Header;
+use walzip_repo::layout::PACK_SETTLED_SECONDS;
+use walzip_repo::{Repository, WalPack};
+
+use super::reading::{Decoded, PackReader, damaged, gone};
+use crate::error::ArchiveError;
+use crate::stable_file::StableFile;
+use crate::stored_wal::StoredWal;
+use crate::wal_object;
+
+/// So long a pack is there before a segment that is in it is removed.
+const SETTLED: Duration = Duration::from_secs(PACK_SETTLED_SECONDS);
+
+/// A pack of which every segment was decoded and compared.
+pub(super) struct ProvenPack {
+    pack: WalPack,
+    /// Since when it has been there for certain.
+    since: Instant,
+    /// The segments that are objects of their own, too, and the same.
+    single: Vec<String>,
+}
+
+/// Reads a pack from the store, and compares every segment with its own object, as far as there is
+/// one.
+pub(super) async fn prove(
+    part: &Repository,
+    pack: &WalPack,
+    since: Instant,
+) -> Result<ProvenPack, ArchiveError> {
+    let reader = PackReader::open(&part.packs(), pack).await?;
+    let reader = reader.ok_or_else(|| gone(&pack.name))?;
+    let mut single = Vec::new();
+    reader
+        .decode_all(async |name, decoded| {
+            let decoded = decoded?;
+            wal_object::prove_beginning(name, &decoded.beginning, part.cluster())?;
+            if compare(part, pack, name, &decoded).await? {
+                single.push(name.to_owned());
+            }
+            Ok(())
+        })
+        .await?;
+    Ok(ProvenPack {
+        pack: pack.clone(),
+        since,
+        single,
+    })
+}
+
+/// Whether a segment of a pack is an object of its own; fails if that is not the same.
+pub(crate) async fn compare(
+    part: &Repository,
+    pack: &WalPack,
+    name: &str,
+    decoded: &Decoded,
+) -> Result<bool, ArchiveError> {
+    let Some(object) = part.get_wal(name).await? else {
+        return Ok(false);
+    };
+    // A long segment has several members, each with a hash of its own.
+    let header = Header::read(&object).ok();
+    let of_all = header.filter(|header| header.original_len == decoded.beginning.len as u64);
+    let says_other = of_all.is_some_and(|header| header.original_hash != decoded.hash);
+    let found = StoredWal::Single(object).content_hash(name).await?;
+    match says_other || *found.as_bytes() != decoded.hash {
+        true => Err(damaged(
+            &pack.name,
+            format!("its {name} is not the {name} that is an object of its own"),
+        )),
+        false => Ok(true),
+    }
+}
+
+impl ProvenPack {
+    /// Removes the segments' own objects, the lowest position first; says how many.
+    pub(super) async fn settle(self, part: &Repository) -> Result<usize, ArchiveError> {
+        if self.single.is_empty() {
+            return Ok(0);
+        }
+        tokio::time::sleep_until((self.since + SETTLED).into()).await;
+        for name in &self.single {
+            let packs = part.packs().with(name).await?;
+            if !packs.contains(&self.pack) {
+                return Err(gone(&self.pack.name));
+            }
+            part.remove_wal(std::slice::from_ref(name)).await?;
+        }
+        Ok(self.single.len())
+    }
+}
+
+/// After a file was put: where no pack was found at `looked`, and too long ago, looks again. What
+/// contradicts a pack is removed.
+pub(crate) async fn check_put(
+    repository: &Repository,
+    name: &str,
+    file: &StableFile,
+    looked: Instant,
+) -> Result<(), ArchiveError> {
+    if looked.elapsed() < SETTLED / 2 {
+        return Ok(());
+    }
+    let Some(packed) = StoredWal::get_packed(repository, name).await? else {
+        return Ok(());
+    };
+    if file.is_in(name, packed).await? {
+        return Ok(());
+    }
+    repository.remove_wal(&[name.to_owned()]).await?;
+    Err(ArchiveError::Duplicate {
+        name: name.to_owned(),
+    })
+}

@@ -1,0 +1,111 @@
+//! Proves packs of WAL: every segment, in the order in which each may need those before it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use walzip_repo::{WalEntry, WalPack};
+
+use super::{Choice, Finding, FindingKind, Part, Verification, VerifyOptions, detail_of};
+use crate::error::ArchiveError;
+use crate::packs::{self, PackReader};
+use crate::wal_object;
+
+/// Proves the packs of a cluster. What is whole of the segments that are only in packs is added.
+pub(super) async fn verify(
+    part: &Part,
+    (options, choice): (&VerifyOptions, &Choice),
+    whole: &mut BTreeSet<String>,
+    verification: &mut Verification,
+) {
+    let entries = part.listing.iter();
+    let packed: BTreeMap<&str, &WalEntry> = entries
+        .filter(|entry| entry.packed.is_some())
+        .map(|entry| (entry.name.as_str(), entry))
+        .collect();
+    for pack in &part.packs {
+        let own = pack.name.segments();
+        let own: Vec<&WalEntry> = own
+            .filter_map(|name| packed.get(name.as_str()).copied())
+            .collect();
+        if !takes(part, choice, (pack, &own), verification) {
+            continue;
+        }
+        verification.wal_stored_bytes += pack.size_bytes;
+        options
+            .progress
+            .add(own.iter().map(|of| of.size_bytes).sum());
+        let is_single = |name: &str| !packed.contains_key(name);
+        if let Err(error) = verify_pack(part, pack, (&is_single, whole), verification).await {
+            // It could not be read at all, or no further.
+            let detail = detail_of(error);
+            let unproven = pack.name.segments().filter(|name| !whole.contains(name));
+            let findings = unproven.map(|name| Finding {
+                kind: FindingKind::WalDamaged,
+                object: format!("{}{name}", part.prefix),
+                detail: format!("pack {}: {detail}", pack.name),
+            });
+            verification.findings.extend(findings);
+        }
+    }
+}
+
+/// A pack is read whole or not at all.
+fn takes(
+    part: &Part,
+    choice: &Choice,
+    (pack, own): (&WalPack, &[&WalEntry]),
+    verification: &mut Verification,
+) -> bool {
+    let cluster = part.repository.cluster();
+    let is_known = !own.is_empty() && own.iter().all(|entry| choice.notes.has_wal(cluster, entry));
+    let others = (own.len() as u64).saturating_sub(1);
+    let before = (verification.verified_before, verification.not_in_sample);
+    let takes = choice.takes(is_known, &pack.name.to_string(), verification);
+    // Each of its segments counts.
+    if verification.verified_before > before.0 {
+        verification.verified_before += others;
+    }
+    if verification.not_in_sample > before.1 {
+        verification.not_in_sample += others;
+    }
+    takes
+}
+
+async fn verify_pack(
+    part: &Part,
+    pack: &WalPack,
+    (is_single, whole): (&dyn Fn(&str) -> bool, &mut BTreeSet<String>),
+    verification: &mut Verification,
+) -> Result<(), ArchiveError> {
+    let repository = &part.repository;
+    let reader = PackReader::open(&repository.packs(), pack).await?;
+    let reader = reader.ok_or_else(|| ArchiveError::Damaged {
+        object: format!("pack {}", pack.name),
+        reason: "it disappeared after it was listed".to_owned(),
+    })?;
+    reader
+        .decode_all(async |name, decoded| {
+            verification.wal_objects += 1;
+            let checked = match decoded {
+                Ok(decoded) => {
+                    let beginning = &decoded.beginning;
+                    let proven = wal_object::prove_beginning(name, beginning, repository.cluster());
+                    match is_single(name) {
+                        true => packs::compare(repository, pack, name, &decoded)
+                            .await
+                            .and(proven),
+                        false => proven,
+                    }
+                }
+                Err(error) => Err(error),
+            };
+            match checked {
+                Ok(original_bytes) => {
+                    verification.wal_original_bytes += original_bytes;
+                    whole.insert(name.to_owned());
+                }
+                Err(error) => verification.findings.push(part.damaged(name, error)),
+            }
+            Ok(())
+        })
+        .await
+}

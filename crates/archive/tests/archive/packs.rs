@@ -1,0 +1,365 @@
+//! Packs of WAL: what is packed stays archived, whatever happens.
+
+use std::sync::Arc;
+
+use object_store::path::Path as Key;
+use object_store::{ObjectStore, ObjectStoreExt};
+use walzip_archive::ArchiveError;
+use walzip_archive::get::{GetOptions, Got, get};
+use walzip_archive::packs::pack::{PackOptions, Packing, pack};
+use walzip_archive::progress::Progress;
+use walzip_archive::push::PushOutcome;
+use walzip_archive::set_aside::{plan_put_back, plan_set_aside, put_back, set_aside};
+use walzip_archive::sync::{SyncOptions, sync};
+use walzip_archive::verify::{VerifyOptions, verify};
+use walzip_codec::Level;
+use walzip_pgformat::TimelineId;
+use walzip_repo::testing::{Faults, FaultyStore, memory_store};
+use walzip_repo::{Repository, WalListing};
+
+use crate::wal::{
+    CLUSTER, PAGE_MAGIC_15, PgWal, SEGMENT_SIZE, push_content, repository, repository_on, segment,
+    segment_name, valid_segment,
+};
+
+fn options() -> PackOptions {
+    PackOptions {
+        level: Level::MIN,
+        newest: 0,
+        all: true,
+        dry_run: false,
+        progress: Progress::default(),
+    }
+}
+
+/// An archive of these segments.
+async fn archive(store: Arc<dyn ObjectStore>, numbers: std::ops::Range<u64>) -> Repository {
+    let repository = repository_on(store).await;
+    for number in numbers {
+        let content = valid_segment(number, number as u8);
+        let pushed = push_content(&repository, &segment_name(number), &content).await;
+        pushed.expect("pushed");
+    }
+    repository
+}
+
+async fn pack_all(repository: &Repository) -> Packing {
+    let mut packed = pack(repository, &options()).await.expect("packed");
+    packed.pop().expect("a cluster")
+}
+
+async fn objects(repository: &Repository) -> WalListing {
+    repository.list_wal_objects().await.expect("listed")
+}
+
+async fn got(repository: &Repository, name: &str) -> Result<Option<Vec<u8>>, ArchiveError> {
+    let pg_wal = PgWal::new();
+    let destination = pg_wal.path().join("RECOVERYXLOG");
+    match get(repository, name, &destination, &GetOptions::default()).await? {
+        Got::Found { .. } => Ok(Some(std::fs::read(&destination).expect("a file"))),
+        Got::NotFound => Ok(None),
+    }
+}
+
+async fn assert_all_there(repository: &Repository, numbers: impl Iterator<Item = u64>) {
+    for number in numbers {
+        let found = got(repository, &segment_name(number)).await.expect("got");
+        let expected = valid_segment(number, number as u8);
+        assert!(found == Some(expected), "segment {number}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_packed_is_got_in_any_order() {
+    let repository = archive(memory_store(), 1..12).await;
+    let before = repository.list_wal().await.expect("listed");
+    let packing = pack_all(&repository).await;
+    assert_eq!((packing.packs.len(), packing.problems.len()), (1, 0));
+    assert_eq!(packing.packs[0].segments, 11);
+    let listing = objects(&repository).await;
+    assert_eq!((listing.single.len(), listing.packs.len()), (0, 1));
+    let names = |entries: &[walzip_repo::WalEntry]| -> Vec<String> {
+        entries.iter().map(|entry| entry.name.clone()).collect()
+    };
+    assert_eq!(names(&listing.entries()), names(&before));
+    assert_all_there(&repository, (1..12).chain([3, 9, 9, 2, 11])).await;
+    assert_eq!(
+        got(&repository, &segment_name(12)).await.expect("got"),
+        None
+    );
+    assert_eq!(got(&repository, &segment_name(0)).await.expect("got"), None);
+    let again = pack_all(&repository).await;
+    assert_eq!((again.packs.len(), again.settled.len()), (0, 0));
+    let verified = verify(&repository, &VerifyOptions::default()).await;
+    let verified = verified.expect("verified");
+    assert_eq!((verified.wal_objects, verified.findings.len()), (11, 0));
+}
+
+/// Full packs only, and not the newest.
+#[tokio::test(start_paused = true)]
+async fn packs_what_no_more_can_follow() {
+    let repository = archive(memory_store(), 60..70).await;
+    let rules = |newest, dry_run| PackOptions {
+        newest,
+        all: false,
+        dry_run,
+        ..options()
+    };
+    for (newest, expected) in [(7, 0), (6, 1)] {
+        let planned = pack(&repository, &rules(newest, true))
+            .await
+            .expect("planned");
+        assert_eq!(planned[0].packs.len(), expected);
+        assert_eq!(objects(&repository).await.packs.len(), 0);
+    }
+    let packed = pack(&repository, &rules(6, false)).await.expect("packed");
+    assert_eq!(packed[0].packs[0].segments, 4);
+    let listing = objects(&repository).await;
+    assert_eq!((listing.single.len(), listing.packs.len()), (6, 1));
+    assert_all_there(&repository, 60..70).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_segment_that_is_packed_is_compared_when_it_is_pushed() {
+    let repository = archive(memory_store(), 1..5).await;
+    pack_all(&repository).await;
+    let same = push_content(&repository, &segment_name(3), &valid_segment(3, 3)).await;
+    assert_eq!(same.expect("pushed").outcome, PushOutcome::AlreadyStored);
+    let other = push_content(&repository, &segment_name(3), &valid_segment(3, 9)).await;
+    assert!(
+        matches!(other, Err(ArchiveError::Duplicate { .. })),
+        "{other:?}"
+    );
+    assert_eq!(objects(&repository).await.single.len(), 0);
+    assert_all_there(&repository, 1..5).await;
+}
+
+/// Whichever call of the store is the last one of a process, or has an answer that is lost.
+#[tokio::test(start_paused = true)]
+async fn each_segment_is_there_whenever_it_is_interrupted() {
+    let mut interrupted = 0;
+    for lost_answer in [false, true] {
+        for call in 1.. {
+            let store = memory_store();
+            let direct = archive(Arc::clone(&store), 1..4).await;
+            let faults = Faults {
+                fail_call: (!lost_answer).then_some(call),
+                lose_answer_of_call: lost_answer.then_some(call),
+                ..Faults::default()
+            };
+            let faulty = FaultyStore::new(Arc::clone(&store), faults);
+            let over: Arc<dyn ObjectStore> = Arc::new(faulty.clone());
+            let packed = match Repository::open(over).await {
+                Ok(repository) => pack(&repository, &options()).await,
+                Err(error) => Err(error.into()),
+            };
+            assert_all_there(&direct, 1..4).await;
+            let is_beyond = faulty.calls() < call;
+            interrupted += u32::from(packed.is_err());
+            let again = pack_all(&direct).await;
+            assert_eq!(again.problems, []);
+            let listing = objects(&direct).await;
+            assert_eq!((listing.single.len(), listing.packs.len()), (0, 1));
+            assert_all_there(&direct, 1..4).await;
+            if is_beyond {
+                break;
+            }
+        }
+    }
+    assert!(interrupted > 20, "{interrupted}");
+}
+
+#[tokio::test]
+async fn packs_beside_others() {
+    let store = memory_store();
+    let repository = archive(Arc::clone(&store), 1..9).await;
+    let work = async {
+        let both = futures::future::join(pack_all(&repository), pack_all(&repository)).await;
+        assert_eq!((both.0.problems.len(), both.1.problems.len()), (0, 0));
+    };
+    let readers = async {
+        for round in 0..40_u64 {
+            let number = 1 + round % 8;
+            assert_all_there(&repository, number..number + 1).await;
+            let content = valid_segment(number, number as u8);
+            let pushed = push_content(&repository, &segment_name(number), &content).await;
+            assert_eq!(pushed.expect("pushed").outcome, PushOutcome::AlreadyStored);
+            let listed = repository.list_wal().await.expect("listed");
+            assert_eq!(listed.len(), 8);
+            tokio::time::sleep(std::time::Duration::from_millis(350)).await;
+        }
+    };
+    futures::future::join(work, readers).await;
+    let listing = objects(&repository).await;
+    assert_eq!((listing.single.len(), listing.packs.len()), (0, 1));
+}
+
+/// Changes a byte of the only pack.
+async fn damage(store: &Arc<dyn ObjectStore>, repository: &Repository, at: u64) {
+    let pack = objects(repository).await.packs.remove(0);
+    let directory = &segment_name(1)[..16];
+    let key = format!("wal/{}/pack/{directory}/{}", CLUSTER.name(), pack.name);
+    let key = Key::from(key);
+    let object = store.get(&key).await.expect("there").bytes().await;
+    let mut object = object.expect("read").to_vec();
+    object[at as usize] ^= 1;
+    store.put(&key, object.into()).await.expect("put");
+}
+
+#[tokio::test(start_paused = true)]
+async fn damage_is_told_of_each_segment_and_never_delivered() {
+    let store = memory_store();
+    let repository = archive(Arc::clone(&store), 1..6).await;
+    pack_all(&repository).await;
+    let size = objects(&repository).await.packs[0].size_bytes;
+    // Of five segments of the same length: the third one, the index, the trailer and the header.
+    let ends = size - 5 * 112 - 56;
+    for (at, first_lost) in [
+        (16 + (ends - 16) / 2, 3),
+        (size - 400, 1),
+        (size - 60, 1),
+        (5, 1),
+    ] {
+        damage(&store, &repository, at).await;
+        let verified = verify(&repository, &VerifyOptions::default()).await;
+        let findings = verified.expect("verified").findings;
+        let lost: Vec<String> = findings.iter().map(|of| of.object.clone()).collect();
+        let expected: Vec<String> = (first_lost..6).map(segment_name).collect();
+        assert_eq!(lost, expected, "byte {at}: {findings:?}");
+        assert_all_there(&repository, 1..first_lost).await;
+        for number in first_lost..6 {
+            let found = got(&repository, &segment_name(number)).await;
+            assert!(found.is_err(), "byte {at}, segment {number}");
+        }
+        let pushed = push_content(&repository, &segment_name(5), &valid_segment(5, 5)).await;
+        assert!(pushed.is_err());
+        damage(&store, &repository, at).await;
+        assert_all_there(&repository, 1..6).await;
+    }
+}
+
+/// Nothing is removed where pack and object are not the same.
+#[tokio::test(start_paused = true)]
+async fn a_segment_that_is_not_the_one_in_the_pack_stays() {
+    let store = memory_store();
+    let repository = archive(Arc::clone(&store), 1..4).await;
+    pack_all(&repository).await;
+    let other = archive(memory_store(), 1..2).await;
+    let content = valid_segment(2, 77);
+    push_content(&other, &segment_name(2), &content)
+        .await
+        .expect("pushed");
+    let object = other
+        .get_wal(&segment_name(2))
+        .await
+        .expect("read")
+        .expect("there");
+    // As a writer would that knows of no packs.
+    repository
+        .put_wal(&segment_name(2), object)
+        .await
+        .expect("put");
+    let packing = pack_all(&repository).await;
+    assert_eq!((packing.problems.len(), packing.settled.len()), (1, 0));
+    assert_eq!(objects(&repository).await.single.len(), 1);
+    let findings = verify(&repository, &VerifyOptions::default())
+        .await
+        .expect("verified")
+        .findings;
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert_eq!(findings[0].object, segment_name(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_segment_is_not_packed_and_keeps_nobody_else_back() {
+    let repository = archive(memory_store(), 1..5).await;
+    let name = segment_name(6);
+    repository
+        .put_wal(&name, "no walzip file".into())
+        .await
+        .expect("put");
+    for number in [7, 64, 65] {
+        let content = valid_segment(number, number as u8);
+        push_content(&repository, &segment_name(number), &content)
+            .await
+            .expect("pushed");
+    }
+    let packing = pack_all(&repository).await;
+    assert_eq!((packing.packs.len(), packing.problems.len()), (2, 1));
+    assert_eq!(packing.problems[0].first, name);
+    let listing = objects(&repository).await;
+    assert_eq!((listing.single.len(), listing.packs.len()), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pack_moves_with_its_timeline() {
+    let repository = archive(memory_store(), 1..4).await;
+    let switch = 3 * SEGMENT_SIZE as u64;
+    let history = format!("1\t0/{switch:X}\treason\n");
+    push_content(&repository, "00000002.history", history.as_bytes())
+        .await
+        .expect("pushed");
+    for number in 3..6 {
+        let start = number * SEGMENT_SIZE as u64;
+        let content = segment(CLUSTER, PAGE_MAGIC_15, 2, start, number as u8);
+        let name = segment_name(number).replacen("00000001", "00000002", 1);
+        push_content(&repository, &name, &content)
+            .await
+            .expect("pushed");
+    }
+    pack_all(&repository).await;
+    let before = objects(&repository).await;
+    assert_eq!((before.single.len(), before.packs.len()), (1, 2));
+    let plan = plan_set_aside(&repository, TimelineId(2))
+        .await
+        .expect("planned");
+    assert_eq!((plan.objects(), plan.timelines[0].segments), (2, 3));
+    let label = plan.label;
+    set_aside(&repository, &plan).await.expect("set aside");
+    let aside = objects(&repository).await;
+    assert_eq!((aside.single.len(), aside.packs.len()), (0, 1));
+    let name = segment_name(4).replacen("00000001", "00000002", 1);
+    assert_eq!(got(&repository, &name).await.expect("got"), None);
+    assert_all_there(&repository, 1..4).await;
+    let plan = plan_put_back(&repository, label).await.expect("planned");
+    put_back(&repository, &plan).await.expect("put back");
+    let names = |listing: &WalListing| -> Vec<_> {
+        listing.packs.iter().map(|pack| pack.name.clone()).collect()
+    };
+    let back = objects(&repository).await;
+    assert_eq!((names(&back), back.single.len()), (names(&before), 1));
+    assert!(got(&repository, &name).await.expect("got").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repository_is_brought_the_packs_that_it_lacks() {
+    let from = archive(memory_store(), 1..8).await;
+    pack_all(&from).await;
+    let to = repository().await;
+    for number in [1, 7] {
+        let content = valid_segment(number, number as u8);
+        push_content(&to, &segment_name(number), &content)
+            .await
+            .expect("pushed");
+    }
+    let options = SyncOptions {
+        parallel: 2,
+        pinned: false,
+        progress: Progress::default(),
+    };
+    let synced = sync(&from, &to, &options).await.expect("synchronized");
+    assert_eq!(
+        (synced[0].wal_files, synced[0].problems.len()),
+        (5, 0),
+        "{synced:?}"
+    );
+    assert_all_there(&to, 1..8).await;
+    let listing = objects(&to).await;
+    assert_eq!((listing.single.len(), listing.packs.len()), (2, 1));
+    let again = sync(&from, &to, &options).await.expect("synchronized");
+    assert_eq!(again[0].wal_files, 0);
+    let packing = pack_all(&to).await;
+    assert_eq!((packing.settled.len(), packing.problems.len()), (1, 0));
+    assert_eq!(objects(&to).await.single.len(), 0);
+    assert_all_there(&to, 1..8).await;
+}
