@@ -24,7 +24,8 @@ fn name(number: u64) -> String {
 fn archived(count: u64) -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("data/global/pg_control", &control_file(SYSTEM_ID));
-    sandbox.ok(&["init", "--repo", "repo", "--pgdata", "data"]);
+    let made = sandbox.run(&["init", "--repo", "repo", "--pgdata", "data"]);
+    assert!(made.status.success(), "{made:?}");
     for number in 1..=count {
         let path = format!("data/pg_wal/{}", name(number));
         sandbox.write(&path, &content(number));
@@ -230,7 +231,8 @@ fn a_damaged_pack_names_its_segments() {
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(104), "{told}");
     for (number, is_named) in [(1, false), (2, true), (3, true)] {
-        assert_eq!(told.contains(&name(number)), is_named, "{told}");
+        let finding = format!("damaged: {}: ", name(number));
+        assert_eq!(told.contains(&finding), is_named, "{told}");
     }
     sandbox.ok(&["archive-get", "--repo", "repo", &name(1), "got"]);
     sandbox.fails(26, &["archive-get", "--repo", "repo", &name(3), "none"]);

@@ -98,7 +98,7 @@ const BOUNDARIES: &[Boundary] = &[
     },
     Boundary {
         folder: "cli",
-        may_use: &["pgformat", "codec", "repo", "archive", "bench"],
+        may_use: &["pgformat", "replay", "codec", "repo", "archive", "bench"],
         must_not_name: &["dbg!("],
     },
 ];
