@@ -42,8 +42,8 @@ pub enum Got {
         original_bytes: u64,
         /// Its size as it is stored.
         stored_bytes: u64,
-        /// Whether it is in a pack, where the segments before it had to be decoded too.
-        is_packed: bool,
+        /// How many segments follow it in its pack, if it is in one: they are decoded after it.
+        following: Option<usize>,
     },
     /// The archive has no file of this name.
     NotFound,
@@ -110,7 +110,7 @@ async fn hand_over(
     options: &GetOptions,
 ) -> Result<Got, ArchiveError> {
     let file_name: WalFileName = name.parse()?;
-    let (stored_bytes, is_packed) = (stored.stored_bytes(), stored.is_packed());
+    let (stored_bytes, following) = (stored.stored_bytes(), stored.following());
     let destination = destination.to_owned();
     let data_directory = options.data_directory.clone();
     let delivered = move || {
@@ -126,7 +126,7 @@ async fn hand_over(
     Ok(Got::Found {
         original_bytes: coding::off_the_runtime(delivered).await?,
         stored_bytes,
-        is_packed,
+        following,
     })
 }
 

@@ -31,7 +31,7 @@ pub struct GetAheadOptions {
 }
 
 /// Fetches a segment to a path, and says whether the archive has it.
-type Fetch<'a> = dyn Fn(String, PathBuf) -> LocalBoxFuture<'a, Result<bool, String>> + 'a;
+pub type Fetch<'a> = dyn Fn(String, PathBuf) -> LocalBoxFuture<'a, Result<bool, String>> + 'a;
 
 /// Fetches ahead of the calls until no call comes any more, or `stop` is there.
 pub async fn get_ahead(
@@ -44,6 +44,32 @@ pub async fn get_ahead(
     let ended = follow(spool, options, fetch, stop).await;
     spool.clear();
     ended
+}
+
+/// Fetches segments that follow upon the position, one after the other: as many as are asked for, or
+/// have so many bytes. The decoder of a pack is there already, and would be gone with this process.
+/// Nothing where a worker does so.
+pub async fn fetch_following(
+    spool: &GetSpool,
+    following: usize,
+    bytes_max: u64,
+    fetch: &Fetch<'_>,
+) -> Result<(), ArchiveError> {
+    let Some(_lock) = spool.try_lock()? else {
+        return Ok(());
+    };
+    let options = GetAheadOptions {
+        process_max: 1,
+        bytes_max,
+        idle: Duration::ZERO,
+    };
+    for name in window(spool, &options).into_iter().take(following) {
+        let path = spool.begin(&name)?;
+        if !finish(spool, &name, fetch(name.clone(), path).await)? {
+            break;
+        }
+    }
+    Ok(())
 }
 
 async fn follow(

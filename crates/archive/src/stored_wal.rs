@@ -89,9 +89,12 @@ impl StoredWal {
         }
     }
 
-    /// Whether it is in a pack.
-    pub(crate) fn is_packed(&self) -> bool {
-        matches!(self, StoredWal::Packed(_))
+    /// How many segments follow it in its pack, if it is in one.
+    pub(crate) fn following(&self) -> Option<usize> {
+        match self {
+            StoredWal::Single(_) => None,
+            StoredWal::Packed(segment) => Some(segment.following()),
+        }
     }
 
     /// Decodes it; refuses what lies under another file's name.

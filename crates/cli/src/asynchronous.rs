@@ -84,6 +84,15 @@ impl AsyncArgs {
         Ok(Some(path))
     }
 
+    /// Where a call without a worker leaves what it had to decode anyway: the directory of the
+    /// background, if there is one that it may use.
+    pub fn spool_path_for_packs(&self, config: &Config) -> Option<PathBuf> {
+        let path = self.spool_path.as_ref().or(config.spool_path.as_ref());
+        let path = path.cloned().unwrap_or_else(|| DEFAULT_SPOOL_PATH.into());
+        let is_usable = path.is_dir() && running_as_root::refuse_foreign_directory(&path).is_ok();
+        is_usable.then_some(path)
+    }
+
     /// Whether this process is the worker.
     pub fn is_worker(&self) -> bool {
         self.worker

@@ -78,6 +78,8 @@ settings! {
     "metrics-listen", metrics_listen: String,
     /// How often `serve` runs `expire`.
     "expire-every", expire_every: String,
+    /// How often `serve` runs `pack`.
+    "pack-every", pack_every: String,
     /// How often `serve` runs `verify`.
     "verify-every", verify_every: String,
     /// The cluster's data directory.
@@ -173,6 +175,7 @@ impl Config {
             process_max: self.process_max,
             metrics_listen: self.metrics_listen.clone(),
             expire_every: self.expire_every.clone(),
+            pack_every: self.pack_every.clone(),
             verify_every: self.verify_every.clone(),
             pgdata: self.pgdata.clone(),
             host: self.host.clone(),
@@ -211,6 +214,7 @@ impl Config {
             process_max: shared.process_max,
             metrics_listen: shared.metrics_listen,
             expire_every: shared.expire_every,
+            pack_every: shared.pack_every,
             verify_every: shared.verify_every,
             pgdata: shared.pgdata,
             host: shared.host,

@@ -187,6 +187,7 @@ fn text(snapshot: &Snapshot, rate: Option<f64>) -> String {
         Phase::VerifyingBackups => "verifying backups",
         Phase::Synchronizing => "bringing WAL",
         Phase::ImportingWal => "importing WAL",
+        Phase::Packing => "packing WAL",
     };
     if phase.unit() == Unit::Segments {
         return format!("{what}: {done} of {total} segments");

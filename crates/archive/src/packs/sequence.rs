@@ -2,7 +2,8 @@
 //!
 //! A decoder takes hundreds of megabytes, and a segment needs all before it in the pack. So the
 //! process keeps the decoder of the pack that was read last, and goes on with it where it can. There is
-//! one at a time; others wait for it.
+//! one at a time; others wait for it. Who fetches several segments at a time may come to a later one
+//! first: the last few that were passed over are kept too.
 
 use std::io::Write;
 use std::ops::Range;
@@ -16,11 +17,17 @@ use super::reading::{Decoding, PackReader, Undecoded, is_damage};
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 
+/// So many segments that were passed over are kept, unless they have more bytes.
+const PASSED_MAX: usize = 4;
+const PASSED_BYTES_MAX: usize = 64 << 20;
+
 /// The decoder of a pack, which is told by all that its index says.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Sequence {
     pack: [u8; 32],
     decoding: Decoding,
+    /// Segments that nobody has asked for yet, with their numbers in the pack.
+    passed: Vec<(usize, Bytes)>,
 }
 
 type Slot = Option<Sequence>;
@@ -32,8 +39,16 @@ static LAST: LazyLock<Arc<Mutex<Slot>>> = LazyLock::new(Arc::default);
 pub(crate) struct ReadySegment {
     slot: OwnedMutexGuard<Slot>,
     reader: PackReader,
-    member: Member,
-    bytes: Bytes,
+    index: usize,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    /// As it is stored: it is the one that is decoded next.
+    Encoded(Bytes),
+    /// It was passed over.
+    Decoded(Bytes),
 }
 
 impl ReadySegment {
@@ -43,57 +58,75 @@ impl ReadySegment {
         index: usize,
     ) -> Result<ReadySegment, ArchiveError> {
         let mut slot = Arc::clone(&LAST).lock_owned().await;
-        let goes_on = |last: &Sequence| last.pack == reader.hash() && last.decoding.next <= index;
         // Taken out: after a failure there is none.
-        let mut decoding = match slot.take().filter(goes_on) {
-            Some(last) => last.decoding,
-            None => Decoding::default(),
+        let last = slot.take().filter(|last| last.pack == reader.hash());
+        let mut last = last.unwrap_or_default();
+        let passed = last.passed.iter().position(|(at, _)| *at == index);
+        let content = match passed {
+            Some(at) => Content::Decoded(last.passed.remove(at).1),
+            None => {
+                if last.decoding.next > index {
+                    last = Sequence::default();
+                }
+                while last.decoding.next < index {
+                    let skipped = skip(&reader, last, index).await;
+                    last = skipped.map_err(|error| before(&reader, index, error))?;
+                }
+                let read = reader.read(index..index + 1).await?.into_iter().next();
+                Content::Encoded(read.ok_or_else(|| missing(&reader, index))?)
+            }
         };
-        while decoding.next < index {
-            let skipped = skip(&reader, decoding, index).await;
-            decoding = skipped.map_err(|error| before(&reader, index, error))?;
-        }
-        let bytes = reader.read(index..index + 1).await?;
-        let member = reader.members().get(index).cloned();
-        let (Some(bytes), Some(member)) = (bytes.into_iter().next(), member) else {
-            return Err(ArchiveError::Internal(format!(
-                "pack {} has no segment {index}",
-                reader.name()
-            )));
-        };
-        *slot = Some(Sequence {
-            pack: reader.hash(),
-            decoding,
-        });
+        last.pack = reader.hash();
+        *slot = Some(last);
         Ok(ReadySegment {
             slot,
             reader,
-            member,
-            bytes,
+            index,
+            content,
         })
+    }
+
+    fn member(&self) -> Option<&Member> {
+        self.reader.members().get(self.index)
     }
 
     /// Its size as it is stored.
     pub(crate) fn stored_bytes(&self) -> u64 {
-        self.member.len
+        self.member().map_or(0, |member| member.len)
     }
 
     /// BLAKE3 of the segment.
     pub(crate) fn hash(&self) -> [u8; 32] {
-        self.member.original_hash
+        self.member().map_or([0; 32], |member| member.original_hash)
+    }
+
+    /// How many segments follow it in its pack.
+    pub(crate) fn following(&self) -> usize {
+        let count = self.reader.members().len();
+        count.saturating_sub(self.index + 1)
     }
 
     /// Decodes it.
     pub(crate) fn decode_to(mut self, output: &mut dyn Write) -> Result<(), Undecoded> {
-        let Some(mut last) = self.slot.take() else {
-            let message = "a prepared segment has no decoder".to_owned();
-            return Err(Undecoded::Damaged(ArchiveError::Internal(message)));
+        let bytes = match &self.content {
+            Content::Decoded(segment) => {
+                return output.write_all(segment).map_err(Undecoded::Write);
+            }
+            Content::Encoded(bytes) => bytes,
         };
-        let (pack, member) = (self.reader.name(), &self.member);
-        last.decoding.decode(pack, member, &self.bytes, output)?;
+        let (Some(mut last), Some(member)) = (self.slot.take(), self.member()) else {
+            return Err(Undecoded::Damaged(missing(&self.reader, self.index)));
+        };
+        last.decoding
+            .decode(self.reader.name(), member, bytes, output)?;
         *self.slot = Some(last);
         Ok(())
     }
+}
+
+/// The key says how many segments there are, and the index has as many.
+fn missing(reader: &PackReader, index: usize) -> ArchiveError {
+    ArchiveError::Internal(format!("pack {} has no segment {index}", reader.name()))
 }
 
 /// What is wrong with a segment is wrong with all that follow it.
@@ -107,23 +140,46 @@ fn before(reader: &PackReader, index: usize, error: ArchiveError) -> ArchiveErro
     }
 }
 
-/// Decodes some segments before `index` into nothing.
+/// Decodes some segments before `index`, and keeps the last few.
 async fn skip(
     reader: &PackReader,
-    mut decoding: Decoding,
+    mut last: Sequence,
     index: usize,
-) -> Result<Decoding, ArchiveError> {
-    let from = decoding.next;
+) -> Result<Sequence, ArchiveError> {
+    let from = last.decoding.next;
     let read = reader.read(from..index).await?;
     let wanted: Range<usize> = from..from + read.len();
     let members = reader.members().get(wanted).unwrap_or_default().to_vec();
     let pack = reader.name().clone();
     off_the_runtime(move || {
         for (member, bytes) in members.iter().zip(&read) {
-            let decoded = decoding.decode(&pack, member, bytes, &mut std::io::sink());
+            let at = last.decoding.next;
+            let mut passed = Vec::new();
+            let is_near = index - at <= PASSED_MAX;
+            let output: &mut dyn Write = match is_near {
+                true => &mut passed,
+                false => &mut std::io::sink(),
+            };
+            let decoded = last.decoding.decode(&pack, member, bytes, output);
             decoded.map_err(|failed| failed.into_archive(&member.name))?;
+            if is_near {
+                last.keep(at, passed.into());
+            }
         }
-        Ok(decoding)
+        Ok(last)
     })
     .await
+}
+
+impl Sequence {
+    fn keep(&mut self, at: usize, segment: Bytes) {
+        self.passed.push((at, segment));
+        let too_many = |passed: &[(usize, Bytes)]| {
+            let bytes: usize = passed.iter().map(|(_, segment)| segment.len()).sum();
+            passed.len() > PASSED_MAX || bytes > PASSED_BYTES_MAX
+        };
+        while too_many(&self.passed) {
+            self.passed.remove(0);
+        }
+    }
 }

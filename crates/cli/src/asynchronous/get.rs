@@ -1,11 +1,12 @@
 //! `archive-get` with a worker.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
+use futures::future::LocalBoxFuture;
 use walzip_archive::get::Got;
-use walzip_archive::get_ahead::{GetAheadOptions, get_ahead};
+use walzip_archive::get_ahead::{GetAheadOptions, fetch_following, get_ahead};
 use walzip_archive::spool::{self, GetSpool};
 use walzip_pgformat::wal_file_name::WalFileName;
 
@@ -21,6 +22,9 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// The worker ends when no call came for so long.
 const IDLE: Duration = Duration::from_secs(60);
 
+/// So much of a pack is decoded and left by a call without a worker: the next calls find it.
+const UNPACKED_BYTES_MAX: u64 = 256 << 20;
+
 /// So much may lie ready, as with pgBackRest's `archive-get-queue-max`.
 const BYTES_MAX: u64 = 128 << 20;
 
@@ -29,6 +33,8 @@ pub struct Call<'s> {
     asked: &'s Asked,
     sources: &'s Sources,
     spool: GetSpool,
+    /// Whether a worker is to be there.
+    has_worker: bool,
 }
 
 impl<'s> Call<'s> {
@@ -38,6 +44,7 @@ impl<'s> Call<'s> {
         asked: &'s Asked,
         sources: &'s Sources,
         spool_path: Option<&Path>,
+        has_worker: bool,
     ) -> Result<Option<Call<'s>>, CommandError> {
         let (Some(spool_path), Some(data_directory)) = (spool_path, asked.cluster_directory())
         else {
@@ -60,6 +67,7 @@ impl<'s> Call<'s> {
             asked,
             sources,
             spool,
+            has_worker,
         }))
     }
 
@@ -98,11 +106,51 @@ impl<'s> Call<'s> {
 
     fn try_advance(&self, original_bytes: u64) -> Result<(), CommandError> {
         if self.spool.advance(&self.asked.name, original_bytes)?
+            && self.has_worker
             && let Some(lock) = self.spool.try_lock()?
         {
             worker::start("archive-get", lock.into_file(), self.spool.log()?)?;
         }
         Ok(())
+    }
+
+    /// Whether a worker is to be there.
+    pub fn has_worker(&self) -> bool {
+        self.has_worker
+    }
+
+    /// Leaves the segments for the next calls that follow in the pack of the one that was got: its
+    /// decoder is gone with this process.
+    pub async fn leave_following(&self, following: usize) {
+        let fetch = |name, path| self.fetch(name, path, self.asked.data_directory.clone());
+        let fetched = fetch_following(&self.spool, following, UNPACKED_BYTES_MAX, &fetch);
+        if let Err(error) = fetched.await {
+            tracing::warn!("{error}; what follows in the pack is decoded when it is asked for");
+        }
+    }
+
+    fn fetch(
+        &self,
+        name: String,
+        destination: PathBuf,
+        data_directory: Option<PathBuf>,
+    ) -> LocalBoxFuture<'_, Result<bool, String>> {
+        let asked = Asked {
+            name,
+            destination,
+            data_directory,
+        };
+        async move {
+            // Without a control file, the newest cluster's would be meant.
+            if asked.cluster_directory().is_none() {
+                return Err("the data directory is gone".to_owned());
+            }
+            match self.sources.get(&asked).await {
+                Ok(got) => Ok(got != Got::NotFound),
+                Err(error) => Err(error.message().to_owned()),
+            }
+        }
+        .boxed_local()
     }
 
     /// Is the worker.
@@ -124,24 +172,7 @@ impl<'s> Call<'s> {
             .unwrap_or(Path::new("."));
         let data_directory = spool::canonical(data_directory)?;
         worker::leave_directory(self.sources.places());
-        let fetch = |name, destination| {
-            let asked = Asked {
-                name,
-                destination,
-                data_directory: Some(data_directory.clone()),
-            };
-            async move {
-                // Without a control file, the newest cluster's would be meant.
-                if asked.cluster_directory().is_none() {
-                    return Err("the data directory is gone".to_owned());
-                }
-                match self.sources.get(&asked).await {
-                    Ok(got) => Ok(got != Got::NotFound),
-                    Err(error) => Err(error.message().to_owned()),
-                }
-            }
-            .boxed_local()
-        };
+        let fetch = |name, destination| self.fetch(name, destination, Some(data_directory.clone()));
         runtime::block_on(async {
             Ok(get_ahead(&self.spool, &options, &fetch, worker::asked_to_end()).await?)
         })

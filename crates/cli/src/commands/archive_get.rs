@@ -26,6 +26,9 @@ use crate::{running_as_root, runtime};
 /// numbers, and the first one that has the file and can give it is taken. Where none has it and one
 /// gave no answer, the exit code is not 1.
 ///
+/// A segment of a pack is decoded after those before it. Where the spool directory is there, the call
+/// also decodes segments that follow, up to 256 MiB, and leaves them there for the next calls.
+///
 /// With --archive-async, a worker in the background fetches the segments that will be asked for next.
 /// What it has not fetched is fetched by the call, as always.
 #[derive(Debug, clap::Args)]
@@ -96,13 +99,22 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
         Got::Found {
             original_bytes,
             stored_bytes,
+            following,
         } => {
             tracing::info!(
                 "got {}: {original_bytes} bytes, stored as {stored_bytes}",
                 asked.name
             );
-            if let Some(call) = call {
-                call.advance(original_bytes);
+            match (call, following) {
+                (Some(call), _) if call.has_worker() => call.advance(original_bytes),
+                (Some(call), Some(following)) => {
+                    call.advance(original_bytes);
+                    runtime::block_on(async {
+                        call.leave_following(following).await;
+                        Ok(())
+                    })?;
+                }
+                _ => {}
             }
             Ok(())
         }
@@ -121,8 +133,15 @@ fn call<'s>(
     background: &AsyncArgs,
     config: &Config,
 ) -> Option<Call<'s>> {
-    let spool_path = background.spool_path(config);
-    let call = spool_path.and_then(|path| Call::of(asked, sources, path.as_deref()));
+    let call = background.spool_path(config).and_then(|path| match path {
+        Some(path) => Call::of(asked, sources, Some(&path), true),
+        // What a call decodes of a pack may be what the next ones ask for.
+        None => {
+            let path = background.spool_path_for_packs(config);
+            // Where it cannot, each call decodes what it needs.
+            Ok(Call::of(asked, sources, path.as_deref(), false).unwrap_or_default())
+        }
+    });
     call.unwrap_or_else(|error| {
         tracing::warn!("{}; nothing is fetched ahead", error.message());
         None

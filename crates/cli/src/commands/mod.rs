@@ -17,6 +17,7 @@ mod inspect;
 mod key;
 mod manual;
 mod metrics;
+mod pack;
 mod pin;
 mod receive;
 mod repo;
@@ -49,6 +50,7 @@ pub enum Command {
     Serve(serve::ServeArgs),
     Verify(verify::VerifyArgs),
     Expire(expire::ExpireArgs),
+    Pack(pack::PackArgs),
     Sync(sync::SyncArgs),
     Pin(pin::PinArgs),
     Unpin(pin::UnpinArgs),
@@ -83,6 +85,7 @@ pub fn run(command: Command) -> Result<(), CommandError> {
         Command::Serve(args) => serve::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Expire(args) => expire::run(args),
+        Command::Pack(args) => pack::run(args),
         Command::Sync(args) => sync::run(args),
         Command::Pin(args) => pin::run(args),
         Command::Unpin(args) => pin::run_unpin(args),

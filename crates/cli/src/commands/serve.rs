@@ -25,7 +25,7 @@ const VERIFIED_WITHIN: &str = "30d";
 /// Push, expire, verify and measure, as a service
 ///
 /// With a data directory and archive-async, pushes what PostgreSQL waits to have archived, as the worker
-/// of archive-push does. With times, runs expire and verify again and again. With an address, answers
+/// of archive-push does. With times, runs expire, pack and verify again and again. With an address, answers
 /// Prometheus. A signal ends it when what was begun is finished. Nothing depends on it: without it, calls
 /// start their own workers.
 #[derive(Debug, clap::Args)]
@@ -49,6 +49,11 @@ pub struct ServeArgs {
     #[arg(long, env = "WALZIP_EXPIRE_EVERY", hide_env_values = true)]
     #[arg(value_name = "TIME", value_parser = duration)]
     expire_every: Option<SignedDuration>,
+
+    /// Run "pack" so often, such as 1d [config: pack-every]
+    #[arg(long, env = "WALZIP_PACK_EVERY", hide_env_values = true)]
+    #[arg(value_name = "TIME", value_parser = duration)]
+    pack_every: Option<SignedDuration>,
 
     /// Run "verify --verified-within 30d" so often [config: verify-every]
     #[arg(long, env = "WALZIP_VERIFY_EVERY", hide_env_values = true)]
@@ -99,8 +104,10 @@ pub fn run(args: ServeArgs) -> Result<(), CommandError> {
         service.pushing.is_none() && service.metrics_listen.is_none() && service.jobs.is_empty();
     if is_idle {
         let message = "there is nothing to serve";
-        return Err(CommandError::new(Kind::OptionRequired, message)
-            .hint("Set archive-async and pgdata, metrics-listen, expire-every or verify-every."));
+        return Err(CommandError::new(Kind::OptionRequired, message).hint(
+            "Set archive-async and pgdata, metrics-listen, expire-every, pack-every or \
+                   verify-every.",
+        ));
     }
     runtime::block_on(service.run())
 }
@@ -129,6 +136,12 @@ fn jobs(args: &ServeArgs, config: &Config) -> Result<Vec<Job>, CommandError> {
             args.expire_every,
             &config.expire_every,
             &["expire", "--confirm"][..],
+        ),
+        (
+            "pack-every",
+            args.pack_every,
+            &config.pack_every,
+            &["pack"][..],
         ),
         (
             "verify-every",

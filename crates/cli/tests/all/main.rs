@@ -15,6 +15,7 @@ mod inspect;
 mod majors;
 mod members;
 mod memory;
+mod packing;
 mod places;
 mod sandbox;
 mod several;

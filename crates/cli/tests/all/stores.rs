@@ -111,14 +111,14 @@ fn requests_are_counted() {
     let (code, said, _) = run(&["init", "--pgdata", "."]);
     assert_eq!(code, Some(0), "{said}");
     let (code, said, seen) = run(&["archive-push", "pg_wal/000000010000000000000001"]);
-    assert_eq!((code, seen.len()), (Some(0), 2), "{said} {seen:?}");
+    assert_eq!((code, seen.len()), (Some(0), 3), "{said} {seen:?}");
     let (code, said, seen) = run(&["archive-get", "000000010000000000000001", "got"]);
     assert_eq!((code, seen.len()), (Some(0), 1), "{said} {seen:?}");
     assert_eq!(sandbox.read("data/got"), segment(1));
     let (code, said, seen) = run(&["archive-get", "000000010000000000000002", "got"]);
-    assert_eq!((code, seen.len()), (Some(1), 3), "{said} {seen:?}");
+    assert_eq!((code, seen.len()), (Some(1), 4), "{said} {seen:?}");
     let (code, said, seen) = run(&["archive-push", "pg_wal/000000010000000000000001"]);
-    assert_eq!((code, seen.len()), (Some(0), 3), "{said} {seen:?}");
+    assert_eq!((code, seen.len()), (Some(0), 4), "{said} {seen:?}");
 }
 
 /// Whoever has not the right secret is told that access was refused, and by whom, and is not sent off to

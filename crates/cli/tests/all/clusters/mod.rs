@@ -21,6 +21,7 @@ mod long_segments;
 mod moving_backup;
 mod object_store;
 mod one_database;
+mod packs;
 mod permissions;
 mod pgbackrest;
 mod point_in_time;
