@@ -11,6 +11,7 @@ use crate::backup_record::{BackupRecord, ListedBackup, Moment, of_another};
 use crate::error::ArchiveError;
 use crate::growth::Growth;
 use crate::pins;
+use crate::receive::ReceiveState;
 use crate::set_aside::{self, SetAside};
 use crate::tablespace_record::TablespaceRecord;
 use crate::timeline_info;
@@ -35,6 +36,8 @@ pub struct Info {
     pub older_clusters: Vec<ClusterContent>,
     /// What keeps clusters from being shown, or from being used.
     pub cluster_problems: Vec<String>,
+    /// The local directory of `receive`, where the caller names one.
+    pub received: Option<ReceiveState>,
 }
 
 /// What a repository has of one cluster.
@@ -170,6 +173,7 @@ pub async fn info(repository: &Repository) -> Result<Info, ArchiveError> {
         last_verified: repository.last_verified(Timestamp::now()).await?,
         older_clusters,
         cluster_problems,
+        received: None,
     })
 }
 
@@ -408,6 +412,19 @@ mod tests {
             last_verified: Some(Timestamp::UNIX_EPOCH),
             older_clusters: vec![older],
             cluster_problems: vec!["lost".to_owned()],
+            received: Some(ReceiveState {
+                directory: "/received".into(),
+                problem: None,
+                is_receiving: Some(true),
+                cluster: Some("cluster 7".to_owned()),
+                timeline: Some(1),
+                received_to: Some("0/2000100".to_owned()),
+                unfinished_segment: Some("c".to_owned()),
+                last_written: Some(Timestamp::UNIX_EPOCH),
+                age_seconds: Some(3),
+                waiting_files: 2,
+                waiting_bytes: 30,
+            }),
         }
     }
 
@@ -497,6 +514,19 @@ mod tests {
                 "growth": null,
             }],
             "cluster_problems": ["lost"],
+            "received": {
+                "directory": "/received",
+                "problem": null,
+                "is_receiving": true,
+                "cluster": "cluster 7",
+                "timeline": 1,
+                "received_to": "0/2000100",
+                "unfinished_segment": "c",
+                "last_written": epoch,
+                "age_seconds": 3,
+                "waiting_files": 2,
+                "waiting_bytes": 30,
+            },
         });
         assert_eq!(serde_json::to_value(example()).expect("JSON"), expected);
     }

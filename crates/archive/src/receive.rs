@@ -14,6 +14,7 @@ mod pause;
 mod segment;
 mod spare;
 mod start;
+mod state;
 #[cfg(test)]
 mod tests;
 mod upload;
@@ -41,6 +42,7 @@ use pause::Pause;
 use segment::Expected;
 use start::Server;
 pub use start::stored_segments;
+pub use state::{ReceiveState, receive_state};
 use upload::Uploads;
 
 /// The timeline that initdb makes; the only one without a history.
@@ -269,6 +271,9 @@ impl Receiver<'_> {
         self.keep_history(&mut connection, place.timeline).await?;
         server.check_end(place)?;
         let size = server.segment_size;
+        if let Some(end) = self.directory.received_end(place, size)? {
+            server.check_received(place.timeline, end)?;
+        }
         let current = SegmentName::from_lsn(place.timeline, place.position, size)?;
         self.directory.leave_others(Some(current))?;
         Ok((connection, server, place))

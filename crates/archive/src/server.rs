@@ -43,6 +43,8 @@ pub struct Arrival {
     pub took: Duration,
     /// What the server then said of its archiving.
     pub archiver: Archiver,
+    /// Whether `receive` takes the server's WAL too.
+    pub is_received: bool,
 }
 
 /// Asks the server who it is; returns its part of the repository with it. One whose cluster is not
@@ -150,11 +152,13 @@ pub(crate) async fn check_archiving(
     let took = begin.elapsed();
     let mut sql = Connection::open(settings, Mode::Sql).await?;
     let archiver = Archiver::ask(&mut sql).await?;
+    let is_received = sql.query_value(IS_RECEIVED).await? == "t";
     sql.close().await;
     Ok(Some(Arrival {
         segment,
         took,
         archiver,
+        is_received,
     }))
 }
 

@@ -74,6 +74,8 @@ settings! {
     "spool-path", spool_path: PathBuf,
     /// How many WAL files are pushed or fetched at a time in the background.
     "process-max", process_max: u16,
+    /// Where `receive` syncs WAL.
+    "receive-directory", receive_directory: PathBuf,
     /// Where `serve` answers Prometheus.
     "metrics-listen", metrics_listen: String,
     /// How often `serve` runs `expire`.
@@ -173,6 +175,7 @@ impl Config {
             archive_async: self.archive_async,
             spool_path: self.spool_path.clone(),
             process_max: self.process_max,
+            receive_directory: self.receive_directory.clone(),
             metrics_listen: self.metrics_listen.clone(),
             expire_every: self.expire_every.clone(),
             pack_every: self.pack_every.clone(),
@@ -212,6 +215,7 @@ impl Config {
             archive_async: shared.archive_async,
             spool_path: shared.spool_path,
             process_max: shared.process_max,
+            receive_directory: shared.receive_directory,
             metrics_listen: shared.metrics_listen,
             expire_every: shared.expire_every,
             pack_every: shared.pack_every,
@@ -302,6 +306,7 @@ mod tests {
                     repo-azure-account = \"a\"\nrepo-azure-endpoint = \"z\"\n\
                     repo-sftp-private-key-file = \"/k\"\nrepo-sftp-known-host = \"/h\"\n\
                     level = 5\narchive-async = true\nspool-path = \"/s\"\nprocess-max = 3\n\
+                    receive-directory = \"/v\"\n\
                     metrics-listen = \"127.0.0.1:9187\"\nexpire-every = \"1d\"\n\
                     verify-every = \"2d\"\npgdata = \"/d\"\nhost = \"h\"\nport = 5433\n\
                     user = \"u\"\ndbname = \"b\"\n\

@@ -17,6 +17,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use walzip_pgformat::wal::SegmentHeader;
@@ -24,13 +26,17 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::ClusterIdentity;
 
-use super::Place;
+use super::{Place, state};
 use crate::durable;
 use crate::error::ArchiveError;
 use crate::regular_file;
 
 /// What of a segment says whose it is (`XLogLongPageHeaderData`).
 pub(super) const HEADER_LEN: usize = 40;
+
+/// How often a lock is asked for that somebody has.
+const LOCK_ATTEMPTS: u32 = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// A directory that this process alone receives into, as long as this lives.
 #[derive(Debug)]
@@ -58,7 +64,18 @@ impl Directory {
             .mode(0o600)
             .open(&lock)
             .map_err(failed)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        let mut attempt = 1;
+        let locked = loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                // Who looks at the directory has it for a moment.
+                Err(rustix::io::Errno::WOULDBLOCK) if attempt < LOCK_ATTEMPTS => {
+                    attempt += 1;
+                    thread::sleep(LOCK_PAUSE);
+                }
+                locked => break locked,
+            }
+        };
+        match locked {
             Ok(()) => Ok(Directory {
                 path: path.to_owned(),
                 _lock: file,
@@ -93,7 +110,7 @@ impl Directory {
     /// refused.
     pub(super) fn cluster(&self) -> Result<Option<ClusterIdentity>, ArchiveError> {
         let mut cluster = None;
-        for name in self.names(&self.path)? {
+        for name in wal_names(&self.path)? {
             if let WalFileName::Segment(_) | WalFileName::Partial(_) = name
                 && let Some(header) = read_header(&self.file(name))?
             {
@@ -125,7 +142,7 @@ impl Directory {
     /// Where the newest file ends, or a partial one begins: the WAL from there on is missing here.
     pub(super) fn place(&self, segment_size: u32) -> Result<Option<Place>, ArchiveError> {
         let mut newest = None;
-        for name in self.names(&self.path)? {
+        for name in wal_names(&self.path)? {
             let (segment, is_whole) = match name {
                 WalFileName::Segment(segment) => (segment, true),
                 WalFileName::Partial(segment) => (segment, false),
@@ -140,9 +157,24 @@ impl Directory {
         }))
     }
 
+    /// Where the WAL ends that is in the partial segment at a place.
+    pub(super) fn received_end(
+        &self,
+        place: Place,
+        segment_size: u32,
+    ) -> Result<Option<Lsn>, ArchiveError> {
+        let Place { timeline, position } = place;
+        let segment = SegmentName::from_lsn(timeline, position, segment_size)?;
+        let path = self.file(WalFileName::Partial(segment));
+        match path.exists() {
+            true => state::received_end(&path, segment, segment_size).map(Some),
+            false => Ok(None),
+        }
+    }
+
     /// Puts partial segments other than the one that is being received out of the way.
     pub(super) fn leave_others(&self, current: Option<SegmentName>) -> Result<(), ArchiveError> {
-        for name in self.names(&self.path)? {
+        for name in wal_names(&self.path)? {
             match name {
                 WalFileName::Partial(segment) if Some(segment) != current => self.leave(segment)?,
                 _ => {}
@@ -203,8 +235,7 @@ impl Directory {
     /// What is to be pushed, oldest first: in the order of names, in which a history comes before
     /// the WAL of its timeline.
     pub(super) fn waiting(&self) -> Result<Vec<Waiting>, ArchiveError> {
-        let own = self
-            .names(&self.path)?
+        let own = wal_names(&self.path)?
             .into_iter()
             .filter(|name| matches!(name, WalFileName::Segment(_) | WalFileName::History(_)));
         let file = |name| Waiting {
@@ -213,7 +244,7 @@ impl Directory {
         };
         let mut waiting: Vec<Waiting> = own.map(file).collect();
         let left = self.left();
-        for name in self.names(&left)? {
+        for name in wal_names(&left)? {
             if let WalFileName::Partial(_) = name {
                 let path = left.join(name.to_string());
                 waiting.push(Waiting { name, path });
@@ -222,24 +253,24 @@ impl Directory {
         waiting.sort_by_key(|file| file.name.to_string());
         Ok(waiting)
     }
+}
 
-    /// The WAL files in a directory, none where it is not there.
-    fn names(&self, directory: &Path) -> Result<Vec<WalFileName>, ArchiveError> {
-        let failed = |error| ArchiveError::file("read", directory, error);
-        let entries = match fs::read_dir(directory) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(failed)?,
-        };
-        let mut names = Vec::new();
-        for entry in entries {
-            let name = entry.map_err(failed)?.file_name();
-            names.extend(
-                name.to_str()
-                    .and_then(|name| name.parse::<WalFileName>().ok()),
-            );
-        }
-        Ok(names)
+/// The WAL files in a directory, none where it is not there.
+pub(super) fn wal_names(directory: &Path) -> Result<Vec<WalFileName>, ArchiveError> {
+    let failed = |error| ArchiveError::file("read", directory, error);
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed)?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(failed)?.file_name();
+        names.extend(
+            name.to_str()
+                .and_then(|name| name.parse::<WalFileName>().ok()),
+        );
     }
+    Ok(names)
 }
 
 /// Makes a directory durable, unless it is there.
@@ -252,7 +283,7 @@ fn make_directory(path: &Path) -> Result<(), ArchiveError> {
 }
 
 /// The header of a segment's first page; nothing where it is not written yet.
-fn read_header(path: &Path) -> Result<Option<SegmentHeader>, ArchiveError> {
+pub(super) fn read_header(path: &Path) -> Result<Option<SegmentHeader>, ArchiveError> {
     let failed = |error| ArchiveError::file("read", path, error);
     let (file, _) = regular_file::open(path).map_err(failed)?;
     let mut beginning = Vec::new();

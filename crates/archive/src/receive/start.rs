@@ -159,6 +159,19 @@ impl Server {
         }
     }
 
+    /// Fails where a primary does not have WAL of a segment that was received in part: it was set
+    /// back, perhaps to the segment's beginning. A server sends only what it has synced.
+    pub(super) fn check_received(
+        &self,
+        timeline: TimelineId,
+        end: Lsn,
+    ) -> Result<(), ArchiveError> {
+        match timeline == self.timeline && self.is_primary && self.flushed < end {
+            true => Err(self.set_back(&format!("WAL up to {end} was received"))),
+            false => Ok(()),
+        }
+    }
+
     fn set_back(&self, ends: &str) -> ArchiveError {
         ArchiveError::Diverged(format!("{ends}, and the server's ends at {}", self.flushed))
     }
@@ -267,7 +280,22 @@ mod tests {
                 .expect_err("set back"),
         );
 
+        // At a segment's end, and within a segment.
+        for flushed in [Lsn(0x90_0000), Lsn(0x91_2345)] {
+            server.flushed = flushed;
+            server
+                .check_end(place(2, 9))
+                .expect("it has what comes next");
+            let received = |timeline, end| server.check_received(TimelineId(timeline), end);
+            received(2, flushed).expect("as much as it has");
+            received(1, Lsn(0x99_0000)).expect("the end of another timeline");
+            diverged(received(2, Lsn(flushed.0 + 1)).expect_err("set back"));
+        }
+
         server.is_primary = false;
+        server
+            .check_received(TimelineId(2), Lsn(0x99_0000))
+            .expect("it may receive it");
         let behind = server.check_end(place(2, 10)).expect_err("not yet");
         let is_behind = matches!(&behind, ArchiveError::Server(ServerError::Behind(_)));
         assert!(is_behind, "{behind}");

@@ -17,8 +17,8 @@ use crate::runtime;
 /// Check that the server's WAL arrives in the repository
 ///
 /// Asks the server which cluster it is, forces a WAL switch and waits until the segment is in
-/// the repository. Says how long that took and which archive_command did it or, when the segment
-/// does not come, what the server's settings and its archiver say of the reason. On a standby,
+/// the repository. Says how long that took and whether archive_command or "walzip receive" did it or,
+/// when the segment does not come, what the server's settings and its archiver say of the reason. On a standby,
 /// where no switch can be forced, only the cluster is compared. Without --repo, all repositories of
 /// the configuration file are checked.
 #[derive(Debug, clap::Args)]
@@ -80,6 +80,7 @@ fn report(out: &mut impl Write, arrival: &Arrival, location: &Location) -> std::
         segment,
         took,
         archiver,
+        is_received,
     } = arrival;
     let seconds = took.as_secs_f64();
     writeln!(
@@ -87,7 +88,15 @@ fn report(out: &mut impl Write, arrival: &Arrival, location: &Location) -> std::
         "{segment} was archived in {seconds:.1} s and is in {location}"
     )?;
     let setting = Setting(archiver);
+    let archives = archiver.mode != "off" && !archiver.has_no_command();
     match Destination::of(archiver, location) {
+        Destination::OtherProgram | Destination::Library if *is_received => {
+            write!(out, "\"walzip receive\" brings WAL here")?;
+            match archives {
+                true => writeln!(out, "; {setting} is not walzip's")?,
+                false => writeln!(out, "; the server archives nothing itself")?,
+            }
+        }
         Destination::Here => writeln!(out, "{setting}")?,
         Destination::Elsewhere(_) => {
             writeln!(

@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::io::Write;
+use std::path::PathBuf;
 
 use jiff::{SignedDuration, Timestamp};
 use walzip_archive::info::{BackupInfo, ClusterContent, Info, info};
+use walzip_archive::receive::{ReceiveState, receive_state};
 use walzip_archive::{Growth, RecoveryWindow, TimelineWal};
 
 use crate::each_repository::each;
@@ -27,6 +29,15 @@ pub struct InfoArgs {
     #[command(flatten)]
     repo: RepoArgs,
 
+    /// Show the local directory of "walzip receive" too
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "WALZIP_RECEIVE_DIRECTORY",
+        hide_env_values = true
+    )]
+    receive_directory: Option<PathBuf>,
+
     /// Print JSON, whose fields are stable
     #[arg(long)]
     json: bool,
@@ -34,13 +45,17 @@ pub struct InfoArgs {
 
 /// Runs the command.
 pub fn run(args: InfoArgs) -> Result<(), CommandError> {
-    let places = args.repo.places(&args.repo.config()?, None)?;
+    let config = args.repo.config()?;
+    let places = args.repo.places(&config, None)?;
+    let received = args.receive_directory.or(config.receive_directory);
+    let received = received.map(|directory| receive_state(&directory));
     let mut is_first = true;
     let infos = each(&places, |place| {
-        let info = runtime::block_on(async {
+        let mut info = runtime::block_on(async {
             let repository = repo_args::open(place).await?;
             Ok(info(&repository).await?)
         })?;
+        info.received.clone_from(&received);
         if !args.json {
             let text = Text { place, info: &info };
             let space = if is_first { "" } else { "\n" };
@@ -87,12 +102,42 @@ impl fmt::Display for Text<'_> {
             )?;
         }
         write_wal(f, &info.newest)?;
+        if let Some(received) = &info.received {
+            write_received(f, received)?;
+        }
         for older in info.older_clusters.iter().rev() {
             writeln!(f)?;
             write_cluster(f, "before", older)?;
             write_wal(f, older)?;
         }
         Ok(())
+    }
+}
+
+/// How far `receive` is, and what waits in its directory.
+fn write_received(f: &mut fmt::Formatter<'_>, received: &ReceiveState) -> fmt::Result {
+    write!(f, "received in {}", received.directory.display())?;
+    if let Some(problem) = &received.problem {
+        return writeln!(f, ": CANNOT BE READ: {problem}");
+    }
+    match (received.timeline, &received.received_to) {
+        (Some(timeline), Some(to)) => write!(f, ": up to {to} on timeline {timeline}")?,
+        _ => f.write_str(": nothing")?,
+    }
+    if let Some(seconds) = received.age_seconds.filter(|seconds| *seconds >= 0) {
+        write!(f, ", {:#} ago", SignedDuration::from_secs(seconds))?;
+    }
+    if let Some(segment) = &received.unfinished_segment {
+        write!(f, "; unfinished: {segment}")?;
+    }
+    match received.waiting_files {
+        0 => {}
+        1 => f.write_str("; 1 file waits to be archived")?,
+        count => write!(f, "; {count} files wait to be archived")?,
+    }
+    match received.is_receiving {
+        Some(false) => writeln!(f, "; NOBODY RECEIVES"),
+        Some(true) | None => writeln!(f),
     }
 }
 

@@ -62,7 +62,8 @@ pub struct ReceiveArgs {
 
     /// Where WAL is synced: an existing directory for this server alone
     #[arg(short = 'D', long, value_name = "DIR")]
-    directory: PathBuf,
+    #[arg(env = "WALZIP_RECEIVE_DIRECTORY", hide_env_values = true)]
+    directory: Option<PathBuf>,
 
     /// The physical replication slot
     #[arg(short = 'S', long, value_name = "NAME")]
@@ -107,9 +108,17 @@ pub fn run(args: ReceiveArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
     let places = args.repo.places(&config, Some(ARCHIVE_TIMEOUT))?;
     let settings = args.connection.settings(&config)?;
-    running_as_root::refuse_foreign_directory(&args.directory)?;
-    if !args.directory.is_dir() {
-        let message = format!("the directory {} does not exist", args.directory.display());
+    let directory = args.directory.or(config.receive_directory);
+    let directory = directory.ok_or_else(|| {
+        CommandError::new(
+            Kind::OptionRequired,
+            "no directory is named to receive into",
+        )
+        .hint("Use -D, the variable WALZIP_RECEIVE_DIRECTORY, or the key \"receive-directory\".")
+    })?;
+    running_as_root::refuse_foreign_directory(&directory)?;
+    if !directory.is_dir() {
+        let message = format!("the directory {} does not exist", directory.display());
         return Err(CommandError::new(Kind::FileMissing, message)
             .hint("Make it, on a disk that survives this host's crash."));
     }
@@ -118,7 +127,7 @@ pub fn run(args: ReceiveArgs) -> Result<(), CommandError> {
         slot: args.slot.parse()?,
         create_slot: args.create_slot,
         if_not_exists: args.if_not_exists,
-        directory: args.directory,
+        directory,
         status_interval: Duration::from_secs(args.status_interval),
         reconnects: !args.no_loop,
         accepts_gap: args.accept_gap,

@@ -250,6 +250,70 @@ fn a_server_that_was_set_back_is_refused() {
     }
 }
 
+/// Within the segment that is being received: nothing that comes next is missing, and what would
+/// come is another.
+#[test]
+fn a_server_that_was_set_back_within_a_segment_is_refused() {
+    let Some(site) = Site::new(15) else { return };
+    let server = primary(&site);
+    server.sql("SELECT pg_create_physical_replication_slot('walzip', true)");
+    // The copy's WAL ends where the next segment begins, but for a checkpoint.
+    switch_segment(&server);
+    server.stop();
+    let earlier = site.path("earlier");
+    receiver::copy(&server.data(), &earlier);
+    server.start(&[]);
+    let receiver = Receiver::start_streaming(&site, &server, &[]);
+    server.sql("CREATE TABLE lost AS SELECT generate_series(1, 1000)");
+    server.wait_until("SELECT flush_lsn = pg_current_wal_flush_lsn() FROM pg_stat_replication");
+    receiver.stop();
+    server.stop();
+    fs::remove_dir_all(server.data()).expect("removed");
+    receiver::copy(&earlier, &server.data());
+    server.start(&[]);
+    let arguments = ["receive", "--slot", "walzip", "-D"];
+    let output = server.walzip(&arguments).arg(site.path(DIRECTORY)).output();
+    let output = output.expect("walzip runs");
+    assert_eq!(output.status.code(), Some(110), "{}", said(&output));
+    let words = "was received, and the server's ends at";
+    assert!(said(&output).contains(words), "{}", said(&output));
+}
+
+#[test]
+fn info_and_check_say_that_wal_is_received_and_how_far() {
+    let Some(site) = Site::new(15) else { return };
+    let server = primary(&site);
+    let receiver = Receiver::start_streaming(&site, &server, FIRST);
+    let checked = succeed(&mut server.walzip(&["check"]));
+    let words = "\"walzip receive\" brings WAL here; the server archives nothing itself";
+    assert!(checked.contains(words), "{checked}");
+    server.sql("CREATE TABLE something ()");
+    server.wait_until("SELECT flush_lsn = pg_current_wal_flush_lsn() FROM pg_stat_replication");
+    let directory = site.path(DIRECTORY);
+    let info = |arguments: &[&str]| {
+        let mut command = server.walzip(&["info"]);
+        command.env("WALZIP_RECEIVE_DIRECTORY", &directory);
+        succeed(command.args(arguments))
+    };
+    let json: serde_json::Value = serde_json::from_str(&info(&["--json"])).expect("JSON");
+    let received = &json["received"];
+    assert_eq!(received["is_receiving"], true, "{received}");
+    let to = received["received_to"].as_str().expect("a position");
+    let is_all = format!("SELECT '{to}'::pg_lsn + 8 >= pg_current_wal_flush_lsn()");
+    assert_eq!(server.sql(&is_all), "t", "{to}");
+    let unfinished = received["unfinished_segment"].as_str().expect("a segment");
+    assert_eq!(local_names(&site, ""), [format!("{unfinished}.partial")]);
+    receiver.stop();
+    let text = info(&[]);
+    let line = format!(
+        "received in {}: up to {to} on timeline 1, ",
+        directory.display()
+    );
+    assert!(text.contains(&line), "{text}");
+    let end = format!("unfinished: {unfinished}; NOBODY RECEIVES");
+    assert!(text.contains(&end), "{text}");
+}
+
 #[test]
 fn a_slot_of_15_that_was_lost_is_an_error_and_no_hole_is_silent() {
     says_that_wal_was_removed(15);
