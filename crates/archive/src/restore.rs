@@ -67,6 +67,8 @@ pub struct RestoreOptions {
     pub cluster: Option<ClusterChoice>,
     /// The moment to recover to.
     pub recovery: Recovery,
+    /// Whether the cluster starts as a standby, which replays until it is promoted.
+    pub standby: bool,
     /// The whole `restore_command`, with `%f` and `%p`.
     pub restore_command: String,
     /// Where tablespaces go that are not to go where they were: by name, OID or old directory.
@@ -165,7 +167,14 @@ pub async fn restore(
         };
         let progress = &options.progress;
         let unpacker = Unpacker::new(&record.label, destination, manifest, selection, progress);
-        fill(repository, record, unpacker, &taken, settings, progress).await
+        let finishing = Finishing {
+            settings,
+            signal: match options.standby {
+                true => "standby.signal",
+                false => "recovery.signal",
+            },
+        };
+        fill(repository, record, unpacker, &taken, finishing, progress).await
     };
     let restored = restored.await;
     let (unpacked, removed) = restored.inspect_err(|_| warn_of_mark(&directories.data))?;
@@ -275,7 +284,7 @@ async fn fill(
     record: &BackupRecord,
     unpacker: Unpacker,
     taken: &Taken,
-    settings: String,
+    finishing: Finishing,
     progress: &Progress,
 ) -> Result<(Unpacked, Option<Removed>), ArchiveError> {
     progress.begin(Phase::Unpacking, record.original_bytes());
@@ -287,7 +296,7 @@ async fn fill(
         if let Some(removed) = &mut removed {
             delta::remove_directories(&directories, &unpacked.directories, removed)?;
         }
-        finish(&directories, &settings, unpacked.group_may_read)?;
+        finishing.finish(&directories, unpacked.group_may_read)?;
         Ok((unpacked, removed))
     })
     .await
@@ -298,7 +307,7 @@ fn recovery_settings(
     timeline: TimelineId,
 ) -> Result<String, ArchiveError> {
     let recovery = &options.recovery;
-    let settings = recovery.settings(&options.restore_command, timeline)?;
+    let settings = recovery.settings(&options.restore_command, timeline, options.standby)?;
     let now = Timestamp::now();
     let archive_mode = match options.archive_mode {
         ArchiveMode::Off => "archive_mode = 'off'\n",
@@ -394,30 +403,35 @@ pub(crate) async fn read_manifest(
 }
 
 /// Everything after the files: settings, durability, and the control file's name.
-fn finish(
-    directories: &Directories,
-    settings: &str,
-    group_may_read: bool,
-) -> Result<(), ArchiveError> {
-    let data = &directories.data;
-    // Of a standby's backup; it would keep the restored cluster a standby.
-    for signal in ["standby.signal", "recovery.signal"] {
-        remove_if_there(&data.join(signal))?;
-    }
-    write_settings(data, settings)?;
-    let signal = data.join("recovery.signal");
-    durable::write_file(&signal, b"")?;
-    set_mode(&signal, if group_may_read { 0o640 } else { 0o600 })?;
+struct Finishing {
+    /// For `postgresql.auto.conf`.
+    settings: String,
+    /// The file that says how the server starts.
+    signal: &'static str,
+}
 
-    for directory in std::iter::once(data).chain(directories.tablespaces.values()) {
-        durable::sync_file_system(directory)?;
+impl Finishing {
+    fn finish(&self, directories: &Directories, group_may_read: bool) -> Result<(), ArchiveError> {
+        let data = &directories.data;
+        // A standby's backup has one, and a directory that is restored over may have either.
+        for signal in ["standby.signal", "recovery.signal"] {
+            remove_if_there(&data.join(signal))?;
+        }
+        write_settings(data, &self.settings)?;
+        let signal = data.join(self.signal);
+        durable::write_file(&signal, b"")?;
+        set_mode(&signal, if group_may_read { 0o640 } else { 0o600 })?;
+
+        for directory in std::iter::once(data).chain(directories.tablespaces.values()) {
+            durable::sync_file_system(directory)?;
+        }
+        let control_file = data.join(CONTROL_FILE);
+        fs::rename(data.join(CONTROL_FILE_UNFINISHED), &control_file)
+            .map_err(|error| ArchiveError::file("rename to", &control_file, error))?;
+        durable::sync_directory(&data.join("global"))?;
+        durable::sync_entry_of(data)?;
+        Marker::remove(data)
     }
-    let control_file = data.join(CONTROL_FILE);
-    fs::rename(data.join(CONTROL_FILE_UNFINISHED), &control_file)
-        .map_err(|error| ArchiveError::file("rename to", &control_file, error))?;
-    durable::sync_directory(&data.join("global"))?;
-    durable::sync_entry_of(data)?;
-    Marker::remove(data)
 }
 
 /// The label is what makes recovery start where the backup did; without it the cluster would

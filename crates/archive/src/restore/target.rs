@@ -171,12 +171,18 @@ impl Recovery {
     /// takes back whatever target there is (the assign hooks in access/transam/xlog.c).
     ///
     /// The timeline is a number: whatever is archived meanwhile, the server goes where it was said
-    /// that it would.
+    /// that it would. A standby is to follow promotions, unless somebody says along which timeline it
+    /// goes.
     pub(super) fn settings(
         &self,
         restore_command: &str,
         timeline: TimelineId,
+        standby: bool,
     ) -> Result<String, ArchiveError> {
+        let timeline = match (standby, self.timeline) {
+            (true, TargetTimeline::Latest) => "latest".to_owned(),
+            _ => timeline.to_string(),
+        };
         let target = match &self.target {
             RecoveryTarget::Latest => None,
             RecoveryTarget::Immediate => Some(("recovery_target", "immediate".to_owned())),
@@ -197,7 +203,7 @@ impl Recovery {
         };
         let own = [
             ("restore_command", restore_command.to_owned()),
-            ("recovery_target_timeline", timeline.to_string()),
+            ("recovery_target_timeline", timeline),
             ("recovery_target_inclusive", inclusive.to_owned()),
             ("recovery_target_action", action.to_owned()),
         ];
@@ -275,7 +281,11 @@ mod tests {
             action: TargetAction::Pause,
         };
         let settings = recovery
-            .settings(r"walzip --repo '/a\b' archive-get %f %p", TimelineId(2))
+            .settings(
+                r"walzip --repo '/a\b' archive-get %f %p",
+                TimelineId(2),
+                false,
+            )
             .expect("valid");
         assert_eq!(
             settings,
@@ -294,7 +304,7 @@ mod tests {
     #[test]
     fn takes_back_every_target_where_none_is_wanted() {
         let settings = Recovery::default()
-            .settings("get %f %p", TimelineId(1))
+            .settings("get %f %p", TimelineId(1), false)
             .expect("valid");
         for name in TARGET_SETTINGS {
             assert!(settings.contains(&format!("{name} = ''\n")), "{settings}");
@@ -306,10 +316,29 @@ mod tests {
     }
 
     #[test]
+    fn a_standby_follows_promotions_unless_it_is_told_its_timeline() {
+        let line = |timeline, standby| {
+            let recovery = Recovery {
+                timeline,
+                ..Recovery::default()
+            };
+            let settings = recovery.settings("get %f %p", TimelineId(3), standby);
+            let settings = settings.expect("valid");
+            let mut lines = settings.lines();
+            let found = lines.find_map(|line| line.strip_prefix("recovery_target_timeline = "));
+            found.expect("a timeline").to_owned()
+        };
+        assert_eq!(line(TargetTimeline::Latest, true), "'latest'");
+        assert_eq!(line(TargetTimeline::Id(TimelineId(3)), true), "'3'");
+        assert_eq!(line(TargetTimeline::Current, true), "'3'");
+        assert_eq!(line(TargetTimeline::Latest, false), "'3'");
+    }
+
+    #[test]
     fn refuses_a_value_that_would_end_its_line() {
         assert!(
             Recovery::default()
-                .settings("get\nfsync = off", TimelineId(1))
+                .settings("get\nfsync = off", TimelineId(1), false)
                 .is_err()
         );
     }

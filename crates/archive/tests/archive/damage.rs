@@ -34,6 +34,7 @@ fn options(target: RecoveryTarget) -> RestoreOptions {
             target,
             ..Recovery::default()
         },
+        standby: false,
         restore_command: "walzip archive-get %f %p".to_owned(),
         tablespace_map: BTreeMap::new(),
         archive_mode: ArchiveMode::Preserve,

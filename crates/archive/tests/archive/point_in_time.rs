@@ -35,6 +35,7 @@ pub(crate) fn options(target: RecoveryTarget, restore_command: &str) -> RestoreO
             target,
             ..Recovery::default()
         },
+        standby: false,
         restore_command: restore_command.to_owned(),
         tablespace_map: BTreeMap::new(),
         archive_mode: ArchiveMode::Off,

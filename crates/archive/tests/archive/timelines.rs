@@ -31,6 +31,7 @@ fn options(restore_command: &str, timeline: TargetTimeline) -> RestoreOptions {
             timeline,
             ..Recovery::default()
         },
+        standby: false,
         restore_command: restore_command.to_owned(),
         tablespace_map: BTreeMap::new(),
         archive_mode: ArchiveMode::Preserve,

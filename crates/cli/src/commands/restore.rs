@@ -36,6 +36,7 @@ Examples:
   walzip restore --repo /var/lib/walzip -D DIR --target-name before_the_release
   walzip restore --repo /var/lib/walzip -D DIR --delta
   walzip restore --repo /var/lib/walzip -D DIR --database shop
+  walzip restore --repo /var/lib/walzip -D DIR --standby --archive-mode preserve
 
 Then: pg_ctl -D DIR start. The restored cluster does not archive, so that a copy never mixes with the
 original in its repository. When it takes the original's place: ALTER SYSTEM RESET archive_mode, and
@@ -81,6 +82,11 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "NAME")]
     database: Vec<String>,
 
+    /// Start it as a standby (standby.signal), which replays what is archived until it is promoted, and
+    /// follows promotions of others. primary_conninfo is as the backup has it
+    #[arg(long, conflicts_with_all = ["target", "target_exclusive", "target_action"])]
+    standby: bool,
+
     /// Whether the restored cluster archives: off, or preserve, as the original did
     #[arg(long, value_name = "MODE", default_value = "off", value_parser = archive_mode)]
     archive_mode: ArchiveMode,
@@ -119,7 +125,7 @@ struct TargetArgs {
     target_exclusive: bool,
 
     /// The timeline to follow: a number, current (the backup's) or latest (the highest number)
-    /// [default: the one that was alive at the target, if only one was]
+    /// [default: the one that was alive at the target, if only one was; with --standby latest]
     #[arg(long, value_name = "TIMELINE")]
     target_timeline: Option<TargetTimeline>,
 
@@ -146,7 +152,7 @@ fn tablespace(text: &str) -> Result<(String, PathBuf), String> {
 }
 
 impl TargetArgs {
-    fn recovery(&self) -> Result<Recovery, CommandError> {
+    fn recovery(&self, standby: bool) -> Result<Recovery, CommandError> {
         let target = if let Some(time) = &self.target_time {
             RecoveryTarget::time(time)?
         } else if let Some(lsn) = self.target_lsn {
@@ -163,7 +169,11 @@ impl TargetArgs {
         Ok(Recovery {
             target,
             inclusive: !self.target_exclusive,
-            timeline: self.target_timeline.unwrap_or_default(),
+            timeline: match (self.target_timeline, standby) {
+                (Some(timeline), _) => timeline,
+                (None, true) => TargetTimeline::Latest,
+                (None, false) => TargetTimeline::default(),
+            },
             action: self.target_action.unwrap_or_default(),
         })
     }
@@ -177,8 +187,9 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
     let options = RestoreOptions {
         backup: args.backup,
         cluster: args.cluster.cluster,
-        recovery: args.target.recovery()?,
-        restore_command: restore_command(&location)?,
+        recovery: args.target.recovery(args.standby)?,
+        standby: args.standby,
+        restore_command: restore_command(&location, args.standby)?,
         tablespace_map: BTreeMap::from_iter(args.tablespace_mapping),
         archive_mode: args.archive_mode,
         delta: args.delta.then(|| DeltaOptions {
@@ -189,6 +200,7 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
         progress: Progress::default(),
     };
     let archives = args.archive_mode == ArchiveMode::Preserve;
+    let standby = args.standby;
     let directory = args.directory.or(args.pgdata).unwrap_or_default();
     let restored = runtime::block_on(async {
         let _line = ProgressLine::show(&options.progress);
@@ -215,10 +227,33 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
             branch.timeline
         );
     }
-    report(&directory, &restored, archives).map_err(CommandError::stdout)
+    report(&directory, &restored).map_err(CommandError::stdout)?;
+    report_start(standby, archives).map_err(CommandError::stdout)
 }
 
-fn report(directory: &Path, restored: &Restored, archives: bool) -> std::io::Result<()> {
+/// What it does when it is started.
+fn report_start(standby: bool, archives: bool) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if standby {
+        writeln!(
+            out,
+            "it starts as a standby, and replays what is archived until it is promoted"
+        )?;
+    }
+    match archives {
+        true => writeln!(
+            out,
+            "once promoted, it archives on a new timeline with the original's archive_command"
+        ),
+        false => writeln!(
+            out,
+            "archive_mode is off in it; when it takes the original's place: ALTER SYSTEM RESET \
+             archive_mode, and restart"
+        ),
+    }
+}
+
+fn report(directory: &Path, restored: &Restored) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     let backup = &restored.backup;
     writeln!(
@@ -259,18 +294,7 @@ fn report(directory: &Path, restored: &Restored, archives: bool) -> std::io::Res
         restored.bytes
     )?;
     report_delta(&mut out, restored)?;
-    report_left_out(&mut out, restored)?;
-    match archives {
-        true => writeln!(
-            out,
-            "once promoted, it archives on a new timeline with the original's archive_command"
-        ),
-        false => writeln!(
-            out,
-            "archive_mode is off in it; when it takes the original's place: ALTER SYSTEM RESET \
-             archive_mode, and restart"
-        ),
-    }
+    report_left_out(&mut out, restored)
 }
 
 fn report_delta(out: &mut impl Write, restored: &Restored) -> std::io::Result<()> {
@@ -345,7 +369,7 @@ fn warn_of_settings_elsewhere(directory: &Path, major: u32) {
 
 /// The command runs in another directory, perhaps with another PATH and without our variables:
 /// it names this very program and the repository in full.
-fn restore_command(place: &Place) -> Result<String, CommandError> {
+fn restore_command(place: &Place, standby: bool) -> Result<String, CommandError> {
     let program = std::env::current_exe().map_err(|error| {
         CommandError::caused(Kind::Internal, "cannot find this program's path", &error)
     })?;
@@ -364,10 +388,12 @@ fn restore_command(place: &Place) -> Result<String, CommandError> {
     for (name, value) in asynchronous::flags(&place.config) {
         flags.push_str(&format!(" --{name}={}", setting_word(&value)));
     }
-    Ok(format!(
-        "{} archive-get {flags} %f \"%p\"; {ABORT_ON_TROUBLE}",
-        setting_word(program)
-    ))
+    let get = format!("{} archive-get {flags} %f \"%p\"", setting_word(program));
+    // A standby asks again by itself, whatever the code.
+    Ok(match standby {
+        true => get,
+        false => format!("{get}; {ABORT_ON_TROUBLE}"),
+    })
 }
 
 /// PostgreSQL takes every exit code up to 125 for "there is no such file": it ends the recovery

@@ -38,6 +38,7 @@ mod set_aside;
 mod settings_elsewhere;
 mod several;
 pub mod site;
+mod standby;
 mod stores;
 mod target_times;
 mod tree;

@@ -103,16 +103,8 @@ fn a_prepared_transaction_is_there_after_a_restore_to_a_point_behind_it() {
 fn a_standby_of_the_archive_alone_follows_a_promotion() {
     let Some(site) = Site::new(15) else { return };
     let primary = backed_up(&site, "");
-    let follower = restored(&site, "follower", &[]);
-    let signal = follower.data().join("standby.signal");
-    fs::write(&signal, "").expect("written");
-    site.hand_over(&signal);
-    // A restore is for one timeline; a standby follows.
-    follower.start(&[
-        "archive_mode=off",
-        "recovery_target_timeline=latest",
-        "wal_retrieve_retry_interval=100ms",
-    ]);
+    let follower = restored(&site, "follower", &["--standby"]);
+    follower.start(&["wal_retrieve_retry_interval=100ms"]);
     primary.sql("INSERT INTO note VALUES ('one')");
     primary.archive_everything();
     primary.stop();
@@ -179,13 +171,6 @@ fn a_record_that_a_crash_cut_short_is_replayed_past() {
     );
 }
 
-/// Makes a standby of a cluster that was restored.
-fn as_standby(site: &Site, server: &Server) {
-    let signal = server.data().join("standby.signal");
-    fs::write(&signal, "").expect("written");
-    site.hand_over(&signal);
-}
-
 /// 024_archive_recovery: what was written with wal_level = minimal cannot be replayed, and PostgreSQL has to
 /// see that in the archived WAL.
 #[test]
@@ -200,11 +185,8 @@ fn wal_of_level_minimal_ends_a_recovery_and_a_standby() {
     primary.archive_everything();
     succeed(&mut walzip(&primary, &site, &["verify"]));
     primary.stop();
-    for (name, is_standby) in [("restored", false), ("standby", true)] {
-        let copy = restored(&site, name, &[]);
-        if is_standby {
-            as_standby(&site, &copy);
-        }
+    for (name, arguments) in [("restored", &[][..]), ("standby", &["--standby"])] {
+        let copy = restored(&site, name, arguments);
         copy.try_start(&["archive_mode=off"]);
         copy.wait_until_stopped();
         let log = copy.log();
@@ -417,14 +399,10 @@ fn a_standby_follows_a_timeline_that_begins_at_a_lost_page() {
     let mut push = walzip(&primary, &site, &["archive-push", "--archive-async=false"]);
     succeed(push.arg(&path));
 
-    let one = restored(&site, "one", &["--archive-mode", "preserve"]);
-    let two = restored(&site, "two", &[]);
-    let settings = [
-        "recovery_target_timeline=latest",
-        "wal_retrieve_retry_interval=100ms",
-    ];
+    let one = restored(&site, "one", &["--standby", "--archive-mode", "preserve"]);
+    let two = restored(&site, "two", &["--standby"]);
+    let settings = ["wal_retrieve_retry_interval=100ms"];
     for server in [&one, &two] {
-        as_standby(&site, server);
         server.start(&settings);
         server.wait_until("SELECT count(*) = 1 FROM note");
         let words = "invalid magic number 0000";
