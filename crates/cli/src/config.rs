@@ -308,6 +308,7 @@ mod tests {
                     level = 5\narchive-async = true\nspool-path = \"/s\"\nprocess-max = 3\n\
                     receive-directory = \"/v\"\n\
                     metrics-listen = \"127.0.0.1:9187\"\nexpire-every = \"1d\"\n\
+                    pack-every = \"3d\"\n\
                     verify-every = \"2d\"\npgdata = \"/d\"\nhost = \"h\"\nport = 5433\n\
                     user = \"u\"\ndbname = \"b\"\n\
                     repo-retention-full = 2\nrepo-retention-window = \"14d\"\n";
@@ -319,6 +320,7 @@ mod tests {
             (Some(true), Some(3))
         );
         assert_eq!(config.verify_every.as_deref(), Some("2d"));
+        assert_eq!(config.pack_every.as_deref(), Some("3d"));
         assert_eq!(config.repo_timeout, Some(30));
         assert_eq!(config.repo_s3_uri_style.as_deref(), Some("path"));
         assert_eq!(config.repo_retention_full, Some(2));
