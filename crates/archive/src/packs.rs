@@ -1,6 +1,7 @@
 //! Packs of WAL: segments that were encoded one after the other, in one object.
 
 mod encoding;
+pub mod file;
 mod format;
 pub mod pack;
 mod plan;

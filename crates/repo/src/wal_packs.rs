@@ -49,9 +49,8 @@ impl PackName {
 
     /// When the newest of its segments was archived, or a moment later.
     pub fn archived(&self) -> SystemTime {
-        SystemTime::UNIX_EPOCH
-            .checked_add(Duration::from_secs(self.archived_seconds))
-            .unwrap_or(SystemTime::UNIX_EPOCH)
+        // What has no such moment is no name.
+        moment(self.archived_seconds).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
     /// The timeline of its segments.
@@ -108,6 +107,10 @@ impl FromStr for PackName {
     }
 }
 
+fn moment(seconds: u64) -> Option<SystemTime> {
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+}
+
 fn parse(text: &str) -> Option<PackName> {
     let mut parts = text.split('-');
     let (first, count, seconds) = (parts.next()?, parts.next()?, parts.next()?);
@@ -121,6 +124,7 @@ fn parse(text: &str) -> Option<PackName> {
         count: count.parse().ok()?,
         archived_seconds: seconds.parse().ok()?,
     };
+    moment(name.archived_seconds)?;
     let is_possible = (1..=MAX_PACK_SEGMENTS).contains(&name.count())
         && name.first.checked_add(u32::from(name.count) - 1).is_some();
     is_possible.then_some(name)
@@ -346,6 +350,7 @@ mod tests {
             "000000010000000000000040-64-1-1",
             "00000001000000000000004a-64-1",
             "000000010000000000000040.partial-64-1",
+            "000000010000000000000040-64-18446744073709551615",
             "0000000100000000FFFFFFFF-2-1",
         ] {
             assert!(text.parse::<PackName>().is_err(), "{text}");

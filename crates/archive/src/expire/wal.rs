@@ -220,3 +220,69 @@ fn sorted(reasons: Vec<(&WalEntry, Option<WalReason>)>, packs: Vec<PackName>) ->
         kept: kept.into_values().collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timelines::Timelines;
+    use std::time::SystemTime;
+    use walzip_repo::ClusterIdentity;
+
+    fn name(number: u32) -> String {
+        format!("0000000100000000{number:08X}")
+    }
+
+    fn entry(number: u32, is_packed: bool) -> WalEntry {
+        WalEntry {
+            name: name(number),
+            size_bytes: 10,
+            modified: SystemTime::UNIX_EPOCH,
+            packed: is_packed.then_some(SystemTime::UNIX_EPOCH),
+        }
+    }
+
+    fn pack(first: u32, count: usize) -> PackName {
+        PackName::new(&name(first), count, SystemTime::UNIX_EPOCH).expect("a name")
+    }
+
+    /// Segments 0 to 9 of which those from `needed` on stay; 3 is an object of its own as well.
+    fn sorted_packs(needed: u32, packs: &[PackName]) -> (Vec<PackName>, Vec<String>) {
+        let facts = ClusterFacts {
+            cluster: ClusterIdentity {
+                system_id: 1,
+                major: 15,
+            },
+            wal: (0..10).map(|number| entry(number, number != 3)).collect(),
+            packs: packs.to_vec(),
+            timelines: Timelines::default(),
+            aside: Vec::new(),
+            packs_aside: Vec::new(),
+        };
+        let reason = |number: u32| (number >= needed).then_some(WalReason::Reachable);
+        let mut reasons: Vec<_> = facts.wal.iter().zip((0..10).map(reason)).collect();
+        let going = keep_packs(&facts, &mut reasons);
+        let sorted = sorted(reasons, going);
+        let removed = sorted.removed.into_iter().map(|wal| wal.name);
+        (sorted.packs, removed.collect())
+    }
+
+    #[test]
+    fn a_pack_goes_when_nothing_in_it_is_needed() {
+        let packs = [pack(0, 5), pack(5, 5)];
+        let (going, removed) = sorted_packs(5, &packs);
+        assert_eq!((going, removed.len()), (packs[..1].to_vec(), 5));
+        // One segment that is needed keeps all; what is an object of its own goes alone.
+        let (going, removed) = sorted_packs(4, &packs);
+        assert_eq!((going, removed), (Vec::new(), vec![name(3)]));
+        let (going, removed) = sorted_packs(10, &packs);
+        assert_eq!((going.len(), removed.len()), (2, 10));
+    }
+
+    /// Two runs with other settings have made packs of the same segments.
+    #[test]
+    fn packs_that_overlap_go_each_by_itself() {
+        let packs = [pack(0, 4), pack(0, 10)];
+        let (going, removed) = sorted_packs(5, &packs);
+        assert_eq!((going, removed), (packs[..1].to_vec(), vec![name(3)]));
+    }
+}

@@ -17,7 +17,8 @@ pub(crate) const TRAILER_MAGIC: [u8; 8] = *b"WZPKENDS";
 /// So many bytes at the end of a pack are enough to read any index.
 pub(crate) const END_LEN_MAX: usize = MAX_PACK_SEGMENTS * ENTRY_LEN + TRAILER_LEN;
 
-const NAME_LEN: usize = 24;
+/// Length of a segment's name, in bytes.
+pub(crate) const NAME_LEN: usize = 24;
 const HASH_LEN: usize = 32;
 
 /// A segment in a pack.

@@ -186,10 +186,14 @@ impl Work<'_> {
             return Ok(None);
         };
         let name = encoded.name;
+        let first = name.segment(0).unwrap_or_default();
+        // It expired, or its timeline was set aside, while it was encoded.
+        if self.part.find_single(&first).await?.is_none() {
+            return Ok(None);
+        }
         // Where there is one of its name already, of another process, that one is proven.
         self.part.put_pack(&name, encoded.object.into()).await?;
         let since = Instant::now();
-        let first = name.segment(0).unwrap_or_default();
         let packs = self.part.packs().with(&first).await?;
         let Some(pack) = packs.into_iter().find(|pack| pack.name == name) else {
             return Ok(None);

@@ -119,7 +119,9 @@ impl ReadySegment {
         };
         last.decoding
             .decode(self.reader.name(), member, bytes, output)?;
-        *self.slot = Some(last);
+        // Nothing follows the last one, and a service would keep the memory for ever.
+        let is_done = last.decoding.next == self.reader.members().len() && last.passed.is_empty();
+        *self.slot = (!is_done).then_some(last);
         Ok(())
     }
 }

@@ -331,6 +331,46 @@ async fn a_pack_moves_with_its_timeline() {
     assert!(got(&repository, &name).await.expect("got").is_some());
 }
 
+/// What is packed between the plan of a move and the move is not lost, and moves the next time.
+#[tokio::test(start_paused = true)]
+async fn a_timeline_that_is_packed_while_it_is_set_aside_moves_later() {
+    let repository = archive(memory_store(), 1..3).await;
+    let history = format!("1\t0/{:X}\treason\n", 3 * SEGMENT_SIZE);
+    let second = |number| segment_name(number).replacen("00000001", "00000002", 1);
+    let push = async |name: &str, content: &[u8]| {
+        push_content(&repository, name, content)
+            .await
+            .expect("pushed");
+    };
+    push("00000002.history", history.as_bytes()).await;
+    for number in 3..6 {
+        let start = number * SEGMENT_SIZE as u64;
+        push(
+            &second(number),
+            &segment(CLUSTER, PAGE_MAGIC_15, 2, start, 1),
+        )
+        .await;
+    }
+    let plan = plan_set_aside(&repository, TimelineId(2))
+        .await
+        .expect("planned");
+    pack_all(&repository).await;
+    assert!(set_aside(&repository, &plan).await.is_err());
+    for number in 3..6 {
+        assert!(
+            got(&repository, &second(number))
+                .await
+                .expect("got")
+                .is_some()
+        );
+    }
+    let plan = plan_set_aside(&repository, TimelineId(2))
+        .await
+        .expect("planned");
+    set_aside(&repository, &plan).await.expect("set aside");
+    assert_eq!(got(&repository, &second(4)).await.expect("got"), None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_repository_is_brought_the_packs_that_it_lacks() {
     let from = archive(memory_store(), 1..8).await;

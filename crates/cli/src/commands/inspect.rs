@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
+use walzip_archive::packs::file;
 use walzip_codec::{
     Claims, DecodeError, Encoder, HEADER_LEN_MAX, Header, Level, MAGIC, WalIdentity,
 };
@@ -19,7 +20,7 @@ use crate::level_args::LevelArgs;
 
 /// Show what is in WAL segments and where their bytes go
 ///
-/// Segments may be raw or compressed by walzip. The tables are over all files: the bytes as
+/// Segments may be raw or compressed by walzip, or in a pack. The tables are over all files: the bytes as
 /// PostgreSQL wrote them, by record type, relation and page images; and what is left of them
 /// after encoding, by what the encoder's streams hold.
 #[derive(Debug, clap::Args)]
@@ -28,7 +29,7 @@ Examples:
   walzip inspect 000000010000000000000001
   walzip inspect --json *.wz | jq .record_types")]
 pub struct InspectArgs {
-    /// The segments, raw or .wz; "-" is standard input
+    /// The segments, raw or .wz, or packs; "-" is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 
@@ -64,6 +65,9 @@ fn inspect(inspection: &mut Inspection, path: &Path, level: Level) -> Result<(),
         buffer: Vec::new(),
         encoder: Encoder::new(level, false),
     };
+    if input.is_pack()? {
+        return inspect_pack(inspection, &mut input, level);
+    }
     while let Some(mut found) = input.next()? {
         // A long segment is in several members.
         while found.is_cut_off() && input.goes_on(&found)? {
@@ -76,6 +80,19 @@ fn inspect(inspection: &mut Inspection, path: &Path, level: Level) -> Result<(),
             .map_err(encode_error)?;
     }
     Ok(())
+}
+
+/// The segments of a pack, each decoded after those before it.
+fn inspect_pack(
+    inspection: &mut Inspection,
+    input: &mut Members,
+    level: Level,
+) -> Result<(), CommandError> {
+    fill(input.input, &mut input.buffer, file::LEN_MAX)?;
+    file::decode(&input.buffer, |_, segment, encoded_bytes| {
+        let added = inspection.add(segment, encoded_bytes, level);
+        added.map_err(encode_error)
+    })
 }
 
 /// What is in a file, a member at a time: as it is encoded, or as it would be.
@@ -105,6 +122,11 @@ impl Found {
 }
 
 impl Members<'_> {
+    fn is_pack(&mut self) -> Result<bool, CommandError> {
+        fill(self.input, &mut self.buffer, HEADER_LEN_MAX.max(PAGE_SIZE))?;
+        Ok(file::is_pack(&self.buffer))
+    }
+
     fn next(&mut self) -> Result<Option<Found>, CommandError> {
         fill(self.input, &mut self.buffer, HEADER_LEN_MAX.max(PAGE_SIZE))?;
         if self.buffer.is_empty() {

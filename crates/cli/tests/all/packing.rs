@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use walzip_repo::testing::servers;
 
-use crate::sandbox::{SYSTEM_ID, Sandbox, control_file, segment};
+use crate::sandbox::{SEGMENT_SIZE, SYSTEM_ID, Sandbox, control_file, segment};
 
 /// Segments that are not all the same.
 fn content(number: u64) -> Vec<u8> {
@@ -92,6 +92,14 @@ fn packs_says_so_and_gets_everything() {
         [format!("{}.wz", name(5)), "packed.json".to_owned()]
     );
     assert_all_there(&sandbox, 5);
+    let pack = format!("repo/wal/15-{SYSTEM_ID}/pack/0000000100000000/{}", files[0]);
+    let inspected = sandbox.ok(&["inspect", "--json", &pack]);
+    let inspected: serde_json::Value = serde_json::from_slice(&inspected).expect("JSON");
+    assert_eq!(inspected["original_bytes"], 4 * SEGMENT_SIZE);
+    let starts = inspected["files"][0]["members"]
+        .as_array()
+        .expect("segments");
+    assert_eq!(starts[2]["segment"]["start"], "0/300000");
     let info = sandbox.ok(&["info", "--repo", "repo", "--json"]);
     let info: serde_json::Value = serde_json::from_slice(&info).expect("JSON");
     let wal = &info["wal"][0];

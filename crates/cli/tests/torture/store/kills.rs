@@ -92,11 +92,15 @@ fn kill_at_random(store: &mut Store, command: Command) -> Checked<bool> {
 }
 
 /// The same for a command that takes another time.
-pub fn kill_within(store: &mut Store, mut command: Command, within: Duration) -> Checked<bool> {
-    command.stdout(Stdio::null()).stderr(Stdio::null());
+pub fn kill_within(store: &mut Store, command: Command, within: Duration) -> Checked<bool> {
     // More kills come early than late: a command that has ended is not killed.
     let fraction = store.random.fraction();
-    let delay = within.mul_f64(fraction * fraction);
+    kill_after(store, command, within.mul_f64(fraction * fraction))
+}
+
+/// Starts a command and kills it after this time; whether it had succeeded before.
+pub fn kill_after(store: &mut Store, mut command: Command, delay: Duration) -> Checked<bool> {
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| error.to_string())?;
     std::thread::sleep(delay);
     // It may have ended a moment ago: killing it is then without effect.

@@ -5,6 +5,7 @@ mod damage;
 mod full_disk;
 mod kills;
 pub mod moves;
+mod packs;
 mod pushes;
 pub mod wal;
 pub mod walzip;
@@ -25,6 +26,9 @@ pub type Content = Arc<Vec<u8>>;
 
 /// How many archived files are read again after each step.
 const SAMPLE: usize = 2;
+
+/// How many rounds of a hundred end with all of it in packs. A pack takes seconds to settle.
+const PACKED: usize = 20;
 
 type Action = fn(&mut Store<'_>) -> Checked;
 
@@ -100,6 +104,10 @@ fn round(site: &Site, wal: &Wal, seed: u64, steps: u64, progress: &Progress) -> 
         store.check_sample()?;
     }
     store.check_everything()?;
+    if store.random.chance(PACKED) {
+        packs::killed(&mut store)?;
+        store.check_everything()?;
+    }
     std::fs::remove_dir_all(&store.directory).map_err(|error| error.to_string())
 }
 
