@@ -9,6 +9,7 @@
 //! any of its WAL is, and the old one's last, incomplete segment stays beside it.
 
 mod directory;
+mod files;
 mod following;
 mod pause;
 mod segment;

@@ -7,6 +7,7 @@
 mod archivers;
 pub(crate) mod calls;
 mod csv;
+mod kind;
 mod measure;
 mod options;
 mod place;
@@ -16,7 +17,9 @@ mod resume;
 mod run;
 mod text;
 
-pub use archivers::{ARCHIVERS, Archiver, Kind};
+pub use archivers::{ARCHIVERS, Archiver};
+pub use kind::Kind;
 pub use options::Options;
-pub use results::{Action, Failed, Figures, Measurement, Missing, Results, Row, Settings, Wal};
+pub use place::Wal;
+pub use results::{Action, Failed, Figures, Measurement, Missing, Results, Row, Settings};
 pub use run::run;

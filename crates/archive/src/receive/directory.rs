@@ -14,25 +14,21 @@
 //! A file with a final name is whole and durable. It goes when every repository has it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
-use walzip_pgformat::wal::SegmentHeader;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::ClusterIdentity;
 
-use super::{Place, state};
+use super::Place;
+use super::files::{self, read_header, wal_names};
 use crate::durable;
 use crate::error::ArchiveError;
-use crate::regular_file;
-
-/// What of a segment says whose it is (`XLogLongPageHeaderData`).
-pub(super) const HEADER_LEN: usize = 40;
 
 /// How often a lock is asked for that somebody has.
 const LOCK_ATTEMPTS: u32 = 10;
@@ -167,7 +163,7 @@ impl Directory {
         let segment = SegmentName::from_lsn(timeline, position, segment_size)?;
         let path = self.file(WalFileName::Partial(segment));
         match path.exists() {
-            true => state::received_end(&path, segment, segment_size).map(Some),
+            true => files::received_end(&path, segment, segment_size).map(Some),
             false => Ok(None),
         }
     }
@@ -255,48 +251,11 @@ impl Directory {
     }
 }
 
-/// The WAL files in a directory, none where it is not there.
-pub(super) fn wal_names(directory: &Path) -> Result<Vec<WalFileName>, ArchiveError> {
-    let failed = |error| ArchiveError::file("read", directory, error);
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(failed)?,
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let name = entry.map_err(failed)?.file_name();
-        names.extend(
-            name.to_str()
-                .and_then(|name| name.parse::<WalFileName>().ok()),
-        );
-    }
-    Ok(names)
-}
-
 /// Makes a directory durable, unless it is there.
 fn make_directory(path: &Path) -> Result<(), ArchiveError> {
     match fs::create_dir(path) {
         Ok(()) => durable::sync_entry_of(path),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(ArchiveError::file("create", path, error)),
-    }
-}
-
-/// The header of a segment's first page; nothing where it is not written yet.
-pub(super) fn read_header(path: &Path) -> Result<Option<SegmentHeader>, ArchiveError> {
-    let failed = |error| ArchiveError::file("read", path, error);
-    let (file, _) = regular_file::open(path).map_err(failed)?;
-    let mut beginning = Vec::new();
-    let mut limited = file.take(HEADER_LEN as u64);
-    limited.read_to_end(&mut beginning).map_err(failed)?;
-    if beginning.iter().all(|&byte| byte == 0) {
-        return Ok(None);
-    }
-    match SegmentHeader::read(&beginning) {
-        Ok(header) => Ok(Some(header)),
-        Err(error) => Err(ArchiveError::Invalid {
-            path: path.to_owned(),
-            reason: format!("not a WAL segment: {error}"),
-        }),
     }
 }

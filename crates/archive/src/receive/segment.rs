@@ -18,7 +18,8 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::ClusterIdentity;
 
-use super::directory::{Directory, HEADER_LEN};
+use super::directory::Directory;
+use super::files::HEADER_LEN;
 use super::spare;
 use crate::coding::off_the_runtime;
 use crate::durable;

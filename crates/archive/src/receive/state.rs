@@ -2,17 +2,15 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
-use walzip_pgformat::Lsn;
-use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::ClusterIdentity;
 
-use super::directory::{read_header, wal_names};
+use super::files::{read_header, received_end, wal_names};
 use crate::error::ArchiveError;
 
 /// How far WAL is received into a directory, and what waits there.
@@ -146,30 +144,6 @@ fn is_locked(path: &Path) -> Option<bool> {
         Err(rustix::io::Errno::WOULDBLOCK) => Some(true),
         Err(_) => None,
     }
-}
-
-/// Where the WAL in a partial segment ends: behind the last byte that is not zero.
-pub(super) fn received_end(
-    path: &Path,
-    segment: SegmentName,
-    size: u32,
-) -> Result<Lsn, ArchiveError> {
-    const PIECE: usize = 1 << 20;
-    let failed = |error| ArchiveError::file("read", path, error);
-    let file = File::open(path).map_err(failed)?;
-    let start = segment.start(size)?;
-    let mut end = file.metadata().map_err(failed)?.len();
-    let mut piece = vec![0; PIECE];
-    while end > 0 {
-        let begin = end.saturating_sub(PIECE as u64);
-        let part = piece.get_mut(..(end - begin) as usize).unwrap_or_default();
-        file.read_exact_at(part, begin).map_err(failed)?;
-        if let Some(last) = part.iter().rposition(|&byte| byte != 0) {
-            return Ok(Lsn(start.0 + begin + last as u64 + 1));
-        }
-        end = begin;
-    }
-    Ok(start)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::archivers::Kind;
+use super::kind::Kind;
 use crate::Cancel;
 use crate::output::Files;
 

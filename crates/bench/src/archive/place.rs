@@ -4,12 +4,27 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use walzip_pgformat::SystemId;
 use walzip_pgformat::control_file::ControlFile;
 use walzip_pgformat::wal::SegmentHeader;
 
-use super::results::Wal;
 use crate::{Error, Input};
+
+/// What was archived.
+#[derive(Clone, Debug, Serialize)]
+pub struct Wal {
+    /// How many segments.
+    pub segments: usize,
+    /// The size of each.
+    pub segment_bytes: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The major of the server that wrote them.
+    pub major: u32,
+    /// The BLAKE3 hash of their hashes.
+    pub blake3: String,
+}
 
 /// The directory, and what is in it.
 pub(super) struct Place {

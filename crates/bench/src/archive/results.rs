@@ -4,7 +4,9 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::archivers::{Archiver, Kind};
+use super::archivers::Archiver;
+use super::kind::Kind;
+use super::place::Wal;
 use crate::output::Record;
 use crate::spread::spread;
 use crate::{Program, Provenance, Resumed};
@@ -45,21 +47,6 @@ pub struct Settings {
     pub replay_ms: u64,
     /// Whether little was taken on purpose.
     pub quick: bool,
-}
-
-/// What was archived.
-#[derive(Clone, Debug, Serialize)]
-pub struct Wal {
-    /// How many segments.
-    pub segments: usize,
-    /// The size of each.
-    pub segment_bytes: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// The major of the server that wrote them.
-    pub major: u32,
-    /// The BLAKE3 hash of their hashes.
-    pub blake3: String,
 }
 
 /// An archiver that took part.

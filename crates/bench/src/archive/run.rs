@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::archivers::{ARCHIVERS, Archiver, Kind, Ready};
+use super::archivers::{ARCHIVERS, Archiver, Ready};
+use super::kind::Kind;
 use super::measure::{Runnable, Schedule};
 use super::options::Options;
 use super::place::Place;
