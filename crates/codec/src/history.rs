@@ -102,4 +102,9 @@ impl HistoryDecoder {
         }
         Ok(())
     }
+
+    /// BLAKE3 of all that the WAL so far has left. What is decoded next follows from that.
+    pub fn history_hash(&self) -> [u8; 32] {
+        *self.history.hash().as_bytes()
+    }
 }

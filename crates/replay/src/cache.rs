@@ -63,6 +63,11 @@ impl PageCache {
         self.slots.is_empty()
     }
 
+    /// The pages that are kept, in the order of their places.
+    pub fn iter(&self) -> impl Iterator<Item = (&PageKey, &PageBytes)> {
+        self.slots.iter().map(|slot| (&slot.key, &*slot.page))
+    }
+
     /// A page that is kept, without using it.
     pub fn peek(&self, key: &PageKey) -> Option<&PageBytes> {
         let slot = self.slots.get(*self.places.get(key)? as usize)?;

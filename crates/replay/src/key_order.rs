@@ -29,6 +29,11 @@ pub struct KeyOrders {
 }
 
 impl KeyOrders {
+    /// The count of each way.
+    pub fn counts(&self) -> impl Iterator<Item = u16> {
+        self.wrong.into_iter()
+    }
+
     /// The number that a tuple is likely to get on a leaf page.
     pub fn expected(&self, page: &PageBytes, tuple: &[u8]) -> Option<u16> {
         let best = (0..ORDERS.len()).min_by_key(|&order| self.wrong[order])?;

@@ -58,6 +58,36 @@ impl std::fmt::Debug for History {
 }
 
 impl History {
+    /// BLAKE3 of all that is known.
+    pub fn hash(&self) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new();
+        for (key, page) in self.cache.iter() {
+            hasher.update(&key.locator.to_bytes());
+            hasher.update(&[key.fork]);
+            hasher.update(&key.block.to_le_bytes());
+            hasher.update(page);
+        }
+        let mut forms: Vec<_> = self.forms.iter().collect();
+        forms.sort_unstable_by_key(|(key, _)| **key);
+        for ((rmid, info, id), form) in forms {
+            let has_data = form.has_data.into();
+            hasher.update(&[*rmid, *info, *id, form.flags, form.compressor, has_data]);
+        }
+        let mut orders: Vec<_> = self.orders.iter().collect();
+        orders.sort_unstable_by_key(|(locator, _)| **locator);
+        for (locator, orders) in orders {
+            hasher.update(&locator.to_bytes());
+            for count in orders.counts() {
+                hasher.update(&count.to_le_bytes());
+            }
+        }
+        hasher.update(&[self.logs_hints.into()]);
+        hasher.update(&self.images_from.0.to_le_bytes());
+        hasher.update(&self.end.0.to_le_bytes());
+        hasher.update(&self.pending);
+        hasher.finalize()
+    }
+
     /// A segment, or a part of one, begins.
     pub fn begin(&mut self, header: &SegmentHeader) {
         if header.start != self.end {
