@@ -24,7 +24,9 @@ fuzz_target!(|input: &[u8]| {
     let mut extents = Vec::new();
     for number in 0..(pages.len() / PAGE_SIZE) as u32 {
         extents.push(match number % 8 == 7 && unpaged & 1 != 0 {
-            true => Extent::Bytes { len: PAGE_SIZE as u32 },
+            true => Extent::Bytes {
+                len: PAGE_SIZE as u32,
+            },
             false => Extent::Pages {
                 relation: number % (u32::from(relations) + 1),
                 first_block: u32::from(block) + number,

@@ -20,14 +20,18 @@ fuzz_target!(|input: &[u8]| {
     let (before, after) = bytes.split_at(bytes.len() / 2);
     let blocks = after.len().max(1).div_ceil(PAGE_SIZE);
     let mut base = vec![0; blocks * PAGE_SIZE];
-    base.iter_mut().zip(before.iter().cycle()).for_each(|(to, from)| *to = *from);
+    base.iter_mut()
+        .zip(before.iter().cycle())
+        .for_each(|(to, from)| *to = *from);
     let mut new = base.clone();
     let len = new.len();
     new.rotate_right(usize::from(shift) % len);
     new[len - after.len()..].copy_from_slice(after);
     let extents: Vec<Extent> = (0..blocks as u32)
         .map(|number| match number % 2 == 1 && unpaged & 1 != 0 {
-            true => Extent::Bytes { len: PAGE_SIZE as u32 },
+            true => Extent::Bytes {
+                len: PAGE_SIZE as u32,
+            },
             false => Extent::Pages {
                 relation: number % 3,
                 first_block: u32::from(block) + number,

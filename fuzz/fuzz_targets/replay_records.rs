@@ -4,7 +4,9 @@
 use libfuzzer_sys::fuzz_target;
 use walzip_pgformat::Version;
 use walzip_pgformat::wal::RecordLayout;
-use walzip_replay::{PageBytes, PageCache, PageKey, Record, omitted_data, redo, split_data, split_rest};
+use walzip_replay::{
+    PageBytes, PageCache, PageKey, Record, omitted_data, redo, split_data, split_rest,
+};
 
 const PAGE: usize = 8192;
 
@@ -26,7 +28,11 @@ fuzz_target!(|input: &[u8]| {
     if layout.read_unchecked(&record, version).is_err() {
         return;
     }
-    let record = Record { version, layout: &layout, bytes: &record };
+    let record = Record {
+        version,
+        layout: &layout,
+        bytes: &record,
+    };
     let page = page(pages);
     assert!(replayed(&record, &page) == replayed(&record, &page));
     let after = replayed(&record, &page);

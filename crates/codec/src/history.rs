@@ -79,7 +79,7 @@ fn encode_after(
 }
 
 /// Decodes segments in the order in which they were encoded.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct HistoryDecoder {
     history: History,
 }

@@ -27,6 +27,7 @@ impl From<&Block> for PageKey {
     }
 }
 
+#[derive(Clone)]
 struct Slot {
     key: PageKey,
     page: Box<PageBytes>,
@@ -35,6 +36,7 @@ struct Slot {
 
 /// Pages that records have left. Where there are too many, one that was not used for long goes.
 /// Which one follows from what was asked for, and from nothing else.
+#[derive(Clone)]
 pub struct PageCache {
     places: HashMap<PageKey, u32>,
     slots: Vec<Slot>,

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use walzip_codec::Level;
-use walzip_repo::{Repository, WalPack};
+use walzip_repo::{PackName, PutOutcome, Repository, WalPack};
 
 use super::encoding::encode;
 use super::plan::{Candidate, Plan, Rules};
@@ -192,12 +192,15 @@ impl Work<'_> {
             return Ok(None);
         }
         // Where there is one of its name already, of another process, that one is proven.
-        self.part.put_pack(&name, encoded.object.into()).await?;
+        let put = self.part.put_pack(&name, encoded.object.into()).await?;
         let since = Instant::now();
         let packs = self.part.packs().with(&first).await?;
         let Some(pack) = packs.into_iter().find(|pack| pack.name == name) else {
             return Ok(None);
         };
+        if put == PutOutcome::Created && self.part.find_single(&first).await?.is_none() {
+            self.packing.problems.push(came_too_late(&name, &first));
+        }
         self.prove(&pack, since).await?;
         let planned = candidates.get(..name.count()).unwrap_or_default();
         self.packing.packs.push(Packed {
@@ -239,6 +242,18 @@ impl Work<'_> {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+/// The pack is not removed: another process may have proven it, and its segments' own objects may
+/// be gone for that.
+fn came_too_late(pack: &PackName, first: &str) -> PackProblem {
+    PackProblem {
+        first: first.to_owned(),
+        detail: format!(
+            "{first} was set aside or expired while pack {pack} was put; if its timeline was set \
+             aside, repeat that (walzip timeline set-aside), and the pack goes with it"
+        ),
     }
 }
 

@@ -20,6 +20,7 @@ const PENDING_MAX: usize = 64 << 20;
 const ORDERS_MAX: usize = 65536;
 
 /// What the WAL before leaves for what follows. The encoder's and the decoder's are the same.
+#[derive(Clone)]
 pub struct History {
     pub(super) cache: PageCache,
     /// A page that was last changed before this is likely to get an image with its next change.
