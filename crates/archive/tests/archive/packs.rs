@@ -371,6 +371,34 @@ async fn a_timeline_that_is_packed_while_it_is_set_aside_moves_later() {
     assert_eq!(got(&repository, &second(4)).await.expect("got"), None);
 }
 
+/// A pack that appears when its segments have just been moved says so: it would stay behind.
+#[tokio::test(start_paused = true)]
+async fn a_pack_that_came_too_late_is_a_problem() {
+    let store = memory_store();
+    let repository = archive(Arc::clone(&store), 1..5).await;
+    let faults = Faults {
+        seed: 3,
+        latency_ms_max: 5000,
+        ..Faults::default()
+    };
+    let slow = Arc::new(FaultyStore::new(store, faults));
+    let packing = async {
+        let slow = Repository::open(slow).await.expect("open");
+        pack_all(&slow).await
+    };
+    let moving = async {
+        while objects(&repository).await.packs.is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        let names: Vec<String> = (1..5).map(segment_name).collect();
+        repository.remove_wal(&names).await.expect("removed");
+    };
+    let (packing, ()) = futures::future::join(packing, moving).await;
+    let detail = &packing.problems[0].detail;
+    assert!(detail.contains("walzip timeline set-aside"), "{detail}");
+    assert_all_there(&repository, 1..5).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_repository_is_brought_the_packs_that_it_lacks() {
     let from = archive(memory_store(), 1..8).await;
