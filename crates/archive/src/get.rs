@@ -167,7 +167,7 @@ fn deliver(
         };
         let decoded = stored.deliver_to(&name.to_string(), &mut output);
         decoded.map_err(|failed| match failed {
-            Undecoded::Damaged(error) => error,
+            Undecoded::Damaged(error) => *error,
             Undecoded::Write(error) => ArchiveError::file("write", destination, error),
         })?;
         let Beginning { page, len } = output.beginning;

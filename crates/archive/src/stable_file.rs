@@ -115,7 +115,7 @@ impl StableFile {
             };
             let decoded = stored.decode_to(&name, &mut comparison);
             decoded.map_err(|failed| match failed {
-                Undecoded::Damaged(error) => error,
+                Undecoded::Damaged(error) => *error,
                 Undecoded::Write(error) => this.failed(error),
             })?;
             let (is_equal, mut reader) = (comparison.is_equal, comparison.reader);

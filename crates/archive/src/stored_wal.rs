@@ -102,7 +102,7 @@ impl StoredWal {
     pub(crate) fn decode_to(self, name: &str, output: &mut dyn Write) -> Result<(), Undecoded> {
         match self {
             StoredWal::Single(object) => {
-                coding::check_name(name, &object).map_err(Undecoded::Damaged)?;
+                coding::check_name(name, &object).map_err(Undecoded::damaged)?;
                 let decoded = walzip_codec::decode_to(&object, output);
                 decoded.map_err(|error| undecoded(name, error))
             }
@@ -119,7 +119,7 @@ impl StoredWal {
     ) -> Result<(), Undecoded> {
         match self {
             StoredWal::Single(object) => {
-                coding::check_name(name, &object).map_err(Undecoded::Damaged)?;
+                coding::check_name(name, &object).map_err(Undecoded::damaged)?;
                 let decoded = decoding::decode_to(&object, output);
                 decoded.map_err(|error| undecoded(name, error))
             }
@@ -165,7 +165,7 @@ impl StoredWal {
 
 fn undecoded(name: &str, error: DecodeToError) -> Undecoded {
     match error {
-        DecodeToError::Decode(source) => Undecoded::Damaged(coding::undecodable(name, source)),
+        DecodeToError::Decode(source) => Undecoded::damaged(coding::undecodable(name, source)),
         DecodeToError::Write(error) => Undecoded::Write(error),
     }
 }

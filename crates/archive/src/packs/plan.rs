@@ -102,7 +102,7 @@ fn runs<'e>(entries: impl Iterator<Item = &'e WalEntry>, rules: Rules) -> Vec<Ve
                 stored_bytes: entry.size_bytes,
                 archived: entry.modified,
             });
-            *is_full = after as usize % rules.capacity() == 0;
+            *is_full = (after as usize).is_multiple_of(rules.capacity());
         }
     }
     let wanted = runs.into_iter().zip(is_full);

@@ -109,7 +109,7 @@ impl Decoding {
         output: &mut dyn Write,
     ) -> Result<(), Undecoded> {
         let wrong = |reason: String| {
-            Undecoded::Damaged(ArchiveError::Damaged {
+            Undecoded::damaged(ArchiveError::Damaged {
                 object: member.name.clone(),
                 reason: format!("{reason} (pack {pack})"),
             })
@@ -129,7 +129,7 @@ impl Decoding {
                 return Err(wrong("it is longer than its index says".to_owned()));
             }
             Err(DecodeToError::Decode(source)) => {
-                return Err(Undecoded::Damaged(coding::undecodable(
+                return Err(Undecoded::damaged(coding::undecodable(
                     &member.name,
                     source,
                 )));
@@ -148,16 +148,21 @@ impl Decoding {
 #[derive(Debug)]
 pub(crate) enum Undecoded {
     /// It is not what it has to be.
-    Damaged(ArchiveError),
+    Damaged(Box<ArchiveError>),
     /// It could not be written.
     Write(io::Error),
 }
 
 impl Undecoded {
+    /// It is not what it has to be.
+    pub(crate) fn damaged(error: ArchiveError) -> Undecoded {
+        Undecoded::Damaged(Box::new(error))
+    }
+
     /// What it means where nothing can fail to be written.
     pub(crate) fn into_archive(self, name: &str) -> ArchiveError {
         match self {
-            Undecoded::Damaged(error) => error,
+            Undecoded::Damaged(error) => *error,
             Undecoded::Write(error) => ArchiveError::file("decode", name.as_ref(), error),
         }
     }

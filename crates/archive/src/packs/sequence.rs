@@ -115,7 +115,7 @@ impl ReadySegment {
             Content::Encoded(bytes) => bytes,
         };
         let (Some(mut last), Some(member)) = (self.slot.take(), self.member()) else {
-            return Err(Undecoded::Damaged(missing(&self.reader, self.index)));
+            return Err(Undecoded::damaged(missing(&self.reader, self.index)));
         };
         last.decoding
             .decode(self.reader.name(), member, bytes, output)?;

@@ -34,7 +34,7 @@ pub(super) async fn verify(
             .progress
             .add(own.iter().map(|of| of.size_bytes).sum());
         let is_single = |name: &str| !packed.contains_key(name);
-        if let Err(error) = verify_pack(part, pack, (&is_single, whole), verification).await {
+        if let Err(error) = verify_pack(part, pack, is_single, whole, verification).await {
             // It could not be read at all, or no further.
             let detail = detail_of(error);
             let unproven = pack.name.segments().filter(|name| !whole.contains(name));
@@ -73,7 +73,8 @@ fn takes(
 async fn verify_pack(
     part: &Part,
     pack: &WalPack,
-    (is_single, whole): (&dyn Fn(&str) -> bool, &mut BTreeSet<String>),
+    is_single: impl Fn(&str) -> bool,
+    whole: &mut BTreeSet<String>,
     verification: &mut Verification,
 ) -> Result<(), ArchiveError> {
     let repository = &part.repository;
