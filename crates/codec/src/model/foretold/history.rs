@@ -121,7 +121,8 @@ impl History {
             let mut layout = RecordLayout::default();
             if layout.read(&record, version).is_ok() {
                 self.replay(version, &layout, &record);
-                self.keep_images(&layout, &record, &mut Recreation::new(PAGE_SIZE * 40));
+                // It only takes images apart.
+                self.keep_images(&layout, &record, &mut Recreation::new(0));
                 self.set_positions(&layout, end);
             }
         }

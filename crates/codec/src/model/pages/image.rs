@@ -1,5 +1,5 @@
-//! Images that the server compressed (`wal_compression`). If compressing the page again gives the
-//! same bytes, the image is recreated: the page is coded instead. Otherwise its bytes are stored.
+//! Page images in records. One that the server compressed (`wal_compression`) is coded as its page,
+//! if compressing that again gives the same bytes; otherwise its bytes are stored.
 
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::{Compression, Image};
