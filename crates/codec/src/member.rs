@@ -21,6 +21,7 @@ use crate::streams::StreamReader;
 use crate::streams::coder::Choices;
 
 const TOO_MUCH: DecodeError = DecodeError::Corrupt("members of more bytes than a segment");
+const NO_SEGMENT: DecodeError = DecodeError::Corrupt("identity of no segment");
 
 /// Bytes of an original that are believed before they are there.
 const RESERVED_MAX: u64 = 64 << 20;
@@ -172,6 +173,23 @@ pub fn decode_member_after(
     )
 }
 
+/// Goes past the member at the front of `bytes`, and learns what it leaves for those after it; returns
+/// the bytes that it has. Its original is not made, and its hash not compared.
+pub fn pass_member(
+    bytes: &[u8],
+    claims: Claims,
+    history: &mut History,
+) -> Result<usize, DecodeToError> {
+    let member = Member::read(bytes)?;
+    if let Some(history) = member.history(Some(history))? {
+        let (mut content, segment) = (member.content(claims)?, member.segment()?);
+        let streams = member.streams(&mut content, proof::run_in_turn)?;
+        let segment = segment.ok_or(NO_SEGMENT)?;
+        segment::pass(streams, segment, member.original_len(), history)?;
+    }
+    Ok(member.len)
+}
+
 fn decode_into(
     bytes: &[u8],
     mut original: Original<'_>,
@@ -179,50 +197,95 @@ fn decode_into(
     run_both: RunBoth,
     history: Option<&mut History>,
 ) -> Result<usize, DecodeToError> {
-    const CUT: DecodeError = DecodeError::Truncated("member");
-    let header = Header::read(bytes)?;
-    if header.original_len > MEMBER_LEN_MAX as u64 {
-        return Err(TOO_MUCH.into());
-    }
-    let member_len = usize::try_from(header.member_len).map_err(|_| CUT)?;
-    let member = bytes.get(..member_len).ok_or(CUT)?;
-    let body = member.get(header.header_len..).ok_or(CUT)?;
-    if header.kind == MemberKind::Differences {
-        return Err(DecodeError::BaseNeeded.into());
-    }
-    let history = match (header.kind, history) {
-        (MemberKind::WalAfter, None) => return Err(DecodeError::HistoryNeeded.into()),
-        (MemberKind::WalAfter, history) => history,
-        (_, history) => {
-            // What is told from nothing begins anew.
-            if let Some(history) = history {
-                *history = History::default();
-            }
-            None
-        }
-    };
-    let segment = match &header.identity {
-        Some(identity) => Some(segment_header(
-            identity,
-            header.original_len,
-            header.version,
-        )?),
-        None => None,
-    };
+    let member = Member::read(bytes)?;
+    let history = member.history(history)?;
+    let segment = member.segment()?;
+    let header = &member.header;
     if header.kind == MemberKind::Foreign {
-        container::decode_foreign(&header, body, &mut original)?;
+        container::decode_foreign(header, member.body, &mut original)?;
     } else {
-        let mut content = container::read_content((&header).into(), body, claims)?;
-        let len_max = ContentShape::from(&header).unpacked_len_max(body);
-        let streams = StreamReader::shared(&mut content, header.version, len_max, run_both)?;
-        let len = header.original_len as usize;
+        let mut content = member.content(claims)?;
+        let streams = member.streams(&mut content, run_both)?;
+        let len = member.original_len();
         match segment {
             Some(segment) => segment::decode(streams, segment, len, history, &mut original)?,
             None => chunk::decode(streams, len, &mut original)?,
         }
     }
     original.check(header.original_len, &header.original_hash)?;
-    Ok(member_len)
+    Ok(member.len)
+}
+
+/// A member whose header was read.
+struct Member<'m> {
+    header: Header,
+    body: &'m [u8],
+    len: usize,
+}
+
+impl<'m> Member<'m> {
+    /// The one at the front of `bytes`.
+    fn read(bytes: &'m [u8]) -> Result<Member<'m>, DecodeError> {
+        const CUT: DecodeError = DecodeError::Truncated("member");
+        let header = Header::read(bytes)?;
+        if header.original_len > MEMBER_LEN_MAX as u64 {
+            return Err(TOO_MUCH);
+        }
+        let len = usize::try_from(header.member_len).map_err(|_| CUT)?;
+        let body = bytes
+            .get(..len)
+            .and_then(|all| all.get(header.header_len..));
+        match header.kind {
+            MemberKind::Differences => Err(DecodeError::BaseNeeded),
+            _ => Ok(Member {
+                body: body.ok_or(CUT)?,
+                header,
+                len,
+            }),
+        }
+    }
+
+    /// The WAL before, if it is needed. What is told from nothing begins anew.
+    fn history<'h>(
+        &self,
+        history: Option<&'h mut History>,
+    ) -> Result<Option<&'h mut History>, DecodeError> {
+        match (self.header.kind, history) {
+            (MemberKind::WalAfter, None) => Err(DecodeError::HistoryNeeded),
+            (MemberKind::WalAfter, history) => Ok(history),
+            (_, history) => {
+                if let Some(history) = history {
+                    *history = History::default();
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn segment(&self) -> Result<Option<SegmentHeader>, DecodeError> {
+        let header = &self.header;
+        let identity = header.identity.as_ref();
+        let segment =
+            identity.map(|identity| segment_header(identity, header.original_len, header.version));
+        segment.transpose()
+    }
+
+    fn original_len(&self) -> usize {
+        self.header.original_len as usize
+    }
+
+    fn content(&self, claims: Claims) -> Result<Vec<u8>, DecodeError> {
+        container::read_content((&self.header).into(), self.body, claims)
+    }
+
+    fn streams<'c>(
+        &self,
+        content: &'c mut Vec<u8>,
+        run_both: RunBoth,
+    ) -> Result<StreamReader<'c>, DecodeError> {
+        let len_max = ContentShape::from(&self.header).unpacked_len_max(self.body);
+        StreamReader::shared(content, self.header.version, len_max, run_both)
+    }
 }
 
 /// What the pages of the segment need; the rest of it is in the streams.
@@ -231,7 +294,6 @@ pub fn segment_header(
     original_len: u64,
     format: FormatVersion,
 ) -> Result<SegmentHeader, DecodeError> {
-    const NO_SEGMENT: DecodeError = DecodeError::Corrupt("identity of no segment");
     let version = Version::from_page_magic(identity.page_magic)
         .ok_or(DecodeError::Corrupt("page magic of no known major"))?;
     if !is_segment_size(identity.segment_size) {

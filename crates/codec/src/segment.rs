@@ -184,33 +184,20 @@ pub fn decode<'s>(
     history: Option<&'s mut History>,
     original: &mut Original<'_>,
 ) -> Result<(), DecodeToError> {
-    let mut decoder = Decoder {
-        coder: streams,
-        model: Model::new(&segment, len),
-        past: Past::new(history, &segment, len),
-        writer: SegmentWriter::new(segment, len.min(2 * PIECE_LEN)),
-        start: segment.start,
-        len,
-        fragments: LazyStream::default(),
-        other: LazyStream::default(),
-        bytes: Vec::new(),
-    };
-    let spans = LazyStream::default().open(&mut decoder.coder, StreamKind::Spans, 1);
-    loop {
-        match decoder.coder.u8(spans, 0) {
-            _ if decoder.coder.failed() => return Err(BAD.into()),
-            END => break,
-            RUN => decoder.run(spans, original)?,
-            OTHER => decoder.other(spans)?,
-            _ => return Err(BAD.into()),
-        }
-        decoder.hand_over(original)?;
-    }
-    if !decoder.coder.exhausted() || decoder.writer.len() != len {
-        return Err(BAD.into());
-    }
-    decoder.past.end();
-    original.write(decoder.writer.ready())
+    let writer = SegmentWriter::new(segment, len.min(2 * PIECE_LEN));
+    Decoder::new(streams, &segment, len, history, writer).decode(original)
+}
+
+/// Makes of streams what the segment leaves for those after it, and not the segment.
+pub fn pass<'s>(
+    streams: StreamReader<'s>,
+    segment: SegmentHeader,
+    len: usize,
+    history: &'s mut History,
+) -> Result<(), DecodeToError> {
+    let writer = SegmentWriter::counting(segment);
+    let nothing = &mut io::sink();
+    Decoder::new(streams, &segment, len, Some(history), writer).decode(&mut Original::new(nothing))
 }
 
 /// The WAL before a segment, if the segment is told from it.
@@ -266,6 +253,26 @@ impl<'h> Past<'h> {
         }
     }
 
+    /// Writes a record with its images, or counts it. Decoder only.
+    fn write(
+        &mut self,
+        writer: &mut SegmentWriter,
+        layout: &mut RecordLayout,
+        record: &mut Vec<u8>,
+    ) -> Option<()> {
+        match &mut self.known {
+            Some((history, images)) if writer.counts_only() => {
+                writer.count_record(images.unfolded_len(history, layout, record)?);
+            }
+            Some((history, images)) => {
+                images.unfold(history, layout, record)?;
+                writer.record(record);
+            }
+            None => writer.record(record),
+        }
+        Some(())
+    }
+
     fn end_record(&mut self, layout: &RecordLayout, end: Lsn) {
         if let Some((history, _)) = &mut self.known {
             history.set_positions(layout, end);
@@ -291,7 +298,46 @@ struct Decoder<'s> {
     bytes: Vec<u8>,
 }
 
-impl Decoder<'_> {
+impl<'s> Decoder<'s> {
+    fn new(
+        streams: StreamReader<'s>,
+        segment: &SegmentHeader,
+        len: usize,
+        history: Option<&'s mut History>,
+        writer: SegmentWriter,
+    ) -> Decoder<'s> {
+        Decoder {
+            coder: streams,
+            model: Model::new(segment, len),
+            past: Past::new(history, segment, len),
+            writer,
+            start: segment.start,
+            len,
+            fragments: LazyStream::default(),
+            other: LazyStream::default(),
+            bytes: Vec::new(),
+        }
+    }
+
+    fn decode(mut self, original: &mut Original<'_>) -> Result<(), DecodeToError> {
+        let spans = LazyStream::default().open(&mut self.coder, StreamKind::Spans, 1);
+        loop {
+            match self.coder.u8(spans, 0) {
+                _ if self.coder.failed() => return Err(BAD.into()),
+                END => break,
+                RUN => self.run(spans, original)?,
+                OTHER => self.other(spans)?,
+                _ => return Err(BAD.into()),
+            }
+            self.hand_over(original)?;
+        }
+        if !self.coder.exhausted() || self.writer.len() != self.len {
+            return Err(BAD.into());
+        }
+        self.past.end();
+        original.write(self.writer.ready())
+    }
+
     fn run(&mut self, spans: StreamId, original: &mut Original<'_>) -> Result<(), DecodeToError> {
         let mut run = Run::default();
         run.code(&mut self.coder, spans);
@@ -335,7 +381,10 @@ impl Decoder<'_> {
                 return Err(BAD.into());
             }
             self.model.end_record(lsn);
-            self.writer.record(&self.bytes);
+            let written = self
+                .past
+                .write(&mut self.writer, &mut layout, &mut self.bytes);
+            written.ok_or(BAD)?;
             self.check_len()?;
             let end = self.past.lsn_of(self.writer.len());
             self.past.end_record(&layout, end);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use walzip_pgformat::wal::{Block, RelFileLocator};
 
 use crate::page::{Page, PageBytes};
@@ -38,7 +39,8 @@ struct Slot {
 /// Which one follows from what was asked for, and from nothing else.
 #[derive(Clone)]
 pub struct PageCache {
-    places: HashMap<PageKey, u32>,
+    /// Whoever writes to the database chooses the keys: the hash begins at random.
+    places: HashMap<PageKey, u32, RandomState>,
     slots: Vec<Slot>,
     pages_max: usize,
     hand: usize,
@@ -48,7 +50,7 @@ impl PageCache {
     /// Keeps at most so many pages, at least one.
     pub fn new(pages_max: usize) -> PageCache {
         PageCache {
-            places: HashMap::new(),
+            places: HashMap::default(),
             slots: Vec::new(),
             pages_max: pages_max.max(1),
             hand: 0,

@@ -293,27 +293,39 @@ pub trait Page {
         if !self.is_sane() {
             return None;
         }
-        let mut stored = Vec::new();
+        let mut stored = Vec::with_capacity(self.items().into());
         for number in 1..=self.items() {
             if self.line_pointer(number)?.has_storage() {
                 let range = self.item_range(number)?;
-                stored.push((range.start, number));
+                stored.push((range.start as u32) << 16 | u32::from(number));
             }
         }
-        stored.sort_unstable_by(|one, other| other.cmp(one));
-        let mut upper = self.special();
-        for (start, number) in stored {
+        stored.sort_unstable_by_key(|&item| std::cmp::Reverse(item));
+        let (lower, mut upper) = (self.lower(), self.special());
+        // Neighbours move together, which leaves what moving them one by one leaves.
+        let mut moved = Moved::default();
+        for item in stored {
+            let (start, number) = ((item >> 16) as usize, item as u16);
             let pointer = self.line_pointer(number)?;
             let len = max_align(pointer.len.into());
-            upper = upper.checked_sub(len)?;
-            if start + len > PAGE_SIZE || upper < self.lower() {
+            let below = upper.checked_sub(len).filter(|&below| below >= lower);
+            let Some(below) = below.filter(|_| start + len <= PAGE_SIZE) else {
+                moved.apply(self.bytes_mut());
                 return None;
+            };
+            upper = below;
+            if !moved.take(start, len, upper) {
+                moved.apply(self.bytes_mut());
+                moved = Moved { start, len, upper };
             }
-            self.bytes_mut().copy_within(start..start + len, upper);
+            if start < lower {
+                std::mem::take(&mut moved).apply(self.bytes_mut());
+            }
             let offset = upper as u16;
             self.set_line_pointer(number, LinePointer { offset, ..pointer })?;
         }
-        self.set_bounds(self.lower(), upper);
+        moved.apply(self.bytes_mut());
+        self.set_bounds(lower, upper);
         Some(())
     }
 
@@ -393,6 +405,34 @@ pub trait Page {
     /// Some line pointer is unused.
     fn has_unused(&self) -> bool {
         (1..=self.items()).any(|number| self.line_pointer(number) == Some(LinePointer::UNUSED))
+    }
+}
+
+/// Bytes of items that move towards the end of a page.
+#[derive(Default)]
+struct Moved {
+    start: usize,
+    len: usize,
+    upper: usize,
+}
+
+impl Moved {
+    /// Takes the item before, unless it does not end where these begin. Items that move the other
+    /// way, on a page that is none, move one by one.
+    fn take(&mut self, start: usize, len: usize, upper: usize) -> bool {
+        let is_neighbour = start + len == self.start && upper + len == self.upper && upper >= start;
+        if is_neighbour {
+            *self = Moved {
+                start,
+                len: self.len + len,
+                upper,
+            };
+        }
+        is_neighbour
+    }
+
+    fn apply(&self, bytes: &mut PageBytes) {
+        bytes.copy_within(self.start..self.start + self.len, self.upper);
     }
 }
 

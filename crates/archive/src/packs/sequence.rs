@@ -156,17 +156,14 @@ async fn skip(
     off_the_runtime(move || {
         for (member, bytes) in members.iter().zip(&read) {
             let at = last.decoding.next;
-            let mut passed = Vec::new();
-            let is_near = index - at <= PASSED_MAX;
-            let output: &mut dyn Write = match is_near {
-                true => &mut passed,
-                false => &mut std::io::sink(),
-            };
-            let decoded = last.decoding.decode(&pack, member, bytes, output);
-            decoded.map_err(|failed| failed.into_archive(&member.name))?;
-            if is_near {
-                last.keep(at, passed.into());
+            if index - at > PASSED_MAX {
+                last.decoding.pass(&pack, member, bytes)?;
+                continue;
             }
+            let mut passed = Vec::new();
+            let decoded = last.decoding.decode(&pack, member, bytes, &mut passed);
+            decoded.map_err(|failed| failed.into_archive(&member.name))?;
+            last.keep(at, passed.into());
         }
         Ok(last)
     })

@@ -87,6 +87,23 @@ fn golden_files_decode_to_what_they_did_when_they_were_made() {
 
 /// The pages after the last segment as well: most get no image any more.
 #[test]
+fn what_is_passed_leaves_what_decoding_leaves() {
+    for name in ALL {
+        let mut segments = segments(name);
+        // Told from nothing, and nothing before it is known after it.
+        segments.insert(1, noise(5000, 1));
+        let (mut decoder, mut passing) = (HistoryDecoder::new(), HistoryDecoder::new());
+        for file in encoded(&segments, 1).expect("encoded") {
+            let decoded = decoder.decode(&file, &mut std::io::sink());
+            decoded.expect("decodes");
+            passing.pass(&file).expect("passed");
+            assert!(passing.history_hash() == decoder.history_hash(), "{name}");
+        }
+        assert!(HistoryDecoder::new().pass(b"no member").is_err());
+    }
+}
+
+#[test]
 fn golden_files_leave_what_they_did_when_they_were_made() {
     let left = |name: &&str| {
         let mut decoder = HistoryDecoder::new();

@@ -12,6 +12,8 @@ pub struct SegmentWriter {
     header: SegmentHeader,
     /// What was not taken yet.
     out: Vec<u8>,
+    /// The bytes are only counted.
+    counts_only: bool,
     /// Bytes written, with those that were taken.
     len: usize,
     state: PageState,
@@ -26,6 +28,7 @@ impl SegmentWriter {
         SegmentWriter {
             header,
             out: Vec::with_capacity(capacity),
+            counts_only: false,
             len: 0,
             state: PageState {
                 page: 0,
@@ -35,6 +38,19 @@ impl SegmentWriter {
             changes: Vec::new(),
             next_change: 0,
         }
+    }
+
+    /// The same, for somebody who wants to know where records would stand, and not what is written.
+    pub fn counting(header: SegmentHeader) -> Self {
+        SegmentWriter {
+            counts_only: true,
+            ..SegmentWriter::new(header, 0)
+        }
+    }
+
+    /// The bytes are only counted.
+    pub fn counts_only(&self) -> bool {
+        self.counts_only
     }
 
     /// Bytes written so far.
@@ -86,15 +102,33 @@ impl SegmentWriter {
 
     /// Writes the first bytes of a record that has `total_len`, or of the rest of one.
     pub fn fragment(&mut self, bytes: &[u8], total_len: usize) {
+        self.in_pages(bytes.len(), total_len, |writer, part| {
+            writer.append(&bytes[part]);
+        });
+    }
+
+    /// Counts a whole record of so many bytes, and the zeros behind it.
+    pub fn count_record(&mut self, len: usize) {
+        self.in_pages(len, len, |writer, part| writer.len += part.len());
+        self.padding();
+    }
+
+    /// The parts of a record's bytes on each page.
+    fn in_pages(
+        &mut self,
+        len: usize,
+        total_len: usize,
+        mut append: impl FnMut(&mut SegmentWriter, std::ops::Range<usize>),
+    ) {
         let mut done = 0;
-        while done < bytes.len() {
+        while done < len {
             if self.len.is_multiple_of(PAGE_SIZE) {
                 let remaining = if done == 0 { 0 } else { total_len - done };
                 self.next_page(remaining as u32);
             }
             let left = PAGE_SIZE - self.len % PAGE_SIZE;
-            let part = left.min(bytes.len() - done);
-            self.append(&bytes[done..done + part]);
+            let part = left.min(len - done);
+            append(self, done..done + part);
             done += part;
         }
     }
@@ -111,12 +145,16 @@ impl SegmentWriter {
 
     /// Writes bytes of zero that are no pages.
     pub fn zeros(&mut self, len: usize) {
-        self.out.resize(self.out.len() + len, 0);
+        if !self.counts_only {
+            self.out.resize(self.out.len() + len, 0);
+        }
         self.len += len;
     }
 
     fn append(&mut self, bytes: &[u8]) {
-        self.out.extend_from_slice(bytes);
+        if !self.counts_only {
+            self.out.extend_from_slice(bytes);
+        }
         self.len += bytes.len();
     }
 

@@ -14,9 +14,9 @@ pub enum Change {
     Data(Vec<u8>),
     /// It gets an image of these bytes, and loses its data unless they are the record's own.
     Unfold {
-        /// The image.
+        /// The image, with its length.
         image: Image,
-        /// Its bytes.
+        /// Its bytes; none where only the length of the record is wanted.
         bytes: Vec<u8>,
         /// The data stay.
         has_data: bool,
@@ -62,6 +62,18 @@ pub fn assemble(
     Some(())
 }
 
+/// The length of the record that [`assemble`] would make.
+pub fn assembled_len(layout: &mut RecordLayout, changes: &[Change]) -> Option<usize> {
+    for (block, change) in layout.blocks.iter_mut().zip(changes) {
+        change_header(block, change)?;
+    }
+    let parts = layout.blocks.iter().map(|block| {
+        let image = block.image.as_ref().map_or(0, |image| image.len);
+        usize::from(image) + usize::from(block.data_len)
+    });
+    Some(layout.headers_len() + parts.sum::<usize>() + layout.main_len)
+}
+
 fn change_header(block: &mut Block, change: &Change) -> Option<()> {
     match change {
         Change::None => {}
@@ -81,12 +93,9 @@ fn change_header(block: &mut Block, change: &Change) -> Option<()> {
             }
         }
         Change::Unfold {
-            image,
-            bytes,
-            has_data,
+            image, has_data, ..
         } => {
-            let len = u16::try_from(bytes.len()).ok()?;
-            block.image = Some(Image { len, ..*image });
+            block.image = Some(*image);
             block.fork_flags |= Block::HAS_IMAGE;
             if !has_data {
                 block.fork_flags &= !Block::HAS_DATA;

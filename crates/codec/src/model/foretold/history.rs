@@ -272,15 +272,21 @@ impl History {
         }
     }
 
+    /// The image is what the page is after replay, which is kept.
+    pub fn note_used(&mut self, key: &PageKey) {
+        self.cache.get_or_new(*key);
+    }
+
     /// The page as an image has it: without the bytes of its hole. Zeros if it is not known.
-    pub fn expected(&self, key: &PageKey) -> Box<PageBytes> {
-        let mut page = Box::new([0; PAGE_SIZE]);
-        if let Some(known) = self.cache.peek(key) {
-            page.copy_from_slice(known);
-            let (start, len) = page.hole();
-            page[start..start + len].fill(0);
+    pub fn expected(&self, key: &PageKey, page: &mut PageBytes) {
+        match self.cache.peek(key) {
+            Some(known) => {
+                page.copy_from_slice(known);
+                let (start, len) = page.hole();
+                page[start..start + len].fill(0);
+            }
+            None => page.fill(0),
         }
-        page
     }
 
     /// Whether the page of a block is known, and whether its next record is likely to have an image.

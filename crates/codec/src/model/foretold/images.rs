@@ -9,7 +9,7 @@ use walzip_pgformat::wal::{Compression, RecordHeader, RecordLayout};
 use walzip_pgformat::{Lsn, PAGE_SIZE, Version};
 use walzip_replay::{Page, PageBytes, PageKey, Record, omitted_data};
 
-use super::assembly::{Change, assemble};
+use super::assembly::{Change, assemble, assembled_len};
 use super::forms::{self, Form, FormKey};
 use super::history::{History, fill};
 use crate::model::pages::difference::BlockDifferences;
@@ -45,6 +45,10 @@ pub struct ForetoldImages {
     recreation: Recreation,
     changes: Vec<Change>,
     folded: Vec<Folded>,
+    /// Memory of images that are done.
+    spare: Vec<Box<PageBytes>>,
+    /// Whether each block's page is known, and an image to be expected.
+    foretold: Vec<Option<bool>>,
     record: Vec<u8>,
     /// Whether data follow from a page.
     rest: LazyStream,
@@ -99,18 +103,9 @@ struct Folded {
     mark: u8,
 }
 
-impl Default for Folded {
-    fn default() -> Folded {
-        Folded {
-            place: 0,
-            key: PageKey::default(),
-            kind: Kind::default(),
-            page: Box::new([0; PAGE_SIZE]),
-            form: Form::default(),
-            hole: (0, 0),
-            mark: NO_IMAGE,
-        }
-    }
+/// The page to decode an image of, or to take apart.
+fn empty_page(spare: &mut Vec<Box<PageBytes>>) -> Box<PageBytes> {
+    spare.pop().unwrap_or_else(|| Box::new([0; PAGE_SIZE]))
 }
 
 impl ForetoldImages {
@@ -125,6 +120,8 @@ impl ForetoldImages {
             recreation: Recreation::new(segment_len),
             changes: Vec::new(),
             folded: Vec::new(),
+            spare: Vec::new(),
+            foretold: Vec::new(),
             record: Vec::new(),
             rest: LazyStream::default(),
             has_rest: false,
@@ -142,7 +139,7 @@ impl ForetoldImages {
         layout: &mut RecordLayout,
         record: &mut Vec<u8>,
     ) {
-        self.folded.clear();
+        self.clear();
         self.has_rest = false;
         self.changes.clear();
         self.changes.resize(layout.blocks.len(), Change::None);
@@ -153,12 +150,18 @@ impl ForetoldImages {
             }
         }
         if !self.folded.is_empty() && self.try_folded(history, layout, record).is_none() {
-            self.folded.clear();
+            self.clear();
         }
         self.take_rest(history, layout, record);
         if let Some(expected) = history.expected_number(layout, record) {
             change_number(layout, record, |number| number.wrapping_sub(expected));
         }
+    }
+
+    /// Forgets the images of the last record.
+    fn clear(&mut self) {
+        let pages = self.folded.drain(..).map(|folded| folded.page);
+        self.spare.extend(pages);
     }
 
     /// Takes one image out, if its bytes can be made of its page again.
@@ -182,7 +185,7 @@ impl ForetoldImages {
         } else if !self.recreation.decompress(image, packed) {
             return None;
         }
-        let mut page = Box::new([0; PAGE_SIZE]);
+        let mut page = empty_page(&mut self.spare);
         fill(&mut page, image, self.recreation.page(image));
         let key = PageKey::from(block);
         let mut data = Vec::new();
@@ -225,8 +228,9 @@ impl ForetoldImages {
         history.replay(self.version, &without, &self.record);
         let before = self.folded.len();
         let (changes, differences) = (&mut self.changes, &mut self.differences);
+        let mut expected = empty_page(&mut self.spare);
         self.folded.retain_mut(|folded| {
-            let expected = history.expected(&folded.key);
+            history.expected(&folded.key, &mut expected);
             folded.mark = DIFFERENT;
             if expected == folded.page {
                 folded.mark = EXACT;
@@ -245,6 +249,7 @@ impl ForetoldImages {
             }
             is_like
         });
+        self.spare.push(expected);
         history.put_back(pages);
         if self.folded.len() < before {
             without = layout.clone();
@@ -262,12 +267,11 @@ impl ForetoldImages {
         coder: &mut C,
         history: &mut History,
         lsn: Lsn,
-        foretold: &[Option<bool>],
         layout: &RecordLayout,
     ) {
         let mut taken = std::mem::take(&mut self.folded).into_iter().peekable();
-        for (place, (block, known)) in layout.blocks.iter().zip(foretold).enumerate() {
-            let Some(is_foretold) = *known else {
+        for (place, block) in layout.blocks.iter().enumerate() {
+            let Some(is_foretold) = self.foretold.get(place).copied().flatten() else {
                 continue;
             };
             let mut has_image = block.image.is_some();
@@ -322,8 +326,13 @@ impl ForetoldImages {
             return None;
         }
         let mut this = this.unwrap_or_else(|| Folded {
+            place: 0,
+            key: PageKey::default(),
+            kind: Kind::default(),
+            page: empty_page(&mut self.spare),
             form: expected,
-            ..Folded::default()
+            hole: (0, 0),
+            mark: NO_IMAGE,
         });
         this.mark = mark;
         if mark & OTHER_FORM != 0 {
@@ -338,16 +347,22 @@ impl ForetoldImages {
         Some(this)
     }
 
-    /// Codes the images that differ from the pages after replay, and keeps all as pages.
+    /// Codes the images that differ from the pages after replay, and keeps them as pages.
     fn code_differences<C: Coder>(&mut self, coder: &mut C, history: &mut History) {
         for folded in &mut self.folded {
-            if folded.mark & DIFFERENT != 0 {
-                let expected = history.expected(&folded.key);
-                let differences = self.differences.of(folded.kind);
-                differences.code_block(coder, &expected, &mut folded.page);
-            } else if !C::ENCODING {
-                folded.page = history.expected(&folded.key);
+            if folded.mark & DIFFERENT == 0 {
+                // What the hole has is needed where the image has another one.
+                if !C::ENCODING && folded.mark & OTHER_HOLE != 0 {
+                    history.expected(&folded.key, &mut folded.page);
+                }
+                history.note_used(&folded.key);
+                continue;
             }
+            let mut expected = empty_page(&mut self.spare);
+            history.expected(&folded.key, &mut expected);
+            let differences = self.differences.of(folded.kind);
+            differences.code_block(coder, &expected, &mut folded.page);
+            self.spare.push(expected);
             if coder.failed() {
                 return;
             }
@@ -382,7 +397,7 @@ impl ForetoldImages {
     }
 
     /// Codes what the decoder needs besides a record that was coded, and replays it. The decoder's
-    /// record gets its images and data back.
+    /// record gets its data back; [`ForetoldImages::unfold`] gives it its images.
     pub fn follow<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -391,13 +406,11 @@ impl ForetoldImages {
         layout: &mut RecordLayout,
         record: &mut Vec<u8>,
     ) {
-        let foretold: Vec<_> = layout
-            .blocks
-            .iter()
-            .map(|at| history.foretells(at))
-            .collect();
+        self.foretold.clear();
+        let foretold = layout.blocks.iter().map(|at| history.foretells(at));
+        self.foretold.extend(foretold);
         if !C::ENCODING {
-            self.folded.clear();
+            self.clear();
         }
         if let Some(expected) = history.expected_number(layout, record) {
             let number = change_number(layout, record, |number| number.wrapping_add(expected));
@@ -406,19 +419,13 @@ impl ForetoldImages {
             }
         }
         self.code_rest(coder, history, layout, record);
-        self.code_marks(coder, history, lsn, &foretold, layout);
+        self.code_marks(coder, history, lsn, layout);
         if coder.failed() {
             return;
         }
         history.replay(self.version, layout, record);
         self.code_differences(coder, history);
         history.keep_images(layout, record, &mut self.recreation);
-        if C::ENCODING || self.folded.is_empty() || coder.failed() {
-            return;
-        }
-        if self.unfold(layout, record).is_none() {
-            coder.fail();
-        }
     }
 
     /// Codes whether data follow from the page, and puts them back into the record.
@@ -460,37 +467,83 @@ impl ForetoldImages {
         Some(())
     }
 
-    fn unfold(&mut self, layout: &mut RecordLayout, record: &mut Vec<u8>) -> Option<()> {
+    /// Gives a record its images back. Decoder only, after [`ForetoldImages::follow`].
+    pub fn unfold(
+        &mut self,
+        history: &History,
+        layout: &mut RecordLayout,
+        record: &mut Vec<u8>,
+    ) -> Option<()> {
+        if self.folded.is_empty() {
+            return Some(());
+        }
+        self.unfold_blocks(history, layout, true)?;
+        assemble(layout, record, &self.changes, &mut self.record)?;
+        std::mem::swap(record, &mut self.record);
+        Some(())
+    }
+
+    /// The length that a record has with its images. Decoder only, after
+    /// [`ForetoldImages::follow`].
+    pub fn unfolded_len(
+        &mut self,
+        history: &History,
+        layout: &mut RecordLayout,
+        record: &[u8],
+    ) -> Option<usize> {
+        if self.folded.is_empty() {
+            return Some(record.len());
+        }
+        self.unfold_blocks(history, layout, false)?;
+        assembled_len(layout, &self.changes)
+    }
+
+    /// What becomes of the blocks of a record that gets its images back; the bytes of images are
+    /// there if they are needed to know their length, or wanted.
+    fn unfold_blocks(
+        &mut self,
+        history: &History,
+        layout: &RecordLayout,
+        wants_bytes: bool,
+    ) -> Option<()> {
         self.changes.clear();
         self.changes.resize(layout.blocks.len(), Change::None);
         for folded in &self.folded {
-            let hole = match folded.mark & OTHER_HOLE {
-                0 => folded.page.hole(),
-                _ => folded.hole,
+            let (page, hole) = match folded.mark & OTHER_HOLE {
+                // By now it is what the image is of, but for its hole.
+                0 => {
+                    let page = history.cache.peek(&folded.key)?;
+                    (page, page.hole())
+                }
+                _ => (&*folded.page, folded.hole),
             };
-            if hole.0 + hole.1 > PAGE_SIZE {
-                return None;
-            }
-            let image = folded.form.image(self.version, hole);
-            let page = self.recreation.page(&image);
-            let (front, back) = page.split_at_mut_checked(hole.0)?;
-            front.copy_from_slice(&folded.page[..hole.0]);
-            back.copy_from_slice(&folded.page[hole.0 + hole.1..]);
-            let bytes = if image.compression == Compression::None {
-                page.to_vec()
-            } else if self.recreation.compress(&image, folded.form.compressor) {
-                self.recreation.packed().to_vec()
+            let mut image = folded.form.image(self.version, hole);
+            let (front, back) = (page.get(..hole.0)?, page.get(hole.0 + hole.1..)?);
+            let mut bytes = Vec::new();
+            if image.compression != Compression::None {
+                let place = self.recreation.page(&image);
+                let (place, rest) = place.split_at_mut_checked(hole.0)?;
+                place.copy_from_slice(front);
+                rest.copy_from_slice(back);
+                if !self.recreation.compress(&image, folded.form.compressor) {
+                    return None;
+                }
+                bytes.extend_from_slice(self.recreation.packed());
+                image.len = u16::try_from(bytes.len()).ok()?;
             } else {
-                return None;
-            };
+                if wants_bytes {
+                    bytes.reserve_exact(image.page_len());
+                    bytes.extend_from_slice(front);
+                    bytes.extend_from_slice(back);
+                }
+                image.len = image.page_len() as u16;
+            }
             self.changes[folded.place] = Change::Unfold {
                 image,
                 bytes,
                 has_data: folded.form.has_data,
             };
         }
-        assemble(layout, record, &self.changes, &mut self.record)?;
-        std::mem::swap(record, &mut self.record);
         Some(())
     }
 }
