@@ -40,7 +40,8 @@ pub async fn get_ahead(
     fetch: &Fetch<'_>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ArchiveError> {
-    spool.clear();
+    // What a call has left for the next ones stays.
+    spool.clear_fetching();
     let ended = follow(spool, options, fetch, stop).await;
     spool.clear();
     ended
@@ -48,28 +49,30 @@ pub async fn get_ahead(
 
 /// Fetches segments that follow upon the position, one after the other: as many as are asked for, or
 /// have so many bytes. The decoder of a pack is there already, and would be gone with this process.
-/// Nothing where a worker does so.
+/// Says how many there are now; nothing where a worker does so.
 pub async fn fetch_following(
     spool: &GetSpool,
     following: usize,
     bytes_max: u64,
     fetch: &Fetch<'_>,
-) -> Result<(), ArchiveError> {
+) -> Result<Option<usize>, ArchiveError> {
     let Some(_lock) = spool.try_lock()? else {
-        return Ok(());
+        return Ok(None);
     };
     let options = GetAheadOptions {
         process_max: 1,
         bytes_max,
         idle: Duration::ZERO,
     };
+    let mut fetched = 0;
     for name in window(spool, &options).into_iter().take(following) {
         let path = spool.begin(&name)?;
         if !finish(spool, &name, fetch(name.clone(), path).await)? {
             break;
         }
+        fetched += 1;
     }
-    Ok(())
+    Ok(Some(fetched))
 }
 
 async fn follow(

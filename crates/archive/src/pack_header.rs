@@ -10,7 +10,6 @@ use walzip_pgformat::bytes::read_u32;
 pub(crate) const HEADER_LEN: usize = 16;
 
 const MAGIC: [u8; 4] = *b"WZPK";
-const VERSION: u8 = 1;
 /// What it holds is not encrypted: a store may encrypt all of it.
 const NO_KEY: u32 = 0;
 
@@ -30,25 +29,33 @@ impl Content {
             Content::Wal => "WAL",
         }
     }
+
+    /// The version that is written. Those before it are read.
+    pub(crate) fn version(self) -> u8 {
+        match self {
+            Content::Backup => 1,
+            Content::Wal => 2,
+        }
+    }
 }
 
 /// The header of a pack.
 pub(crate) fn header(content: Content) -> [u8; HEADER_LEN] {
     let mut header = [0; HEADER_LEN];
     header[..4].copy_from_slice(&MAGIC);
-    header[4] = VERSION;
+    header[4] = content.version();
     header[5] = content as u8;
     header
 }
 
-/// Refuses what is no pack of this content that this walzip can read.
-pub(crate) fn check_header(header: &[u8], content: Content) -> Result<(), String> {
+/// The version of a pack of this content. Refuses what this walzip cannot read.
+pub(crate) fn check_header(header: &[u8], content: Content) -> Result<u8, String> {
     let field = |at: usize| header.get(at).copied();
     if header.len() < HEADER_LEN || !header.starts_with(&MAGIC) {
         return Err("it is no pack".to_owned());
     }
-    if field(4) != Some(VERSION) {
-        let version = field(4).unwrap_or_default();
+    let version = field(4).unwrap_or_default();
+    if version == 0 || version > content.version() {
         return Err(format!(
             "version {version} of packs is not known to this walzip"
         ));
@@ -60,7 +67,7 @@ pub(crate) fn check_header(header: &[u8], content: Content) -> Result<(), String
         return Err("it is encrypted, which this walzip does not read".to_owned());
     }
     match header.get(6..8) == Some(&[0; 2]) && read_u32(header, 12) == Some(0) {
-        true => Ok(()),
+        true => Ok(version),
         false => Err("its header has bytes that have to be zero".to_owned()),
     }
 }
@@ -72,7 +79,8 @@ mod tests {
     #[test]
     fn every_other_header_is_refused() {
         for content in [Content::Backup, Content::Wal] {
-            assert_eq!(check_header(&header(content), content), Ok(()));
+            let version = content.version();
+            assert_eq!(check_header(&header(content), content), Ok(version));
             for at in 0..HEADER_LEN {
                 let mut changed = header(content);
                 changed[at] ^= 4;

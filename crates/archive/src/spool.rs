@@ -40,6 +40,13 @@ use rustix::process::geteuid;
 
 use crate::error::ArchiveError;
 
+/// A spool of this user's own in a directory for everybody's temporary files, if it can be had.
+pub fn of_this_user(temporary_directory: &Path) -> Option<PathBuf> {
+    let name = format!("walzip-{}", geteuid().as_raw());
+    let path = temporary_directory.join(name);
+    make_private(&path).ok().map(|_| path)
+}
+
 /// The directory of one data directory, made where it is missing.
 fn directory_of(spool_path: &Path, data_directory: &Path) -> Result<PathBuf, ArchiveError> {
     check_closed(spool_path)?;

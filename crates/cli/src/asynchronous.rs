@@ -9,6 +9,7 @@ mod worker;
 
 pub use worker::THIS_PROGRAM;
 
+use std::env;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,8 @@ use std::thread;
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
+use rustix::fs::Access;
+use walzip_archive::spool;
 use walzip_repo::Location;
 
 use crate::config::Config;
@@ -84,13 +87,18 @@ impl AsyncArgs {
         Ok(Some(path))
     }
 
-    /// Where a call without a worker leaves what it had to decode anyway: the directory of the
-    /// background, if there is one that it may use.
+    /// Where calls and a worker meet in a pack, without anybody having asked for a worker: the
+    /// directory of the background if there is one that this user may write in, or else one of its
+    /// own for temporary files.
     pub fn spool_path_for_packs(&self, config: &Config) -> Option<PathBuf> {
         let path = self.spool_path.as_ref().or(config.spool_path.as_ref());
         let path = path.cloned().unwrap_or_else(|| DEFAULT_SPOOL_PATH.into());
-        let is_usable = path.is_dir() && running_as_root::refuse_foreign_directory(&path).is_ok();
-        is_usable.then_some(path)
+        let is_usable = rustix::fs::access(&path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+            && running_as_root::refuse_foreign_directory(&path).is_ok();
+        match is_usable {
+            true => Some(path),
+            false => spool::of_this_user(&env::temp_dir()),
+        }
     }
 
     /// Whether this process is the worker.

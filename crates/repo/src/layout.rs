@@ -54,9 +54,9 @@ pub const MAX_BACKUP_OBJECT_NAME_CHARS: usize = 200;
 /// room for a container around it.
 pub const MAX_WAL_OBJECT_BYTES: u64 = (1 << 30) + (1 << 20);
 /// The most segments that a pack of WAL has.
-pub const MAX_PACK_SEGMENTS: usize = 64;
+pub const MAX_PACK_SEGMENTS: usize = 256;
 /// The most WAL that a pack has, before it was encoded.
-pub const MAX_PACK_ORIGINAL_BYTES: u64 = 1 << 30;
+pub const MAX_PACK_ORIGINAL_BYTES: u64 = 4 << 30;
 /// The longest pack of WAL. One is put whole, so that a put fails where there is one already.
 pub const MAX_PACK_BYTES: usize = 256 << 20;
 /// What a writer that packs leaves between the put of a pack and the first removal of a segment

@@ -14,7 +14,7 @@ pub(crate) fn header() -> [u8; HEADER_LEN] {
 
 /// Refuses what is no pack of a backup's files that this walzip can read.
 pub(crate) fn check_header(header: &[u8]) -> Result<(), String> {
-    pack_header::check_header(header, Content::Backup)
+    pack_header::check_header(header, Content::Backup).map(|_| ())
 }
 
 /// The name of a pack below its backup's label.

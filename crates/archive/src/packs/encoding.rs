@@ -1,9 +1,9 @@
 //! A pack of segments that are objects of their own.
 
-use walzip_codec::{HistoryEncoder, Level};
+use walzip_codec::{EncodeError, HistoryEncoder, Level};
 use walzip_repo::{PackName, Repository};
 
-use super::format::PackBuilder;
+use super::format::{EncodedMember, PackBuilder};
 use super::plan::{Candidate, LEAST_SEGMENTS};
 use crate::coding::{self, Beginning, off_the_runtime};
 use crate::error::ArchiveError;
@@ -22,10 +22,7 @@ pub(super) async fn encode(
     candidates: &[Candidate],
     level: Level,
 ) -> Result<Option<EncodedPack>, ArchiveError> {
-    let mut building = Building {
-        encoder: HistoryEncoder::new(level),
-        pack: PackBuilder::new(),
-    };
+    let mut building = Building::new(level);
     for candidate in candidates {
         let name = &candidate.name;
         let Some(object) = part.get_wal(name).await? else {
@@ -55,17 +52,36 @@ pub(super) async fn encode(
     }))
 }
 
+/// After this number of segments that were told from those before them, it is tried whether the next
+/// one needs them.
+const TRIED_AFTER: usize = 16;
+/// A segment begins anew if that takes less than this, in percent of what it takes otherwise: it can be
+/// decoded sooner then, and damage before it does not concern it.
+const ANEW_PERCENT_MAX: usize = 120;
+
 struct Building {
+    level: Level,
     encoder: HistoryEncoder,
+    /// Segments that this encoder has encoded.
+    count: usize,
     pack: PackBuilder,
 }
 
 impl Building {
+    fn new(level: Level) -> Building {
+        Building {
+            level,
+            encoder: HistoryEncoder::new(level),
+            count: 0,
+            pack: PackBuilder::new(),
+        }
+    }
+
     /// Says whether the segment found room.
     async fn add(mut self, name: &str, segment: Vec<u8>) -> Result<(Building, bool), ArchiveError> {
         let name = name.to_owned();
         off_the_runtime(move || {
-            let encoded = self.encoder.encode(&segment);
+            let encoded = self.encode(&segment);
             let member = encoded.map_err(|source| ArchiveError::Encode {
                 name: name.clone(),
                 source,
@@ -74,5 +90,25 @@ impl Building {
             Ok((self, fitted))
         })
         .await
+    }
+
+    fn encode(&mut self, segment: &[u8]) -> Result<EncodedMember, EncodeError> {
+        let bytes = self.encoder.encode(segment)?;
+        self.count += 1;
+        if self.count > TRIED_AFTER && (self.count - 1).is_multiple_of(TRIED_AFTER) {
+            let mut encoder = HistoryEncoder::new(self.level);
+            let anew = encoder.encode(segment)?;
+            if anew.len() * 100 < bytes.len() * ANEW_PERCENT_MAX {
+                (self.encoder, self.count) = (encoder, 1);
+                return Ok(EncodedMember {
+                    bytes: anew,
+                    begins_anew: true,
+                });
+            }
+        }
+        Ok(EncodedMember {
+            bytes,
+            begins_anew: self.count == 1,
+        })
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::SystemTime;
 
-use walzip_pgformat::bytes::read_u32;
+use walzip_pgformat::bytes::{read_u32, read_u64};
 use walzip_repo::PackName;
 use walzip_repo::layout::MAX_PACK_BYTES;
 
-use super::format::{ENTRY_LEN, NAME_LEN, TRAILER_LEN, read_index};
+use super::format::{NAME_LEN, TRAILER_LEN, read_index};
 use super::reading::Decoding;
 use crate::error::ArchiveError;
 use crate::pack_header::{self, Content};
@@ -29,9 +29,10 @@ pub fn decode<E: From<ArchiveError>>(
         object: "the pack".to_owned(),
         reason,
     };
-    pack_header::check_header(pack, Content::Wal).map_err(damaged)?;
+    let version = pack_header::check_header(pack, Content::Wal).map_err(damaged)?;
     let name = own_name(pack).ok_or_else(|| damaged("it does not end as packs do".to_owned()))?;
     let index = read_index(&name, pack.len() as u64, pack).map_err(damaged)?;
+    index.check_version(version).map_err(damaged)?;
     let mut decoding = Decoding::default();
     for member in &index.members {
         // The index was compared with the length.
@@ -48,8 +49,8 @@ pub fn decode<E: From<ArchiveError>>(
 /// not.
 fn own_name(pack: &[u8]) -> Option<PackName> {
     let (before, trailer) = pack.split_last_chunk::<TRAILER_LEN>()?;
+    let index = usize::try_from(read_u64(trailer, 0)?).ok()?;
     let count = read_u32(trailer, 8)? as usize;
-    let index = before.len().checked_sub(count.checked_mul(ENTRY_LEN)?)?;
     let first = before.get(index..)?.get(..NAME_LEN)?;
     let first = std::str::from_utf8(first).ok()?;
     PackName::new(first, count, SystemTime::UNIX_EPOCH).ok()

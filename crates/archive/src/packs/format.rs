@@ -9,7 +9,9 @@ use walzip_repo::layout::{MAX_PACK_BYTES, MAX_PACK_ORIGINAL_BYTES, MAX_PACK_SEGM
 use crate::pack_header::{self, Content, HEADER_LEN};
 
 /// Length of a segment's entry in the index, in bytes.
-pub(crate) const ENTRY_LEN: usize = NAME_LEN + 3 * 8 + 2 * HASH_LEN;
+const ENTRY_LEN: usize = NAME_LEN + 4 * 8 + 2 * HASH_LEN;
+/// The same in version 1, where all segments are told from the first one on.
+const ENTRY_LEN_V1: usize = ENTRY_LEN - 8;
 /// Length of the trailer, in bytes.
 pub(crate) const TRAILER_LEN: usize = 16 + HASH_LEN + TRAILER_MAGIC.len();
 /// The last bytes of a pack.
@@ -32,6 +34,9 @@ pub(crate) struct Member {
     pub(crate) len: u64,
     /// Bytes of the segment.
     pub(crate) original_len: u64,
+    /// The number in the pack of the segment at which decoding it begins: it is told from those from
+    /// there on.
+    pub(crate) begins: usize,
     /// BLAKE3 of the segment.
     pub(crate) original_hash: [u8; HASH_LEN],
     /// BLAKE3 of its bytes in the pack.
@@ -48,9 +53,29 @@ impl Member {
 /// What a pack has, in the order in which it was encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Index {
+    /// The version of the pack.
+    pub(crate) version: u8,
     pub(crate) members: Vec<Member>,
     /// BLAKE3 of all that says what is in the pack: packs with the same are the same.
     pub(crate) hash: [u8; HASH_LEN],
+}
+
+impl Index {
+    /// Refuses a pack whose header says another version than its end.
+    pub(crate) fn check_version(&self, version: u8) -> Result<(), String> {
+        match version == self.version {
+            true => Ok(()),
+            false => Err("its header and its end say different versions".to_owned()),
+        }
+    }
+}
+
+/// A segment as it is encoded.
+#[derive(Debug)]
+pub(crate) struct EncodedMember {
+    pub(crate) bytes: Vec<u8>,
+    /// It needs no segment before it.
+    pub(crate) begins_anew: bool,
 }
 
 /// Builds a pack in memory.
@@ -70,8 +95,14 @@ impl PackBuilder {
         }
     }
 
-    /// Appends a segment, unless the pack would be longer or hold more than packs may.
-    pub(crate) fn push(&mut self, name: &str, segment: &[u8], member: &[u8]) -> bool {
+    /// Appends a segment, unless the pack would be longer or hold more than packs may. It is told
+    /// from those before it, or begins anew.
+    pub(crate) fn push(&mut self, name: &str, segment: &[u8], member: &EncodedMember) -> bool {
+        let (member, begins_anew) = (&member.bytes, member.begins_anew);
+        let before = self.members.last().map(|last| last.begins);
+        let begins = before
+            .filter(|_| !begins_anew)
+            .unwrap_or(self.members.len());
         let count = self.members.len() + 1;
         let len = self.bytes.len() + member.len() + count * ENTRY_LEN + TRAILER_LEN;
         let original_len = self.original_len + segment.len() as u64;
@@ -87,6 +118,7 @@ impl PackBuilder {
             offset: self.bytes.len() as u64,
             len: member.len() as u64,
             original_len: segment.len() as u64,
+            begins,
             original_hash: blake3::hash(segment).into(),
             hash: blake3::hash(member).into(),
         });
@@ -106,7 +138,8 @@ impl PackBuilder {
         let index_offset = bytes.len() as u64;
         for member in &self.members {
             bytes.extend_from_slice(member.name.as_bytes());
-            for number in [member.offset, member.len, member.original_len] {
+            let begins = member.begins as u64;
+            for number in [member.offset, member.len, member.original_len, begins] {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
             bytes.extend_from_slice(&member.original_hash);
@@ -115,7 +148,7 @@ impl PackBuilder {
         bytes.extend_from_slice(&index_offset.to_le_bytes());
         let count = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
         bytes.extend_from_slice(&count.to_le_bytes());
-        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&u32::from(Content::Wal.version()).to_le_bytes());
         let index = usize::try_from(index_offset).unwrap_or(bytes.len());
         let hash = blake3::hash(bytes.get(index..).unwrap_or_default());
         bytes.extend_from_slice(hash.as_bytes());
@@ -137,11 +170,15 @@ pub(crate) fn read_index(name: &PackName, size: u64, end: &[u8]) -> Result<Index
     if !trailer.ends_with(&TRAILER_MAGIC) {
         return wrong("it does not end as packs do");
     }
-    if read_u32(trailer, 8) != u32::try_from(name.count()).ok() || read_u32(trailer, 12) != Some(0)
-    {
+    if read_u32(trailer, 8) != u32::try_from(name.count()).ok() {
         return wrong("its end says another number of segments than its name");
     }
-    let index_len = name.count() * ENTRY_LEN;
+    let (version, entry_len) = match read_u32(trailer, 12) {
+        Some(0) => (1, ENTRY_LEN_V1),
+        Some(2) => (2, ENTRY_LEN),
+        _ => return wrong("its end is of a version that is not known to this walzip"),
+    };
+    let index_len = name.count() * entry_len;
     let Some(at) = before.len().checked_sub(index_len) else {
         return wrong("it is too short for its index");
     };
@@ -154,13 +191,15 @@ pub(crate) fn read_index(name: &PackName, size: u64, end: &[u8]) -> Result<Index
     if read_u64(trailer, 0) != Some(index_offset) {
         return wrong("its index is not where it says");
     }
-    let entries = index.chunks_exact(ENTRY_LEN);
+    let entries = index.get(..index_len).unwrap_or_default();
+    let entries = entries.chunks_exact(entry_len);
     let members = entries.map(read_member).collect::<Option<Vec<Member>>>();
     let Some(members) = members else {
         return wrong("its index cannot be read");
     };
     check_members(name, &members, index_offset)?;
     Ok(Index {
+        version,
         members,
         hash: hash.into(),
     })
@@ -169,13 +208,18 @@ pub(crate) fn read_index(name: &PackName, size: u64, end: &[u8]) -> Result<Index
 fn read_member(entry: &[u8]) -> Option<Member> {
     let name = std::str::from_utf8(entry.get(..NAME_LEN)?).ok()?;
     let hash = |at: usize| entry.get(at..at + HASH_LEN)?.try_into().ok();
+    let (begins, hashes) = match entry.len() {
+        ENTRY_LEN_V1 => (0, NAME_LEN + 24),
+        _ => (read_u64(entry, NAME_LEN + 24)?, NAME_LEN + 32),
+    };
     Some(Member {
         name: name.to_owned(),
         offset: read_u64(entry, NAME_LEN)?,
         len: read_u64(entry, NAME_LEN + 8)?,
         original_len: read_u64(entry, NAME_LEN + 16)?,
-        original_hash: hash(NAME_LEN + 24)?,
-        hash: hash(NAME_LEN + 24 + HASH_LEN)?,
+        begins: usize::try_from(begins).ok()?,
+        original_hash: hash(hashes)?,
+        hash: hash(hashes + HASH_LEN)?,
     })
 }
 
@@ -184,12 +228,21 @@ fn read_member(entry: &[u8]) -> Option<Member> {
 fn check_members(name: &PackName, members: &[Member], index_offset: u64) -> Result<(), String> {
     let mut at = HEADER_LEN as u64;
     let mut original_len: u64 = 0;
+    let mut begins = 0;
     let size = members.first().map_or(0, |first| first.original_len);
     let (min, max) = (SEGMENT_SIZE_BYTES_MIN, SEGMENT_SIZE_BYTES_MAX);
     if !size.is_power_of_two() || !(u64::from(min)..=u64::from(max)).contains(&size) {
         return Err(format!("{size} bytes is not the size of a segment"));
     }
-    for (member, expected) in members.iter().zip(name.segments()) {
+    for (number, (member, expected)) in members.iter().zip(name.segments()).enumerate() {
+        if member.begins == number {
+            begins = number;
+        }
+        if member.begins != begins {
+            return Err(format!(
+                "{expected} does not begin where the one before does"
+            ));
+        }
         if member.name != expected {
             return Err(format!("it has {} in the place of {expected}", member.name));
         }
@@ -227,9 +280,17 @@ mod tests {
         let mut pack = PackBuilder::new();
         for (number, segment) in name(count).segments().enumerate() {
             let original = vec![number as u8; 1 << 20];
-            assert!(pack.push(&segment, &original, &vec![number as u8; 10 + number]));
+            let encoded = member(&vec![number as u8; 10 + number], number == 2);
+            assert!(pack.push(&segment, &original, &encoded));
         }
         pack.finish()
+    }
+
+    fn member(bytes: &[u8], begins_anew: bool) -> EncodedMember {
+        EncodedMember {
+            bytes: bytes.to_vec(),
+            begins_anew,
+        }
     }
 
     fn read(count: usize, pack: &[u8]) -> Result<Index, String> {
@@ -244,6 +305,7 @@ mod tests {
             ("CONTENT_WAL", (Content::Wal as u8).to_string()),
             ("HEADER_LEN", HEADER_LEN.to_string()),
             ("ENTRY_LEN", ENTRY_LEN.to_string()),
+            ("ENTRY_LEN_V1", ENTRY_LEN_V1.to_string()),
             ("TRAILER_LEN", TRAILER_LEN.to_string()),
             ("TRAILER_MAGIC", text(&TRAILER_MAGIC)),
             ("END_LEN_MAX", END_LEN_MAX.to_string()),
@@ -261,15 +323,47 @@ mod tests {
         assert_eq!(pack.len(), 16 + 10 + 11 + 2 * ENTRY_LEN + TRAILER_LEN);
         assert_eq!(
             hash.as_str(),
-            "d6cc6eb1f963bd4048b4189444ed520c74bb5ad363a4c04c0215257b95b1e717"
+            "8116bc106b9e3bb0854ebd0df7a83975148efdebf71ec4b936f01971044c8b96"
         );
         let index = read(2, &pack).expect("an index");
+        assert_eq!(begins(&self::pack(4)), [0, 0, 2, 2]);
         let lies: Vec<(u64, u64)> = index.members.iter().map(|m| (m.offset, m.len)).collect();
         assert_eq!(lies, [(16, 10), (26, 11)]);
         assert_eq!(
             index.members[1].original_hash,
             *blake3::hash(&vec![1; 1 << 20]).as_bytes()
         );
+    }
+
+    /// What version 1 wrote is read.
+    #[test]
+    fn a_pack_of_version_1_is_read() {
+        let pack = pack(2);
+        let (index, trailer) = (pack.len() - TRAILER_LEN - 2 * ENTRY_LEN, TRAILER_LEN);
+        let mut older = pack[..index].to_vec();
+        older[4] = 1;
+        for entry in pack[index..pack.len() - trailer].chunks_exact(ENTRY_LEN) {
+            older.extend_from_slice(&entry[..NAME_LEN + 24]);
+            older.extend_from_slice(&entry[NAME_LEN + 32..]);
+        }
+        older.extend_from_slice(&(index as u64).to_le_bytes());
+        older.extend_from_slice(&[2, 0, 0, 0, 0, 0, 0, 0]);
+        let hash = blake3::hash(&older[index..]);
+        older.extend_from_slice(hash.as_bytes());
+        older.extend_from_slice(&TRAILER_MAGIC);
+        assert_eq!(
+            blake3::hash(&older).to_hex().as_str(),
+            "d6cc6eb1f963bd4048b4189444ed520c74bb5ad363a4c04c0215257b95b1e717"
+        );
+        let (older, newer) = (read(2, &older), read(2, &pack));
+        let (older, newer) = (older.expect("an index"), newer.expect("an index"));
+        assert_eq!((older.version, newer.version), (1, 2));
+        assert_eq!(older.members, newer.members);
+    }
+
+    fn begins(pack: &[u8]) -> Vec<usize> {
+        let index = read(4, pack).expect("an index");
+        index.members.iter().map(|member| member.begins).collect()
     }
 
     #[test]
@@ -283,7 +377,7 @@ mod tests {
         for len in 0..pack.len() {
             assert!(read(3, &pack[..len]).is_err(), "{len} bytes");
         }
-        for count in [1, 2, 4, 64] {
+        for count in [1, 2, 4, 64, 256] {
             assert!(read(count, &pack).is_err(), "{count} segments");
         }
     }
@@ -294,15 +388,17 @@ mod tests {
         let lie = |change: &dyn Fn(&mut Member)| {
             let mut builder = PackBuilder::new();
             for (number, segment) in name(2).segments().enumerate() {
-                assert!(builder.push(&segment, &[0; 1 << 20], &[number as u8; 10]));
+                let encoded = member(&[number as u8; 10], false);
+                assert!(builder.push(&segment, &[0; 1 << 20], &encoded));
             }
             change(&mut builder.members[1]);
             read(2, &builder.finish())
         };
         assert!(lie(&|_| {}).is_ok());
-        let lies: [&dyn Fn(&mut Member); 8] = [
+        let lies: [&dyn Fn(&mut Member); 9] = [
             &|member| member.offset += 1,
             &|member| member.offset = 16,
+            &|member| member.begins = 2,
             &|member| member.len += 1,
             &|member| member.len = 0,
             &|member| member.len = u64::MAX,
@@ -318,14 +414,19 @@ mod tests {
     #[test]
     fn no_more_than_a_pack_may_have_is_added() {
         let mut pack = PackBuilder::new();
-        let segments = name(64).segments().collect::<Vec<_>>();
+        let segments = name(MAX_PACK_SEGMENTS).segments().collect::<Vec<_>>();
         for segment in &segments {
-            assert!(pack.push(segment, &[0; 1 << 20], b"x"));
+            assert!(pack.push(segment, &[0; 1 << 20], &member(b"x", false)));
         }
-        assert!(!pack.push("000000010000000A0000013E", &[0; 1 << 20], b"x"));
+        assert!(!pack.push(
+            "000000010000000A000001FE",
+            &[0; 1 << 20],
+            &member(b"x", false)
+        ));
         let mut pack = PackBuilder::new();
-        assert!(pack.push(&segments[0], b"x", &vec![0; MAX_PACK_BYTES - 1000]));
-        assert!(!pack.push(&segments[1], b"x", &[0; 1000]));
+        let long = member(&vec![0; MAX_PACK_BYTES - 1000], false);
+        assert!(pack.push(&segments[0], b"x", &long));
+        assert!(!pack.push(&segments[1], b"x", &member(&[0; 1000], false)));
         let len = pack.finish().len();
         assert!(len <= MAX_PACK_BYTES, "{len}");
     }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use walzip_codec::Level;
+use walzip_repo::layout::MAX_PACK_SEGMENTS;
 use walzip_repo::{PackName, PutOutcome, Repository, WalPack};
 
 use super::encoding::encode;
@@ -22,6 +23,9 @@ use crate::wal_index;
 /// asks for, one at a time.
 pub const NEWEST_KEPT: usize = 64;
 
+/// The segments that a pack has at most.
+pub const SEGMENTS_MAX: u16 = MAX_PACK_SEGMENTS as u16;
+
 /// How to pack.
 #[derive(Clone, Debug)]
 pub struct PackOptions {
@@ -29,6 +33,8 @@ pub struct PackOptions {
     pub level: Level,
     /// The newest segments of each timeline that stay objects of their own.
     pub newest: usize,
+    /// How many segments a pack has at most; never more than [`SEGMENTS_MAX`].
+    pub segments: usize,
     /// Make packs that more segments could follow, too.
     pub all: bool,
     /// Say what would be packed, and pack nothing.
@@ -116,6 +122,7 @@ async fn pack_cluster(part: &Repository, options: &PackOptions) -> Result<Packin
     let since = Instant::now();
     let rules = Rules {
         newest: options.newest,
+        segments: options.segments,
         all: options.all,
         segment_size: size.unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE).into(),
     };

@@ -8,6 +8,12 @@ use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::layout::{MAX_PACK_ORIGINAL_BYTES, MAX_PACK_SEGMENTS};
 use walzip_repo::{WalEntry, WalListing, WalPack};
 
+/// Longer segments would take too much memory.
+const PACKED_SEGMENT_MAX: u64 = 512 << 20;
+
+/// WAL of a directory of segments, one of which a pack has all its segments in.
+const DIRECTORY_BYTES: u64 = 4 << 30;
+
 /// A pack of one segment saves nothing, and a segment of its own is found in one request.
 pub(super) const LEAST_SEGMENTS: usize = 2;
 
@@ -33,6 +39,8 @@ pub(super) struct Plan {
 pub(super) struct Rules {
     /// The newest segments of each timeline that stay.
     pub(super) newest: usize,
+    /// How many segments a pack has at most.
+    pub(super) segments: usize,
     /// Whether packs are made that more segments may follow.
     pub(super) all: bool,
     /// The size of segments.
@@ -40,12 +48,14 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// How many segments a pack has at most. Both are powers of two.
+    /// How many segments a pack has at most.
     fn capacity(self) -> usize {
+        if self.segment_size > PACKED_SEGMENT_MAX {
+            return 1;
+        }
         let by_size = MAX_PACK_ORIGINAL_BYTES / self.segment_size.max(1);
-        usize::try_from(by_size).map_or(MAX_PACK_SEGMENTS, |by_size| {
-            by_size.clamp(1, MAX_PACK_SEGMENTS)
-        })
+        let by_size = usize::try_from(by_size).unwrap_or(MAX_PACK_SEGMENTS);
+        by_size.min(self.segments).clamp(1, MAX_PACK_SEGMENTS)
     }
 }
 
@@ -80,8 +90,8 @@ impl Plan {
     }
 }
 
-/// Consecutive segments, cut where packs end: a pack begins at a multiple of its capacity, unless
-/// the segment before is not there, or is packed. So whoever packs makes the same packs.
+/// Consecutive segments, cut where a pack is full, and where their directory ends. Whoever packs makes
+/// the same packs of what is there.
 fn runs<'e>(entries: impl Iterator<Item = &'e WalEntry>, rules: Rules) -> Vec<Vec<Candidate>> {
     let mut runs: Vec<Vec<Candidate>> = Vec::new();
     let mut next: Option<String> = None;
@@ -102,7 +112,8 @@ fn runs<'e>(entries: impl Iterator<Item = &'e WalEntry>, rules: Rules) -> Vec<Ve
                 stored_bytes: entry.size_bytes,
                 archived: entry.modified,
             });
-            *is_full = (after as usize).is_multiple_of(rules.capacity());
+            let ends_directory = u64::from(after) * rules.segment_size >= DIRECTORY_BYTES;
+            *is_full = run.len() >= rules.capacity() || ends_directory;
         }
     }
     let wanted = runs.into_iter().zip(is_full);
@@ -123,6 +134,7 @@ mod tests {
 
     const RULES: Rules = Rules {
         newest: 0,
+        segments: MAX_PACK_SEGMENTS,
         all: false,
         segment_size: 16 << 20,
     };
@@ -163,46 +175,66 @@ mod tests {
     }
 
     #[test]
-    fn packs_end_at_multiples_and_with_their_directory() {
+    fn packs_end_when_they_are_full_and_with_their_directory() {
         let archive = listing(
             &[
                 ("0000000100000000", 1..256),
                 ("0000000100000001", 0..70),
-                ("0000000200000001", 64..128),
+                ("0000000200000001", 192..256),
             ],
             &[],
         );
-        let full = [
-            ("0000000000000001", 63),
-            ("0000000000000040", 64),
-            ("0000000000000080", 64),
-            ("00000000000000C0", 64),
-            ("0000000100000000", 64),
-            ("0000000100000040", 64),
-        ];
+        let full = [("0000000000000001", 255), ("00000001000000C0", 64)];
         assert_eq!(packed(&archive, RULES), expected(&full));
         let all = Rules { all: true, ..RULES };
         let mut with_rest = full.to_vec();
-        with_rest.insert(5, ("0000000100000040", 6));
+        with_rest.insert(1, ("0000000100000000", 70));
         assert_eq!(packed(&archive, all), expected(&with_rest));
         // The newest of each timeline.
-        let rules = Rules { newest: 7, ..RULES };
-        assert_eq!(packed(&archive, rules), expected(&full[..4]));
+        let rules = Rules {
+            newest: 71,
+            ..RULES
+        };
+        assert_eq!(packed(&archive, rules), []);
+        let smaller = Rules {
+            segment_size: 1 << 20,
+            ..RULES
+        };
+        let fewer = Rules {
+            segments: 70,
+            ..RULES
+        };
+        let found = [
+            ("0000000000000001", 70),
+            ("0000000000000047", 70),
+            ("000000000000008D", 70),
+            ("00000000000000D3", 45),
+            ("0000000100000000", 70),
+            ("00000001000000C0", 64),
+        ];
+        assert_eq!(packed(&archive, fewer), expected(&found));
+        let archive = listing(&[("0000000100000000", 5..1000)], &[]);
+        let found = [
+            ("0000000000000005", 256),
+            ("0000000000000105", 256),
+            ("0000000000000205", 256),
+        ];
+        assert_eq!(packed(&archive, smaller), expected(&found));
     }
 
     #[test]
     fn a_hole_ends_a_pack_and_what_is_packed_stays() {
         let archive = listing(
-            &[("0000000100000000", 0..10), ("0000000100000000", 11..64)],
+            &[("0000000100000000", 0..10), ("0000000100000000", 11..256)],
             &[("000000010000000000000014", 2)],
         );
-        let found = [("0000000000000016", 42)];
+        let found = [("0000000000000016", 234)];
         assert_eq!(packed(&archive, RULES), expected(&found));
         let all = Rules { all: true, ..RULES };
         let found = [
             ("0000000000000000", 10),
             ("000000000000000B", 9),
-            ("0000000000000016", 42),
+            ("0000000000000016", 234),
         ];
         assert_eq!(packed(&archive, all), expected(&found));
         assert_eq!(Plan::of(&archive, RULES).unsettled.len(), 1);
@@ -217,10 +249,7 @@ mod tests {
             ..RULES
         };
         let found = packed(&archive, of_size(512 << 20));
-        assert_eq!(
-            found,
-            expected(&[("0000000000000000", 2), ("0000000000000002", 2)])
-        );
+        assert_eq!(found, expected(&[("0000000000000000", 4)]));
         assert_eq!(packed(&archive, of_size(1 << 30)), []);
     }
 }

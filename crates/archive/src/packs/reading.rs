@@ -84,7 +84,8 @@ impl PackReader {
         if lead > 0 {
             let header = bytes.split_to(lead);
             let checked = pack_header::check_header(&header, Content::Wal);
-            checked.map_err(|reason| damaged(name, reason))?;
+            let is_same = checked.and_then(|version| self.index.check_version(version));
+            is_same.map_err(|reason| damaged(name, reason))?;
         }
         let lengths = members.iter().map(|member| member.len as usize);
         Ok(lengths.map(|len| bytes.split_to(len)).collect())
@@ -100,6 +101,21 @@ pub(super) struct Decoding {
 }
 
 impl Decoding {
+    /// Nothing before this segment is needed.
+    pub(super) fn at(next: usize) -> Decoding {
+        Decoding {
+            decoder: HistoryDecoder::new(),
+            next,
+        }
+    }
+
+    /// What a segment that begins anew does not need is not known.
+    fn begin(&mut self, member: &Member) {
+        if member.begins == self.next {
+            self.decoder = HistoryDecoder::new();
+        }
+    }
+
     /// Decodes the next segment. After a failure nothing that follows can be decoded.
     pub(super) fn decode(
         &mut self,
@@ -110,6 +126,7 @@ impl Decoding {
     ) -> Result<(), Undecoded> {
         let wrong = |reason: &str| Undecoded::damaged(wrong(pack, member, reason));
         check_bytes(pack, member, bytes).map_err(Undecoded::damaged)?;
+        self.begin(member);
         let mut checked = Checked {
             output,
             hasher: blake3::Hasher::new(),
@@ -145,6 +162,7 @@ impl Decoding {
         bytes: &[u8],
     ) -> Result<(), ArchiveError> {
         check_bytes(pack, member, bytes)?;
+        self.begin(member);
         match self.decoder.pass(bytes) {
             Ok(()) => {}
             Err(DecodeToError::Decode(source)) => {
@@ -234,7 +252,7 @@ pub(crate) struct Decoded {
 
 impl PackReader {
     /// Decodes all segments in their order, and hands each over, or why it cannot be decoded: then
-    /// those after it cannot be either.
+    /// those after it cannot be either, up to one that begins anew.
     pub(crate) async fn decode_all(
         &self,
         mut take: impl AsyncFnMut(&str, Result<Decoded, ArchiveError>) -> Result<(), ArchiveError>,
@@ -242,6 +260,9 @@ impl PackReader {
         let mut decoding = Some(Decoding::default());
         let mut read = VecDeque::new();
         for (at, member) in self.members().iter().enumerate() {
+            if decoding.is_none() && member.begins == at {
+                decoding = Some(Decoding::at(at));
+            }
             if decoding.is_some() && read.is_empty() {
                 match self.read(at..self.members().len()).await {
                     Ok(some) => read.extend(some.into_iter().map(Ok)),

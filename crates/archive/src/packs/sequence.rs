@@ -65,8 +65,15 @@ impl ReadySegment {
         let content = match passed {
             Some(at) => Content::Decoded(last.passed.remove(at).1),
             None => {
-                if last.decoding.next > index {
-                    last = Sequence::default();
+                let begins = reader
+                    .members()
+                    .get(index)
+                    .map_or(0, |member| member.begins);
+                if last.decoding.next > index || last.decoding.next < begins {
+                    last = Sequence {
+                        decoding: Decoding::at(begins),
+                        ..Sequence::default()
+                    };
                 }
                 while last.decoding.next < index {
                     let skipped = skip(&reader, last, index).await;

@@ -171,6 +171,7 @@ mod tests {
         let options = PackOptions {
             level: Level::MIN,
             newest: 0,
+            segments: 256,
             all: true,
             dry_run: false,
             progress: Progress::default(),

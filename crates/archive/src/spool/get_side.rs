@@ -196,9 +196,14 @@ impl GetSpool {
         kept
     }
 
-    /// Removes what an earlier worker has left behind.
+    /// Removes all.
     pub(crate) fn clear(&self) {
         self.keep(|_| false);
+        self.clear_fetching();
+    }
+
+    /// Removes what a worker that died was about to fetch.
+    pub(crate) fn clear_fetching(&self) {
         for entry in entries(&self.side.path(FETCHING)) {
             let _ = fs::remove_file(entry.path());
         }

@@ -26,6 +26,7 @@ fn options() -> PackOptions {
     PackOptions {
         level: Level::MIN,
         newest: 0,
+        segments: 256,
         all: true,
         dry_run: false,
         progress: Progress::default(),
@@ -101,6 +102,7 @@ async fn packs_what_no_more_can_follow() {
     let repository = archive(memory_store(), 60..70).await;
     let rules = |newest, dry_run| PackOptions {
         newest,
+        segments: 4,
         all: false,
         dry_run,
         ..options()
@@ -213,7 +215,7 @@ async fn damage_is_told_of_each_segment_and_never_delivered() {
     pack_all(&repository).await;
     let size = objects(&repository).await.packs[0].size_bytes;
     // Of five segments of the same length: the third one, the index, the trailer and the header.
-    let ends = size - 5 * 112 - 56;
+    let ends = size - 5 * 120 - 56;
     for (at, first_lost) in [
         (16 + (ends - 16) / 2, 3),
         (size - 400, 1),
@@ -235,6 +237,27 @@ async fn damage_is_told_of_each_segment_and_never_delivered() {
         assert!(pushed.is_err());
         damage(&store, &repository, at).await;
         assert_all_there(&repository, 1..6).await;
+    }
+}
+
+/// These segments have nothing in common, so that every 16th begins anew.
+#[tokio::test(start_paused = true)]
+async fn damage_ends_where_a_segment_begins_anew() {
+    let store = memory_store();
+    let repository = archive(Arc::clone(&store), 1..40).await;
+    pack_all(&repository).await;
+    let size = objects(&repository).await.packs[0].size_bytes;
+    let segment_len = (size - 16 - 39 * 120 - 56) / 39;
+    damage(&store, &repository, 16 + segment_len * 5 / 2).await;
+    let verified = verify(&repository, &VerifyOptions::default()).await;
+    let findings = verified.expect("verified").findings;
+    let lost: Vec<String> = findings.iter().map(|of| of.object.clone()).collect();
+    let expected: Vec<String> = (3..17).map(segment_name).collect();
+    assert_eq!(lost, expected);
+    assert_all_there(&repository, [20, 2, 17, 39, 1].into_iter()).await;
+    for number in 3..17 {
+        let found = got(&repository, &segment_name(number)).await;
+        assert!(found.is_err(), "segment {number}");
     }
 }
 

@@ -16,17 +16,15 @@ use crate::exit_code::Kind;
 use crate::runtime;
 use crate::sources::{Asked, Sources};
 
-/// What a worker is about to have is waited for so long: the call would need as long itself.
-const WAIT_MAX: Duration = Duration::from_secs(1);
+/// What a worker is about to have is waited for so long: the call would need as long itself, as it
+/// may in a pack.
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The worker ends when no call came for so long.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// So much of a pack is decoded and left by a call without a worker: the next calls find it.
-const UNPACKED_BYTES_MAX: u64 = 256 << 20;
-
-/// So much may lie ready, as with pgBackRest's `archive-get-queue-max`.
-const BYTES_MAX: u64 = 128 << 20;
+/// So much may lie ready: enough to replay while a worker comes to the middle of a pack.
+const BYTES_MAX: u64 = 256 << 20;
 
 /// A call for a segment that a worker may have fetched.
 pub struct Call<'s> {
@@ -105,27 +103,34 @@ impl<'s> Call<'s> {
     }
 
     fn try_advance(&self, original_bytes: u64) -> Result<(), CommandError> {
-        if self.spool.advance(&self.asked.name, original_bytes)?
-            && self.has_worker
-            && let Some(lock) = self.spool.try_lock()?
-        {
+        if self.spool.advance(&self.asked.name, original_bytes)? && self.has_worker {
+            self.start_worker()?;
+        }
+        Ok(())
+    }
+
+    fn start_worker(&self) -> Result<(), CommandError> {
+        if let Some(lock) = self.spool.try_lock()? {
             worker::start("archive-get", lock.into_file(), self.spool.log()?)?;
         }
         Ok(())
     }
 
-    /// Whether a worker is to be there.
-    pub fn has_worker(&self) -> bool {
-        self.has_worker
+    /// Leaves the segments for the next calls that follow in the pack of the one that was got, since
+    /// the pack's decoder is gone with this process, and has a worker go on where there are more.
+    pub async fn go_on_in_pack(&self, following: usize) {
+        if let Err(error) = self.try_go_on_in_pack(following).await {
+            let message = error.message();
+            tracing::warn!("{message}; what follows in the pack is decoded when it is asked for");
+        }
     }
 
-    /// Leaves the segments for the next calls that follow in the pack of the one that was got: its
-    /// decoder is gone with this process.
-    pub async fn leave_following(&self, following: usize) {
+    async fn try_go_on_in_pack(&self, following: usize) -> Result<(), CommandError> {
         let fetch = |name, path| self.fetch(name, path, self.asked.data_directory.clone());
-        let fetched = fetch_following(&self.spool, following, UNPACKED_BYTES_MAX, &fetch);
-        if let Err(error) = fetched.await {
-            tracing::warn!("{error}; what follows in the pack is decoded when it is asked for");
+        let left = fetch_following(&self.spool, following, BYTES_MAX, &fetch).await?;
+        match left.is_some_and(|left| left < following) {
+            true => self.start_worker(),
+            false => Ok(()),
         }
     }
 

@@ -26,8 +26,10 @@ use crate::{running_as_root, runtime};
 /// numbers, and the first one that has the file and can give it is taken. Where none has it and one
 /// gave no answer, the exit code is not 1.
 ///
-/// A segment of a pack is decoded after those before it. Where the spool directory is there, the call
-/// also decodes segments that follow, up to 256 MiB, and leaves them there for the next calls.
+/// A segment of a pack is decoded after those before it. So the call also decodes segments that follow,
+/// up to 256 MiB, leaves them for the next calls, and a worker in the background goes on from there.
+/// They meet in the spool directory, or where there is none, in walzip-UID in the directory for
+/// temporary files.
 ///
 /// With --archive-async, a worker in the background fetches the segments that will be asked for next.
 /// What it has not fetched is fetched by the call, as always.
@@ -105,16 +107,14 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
                 "got {}: {original_bytes} bytes, stored as {stored_bytes}",
                 asked.name
             );
-            match (call, following) {
-                (Some(call), _) if call.has_worker() => call.advance(original_bytes),
-                (Some(call), Some(following)) => {
-                    call.advance(original_bytes);
+            if let Some(call) = call {
+                call.advance(original_bytes);
+                if let Some(following) = following.filter(|&following| following > 0) {
                     runtime::block_on(async {
-                        call.leave_following(following).await;
+                        call.go_on_in_pack(following).await;
                         Ok(())
                     })?;
                 }
-                _ => {}
             }
             Ok(())
         }
@@ -135,11 +135,11 @@ fn call<'s>(
 ) -> Option<Call<'s>> {
     let call = background.spool_path(config).and_then(|path| match path {
         Some(path) => Call::of(asked, sources, Some(&path), true),
-        // What a call decodes of a pack may be what the next ones ask for.
+        // What a call decodes of a pack may be what the next ones ask for. Where the spool cannot be
+        // used, each call decodes what it needs.
         None => {
             let path = background.spool_path_for_packs(config);
-            // Where it cannot, each call decodes what it needs.
-            Ok(Call::of(asked, sources, path.as_deref(), false).unwrap_or_default())
+            Ok(path.and_then(|path| Call::of(asked, sources, Some(&path), false).ok()?))
         }
     });
     call.unwrap_or_else(|error| {

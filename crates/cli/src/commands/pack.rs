@@ -2,8 +2,9 @@
 
 use std::io::Write;
 
+use clap::value_parser;
 use serde::Serialize;
-use walzip_archive::packs::pack::{NEWEST_KEPT, PackOptions, Packed, Packing, pack};
+use walzip_archive::packs::pack::{NEWEST_KEPT, PackOptions, Packed, Packing, SEGMENTS_MAX, pack};
 use walzip_archive::progress::Progress;
 
 use crate::each_repository::{each, write_heading};
@@ -16,10 +17,11 @@ use crate::{running_as_root, runtime};
 
 /// Put archived WAL segments together in packs
 ///
-/// A pack is one object with up to 64 consecutive segments of a timeline, or 1 GiB of WAL, that were
+/// A pack is one object with up to 256 consecutive segments of a timeline, or 4 GiB of WAL, that were
 /// archived one by one. Each may be told from those before it, so a pack is smaller, and to get a
 /// segment out of it those before it are decoded too. The newest segments of each timeline stay as
-/// they are, and so does what makes no full pack yet.
+/// they are, and so does what makes no full pack yet. With smaller packs (--segments) one segment is
+/// decoded sooner, and damage reaches less far.
 ///
 /// Every pack is read back from the repository, decoded and compared, before the segments' own objects
 /// are removed. When this is interrupted, every segment is there, and the next run goes on. Commands
@@ -44,6 +46,11 @@ pub struct PackArgs {
     /// Leave so many segments as they are, the newest of each timeline
     #[arg(long, value_name = "N", default_value_t = NEWEST_KEPT)]
     newest: usize,
+
+    /// How many segments a pack has at most
+    #[arg(long, value_name = "N", default_value_t = SEGMENTS_MAX)]
+    #[arg(value_parser = value_parser!(u16).range(2..=i64::from(SEGMENTS_MAX)))]
+    segments: u16,
 
     /// Also make packs that are not full: what is archived later goes into another one
     #[arg(long)]
@@ -71,6 +78,7 @@ pub fn run(args: PackArgs) -> Result<(), CommandError> {
     let options = PackOptions {
         level: args.level.for_wal(&config)?,
         newest: args.newest,
+        segments: args.segments.into(),
         all: args.all,
         dry_run: args.dry_run,
         progress: Progress::default(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use walzip_repo::layout::{MAX_PACK_SEGMENTS, PACK_SETTLED_SECONDS};
+use walzip_repo::layout::PACK_SETTLED_SECONDS;
 
 use super::Store;
 use super::kills::{kill_after, kill_within};
@@ -38,16 +38,15 @@ pub fn killed(store: &mut Store) -> Checked {
     }
 }
 
-/// Whether a segment is an object of its own, and has one behind it with which it makes a pack.
+/// Whether a segment is an object of its own, and so is the one behind it: they make a pack.
 fn is_left(store: &Store, name: &str) -> bool {
     let parts = name.split_at_checked(16);
     let parts = parts.and_then(|(directory, number)| {
         let next = u64::from_str_radix(number, 16).ok()? + 1;
-        Some((next, format!("{directory}{next:08X}")))
+        Some(format!("{directory}{next:08X}"))
     });
-    let Some((next, following)) = parts.filter(|_| name.len() == 24) else {
+    let Some(following) = parts.filter(|_| name.len() == 24) else {
         return false;
     };
-    let ends = next % MAX_PACK_SEGMENTS as u64 == 0;
-    !ends && store.archived.contains_key(&following) && store.object(name).is_some()
+    store.object(&following).is_some() && store.object(name).is_some()
 }
