@@ -19,7 +19,9 @@ mod text;
 
 pub use archivers::{ARCHIVERS, Archiver};
 pub use kind::Kind;
-pub use options::Options;
+pub use options::{MakeRepository, Options};
+pub(crate) use place::Place;
 pub use place::Wal;
 pub use results::{Action, Failed, Figures, Measurement, Missing, Results, Row, Settings};
+pub(crate) use run::inputs;
 pub use run::run;

@@ -21,6 +21,7 @@ pub mod insert;
 pub mod launcher;
 pub mod new_file;
 mod output;
+pub mod packs;
 mod process;
 mod progress;
 mod provenance;

@@ -27,17 +27,17 @@ pub struct Wal {
 }
 
 /// The directory, and what is in it.
-pub(super) struct Place {
-    pub(super) data: PathBuf,
-    pub(super) segments: Vec<Segment>,
-    pub(super) system_id: u64,
-    pub(super) major: u32,
+pub(crate) struct Place {
+    pub(crate) data: PathBuf,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) system_id: u64,
+    pub(crate) major: u32,
     segment_bytes: u64,
 }
 
 /// A segment that waits.
-pub(super) struct Segment {
-    pub(super) name: String,
+pub(crate) struct Segment {
+    pub(crate) name: String,
     pub(super) blake3: String,
 }
 
@@ -45,7 +45,7 @@ const STATUS: &str = "pg_wal/archive_status";
 
 impl Place {
     /// Lays it out in a new directory. The segments are one cluster's, as a server's are.
-    pub(super) fn new(data: PathBuf, inputs: &[Input]) -> Result<Place, Error> {
+    pub(crate) fn new(data: PathBuf, inputs: &[Input]) -> Result<Place, Error> {
         let header = header_of_all(inputs)?;
         let (system_id, major) = (header.system_id, header.version.major);
         let size = header.segment_size;
@@ -80,7 +80,7 @@ impl Place {
     }
 
     /// What is archived, for the results.
-    pub(super) fn wal(&self) -> Wal {
+    pub(crate) fn wal(&self) -> Wal {
         let mut hasher = blake3::Hasher::new();
         for segment in &self.segments {
             hasher.update(segment.blake3.as_bytes());
@@ -125,14 +125,23 @@ impl Place {
 
     /// Compares what was got, each under its name, and removes it.
     pub(super) fn compare(&self, directory: &Path) -> io::Result<()> {
-        for Segment { name, blake3 } in &self.segments {
-            let found = crate::input::hash(&directory.join(name))?;
-            if found.to_string() != *blake3 {
-                let reason = "did not come back as it was: its BLAKE3 hash is another";
-                return Err(io::Error::other(format!("{name} {reason}")));
-            }
+        for (number, segment) in self.segments.iter().enumerate() {
+            self.compare_one(number, &directory.join(&segment.name))?;
         }
         fs::remove_dir_all(directory)
+    }
+
+    /// Compares what was got of a segment.
+    pub(crate) fn compare_one(&self, number: usize, path: &Path) -> io::Result<()> {
+        let found = crate::input::hash(path)?.to_string();
+        match self.segments.get(number) {
+            Some(Segment { blake3, .. }) if found == *blake3 => Ok(()),
+            Some(Segment { name, .. }) => {
+                let reason = "did not come back as it was: its BLAKE3 hash is another";
+                Err(io::Error::other(format!("{name} {reason}")))
+            }
+            None => Err(io::Error::other(format!("there is no segment {number}"))),
+        }
     }
 }
 

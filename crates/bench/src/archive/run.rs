@@ -1,6 +1,6 @@
 //! Measures.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::archivers::{ARCHIVERS, Archiver, Ready};
 use super::kind::Kind;
@@ -38,7 +38,8 @@ fn measure_all(
     progress: &mut impl Progress,
 ) -> Result<Results, Error> {
     let provenance = Provenance::gather(memory_floor(surroundings));
-    let inputs = inputs(options, surroundings, progress)?;
+    let wanted = (&*options.directory, options.segments());
+    let inputs = inputs(wanted, surroundings, progress)?;
     let place = Place::new(surroundings.temp_dir.join("data"), &inputs)?;
     let (rows, missing) = find_rows(options, surroundings);
     for missing in &missing {
@@ -75,12 +76,11 @@ fn measure_all(
 }
 
 /// The newest segments of a folder, or of a data directory, whose server may be running.
-fn inputs(
-    options: &Options,
+pub(crate) fn inputs(
+    (directory, most): (&Path, usize),
     surroundings: Surroundings<'_>,
     progress: &mut impl Progress,
 ) -> Result<Vec<Input>, Error> {
-    let (directory, most) = (&options.directory, options.segments());
     let pg_wal = directory.join("pg_wal");
     if pg_wal.is_dir() {
         return input::gather(&[], Some((&pg_wal, most)), false, surroundings, progress);

@@ -75,7 +75,7 @@ impl<'s> Call<'s> {
             tracing::warn!("{}; what was fetched ahead is not used", error.message());
             None
         });
-        taken.inspect(|&original_bytes| self.advance(original_bytes))
+        taken.inspect(|&original_bytes| self.advance(original_bytes, 0))
     }
 
     fn try_take(&self) -> Result<Option<u64>, CommandError> {
@@ -94,19 +94,21 @@ impl<'s> Call<'s> {
         Ok(prefetched.deliver(&self.asked.destination)?)
     }
 
-    /// Records that the segment was given out. After two in a row a worker is started: pg_rewind asks
-    /// backwards, and a standby for one at a time.
-    pub fn advance(&self, original_bytes: u64) {
-        if let Err(error) = self.try_advance(original_bytes) {
+    /// Records that the segment was given out. After two in a row those that follow are fetched:
+    /// pg_rewind asks backwards, and a standby for one at a time. So many follow in the same pack.
+    pub fn advance(&self, original_bytes: u64, following: usize) {
+        if let Err(error) = self.try_advance(original_bytes, following) {
             tracing::warn!("{}; nothing is fetched ahead", error.message());
         }
     }
 
-    fn try_advance(&self, original_bytes: u64) -> Result<(), CommandError> {
-        if self.spool.advance(&self.asked.name, original_bytes)? && self.has_worker {
-            self.start_worker()?;
+    fn try_advance(&self, original_bytes: u64, following: usize) -> Result<(), CommandError> {
+        let is_second = self.spool.advance(&self.asked.name, original_bytes)?;
+        match is_second {
+            true if following > 0 => self.go_on_in_pack(following),
+            true if self.has_worker => self.start_worker(),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn start_worker(&self) -> Result<(), CommandError> {
@@ -118,17 +120,13 @@ impl<'s> Call<'s> {
 
     /// Leaves the segments for the next calls that follow in the pack of the one that was got, since
     /// the pack's decoder is gone with this process, and has a worker go on where there are more.
-    pub async fn go_on_in_pack(&self, following: usize) {
-        if let Err(error) = self.try_go_on_in_pack(following).await {
-            let message = error.message();
-            tracing::warn!("{message}; what follows in the pack is decoded when it is asked for");
-        }
-    }
-
-    async fn try_go_on_in_pack(&self, following: usize) -> Result<(), CommandError> {
+    fn go_on_in_pack(&self, following: usize) -> Result<(), CommandError> {
         let fetch = |name, path| self.fetch(name, path, self.asked.data_directory.clone());
-        let left = fetch_following(&self.spool, following, BYTES_MAX, &fetch).await?;
-        match left.is_some_and(|left| left < following) {
+        let left = runtime::block_on(async {
+            let left = fetch_following(&self.spool, following, BYTES_MAX, &fetch);
+            Ok(left.await?)
+        })?;
+        match left.is_some_and(|left| left < following || self.has_worker) {
             true => self.start_worker(),
             false => Ok(()),
         }

@@ -26,9 +26,9 @@ use crate::{running_as_root, runtime};
 /// numbers, and the first one that has the file and can give it is taken. Where none has it and one
 /// gave no answer, the exit code is not 1.
 ///
-/// A segment of a pack is decoded after those before it. So the call also decodes segments that follow,
-/// up to 256 MiB, leaves them for the next calls, and a worker in the background goes on from there.
-/// They meet in the spool directory, or where there is none, in walzip-UID in the directory for
+/// A segment of a pack is decoded after those before it. So the second call in a row also decodes
+/// segments that follow, up to 256 MiB, leaves them for the next calls, and a worker in the background
+/// goes on from there. They meet in the spool directory, or where there is none, in walzip-UID in the directory for
 /// temporary files.
 ///
 /// With --archive-async, a worker in the background fetches the segments that will be asked for next.
@@ -108,13 +108,7 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
                 asked.name
             );
             if let Some(call) = call {
-                call.advance(original_bytes);
-                if let Some(following) = following.filter(|&following| following > 0) {
-                    runtime::block_on(async {
-                        call.go_on_in_pack(following).await;
-                        Ok(())
-                    })?;
-                }
+                call.advance(original_bytes, following.unwrap_or_default());
             }
             Ok(())
         }

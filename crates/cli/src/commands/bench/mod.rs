@@ -5,6 +5,7 @@ mod archived;
 mod basebackup;
 mod generate;
 mod insert;
+mod packs;
 mod segments;
 pub mod standard_error;
 mod wal;
@@ -38,6 +39,7 @@ enum Experiment {
     Insert(insert::InsertArgs),
     Segments(segments::SegmentsArgs),
     Archive(archive::ArchiveArgs),
+    Packs(packs::PacksArgs),
     Basebackup(basebackup::BasebackupArgs),
     Generate(generate::GenerateArgs),
 }
@@ -72,6 +74,7 @@ pub fn run(args: BenchArgs) -> Result<(), CommandError> {
         Experiment::WalCompression(args) => wal_compression::run(args, surroundings),
         Experiment::Segments(args) => segments::run(args, surroundings),
         Experiment::Archive(args) => archive::run(args, surroundings),
+        Experiment::Packs(args) => packs::run(args, surroundings),
         Experiment::Basebackup(args) => basebackup::run(args, surroundings),
         Experiment::Generate(args) => generate::run(args, surroundings),
     }

@@ -3,3 +3,4 @@
 mod archive;
 mod files;
 mod memory;
+mod packs;
