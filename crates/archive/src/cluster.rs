@@ -1,6 +1,6 @@
 //! Which cluster a data directory holds, or a server runs.
 
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{coding, regular_file};
 /// How often a control file is read again that seems to be in the middle of a write.
 const READ_ATTEMPTS: usize = 5;
 /// More than any control file has.
-const LEN_MAX: u64 = 1 << 20;
+const LEN_MAX: usize = 64 << 10;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Where the cluster's identity is read from.
@@ -67,12 +67,8 @@ pub(crate) async fn read_control_file(data_directory: &Path) -> Result<ControlFi
 
 async fn read(path: PathBuf) -> Result<Vec<u8>, ArchiveError> {
     let read = move || {
-        let mut content = Vec::new();
-        let opened = regular_file::open(&path);
-        opened
-            .and_then(|(file, _)| file.take(LEN_MAX).read_to_end(&mut content))
-            .map_err(|error| ArchiveError::file("read", &path, error))?;
-        Ok(content)
+        let content = regular_file::read_at_once(&path, LEN_MAX);
+        content.map_err(|error| ArchiveError::file("read", &path, error))
     };
     coding::off_the_runtime(read).await
 }

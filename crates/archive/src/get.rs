@@ -14,11 +14,11 @@ use std::sync::Arc;
 use object_store::ObjectStore;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
-use walzip_repo::{ClusterIdentity, Repository};
+use walzip_repo::{ClusterIdentity, Repository, WalPacks};
 
 use crate::coding::Beginning;
 use crate::error::ArchiveError;
-use crate::packs::Undecoded;
+use crate::packs::{Undecoded, is_damage};
 use crate::stored_wal::StoredWal;
 use crate::tablespace_guard::TablespaceGuard;
 use crate::timelines::Timelines;
@@ -63,7 +63,10 @@ pub async fn get(
     };
     let repository = asking.as_ref().unwrap_or(repository);
     match StoredWal::get(repository, name).await? {
-        Some(stored) => hand_over(stored, repository.cluster(), name, destination, options).await,
+        Some(stored) => {
+            let place = (repository.store(), repository.cluster());
+            hand_over(stored, place, name, destination, options).await
+        }
         None => not_found(repository, name).await,
     }
 }
@@ -82,7 +85,7 @@ pub async fn get_of_data_directory(
         data_directory: Some(data_directory.to_owned()),
     };
     match StoredWal::get_unopened(store, cluster, name).await? {
-        Some(stored) => hand_over(stored, cluster, name, destination, &options).await,
+        Some(stored) => hand_over(stored, (store, cluster), name, destination, &options).await,
         None => {
             // Whether that means anything, the records and the mark say.
             let repository = Repository::open(Arc::clone(store)).await?;
@@ -102,7 +105,31 @@ async fn not_found(repository: &Repository, name: &str) -> Result<Got, ArchiveEr
     Ok(Got::NotFound)
 }
 
+/// Delivers it. Where an object of its own is damaged, a pack may have the segment too: whoever packed it
+/// was interrupted.
 async fn hand_over(
+    stored: StoredWal,
+    (store, cluster): (&Arc<dyn ObjectStore>, ClusterIdentity),
+    name: &str,
+    destination: &Path,
+    options: &GetOptions,
+) -> Result<Got, ArchiveError> {
+    let is_single = matches!(stored, StoredWal::Single(_));
+    let delivered = deliver_off_the_runtime(stored, cluster, name, destination, options).await;
+    let error = match delivered {
+        Err(error) if is_single && is_damage(&error) => error,
+        other => return other,
+    };
+    match StoredWal::get_packed(&WalPacks::of(store, cluster), name).await {
+        Ok(Some(packed)) => {
+            tracing::warn!("{error}; it is taken from a pack");
+            deliver_off_the_runtime(packed, cluster, name, destination, options).await
+        }
+        _ => Err(error),
+    }
+}
+
+async fn deliver_off_the_runtime(
     stored: StoredWal,
     cluster: ClusterIdentity,
     name: &str,

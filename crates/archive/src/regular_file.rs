@@ -4,7 +4,7 @@
 //! under a name where a file ought to be, both are refused as they are.
 
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -21,6 +21,16 @@ pub(crate) fn open(path: &Path) -> io::Result<(File, Metadata)> {
     let metadata = file.metadata()?;
     check(&metadata)?;
     Ok((file, metadata))
+}
+
+/// Reads a short file in one call of the system, so that what a server writes into it meanwhile is in it
+/// or not. Of a longer one the beginning.
+pub(crate) fn read_at_once(path: &Path, len_max: usize) -> io::Result<Vec<u8>> {
+    let (mut file, _) = open(path)?;
+    let mut content = vec![0; len_max];
+    let len = file.read(&mut content)?;
+    content.truncate(len);
+    Ok(content)
 }
 
 /// Refuses a name that something else than a file has; a link counts as what it is.

@@ -61,10 +61,10 @@ impl StoredWal {
 
     /// Gets a segment from a pack, whether it is an object of its own or not.
     pub(crate) async fn get_packed(
-        repository: &Repository,
+        packs: &WalPacks,
         name: &str,
     ) -> Result<Option<StoredWal>, ArchiveError> {
-        match packed(&repository.packs(), name).await? {
+        match packed(packs, name).await? {
             Packed::Found(segment) => Ok(Some(StoredWal::Packed(segment))),
             Packed::Gone | Packed::Nowhere => Ok(None),
         }

@@ -8,7 +8,7 @@ use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName, WalFileNameError};
 use walzip_repo::{Repository, WalEntry};
 
-use crate::backup_record::Moment;
+use crate::backup_record::{BackupRecord, Moment};
 use crate::error::ArchiveError;
 use crate::stored_wal;
 use crate::wal_end::WalEnd;
@@ -168,8 +168,9 @@ fn ranges_and_gaps(
     ))
 }
 
-/// The segment size of the archived WAL, from the header of one of its objects. `None` when no
-/// segment is archived, or none of the first few can be read.
+/// The segment size of the archived WAL, from the header of one of its objects or from a pack, or else
+/// from a backup. `None` when no segment is archived, or none of the first few can be read and
+/// there is no backup.
 pub(crate) async fn segment_size(
     repository: &Repository,
     listing: &[WalEntry],
@@ -180,9 +181,34 @@ pub(crate) async fn segment_size(
             Ok(WalFileName::Segment(_) | WalFileName::Partial(_))
         )
     });
-    for entry in segments.take(HEADERS_TRIED) {
+    // Of segments in the same pack one is as good as the others.
+    let mut tried = Vec::new();
+    for entry in segments {
+        if entry.packed.is_some() && tried.contains(&entry.packed) {
+            continue;
+        }
+        if tried.len() >= HEADERS_TRIED {
+            break;
+        }
+        tried.push(entry.packed);
         if let Some(size) = stored_wal::segment_size(repository, &entry.name).await? {
             return Ok(Some(size));
+        }
+    }
+    match tried.is_empty() {
+        true => Ok(None),
+        false => segment_size_of_backups(repository).await,
+    }
+}
+
+/// The segment size that the newest backup says.
+async fn segment_size_of_backups(repository: &Repository) -> Result<Option<u32>, ArchiveError> {
+    for label in repository.list_backups().await?.iter().rev() {
+        let record = BackupRecord::read_any(repository, label).await;
+        if let Ok(record) = record
+            && record.cluster() == Some(repository.cluster())
+        {
+            return Ok(Some(record.segment_size_bytes));
         }
     }
     Ok(None)

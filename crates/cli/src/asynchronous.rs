@@ -69,6 +69,12 @@ pub struct AsyncArgs {
     worker: bool,
 }
 
+/// A worker that may not work: it has nothing else to do.
+pub fn no_work() -> CommandError {
+    let message = "the worker ends: its spool or the cluster cannot be used any more";
+    CommandError::new(Kind::Problems, message)
+}
+
 impl AsyncArgs {
     /// Where to work in the background, if at all.
     pub fn spool_path(&self, config: &Config) -> Result<Option<PathBuf>, CommandError> {

@@ -49,7 +49,7 @@ pub fn refuse_cluster_of_root() -> Result<(), CommandError> {
 
 /// As root, warns that a new repository is out of reach for PostgreSQL.
 pub fn warn_of_own_repository(location: &Location) {
-    if geteuid().is_root() {
+    if geteuid().is_root() && matches!(location, Location::Local(_)) {
         tracing::warn!(
             "{location} belongs to root; give it to the user that runs PostgreSQL before the \
              first archive-push (chown -R)"

@@ -157,13 +157,22 @@ impl PackBuilder {
     }
 }
 
+/// Refuses a size that no pack has.
+pub(crate) fn check_size(size: u64) -> Result<(), String> {
+    if size > MAX_PACK_BYTES as u64 {
+        return Err(format!("it has {size} bytes, more than packs may have"));
+    }
+    match size < (HEADER_LEN + ENTRY_LEN_V1 + TRAILER_LEN) as u64 {
+        true => Err(format!("it has {size} bytes, which are too few for a pack")),
+        false => Ok(()),
+    }
+}
+
 /// Reads the index of a pack of this name and size from its last bytes, at least
 /// [`END_LEN_MAX`] of them or all. Everything is checked that the bytes themselves can show.
 pub(crate) fn read_index(name: &PackName, size: u64, end: &[u8]) -> Result<Index, String> {
     let wrong = |what: &str| Err(what.to_owned());
-    if size > MAX_PACK_BYTES as u64 {
-        return Err(format!("it has {size} bytes, more than packs may have"));
-    }
+    check_size(size)?;
     let Some((before, trailer)) = end.split_last_chunk::<TRAILER_LEN>() else {
         return wrong("it is too short for a pack");
     };

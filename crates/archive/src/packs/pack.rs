@@ -147,7 +147,8 @@ async fn pack_cluster(part: &Repository, options: &PackOptions) -> Result<Packin
     };
     for pack in &plan.unsettled {
         let settled = work.prove(pack, since).await;
-        if work.note(&pack.name.segment(0).unwrap_or_default(), settled)? {
+        let first = pack.name.segment(0).unwrap_or_default();
+        if work.note(&first, settled)? == Some(true) {
             work.packing.settled.push(Packed::there(pack));
         }
     }
@@ -173,13 +174,7 @@ impl Work<'_> {
         while let Some(first) = rest.front() {
             let first = first.name.clone();
             let made = self.make(rest.make_contiguous()).await;
-            let count = match made {
-                Ok(count) => count,
-                failed => {
-                    self.note(&first, failed.map(drop))?;
-                    None
-                }
-            };
+            let count = self.note(&first, made)?.flatten();
             let done = count.unwrap_or(rest.len());
             let bytes = rest.drain(..done).map(|of| of.stored_bytes).sum();
             self.options.progress.add(bytes);
@@ -208,7 +203,9 @@ impl Work<'_> {
         if put == PutOutcome::Created && self.part.find_single(&first).await?.is_none() {
             self.packing.problems.push(came_too_late(&name, &first));
         }
-        self.prove(&pack, since).await?;
+        if !self.prove(&pack, since).await? {
+            return Ok(None);
+        }
         let planned = candidates.get(..name.count()).unwrap_or_default();
         self.packing.packs.push(Packed {
             stored_bytes: Some(pack.size_bytes),
@@ -217,12 +214,21 @@ impl Work<'_> {
         Ok(Some(name.count()))
     }
 
-    /// Proves a pack, and lets the one before settle.
-    async fn prove(&mut self, pack: &WalPack, since: Instant) -> Result<(), ArchiveError> {
-        let proven = prove(self.part, pack, since).await?;
+    /// Proves a pack, and lets the one before settle. One that is not there any more has expired or was
+    /// set aside meanwhile, and is nothing to prove.
+    async fn prove(&mut self, pack: &WalPack, since: Instant) -> Result<bool, ArchiveError> {
+        let proven = match prove(self.part, pack, since).await {
+            Err(error) if is_damage(&error) && !self.is_there(pack).await? => return Ok(false),
+            proven => proven?,
+        };
         self.settle().await?;
         self.proven = Some(proven);
-        Ok(())
+        Ok(true)
+    }
+
+    async fn is_there(&self, pack: &WalPack) -> Result<bool, ArchiveError> {
+        let first = pack.name.segment(0).unwrap_or_default();
+        Ok(self.part.packs().with(&first).await?.contains(pack))
     }
 
     async fn settle(&mut self) -> Result<(), ArchiveError> {
@@ -232,20 +238,20 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Whether all went well. Damage keeps nobody from packing the rest.
-    fn note(
+    /// What came of it, unless something is damaged: that keeps nobody from packing the rest.
+    fn note<T>(
         &mut self,
         first: &str,
-        outcome: Result<(), ArchiveError>,
-    ) -> Result<bool, ArchiveError> {
+        outcome: Result<T, ArchiveError>,
+    ) -> Result<Option<T>, ArchiveError> {
         match outcome {
-            Ok(()) => Ok(true),
+            Ok(outcome) => Ok(Some(outcome)),
             Err(error) if is_damage(&error) || is_of_content(&error) => {
                 self.packing.problems.push(PackProblem {
                     first: first.to_owned(),
                     detail: error.to_string(),
                 });
-                Ok(false)
+                Ok(None)
             }
             Err(error) => Err(error),
         }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use walzip_codec::{DecodeToError, HistoryDecoder};
 use walzip_repo::{PackName, WalPack, WalPacks};
 
-use super::format::{END_LEN_MAX, Index, Member, read_index};
+use super::format::{END_LEN_MAX, Index, Member, check_size, read_index};
 use crate::coding::{self, Beginning, off_the_runtime};
 use crate::error::ArchiveError;
 use crate::pack_header::{self, Content, HEADER_LEN};
@@ -31,6 +31,8 @@ impl PackReader {
         pack: &WalPack,
     ) -> Result<Option<PackReader>, ArchiveError> {
         let size = pack.size_bytes;
+        // Nothing of another length is asked for.
+        check_size(size).map_err(|reason| damaged(&pack.name, reason))?;
         let from = size.saturating_sub(END_LEN_MAX as u64);
         let Some(end) = packs.read_range(&pack.name, from..size).await? else {
             return Ok(None);
@@ -184,7 +186,11 @@ fn wrong(pack: &PackName, member: &Member, reason: &str) -> ArchiveError {
     }
 }
 
-fn check_bytes(pack: &PackName, member: &Member, bytes: &[u8]) -> Result<(), ArchiveError> {
+pub(super) fn check_bytes(
+    pack: &PackName,
+    member: &Member,
+    bytes: &[u8],
+) -> Result<(), ArchiveError> {
     match *blake3::hash(bytes).as_bytes() == member.hash {
         true => Ok(()),
         false => Err(wrong(pack, member, "its bytes in the pack are damaged")),

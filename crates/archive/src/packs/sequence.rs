@@ -13,7 +13,7 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::format::Member;
-use super::reading::{Decoding, PackReader, Undecoded, is_damage};
+use super::reading::{Decoding, PackReader, Undecoded, check_bytes, is_damage};
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 
@@ -80,7 +80,11 @@ impl ReadySegment {
                     last = skipped.map_err(|error| before(&reader, index, error))?;
                 }
                 let read = reader.read(index..index + 1).await?.into_iter().next();
-                Content::Encoded(read.ok_or_else(|| missing(&reader, index))?)
+                let member = reader.members().get(index).zip(read);
+                let (member, read) = member.ok_or_else(|| missing(&reader, index))?;
+                // Another pack may have it too.
+                check_bytes(reader.name(), member, &read)?;
+                Content::Encoded(read)
             }
         };
         last.pack = reader.hash();

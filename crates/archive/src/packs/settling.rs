@@ -81,20 +81,21 @@ pub(crate) async fn compare(
 }
 
 impl ProvenPack {
-    /// Removes the segments' own objects, the lowest position first; says how many.
-    pub(super) async fn settle(self, part: &Repository) -> Result<usize, ArchiveError> {
+    /// Removes the segments' own objects, the lowest position first.
+    pub(super) async fn settle(self, part: &Repository) -> Result<(), ArchiveError> {
         if self.single.is_empty() {
-            return Ok(0);
+            return Ok(());
         }
         tokio::time::sleep_until((self.since + SETTLED).into()).await;
         for name in &self.single {
             let packs = part.packs().with(name).await?;
+            // It has expired, or was set aside.
             if !packs.contains(&self.pack) {
-                return Err(gone(&self.pack.name));
+                break;
             }
             part.remove_wal(std::slice::from_ref(name)).await?;
         }
-        Ok(self.single.len())
+        Ok(())
     }
 }
 
@@ -109,7 +110,7 @@ pub(crate) async fn check_put(
     if looked.elapsed() < SETTLED / 2 {
         return Ok(());
     }
-    let Some(packed) = StoredWal::get_packed(repository, name).await? else {
+    let Some(packed) = StoredWal::get_packed(&repository.packs(), name).await? else {
         return Ok(());
     };
     if file.is_in(name, packed).await? {

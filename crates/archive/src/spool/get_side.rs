@@ -12,9 +12,10 @@
 use std::fs::{self, DirEntry, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
-use walzip_pgformat::control_file::ControlFile;
+use walzip_pgformat::control_file::{ControlFile, ControlFileError};
 use walzip_pgformat::wal_file_name::{SEGMENT_SIZE_BYTES_MAX, SegmentName, WalFileName};
 
 use super::side::{Alive, Side, WorkerLock};
@@ -27,7 +28,9 @@ const AHEAD: &str = "ahead";
 const FETCHING: &str = "fetching";
 
 /// More than any control file has.
-const CONTROL_FILE_LEN_MAX: u64 = 1 << 16;
+const CONTROL_FILE_LEN_MAX: usize = 1 << 16;
+const CONTROL_FILE_ATTEMPTS: usize = 5;
+const CONTROL_FILE_PAUSE: Duration = Duration::from_millis(5);
 
 /// A worker that died has left behind what nobody watches over.
 const AGE_MAX: Duration = Duration::from_secs(300);
@@ -243,15 +246,19 @@ impl GetSpool {
     }
 }
 
-/// The system identifier of a data directory, if it can be told at once.
+/// The system identifier of a data directory, if it can be told.
 fn system_id(data_directory: &Path) -> Option<u64> {
     let path = data_directory.join("global").join("pg_control");
-    let (file, _) = regular_file::open(&path).ok()?;
-    let mut content = Vec::new();
-    file.take(CONTROL_FILE_LEN_MAX)
-        .read_to_end(&mut content)
-        .ok()?;
-    Some(ControlFile::read(&content).ok()?.system_id.0)
+    for _ in 0..CONTROL_FILE_ATTEMPTS {
+        let content = regular_file::read_at_once(&path, CONTROL_FILE_LEN_MAX).ok()?;
+        match ControlFile::read(&content) {
+            Ok(control_file) => return Some(control_file.system_id.0),
+            // The server may be writing it.
+            Err(ControlFileError::Checksum { .. }) => thread::sleep(CONTROL_FILE_PAUSE),
+            Err(_) => return None,
+        }
+    }
+    None
 }
 
 fn entries(directory: &Path) -> Vec<DirEntry> {

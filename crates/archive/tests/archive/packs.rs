@@ -6,6 +6,7 @@ use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt};
 use walzip_archive::ArchiveError;
 use walzip_archive::get::{GetOptions, Got, get};
+use walzip_archive::info::info;
 use walzip_archive::packs::pack::{PackOptions, Packing, pack};
 use walzip_archive::progress::Progress;
 use walzip_archive::push::PushOutcome;
@@ -196,16 +197,128 @@ async fn packs_beside_others() {
     assert_eq!((listing.single.len(), listing.packs.len()), (0, 1));
 }
 
-/// Changes a byte of the only pack.
+/// Changes a byte of the first pack.
 async fn damage(store: &Arc<dyn ObjectStore>, repository: &Repository, at: u64) {
+    change(store, repository, |pack| pack[at as usize] ^= 1).await;
+}
+
+async fn first_pack(repository: &Repository) -> Key {
     let pack = objects(repository).await.packs.remove(0);
     let directory = &segment_name(1)[..16];
-    let key = format!("wal/{}/pack/{directory}/{}", CLUSTER.name(), pack.name);
-    let key = Key::from(key);
+    Key::from(format!(
+        "wal/{}/pack/{directory}/{}",
+        CLUSTER.name(),
+        pack.name
+    ))
+}
+
+/// Changes the first pack; returns its key and what it was.
+async fn change(
+    store: &Arc<dyn ObjectStore>,
+    repository: &Repository,
+    change: impl FnOnce(&mut Vec<u8>),
+) -> (Key, Vec<u8>) {
+    let key = first_pack(repository).await;
     let object = store.get(&key).await.expect("there").bytes().await;
-    let mut object = object.expect("read").to_vec();
-    object[at as usize] ^= 1;
-    store.put(&key, object.into()).await.expect("put");
+    let object = object.expect("read").to_vec();
+    let mut changed = object.clone();
+    change(&mut changed);
+    store.put(&key, changed.into()).await.expect("put");
+    (key, object)
+}
+
+/// A store that gives an empty object works: it is the pack that is damaged.
+#[tokio::test(start_paused = true)]
+async fn a_pack_of_a_size_that_none_has_is_damaged() {
+    let store = memory_store();
+    let repository = archive(Arc::clone(&store), 1..5).await;
+    pack_all(&repository).await;
+    for len in [0, 1, 183] {
+        let (key, object) = change(&store, &repository, |pack| pack.truncate(len)).await;
+        let found = got(&repository, &segment_name(2)).await;
+        assert!(
+            matches!(found, Err(ArchiveError::Damaged { .. })),
+            "{found:?}"
+        );
+        let verified = verify(&repository, &VerifyOptions::default()).await;
+        assert_eq!(verified.expect("verified").findings.len(), 4);
+        info(&repository).await.expect("information");
+        store.put(&key, object.into()).await.expect("put");
+    }
+    assert_all_there(&repository, 1..5).await;
+}
+
+/// Two packs have the same segments: what is damaged in one comes from the other, and so does what is
+/// damaged as an object of its own.
+#[tokio::test(start_paused = true)]
+async fn what_is_damaged_in_one_place_is_taken_from_another() {
+    let store = memory_store();
+    let repository = archive(Arc::clone(&store), 1..5).await;
+    pack_all(&repository).await;
+    let other = archive(memory_store(), 1..4).await;
+    pack_all(&other).await;
+    let pack = objects(&other).await.packs.remove(0).name;
+    let object = other.packs().read(&pack).await.expect("read");
+    let object = object.expect("there");
+    repository.put_pack(&pack, object).await.expect("put");
+    let size = objects(&repository).await.packs[0].size_bytes;
+    for at in [20, size / 4, size - 30] {
+        damage(&store, &repository, at).await;
+        assert_all_there(&repository, [2, 1, 3].into_iter()).await;
+        damage(&store, &repository, at).await;
+    }
+    let name = segment_name(2);
+    repository
+        .put_wal(&name, "no walzip file".into())
+        .await
+        .expect("put");
+    assert_all_there(&repository, 1..5).await;
+}
+
+/// The names of these segments cannot be of 16 MB.
+#[tokio::test(start_paused = true)]
+async fn a_damaged_pack_does_not_hide_the_size_of_segments() {
+    let store = memory_store();
+    let repository = archive(Arc::clone(&store), 300..312).await;
+    pack_all(&repository).await;
+    for number in 320..324 {
+        let content = valid_segment(number, number as u8);
+        let pushed = push_content(&repository, &segment_name(number), &content).await;
+        pushed.expect("pushed");
+    }
+    pack_all(&repository).await;
+    assert_eq!(objects(&repository).await.packs.len(), 2);
+    change(&store, &repository, |pack| pack.truncate(300)).await;
+    let information = info(&repository).await.expect("information");
+    let size = information.newest.segment_size_bytes;
+    assert_eq!(size, Some(SEGMENT_SIZE as u32));
+}
+
+/// What expires while it is packed is no problem.
+#[tokio::test(start_paused = true)]
+async fn a_pack_that_expires_while_it_is_proven_is_no_problem() {
+    let store = memory_store();
+    let repository = archive(Arc::clone(&store), 1..5).await;
+    let faults = Faults {
+        seed: 5,
+        latency_ms_max: 5000,
+        ..Faults::default()
+    };
+    let slow = Arc::new(FaultyStore::new(Arc::clone(&store), faults));
+    let packing = async {
+        let slow = Repository::open(slow).await.expect("open");
+        pack_all(&slow).await
+    };
+    let expiring = async {
+        while objects(&repository).await.packs.is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        let pack = first_pack(&repository).await;
+        store.delete(&pack).await.expect("removed");
+    };
+    let (packing, ()) = futures::future::join(packing, expiring).await;
+    assert_eq!(packing.problems, []);
+    assert_all_there(&repository, 1..5).await;
 }
 
 #[tokio::test(start_paused = true)]

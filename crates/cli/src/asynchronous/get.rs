@@ -119,16 +119,17 @@ impl<'s> Call<'s> {
     }
 
     /// Leaves the segments for the next calls that follow in the pack of the one that was got, since
-    /// the pack's decoder is gone with this process, and has a worker go on where there are more.
+    /// the pack's decoder is gone with this process. A worker goes on from there, and removes what
+    /// nobody has asked for.
     fn go_on_in_pack(&self, following: usize) -> Result<(), CommandError> {
         let fetch = |name, path| self.fetch(name, path, self.asked.data_directory.clone());
         let left = runtime::block_on(async {
             let left = fetch_following(&self.spool, following, BYTES_MAX, &fetch);
             Ok(left.await?)
         })?;
-        match left.is_some_and(|left| left < following || self.has_worker) {
-            true => self.start_worker(),
-            false => Ok(()),
+        match left {
+            Some(_) => self.start_worker(),
+            None => Ok(()),
         }
     }
 

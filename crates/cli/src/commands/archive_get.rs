@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use walzip_archive::get::Got;
 
-use crate::asynchronous::{AsyncArgs, get::Call};
+use crate::asynchronous::{self, AsyncArgs, get::Call};
 use crate::config::Config;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
@@ -88,14 +88,18 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
         destination: args.destination,
     };
     let call = call(&asked, &sources, &args.background, &config);
-    if let Some(call) = &call {
-        if args.background.is_worker() {
-            return call.work(args.background.process_max(&config)?);
-        }
-        if let Some(original_bytes) = call.take() {
-            tracing::info!("got {}: {original_bytes} bytes, fetched ahead", asked.name);
-            return Ok(());
-        }
+    if args.background.is_worker() {
+        // The destination is that of a call which has ended: it may be another one's by now.
+        return match &call {
+            Some(call) => call.work(args.background.process_max(&config)?),
+            None => Err(asynchronous::no_work()),
+        };
+    }
+    if let Some(call) = &call
+        && let Some(original_bytes) = call.take()
+    {
+        tracing::info!("got {}: {original_bytes} bytes, fetched ahead", asked.name);
+        return Ok(());
     }
     match runtime::block_on(get(&sources, &asked))? {
         Got::Found {

@@ -56,13 +56,15 @@ pub fn run(args: ArchivePushArgs) -> Result<(), CommandError> {
     let data_directory = asynchronous::data_directory_of(&args.path);
     let destinations = Destinations::new(&places, &args.level, !args.no_verify, data_directory)?;
     let spool_path = args.background.spool_path(&config)?;
-    if let Some(call) = Call::of(&args.path, &destinations, spool_path.as_deref())? {
-        if args.background.is_worker() {
-            return call.work(args.background.process_max(&config)?);
-        }
-        if let Some(outcome) = call.wait() {
-            return outcome;
-        }
+    let call = Call::of(&args.path, &destinations, spool_path.as_deref())?;
+    if args.background.is_worker() {
+        return match call {
+            Some(call) => call.work(args.background.process_max(&config)?),
+            None => Err(asynchronous::no_work()),
+        };
+    }
+    if let Some(outcome) = call.and_then(|call| call.wait()) {
+        return outcome;
     }
     runtime::block_on(async { Ok(destinations.push(&args.path).await) })?
         .pushed

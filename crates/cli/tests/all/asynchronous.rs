@@ -502,3 +502,38 @@ fn a_recovery_goes_on_without_a_spool() {
     assert!(output.status.success(), "{said}");
     assert!(said.contains("nothing is fetched ahead"), "{said}");
 }
+
+/// Its destination is that of a call which has ended, and may be another one's by now.
+#[test]
+fn a_worker_that_may_not_work_gets_nothing() {
+    let sandbox = archived(3);
+    let work = || {
+        let mut worker = sandbox.command();
+        worker.current_dir(sandbox.path("data")).args([
+            "archive-get",
+            "--worker",
+            "--repo",
+            "../repo",
+            &name(2),
+            "pg_wal/RECOVERYXLOG",
+        ]);
+        let output = worker
+            .env("TMPDIR", sandbox.path("tmp"))
+            .write_stdin("")
+            .output()
+            .expect("walzip starts");
+        assert!(!output.status.success());
+        assert!(!sandbox.path("data/pg_wal/RECOVERYXLOG").exists());
+    };
+    fs::create_dir(sandbox.path("tmp")).expect("a directory");
+    work();
+    // A spool that it cannot use, and a cluster that cannot be told.
+    fs::remove_dir_all(sandbox.path("tmp")).expect("removed");
+    fs::write(sandbox.path("tmp"), "a file").expect("written");
+    work();
+    fs::remove_file(sandbox.path("tmp")).expect("removed");
+    fs::create_dir(sandbox.path("tmp")).expect("a directory");
+    let control_file = sandbox.path("data/global/pg_control");
+    fs::remove_file(control_file).expect("removed");
+    work();
+}
