@@ -9,7 +9,7 @@
 use serde::Serialize;
 
 use super::measurement::{Measurement, Row};
-use super::methods::PUBLISHED;
+use super::published::PUBLISHED;
 use crate::Provenance;
 use crate::spread::spread;
 use crate::verdict::{RUNS_MIN, Time};

@@ -47,10 +47,7 @@ impl Results {
                 let seconds = self.figures(row, *set).map(|figures| figures.seconds);
                 let pair = self.published_pair(row);
                 let pair = pair.filter(|_| self.is_published_volume(content));
-                let published = pair.and_then(|pair| match megabytes {
-                    16 => Some(pair.seconds_16),
-                    _ => pair.seconds_64,
-                });
+                let published = pair.and_then(|pair| Some(pair.timed(megabytes)?.wall_s));
                 match of_row.is_walzip() {
                     true => bars.ours(label, seconds),
                     false => bars.bar(label, seconds, published),

@@ -27,7 +27,8 @@ pub struct Options {
     pub contenders: Vec<Request>,
     /// Every contender at every level.
     pub all: bool,
-    /// Also the programs and levels of the published comparison, and every level of walzip.
+    /// Also the published comparison, nine programs at nine levels each, and every level of
+    /// walzip; with `quick` eleven of its 81 pairs.
     pub published: bool,
     /// The first segment of each folder, one run.
     pub quick: bool,
@@ -92,7 +93,10 @@ impl Options {
             .flat_map(|request| request.0.iter().copied())
             .collect();
         if self.published {
-            requested.extend(PUBLISHED.iter().map(Published::selection));
+            let wanted = PUBLISHED
+                .iter()
+                .filter(|pair| !self.quick || pair.is_quick());
+            requested.extend(wanted.map(Published::selection));
             requested.extend(walzip_levels());
         }
         let mut chosen = vec![BASELINE];
@@ -182,10 +186,16 @@ mod tests {
 
     #[test]
     fn the_published_comparison_is_measured_with_every_level_of_walzip() {
-        let options = Options {
+        let mut options = Options {
             published: true,
             ..options()
         };
+        let all = labels(&options);
+        assert_eq!(all.len(), 81 + 1 + 9);
+        for label in ["7za -mx=8", "xz -9 -T0", "lrzip -z -L4", "walzip -9"] {
+            assert!(all.iter().any(|there| there == label), "{label}");
+        }
+        options.quick = true;
         assert_eq!(
             labels(&options).join(", "),
             "gzip -1, gzip -6, pigz -1, bzip2 -9, lbzip2 -9, xz -2, xz -9, xz -2 -T0, 7za -mx=1, \

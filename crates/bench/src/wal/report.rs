@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(data["rows"][1]["label"], "walzip -3");
         assert_eq!(data["summary"][1]["all"]["output_bytes"], 60);
         assert_eq!(data["dominance"]["verdicts"][0]["verified"]["row"], 1);
-        assert_eq!(data["dominance"]["published"][10]["label"], "pxz -2");
+        assert_eq!(data["dominance"]["published"][73]["label"], "pxz -2");
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub struct WalArgs {
     #[arg(long, conflicts_with = "contender")]
     all: bool,
 
-    /// Compare what was published in 2017 with every walzip level
+    /// Compare what was published in 2017, nine programs at nine levels each, with every walzip level [with --quick: eleven of these 81 pairs]
     #[arg(long, conflicts_with = "all")]
     published: bool,
 
