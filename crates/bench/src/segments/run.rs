@@ -203,8 +203,7 @@ fn make_sets(
         return Ok(made);
     }
     if !options.inputs.is_empty() {
-        let inputs: Vec<Input> =
-            input::gather(&options.inputs, None, false, surroundings, progress)?;
+        let inputs: Vec<Input> = input::gather(&options.inputs, None, surroundings, progress)?;
         for size in &sizes {
             made.push(workshop.given(&inputs, *size)?);
         }

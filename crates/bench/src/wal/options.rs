@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::published::{PUBLISHED, Published};
-use crate::Cancel;
 use crate::contender::{
     BASELINE, CONTENDERS, Contender, Request, Selection, WALZIP, WALZIP_UNVERIFIED,
 };
-use crate::input::SAMPLE_SEGMENTS;
+use crate::input::{SAMPLE_SEGMENTS, Take};
 use crate::output::Files;
+use crate::{Cancel, Sample, Sampled};
 
 /// How often each measurement is repeated unless the caller says otherwise.
 const RUNS: u32 = 3;
@@ -32,6 +32,10 @@ pub struct Options {
     pub published: bool,
     /// The first segment of each folder, one run.
     pub quick: bool,
+    /// Some of the segments below `inputs`, at random; of `pg_wal` the newest are taken in any case.
+    pub sample: Option<Sample>,
+    /// What `inputs` are a random sample of, where the caller took it.
+    pub sampled: Option<Sampled>,
     /// How often each measurement is repeated.
     pub runs: Option<u32>,
     /// Run walzip without decoding what it wrote before it reports success.
@@ -62,6 +66,8 @@ impl Options {
             all: false,
             published: false,
             quick: false,
+            sample: None,
+            sampled: None,
             runs: None,
             no_verify: false,
             launcher: None,
@@ -70,6 +76,14 @@ impl Options {
             temp_dir,
             files: Files::default(),
             cancel: Cancel::default(),
+        }
+    }
+
+    pub(super) fn take(&self) -> Take {
+        match (self.sample, self.quick) {
+            (Some(sample), _) => Take::AtRandom(sample),
+            (None, true) => Take::FirstOfFolder,
+            (None, false) => Take::All,
         }
     }
 

@@ -65,6 +65,27 @@ pub struct TimedExample {
     pub level: u8,
 }
 
+impl TimedExample {
+    /// Seconds in all, in user mode and in the kernel; the peak in MB; page faults and context
+    /// switches.
+    pub(super) fn values(&self) -> [f64; 8] {
+        let [wall, user, system] = self.seconds;
+        let [major, minor] = self.page_faults.map(|faults| faults as f64);
+        let [voluntary, involuntary] = self.context_switches.map(|switches| switches as f64);
+        let peak = self.peak_kilobytes as f64 * 1024.0 / 1e6;
+        [
+            wall,
+            user,
+            system,
+            peak,
+            major,
+            minor,
+            voluntary,
+            involuntary,
+        ]
+    }
+}
+
 /// The only example of what `time -verbose` printed.
 pub const TIMED_EXAMPLE: TimedExample = TimedExample {
     label: "bzip2 -4",

@@ -7,6 +7,7 @@ use std::io;
 
 use serde::Serialize;
 
+use super::published::TIMED_EXAMPLE;
 use super::{Dominance, Failed, Missing, Results, Row, Settings, Summary};
 use crate::report;
 use crate::{Input, Provenance};
@@ -28,6 +29,14 @@ struct Shown<'a> {
     stopped: &'a Option<String>,
     summary: &'a [Summary],
     dominance: &'a Dominance,
+    example: Example,
+}
+
+/// The example of the article of which everything that `time` printed is known.
+#[derive(Serialize)]
+struct Example {
+    label: &'static str,
+    values: [f64; 8],
 }
 
 impl Results {
@@ -45,6 +54,10 @@ impl Results {
             stopped: &self.stopped,
             summary: &self.summary,
             dominance: &self.dominance,
+            example: Example {
+                label: TIMED_EXAMPLE.label,
+                values: TIMED_EXAMPLE.values(),
+            },
         };
         // Within a script element only this character could end it.
         let data = serde_json::to_string(&shown)?.replace('<', "\\u003c");

@@ -4,6 +4,7 @@ mod base_backups;
 mod contenders;
 mod inputs;
 mod interruption;
+mod preset;
 mod published;
 mod results;
 mod segments;
