@@ -163,6 +163,11 @@ impl Cell {
         })
     }
 
+    /// What is shown.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Marks what is walzip's.
     pub fn ours(mut self) -> Cell {
         self.kind = "ours";

@@ -1,6 +1,7 @@
 //! The results as a page for a colleague.
 
-use super::published::{LOAD, TRANSACTIONS};
+use super::published::{INSERTS, LOAD, TRANSACTIONS, UPDATES};
+use super::text::REPLICATION;
 use super::{Results, Stage};
 use crate::report::{Bars, Section, ending, page};
 use crate::text::counted;
@@ -12,6 +13,9 @@ impl Results {
         for stage in Stage::ALL {
             sections.push(self.stage_section(stage));
             sections.extend(self.archive_section(stage));
+        }
+        if self.work.standby {
+            sections.push(self.replication_section());
         }
         sections.push(self.published_section());
         page("What does wal_compression do?", &sections, &self.provenance)
@@ -48,16 +52,18 @@ impl Results {
     }
 
     fn stage_section(&self, stage: Stage) -> Section {
-        let (title, published) = match stage {
-            Stage::Load => ("Loading the data", LOAD),
-            Stage::Transactions => ("Transactions", TRANSACTIONS),
+        let published = match stage {
+            Stage::Load => LOAD,
+            Stage::Transactions => TRANSACTIONS,
+            Stage::Insert => INSERTS,
+            Stage::Update => UPDATES,
         };
         let mut bars = Bars::new("MB", 1);
         for method in &self.methods {
             let bytes = self.wal_bytes(method, stage);
             bars.bar(method, bytes.map(|bytes| bytes / 1e6), None);
         }
-        Section::new(title)
+        Section::new(stage.title())
             .paragraph("WAL that the server wrote, by its positions before and after:")
             .bars(bars)
             .table(self.stage_table(stage))
@@ -92,6 +98,21 @@ impl Results {
              compression by the server costs space in the archive. From some segments, evenly \
              spread; the sizes hold for all of the WAL at that ratio.",
         ))
+    }
+
+    fn replication_section(&self) -> Section {
+        let mut bars = Bars::new("MB", 1);
+        for stage in Stage::ALL {
+            for method in &self.methods {
+                let received =
+                    self.replicated((method, stage), |had| had.received_bytes as f64 / 1e6);
+                bars.bar(format!("{}, {method}", stage.name()), received, None);
+            }
+        }
+        Section::new("What a standby received")
+            .bars(bars)
+            .table(self.replication_table())
+            .note(REPLICATION)
     }
 
     fn published_section(&self) -> Section {
