@@ -16,6 +16,7 @@ pub mod contender;
 pub mod contents;
 mod error;
 pub mod generate;
+pub mod index;
 mod input;
 pub mod insert;
 pub mod launcher;

@@ -19,9 +19,19 @@ impl Advice {
         sections.push(self.doubts());
         page(
             "What to choose for archiving WAL",
+            &self.answer(),
             &sections,
             &self.provenance,
         )
+    }
+
+    /// The first advice, and how sure it is.
+    fn answer(&self) -> String {
+        let sure = self.confidence.level.word();
+        match self.recommendations.first() {
+            Some(first) => format!("{} (how sure: {sure}).", first.advice),
+            None => "There is nothing to recommend.".to_owned(),
+        }
     }
 
     fn summary(&self) -> Section {

@@ -14,8 +14,31 @@ impl Results {
         sections.push(self.calls());
         page(
             "Which compression is best for base backups?",
+            &self.answer(),
             &sections,
             &self.provenance,
+        )
+    }
+
+    /// What stands first, and where walzip stands.
+    fn answer(&self) -> String {
+        let ranks = &self.ranks;
+        let mut ranked = ranks.average.iter().filter(|row| row.rank.is_some());
+        let (Some(first), Some(_)) = (ranked.next(), ranks.judged_by) else {
+            return "Nothing can be ranked: see below.".to_owned();
+        };
+        let first_label = &self.rows[first.row].label;
+        let walzips = ranks.average.iter().filter(|row| row.rank.is_none());
+        let walzip =
+            walzips.map(|row| format!("; {} stands {}", self.rows[row.row].label, row.standing()));
+        let walzip: String = walzip.collect();
+        format!(
+            "By time and size alike {first_label} is the best of {}, with an average rank of {} \
+             over {}{walzip} ({}; what the loops do not tell apart is said below).",
+            ranks.ranked,
+            first.standing(),
+            counted(self.data_sets.len(), "data set"),
+            counted(self.settings.loops as usize, "loop")
         )
     }
 

@@ -8,7 +8,7 @@ use super::methods::{Kind, Method};
 use super::published::{PUBLISHED, Published, SOURCE};
 use super::sets::Set;
 use crate::output::Record;
-use crate::spread::spread;
+use crate::spread::{Spread, spread};
 use crate::{Program, Provenance, Resumed, Usage};
 
 /// Everything that the experiment found out.
@@ -193,6 +193,13 @@ impl Results {
                 });
             }
         }
+    }
+
+    /// The wall times of a method on a set.
+    pub(super) fn seconds(&self, row: usize, set: usize) -> Option<Spread> {
+        let of_pair = |measured: &&Measurement| (measured.row, measured.set) == (row, set);
+        let measured = self.measurements.iter().filter(of_pair);
+        spread(measured.map(|measured| measured.usage.wall.as_secs_f64()))
     }
 
     /// The figures of a method on a set.

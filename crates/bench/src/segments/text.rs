@@ -120,7 +120,7 @@ impl Results {
             }
             heads.push("published small/large".to_owned());
         }
-        let mut table = Table::new(heads);
+        let mut table = Table::new(heads).wall(["16 MB", "64 MB", "spread", "MB/s"]);
         for (row, of_row) in self.rows.iter().enumerate() {
             let mut cells = vec![
                 Cell::from(of_row.method),
@@ -176,7 +176,7 @@ impl Results {
     }
 
     /// How many times as long small segments take, if the runs tell.
-    fn small_to_large(&self, row: usize, small: usize, large: usize) -> Cell {
+    pub(super) fn small_to_large(&self, row: usize, small: usize, large: usize) -> Cell {
         let seconds = |set| -> Vec<f64> {
             let of_pair = |measured: &&Measurement| (measured.row, measured.set) == (row, set);
             let measured = self.measurements.iter().filter(of_pair);

@@ -9,6 +9,7 @@ use super::text::seconds;
 use super::{Figures, Results};
 use crate::contender::{WALZIP, WALZIP_UNVERIFIED};
 use crate::table::write_table;
+use crate::text::counted;
 use crate::verdict::{RUNS_MIN, not_distinguishable, too_few};
 
 /// What a table says where there is no answer.
@@ -38,6 +39,44 @@ impl Results {
             self.write_verdicts(f, |verdict| verdict.unverified)?;
         }
         self.write_published(f)
+    }
+
+    /// What the comparison comes to, in one sentence.
+    pub(super) fn answer(&self) -> String {
+        let known = || {
+            let verdicts = self.dominance.verdicts.iter();
+            verdicts.filter(|verdict| !matches!(verdict.verified, Answer::Unknown))
+        };
+        let (all, runs) = (known().count(), self.settings.runs);
+        if all == 0 {
+            return "No walzip level was compared with another program on every segment."
+                .to_owned();
+        }
+        let of = |is: fn(&Answer) -> bool| known().filter(|verdict| is(&verdict.verified)).count();
+        let smaller = known()
+            .filter(|verdict| verdict.verified.smaller().is_some())
+            .count();
+        let counted_runs = counted(runs as usize, "run");
+        if too_few(runs).is_some() {
+            return format!(
+                "A walzip level writes fewer bytes than {smaller} of {all} other programs and levels; \
+                 which is faster, {counted_runs} cannot tell."
+            );
+        }
+        let widest = known()
+            .filter_map(|verdict| verdict.spread)
+            .reduce(f64::max);
+        let spread = widest.map_or(String::new(), |spread| {
+            format!(", spread at most {:.0} %", spread * 100.0)
+        });
+        format!(
+            "Some walzip level is both smaller and of less {} than {} of {all} other programs and \
+             levels; {} cannot be told from one in time, and {} are not beaten ({counted_runs}{spread}).",
+            self.dominance.judged_by.name(),
+            of(|answer| matches!(answer, Answer::Beaten(_))),
+            of(|answer| matches!(answer, Answer::NotDistinguishable(_))),
+            of(|answer| matches!(answer, Answer::Unbeaten)),
+        )
     }
 
     fn write_verdicts(

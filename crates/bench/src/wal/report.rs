@@ -14,6 +14,7 @@ use crate::{Input, Provenance};
 
 const PAGE: &str = include_str!("report/page.html");
 const SCRIPT: &str = include_str!("report/script.js");
+const RANKING: &str = include_str!("report/ranking.js");
 
 /// What the page shows: everything but the single measurements.
 #[derive(Serialize)]
@@ -65,6 +66,10 @@ impl Results {
             ("STYLE", report::STYLE.to_owned()),
             ("COMMON", report::SCRIPT.to_owned()),
             ("SCRIPT", SCRIPT.to_owned()),
+            ("RANKING", format!("{RANKING}drawRankingChoices();\n")),
+            ("ANSWER", report::escaped(&self.answer())),
+            ("BUSY", report::busy(&self.provenance)),
+            ("LOAD", report::load_class(&self.provenance).to_owned()),
             ("DATA", data),
         ];
         Ok(report::fill(PAGE, &slots))

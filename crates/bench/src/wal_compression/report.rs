@@ -4,6 +4,7 @@ use super::published::{INSERTS, LOAD, TRANSACTIONS, UPDATES};
 use super::text::REPLICATION;
 use super::{Results, Stage};
 use crate::report::{Bars, Section, ending, page};
+use crate::server::Phase;
 use crate::text::counted;
 
 impl Results {
@@ -18,7 +19,40 @@ impl Results {
             sections.push(self.replication_section());
         }
         sections.push(self.published_section());
-        page("What does wal_compression do?", &sections, &self.provenance)
+        page(
+            "What does wal_compression do?",
+            &self.answer(),
+            &sections,
+            &self.provenance,
+        )
+    }
+
+    /// What is left of the WAL of the transactions.
+    fn answer(&self) -> String {
+        let off = self.wal_bytes("off", Stage::Transactions);
+        let others = self.methods.iter().filter(|method| *method != "off");
+        let shares: Vec<String> = others
+            .filter_map(|method| {
+                let share = self.wal_bytes(method, Stage::Transactions)? / off?;
+                Some(format!("{:.0} % with {method}", share * 100.0))
+            })
+            .collect();
+        if shares.is_empty() {
+            return "Not enough was measured yet to compare methods.".to_owned();
+        }
+        let widest = self.methods.iter().filter_map(|method| {
+            let bytes = |phase: &Phase| Some(phase.wal.bytes as f64);
+            self.median(method, Stage::Transactions, bytes)?.half_range
+        });
+        let spread = match widest.reduce(f64::max) {
+            Some(spread) => format!(", spread at most {:.0} %", spread * 100.0),
+            None => String::new(),
+        };
+        format!(
+            "Of the WAL that the transactions write without compression there is {} ({}{spread}).",
+            shares.join(", "),
+            counted(self.work.runs as usize, "run")
+        )
     }
 
     fn introduction(&self) -> Section {
@@ -58,14 +92,18 @@ impl Results {
             Stage::Insert => INSERTS,
             Stage::Update => UPDATES,
         };
-        let mut bars = Bars::new("MB", 1);
+        let (mut bars, mut times) = (Bars::new("MB", 1), Bars::new("s", 2).wall());
         for method in &self.methods {
-            let bytes = self.wal_bytes(method, stage);
-            bars.bar(method, bytes.map(|bytes| bytes / 1e6), None);
+            let megabytes = |phase: &Phase| Some(phase.wal.bytes as f64 / 1e6);
+            bars.of_runs(method, self.median(method, stage, megabytes), (false, None));
+            let seconds = self.median(method, stage, |phase| Some(phase.wall_s));
+            times.of_runs(method, seconds, (false, None));
         }
         Section::new(stage.title())
             .paragraph("WAL that the server wrote, by its positions before and after:")
             .bars(bars)
+            .paragraph("Wall time of the step:")
+            .bars(times)
             .table(self.stage_table(stage))
             .note(format!(
                 "Published: {}, {} % ({}).",

@@ -88,7 +88,8 @@ impl Results {
             "spread",
             "server cpu s",
             "checkpoints",
-        ]);
+        ])
+        .wall(["seconds", "faster than off", "tps", "spread"]);
         for method in &self.methods {
             let median = |value: fn(&Phase) -> Option<f64>, decimals| {
                 let median = self.median(method, stage, value);

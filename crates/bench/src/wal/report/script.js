@@ -247,11 +247,11 @@ function exception(verdict) {
 
 function drawPublished() {
   const { published, same_volume: same, volumes, published_source: source } = data.dominance;
+  const measuredPairs = published.filter((pair) => pair.row !== null), others = published.length - measuredPairs.length;
   const [time, size] = same ? ["seconds", "MB"] : ["time", "size"];
-  table("published", ["published", time, size, "here", "threads", time, size, FEW ? "smaller here" : "beaten here by"], published.map((pair) => {
+  table("published", ["published", time, size, "here", "threads", time, size, FEW ? "smaller here" : "beaten here by"], measuredPairs.map((pair) => {
     const ratios = (of) => (of ? of.map((ratio) => ratio.toFixed(2)) : [UNKNOWN, UNKNOWN]);
     const start = [pair.label, ...(same ? [pair.compress_s.toFixed(3), pair.output_mb.toFixed(3)] : ratios(pair.relative_published))];
-    if (pair.row === null) return [...start, { text: "not measured" }, "", "", "", ""];
     const row = data.rows[pair.row], of = data.summary[pair.row].all;
     const measured = of ? [seconds(of.compress_s), megabytes(of.output_bytes / of.segments).toFixed(3)] : [UNKNOWN, UNKNOWN];
     const verdict = data.dominance.verdicts.find((verdict) => verdict.row === pair.row);
@@ -268,7 +268,8 @@ function drawPublished() {
   }
   const what = same ? "Another machine and other segments: compare within each half of the table."
     : `The volumes differ, so there are no seconds: times and sizes are relative to gzip -1's, each within its own half${BUSY ? "; here it is processor time" : ""}.`;
-  element("source").textContent = `${what} ${volumes}. Source of the published figures: ${source}.`;
+  const unmeasured = others ? ` ${others} of the ${published.length} published pairs were not measured here; --published measures all.` : "";
+  element("source").textContent = `${what}${unmeasured} ${volumes}. Source of the published figures: ${source}.`;
 }
 
 function drawWorkloads() {
@@ -278,7 +279,7 @@ function drawWorkloads() {
     const saved = Math.max(0, 1 - of.ratio_to_zstd_1);
     return { text: of.ratio_to_zstd_1.toFixed(3), style: `background:color-mix(in srgb, var(--walzip) ${(saved * 55).toFixed(0)}%, transparent)` };
   };
-  const rows = data.rows.map((_, row) => row).sort((a, b) => ours(data.rows[b]) - ours(data.rows[a]) || a - b);
+  const rows = data.rows.map((_, row) => row).sort((a, b) => ours(data.rows[a]) - ours(data.rows[b]) || a - b);
   const heads = rows.map((row) => (rows.length > 9 ? "|" : "") + data.rows[row].label);
   table("workloads", ["folder", ...heads], folders.map((folder) => [folder, ...rows.map((row) => cell(row, folder))]));
 }
@@ -315,7 +316,6 @@ function drawProvenance() {
   const warnings = data.missing.map((missing) => `${missing.contender} is left out: ${missing.program} is not installed (package ${missing.package}).`);
   for (const failed of data.failed)
     warnings.push(`${data.rows[failed.row].label} failed on ${inputs[failed.input].folder}/${inputs[failed.input].name}: ${failed.reason}`);
-  if (data.busy !== null) warnings.push(`The machine was busy before this began (load ${data.busy.toFixed(1)} on ${provenance.cpus} processors): trust the sizes and the processor seconds, not the wall times.`);
   if (data.stopped !== null) warnings.push(`Incomplete: ${data.stopped}.`);
   element("warnings").innerHTML = warnings.map((text) => `<p class="warning">${escaped(text)}</p>`).join("");
   table("commands", ["row", "version", "compress", "decompress"], data.rows.map((row) => [named(row),
