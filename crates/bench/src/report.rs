@@ -36,6 +36,7 @@ enum Part {
     Paragraph(String),
     Note(String),
     Warning(String),
+    Code(Vec<String>),
     Table(Table),
     Bars(Bars),
 }
@@ -64,6 +65,12 @@ impl Section {
     /// Adds what the reader must not miss: a failure, a figure that is not to be trusted.
     pub fn warning(mut self, text: impl Into<String>) -> Section {
         self.parts.push(Part::Warning(text.into()));
+        self
+    }
+
+    /// Adds lines that can be copied.
+    pub fn code(mut self, lines: &[String]) -> Section {
+        self.parts.push(Part::Code(lines.to_vec()));
         self
     }
 
@@ -303,6 +310,15 @@ impl Section {
                 Part::Paragraph(text) => write_html(html, "<p>", text, "</p>\n"),
                 Part::Note(text) => write_html(html, "<p class=\"note\">", text, "</p>\n"),
                 Part::Warning(text) => write_html(html, "<p class=\"warning\">", text, "</p>\n"),
+                Part::Code(lines) => {
+                    let lines = lines.join("\n");
+                    write_html(
+                        html,
+                        "<pre class=\"code\" tabindex=\"0\">",
+                        &lines,
+                        "</pre>\n",
+                    );
+                }
                 Part::Table(table) => table.write(html),
                 Part::Bars(bars) => bars.write(html),
             }
