@@ -2,7 +2,7 @@
 
 use super::methods::Taker;
 use super::results::Results;
-use super::text::EXPLANATION;
+use super::text::{Best, EXPLANATION};
 use crate::report::{Bars, Cell, Section, Table, ending, page};
 use crate::text::{counted, megabytes};
 
@@ -10,6 +10,7 @@ impl Results {
     /// A page that shows everything, complete in itself.
     pub(super) fn page(&self) -> String {
         let mut sections = vec![self.introduction(), self.ranking()];
+        sections.extend(Best::ALL.map(|by| self.best(by)));
         sections.extend((0..self.data_sets.len()).map(|index| self.data_set(index)));
         sections.push(self.calls());
         page(
@@ -86,6 +87,35 @@ impl Results {
             .paragraph(self.standings())
             .table(self.ranks_table())
             .note(self.published_note())
+    }
+
+    fn best(&self, by: Best) -> Section {
+        let mut bars = match by {
+            Best::Fastest => Bars::new("s", 1).wall(),
+            Best::Smallest => Bars::new("MB", 1),
+        };
+        for (index, data_set) in self.data_sets.iter().enumerate() {
+            for score in self.ranks.of_data_set(index) {
+                let row = &self.rows[score.row];
+                let value = match by {
+                    Best::Fastest => score.seconds,
+                    Best::Smallest => score.bytes / 1e6,
+                };
+                // One line each for what was best in the article, and for walzip.
+                let label = format!("{}, {}", data_set.name, row.label);
+                match (row.label.as_str(), row.taker.is_walzip()) {
+                    (_, true) => bars.ours(label, Some(value)),
+                    ("lz4:1" | "zstd:1" | "zstd:13", false) => bars.bar(label, Some(value), None),
+                    _ => {}
+                }
+            }
+        }
+        Section::new(format!("The {} of each data set", by.name()))
+            .bars(bars)
+            .table(self.best_table(by))
+            .paragraph("As published, of other data:")
+            .table(Results::published_best_table(by))
+            .note("Averages are over the methods and levels of pg_basebackup.")
     }
 
     /// Between which ranks walzip stands on each data set, at each of its levels.

@@ -1,6 +1,7 @@
 //! The results as a page for a colleague.
 
 use super::published::{PUBLISHED, Relation, SOURCE};
+use super::results::Measurement;
 use super::{Memory, Results, Step};
 use crate::report::{Bars, Section, ending, page};
 use crate::text::counted;
@@ -77,10 +78,22 @@ impl Results {
             let rate = self.median((memory, method, step), |run| Some(run.per_second()));
             bars.of_runs(method, rate, (false, None));
         }
+        let of = |value: fn(&Measurement) -> Option<f64>, unit, decimals| {
+            let mut bars = Bars::new(unit, decimals);
+            for method in &self.methods {
+                let spread = self.median((memory, method, step), value);
+                bars.of_runs(method, spread, (false, None));
+            }
+            bars
+        };
         let sizes = self.database_and_buffers((memory, megabytes), Some(step));
         Section::new(format!("{}, {}", step.name(), memory.about()))
             .paragraph(format!("{}; {sizes}.", step.about()))
             .bars(bars)
+            .paragraph("Processor time of the server for each row (cpupq in the article):")
+            .bars(of(Measurement::cpu_micros, "\u{b5}s", 2))
+            .paragraph("Written to the disk for each row, WAL included (wkbpi in the article):")
+            .bars(of(Measurement::written_kilobytes, "KB", 3))
             .table(self.step_table(memory, step))
     }
 

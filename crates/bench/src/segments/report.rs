@@ -91,6 +91,11 @@ impl Results {
         for set in sets {
             section = section.note(self.sets[set].to_string());
         }
+        if let Some(table) = self.timed_table(content) {
+            section = section
+                .paragraph("As time printed it in the article, and here:")
+                .table(table);
+        }
         match self.published_note(content) {
             Some(note) => section.note(note),
             None => section,
