@@ -7,6 +7,7 @@
 //! The library neither prints nor reads the environment nor exits: options come in,
 //! [`wal::Results`] go out, and a [`Progress`] hears what happens in between.
 
+pub mod activity;
 pub mod advise;
 pub mod archive;
 pub mod basebackup;
@@ -26,6 +27,7 @@ mod process;
 mod progress;
 mod provenance;
 mod random;
+mod record_facts;
 pub mod report;
 mod resume;
 mod sample;
