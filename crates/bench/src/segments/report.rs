@@ -62,6 +62,11 @@ impl Results {
             counted(self.settings.runs as usize, "run"),
         ));
         let section = section.note(format!("Caches are {}.", self.settings.caches));
+        let section = self
+            .settings
+            .target()
+            .into_iter()
+            .fold(section, Section::note);
         let doubts = self.doubts().into_iter();
         let reasons = doubts
             .chain(self.failures())

@@ -41,6 +41,9 @@ impl Results {
         )?;
         writeln!(f, "{}", self.provenance.machine())?;
         writeln!(f, "{}", self.settings.caches)?;
+        if let Some(said) = self.settings.target() {
+            writeln!(f, "{said}")?;
+        }
         for row in &self.rows {
             writeln!(
                 f,
@@ -349,6 +352,7 @@ mod tests {
             sources: Vec::new(),
         };
         let settings = Settings {
+            target_file_system: None,
             total_bytes,
             runs: small.len() as u32,
             quick: true,

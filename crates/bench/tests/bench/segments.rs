@@ -156,6 +156,34 @@ fn archives_each_set_in_each_way_and_says_what_walzip_refuses() {
 }
 
 #[test]
+fn archives_are_made_where_the_user_says_and_are_gone_afterwards() {
+    let (bench, mut options) = bench(&["cp"]);
+    let own = bench.path("own");
+    fs::create_dir(&own).unwrap();
+    options.target = Some(own.clone());
+    // What is copied passes through that directory and no other.
+    bench.program(
+        "cp",
+        &format!(
+            "case $2 in {}/*) exec /bin/cp \"$@\" ;; esac\nexit 1",
+            own.display()
+        ),
+    );
+    let results = run(&options, &mut Heard::default()).unwrap();
+    assert!(results.failed.is_empty(), "{:?}", results.failed);
+    assert!(!results.measurements.is_empty());
+    assert!(is_empty(&own), "something was left behind");
+    let text = results.to_string();
+    assert!(
+        text.contains("archives: in a directory of one's own, on "),
+        "{text}"
+    );
+    assert!(!text.contains(own.to_str().unwrap()), "{text}");
+    options.target = Some(bench.path("absent"));
+    assert!(run(&options, &mut Heard::default()).is_err());
+}
+
+#[test]
 fn what_arrives_changed_gets_no_figure() {
     let (bench, mut options) = bench(&["cp"]);
     bench.program("cp", "/bin/cp \"$@\" && echo >>\"$2\"");
