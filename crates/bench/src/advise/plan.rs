@@ -77,7 +77,10 @@ impl Advice {
         let mut sql = Vec::new();
         let mode = self.setting("archive_mode");
         if mode.is_none_or(|mode| mode == "off") {
-            sql.push("ALTER SYSTEM SET archive_mode = on; -- needs a restart".to_owned());
+            sql.push(
+                "ALTER SYSTEM SET archive_mode = on; -- needs a restart, if it is off today"
+                    .to_owned(),
+            );
         }
         sql.push(format!(
             "ALTER SYSTEM SET archive_command = 'walzip archive-push -{} --repo /var/lib/walzip %p';",
@@ -146,7 +149,7 @@ impl Advice {
                 .map(|(day, days)| day.map(|day| day * days)),
             restore_day_s: segments
                 .zip(program)
-                .map(|(segments, program)| segments * program.decompress_s),
+                .map(|(segments, program)| segments * program.judged_unpack_s),
         }
     }
 
@@ -263,7 +266,7 @@ impl Plan {
     fn amounts_in_words(&self, retention_days: Option<f64>) -> Vec<String> {
         let mut said = Vec::new();
         match self.archived_bytes_per_day {
-            Some([low, high]) => said.push(format!("a day of WAL takes {} in the archive", between(low, high))),
+            Some([low, high]) => said.push(format!("a day of WAL as it is written today takes {} in the archive", between(low, high))),
             None => said.push(
                 "what a day takes in the archive is not known: it needs the WAL of an hour and more \
                  than one measured segment"
@@ -353,7 +356,7 @@ mod tests {
     fn lines_can_be_pasted_and_say_what_needs_a_restart() {
         let plans = example().plan();
         let sql = &plans[0].sql;
-        assert!(sql[0].ends_with("archive_mode = on; -- needs a restart"));
+        assert!(sql[0].contains("archive_mode = on; -- needs a restart"));
         let push = "ALTER SYSTEM SET archive_command = 'walzip archive-push -3 --repo /var/lib/walzip %p';";
         assert_eq!(sql[1], push);
         assert_eq!(sql.last().unwrap(), "SELECT pg_reload_conf();");
