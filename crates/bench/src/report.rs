@@ -9,6 +9,7 @@
 //! a page of its own (`wal/report.rs`), made of the same style and the same script.
 
 mod bars;
+mod scatter;
 
 use std::fmt::{self, Write};
 
@@ -16,6 +17,7 @@ use crate::Provenance;
 use crate::table::write_table;
 
 pub use bars::Bars;
+pub use scatter::Scatter;
 
 pub(crate) const STYLE: &str = include_str!("report/style.css");
 pub(crate) const SCRIPT: &str = include_str!("report/common.js");
@@ -39,6 +41,7 @@ enum Part {
     Code(Vec<String>),
     Table(Table),
     Bars(Bars),
+    Scatter(Scatter),
 }
 
 impl Section {
@@ -77,6 +80,12 @@ impl Section {
     /// Adds a table.
     pub fn table(mut self, table: Table) -> Section {
         self.parts.push(Part::Table(table));
+        self
+    }
+
+    /// Adds points by two values.
+    pub fn scatter(mut self, scatter: Scatter) -> Section {
+        self.parts.push(Part::Scatter(scatter));
         self
     }
 
@@ -321,6 +330,7 @@ impl Section {
                 }
                 Part::Table(table) => table.write(html),
                 Part::Bars(bars) => bars.write(html),
+                Part::Scatter(scatter) => scatter.write(html),
             }
         }
         html.push_str("</section>\n");

@@ -3,7 +3,7 @@
 use super::methods::Taker;
 use super::results::Results;
 use super::text::{Best, EXPLANATION};
-use crate::report::{Bars, Cell, Section, Table, ending, page};
+use crate::report::{Bars, Cell, Scatter, Section, Table, ending, page};
 use crate::text::{counted, megabytes};
 
 impl Results {
@@ -145,7 +145,7 @@ impl Results {
 
     fn data_set(&self, index: usize) -> Section {
         let data_set = &self.data_sets[index];
-        let mut seconds = Bars::new("s", 2);
+        let mut seconds = Bars::new("s", 2).wall();
         let mut sizes = Bars::new("MB", 1);
         for score in self.ranks.of_data_set(index) {
             let row = &self.rows[score.row];
@@ -159,11 +159,21 @@ impl Results {
                 }
             }
         }
+        let mut both = Scatter::new("seconds", "MB").wall();
+        for score in self.ranks.of_data_set(index) {
+            let row = &self.rows[score.row];
+            let place = (score.seconds, score.bytes / 1e6);
+            both.point(&row.label, place, row.taker.is_walzip());
+        }
         let size = data_set.bytes.map_or(String::new(), |bytes| {
             format!("; {:.0} MB in its databases", megabytes(bytes))
         });
         Section::new(data_set.name.as_str())
             .note(format!("{}{size}", data_set.origin))
+            .paragraph(
+                "Size against wall time; the dashed line joins what no other is left of and below:",
+            )
+            .scatter(both)
             .paragraph("Wall time, the best score first (what a rank is by is said above):")
             .bars(seconds)
             .paragraph("Size of the backup:")

@@ -254,7 +254,7 @@ impl Bars {
 }
 
 /// Powers of ten, or 1, 2 and 5 of each where these are few, around all values.
-fn ticks(low: f64, high: f64) -> Vec<f64> {
+pub(super) fn ticks(low: f64, high: f64) -> Vec<f64> {
     let all = |digits: &[f64]| -> Vec<f64> {
         let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
         powers
@@ -273,7 +273,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
     }
 }
 
-fn tick_words(tick: f64) -> String {
+pub(super) fn tick_words(tick: f64) -> String {
     match tick >= 1.0 {
         true => format!("{tick:.0}"),
         // As many decimals as the power of ten needs.

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use walzip_bench::report::{Bars, Cell, Section, Table, page};
+use walzip_bench::report::{Bars, Cell, Scatter, Section, Table, page};
 use walzip_bench::wal::{Options, run};
 use walzip_bench::{Files, Provenance, Silent, segments};
 
@@ -208,12 +208,18 @@ pub fn tables() -> Page {
     let mut parts = Bars::parts_of(100.0, "%", 1);
     parts.bar("images", Some(90.0), None);
     parts.bar("headers", Some(0.5), None);
+    let mut both = Scatter::new("seconds", "MB");
+    both.point("lz4:1", (1.1, 400.0), false);
+    both.point("gzip:7", (30.0, 300.0), false);
+    both.point("zstd:13", (90.0, 180.0), false);
+    both.point("walzip backup -1", (4.0, 210.0), true);
     let section = Section::new("WAL written")
         .paragraph("What a setting does to the WAL of the same transactions.")
         .table(table)
         .bars(bars)
         .bars(times)
         .bars(parts)
+        .scatter(both)
         .note("MB are millions of bytes.");
     let provenance = provenance();
     let directory = TempDir::new().expect("a directory");
