@@ -136,7 +136,7 @@ impl Results {
         let rank = format!("rank of {others}");
         let heads = ["backup", "seconds", "spread", "cpu s", "MB", "score"];
         let heads = heads.into_iter().chain([&*rank, "within spread"]);
-        let mut table = Table::new(heads);
+        let mut table = Table::new(heads).wall(["seconds", "spread"]);
         for score in ranked {
             let row = &self.rows[score.row];
             let [rank, within] = match self.ranks.judged_by {

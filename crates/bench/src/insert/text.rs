@@ -61,7 +61,8 @@ impl Results {
             "KB WAL/row",
             "images %",
             "checkpoints",
-        ]);
+        ])
+        .wall(["rows/s", "spread"]);
         for method in &self.methods {
             let median = |value: fn(&Measurement) -> Option<f64>, decimals| {
                 let median = self.median((memory, method, step), value);

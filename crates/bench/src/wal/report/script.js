@@ -294,11 +294,11 @@ function drawFigures() {
     "faults", "switches", "unpack s", "cpu s", "peak MB"];
   table("figures", heads, data.summary.map((summary) => {
     const row = data.rows[summary.row], of = summary.all;
-    const start = [named(row), threads(row)];
+    const start = [named(row), threads(row)], wall = (text) => ({ text, kind: "wall" });
     if (!of) return [...start, ...heads.slice(2).map(() => UNKNOWN)];
     return [...start, ratio(of), ...(realistic ? [ratio(summary.realistic)] : []), megabytes(of.output_bytes / of.segments).toFixed(3),
-      seconds(of.compress_s), seconds(of.compress_cpu_s), of.compress_spread === null ? UNKNOWN : percent(of.compress_spread),
-      peak(of.compress_peak_bytes), ...counts(of), seconds(of.decompress_s), seconds(of.decompress_cpu_s), peak(of.decompress_peak_bytes)];
+      wall(seconds(of.compress_s)), seconds(of.compress_cpu_s), wall(of.compress_spread === null ? UNKNOWN : percent(of.compress_spread)),
+      peak(of.compress_peak_bytes), ...counts(of), wall(seconds(of.decompress_s)), seconds(of.decompress_cpu_s), peak(of.decompress_peak_bytes)];
   }));
 }
 
