@@ -9,6 +9,7 @@
 //! Nothing is written but temporary files, and nothing is asked of a server here: who has a
 //! connection hands in what it said.
 
+mod plan;
 mod program;
 mod rate;
 mod recommend;
@@ -35,6 +36,7 @@ use crate::verdict::Time;
 use crate::wal::{self, Results};
 use crate::{Cancel, Error, Progress, Provenance, Scratch};
 
+pub use plan::Plan;
 pub use program::Program;
 pub use rate::Rate;
 pub use recommend::{Confidence, Level, Recommendation};
@@ -186,6 +188,8 @@ pub struct Advice {
     pub what_if: Vec<WhatIf>,
     /// What to do.
     pub recommendations: Vec<Recommendation>,
+    /// The same in lines that can be pasted: with walzip, and with what is there already.
+    pub plans: Vec<Plan>,
     /// How sure that is.
     pub confidence: Confidence,
     /// What nothing was found out about.
@@ -281,6 +285,7 @@ fn advise(
         now,
         what_if,
         recommendations: Vec::new(),
+        plans: Vec::new(),
         confidence: Confidence::default(),
         not_tested: Vec::new(),
         provenance: results.provenance.clone(),

@@ -9,6 +9,7 @@ mod measure;
 mod measurement;
 mod methods;
 mod options;
+mod published;
 mod ranks;
 mod report;
 mod results;
@@ -18,8 +19,9 @@ mod text;
 
 pub use data_sets::{Downloaded, Rows, Source, manifest};
 pub use measurement::{DataSet, Failed, Measurement, Row};
-pub use methods::{PUBLISHED, Taker};
+pub use methods::Taker;
 pub use options::Options;
+pub use published::{PUBLISHED, PUBLISHED_SETS, PublishedBackup, PublishedSet, SOURCE};
 pub use ranks::{Average, Ranks, Score};
 pub use results::{Results, Settings};
 pub use run::run;

@@ -102,7 +102,7 @@ pub static CONTENDERS: &[Contender] = &[
         compress: &["-{level}", "-T1", "-c", "{input}"], decompress: &["-d", "-T1", "-c", "{input}"], ..LIKE_GZIP },
     Contender { name: "xz-T0", label: "xz -{level} -T0", programs: &["xz"], package: "xz-utils", suffix: "xz", threads: Threads::All, levels: FROM_0_TO_9,
         compress: &["-{level}", "-T0", "-c", "{input}"], decompress: &["-d", "-T0", "-c", "{input}"], ..LIKE_GZIP },
-    Contender { name: "7za", label: "7za -mx={level}", programs: &["7za", "7zz", "7z"], package: "7zip", suffix: "7z", threads: Threads::All, levels: &[1, 3, 5, 7, 9],
+    Contender { name: "7za", label: "7za -mx={level}", programs: &["7za", "7zz", "7z"], package: "7zip", suffix: "7z", threads: Threads::All,
         compress: &["a", "-bd", "-bso0", "-mx={level}", "{output}", "{input}"], decompress: &["e", "-bd", "-so", "{input}"], version: &["i"], ..LIKE_GZIP },
     Contender { name: "lrzip-l", label: "lrzip -l -L{level}", programs: &["lrzip"], package: "lrzip", suffix: "lrz", threads: Threads::All,
         compress: &["-q", "-l", "-L", "{level}", "-o", "{output}", "{input}"], decompress: &["-q", "-d", "-o", "{output}", "{input}"], version: &["-V"], ..LIKE_GZIP },

@@ -9,9 +9,37 @@ use walzip_pgformat::wal::{
     Compression, Event, Image, RecordLayout, RelFileLocator, SegmentReader, max_align,
 };
 
+/// Which records are counted: those that are of one of each list that is not empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Names of resource managers, in any case.
+    pub resource_managers: Vec<String>,
+    /// Relations that the record refers to.
+    pub relations: Vec<Relation>,
+    /// Transactions, by their numbers.
+    pub transactions: Vec<u32>,
+}
+
+impl Filter {
+    fn takes(&self, layout: &RecordLayout) -> bool {
+        let name = rmgr_name(layout.header.rmid);
+        let is_named = |wanted: &String| wanted.eq_ignore_ascii_case(&name);
+        let refers_to = |wanted: &Relation| {
+            let mut blocks = layout.blocks.iter();
+            blocks.any(|block| Relation::from(block.locator) == *wanted)
+        };
+        (self.resource_managers.is_empty() || self.resource_managers.iter().any(is_named))
+            && (self.relations.is_empty() || self.relations.iter().any(refers_to))
+            && (self.transactions.is_empty() || self.transactions.contains(&layout.header.xid))
+    }
+}
+
 /// What was found in segments.
 #[derive(Debug, Default, Serialize)]
 pub struct Contents {
+    /// What is looked for.
+    #[serde(skip)]
+    pub filter: Filter,
     /// Every byte, by what it is.
     pub before: Before,
     /// By resource manager and record type.
@@ -42,6 +70,8 @@ pub struct Before {
     pub padding_bytes: u64,
     /// Zeros behind the last record.
     pub zero_bytes: u64,
+    /// Records that the filter leaves out.
+    pub left_out_bytes: u64,
     /// What is neither: remains of older segments, or no WAL at all.
     pub other_bytes: u64,
 }
@@ -64,6 +94,16 @@ pub struct Relation {
     pub database: u32,
     /// The relation's file number.
     pub relation: u32,
+}
+
+impl From<RelFileLocator> for Relation {
+    fn from(locator: RelFileLocator) -> Relation {
+        Relation {
+            tablespace: locator.tablespace,
+            database: locator.database,
+            relation: locator.relation,
+        }
+    }
 }
 
 /// How an image is compressed.
@@ -128,6 +168,11 @@ impl Contents {
         let mut covered = 0;
         while let Some(event) = reader.next_event(&mut layout) {
             covered += match event {
+                Event::Record { .. } if !self.filter.takes(&layout) => {
+                    let len = u64::from(layout.header.total_len);
+                    self.before.left_out_bytes += len;
+                    self.aligned(len as usize)
+                }
                 Event::Record { .. } => {
                     let header = layout.header;
                     let counts = self.record(&layout);
@@ -175,16 +220,7 @@ impl Contents {
             counts.data_bytes += data_bytes;
             counts.images += images;
             counts.image_bytes += image_bytes;
-            let RelFileLocator {
-                tablespace,
-                database,
-                relation,
-            } = block.locator;
-            let relation = Relation {
-                tablespace,
-                database,
-                relation,
-            };
+            let relation = Relation::from(block.locator);
             let reference = Counts {
                 count: 1,
                 header_bytes: 0,

@@ -18,7 +18,7 @@ use walzip_pgformat::wal_file_name::SegmentName;
 
 use crate::contender::find_program;
 use crate::process::{self, Failure, Surroundings};
-use crate::{Error, Progress};
+use crate::{Error, Progress, Sample, Sampled};
 
 /// How many segments of a live server or of an archive are taken unless the caller says otherwise.
 pub const SAMPLE_SEGMENTS: usize = 10;
@@ -68,19 +68,42 @@ struct Found {
     compressed: bool,
 }
 
+/// Which of the segments that are found are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Take {
+    All,
+    FirstOfFolder,
+    AtRandom(Sample),
+}
+
 /// Finds, unpacks and hashes the segments below `paths` and in a server's pg_wal.
 pub(crate) fn gather(
     paths: &[PathBuf],
     pg_wal: Option<(&Path, usize)>,
-    only_first_of_folder: bool,
     surroundings: Surroundings<'_>,
     progress: &mut impl Progress,
 ) -> Result<Vec<Input>, Error> {
+    Ok(gather_some(paths, pg_wal, Take::All, surroundings, progress)?.0)
+}
+
+/// The same, and how many there were where some were taken at random.
+pub(crate) fn gather_some(
+    paths: &[PathBuf],
+    pg_wal: Option<(&Path, usize)>,
+    take: Take,
+    surroundings: Surroundings<'_>,
+    progress: &mut impl Progress,
+) -> Result<(Vec<Input>, Option<Sampled>), Error> {
     let mut found = Vec::new();
     for path in paths {
         find(path, true, &mut found)?;
     }
-    if only_first_of_folder {
+    let mut sampled = None;
+    if let Take::AtRandom(sample) = take {
+        let (chosen, of) = sample.take(found);
+        (found, sampled) = (chosen, Some(of));
+    }
+    if take == Take::FirstOfFolder {
         let mut seen = Vec::new();
         found.retain(|file| {
             let first = !seen.contains(&file.folder);
@@ -100,7 +123,7 @@ pub(crate) fn gather(
             "nothing to measure on: name WAL segments or a pg_wal directory".to_owned(),
         ));
     }
-    Ok(inputs)
+    Ok((inputs, sampled))
 }
 
 /// A file is taken whatever its name; of a directory the segments, and those of its folders.

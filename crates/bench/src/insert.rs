@@ -17,6 +17,6 @@ mod text;
 
 pub(crate) use options::BYTES_PER_ROW;
 pub use options::Options;
-pub use published::{PUBLISHED, Published, Relation, SOURCE};
+pub use published::{PROCESSOR_TIME_OF_PGLZ, PUBLISHED, Published, Relation, SOURCE};
 pub use results::{Measurement, Memory, Results, Step, Work};
 pub use run::run;

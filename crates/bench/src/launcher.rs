@@ -20,10 +20,12 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{UsageWho, getrusage};
 use wait4::Wait4;
 
 use crate::Usage;
 use crate::archive::calls;
+use crate::process::Counts;
 
 /// The first argument of a launcher; the program and its arguments follow.
 pub const ARGUMENT: &str = "--launch-measured";
@@ -70,10 +72,27 @@ fn launch(command: &mut Command) -> Outcome {
                 user: used.rusage.utime,
                 system: used.rusage.stime,
                 peak_memory_bytes: used.rusage.maxrss,
+                counts: counts_of_children(),
             },
         },
         Err(error) => Outcome::NotStarted(error.raw_os_error().unwrap_or_default()),
     }
+}
+
+/// What the kernel counted of the only child, which has ended.
+fn counts_of_children() -> Option<Counts> {
+    let used = getrusage(UsageWho::RUSAGE_CHILDREN).ok()?;
+    let counted = [
+        used.major_page_faults(),
+        used.minor_page_faults(),
+        used.voluntary_context_switches(),
+        used.involuntary_context_switches(),
+    ];
+    let mut values = [0; 4];
+    for (value, counted) in values.iter_mut().zip(counted) {
+        *value = u64::try_from(counted).ok()?;
+    }
+    Some(values.into())
 }
 
 /// What became of a program.
@@ -94,7 +113,11 @@ impl fmt::Display for Outcome {
                 let [wall, user, system] =
                     [usage.wall, usage.user, usage.system].map(|time| time.as_nanos());
                 let (status, peak) = (status.into_raw(), usage.peak_memory_bytes);
-                writeln!(f, "{USED} {status} {wall} {user} {system} {peak}")
+                write!(f, "{USED} {status} {wall} {user} {system} {peak}")?;
+                for value in usage.counts.map(Counts::values).into_iter().flatten() {
+                    write!(f, " {value}")?;
+                }
+                writeln!(f)
             }
         }
     }
@@ -115,7 +138,14 @@ impl Outcome {
             user: Duration::from_nanos(number()?),
             system: Duration::from_nanos(number()?),
             peak_memory_bytes: number()?,
+            counts: None,
         };
+        let counts: Option<Vec<u64>> = numbers.map(|word| word.parse().ok()).collect();
+        let counts = match counts?.as_slice() {
+            [] => None,
+            values => Some(Counts::from(<[u64; 4]>::try_from(values).ok()?)),
+        };
+        let usage = Usage { counts, ..usage };
         Some(Outcome::Ended { status, usage })
     }
 }
@@ -133,6 +163,7 @@ mod tests {
                 user: Duration::from_micros(7),
                 system: Duration::ZERO,
                 peak_memory_bytes: 2_000_000,
+                counts: Some([0, 938, 1, 13].into()),
             },
         };
         let report = outcome.to_string();

@@ -7,6 +7,7 @@
 //! The library neither prints nor reads the environment nor exits: options come in,
 //! [`wal::Results`] go out, and a [`Progress`] hears what happens in between.
 
+pub mod activity;
 pub mod advise;
 pub mod archive;
 pub mod basebackup;
@@ -16,6 +17,7 @@ pub mod contender;
 pub mod contents;
 mod error;
 pub mod generate;
+pub mod index;
 mod input;
 pub mod insert;
 pub mod launcher;
@@ -25,8 +27,11 @@ pub mod packs;
 mod process;
 mod progress;
 mod provenance;
+mod random;
+mod record_facts;
 pub mod report;
 mod resume;
+mod sample;
 mod scratch;
 pub mod segments;
 pub mod server;
@@ -42,9 +47,10 @@ pub use cancel::Cancel;
 pub use error::Error;
 pub use input::Input;
 pub use output::{Files, Ours};
-pub use process::Usage;
+pub use process::{Counts, Usage};
 pub use progress::{Progress, Silent, Step};
 pub use provenance::{Program, Provenance};
 pub use resume::Resumed;
+pub use sample::{Sample, Sampled};
 pub use scratch::Scratch;
 pub use table::write_table;

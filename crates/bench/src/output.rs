@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::new_file::{NewFile, NotPublished, directory};
+use crate::report::with_data;
 
 /// What must remain free in the temporary directory beside the files of a measurement.
 const RESERVE_BYTES: u64 = 16 << 20;
@@ -29,6 +30,8 @@ pub struct Files {
     /// Whether files that exist are replaced, and measurements that an earlier run has and this
     /// one does not take over are dropped.
     pub force: bool,
+    /// The command that was given, without the names of directories and hosts: pages show it.
+    pub command: Option<String>,
     /// What may be replaced without asking again.
     pub ours: Ours,
 }
@@ -127,7 +130,11 @@ impl Files {
         let json = self.put_json(record);
         let csv = self.put(self.csv.as_deref(), |to| record.write_csv(to));
         let report = self.put(self.report.as_deref(), |to| {
-            to.write_all(record.report()?.as_bytes())
+            let mut csv = Vec::new();
+            record.write_csv(&mut csv)?;
+            let csv = String::from_utf8_lossy(&csv);
+            let page = with_data(&record.report()?, &csv, self.command.as_deref());
+            to.write_all(page.as_bytes())
         });
         json.and(csv).and(report)
     }

@@ -35,6 +35,51 @@ pub struct Usage {
     pub system: Duration,
     /// The most memory that was resident at a time.
     pub peak_memory_bytes: u64,
+    /// What the kernel counted; none without a launcher.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
+}
+
+/// What the kernel counted of a process, all threads together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Page faults that read from a device.
+    pub major_faults: u64,
+    /// Page faults that did not.
+    pub minor_faults: u64,
+    /// How often it gave up a processor, to wait for something.
+    pub voluntary_switches: u64,
+    /// How often a processor was taken from it.
+    pub involuntary_switches: u64,
+}
+
+impl Counts {
+    /// The values, in the order of the fields.
+    pub(crate) fn values(self) -> [u64; 4] {
+        [
+            self.major_faults,
+            self.minor_faults,
+            self.voluntary_switches,
+            self.involuntary_switches,
+        ]
+    }
+}
+
+impl From<[u64; 4]> for Counts {
+    fn from(values: [u64; 4]) -> Counts {
+        let [
+            major_faults,
+            minor_faults,
+            voluntary_switches,
+            involuntary_switches,
+        ] = values;
+        Counts {
+            major_faults,
+            minor_faults,
+            voluntary_switches,
+            involuntary_switches,
+        }
+    }
 }
 
 impl Usage {
@@ -58,6 +103,18 @@ impl AddAssign for Usage {
         self.user += next.user;
         self.system += next.system;
         self.peak_memory_bytes = self.peak_memory_bytes.max(next.peak_memory_bytes);
+        // From the beginning, when nothing ran yet, there is nothing to add to.
+        let (before, added) = (
+            self.counts.map(Counts::values),
+            next.counts.map(Counts::values),
+        );
+        self.counts = match (before, added) {
+            (Some(before), Some(added)) => {
+                Some(std::array::from_fn::<_, 4, _>(|at| before[at] + added[at]).into())
+            }
+            (None, added) => added.map(Counts::from),
+            (before, None) => before.map(Counts::from),
+        };
     }
 }
 
@@ -277,6 +334,7 @@ fn run_to_end(command: &mut Command, cancel: &Cancel) -> Result<(ExitStatus, Usa
         user: used.rusage.utime,
         system: used.rusage.stime,
         peak_memory_bytes: used.rusage.maxrss,
+        counts: None,
     };
     Ok((used.status, usage))
 }

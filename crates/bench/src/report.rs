@@ -9,6 +9,7 @@
 //! a page of its own (`wal/report.rs`), made of the same style and the same script.
 
 mod bars;
+mod scatter;
 
 use std::fmt::{self, Write};
 
@@ -16,6 +17,7 @@ use crate::Provenance;
 use crate::table::write_table;
 
 pub use bars::Bars;
+pub use scatter::Scatter;
 
 pub(crate) const STYLE: &str = include_str!("report/style.css");
 pub(crate) const SCRIPT: &str = include_str!("report/common.js");
@@ -36,8 +38,10 @@ enum Part {
     Paragraph(String),
     Note(String),
     Warning(String),
+    Code(Vec<String>),
     Table(Table),
     Bars(Bars),
+    Scatter(Scatter),
 }
 
 impl Section {
@@ -67,9 +71,21 @@ impl Section {
         self
     }
 
+    /// Adds lines that can be copied.
+    pub fn code(mut self, lines: &[String]) -> Section {
+        self.parts.push(Part::Code(lines.to_vec()));
+        self
+    }
+
     /// Adds a table.
     pub fn table(mut self, table: Table) -> Section {
         self.parts.push(Part::Table(table));
+        self
+    }
+
+    /// Adds points by two values.
+    pub fn scatter(mut self, scatter: Scatter) -> Section {
+        self.parts.push(Part::Scatter(scatter));
         self
     }
 
@@ -85,6 +101,8 @@ impl Section {
 pub struct Table {
     heads: Vec<String>,
     rows: Vec<Vec<Cell>>,
+    /// Heads of columns that rest on wall times.
+    wall: Vec<&'static str>,
 }
 
 impl Table {
@@ -93,12 +111,24 @@ impl Table {
         Table {
             heads: heads.into_iter().map(Into::into).collect(),
             rows: Vec::new(),
+            wall: Vec::new(),
         }
     }
 
     /// Adds a row.
     pub fn row<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    /// Names columns that rest on wall times: they are grey where the machine was busy.
+    pub fn wall(mut self, heads: impl IntoIterator<Item = &'static str>) -> Table {
+        self.wall.extend(heads);
+        self
+    }
+
+    fn is_wall(&self, column: usize) -> bool {
+        let head = self.heads.get(column);
+        head.is_some_and(|head| self.wall.contains(&head.as_str()))
     }
 
     /// Adds a row that is walzip's, or another.
@@ -163,6 +193,11 @@ impl Cell {
         })
     }
 
+    /// What is shown.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Marks what is walzip's.
     pub fn ours(mut self) -> Cell {
         self.kind = "ours";
@@ -185,8 +220,9 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// A whole page; everything in it is escaped.
-pub fn page(title: &str, sections: &[Section], provenance: &Provenance) -> String {
+/// A whole page; everything in it is escaped. The answer to what the title asks comes first, in one
+/// sentence with its uncertainty.
+pub fn page(title: &str, answer: &str, sections: &[Section], provenance: &Provenance) -> String {
     let mut body = String::new();
     for section in sections {
         section.write(&mut body);
@@ -197,11 +233,56 @@ pub fn page(title: &str, sections: &[Section], provenance: &Provenance) -> Strin
     let slots = [
         ("TITLE", escaped(title)),
         ("SUBTITLE", escaped(&subtitle)),
+        ("ANSWER", escaped(answer)),
+        ("BUSY", busy(provenance)),
+        ("LOAD", load_class(provenance).to_owned()),
         ("STYLE", STYLE.to_owned()),
         ("BODY", body),
         ("SCRIPT", SCRIPT.to_owned()),
     ];
     fill(PAGE, &slots)
+}
+
+/// What the page of a busy machine says at its top.
+pub(crate) fn busy(provenance: &Provenance) -> String {
+    let said = provenance.load_of_others().map(|load| {
+        format!(
+            "<p class=\"warning\" id=\"busy\">The machine was busy before this began (load {load:.1} \
+             on {} processors): trust sizes and processor seconds. What rests on wall times is grey.\
+             </p>",
+            provenance.cpus
+        )
+    });
+    said.unwrap_or_default()
+}
+
+/// The class of the body of such a page.
+pub(crate) fn load_class(provenance: &Provenance) -> &'static str {
+    match provenance.load_of_others() {
+        Some(_) => "busy",
+        None => "idle",
+    }
+}
+
+/// Puts the measurements and the command that made them at the end of a page.
+pub(crate) fn with_data(html: &str, csv: &str, command: Option<&str>) -> String {
+    // Text that is shown is escaped, so this is the template's own.
+    let Some((page, end)) = html.rsplit_once("</main>") else {
+        return html.to_owned();
+    };
+    let command = command.map_or(String::new(), |command| {
+        format!(
+            "<p>Made by <code id=\"command\">{}</code></p>\n",
+            escaped(command)
+        )
+    });
+    format!(
+        "{page}<section id=\"data-section\">\n<h2>The measurements</h2>\n{command}\
+         <p><button type=\"button\" id=\"save-csv\">Save as CSV</button></p>\n\
+         <details><summary>All of them, one a line</summary>\
+         <pre id=\"csv\" tabindex=\"0\">{}</pre></details>\n</section>\n</main>{end}",
+        escaped(csv)
+    )
 }
 
 /// Adds what went wrong to a section: the reader must not miss it.
@@ -226,16 +307,7 @@ fn how_it_was_measured(provenance: &Provenance) -> Section {
     row("harness", provenance.harness.as_str().into());
     row("load before", load(provenance.load_average_before));
     row("load after", load(provenance.load_average_after));
-    let section = Section::new("How it was measured");
-    match provenance.load_of_others() {
-        Some(load) => section.warning(format!(
-            "The machine was busy before this began (load {load:.1} on {} processors): trust \
-             sizes and processor seconds, not wall times.",
-            provenance.cpus
-        )),
-        None => section,
-    }
-    .table(table)
+    Section::new("How it was measured").table(table)
 }
 
 impl Section {
@@ -247,8 +319,18 @@ impl Section {
                 Part::Paragraph(text) => write_html(html, "<p>", text, "</p>\n"),
                 Part::Note(text) => write_html(html, "<p class=\"note\">", text, "</p>\n"),
                 Part::Warning(text) => write_html(html, "<p class=\"warning\">", text, "</p>\n"),
+                Part::Code(lines) => {
+                    let lines = lines.join("\n");
+                    write_html(
+                        html,
+                        "<pre class=\"code\" tabindex=\"0\">",
+                        &lines,
+                        "</pre>\n",
+                    );
+                }
                 Part::Table(table) => table.write(html),
                 Part::Bars(bars) => bars.write(html),
+                Part::Scatter(scatter) => scatter.write(html),
             }
         }
         html.push_str("</section>\n");
@@ -269,8 +351,9 @@ impl Table {
         html.push_str("</tr></thead><tbody>");
         for row in &self.rows {
             html.push_str("<tr>");
-            for cell in row {
-                let _infallible = write!(html, "<td class=\"{}\"", cell.kind);
+            for (column, cell) in row.iter().enumerate() {
+                let wall = if self.is_wall(column) { " wall" } else { "" };
+                let _infallible = write!(html, "<td class=\"{}{wall}\"", cell.kind);
                 if let Some(value) = cell.value {
                     let _infallible = write!(html, " data-value=\"{value}\"");
                 }
@@ -289,7 +372,7 @@ fn write_html(html: &mut String, before: &str, text: &str, after: &str) {
 }
 
 /// Text that cannot be taken for anything else, between tags and within attributes.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -302,6 +385,23 @@ fn escaped(text: &str) -> String {
         }
     }
     html
+}
+
+/// The text that was escaped.
+pub(crate) fn unescaped(html: &str) -> String {
+    let marks = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&#39;", "'"),
+        // Last, so that nothing becomes a mark by it.
+        ("&amp;", "&"),
+    ];
+    marks
+        .into_iter()
+        .fold(html.to_owned(), |text, (mark, plain)| {
+            text.replace(mark, plain)
+        })
 }
 
 /// Fills the slots of a template, which are written `@@NAME@@`. What is filled in is not
@@ -339,7 +439,46 @@ mod tests {
             .warning("three @@BODY@@")
             .table(table)
             .bars(bars);
-        page("A \"title\"", &[section], &Provenance::gather(None))
+        page("A \"title\"", "Yes & no.", &[section], &idle())
+    }
+
+    fn idle() -> Provenance {
+        Provenance {
+            load_average_before: Some(0.0),
+            ..Provenance::gather(None)
+        }
+    }
+
+    #[test]
+    fn the_answer_comes_first_and_the_measurements_and_their_command_last() {
+        let page = with_data(&example(), "a,b\n1,</pre>\n", Some("walzip bench <x>"));
+        let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
+        assert!(place("<p id=\"answer\">Yes &amp; no.</p>") < place("<section>"));
+        assert!(place("<section>") < place("walzip bench &lt;x&gt;</code>"));
+        assert!(page.contains("<pre id=\"csv\" tabindex=\"0\">a,b\n1,&lt;/pre&gt;\n</pre>"));
+        assert_eq!(
+            unescaped(&escaped("<a> & \"b\" 'c' &lt;")),
+            "<a> & \"b\" 'c' &lt;"
+        );
+    }
+
+    #[test]
+    fn a_busy_machine_is_said_at_the_top_and_what_rests_on_wall_times_is_marked() {
+        let mut table = Table::new(["setting", "s", "MB"]).wall(["s"]);
+        table.row([
+            Cell::from("off"),
+            Cell::number(1.0, 1),
+            Cell::number(2.0, 1),
+        ]);
+        let mut provenance = idle();
+        let section = Section::new("Times").table(table);
+        let html = page("T", "A.", std::slice::from_ref(&section), &provenance);
+        assert!(html.contains("<body class=\"idle\">") && !html.contains("id=\"busy\""));
+        provenance.load_average_before = Some(90.0);
+        let html = page("T", "A.", &[section], &provenance);
+        assert!(html.contains("<body class=\"busy\">"));
+        assert!(html.find("id=\"busy\"") < html.find("<section>"));
+        assert_eq!(html.matches("<td class=\" wall\"").count(), 1);
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod text;
 
 pub use methods::{Kind, METHODS, Method};
 pub use options::{MakeRepository, Options};
-pub use published::{PUBLISHED, Published};
+pub use published::{PUBLISHED, Published, SOURCE, Timed};
 pub use results::{Caches, Failed, Figures, Measurement, Results, Row, Settings};
 pub use run::run;
 pub use sets::{Content, Set};

@@ -10,6 +10,7 @@ mod installation;
 mod owner;
 mod phase;
 mod settings;
+mod standby;
 mod usage;
 mod written;
 
@@ -28,8 +29,10 @@ use crate::process::{self, Failure, Surroundings};
 use crate::{Error, Scratch, Usage};
 
 pub use installation::Installation;
+pub(crate) use phase::Done;
 pub use phase::Phase;
 pub use settings::Settings;
+pub use standby::Replication;
 pub use usage::ServerUsage;
 pub use written::Written;
 
@@ -71,20 +74,8 @@ impl Installation {
     /// Makes a cluster and starts a server on it.
     pub fn start(&self, settings: &Settings) -> Result<Server, Error> {
         let account = Account::choose()?;
-        let directory = Scratch::new_in(&self.temp_dir, "walzip-server-")?;
+        let directory = owned_directory(&self.temp_dir, account)?;
         let path = directory.path().to_owned();
-        let socket = path.join(format!(".s.PGSQL.{PORT}"));
-        if socket.as_os_str().len() > SOCKET_NAME_MAX {
-            return Err(Error::Usage(format!(
-                "{} is too long a name for a directory with a socket: set TMPDIR to a shorter one",
-                path.display()
-            )));
-        }
-        if let Some(account) = account {
-            account
-                .own(&path)
-                .map_err(|source| Error::file(&path, source))?;
-        }
         self.initdb(&path, settings, account)?;
         let postmaster = self.postmaster(&path, account)?;
         let mut server = Server {
@@ -175,6 +166,25 @@ impl Installation {
     }
 }
 
+/// A directory for a server and its socket, of the user that it runs as.
+fn owned_directory(temp_dir: &Path, account: Option<Account>) -> Result<Scratch, Error> {
+    let directory = Scratch::new_in(temp_dir, "walzip-server-")?;
+    let path = directory.path();
+    let socket = path.join(format!(".s.PGSQL.{PORT}"));
+    if socket.as_os_str().len() > SOCKET_NAME_MAX {
+        return Err(Error::Usage(format!(
+            "{} is too long a name for a directory with a socket: set TMPDIR to a shorter one",
+            path.display()
+        )));
+    }
+    if let Some(account) = account {
+        account
+            .own(path)
+            .map_err(|source| Error::file(path, source))?;
+    }
+    Ok(directory)
+}
+
 impl Server {
     /// The installation that it is of.
     pub fn installation(&self) -> &Installation {
@@ -247,6 +257,13 @@ impl Server {
     /// the last newline.
     pub fn sql(&self, sql: &str) -> Result<String, Error> {
         self.sql_in(DATABASE, sql)
+    }
+
+    /// Runs statements, and says what the client took.
+    pub(crate) fn timed_sql(&self, sql: &str) -> Result<Usage, Error> {
+        let path = self.host().join("statements.sql");
+        fs::write(&path, sql).map_err(|source| Error::file(&path, source))?;
+        self.sql_file(&path)
     }
 
     fn sql_in(&self, database: &str, sql: &str) -> Result<String, Error> {

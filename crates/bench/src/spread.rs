@@ -7,6 +7,8 @@ pub(crate) struct Spread {
     pub(crate) median: f64,
     /// Half the range relative to the median; none with a single run.
     pub(crate) half_range: Option<f64>,
+    /// The least and the largest; none with a single run.
+    pub(crate) range: Option<[f64; 2]>,
 }
 
 /// None without a value.
@@ -20,7 +22,12 @@ pub(crate) fn spread(values: impl Iterator<Item = f64>) -> Option<Spread> {
         _ => values[middle],
     };
     let half_range = (values.len() > 1 && median > 0.0).then(|| (last - first) / 2.0 / median);
-    Some(Spread { median, half_range })
+    let range = (values.len() > 1).then_some([first, last]);
+    Some(Spread {
+        median,
+        half_range,
+        range,
+    })
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ mod text;
 pub use as_published::{AsPublished, PublishedHere};
 pub use dominance::{Answer, Dominance, Smaller, Verdict, Winner};
 pub use options::Options;
-pub use published::{PUBLISHED, Published};
+pub use published::{PUBLISHED, Published, SOURCE, TIMED_EXAMPLE, TimedExample};
 pub use results::{
     Failed, Figures, FolderFigures, Measurement, Missing, Results, Row, Settings, Summary,
 };

@@ -19,6 +19,6 @@ mod run;
 mod text;
 
 pub use options::Options;
-pub use published::{PUBLISHED, Published};
+pub use published::{PUBLISHED, Published, READERS_ROWS};
 pub use results::{Archived, Measurement, Results, Stage, Work};
 pub use run::run;

@@ -7,7 +7,6 @@
 
 mod insert;
 mod loader;
-mod random;
 mod shop;
 mod time_series;
 mod trips;

@@ -6,10 +6,12 @@
 
 mod text;
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use serde::Serialize;
-use walzip_bench::contents::Contents;
+use walzip_bench::activity::Activity;
+use walzip_bench::contents::{Contents, Filter, Relation};
 use walzip_codec::{EncodeError, KindAccount, Level};
 use walzip_pgformat::wal::SegmentHeader;
 
@@ -24,8 +26,16 @@ pub struct Inspection {
     files: Vec<FileInspection>,
     original_bytes: u64,
     encoded_bytes: u64,
+    activity: Activity,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_per_second: Option<f64>,
     #[serde(flatten)]
     contents: Contents,
+    /// By their numbers, what a server calls its relations.
+    #[serde(skip)]
+    names: HashMap<Relation, String>,
+    #[serde(skip)]
+    shows_streams: bool,
     after: Vec<StreamBytes>,
 }
 
@@ -67,16 +77,33 @@ struct StreamBytes {
 
 impl Inspection {
     /// An inspection of no files yet; `level` is used for what is not encoded yet.
-    pub fn new(level: Level) -> Inspection {
+    pub fn new(level: Level, filter: Filter) -> Inspection {
         Inspection {
             format: FORMAT,
             level: level.get(),
             files: Vec::new(),
             original_bytes: 0,
             encoded_bytes: 0,
-            contents: Contents::default(),
+            activity: Activity::default(),
+            bytes_per_second: None,
+            contents: Contents {
+                filter,
+                ..Contents::default()
+            },
+            names: HashMap::new(),
+            shows_streams: false,
             after: Vec::new(),
         }
+    }
+
+    /// Tells what relations are called.
+    pub fn name_relations(&mut self, names: HashMap<Relation, String>) {
+        self.names = names;
+    }
+
+    /// Shows the codec's own table as well.
+    pub fn show_streams(&mut self) {
+        self.shows_streams = true;
     }
 
     /// Begins a file; what is added belongs to it.
@@ -103,6 +130,8 @@ impl Inspection {
             system_identifier: header.system_id.to_string(),
         });
         self.contents.add(original);
+        self.activity.add(original);
+        self.bytes_per_second = self.activity.bytes_per_second();
         for account in walzip_codec::account(original, level)?.unwrap_or_default() {
             self.stream_bytes(&account);
         }

@@ -92,6 +92,7 @@ impl Advice {
             self.archive_timeout(),
             self.segment_size(),
         ];
+        self.plans = self.plan();
         self.confidence = self.how_sure();
         self.not_tested = self.left_out(results);
     }
@@ -106,16 +107,16 @@ impl Advice {
         self.programs.get(self.now?)
     }
 
-    fn setting(&self, name: &str) -> Option<&str> {
+    pub(super) fn setting(&self, name: &str) -> Option<&str> {
         self.server.as_ref()?.setting(name)
     }
 
-    fn number(&self, name: &str) -> Option<f64> {
+    pub(super) fn number(&self, name: &str) -> Option<f64> {
         self.server.as_ref()?.number(name)
     }
 
     /// Bytes of WAL in a day, where they are known well enough to choose by.
-    fn wal_bytes_per_day(&self) -> Option<f64> {
+    pub(super) fn wal_bytes_per_day(&self) -> Option<f64> {
         self.rate.as_ref()?.bytes_per_day
     }
 

@@ -1,17 +1,40 @@
 //! The advice as a page for a colleague.
 
-use super::Advice;
 use super::recommend::bytes;
+use super::{Advice, Plan};
 use crate::report::{Bars, Cell, Section, Table, page};
 use crate::verdict::Time;
 
 /// Record types beyond these are left to the JSON.
 const RECORD_TYPES_MAX: usize = 12;
 
+fn plan_section(plan: &Plan) -> Section {
+    let mut section = Section::new(plan.title);
+    let parts = [
+        (&plan.shell, "In a shell, first:"),
+        (&plan.sql, "In psql:"),
+        (
+            &plan.shell_then,
+            "In a shell, when the server was reloaded or restarted:",
+        ),
+    ];
+    for (lines, of) in parts {
+        if !lines.is_empty() {
+            section = section.paragraph(of).code(lines);
+        }
+    }
+    if plan.sql.is_empty() && plan.shell.is_empty() {
+        section = section.paragraph("Nothing has to be changed.");
+    }
+    let reasons = plan.reasons.iter().cloned();
+    reasons.fold(section, Section::note)
+}
+
 impl Advice {
     /// A page that shows everything, complete in itself.
     pub(super) fn page(&self) -> String {
         let mut sections = vec![self.summary()];
+        sections.extend(self.plans.iter().map(plan_section));
         sections.extend(self.reasons());
         sections.push(self.programs_section());
         sections.extend(self.what_if_section());
@@ -19,9 +42,19 @@ impl Advice {
         sections.push(self.doubts());
         page(
             "What to choose for archiving WAL",
+            &self.answer(),
             &sections,
             &self.provenance,
         )
+    }
+
+    /// The first advice, and how sure it is.
+    fn answer(&self) -> String {
+        let sure = self.confidence.level.word();
+        match self.recommendations.first() {
+            Some(first) => format!("{} (how sure: {sure}).", first.advice),
+            None => "There is nothing to recommend.".to_owned(),
+        }
     }
 
     fn summary(&self) -> Section {

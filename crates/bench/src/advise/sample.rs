@@ -133,7 +133,7 @@ pub(super) fn of_files(
             temp_dir: &directory,
             ..surroundings
         };
-        let inputs = input::gather(&pick(&found, indexes), None, false, within, progress)?;
+        let inputs = input::gather(&pick(&found, indexes), None, within, progress)?;
         Ok(inputs.into_iter().map(|input| input.path).collect())
     };
     Ok(Sample {

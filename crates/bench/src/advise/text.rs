@@ -2,9 +2,9 @@
 
 use std::fmt::{self, Write};
 
-use super::Advice;
 use super::rate::line;
 use super::recommend::{Recommendation, Saves, bytes, percent};
+use super::{Advice, Plan};
 use crate::report::{Cell, Table};
 use crate::text::counted;
 
@@ -21,6 +21,9 @@ impl fmt::Display for Advice {
         writeln!(f, "\nRecommendations")?;
         for recommendation in &self.recommendations {
             self.write_recommendation(f, recommendation)?;
+        }
+        for plan in &self.plans {
+            write_plan(f, plan)?;
         }
         writeln!(f, "\nHow sure: {}", self.confidence.level.word())?;
         for reason in &self.confidence.reasons {
@@ -209,6 +212,21 @@ impl Recommendation {
     }
 }
 
+/// Lines to paste are never broken.
+fn write_plan(f: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
+    writeln!(f, "\n{}", plan.title)?;
+    for line in plan.shell.iter().chain(&plan.sql).chain(&plan.shell_then) {
+        writeln!(f, "  {line}")?;
+    }
+    if plan.sql.is_empty() && plan.shell.is_empty() {
+        writeln!(f, "  Nothing has to be changed.")?;
+    }
+    for reason in &plan.reasons {
+        item(f, 4, reason)?;
+    }
+    Ok(())
+}
+
 /// A line of a list.
 fn item(f: &mut fmt::Formatter<'_>, indent: usize, text: &str) -> fmt::Result {
     wrapped(f, &format!("{:indent$}- ", ""), text)
@@ -296,6 +314,7 @@ pub(super) mod fixture {
             programs,
             what_if: Vec::new(),
             recommendations: Vec::new(),
+            plans: Vec::new(),
             confidence: Confidence::default(),
             not_tested: Vec::new(),
         }

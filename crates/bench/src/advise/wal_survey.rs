@@ -6,25 +6,17 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use walzip_pgformat::bytes::read_u64;
 use walzip_pgformat::rmgr_id;
 use walzip_pgformat::wal::{Event, RecordLayout, SegmentHeader, SegmentReader};
 
 use super::stretch::{Moment, Stretch, Touch, Walk};
 use crate::contents::Contents;
 use crate::input::{is_segment_name, segment_name};
+use crate::record_facts::{first_number, is, is_checkpoint, is_end_of_transaction};
 use crate::{Cancel, Error};
 
-/// `XLOG_XACT_OPMASK` and what it leaves of a commit and of an abort.
-const XACT_OPERATION: u8 = 0x70;
-const XACT_COMMIT: u8 = 0x00;
-const XACT_ABORT: u8 = 0x20;
 /// Of the resource manager XLOG.
-const CHECKPOINT_SHUTDOWN: u8 = 0x00;
-const CHECKPOINT_ONLINE: u8 = 0x10;
 const SWITCH: u8 = 0x40;
-/// What the resource manager has of `xl_info`.
-const RMGR_INFO: u8 = 0xF0;
 
 /// What was found in all segments that were looked at.
 #[derive(Debug, Default, Serialize)]
@@ -109,16 +101,12 @@ impl WalSurvey {
     }
 
     fn record(&mut self, position: u64, layout: &RecordLayout, record: &[u8], walk: &mut Walk) {
-        let main = || read_u64(record, layout.main_start);
-        if is(layout, rmgr_id::XLOG, CHECKPOINT_ONLINE)
-            || is(layout, rmgr_id::XLOG, CHECKPOINT_SHUTDOWN)
-        {
-            // A checkpoint begins with its redo position, and a transaction's end with its time.
-            walk.checkpoint(main());
+        let number = first_number(layout, record);
+        if is_checkpoint(layout) {
+            walk.checkpoint(number);
         }
-        let operation = layout.header.info & XACT_OPERATION;
-        if layout.header.rmid == rmgr_id::XACT && [XACT_COMMIT, XACT_ABORT].contains(&operation) {
-            let microseconds = main().map(u64::cast_signed);
+        if is_end_of_transaction(layout) {
+            let microseconds = number.map(u64::cast_signed);
             self.transaction(position, microseconds.filter(|time| *time > 0), walk);
         }
         for block in &layout.blocks {
@@ -159,10 +147,6 @@ impl WalSurvey {
     pub fn longest_stretch(&self) -> Option<&Stretch> {
         self.stretches.iter().max_by_key(|stretch| stretch.segments)
     }
-}
-
-fn is(layout: &RecordLayout, rmid: u8, info: u8) -> bool {
-    layout.header.rmid == rmid && layout.header.info & RMGR_INFO == info
 }
 
 /// Whether a segment is what its name says; one that was recycled meanwhile is not.

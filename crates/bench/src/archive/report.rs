@@ -12,7 +12,33 @@ impl Results {
         sections.extend(Action::ALL.map(|action| self.section(action)));
         sections.push(self.stored_section());
         sections.push(self.commands_section());
-        page("What does archiving take?", &sections, &self.provenance)
+        page(
+            "What does archiving take?",
+            &self.answer(),
+            &sections,
+            &self.provenance,
+        )
+    }
+
+    /// The time of a push, archiver by archiver.
+    fn answer(&self) -> String {
+        let pushes = self.rows.iter().enumerate().filter_map(|(row, of_row)| {
+            let figures = self.figures(row, Action::Push)?;
+            Some(format!(
+                "{} {:.0} ms",
+                of_row.archiver,
+                figures.segment_s * 1e3
+            ))
+        });
+        let pushes: Vec<String> = pushes.collect();
+        match pushes.is_empty() {
+            true => "Nothing was archived.".to_owned(),
+            false => format!(
+                "Pushing a segment takes {} (median of {}).",
+                pushes.join(", "),
+                counted(self.settings.runs as usize, "run")
+            ),
+        }
     }
 
     fn introduction(&self) -> Section {
@@ -35,7 +61,7 @@ impl Results {
     }
 
     fn section(&self, action: Action) -> Section {
-        let mut bars = Bars::new("ms", 1);
+        let mut bars = Bars::new("ms", 1).wall();
         for (row, of_row) in self.rows.iter().enumerate() {
             let value = self
                 .figures(row, action)

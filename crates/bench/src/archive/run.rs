@@ -83,12 +83,12 @@ pub(crate) fn inputs(
 ) -> Result<Vec<Input>, Error> {
     let pg_wal = directory.join("pg_wal");
     if pg_wal.is_dir() {
-        return input::gather(&[], Some((&pg_wal, most)), false, surroundings, progress);
+        return input::gather(&[], Some((&pg_wal, most)), surroundings, progress);
     }
     let mut paths = input::sorted_entries(directory)?;
     paths.retain(|path| path.is_file() && input::is_segment_name(&input::segment_name(path)));
     paths.drain(..paths.len().saturating_sub(most));
-    input::gather(&paths, None, false, surroundings, progress)
+    input::gather(&paths, None, surroundings, progress)
 }
 
 /// What takes part, and what is not installed.

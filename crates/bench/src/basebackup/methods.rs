@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::published::PUBLISHED;
+
 /// What takes a base backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "program", rename_all = "kebab-case")]
@@ -19,21 +21,6 @@ pub enum Taker {
         level: u8,
     },
 }
-
-/// What was published: methods and levels with their average rank among each other, of the table
-/// "By both speed + size normalized scores avg rank per dataset", column avg_per_dataset_rank.
-///
-/// In the order of the published command line.
-#[rustfmt::skip]
-pub static PUBLISHED: &[(&str, u8, f64)] = &[
-    ("gzip", 1, 5.0), ("gzip", 3, 6.7), ("gzip", 5, 8.7), ("gzip", 7, 11.3),
-    ("lz4", 1, 1.3), ("lz4", 3, 4.0), ("lz4", 5, 6.3), ("lz4", 7, 9.0),
-    ("zstd", 1, 1.7), ("zstd", 5, 3.1), ("zstd", 9, 9.1), ("zstd", 13, 11.7),
-];
-
-/// Where the published ranks come from, in one line.
-pub const SOURCE: &str = "Kaarel Moppel, \"Best pg_basebackup compression settings for v15 and \
-    above\", 2024-03-27: PostgreSQL 16.2, 4 processors, seven data sets of 107 GB together";
 
 /// The levels of walzip: its default, and one that takes longer for less.
 const WALZIP: [u8; 2] = [1, 3];

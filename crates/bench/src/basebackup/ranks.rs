@@ -9,7 +9,7 @@
 use serde::Serialize;
 
 use super::measurement::{Measurement, Row};
-use super::methods::PUBLISHED;
+use super::published::PUBLISHED;
 use crate::Provenance;
 use crate::spread::spread;
 use crate::verdict::{RUNS_MIN, Time};
@@ -416,6 +416,32 @@ mod tests {
         assert_eq!(score(&ranks, 2, 0).better_within_spread, Some([2, 2]));
         let text = results.to_string();
         assert!(text.contains("1-2"), "{text}");
+    }
+
+    #[test]
+    fn the_fastest_and_the_smallest_stand_beside_the_averages_and_what_was_published() {
+        let results = ranked(&[
+            (LZ4, &[&[(1.0, 400_000_000)]]),
+            (GZIP, &[&[(3.0, 200_000_000)]]),
+            (WALZIP, &[&[(2.0, 100_000_000)]]),
+        ]);
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<String> = results.to_string().lines().map(words).collect();
+        let has = |said: &str| lines.iter().any(|line| line.ends_with(said));
+        // Best, seconds, their average, MB, their average; then walzip.
+        assert!(
+            has("lz4:1 1.0 2.0 400.0 300.0 walzip backup -1 2.0 100.0"),
+            "{lines:#?}"
+        );
+        assert!(
+            has("gzip:1 3.0 2.0 200.0 300.0 walzip backup -1 2.0 100.0"),
+            "{lines:#?}"
+        );
+        assert!(
+            has("pgbench (15 GB) zstd:13 234.5 92.1 569 MB 979 MB"),
+            "{lines:#?}"
+        );
+        assert!(results.page().contains("The fastest of each data set"));
     }
 
     const ONE: Loops<'static> = &[&[(1.0, 100)]];

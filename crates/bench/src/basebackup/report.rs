@@ -2,20 +2,44 @@
 
 use super::methods::Taker;
 use super::results::Results;
-use super::text::EXPLANATION;
-use crate::report::{Bars, Cell, Section, Table, ending, page};
+use super::text::{Best, EXPLANATION};
+use crate::report::{Bars, Cell, Scatter, Section, Table, ending, page};
 use crate::text::{counted, megabytes};
 
 impl Results {
     /// A page that shows everything, complete in itself.
     pub(super) fn page(&self) -> String {
         let mut sections = vec![self.introduction(), self.ranking()];
+        sections.extend(Best::ALL.map(|by| self.best(by)));
         sections.extend((0..self.data_sets.len()).map(|index| self.data_set(index)));
         sections.push(self.calls());
         page(
             "Which compression is best for base backups?",
+            &self.answer(),
             &sections,
             &self.provenance,
+        )
+    }
+
+    /// What stands first, and where walzip stands.
+    fn answer(&self) -> String {
+        let ranks = &self.ranks;
+        let mut ranked = ranks.average.iter().filter(|row| row.rank.is_some());
+        let (Some(first), Some(_)) = (ranked.next(), ranks.judged_by) else {
+            return "Nothing can be ranked: see below.".to_owned();
+        };
+        let first_label = &self.rows[first.row].label;
+        let walzips = ranks.average.iter().filter(|row| row.rank.is_none());
+        let walzip =
+            walzips.map(|row| format!("; {} stands {}", self.rows[row.row].label, row.standing()));
+        let walzip: String = walzip.collect();
+        format!(
+            "By time and size alike {first_label} is the best of {}, with an average rank of {} \
+             over {}{walzip} ({}; what the loops do not tell apart is said below).",
+            ranks.ranked,
+            first.standing(),
+            counted(self.data_sets.len(), "data set"),
+            counted(self.settings.loops as usize, "loop")
         )
     }
 
@@ -65,6 +89,35 @@ impl Results {
             .note(self.published_note())
     }
 
+    fn best(&self, by: Best) -> Section {
+        let mut bars = match by {
+            Best::Fastest => Bars::new("s", 1).wall(),
+            Best::Smallest => Bars::new("MB", 1),
+        };
+        for (index, data_set) in self.data_sets.iter().enumerate() {
+            for score in self.ranks.of_data_set(index) {
+                let row = &self.rows[score.row];
+                let value = match by {
+                    Best::Fastest => score.seconds,
+                    Best::Smallest => score.bytes / 1e6,
+                };
+                // One line each for what was best in the article, and for walzip.
+                let label = format!("{}, {}", data_set.name, row.label);
+                match (row.label.as_str(), row.taker.is_walzip()) {
+                    (_, true) => bars.ours(label, Some(value)),
+                    ("lz4:1" | "zstd:1" | "zstd:13", false) => bars.bar(label, Some(value), None),
+                    _ => {}
+                }
+            }
+        }
+        Section::new(format!("The {} of each data set", by.name()))
+            .bars(bars)
+            .table(self.best_table(by))
+            .paragraph("As published, of other data:")
+            .table(Results::published_best_table(by))
+            .note("Averages are over the methods and levels of pg_basebackup.")
+    }
+
     /// Between which ranks walzip stands on each data set, at each of its levels.
     fn standings(&self) -> String {
         let rows = (0..self.rows.len()).filter(|&row| self.rows[row].taker.is_walzip());
@@ -92,7 +145,7 @@ impl Results {
 
     fn data_set(&self, index: usize) -> Section {
         let data_set = &self.data_sets[index];
-        let mut seconds = Bars::new("s", 2);
+        let mut seconds = Bars::new("s", 2).wall();
         let mut sizes = Bars::new("MB", 1);
         for score in self.ranks.of_data_set(index) {
             let row = &self.rows[score.row];
@@ -106,11 +159,21 @@ impl Results {
                 }
             }
         }
+        let mut both = Scatter::new("seconds", "MB").wall();
+        for score in self.ranks.of_data_set(index) {
+            let row = &self.rows[score.row];
+            let place = (score.seconds, score.bytes / 1e6);
+            both.point(&row.label, place, row.taker.is_walzip());
+        }
         let size = data_set.bytes.map_or(String::new(), |bytes| {
             format!("; {:.0} MB in its databases", megabytes(bytes))
         });
         Section::new(data_set.name.as_str())
             .note(format!("{}{size}", data_set.origin))
+            .paragraph(
+                "Size against wall time; the dashed line joins what no other is left of and below:",
+            )
+            .scatter(both)
             .paragraph("Wall time, the best score first (what a rank is by is said above):")
             .bars(seconds)
             .paragraph("Size of the backup:")

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::measurement::{DataSet, Failed, Measurement, Row};
-use super::methods::SOURCE;
+use super::published::SOURCE;
 use super::ranks::{Measured, Ranks};
 use crate::output::Record;
 use crate::{Program, Provenance, Resumed};

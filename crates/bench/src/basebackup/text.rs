@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::published::PUBLISHED_SETS;
 use super::ranks::Score;
 use super::results::Results;
 use crate::report::{Cell, Table};
@@ -24,6 +25,12 @@ impl fmt::Display for Results {
         self.write_head(f)?;
         for data_set in 0..self.data_sets.len() {
             self.write_data_set(f, data_set)?;
+        }
+        for by in Best::ALL {
+            writeln!(f, "\nThe {} of each data set:", by.name())?;
+            write!(f, "{}", self.best_table(by))?;
+            writeln!(f, "\nAs published, of other data:")?;
+            write!(f, "{}", Results::published_best_table(by))?;
         }
         self.write_ranks(f)?;
         self.write_remarks(f)
@@ -129,7 +136,7 @@ impl Results {
         let rank = format!("rank of {others}");
         let heads = ["backup", "seconds", "spread", "cpu s", "MB", "score"];
         let heads = heads.into_iter().chain([&*rank, "within spread"]);
-        let mut table = Table::new(heads);
+        let mut table = Table::new(heads).wall(["seconds", "spread"]);
         for score in ranked {
             let row = &self.rows[score.row];
             let [rank, within] = match self.ranks.judged_by {
@@ -182,6 +189,79 @@ impl Results {
         table
     }
 
+    /// Of each data set the backup that is best by one measure, beside the averages of all twelve.
+    pub(super) fn best_table(&self, by: Best) -> Table {
+        let mut table = Table::new([
+            "data set",
+            by.name(),
+            "seconds",
+            "average s",
+            "MB",
+            "average MB",
+            "best of walzip",
+            "seconds",
+            "MB",
+        ])
+        .wall(["seconds", "average s"]);
+        for (index, data_set) in self.data_sets.iter().enumerate() {
+            let scores = self.ranks.of_data_set(index);
+            let of = |walzip: bool| {
+                let rows = scores.iter().copied();
+                let of_kind =
+                    move |score: &&Score| self.rows[score.row].taker.is_walzip() == walzip;
+                rows.filter(of_kind)
+            };
+            let best = |walzip| of(walzip).min_by(|a, b| by.of(a).total_cmp(&by.of(b)));
+            let Some(first) = best(false) else {
+                continue;
+            };
+            let count = of(false).count() as f64;
+            let mean = |value: fn(&Score) -> f64| of(false).map(value).sum::<f64>() / count;
+            let ours = best(true);
+            table.row([
+                Cell::from(data_set.name.as_str()),
+                Cell::from(self.rows[first.row].label.as_str()),
+                Cell::number(first.seconds, 1),
+                Cell::number(mean(|score| score.seconds), 1),
+                Cell::number(first.bytes / 1e6, 1),
+                Cell::number(mean(|score| score.bytes) / 1e6, 1),
+                ours.map_or_else(Cell::none, |ours| {
+                    Cell::from(self.rows[ours.row].label.as_str()).ours()
+                }),
+                Cell::number_or_none(ours.map(|ours| ours.seconds), 1),
+                Cell::number_or_none(ours.map(|ours| ours.bytes / 1e6), 1),
+            ]);
+        }
+        table
+    }
+
+    /// The same as it was published, of other data sets of the same names at most.
+    pub(super) fn published_best_table(by: Best) -> Table {
+        let mut table = Table::new([
+            "published data set",
+            by.name(),
+            "seconds",
+            "average s",
+            "size",
+            "average size",
+        ]);
+        for set in PUBLISHED_SETS {
+            let backup = match by {
+                Best::Fastest => set.fastest,
+                Best::Smallest => set.smallest,
+            };
+            table.row([
+                Cell::from(format!("{} ({} GB)", set.name, set.gigabytes)),
+                Cell::from(format!("{}:{}", backup.method, backup.level)),
+                Cell::number(backup.seconds, 1),
+                Cell::number(set.average_seconds, 1),
+                Cell::from(backup.size),
+                Cell::from(set.average_size),
+            ]);
+        }
+        table
+    }
+
     /// What failed, in words; what the server cannot do is said otherwise.
     pub(super) fn failures(&self) -> impl Iterator<Item = String> {
         let failed = self.failed.iter().filter(|failed| !failed.unsupported);
@@ -192,6 +272,31 @@ impl Results {
                 row.label, data_set.name, failed.reason
             )
         })
+    }
+}
+
+/// By which measure a backup is the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Best {
+    Fastest,
+    Smallest,
+}
+
+impl Best {
+    pub(super) const ALL: [Best; 2] = [Best::Fastest, Best::Smallest];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Best::Fastest => "fastest",
+            Best::Smallest => "smallest",
+        }
+    }
+
+    fn of(self, score: &Score) -> f64 {
+        match self {
+            Best::Fastest => score.seconds,
+            Best::Smallest => score.bytes,
+        }
     }
 }
 

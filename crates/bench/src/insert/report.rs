@@ -1,6 +1,7 @@
 //! The results as a page for a colleague.
 
-use super::published::SOURCE;
+use super::published::{PUBLISHED, Relation, SOURCE};
+use super::results::Measurement;
 use super::{Memory, Results, Step};
 use crate::report::{Bars, Section, ending, page};
 use crate::text::counted;
@@ -17,8 +18,39 @@ impl Results {
         sections.push(self.published_section());
         page(
             "What does wal_compression cost an insert?",
+            &self.answer(),
             &sections,
             &self.provenance,
+        )
+    }
+
+    /// The two comparisons that have a published number.
+    fn answer(&self) -> String {
+        let Some((memory, _)) = self.memories().next() else {
+            return "Nothing was measured yet.".to_owned();
+        };
+        let numbered = PUBLISHED.iter();
+        let numbered = numbered.filter(|of| matches!(of.relation, Relation::AboutTimes(_)));
+        let said: Vec<String> = numbered
+            .map(|of| {
+                let times = self.times_faster(memory, of);
+                let what = match of.step {
+                    Step::Index => "creating indexes",
+                    Step::Load | Step::Insert => "inserting rows under them",
+                };
+                format!(
+                    "{what} is {} times as fast with {} as with {}",
+                    times.text(),
+                    of.faster,
+                    of.slower
+                )
+            })
+            .collect();
+        let runs = counted(self.work.runs as usize, "run");
+        format!(
+            "Where the {}, {} ({runs}).",
+            memory.about(),
+            said.join(", and ")
         )
     }
 
@@ -41,15 +73,27 @@ impl Results {
     }
 
     fn step_section(&self, memory: Memory, megabytes: u64, step: Step) -> Section {
-        let mut bars = Bars::new("rows/s", 0);
+        let mut bars = Bars::new("rows/s", 0).wall();
         for method in &self.methods {
             let rate = self.median((memory, method, step), |run| Some(run.per_second()));
-            bars.bar(method, rate.map(|rate| rate.median), None);
+            bars.of_runs(method, rate, (false, None));
         }
+        let of = |value: fn(&Measurement) -> Option<f64>, unit, decimals| {
+            let mut bars = Bars::new(unit, decimals);
+            for method in &self.methods {
+                let spread = self.median((memory, method, step), value);
+                bars.of_runs(method, spread, (false, None));
+            }
+            bars
+        };
         let sizes = self.database_and_buffers((memory, megabytes), Some(step));
         Section::new(format!("{}, {}", step.name(), memory.about()))
             .paragraph(format!("{}; {sizes}.", step.about()))
             .bars(bars)
+            .paragraph("Processor time of the server for each row (cpupq in the article):")
+            .bars(of(Measurement::cpu_micros, "\u{b5}s", 2))
+            .paragraph("Written to the disk for each row, WAL included (wkbpi in the article):")
+            .bars(of(Measurement::written_kilobytes, "KB", 3))
             .table(self.step_table(memory, step))
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::published::SOURCE;
+use super::published::{PROCESSOR_TIME_OF_PGLZ, SOURCE};
 use super::{Measurement, Memory, Results, Step};
 use crate::report::{Cell, Table};
 use crate::text::{counted, quick_look, write_gaps};
@@ -61,7 +61,8 @@ impl Results {
             "KB WAL/row",
             "images %",
             "checkpoints",
-        ]);
+        ])
+        .wall(["rows/s", "spread"]);
         for method in &self.methods {
             let median = |value: fn(&Measurement) -> Option<f64>, decimals| {
                 let median = self.median((memory, method, step), value);
@@ -98,6 +99,18 @@ impl Results {
             );
             table.row(cells);
         }
+        let what = "l.x: processor time of pglz for each of lz4's";
+        let said = format!("almost {PROCESSOR_TIME_OF_PGLZ}");
+        let mut cells = vec![
+            Cell::from(what).left(),
+            Cell::said(PROCESSOR_TIME_OF_PGLZ, said),
+        ];
+        cells.extend(self.memories().map(|(memory, _)| {
+            let cpu = |method| self.median((memory, method, Step::Index), Measurement::cpu_micros);
+            let ratio = cpu("pglz").zip(cpu("lz4"));
+            Cell::number_or_none(ratio.map(|(pglz, lz4)| pglz.median / lz4.median), 2)
+        }));
+        table.row(cells);
         table
     }
 

@@ -19,14 +19,19 @@ impl Results {
                 .table(self.table()),
             self.commands_section(),
         ];
-        page("What do packs of WAL save?", &sections, &self.provenance)
+        let answer = self.answer();
+        page(
+            "What do packs of WAL save?",
+            answer
+                .as_deref()
+                .unwrap_or("It was stopped before there was an answer."),
+            &sections,
+            &self.provenance,
+        )
     }
 
     fn introduction(&self) -> Section {
-        let answer = self.answer();
-        let section = Section::new("The answer")
-            .paragraph(answer.unwrap_or_else(|| "It was stopped before there was one.".to_owned()));
-        let section = section.paragraph(format!(
+        let section = Section::new("What was done").paragraph(format!(
             "{} of {} MB of PostgreSQL {} are archived one by one, and packed in packs of each length, \
              walzip -{}; measured once. All segments are decoded again, and {} of them got by a call \
              each and compared with the original.",

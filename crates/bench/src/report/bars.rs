@@ -8,6 +8,7 @@
 use std::fmt::Write;
 
 use super::{escaped, write_html};
+use crate::spread::Spread;
 
 /// Values further apart than this are drawn as points.
 const BARS_RANGE_MAX: f64 = 50.0;
@@ -18,6 +19,7 @@ pub struct Bars {
     unit: String,
     decimals: usize,
     whole: Option<f64>,
+    wall: bool,
     bars: Vec<Bar>,
 }
 
@@ -27,6 +29,18 @@ struct Bar {
     value: Option<f64>,
     published: Option<f64>,
     ours: bool,
+    runs: Runs,
+}
+
+/// What is known of the runs that a value is of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Runs {
+    /// Nothing, or there are none.
+    Unknown,
+    /// It is of a single one.
+    One,
+    /// They lie between these.
+    Between(f64, f64),
 }
 
 /// How values become positions.
@@ -59,6 +73,7 @@ impl Bars {
             unit: unit.into(),
             decimals,
             whole: None,
+            wall: false,
             bars: Vec::new(),
         }
     }
@@ -78,7 +93,34 @@ impl Bars {
             value,
             published,
             ours: false,
+            runs: Runs::Unknown,
         });
+    }
+
+    /// Adds the median of runs with their range, of walzip or another.
+    pub(crate) fn of_runs(
+        &mut self,
+        label: impl Into<String>,
+        value: Option<Spread>,
+        (ours, published): (bool, Option<f64>),
+    ) {
+        self.bars.push(Bar {
+            label: label.into(),
+            value: value.map(|value| value.median),
+            published,
+            ours,
+            runs: match value.map(|value| value.range) {
+                None => Runs::Unknown,
+                Some(None) => Runs::One,
+                Some(Some([low, high])) => Runs::Between(low, high),
+            },
+        });
+    }
+
+    /// These are wall times: grey where the machine was busy.
+    pub fn wall(mut self) -> Bars {
+        self.wall = true;
+        self
     }
 
     /// Adds a value of walzip's.
@@ -90,7 +132,13 @@ impl Bars {
     }
 
     fn scale(&self) -> Scale {
-        let all = self.bars.iter().flat_map(|bar| [bar.value, bar.published]);
+        let all = self.bars.iter().flat_map(|bar| {
+            let [low, high] = match bar.runs {
+                Runs::Between(low, high) => [Some(low), Some(high)],
+                Runs::One | Runs::Unknown => [None; 2],
+            };
+            [bar.value, bar.published, low, high]
+        });
         let above_zero = all.flatten().filter(|value| *value > 0.0);
         let (low, high) = above_zero.fold((f64::INFINITY, 0.0_f64), |(low, high), value| {
             (low.min(value), high.max(value))
@@ -109,7 +157,8 @@ impl Bars {
             Scale::Bars(_) => "bars",
             Scale::Points(_) => "bars points",
         };
-        let _infallible = write!(html, "<div class=\"{kind}\">");
+        let wall = if self.wall { " wall" } else { "" };
+        let _infallible = write!(html, "<div class=\"{kind}{wall}\">");
         for bar in &self.bars {
             write_html(html, "<span class=\"label\">", &bar.label, "</span>");
             self.write_shapes(html, bar, &scale);
@@ -119,6 +168,15 @@ impl Bars {
             self.write_axis(html, ticks, &scale);
         }
         html.push_str("</div>");
+        if self
+            .bars
+            .iter()
+            .any(|bar| matches!(bar.runs, Runs::Between(..)))
+        {
+            html.push_str("<p class=\"note\">Whiskers are the range over the runs.</p>");
+        } else if self.bars.iter().any(|bar| bar.runs == Runs::One) {
+            html.push_str("<p class=\"note\">A single run of each: there is no spread.</p>");
+        }
         let published = match &scale {
             Scale::Bars(_) => "Thin bars were published: on another machine, years ago.",
             Scale::Points(_) => "Hollow points were published: on another machine, years ago.",
@@ -170,6 +228,15 @@ impl Bars {
                  data-tip=\"{tip}\" aria-label=\"{tip}\"></span>"
             );
         }
+        if let Runs::Between(low, high) = bar.runs
+            && let (Some(from), Some(to)) = (scale.percent(low), scale.percent(high))
+        {
+            let _infallible = write!(
+                html,
+                "<b class=\"whisker\" style=\"left:{from:.2}%;width:{:.2}%\"></b>",
+                to - from
+            );
+        }
         html.push_str("</span>");
     }
 
@@ -187,7 +254,7 @@ impl Bars {
 }
 
 /// Powers of ten, or 1, 2 and 5 of each where these are few, around all values.
-fn ticks(low: f64, high: f64) -> Vec<f64> {
+pub(super) fn ticks(low: f64, high: f64) -> Vec<f64> {
     let all = |digits: &[f64]| -> Vec<f64> {
         let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
         powers
@@ -206,7 +273,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
     }
 }
 
-fn tick_words(tick: f64) -> String {
+pub(super) fn tick_words(tick: f64) -> String {
     match tick >= 1.0 {
         true => format!("{tick:.0}"),
         // As many decimals as the power of ten needs.
@@ -259,6 +326,28 @@ mod tests {
         assert_eq!(html.matches("data-tip=").count(), 3);
         assert!(html.contains(">0.0 s</span>"), "{html}");
         assert!(html.contains("<span style=\"left:33.33%\">10</span>"));
+    }
+
+    #[test]
+    fn runs_have_whiskers_where_they_lie_and_a_single_one_is_called_one() {
+        let of = |values: &[f64]| crate::spread::spread(values.iter().copied());
+        let mut bars = Bars::new("s", 1);
+        bars.of_runs("a", of(&[40.0, 50.0, 100.0]), (false, None));
+        bars.of_runs("none", None, (false, None));
+        let drawn = html(&bars);
+        assert!(
+            drawn.contains("class=\"bar\" tabindex=\"0\" style=\"width:50.00%\""),
+            "{drawn}"
+        );
+        assert!(
+            drawn.contains("style=\"left:40.00%;width:60.00%\""),
+            "{drawn}"
+        );
+        assert!(drawn.contains("Whiskers are") && drawn.contains("not measured"));
+        let mut single = Bars::new("s", 1);
+        single.of_runs("a", of(&[40.0]), (true, None));
+        let drawn = html(&single);
+        assert!(drawn.contains("A single run of each") && !drawn.contains("whisker"));
     }
 
     #[test]

@@ -60,3 +60,12 @@ document.addEventListener("click", (event) => {
 window.addEventListener("beforeprint", () => {
   for (const details of document.querySelectorAll("details")) details.open = true;
 });
+
+// A page can be sent on alone, and its figures be taken out of it.
+const save = element("save-csv");
+if (save) save.addEventListener("click", () => {
+  const link = document.createElement("a");
+  link.download = "measurements.csv";
+  link.setAttribute("href", URL.createObjectURL(new Blob([element("csv").textContent], { type: "text/csv" })));
+  link.click();
+});

@@ -49,6 +49,9 @@ impl Results {
             "# runs: {}, quick: {}, caches: {caches}",
             self.settings.runs, self.settings.quick
         )?;
+        if let Some(said) = self.settings.target() {
+            writeln!(to, "# {said}")?;
+        }
         for row in &self.rows {
             writeln!(
                 to,

@@ -28,6 +28,8 @@ pub(super) struct Schedule<'a, P> {
     pub(super) results: &'a mut Results,
     pub(super) surroundings: Surroundings<'a>,
     pub(super) make_repository: MakeRepository,
+    /// Where archives are made.
+    pub(super) target: &'a Path,
     pub(super) files: &'a Files,
     pub(super) progress: &'a mut P,
 }
@@ -124,6 +126,7 @@ impl<P: Progress> Schedule<'_, P> {
             set: of_set,
             cold: self.results.settings.caches == Caches::Cold,
             make_repository: self.make_repository,
+            target: self.target,
             surroundings: self.surroundings,
         };
         let archived = archiving.run();
@@ -138,8 +141,10 @@ impl<P: Progress> Schedule<'_, P> {
             }),
             Err(Failure::Cancelled) => return Err("interrupted".to_owned()),
             Err(failure) => {
-                let directory = format!("{}/", self.surroundings.temp_dir.display());
-                let reason = failure.to_string().replace(&directory, "");
+                let directories = [self.surroundings.temp_dir, self.target];
+                let reason = directories.iter().fold(failure.to_string(), |said, of| {
+                    said.replace(&format!("{}/", of.display()), "")
+                });
                 if failure.is_no_space() {
                     return Err(format!("{title}: {reason}"));
                 }
@@ -173,13 +178,14 @@ struct Archiving<'a> {
     set: &'a Set,
     cold: bool,
     make_repository: MakeRepository,
+    target: &'a Path,
     surroundings: Surroundings<'a>,
 }
 
 impl Archiving<'_> {
     /// Archives every file, compares, and leaves nothing behind.
     fn run(&self) -> Result<(Usage, u64), Failure> {
-        let archive = tempfile::TempDir::new_in(self.surroundings.temp_dir)?;
+        let archive = tempfile::TempDir::new_in(self.target)?;
         check_space(archive.path(), self.set.bytes)
             .map_err(|_| io::Error::from(io::ErrorKind::StorageFull))?;
         for source in &self.set.sources {

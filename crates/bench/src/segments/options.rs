@@ -31,6 +31,8 @@ pub struct Options {
     pub total_megabytes: Option<u32>,
     /// The contents; none for both.
     pub contents: Vec<Content>,
+    /// A directory in which archives are made instead, such as a mounted one.
+    pub target: Option<PathBuf>,
     /// The methods; none for all.
     pub methods: Vec<&'static Method>,
     /// Little data, one run.
@@ -71,6 +73,7 @@ impl Options {
             sizes_megabytes: Vec::new(),
             total_megabytes: None,
             contents: Vec::new(),
+            target: None,
             methods: Vec::new(),
             quick: false,
             runs: None,

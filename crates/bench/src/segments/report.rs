@@ -3,6 +3,7 @@
 use super::{Content, Results};
 use crate::report::{Bars, Cell, Section, Table, ending, page};
 use crate::text::counted;
+use crate::verdict::too_few;
 
 impl Results {
     /// A page that shows everything, complete in itself.
@@ -16,8 +17,39 @@ impl Results {
         sections.push(self.methods_section());
         page(
             "Does the segment size matter for archiving?",
+            &self.answer(),
             &sections,
             &self.provenance,
+        )
+    }
+
+    /// How many times as long small segments take, way by way.
+    fn answer(&self) -> String {
+        let contents = [Content::Wal, Content::Zeros];
+        let mut compared = contents
+            .map(|content| (content, self.sets_of(content)))
+            .into_iter();
+        let Some((content, sets)) = compared.find(|(_, sets)| sets.len() > 1) else {
+            return "One size was measured: that compares nothing.".to_owned();
+        };
+        let (small, large) = (sets[0], sets[sets.len() - 1]);
+        let ways = self.rows.iter().enumerate().filter_map(|(row, of_row)| {
+            self.figures(row, small).and(self.figures(row, large))?;
+            let times = self.small_to_large(row, small, large);
+            Some(format!("{} {}", of_row.method, times.text()))
+        });
+        let ways: Vec<String> = ways.collect();
+        let [small, large] = [small, large].map(|set| self.sets[set].segment_bytes >> 20);
+        format!(
+            "{}egments of {small} MB take so many times as long to archive as the same bytes in \
+             segments of {large} MB: {} ({}; {}).",
+            match too_few(self.settings.runs) {
+                Some(_) => "With too few runs to prove it, s",
+                None => "S",
+            },
+            ways.join(", "),
+            content.name(),
+            counted(self.settings.runs as usize, "run")
         )
     }
 
@@ -30,6 +62,11 @@ impl Results {
             counted(self.settings.runs as usize, "run"),
         ));
         let section = section.note(format!("Caches are {}.", self.settings.caches));
+        let section = self
+            .settings
+            .target()
+            .into_iter()
+            .fold(section, Section::note);
         let doubts = self.doubts().into_iter();
         let reasons = doubts
             .chain(self.failures())
@@ -39,22 +76,17 @@ impl Results {
 
     fn section(&self, content: Content) -> Section {
         let sets = self.sets_of(content);
-        let mut bars = Bars::new("s", 2);
+        let mut bars = Bars::new("s", 2).wall();
         for (row, of_row) in self.rows.iter().enumerate() {
             for set in &sets {
                 let megabytes = self.sets[*set].segment_bytes >> 20;
                 let label = format!("{}, {megabytes} MB", of_row.method);
-                let seconds = self.figures(row, *set).map(|figures| figures.seconds);
+                let seconds = self.seconds(row, *set);
                 let pair = self.published_pair(row);
                 let pair = pair.filter(|_| self.is_published_volume(content));
-                let published = pair.and_then(|pair| match megabytes {
-                    16 => Some(pair.seconds_16),
-                    _ => pair.seconds_64,
-                });
-                match of_row.is_walzip() {
-                    true => bars.ours(label, seconds),
-                    false => bars.bar(label, seconds, published),
-                }
+                let published = pair.and_then(|pair| Some(pair.timed(megabytes)?.wall_s));
+                let published = published.filter(|_| !of_row.is_walzip());
+                bars.of_runs(label, seconds, (of_row.is_walzip(), published));
             }
         }
         let mut section = Section::new(format!("Archiving {}", content.name()))
@@ -63,6 +95,11 @@ impl Results {
             .table(self.table(content));
         for set in sets {
             section = section.note(self.sets[set].to_string());
+        }
+        if let Some(table) = self.timed_table(content) {
+            section = section
+                .paragraph("As time printed it in the article, and here:")
+                .table(table);
         }
         match self.published_note(content) {
             Some(note) => section.note(note),

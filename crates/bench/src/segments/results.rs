@@ -8,7 +8,7 @@ use super::methods::{Kind, Method};
 use super::published::{PUBLISHED, Published, SOURCE};
 use super::sets::Set;
 use crate::output::Record;
-use crate::spread::spread;
+use crate::spread::{Spread, spread};
 use crate::{Program, Provenance, Resumed, Usage};
 
 /// Everything that the experiment found out.
@@ -45,6 +45,8 @@ pub struct Results {
 /// How it was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
+    /// The file system of the directory that the user named for the archives, if there was one.
+    pub target_file_system: Option<String>,
     /// The bytes of each set that were asked for.
     pub total_bytes: u64,
     /// How often each measurement was repeated.
@@ -53,6 +55,17 @@ pub struct Settings {
     pub quick: bool,
     /// Whether files were in memory when they were archived.
     pub caches: Caches,
+}
+
+impl Settings {
+    /// Where archives were made, if the user said it.
+    pub(super) fn target(&self) -> Option<String> {
+        let file_system = self.target_file_system.as_ref()?;
+        Some(format!(
+            "archives: in a directory of one's own, on {file_system}; scp and rsync reach it over the \
+             loopback address"
+        ))
+    }
 }
 
 /// Whether files were in memory when they were archived.
@@ -193,6 +206,13 @@ impl Results {
                 });
             }
         }
+    }
+
+    /// The wall times of a method on a set.
+    pub(super) fn seconds(&self, row: usize, set: usize) -> Option<Spread> {
+        let of_pair = |measured: &&Measurement| (measured.row, measured.set) == (row, set);
+        let measured = self.measurements.iter().filter(of_pair);
+        spread(measured.map(|measured| measured.usage.wall.as_secs_f64()))
     }
 
     /// The figures of a method on a set.

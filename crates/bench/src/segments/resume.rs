@@ -27,6 +27,8 @@ struct Earlier {
 #[derive(Clone, Debug, Deserialize)]
 struct EarlierSettings {
     caches: serde_json::Value,
+    #[serde(default)]
+    target_file_system: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -49,7 +51,8 @@ impl Results {
             return Ok(());
         };
         let as_now = serde_json::to_value(&self.settings.caches).ok();
-        if as_now.as_ref() == Some(&earlier.settings.caches) {
+        let same_target = earlier.settings.target_file_system == self.settings.target_file_system;
+        if as_now.as_ref() == Some(&earlier.settings.caches) && same_target {
             let taken = earlier.measurements.iter();
             self.measurements = taken
                 .filter_map(|measured| self.known(&earlier, measured))

@@ -54,6 +54,14 @@ fn measure_all(
         runs: options.runs(),
         quick: options.quick,
         caches,
+        target_file_system: match &options.target {
+            Some(directory) => Some(file_system(directory)?),
+            None => None,
+        },
+    };
+    let target = match &options.target {
+        Some(directory) => Some(Scratch::new_in(directory, "walzip-bench-")?),
+        None => None,
     };
     let described = rows.iter().map(|(row, _, _)| row.clone()).collect();
     let mut results = Results::new(provenance, settings, sets, described, left_out);
@@ -65,6 +73,7 @@ fn measure_all(
         results: &mut results,
         surroundings,
         make_repository: options.make_repository,
+        target: target.as_ref().map_or(surroundings.temp_dir, Scratch::path),
         files: &options.files,
         progress,
     }
@@ -164,6 +173,23 @@ fn start_sshd(
     }
 }
 
+/// The kind of file system that a directory is on, as the kernel calls it.
+fn file_system(directory: &Path) -> Result<String, Error> {
+    let absolute = directory
+        .canonicalize()
+        .map_err(|source| Error::file(directory, source))?;
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let of_mount = |line: &str| {
+        let mut words = line.split(' ').skip(1);
+        let (place, kind) = (words.next()?.replace("\\040", " "), words.next()?);
+        absolute
+            .starts_with(&place)
+            .then(|| (place.len(), kind.to_owned()))
+    };
+    let deepest = mounts.lines().filter_map(of_mount).max();
+    Ok(deepest.map_or("an unknown file system".to_owned(), |(_, kind)| kind))
+}
+
 /// Whether this process can, and is to, make the kernel forget what files contain.
 fn caches(options: &Options) -> Caches {
     if options.warm {
@@ -203,8 +229,7 @@ fn make_sets(
         return Ok(made);
     }
     if !options.inputs.is_empty() {
-        let inputs: Vec<Input> =
-            input::gather(&options.inputs, None, false, surroundings, progress)?;
+        let inputs: Vec<Input> = input::gather(&options.inputs, None, surroundings, progress)?;
         for size in &sizes {
             made.push(workshop.given(&inputs, *size)?);
         }

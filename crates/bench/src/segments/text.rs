@@ -1,11 +1,14 @@
 //! The results as a person reads them on a terminal.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::published::TOTAL_BYTES;
 use super::results::{Caches, Measurement, Results};
 use super::{Content, Published, Set};
+use crate::Usage;
 use crate::report::{Cell, Table};
+use crate::spread::spread;
 use crate::text::{counted, megabytes, write_ending};
 use crate::verdict::{self, Time, Told, too_few};
 
@@ -38,6 +41,9 @@ impl Results {
         )?;
         writeln!(f, "{}", self.provenance.machine())?;
         writeln!(f, "{}", self.settings.caches)?;
+        if let Some(said) = self.settings.target() {
+            writeln!(f, "{said}")?;
+        }
         for row in &self.rows {
             writeln!(
                 f,
@@ -64,6 +70,9 @@ impl Results {
         write!(f, "{}", self.table(content))?;
         for set in sets {
             writeln!(f, "{}", self.sets[set])?;
+        }
+        if let Some(table) = self.timed_table(content) {
+            write!(f, "\nAs time printed it, and here:\n{table}")?;
         }
         if let Some(note) = self.published_note(content) {
             writeln!(f, "{note}")?;
@@ -120,7 +129,7 @@ impl Results {
             }
             heads.push("published small/large".to_owned());
         }
-        let mut table = Table::new(heads);
+        let mut table = Table::new(heads).wall(["16 MB", "64 MB", "spread", "MB/s"]);
         for (row, of_row) in self.rows.iter().enumerate() {
             let mut cells = vec![
                 Cell::from(of_row.method),
@@ -130,8 +139,8 @@ impl Results {
             cells.extend(self.comparison(row, &sets));
             if self.is_as_published(content) {
                 let pair = self.published_pair(row);
-                let small = pair.map(|pair| pair.seconds_16);
-                let large = pair.and_then(|pair| pair.seconds_64);
+                let small = pair.map(|pair| pair.of_16_mb.wall_s);
+                let large = pair.and_then(|pair| Some(pair.of_64_mb?.wall_s));
                 if self.is_published_volume(content) {
                     cells.push(Cell::number_or_none(small, 1));
                     cells.push(Cell::number_or_none(large, 1));
@@ -175,8 +184,54 @@ impl Results {
         cells
     }
 
+    /// What `time` printed for the published loops, beside the same here: only of as many bytes.
+    pub(super) fn timed_table(&self, content: Content) -> Option<Table> {
+        if !self.is_published_volume(content) {
+            return None;
+        }
+        let mut table = Table::new([
+            "way",
+            "segments",
+            "published real s",
+            "user s",
+            "sys s",
+            "here real s",
+            "user s",
+            "sys s",
+        ]);
+        for row in 0..self.rows.len() {
+            for set in self.sets_of(content) {
+                let megabytes = self.sets[set].segment_bytes >> 20;
+                let published = self
+                    .published_pair(row)
+                    .and_then(|pair| pair.timed(megabytes));
+                let Some(published) = published else {
+                    continue;
+                };
+                let here = |time: fn(&Usage) -> Duration| {
+                    let of_pair =
+                        |measured: &&Measurement| (measured.row, measured.set) == (row, set);
+                    let measured = self.measurements.iter().filter(of_pair);
+                    let seconds = measured.map(|measured| time(&measured.usage).as_secs_f64());
+                    Cell::number_or_none(spread(seconds).map(|of| of.median), 2)
+                };
+                table.row([
+                    Cell::from(self.rows[row].method),
+                    Cell::said(megabytes as f64, format!("{megabytes} MB")),
+                    Cell::number(published.wall_s, 3),
+                    Cell::number(published.user_s, 3),
+                    Cell::number(published.system_s, 3),
+                    here(|usage| usage.wall),
+                    here(|usage| usage.user),
+                    here(|usage| usage.system),
+                ]);
+            }
+        }
+        Some(table)
+    }
+
     /// How many times as long small segments take, if the runs tell.
-    fn small_to_large(&self, row: usize, small: usize, large: usize) -> Cell {
+    pub(super) fn small_to_large(&self, row: usize, small: usize, large: usize) -> Cell {
         let seconds = |set| -> Vec<f64> {
             let of_pair = |measured: &&Measurement| (measured.row, measured.set) == (row, set);
             let measured = self.measurements.iter().filter(of_pair);
@@ -274,12 +329,10 @@ impl fmt::Display for Set {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::super::methods::Method;
     use super::super::results::{Row, Settings};
     use super::*;
-    use crate::{Program, Provenance, Usage};
+    use crate::{Program, Provenance};
 
     /// scp of 16 and of 64 MB, so many of all, with the seconds of each run.
     fn results(total_bytes: u64, small: &[f64], large: &[f64]) -> Results {
@@ -299,6 +352,7 @@ mod tests {
             sources: Vec::new(),
         };
         let settings = Settings {
+            target_file_system: None,
             total_bytes,
             runs: small.len() as u32,
             quick: true,
@@ -341,12 +395,23 @@ mod tests {
         let same = results(1600 << 20, &[2.0], &[1.0]);
         let (text, page) = (same.to_string(), same.page());
         assert!(
-            text.contains("171.7") && page.contains("171.70 s published"),
+            text.contains("171.7") && page.contains("171.71 s published"),
             "{text}"
         );
+        let squeezed: Vec<String> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        let timed = "scp 64 MB 83.326 10.353 30.814 1.00 0.00 0.00";
+        assert!(squeezed.iter().any(|line| line == timed), "{text}");
+        assert!(page.contains("30.814"), "{page}");
         let less = results(128 << 20, &[2.0], &[1.0]);
         let (text, page) = (less.to_string(), less.page());
         assert!(!text.contains("171.7") && !page.contains("171.7"), "{text}");
+        assert!(
+            !text.contains("30.814") && !page.contains("30.814"),
+            "{text}"
+        );
         assert!(text.contains("2.06") && page.contains("2.06"), "{text}");
         let said = "Published for 1600 MB, here 128 MB: seconds do not compare, ratios do.";
         assert!(text.contains(said) && page.contains(said), "{text}");
@@ -360,7 +425,7 @@ mod tests {
         let cells: Vec<&str> = line.split_whitespace().collect();
         assert!(cells.ends_with(&["17.4", "-", "-"]), "{line}");
         assert!(
-            page.contains("17.40 s published") && !page.contains("5.40 s"),
+            page.contains("17.44 s published") && !page.contains("5.40 s"),
             "{page}"
         );
         assert!(text.contains("cp of 64 MB has no figure"), "{text}");

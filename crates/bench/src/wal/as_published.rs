@@ -4,10 +4,13 @@
 //! mean over whole folders. Otherwise only ratios to gzip -1 are shown, each within its own
 //! measurements.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::Results;
-use super::published::{PUBLISHED, Published, SEGMENT_BYTES, SOURCE, VOLUME};
+use super::published::{PUBLISHED, Published, SEGMENT_BYTES, SOURCE, TIMED_EXAMPLE, VOLUME};
+use crate::Usage;
 use crate::text::{counted, megabytes};
 use crate::verdict::Time;
 
@@ -23,6 +26,9 @@ pub struct AsPublished {
     /// The published pairs.
     #[serde(rename = "published")]
     pub pairs: Vec<PublishedHere>,
+    /// What the program of the published example took here, where it was measured: the same values
+    /// as those of the example, in the mean over the segments.
+    pub timed_example: Option<[Option<f64>; 8]>,
 }
 
 /// A published pair, and the row that is the same program at the same level here.
@@ -75,7 +81,47 @@ pub(super) fn compare(results: &Results, judged_by: Time) -> AsPublished {
         volumes: volumes(results),
         same_volume: is_same_volume(results),
         pairs: PUBLISHED.iter().map(pair).collect(),
+        timed_example: timed_example(results),
     }
+}
+
+/// The published example's values here: only segments of its size compare.
+fn timed_example(results: &Results) -> Option<[Option<f64>; 8]> {
+    if !results
+        .inputs
+        .iter()
+        .all(|input| input.bytes == SEGMENT_BYTES)
+    {
+        return None;
+    }
+    let mut rows = results.rows.iter();
+    let example = (TIMED_EXAMPLE.contender, TIMED_EXAMPLE.level);
+    let row = rows.position(|row| (row.contender, row.level) == example)?;
+    let all = results.summary[row].all?;
+    let of_row = || {
+        results
+            .measurements
+            .iter()
+            .filter(move |measured| measured.row == row)
+    };
+    let mean = |time: fn(&Usage) -> Duration| {
+        let seconds: f64 = of_row()
+            .map(|measured| time(&measured.compress).as_secs_f64())
+            .sum();
+        Some(seconds / of_row().count().max(1) as f64)
+    };
+    let counts = all.compress_counts;
+    let [major, minor, voluntary, involuntary] = [0, 1, 2, 3].map(|at| counts.map(|of| of[at]));
+    Some([
+        mean(|usage| usage.wall),
+        mean(|usage| usage.user),
+        mean(|usage| usage.system),
+        Some(megabytes(all.compress_peak_bytes)),
+        major,
+        minor,
+        voluntary,
+        involuntary,
+    ])
 }
 
 fn is_same_volume(results: &Results) -> bool {
@@ -90,9 +136,10 @@ fn volumes(results: &Results) -> String {
         counted(results.inputs.len(), "segment"),
         megabytes(bytes),
         counted(results.settings.runs as usize, "run"),
-        match results.settings.quick {
-            true => " (quick: the first segment of each folder)",
-            false => "",
+        match (results.settings.sampled, results.settings.quick) {
+            (Some(sampled), _) => format!(" ({})", sampled.words()),
+            (None, true) => " (quick: the first segment of each folder)".to_owned(),
+            (None, false) => String::new(),
         }
     )
 }
@@ -102,9 +149,9 @@ mod tests {
     use crate::wal::fixture::fixture;
 
     fn line(text: &str, start: &str) -> String {
-        let line = text.lines().find(|line| line.starts_with(start));
-        let words: Vec<_> = line.unwrap().split_whitespace().collect();
-        words.join(" ")
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut lines = text.lines().map(words);
+        lines.find(|line| line.starts_with(start)).unwrap()
     }
 
     #[test]
@@ -133,6 +180,31 @@ mod tests {
         assert!(text.contains("100 segments of 16 MB") && text.contains("Here: 1 segment"));
         let page = results.page().unwrap();
         assert!(page.contains("\"same_volume\":false"));
+    }
+
+    #[test]
+    fn what_time_printed_stands_beside_the_same_counts_here() {
+        let mut results = fixture(&[
+            ("bzip2", 4, &[(3_592_000, 1.5)]),
+            ("walzip", 1, &[(10, 0.1)]),
+        ]);
+        let heading = "What bzip2 -4 took, as published for one segment, and here in the mean:";
+        assert!(results.to_string().contains(heading));
+        for measured in &mut results.measurements {
+            measured.compress.counts = Some([0, 900, 2, 40].into());
+        }
+        results.summary = super::super::summary::summarise(&results);
+        results.dominance = super::super::dominance::compare(&results);
+        let text = results.to_string();
+        assert!(
+            line(&text, "published 1.660").ends_with("1.650 0.010 3.7 0 938 1 13"),
+            "{text}"
+        );
+        assert!(line(&text, "here ").ends_with(" 0 900 2 40"), "{text}");
+        assert!(line(&text, "bzip2 -4 ").contains(" 900 42 "), "{text}");
+        results.inputs[0].bytes *= 4;
+        results.dominance = super::super::dominance::compare(&results);
+        assert!(!results.to_string().contains(heading));
     }
 
     #[test]

@@ -7,16 +7,18 @@ use std::io::{self, Write};
 
 use super::Results;
 use super::dominance::{Answer, Winner};
-use crate::Usage;
 use crate::text::{quoted, write_csv_ending};
+use crate::{Counts, Usage};
 
 const DOMINANCE_HEADER: &str = "program,threads,\
-    beaten_by,bytes,compress_time,decompress_time,not_on_folders,folders,\
+    runs,spread,beaten_by,bytes,compress_time,decompress_time,not_on_folders,folders,\
     beaten_by_unverified,unverified_bytes,unverified_compress_time,unverified_decompress_time,\
     published_s,published_mb,undecided_on_folders";
 
 const HEADER: &str = "program,level,threads,folder,segment,original_bytes,run,status,output_bytes,\
     compress_wall_s,compress_user_s,compress_system_s,compress_peak_bytes,\
+    compress_major_faults,compress_minor_faults,compress_voluntary_switches,\
+    compress_involuntary_switches,\
     decompress_wall_s,decompress_user_s,decompress_system_s,decompress_peak_bytes";
 
 impl Results {
@@ -28,6 +30,11 @@ impl Results {
             self.write_key(to, measurement.row, measurement.input)?;
             write!(to, "{},ok,{}", measurement.run, measurement.output_bytes)?;
             write_usage(to, &measurement.compress)?;
+            let counts = measurement.compress.counts.map(Counts::values);
+            let counts = counts.map_or([const { String::new() }; 4], |counts| {
+                counts.map(|count| count.to_string())
+            });
+            write!(to, ",{}", counts.join(","))?;
             write_usage(to, &measurement.decompress)?;
             writeln!(to)?;
         }
@@ -35,7 +42,7 @@ impl Results {
             self.write_key(to, failed.row, failed.input)?;
             writeln!(
                 to,
-                "{},{},,,,,,,,,",
+                "{},{},,,,,,,,,,,,,",
                 failed.run,
                 quoted(&format!("failed: {}", failed.reason))
             )?;
@@ -50,6 +57,9 @@ impl Results {
             "# runs: {}, quick: {}",
             self.settings.runs, self.settings.quick
         )?;
+        if let Some(sampled) = self.settings.sampled {
+            writeln!(to, "# {}", sampled.words())?;
+        }
         for row in &self.rows {
             let version = &row.program.version;
             writeln!(
@@ -78,7 +88,14 @@ impl Results {
         writeln!(to, "# dominance,{DOMINANCE_HEADER}")?;
         for verdict in &self.dominance.verdicts {
             let label = quoted(&self.rows[verdict.row].label);
-            write!(to, "# dominance,{label},{},", verdict.threads)?;
+            let spread = verdict
+                .spread
+                .map_or(String::new(), |of| format!("{of:.4}"));
+            write!(
+                to,
+                "# dominance,{label},{},{},{spread},",
+                verdict.threads, verdict.runs
+            )?;
             write!(to, "{},", self.winner(verdict.verified))?;
             let not_on = quoted(&verdict.not_on.join(" "));
             write!(to, "{not_on},{},", verdict.folders)?;

@@ -13,6 +13,7 @@ use super::as_published::{self, AsPublished};
 use super::paired_runs::Runs;
 use super::{Figures, Results};
 use crate::contender::{Threads, WALZIP, WALZIP_UNVERIFIED};
+use crate::spread::spread;
 use crate::verdict::{self, Time, Told};
 
 /// The answer for every row that is not walzip's, and the published pairs.
@@ -36,6 +37,11 @@ pub struct Verdict {
     pub row: usize,
     /// How many threads the row works with.
     pub threads: usize,
+    /// In how many runs it was measured on every segment.
+    pub runs: usize,
+    /// How far apart these runs are, or those of the level that it is compared with where they are
+    /// further apart: half the range relative to the median.
+    pub spread: Option<f64>,
     /// Whether a walzip level that decodes what it wrote beats it, over all segments.
     pub verified: Answer,
     /// The same for walzip levels that do not decode what they wrote.
@@ -171,10 +177,16 @@ fn verdict(results: &Results, runs: &Runs<'_>, row: usize) -> Verdict {
         let folders = asked.iter().filter(|(_, answer)| is(answer));
         folders.map(|(folder, _)| (*folder).to_owned()).collect()
     };
+    let verified = everywhere.answer(row, WALZIP);
+    let own = runs.paired([row, row], &everywhere.inputs).compress[0].clone();
+    let own_spread = spread(own.iter().copied()).and_then(|own| own.half_range);
+    let compared = verified.smaller().and_then(|smaller| smaller.spread);
     Verdict {
         row,
         threads: results.threads(&results.rows[row]),
-        verified: everywhere.answer(row, WALZIP),
+        runs: own.len(),
+        spread: own_spread.into_iter().chain(compared).reduce(f64::max),
+        verified,
         unverified: everywhere.answer(row, WALZIP_UNVERIFIED),
         not_on: where_it_is(|answer| matches!(answer, Answer::Unbeaten)),
         undecided_on: where_it_is(|answer| matches!(answer, Answer::NotDistinguishable(_))),
@@ -378,7 +390,10 @@ mod tests {
         );
         let line = text.lines().find(|line| line.contains("too few runs"));
         let words: Vec<_> = line.unwrap().split_whitespace().collect();
-        assert_eq!(words.join(" "), "gzip -1 1 too few runs walzip -1 0.50 - -");
+        assert_eq!(
+            words.join(" "),
+            "gzip -1 1 1 - too few runs walzip -1 0.50 - -"
+        );
         assert!(!text.contains("No exceptions"), "{text}");
         assert!(
             results

@@ -4,11 +4,12 @@ use std::fmt;
 
 use super::as_published::{AsPublished, PublishedHere};
 use super::dominance::{Answer, Dominance, Verdict};
-use super::published::Published;
+use super::published::{Published, TIMED_EXAMPLE};
 use super::text::seconds;
 use super::{Figures, Results};
 use crate::contender::{WALZIP, WALZIP_UNVERIFIED};
 use crate::table::write_table;
+use crate::text::counted;
 use crate::verdict::{RUNS_MIN, not_distinguishable, too_few};
 
 /// What a table says where there is no answer.
@@ -40,6 +41,44 @@ impl Results {
         self.write_published(f)
     }
 
+    /// What the comparison comes to, in one sentence.
+    pub(super) fn answer(&self) -> String {
+        let known = || {
+            let verdicts = self.dominance.verdicts.iter();
+            verdicts.filter(|verdict| !matches!(verdict.verified, Answer::Unknown))
+        };
+        let (all, runs) = (known().count(), self.settings.runs);
+        if all == 0 {
+            return "No walzip level was compared with another program on every segment."
+                .to_owned();
+        }
+        let of = |is: fn(&Answer) -> bool| known().filter(|verdict| is(&verdict.verified)).count();
+        let smaller = known()
+            .filter(|verdict| verdict.verified.smaller().is_some())
+            .count();
+        let counted_runs = counted(runs as usize, "run");
+        if too_few(runs).is_some() {
+            return format!(
+                "A walzip level writes fewer bytes than {smaller} of {all} other programs and levels; \
+                 which is faster, {counted_runs} cannot tell."
+            );
+        }
+        let widest = known()
+            .filter_map(|verdict| verdict.spread)
+            .reduce(f64::max);
+        let spread = widest.map_or(String::new(), |spread| {
+            format!(", spread at most {:.0} %", spread * 100.0)
+        });
+        format!(
+            "Some walzip level is both smaller and of less {} than {} of {all} other programs and \
+             levels; {} cannot be told from one in time, and {} are not beaten ({counted_runs}{spread}).",
+            self.dominance.judged_by.name(),
+            of(|answer| matches!(answer, Answer::Beaten(_))),
+            of(|answer| matches!(answer, Answer::NotDistinguishable(_))),
+            of(|answer| matches!(answer, Answer::Unbeaten)),
+        )
+    }
+
     fn write_verdicts(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -48,6 +87,8 @@ impl Results {
         let heads = [
             "program",
             "threads",
+            "runs",
+            "spread",
             "beaten by",
             "smaller",
             "bytes",
@@ -57,7 +98,11 @@ impl Results {
         let mut table = vec![heads.map(str::to_owned).to_vec()];
         for verdict in &self.dominance.verdicts {
             let label = self.rows[verdict.row].label.clone();
-            let mut line = vec![label, verdict.threads.to_string()];
+            let mut line = vec![label, verdict.threads.to_string(), verdict.runs.to_string()];
+            let spread = verdict
+                .spread
+                .map(|spread| format!("{:.0}%", spread * 100.0));
+            line.push(spread.unwrap_or(UNKNOWN.to_owned()));
             let answer = answer(verdict);
             line.push(self.beaten_by(answer));
             let smaller = answer.smaller();
@@ -78,7 +123,8 @@ impl Results {
         write_table(f, &table)?;
         writeln!(
             f,
-            "bytes, time: walzip's for each of the other's, over the same segments; {}.",
+            "runs, spread: of the program, or of both where walzip's are further apart.\n\
+             bytes, time: walzip's for each of the other's, over the same segments; {}.",
             self.dominance.judged_by.name()
         )
     }
@@ -189,6 +235,7 @@ impl Results {
         write_table(f, &table)?;
         writeln!(f, "{}.", published.volumes)?;
         writeln!(f, "Published: {}.", published.published_source)?;
+        self.write_timed_example(f)?;
         if published.pairs.iter().any(|pair| pair.row.is_none()) {
             writeln!(
                 f,
@@ -197,6 +244,22 @@ impl Results {
             )?;
         }
         Ok(())
+    }
+
+    /// What `time -verbose` printed for the one segment of the article, and the same here.
+    fn write_timed_example(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(example) = self.dominance.published.timed_example else {
+            return Ok(());
+        };
+        writeln!(
+            f,
+            "\nWhat {} took, as published for one segment, and here in the mean:",
+            TIMED_EXAMPLE.label
+        )?;
+        let mut table = vec![TIMED_HEADS.map(str::to_owned).to_vec()];
+        table.push(timed_line("published", TIMED_EXAMPLE.values().map(Some)));
+        table.push(timed_line("here", example));
+        write_table(f, &table)
     }
 
     fn published_line(&self, pair: &PublishedHere, row: usize) -> Vec<String> {
@@ -271,6 +334,26 @@ impl Dominance {
             None => format!("Is some walzip level both smaller and faster? (wall time, {how})"),
         }
     }
+}
+
+const TIMED_HEADS: [&str; 9] = [
+    "",
+    "seconds",
+    "user s",
+    "system s",
+    "peak MB",
+    "major faults",
+    "minor faults",
+    "voluntary switches",
+    "involuntary",
+];
+
+fn timed_line(what: &str, values: [Option<f64>; 8]) -> Vec<String> {
+    let decimals = [3, 3, 3, 1, 0, 0, 0, 0];
+    let cells = values.into_iter().zip(decimals).map(|(value, decimals)| {
+        value.map_or(UNKNOWN.to_owned(), |value| format!("{value:.decimals$}"))
+    });
+    std::iter::once(what.to_owned()).chain(cells).collect()
 }
 
 /// The mean size of a compressed segment.

@@ -57,7 +57,11 @@ pub(crate) fn fixture_of_runs(runs: u32, rows: &[FixtureRow<'_>]) -> Results {
             load_average_before: Some(0.0),
             ..Provenance::gather(None)
         },
-        settings: Settings { runs, quick: false },
+        settings: Settings {
+            runs,
+            quick: false,
+            sampled: None,
+        },
         inputs: (0..folders.unwrap_or_default()).map(input).collect(),
         missing: Vec::new(),
         rows: rows.iter().map(row).collect(),

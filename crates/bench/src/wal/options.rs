@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::published::{PUBLISHED, Published};
-use crate::Cancel;
 use crate::contender::{
     BASELINE, CONTENDERS, Contender, Request, Selection, WALZIP, WALZIP_UNVERIFIED,
 };
-use crate::input::SAMPLE_SEGMENTS;
+use crate::input::{SAMPLE_SEGMENTS, Take};
 use crate::output::Files;
+use crate::{Cancel, Sample, Sampled};
 
 /// How often each measurement is repeated unless the caller says otherwise.
 const RUNS: u32 = 3;
@@ -27,10 +27,15 @@ pub struct Options {
     pub contenders: Vec<Request>,
     /// Every contender at every level.
     pub all: bool,
-    /// Also the programs and levels of the published comparison, and every level of walzip.
+    /// Also the published comparison, nine programs at nine levels each, and every level of
+    /// walzip; with `quick` eleven of its 81 pairs.
     pub published: bool,
     /// The first segment of each folder, one run.
     pub quick: bool,
+    /// Some of the segments below `inputs`, at random; of `pg_wal` the newest are taken in any case.
+    pub sample: Option<Sample>,
+    /// What `inputs` are a random sample of, where the caller took it.
+    pub sampled: Option<Sampled>,
     /// How often each measurement is repeated.
     pub runs: Option<u32>,
     /// Run walzip without decoding what it wrote before it reports success.
@@ -61,6 +66,8 @@ impl Options {
             all: false,
             published: false,
             quick: false,
+            sample: None,
+            sampled: None,
             runs: None,
             no_verify: false,
             launcher: None,
@@ -69,6 +76,14 @@ impl Options {
             temp_dir,
             files: Files::default(),
             cancel: Cancel::default(),
+        }
+    }
+
+    pub(super) fn take(&self) -> Take {
+        match (self.sample, self.quick) {
+            (Some(sample), _) => Take::AtRandom(sample),
+            (None, true) => Take::FirstOfFolder,
+            (None, false) => Take::All,
         }
     }
 
@@ -92,7 +107,10 @@ impl Options {
             .flat_map(|request| request.0.iter().copied())
             .collect();
         if self.published {
-            requested.extend(PUBLISHED.iter().map(Published::selection));
+            let wanted = PUBLISHED
+                .iter()
+                .filter(|pair| !self.quick || pair.is_quick());
+            requested.extend(wanted.map(Published::selection));
             requested.extend(walzip_levels());
         }
         let mut chosen = vec![BASELINE];
@@ -182,10 +200,16 @@ mod tests {
 
     #[test]
     fn the_published_comparison_is_measured_with_every_level_of_walzip() {
-        let options = Options {
+        let mut options = Options {
             published: true,
             ..options()
         };
+        let all = labels(&options);
+        assert_eq!(all.len(), 81 + 1 + 9);
+        for label in ["7za -mx=8", "xz -9 -T0", "lrzip -z -L4", "walzip -9"] {
+            assert!(all.iter().any(|there| there == label), "{label}");
+        }
+        options.quick = true;
         assert_eq!(
             labels(&options).join(", "),
             "gzip -1, gzip -6, pigz -1, bzip2 -9, lbzip2 -9, xz -2, xz -9, xz -2 -T0, 7za -mx=1, \

@@ -7,12 +7,14 @@ use std::io;
 
 use serde::Serialize;
 
+use super::published::TIMED_EXAMPLE;
 use super::{Dominance, Failed, Missing, Results, Row, Settings, Summary};
 use crate::report;
 use crate::{Input, Provenance};
 
 const PAGE: &str = include_str!("report/page.html");
 const SCRIPT: &str = include_str!("report/script.js");
+const RANKING: &str = include_str!("report/ranking.js");
 
 /// What the page shows: everything but the single measurements.
 #[derive(Serialize)]
@@ -28,6 +30,14 @@ struct Shown<'a> {
     stopped: &'a Option<String>,
     summary: &'a [Summary],
     dominance: &'a Dominance,
+    example: Example,
+}
+
+/// The example of the article of which everything that `time` printed is known.
+#[derive(Serialize)]
+struct Example {
+    label: &'static str,
+    values: [f64; 8],
 }
 
 impl Results {
@@ -45,6 +55,10 @@ impl Results {
             stopped: &self.stopped,
             summary: &self.summary,
             dominance: &self.dominance,
+            example: Example {
+                label: TIMED_EXAMPLE.label,
+                values: TIMED_EXAMPLE.values(),
+            },
         };
         // Within a script element only this character could end it.
         let data = serde_json::to_string(&shown)?.replace('<', "\\u003c");
@@ -52,6 +66,10 @@ impl Results {
             ("STYLE", report::STYLE.to_owned()),
             ("COMMON", report::SCRIPT.to_owned()),
             ("SCRIPT", SCRIPT.to_owned()),
+            ("RANKING", format!("{RANKING}drawRankingChoices();\n")),
+            ("ANSWER", report::escaped(&self.answer())),
+            ("BUSY", report::busy(&self.provenance)),
+            ("LOAD", report::load_class(&self.provenance).to_owned()),
             ("DATA", data),
         ];
         Ok(report::fill(PAGE, &slots))
@@ -92,7 +110,7 @@ mod tests {
         assert_eq!(data["rows"][1]["label"], "walzip -3");
         assert_eq!(data["summary"][1]["all"]["output_bytes"], 60);
         assert_eq!(data["dominance"]["verdicts"][0]["verified"]["row"], 1);
-        assert_eq!(data["dominance"]["published"][10]["label"], "pxz -2");
+        assert_eq!(data["dominance"]["published"][73]["label"], "pxz -2");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::dominance::Dominance;
 use crate::contender::{Contender, Threads};
 use crate::output::Record;
-use crate::{Input, Program, Provenance, Resumed, Usage};
+use crate::{Input, Program, Provenance, Resumed, Sampled, Usage};
 
 /// Everything that an experiment found out.
 #[derive(Clone, Debug, Serialize)]
@@ -48,6 +48,8 @@ pub struct Settings {
     pub runs: u32,
     /// Whether only the first segment of each folder was taken.
     pub quick: bool,
+    /// Of how many the segments are a random sample.
+    pub sampled: Option<Sampled>,
 }
 
 /// A contender that is not installed.
@@ -174,6 +176,9 @@ pub struct Figures {
     pub compress_cpu_s: f64,
     /// The most memory that compressing a segment took.
     pub compress_peak_bytes: u64,
+    /// What the kernel counted while compressing a segment, in the mean: page faults that read from
+    /// a device and others, context switches that were voluntary and others.
+    pub compress_counts: Option<[f64; 4]>,
     /// Mean wall time of decompressing a segment.
     pub decompress_s: f64,
     /// Mean processor time of decompressing a segment.

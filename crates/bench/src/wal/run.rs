@@ -38,13 +38,13 @@ fn measure_all(
     };
     let provenance = Provenance::gather(memory_floor(surroundings));
     let (rows, missing) = find_rows(options, surroundings, progress)?;
-    let inputs = input::gather(
+    let (inputs, sampled) = input::gather_some(
         &options.inputs,
         options
             .pg_wal
             .as_deref()
             .map(|directory| (directory, options.segments())),
-        options.quick,
+        options.take(),
         surroundings,
         progress,
     )?;
@@ -57,6 +57,7 @@ fn measure_all(
     let settings = Settings {
         runs: options.runs(),
         quick: options.quick,
+        sampled: sampled.or(options.sampled),
     };
     let mut results = Results {
         experiment: "wal",

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use super::published::PUBLISHED;
 use super::results::{Failed, Measurement, Results, Row};
 use super::round_trip::round_trip;
 use super::run::Runnable;
 use crate::clock::Clock;
-use crate::contender::Contender;
+use crate::contender::{BASELINE, Contender, WALZIP, WALZIP_UNVERIFIED};
 use crate::output::{Files, check_space};
 use crate::process::{Failure, Surroundings};
 use crate::{Error, Input, Progress};
@@ -40,6 +41,11 @@ impl<P: Progress> Schedule<'_, P> {
             self.results.settings.runs,
         );
         let mut clock = Clock::new(turns.len(), self.rows.len());
+        for (row, of_row) in self.results.rows.iter().enumerate() {
+            if let Some(seconds) = expected_seconds(of_row) {
+                clock.expect(row, seconds);
+            }
+        }
         for taken in &self.results.measurements {
             clock.finish(taken.row, taken.compress.wall + taken.decompress.wall);
         }
@@ -164,6 +170,30 @@ fn without_path(error: Error) -> String {
         ),
         other => other.to_string(),
     }
+}
+
+/// About how long a row takes next to the others: as published, with a third more for unpacking but
+/// where that is as slow; of walzip's levels from experience.
+fn expected_seconds(row: &Row) -> Option<f64> {
+    const OF_WALZIP: [f64; 9] = [0.3, 0.35, 0.4, 0.45, 0.6, 0.8, 1.0, 1.5, 4.5];
+    if row.contender == WALZIP || row.contender == WALZIP_UNVERIFIED {
+        return OF_WALZIP
+            .get(usize::from(row.level).checked_sub(1)?)
+            .copied();
+    }
+    if row.contender == BASELINE.name && row.level == BASELINE.level {
+        return Some(0.15);
+    }
+    let mut published = PUBLISHED.iter();
+    let found =
+        published.find(|pair| (pair.contender, pair.level) == (row.contender, row.level))?;
+    // zpaq unpacks as slowly as it packs.
+    let unpacking = if found.contender == "lrzip-z" {
+        2.0
+    } else {
+        4.0 / 3.0
+    };
+    Some(found.compress_s * unpacking)
 }
 
 /// Each round walks over all rows, from another one on and by another step: nobody is always

@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use super::{Figures, FolderFigures, Measurement, Results, Summary};
-use crate::Usage;
 use crate::contender::BASELINE;
 use crate::input::is_realistic;
+use crate::{Counts, Usage};
 
 /// The figures of every row.
 pub(super) fn summarise(results: &Results) -> Vec<Summary> {
@@ -93,6 +93,7 @@ impl Cells<'_> {
             compress_s: mean(|cell| cell.compress.wall),
             compress_cpu_s: mean(|cell| cell.compress.cpu),
             compress_peak_bytes: cells.iter().map(|cell| cell.compress.peak).max()?,
+            compress_counts: mean_counts(&cells),
             decompress_s: mean(|cell| cell.decompress.wall),
             decompress_cpu_s: mean(|cell| cell.decompress.cpu),
             decompress_peak_bytes: cells.iter().map(|cell| cell.decompress.peak).max()?,
@@ -168,7 +169,20 @@ struct Cell<'a> {
     decompress: Medians,
 }
 
+/// The mean over segments of each count; none where one is not known.
+fn mean_counts(cells: &[Cell<'_>]) -> Option<[f64; 4]> {
+    let mut sums = [0.0; 4];
+    for cell in cells {
+        let counts = cell.compress.counts?;
+        sums.iter_mut()
+            .zip(counts)
+            .for_each(|(sum, count)| *sum += count);
+    }
+    (!cells.is_empty()).then(|| sums.map(|sum| sum / cells.len() as f64))
+}
+
 struct Medians {
+    counts: Option<[f64; 4]>,
     wall: f64,
     cpu: f64,
     peak: u64,
@@ -191,7 +205,16 @@ impl Medians {
             .fold((f64::MAX, 0.0_f64), |(low, high), &wall| {
                 (low.min(wall), high.max(wall))
             });
+        let counts: Option<Vec<[u64; 4]>> = usages
+            .iter()
+            .map(|usage| usage.counts.map(Counts::values))
+            .collect();
+        let counts = counts.and_then(|counts| {
+            let of = |at: usize| median(counts.iter().map(|values| values[at] as f64).collect());
+            Some([of(0)?, of(1)?, of(2)?, of(3)?])
+        });
         Some(Medians {
+            counts,
             wall,
             cpu: median(seconds(|usage| usage.user + usage.system))?,
             peak: usages.iter().map(|usage| usage.peak_memory_bytes).max()?,

@@ -33,10 +33,10 @@ impl Results {
             counted(folders(self).len(), "folder"),
             megabytes(bytes),
             counted(runs as usize, "run"),
-            if self.settings.quick {
-                "; quick: the first segment of each folder"
-            } else {
-                ""
+            match (self.settings.sampled, self.settings.quick) {
+                (Some(sampled), _) => format!("; {}", sampled.words()),
+                (None, true) => "; quick: the first segment of each folder".to_owned(),
+                (None, false) => String::new(),
             },
         )?;
         writeln!(f, "{}", self.provenance.machine())?;
@@ -62,8 +62,8 @@ impl Results {
             heads.push("realistic");
         }
         heads.extend([
-            "MB", "seconds", "cpu s", "MB/s", "spread", "peak MB", "unpack s", "cpu s", "MB/s",
-            "peak MB",
+            "MB", "seconds", "cpu s", "MB/s", "spread", "peak MB", "faults", "switches",
+            "unpack s", "cpu s", "MB/s", "peak MB",
         ]);
         let mut table = vec![heads.iter().map(ToString::to_string).collect::<Vec<_>>()];
         for summary in &self.summary {
@@ -83,7 +83,15 @@ impl Results {
         writeln!(
             f,
             "MB, seconds: mean of a segment, whole process, median of the runs; spread: half the range."
-        )
+        )?;
+        let mut all = self.summary.iter().filter_map(|summary| summary.all);
+        match all.any(|figures| figures.compress_counts.is_some()) {
+            true => writeln!(
+                f,
+                "faults, switches: page faults and context switches of compressing a segment, in the mean."
+            ),
+            false => Ok(()),
+        }
     }
 
     fn figures_line(&self, summary: &Summary, with_realistic: bool, width: usize) -> Vec<String> {
@@ -112,6 +120,7 @@ impl Results {
                 .map_or("-".to_owned(), |spread| format!("{:.0}%", spread * 100.0)),
         );
         line.push(self.peak(figures.compress_peak_bytes));
+        line.extend(count_cells(figures));
         line.push(seconds(figures.decompress_s));
         line.push(seconds(figures.decompress_cpu_s));
         line.push(speed(mean_bytes, figures.decompress_s));
@@ -226,6 +235,17 @@ fn ratio(figures: &Figures) -> String {
 
 pub(super) fn seconds(seconds: f64) -> String {
     format!("{seconds:.3}")
+}
+
+/// Page faults and context switches, of either kind together.
+fn count_cells(figures: &Figures) -> [String; 2] {
+    let together = |[first, second]: [f64; 2]| format!("{:.0}", first + second);
+    match figures.compress_counts {
+        Some([major, minor, voluntary, involuntary]) => {
+            [[major, minor], [voluntary, involuntary]].map(together)
+        }
+        None => ["-", "-"].map(str::to_owned),
+    }
 }
 
 fn speed(bytes: f64, seconds: f64) -> String {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::published::Published;
 use super::results::{Measurement, Results};
-use crate::server::Phase;
+use crate::server::{Phase, Replication};
 use crate::text::{quoted, write_csv_ending, write_csv_server};
 
 impl Results {
@@ -19,8 +19,16 @@ impl Results {
             .map_or("as they come".to_owned(), |fixed| fixed.to_string());
         writeln!(
             to,
-            "# {} at scale {}, {} transactions, {} clients, seed {}, checkpoints: {checkpoints}, quick: {}",
-            work.workload, work.scale, work.transactions, work.clients, work.seed, work.quick
+            "# {} at scale {}, {} transactions, {} clients, seed {}, {} rows, standby: {}, \
+             checkpoints: {checkpoints}, quick: {}",
+            work.workload,
+            work.scale,
+            work.transactions,
+            work.clients,
+            work.seed,
+            work.rows,
+            work.standby,
+            work.quick
         )?;
         for published in self.published {
             let Published {
@@ -48,15 +56,27 @@ impl Results {
             )?;
         }
         write_csv_ending(to, &[], &self.left_out, &self.stopped)?;
-        writeln!(to, "wal_compression,run,step,{}", Phase::CSV_HEADER)?;
+        writeln!(
+            to,
+            "wal_compression,run,step,{},{}",
+            Phase::CSV_HEADER,
+            Replication::CSV_HEADER
+        )?;
         for Measurement {
             method,
             run,
             stage,
             phase,
+            replication,
         } in &self.measurements
         {
-            writeln!(to, "{method},{run},{},{}", stage.name(), phase.csv())?;
+            writeln!(
+                to,
+                "{method},{run},{},{},{}",
+                stage.name(),
+                phase.csv(),
+                Replication::csv(replication.as_ref())
+            )?;
         }
         Ok(())
     }

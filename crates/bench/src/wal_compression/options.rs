@@ -31,6 +31,10 @@ pub struct Options {
     pub clients: u32,
     /// What the transactions follow from.
     pub seed: u64,
+    /// How many rows are inserted and then updated.
+    pub rows: u64,
+    /// Whether each server gets a standby, which receives what it writes.
+    pub standby: bool,
     /// So many checkpoints during the transactions, instead of when the server likes.
     pub checkpoints: Option<u32>,
     /// Whether the server waits for the disk.
@@ -87,6 +91,8 @@ impl Options {
             clients: self.clients,
             seed: self.seed,
             checkpoints: self.checkpoints,
+            rows: self.rows,
+            standby: self.standby,
             segments: self.segments,
             programs: programs
                 .map(|program| format!("{}:{}", program.name, program.level))

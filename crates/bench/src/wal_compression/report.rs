@@ -1,8 +1,10 @@
 //! The results as a page for a colleague.
 
-use super::published::{LOAD, TRANSACTIONS};
+use super::published::{INSERTS, LOAD, TRANSACTIONS, UPDATES};
+use super::text::REPLICATION;
 use super::{Results, Stage};
 use crate::report::{Bars, Section, ending, page};
+use crate::server::Phase;
 use crate::text::counted;
 
 impl Results {
@@ -13,8 +15,44 @@ impl Results {
             sections.push(self.stage_section(stage));
             sections.extend(self.archive_section(stage));
         }
+        if self.work.standby {
+            sections.push(self.replication_section());
+        }
         sections.push(self.published_section());
-        page("What does wal_compression do?", &sections, &self.provenance)
+        page(
+            "What does wal_compression do?",
+            &self.answer(),
+            &sections,
+            &self.provenance,
+        )
+    }
+
+    /// What is left of the WAL of the transactions.
+    fn answer(&self) -> String {
+        let off = self.wal_bytes("off", Stage::Transactions);
+        let others = self.methods.iter().filter(|method| *method != "off");
+        let shares: Vec<String> = others
+            .filter_map(|method| {
+                let share = self.wal_bytes(method, Stage::Transactions)? / off?;
+                Some(format!("{:.0} % with {method}", share * 100.0))
+            })
+            .collect();
+        if shares.is_empty() {
+            return "Not enough was measured yet to compare methods.".to_owned();
+        }
+        let widest = self.methods.iter().filter_map(|method| {
+            let bytes = |phase: &Phase| Some(phase.wal.bytes as f64);
+            self.median(method, Stage::Transactions, bytes)?.half_range
+        });
+        let spread = match widest.reduce(f64::max) {
+            Some(spread) => format!(", spread at most {:.0} %", spread * 100.0),
+            None => String::new(),
+        };
+        format!(
+            "Of the WAL that the transactions write without compression there is {} ({}{spread}).",
+            shares.join(", "),
+            counted(self.work.runs as usize, "run")
+        )
     }
 
     fn introduction(&self) -> Section {
@@ -48,18 +86,24 @@ impl Results {
     }
 
     fn stage_section(&self, stage: Stage) -> Section {
-        let (title, published) = match stage {
-            Stage::Load => ("Loading the data", LOAD),
-            Stage::Transactions => ("Transactions", TRANSACTIONS),
+        let published = match stage {
+            Stage::Load => LOAD,
+            Stage::Transactions => TRANSACTIONS,
+            Stage::Insert => INSERTS,
+            Stage::Update => UPDATES,
         };
-        let mut bars = Bars::new("MB", 1);
+        let (mut bars, mut times) = (Bars::new("MB", 1), Bars::new("s", 2).wall());
         for method in &self.methods {
-            let bytes = self.wal_bytes(method, stage);
-            bars.bar(method, bytes.map(|bytes| bytes / 1e6), None);
+            let megabytes = |phase: &Phase| Some(phase.wal.bytes as f64 / 1e6);
+            bars.of_runs(method, self.median(method, stage, megabytes), (false, None));
+            let seconds = self.median(method, stage, |phase| Some(phase.wall_s));
+            times.of_runs(method, seconds, (false, None));
         }
-        Section::new(title)
+        Section::new(stage.title())
             .paragraph("WAL that the server wrote, by its positions before and after:")
             .bars(bars)
+            .paragraph("Wall time of the step:")
+            .bars(times)
             .table(self.stage_table(stage))
             .note(format!(
                 "Published: {}, {} % ({}).",
@@ -92,6 +136,21 @@ impl Results {
              compression by the server costs space in the archive. From some segments, evenly \
              spread; the sizes hold for all of the WAL at that ratio.",
         ))
+    }
+
+    fn replication_section(&self) -> Section {
+        let mut bars = Bars::new("MB", 1);
+        for stage in Stage::ALL {
+            for method in &self.methods {
+                let received =
+                    self.replicated((method, stage), |had| had.received_bytes as f64 / 1e6);
+                bars.bar(format!("{}, {method}", stage.name()), received, None);
+            }
+        }
+        Section::new("What a standby received")
+            .bars(bars)
+            .table(self.replication_table())
+            .note(REPLICATION)
     }
 
     fn published_section(&self) -> Section {

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::published::Published;
 use super::resume::Earlier;
 use crate::output::Record;
-use crate::server::{Phase, Settings};
+use crate::server::{Phase, Replication, Settings};
 use crate::spread::{Spread, spread};
+use crate::verdict::{self, Comparison};
 use crate::workload::Workload;
 use crate::{Program, Provenance, Resumed, wal};
 
@@ -63,6 +64,12 @@ pub struct Work {
     pub seed: u64,
     /// The number of checkpoints during the transactions, where it was fixed.
     pub checkpoints: Option<u32>,
+    /// How many rows are inserted and then updated, by a statement each.
+    #[serde(default)]
+    pub rows: u64,
+    /// Whether each server had a standby on the same machine.
+    #[serde(default)]
+    pub standby: bool,
     /// How many segments of each step the programs got.
     pub segments: u64,
     /// The programs and their levels.
@@ -83,17 +90,38 @@ pub enum Stage {
     Load,
     /// Transactions change it.
     Transactions,
+    /// Rows are inserted into a table of their own, in the order of its key.
+    Insert,
+    /// Each of them is updated.
+    Update,
 }
 
 impl Stage {
-    /// Both, in their order.
-    pub const ALL: [Stage; 2] = [Stage::Load, Stage::Transactions];
+    /// All, in their order.
+    pub const ALL: [Stage; 4] = [
+        Stage::Load,
+        Stage::Transactions,
+        Stage::Insert,
+        Stage::Update,
+    ];
 
     /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
             Stage::Load => "load",
             Stage::Transactions => "transactions",
+            Stage::Insert => "insert",
+            Stage::Update => "update",
+        }
+    }
+
+    /// What a heading says.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Stage::Load => "Loading the data",
+            Stage::Transactions => "Transactions",
+            Stage::Insert => "Inserting rows",
+            Stage::Update => "Updating rows",
         }
     }
 }
@@ -110,6 +138,9 @@ pub struct Measurement {
     /// What it took and wrote.
     #[serde(flatten)]
     pub phase: Phase,
+    /// What a standby had of it, where there was one.
+    #[serde(default)]
+    pub replication: Option<Replication>,
 }
 
 /// What one program makes of the WAL of one step.
@@ -150,6 +181,28 @@ impl Results {
             self.median(method, stage, |phase| Some(phase.wal.bytes as f64))?
                 .median,
         )
+    }
+
+    /// The median over the runs of what a standby had of a step.
+    pub(super) fn replicated(
+        &self,
+        (method, stage): (&str, Stage),
+        value: impl Fn(&Replication) -> f64,
+    ) -> Option<f64> {
+        let of_step = |run: &&Measurement| run.method == method && run.stage == stage;
+        let runs = self.measurements.iter().filter(of_step);
+        let values = runs.filter_map(|run| run.replication.as_ref().map(&value));
+        Some(spread(values)?.median)
+    }
+
+    /// The time of a step without compression against that with a method.
+    pub(super) fn off_against(&self, method: &str, stage: Stage) -> Option<Comparison> {
+        let seconds = |method: &str| -> Vec<f64> {
+            let of_step = |run: &&Measurement| run.method == method && run.stage == stage;
+            let runs = self.measurements.iter().filter(of_step);
+            runs.map(|run| run.phase.wall_s).collect()
+        };
+        verdict::compare(&seconds("off"), &seconds(method))
     }
 
     /// What a program makes of a step's WAL.

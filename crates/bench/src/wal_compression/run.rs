@@ -9,7 +9,7 @@ use super::published::PUBLISHED;
 use super::results::{Archived, Measurement, Results, Stage, Work};
 use crate::clock::Clock;
 use crate::output::check_space;
-use crate::server::{Installation, Phase, Server};
+use crate::server::{Done, Installation, Server};
 use crate::workload::{Ran, Transactions};
 use crate::{Error, Progress, Provenance, Scratch, Step, Usage, wal};
 
@@ -17,6 +17,9 @@ use crate::{Error, Progress, Provenance, Scratch, Step, Usage, wal};
 const BYTES_PER_SCALE: u64 = 60 << 20;
 /// What a transaction takes at most: an image and a half.
 const BYTES_PER_TRANSACTION: u64 = 12 << 10;
+
+/// What a row of its own table takes at most: twice on its page, and its image.
+const BYTES_PER_ROW: u64 = 600;
 
 /// Measures; what stops it after the first measurement is part of the results.
 pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, Error> {
@@ -29,7 +32,9 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
     )?;
     check_space(
         &options.temp_dir,
-        u64::from(options.scale) * BYTES_PER_SCALE + options.transactions * BYTES_PER_TRANSACTION,
+        u64::from(options.scale) * BYTES_PER_SCALE
+            + options.transactions * BYTES_PER_TRANSACTION
+            + options.rows * BYTES_PER_ROW,
     )?;
     let samples = Scratch::new_in(&options.temp_dir, "walzip-bench-")?;
     let (methods, left_out) = installation.choose_wal_compressions(&options.methods)?;
@@ -59,7 +64,10 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         options,
         installation: &installation,
         samples: &samples,
-        clock: Clock::new(servers * 2 + results.methods.len(), 3),
+        clock: Clock::new(
+            servers * Stage::ALL.len() + results.methods.len(),
+            Stage::ALL.len() + 1,
+        ),
         results: &mut results,
         progress,
     };
@@ -117,20 +125,39 @@ impl<P: Progress> Experiment<'_, P> {
             .settings
             .clone()
             .set("wal_compression", setting);
-        let begin = self.show(method, run, "load");
         let server = self.installation.start(&settings)?;
-        let phase = server.phase(|server| work.workload.load(server, work.scale, work.seed))?;
-        self.keep(&server, (method, run, Stage::Load), phase)?;
-        self.clock.finish(0, begin.elapsed());
-        let begin = self.show(method, run, "transactions");
-        let phase = server.phase(|server| transactions(server, &work))?;
-        self.keep(&server, (method, run, Stage::Transactions), phase)?;
-        self.clock.finish(1, begin.elapsed());
+        let standby = match work.standby {
+            true => Some(server.standby()?),
+            false => None,
+        };
+        for (row, stage) in Stage::ALL.into_iter().enumerate() {
+            let begin = self.show(method, run, stage.name());
+            let mut replication = None;
+            let phase = server.phase(|server| match &standby {
+                None => do_stage(server, stage, &work),
+                Some(standby) => {
+                    let act = || do_stage(server, stage, &work);
+                    let (done, received) = standby.watch(server, act)?;
+                    replication = Some(received);
+                    Ok(done)
+                }
+            })?;
+            let measurement = Measurement {
+                method: method.to_owned(),
+                run,
+                stage,
+                phase,
+                replication,
+            };
+            self.keep(&server, measurement)?;
+            self.clock.finish(row, begin.elapsed());
+        }
+        drop(standby);
         drop(server);
         if run == 1 {
             let begin = self.show(method, run, "the archive");
             self.archive(method)?;
-            self.clock.finish(2, begin.elapsed());
+            self.clock.finish(Stage::ALL.len(), begin.elapsed());
         }
         Ok(())
     }
@@ -142,18 +169,15 @@ impl<P: Progress> Experiment<'_, P> {
     }
 
     /// Keeps what was measured, and in the first run some segments, evenly spread.
-    fn keep(
-        &mut self,
-        server: &Server,
-        (method, run, stage): (&str, u32, Stage),
-        phase: Phase,
-    ) -> Result<(), Error> {
-        self.results.measurements.push(Measurement {
-            method: method.to_owned(),
+    fn keep(&mut self, server: &Server, measurement: Measurement) -> Result<(), Error> {
+        let Measurement {
+            method,
             run,
             stage,
             phase,
-        });
+            ..
+        } = measurement.clone();
+        self.results.measurements.push(measurement);
         if run > 1 {
             return Ok(());
         }
@@ -161,7 +185,7 @@ impl<P: Progress> Experiment<'_, P> {
             server.whole_segments(phase.from..phase.to),
             self.results.work.segments,
         );
-        let folder = self.samples.join(&folder(method, stage));
+        let folder = self.samples.join(&folder(&method, stage));
         if !segments.is_empty() {
             fs::create_dir(&folder).map_err(|source| Error::file(&folder, source))?;
         }
@@ -225,7 +249,28 @@ impl<P: Progress> Progress for NotesOnly<'_, P> {
 
 /// How many things are done with each server of a run.
 fn kinds(run: u32) -> usize {
-    if run == 1 { 3 } else { 2 }
+    Stage::ALL.len() + usize::from(run == 1)
+}
+
+/// One step of a server.
+fn do_stage(server: &Server, stage: Stage, work: &Work) -> Result<Done, Error> {
+    let rows = work.rows;
+    match stage {
+        Stage::Load => Ok(work.workload.load(server, work.scale, work.seed)?.into()),
+        Stage::Transactions => Ok(transactions(server, work)?.into()),
+        Stage::Insert => {
+            server
+                .sql("CREATE TABLE own_rows (id bigint PRIMARY KEY, number bigint, filler text)")?;
+            let insert = format!(
+                "INSERT INTO own_rows SELECT n, hashint8(n), md5(n::text) \
+                 FROM generate_series(1, {rows}) n"
+            );
+            Ok(server.timed_sql(&insert)?.into())
+        }
+        Stage::Update => Ok(server
+            .timed_sql("UPDATE own_rows SET number = number + 1")?
+            .into()),
+    }
 }
 
 /// The transactions, in one go or in equal parts with a checkpoint between each two.

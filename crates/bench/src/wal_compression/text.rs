@@ -2,18 +2,29 @@
 
 use std::fmt;
 
-use super::published::{BY_BOTH, BY_PROGRAM, BY_SERVER, LOAD, PLAIN, TRANSACTIONS};
+use super::published::{
+    BY_BOTH, BY_PROGRAM, BY_SERVER, INSERTS, LOAD, PLAIN, READERS_ROWS, TRANSACTIONS, UPDATES,
+};
 use super::{Results, Stage};
 use crate::report::{Cell, Table};
-use crate::server::Phase;
+use crate::server::{Phase, Replication};
 use crate::text::{counted, quick_look, write_gaps};
-use crate::verdict::too_few;
+use crate::verdict::{Comparison, Told, too_few};
+
+/// How the figures of a standby are to be read.
+pub(super) const REPLICATION: &str = "received: WAL by its positions, without the protocol's own bytes. lag: the most that was seen, five \
+     looks a second.\nThe standby shares the processors with its primary: times of steps are longer than without it.";
 
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write_head(f)?;
         for stage in Stage::ALL {
             self.write_stage(f, stage)?;
+        }
+        if self.work.standby {
+            writeln!(f, "\nWhat a standby received, and how far behind it was:")?;
+            write!(f, "{}", self.replication_table())?;
+            writeln!(f, "{REPLICATION}")?;
         }
         self.write_archived(f)?;
         self.write_published(f)?;
@@ -58,11 +69,7 @@ impl Results {
     }
 
     fn write_stage(&self, f: &mut fmt::Formatter<'_>, stage: Stage) -> fmt::Result {
-        let title = match stage {
-            Stage::Load => "Loading the data",
-            Stage::Transactions => "Transactions",
-        };
-        writeln!(f, "\n{title}:")?;
+        writeln!(f, "\n{}:", stage.title())?;
         write!(f, "{}", self.stage_table(stage))
     }
 
@@ -76,11 +83,13 @@ impl Results {
             "images",
             "images %",
             "seconds",
+            "faster than off",
             "tps",
             "spread",
             "server cpu s",
             "checkpoints",
-        ]);
+        ])
+        .wall(["seconds", "faster than off", "tps", "spread"]);
         for method in &self.methods {
             let median = |value: fn(&Phase) -> Option<f64>, decimals| {
                 let median = self.median(method, stage, value);
@@ -95,6 +104,7 @@ impl Results {
                 median(|phase| Some(phase.wal.images as f64), 0),
                 median(|phase| Some(phase.wal.image_share() * 100.0), 0),
                 median(|phase| Some(phase.wall_s), 2),
+                self.faster(method, stage),
                 median(|phase| phase.tps, 0),
                 Cell::percent(wall.and_then(|wall| wall.half_range)),
                 median(|phase| phase.server_cpu_s, 2),
@@ -108,6 +118,56 @@ impl Results {
     pub(super) fn off_is_more(&self, method: &str, stage: Stage) -> Option<f64> {
         let off = self.wal_bytes("off", stage)?;
         Some((off / self.wal_bytes(method, stage)? - 1.0) * 100.0)
+    }
+
+    /// By how much a method is faster than off, as far as the runs tell.
+    fn faster(&self, method: &str, stage: Stage) -> Cell {
+        match self.off_against(method, stage).filter(|_| method != "off") {
+            None => Cell::none(),
+            Some(Comparison { told, ratio, .. }) => {
+                let percent = format!("{:+.0}%", (ratio - 1.0) * 100.0);
+                let text = match told {
+                    Told::NotDistinguishable => format!("{percent} (within spread)"),
+                    _ => percent,
+                };
+                Cell::said(ratio, text)
+            }
+        }
+    }
+
+    /// What a standby had of each step, method by method.
+    pub(super) fn replication_table(&self) -> Table {
+        let mut table = Table::new([
+            "step",
+            "wal_compression",
+            "received MB",
+            "off: more %",
+            "lag at most MB",
+            "lag at most s",
+            "to catch up s",
+        ]);
+        for stage in Stage::ALL {
+            for method in &self.methods {
+                let received = |method: &str| {
+                    self.replicated((method, stage), |had| had.received_bytes as f64)
+                };
+                let more = received("off").zip(received(method));
+                let more = more.map(|(off, bytes)| (off / bytes.max(1.0) - 1.0) * 100.0);
+                let of = |value: fn(&Replication) -> f64, decimals| {
+                    Cell::number_or_none(self.replicated((method, stage), value), decimals)
+                };
+                table.row([
+                    Cell::from(stage.name()),
+                    Cell::from(method.as_str()),
+                    of(|had| had.received_bytes as f64 / 1e6, 1),
+                    Cell::number_or_none(more, 0),
+                    of(|had| had.lag_bytes_max as f64 / 1e6, 2),
+                    of(|had| had.lag_s_max, 2),
+                    of(|had| had.catch_up_s, 2),
+                ]);
+            }
+        }
+        table
     }
 
     fn write_archived(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -200,6 +260,11 @@ impl Results {
                 of_plain(archived("pglz")),
             ],
         ];
+        for (published, stage) in [(INSERTS, Stage::Insert), (UPDATES, Stage::Update)] {
+            let here = self.faster("pglz", stage).text().to_owned();
+            let value = format!("{} %", published.value);
+            lines.push([published.what.to_owned(), value, here]);
+        }
         for program in self
             .programs()
             .iter()
@@ -232,10 +297,12 @@ impl Results {
         let work = &self.work;
         format!(
             "The first two were published for pgbench at scale 100 with 200000 transactions, the \
-             others for one workload of 208 MB of WAL; here it is {} at scale {} with {} \
+             next three for one workload of 208 MB of WAL; here it is {} at scale {} with {} \
              transactions. Where a volume differs, so do the number of checkpoints and with it the \
-             share of images: these are shares, and no bytes or seconds.",
-            work.workload, work.scale, work.transactions
+             share of images: these are shares, and no bytes or seconds. The reader inserted and \
+             updated {READERS_ROWS} rows that are not described; here it is {} rows by one \
+             statement each.",
+            work.workload, work.scale, work.transactions, work.rows
         )
     }
 
@@ -254,8 +321,9 @@ impl Results {
         writeln!(f, "The first two: {}.", LOAD.source)?;
         writeln!(
             f,
-            "The others, whose workload is not known: {}.",
+            "The next three, whose workload is not known: {}.",
             PLAIN.source
-        )
+        )?;
+        writeln!(f, "The reader's: {}.", INSERTS.source)
     }
 }

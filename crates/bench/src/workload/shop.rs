@@ -4,10 +4,10 @@
 use std::fmt::Write;
 
 use super::loader::Loader;
-use super::random::Random;
 use super::words::{self, city, name, phrase};
 use super::{SPREAD_SECONDS, Script};
 use crate::Error;
+use crate::random::Random;
 
 const CUSTOMERS: u64 = 6_000;
 const PRODUCTS: u64 = 1_500;

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use super::Script;
 use super::loader::Loader;
-use super::random::Random;
 use super::words::city;
 use crate::Error;
+use crate::random::Random;
 
 /// Devices for each unit of scale.
 const DEVICES: u64 = 100;

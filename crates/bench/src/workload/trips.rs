@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use super::SPREAD_SECONDS;
 use super::loader::Loader;
-use super::random::Random;
 use super::words::phrase;
 use crate::Error;
+use crate::random::Random;
 
 /// Rows for each unit of scale.
 const ROWS: u64 = 100_000;

@@ -1,6 +1,6 @@
 //! What people type: words by their frequency, names, places.
 
-use super::random::Random;
+use crate::random::Random;
 
 /// The frequent ones first.
 const WORDS: &[&str] = &[

@@ -4,6 +4,8 @@ mod base_backups;
 mod contenders;
 mod inputs;
 mod interruption;
+mod preset;
+mod published;
 mod results;
 mod segments;
 mod server_experiments;

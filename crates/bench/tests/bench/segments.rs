@@ -146,13 +146,41 @@ fn archives_each_set_in_each_way_and_says_what_walzip_refuses() {
     }
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     // That loop copied a quarter of the bytes.
-    assert_eq!(json["published"][0]["seconds_16"], 17.4);
-    assert!(json["published"][0]["seconds_64"].is_null());
-    assert_eq!(json["published"][1]["seconds_64"], 83.3);
+    assert_eq!(json["published"][0]["of_16_mb"]["wall_s"], 17.444);
+    assert!(json["published"][0]["of_64_mb"].is_null());
+    assert_eq!(json["published"][1]["of_64_mb"]["wall_s"], 83.326);
     let source = json["published_source"].as_str().unwrap();
     assert!(source.contains("cp of 64 MB has no figure"), "{source}");
     assert_eq!(json["settings"]["caches"]["state"], "warm");
     assert_eq!(json["sets"][0]["blake3"].as_str().unwrap().len(), 64);
+}
+
+#[test]
+fn archives_are_made_where_the_user_says_and_are_gone_afterwards() {
+    let (bench, mut options) = bench(&["cp"]);
+    let own = bench.path("own");
+    fs::create_dir(&own).unwrap();
+    options.target = Some(own.clone());
+    // What is copied passes through that directory and no other.
+    bench.program(
+        "cp",
+        &format!(
+            "case $2 in {}/*) exec /bin/cp \"$@\" ;; esac\nexit 1",
+            own.display()
+        ),
+    );
+    let results = run(&options, &mut Heard::default()).unwrap();
+    assert!(results.failed.is_empty(), "{:?}", results.failed);
+    assert!(!results.measurements.is_empty());
+    assert!(is_empty(&own), "something was left behind");
+    let text = results.to_string();
+    assert!(
+        text.contains("archives: in a directory of one's own, on "),
+        "{text}"
+    );
+    assert!(!text.contains(own.to_str().unwrap()), "{text}");
+    options.target = Some(bench.path("absent"));
+    assert!(run(&options, &mut Heard::default()).is_err());
 }
 
 #[test]

@@ -30,7 +30,7 @@ impl Programs {
         let installation = installation(&temp_dir, &Cancel::default())?;
         let bin = directory.path().join("bin");
         fs::create_dir(&bin).unwrap();
-        for name in ["initdb", "postgres", "psql", "pgbench"] {
+        for name in ["initdb", "postgres", "psql", "pgbench", "pg_basebackup"] {
             symlink(installation.program(name).unwrap(), bin.join(name)).unwrap();
         }
         Some(Programs {
@@ -170,6 +170,8 @@ fn wal_compression(directory: &Path, programs: &Programs) -> wal_compression::Op
         clients: 1,
         seed: 1,
         checkpoints: None,
+        rows: 2000,
+        standby: false,
         fsync: false,
         runs: 1,
         parameters: Vec::new(),
@@ -198,7 +200,7 @@ fn a_comparison_goes_on_from_the_methods_that_are_complete() {
     let mut options = wal_compression(programs.directory.path(), &programs);
     options.methods.pop();
     let first = wal_compression::run(&options, &mut Heard::default()).unwrap();
-    assert_eq!((first.measurements.len(), first.stopped), (2, None));
+    assert_eq!((first.measurements.len(), first.stopped), (4, None));
     assert!(
         first
             .archived
@@ -210,18 +212,18 @@ fn a_comparison_goes_on_from_the_methods_that_are_complete() {
     options.files.resume = true;
     let mut heard = Heard::default();
     let second = wal_compression::run(&options, &mut heard).unwrap();
-    assert_eq!(second.measurements.len(), 4);
+    assert_eq!(second.measurements.len(), 8);
     let of_first = |run: &wal_compression::Measurement| (run.phase.from, run.phase.to);
     assert_eq!(
         second
             .measurements
             .iter()
-            .take(2)
+            .take(4)
             .map(of_first)
             .collect::<Vec<_>>(),
         first.measurements.iter().map(of_first).collect::<Vec<_>>()
     );
-    assert_eq!(second.resumed.unwrap().measurements, 2);
+    assert_eq!(second.resumed.unwrap().measurements, 4);
     let archives = (second.archive.len(), second.archive_of_earlier_runs.len());
     assert_eq!(archives, (1, 1), "how the archive was measured is kept");
     let json = fs::read_to_string(programs.path("r.json")).unwrap();
@@ -231,7 +233,7 @@ fn a_comparison_goes_on_from_the_methods_that_are_complete() {
         matches!(
             refused,
             Error::WouldLose {
-                measurements: 2,
+                measurements: 4,
                 ..
             }
         ),
@@ -251,6 +253,51 @@ fn a_comparison_goes_on_from_the_methods_that_are_complete() {
     options.transactions = 401;
     let refused = wal_compression::run(&options, &mut Heard::default());
     assert!(matches!(refused, Err(Error::Usage(reason)) if reason.contains("other options")));
+    assert!(is_empty(&programs.temp_dir));
+}
+
+#[test]
+fn a_standby_says_what_it_receives_and_how_far_behind_it_is() {
+    let Some(programs) = Programs::new() else {
+        return;
+    };
+    let mut options = wal_compression(programs.directory.path(), &programs);
+    options.standby = true;
+    options.rows = 20_000;
+    options.files.csv = Some(programs.path("r.csv"));
+    options.files.report = Some(programs.path("r.html"));
+    let results = wal_compression::run(&options, &mut Heard::default()).unwrap();
+    assert_eq!(
+        (results.stopped.clone(), results.measurements.len()),
+        (None, 8)
+    );
+    for measured in &results.measurements {
+        let had = measured.replication.expect("a standby");
+        let written = measured.phase.to - measured.phase.from;
+        // Everything that a step wrote, and little of what the server does by itself.
+        assert!(had.received_bytes + 200_000 > written, "{had:?}, {written}");
+        assert!(had.received_bytes < written + 200_000, "{had:?}, {written}");
+    }
+    // Updates of rows whose pages were checkpointed have images, which compression makes smaller.
+    let received = |method: &str| {
+        let mut measured = results.measurements.iter();
+        let update = measured.find(|run| run.method == method && run.stage.name() == "update");
+        update.unwrap().replication.unwrap().received_bytes
+    };
+    assert!(received("pglz") < received("off"));
+    let text = results.to_string();
+    assert!(text.contains("What a standby received"), "{text}");
+    assert!(
+        text.contains("a reader's updates: faster with wal_compression"),
+        "{text}"
+    );
+    let csv = fs::read_to_string(programs.path("r.csv")).unwrap();
+    let heads = csv
+        .lines()
+        .find(|line| line.contains("received_bytes"))
+        .unwrap();
+    let last = csv.lines().last().unwrap();
+    assert_eq!(heads.split(',').count(), last.split(',').count(), "{last}");
     assert!(is_empty(&programs.temp_dir));
 }
 

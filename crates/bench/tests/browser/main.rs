@@ -7,3 +7,4 @@ mod devtools;
 mod pages;
 mod picture;
 mod tables;
+mod widths;

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use walzip_bench::report::{Bars, Cell, Section, Table, page};
+use walzip_bench::report::{Bars, Cell, Scatter, Section, Table, page};
 use walzip_bench::wal::{Options, run};
 use walzip_bench::{Files, Provenance, Silent, segments};
 
@@ -133,6 +133,55 @@ pub fn segments() -> Page {
     }
 }
 
+/// The index over two of these pages.
+pub fn index() -> Page {
+    let directory = TempDir::new().expect("a directory");
+    for (page, name) in [
+        (tables(), "wal-compression.html"),
+        (segments(), "segments.html"),
+    ] {
+        fs::copy(page.path, directory.path().join(name)).expect("a page");
+    }
+    walzip_bench::index::write(directory.path(), false).expect("an index");
+    let path = directory.path().join(walzip_bench::index::NAME);
+    Page {
+        _directory: directory,
+        path,
+    }
+}
+
+/// A page of a machine that was busy.
+pub fn busy() -> Page {
+    let mut table = Table::new(["way", "seconds", "MB"]).wall(["seconds"]);
+    table.row([
+        Cell::from("cp"),
+        Cell::number(1.5, 1),
+        Cell::number(16.0, 1),
+    ]);
+    let mut times = Bars::new("s", 1).wall();
+    times.bar("cp", Some(1.5), None);
+    let mut sizes = Bars::new("MB", 1);
+    sizes.bar("cp", Some(16.0), None);
+    let section = Section::new("Copying").table(table).bars(times).bars(sizes);
+    let provenance = Provenance {
+        load_average_before: Some(8.0),
+        ..provenance()
+    };
+    let directory = TempDir::new().expect("a directory");
+    let path = directory.path().join("page.html");
+    let html = page(
+        "Does it take long?",
+        "Nobody knows.",
+        &[section],
+        &provenance,
+    );
+    fs::write(&path, html).expect("a file");
+    Page {
+        _directory: directory,
+        path,
+    }
+}
+
 /// A page of tables and bars, as the other experiments make them.
 pub fn tables() -> Page {
     let mut table = Table::new(["setting", "WAL MB", "published MB", "transactions/s"]);
@@ -159,19 +208,30 @@ pub fn tables() -> Page {
     let mut parts = Bars::parts_of(100.0, "%", 1);
     parts.bar("images", Some(90.0), None);
     parts.bar("headers", Some(0.5), None);
+    let mut both = Scatter::new("seconds", "MB");
+    both.point("lz4:1", (1.1, 400.0), false);
+    both.point("gzip:7", (30.0, 300.0), false);
+    both.point("zstd:13", (90.0, 180.0), false);
+    both.point("walzip backup -1", (4.0, 210.0), true);
     let section = Section::new("WAL written")
         .paragraph("What a setting does to the WAL of the same transactions.")
         .table(table)
         .bars(bars)
         .bars(times)
         .bars(parts)
+        .scatter(both)
         .note("MB are millions of bytes.");
     let provenance = provenance();
     let directory = TempDir::new().expect("a directory");
     let path = directory.path().join("page.html");
     fs::write(
         &path,
-        page("What wal_compression does", &[section], &provenance),
+        page(
+            "What wal_compression does",
+            "It saves two thirds (3 runs).",
+            &[section],
+            &provenance,
+        ),
     )
     .expect("a file");
     Page {

@@ -26,10 +26,11 @@ fn tables_sort_bars_tell_their_values_and_nothing_is_asked_of_the_network() {
         ("off".into(), "lz4".into())
     );
 
-    browser.hover(".point.ours");
+    points_lie_where_their_values_are(&mut browser);
+    browser.hover(".bars .point.ours");
     let tip = "document.getElementById('tip').textContent";
     assert_eq!(browser.text(tip), "walzip -3: 9.5 MB");
-    browser.hover(".point.published");
+    browser.hover(".bars .point.published");
     assert_eq!(browser.text(tip), "off: 208.1 MB published");
     lengths_are_values(&mut browser);
 
@@ -50,6 +51,31 @@ fn tables_sort_bars_tell_their_values_and_nothing_is_asked_of_the_network() {
         browser.requests(),
         [format!("file://{}", page.path.display())]
     );
+}
+
+/// Up from zero, so heights are values; across by the logarithm.
+fn points_lie_where_their_values_are(browser: &mut Browser) {
+    let places = browser.value(
+        "(() => { const field = document.querySelector('.scatter .field').getBoundingClientRect(); \
+         return [...document.querySelectorAll('.scatter .point')].map((point) => { \
+         const box = point.getBoundingClientRect(), numbers = point.dataset.tip.split(': ')[1].split(/ [a-zA-Z, ]+/); \
+         return [Number(numbers[0]), Number(numbers[1]), box.left + box.width / 2 - field.left, \
+         field.bottom - box.top - box.height / 2]; }); })()",
+    );
+    let places = places.as_array().expect("points");
+    assert_eq!(places.len(), 4, "{places:?}");
+    let number = |point: usize, place: usize| places[point][place].as_f64().expect("a number");
+    let per_megabyte = number(0, 3) / number(0, 1);
+    let per_power = (number(2, 2) - number(0, 2)) / (number(2, 0) / number(0, 0)).ln();
+    for point in 0..4 {
+        let (seconds, megabytes) = (number(point, 0), number(point, 1));
+        assert!(
+            (number(point, 3) - megabytes * per_megabyte).abs() < 1.5,
+            "{places:?}"
+        );
+        let across = number(0, 2) + per_power * (seconds / number(0, 0)).ln();
+        assert!((number(point, 2) - across).abs() < 1.5, "{places:?}");
+    }
 }
 
 /// Bars are as long as their values; what is too far apart has no length at all.

@@ -1,37 +1,65 @@
 //! `walzip inspect`: what is in segments, and where their bytes go.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use walzip_archive::packs::file;
+use walzip_archive::replication::{Connection, Mode};
+use walzip_bench::contents::{Filter, Relation};
 use walzip_codec::{
     Claims, DecodeError, Encoder, HEADER_LEN_MAX, Header, Level, MAGIC, WalIdentity,
 };
 use walzip_pgformat::PAGE_SIZE;
+use walzip_pgformat::rmgr::rmgr_name;
 use walzip_pgformat::wal::SegmentHeader;
 
 use crate::archive_error::decoding;
+use crate::config::Config;
+use crate::connection_args::ConnectionArgs;
 use crate::error::{CommandError, chain};
 use crate::exit_code::Kind;
 use crate::filter::fill;
 use crate::inspection::Inspection;
 use crate::level_args::LevelArgs;
+use crate::runtime;
 
 /// Show what is in WAL segments and where their bytes go
 ///
 /// Segments may be raw or compressed by walzip, or in a pack. The tables are over all files: the bytes as
 /// PostgreSQL wrote them, by record type, relation and page images; and what is left of them
-/// after encoding, by what the encoder's streams hold.
+/// after encoding, by what the encoder's streams hold (--streams). Every share is of all bytes.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(
+    disable_help_flag = true,
+    after_help = "\
 Examples:
   walzip inspect 000000010000000000000001
-  walzip inspect --json *.wz | jq .record_types")]
+  walzip inspect --rmgr heap --rmgr heap2 -h /var/run/postgresql -d shop 0000000100000000000000*
+  walzip inspect --json *.wz | jq .record_types"
+)]
 pub struct InspectArgs {
     /// The segments, raw or .wz, or packs; "-" is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
+
+    /// Only records of this resource manager, such as Heap or Btree; may be repeated
+    #[arg(long, value_name = "NAME", value_parser = resource_manager)]
+    rmgr: Vec<String>,
+
+    /// Only records that refer to this relation: tablespace, database and file number; may be repeated
+    #[arg(long, value_name = "T/D/R", value_parser = relation)]
+    relation: Vec<Relation>,
+
+    /// Only records of this transaction; may be repeated
+    #[arg(long, value_name = "XID")]
+    transaction: Vec<u32>,
+
+    /// Also show what is left of the bytes after encoding, by the codec's streams
+    #[arg(long)]
+    streams: bool,
 
     /// Print JSON, whose fields are stable
     #[arg(long)]
@@ -39,12 +67,96 @@ pub struct InspectArgs {
 
     #[command(flatten)]
     level: LevelArgs,
+
+    /// The configuration file [default: /etc/walzip.toml, if there is one]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "WALZIP_CONFIG",
+        hide_env_values = true
+    )]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// A resource manager that some server has.
+fn resource_manager(name: &str) -> Result<String, String> {
+    let names: Vec<_> = (0..=u8::MAX).map(rmgr_name).collect();
+    let known = |known: &&Cow<'_, str>| known.eq_ignore_ascii_case(name);
+    match names.iter().find(known) {
+        Some(known) => Ok(known.to_string()),
+        None => {
+            let built_in = names
+                .iter()
+                .filter(|name| !name.starts_with("unknown") && !name.starts_with("custom"));
+            let built_in: Vec<&str> = built_in.map(AsRef::as_ref).collect();
+            Err(format!("there are {}", built_in.join(", ")))
+        }
+    }
+}
+
+/// As the tables show it.
+fn relation(text: &str) -> Result<Relation, String> {
+    let numbers: Result<Vec<u32>, _> = text.split('/').map(str::parse).collect();
+    match numbers.ok().as_deref() {
+        Some(&[tablespace, database, relation]) => Ok(Relation {
+            tablespace,
+            database,
+            relation,
+        }),
+        _ => Err("three numbers as the tables show them, such as 1663/5/16384".to_owned()),
+    }
+}
+
+/// What the database that is connected to calls its relations, by the numbers of their files today.
+const NAMES: &str = "SELECT \
+        CASE WHEN c.reltablespace = 0 THEN d.dattablespace ELSE c.reltablespace END, \
+        CASE WHEN c.relisshared THEN 0 ELSE d.oid END, \
+        pg_relation_filenode(c.oid), \
+        quote_ident(n.nspname) || '.' || quote_ident(c.relname) \
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, pg_database d \
+    WHERE d.datname = current_database() AND pg_relation_filenode(c.oid) IS NOT NULL";
+
+/// Asks a server, which is only read.
+fn names(args: &InspectArgs) -> Result<HashMap<Relation, String>, CommandError> {
+    let config = Config::load(args.config.as_deref())?;
+    let settings = args.connection.settings(&config)?;
+    runtime::block_on(async {
+        let mut sql = Connection::open(&settings, Mode::Sql).await?;
+        sql.query("SET default_transaction_read_only = on").await?;
+        let rows = sql.query(NAMES).await?;
+        sql.close().await;
+        let named = rows.into_iter().filter_map(|row| {
+            let mut cells = row.into_iter();
+            let mut number = || cells.next()??.parse::<u32>().ok();
+            let relation = Relation {
+                tablespace: number()?,
+                database: number()?,
+                relation: number()?,
+            };
+            Some((relation, cells.next()??))
+        });
+        Ok(named.collect())
+    })
 }
 
 /// Runs the command.
 pub fn run(args: InspectArgs) -> Result<(), CommandError> {
     let level = args.level.level.unwrap_or_default();
-    let mut inspection = Inspection::new(level);
+    let filter = Filter {
+        resource_managers: args.rmgr.clone(),
+        relations: args.relation.clone(),
+        transactions: args.transaction.clone(),
+    };
+    let mut inspection = Inspection::new(level, filter);
+    if args.connection.is_given() {
+        inspection.name_relations(names(&args)?);
+    }
+    if args.streams {
+        inspection.show_streams();
+    }
     for path in &args.files {
         inspect(&mut inspection, path, level).map_err(|error| error.at(path.display()))?;
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use walzip_bench::contents::{Counts, ImageCounts, ImageKind, RecordType, Relation};
+use walzip_pgformat::Lsn;
 
 use super::{Inspection, Member};
 use crate::table::{Row, write_section};
@@ -24,11 +25,15 @@ impl fmt::Display for Inspection {
             "\nTotal: {sizes}, at level {} where it was not encoded yet",
             self.level
         )?;
+        self.write_activity(f)?;
         self.write_before(f)?;
-        write_record_types(f, &self.contents.record_types)?;
-        write_relations(f, &self.contents.relations)?;
+        self.write_record_types(f)?;
+        self.write_relations(f)?;
         write_images(f, &self.contents.images)?;
-        self.write_after(f)
+        if self.shows_streams {
+            self.write_after(f)?;
+        }
+        Ok(())
     }
 }
 
@@ -54,6 +59,104 @@ fn size_line(original: u64, encoded: u64) -> String {
 }
 
 impl Inspection {
+    /// From where to where, when, and how fast.
+    fn write_activity(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let activity = &self.activity;
+        let (Some(first), Some(end)) = (activity.first_position, activity.end_position) else {
+            return Ok(());
+        };
+        write!(f, "Positions {} to {}: ", Lsn(first), Lsn(end))?;
+        writeln!(
+            f,
+            "{} records, {} ends of transactions, {} checkpoints",
+            activity.records, activity.transactions, activity.checkpoints
+        )?;
+        let (Some(first), Some(last)) = (&activity.first_time, &activity.last_time) else {
+            return writeln!(f, "Written at a time that no transaction in it tells");
+        };
+        write!(f, "Written from {} to {}", first.time, last.time)?;
+        match self.bytes_per_second {
+            Some(rate) => writeln!(f, ", {:.2} MB/s in the mean", rate / 1e6),
+            None => writeln!(f),
+        }
+    }
+
+    fn write_record_types(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |key: &RecordType| format!("{}/{}", key.resource_manager, key.record_type);
+        let heads = [
+            "Record type",
+            "records",
+            "headers",
+            "data",
+            "images",
+            "image bytes",
+            "bytes",
+            "of all bytes",
+        ];
+        let types = &self.contents.record_types;
+        write_section(f, &heads, self.counts_rows(types, name, true))
+    }
+
+    fn write_relations(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |key: &Relation| {
+            let numbers = format!("{}/{}/{}", key.tablespace, key.database, key.relation);
+            match self.names.get(key) {
+                Some(name) => format!("{numbers} {name}"),
+                None => numbers,
+            }
+        };
+        let heads = [
+            "Relation",
+            "references",
+            "data",
+            "images",
+            "image bytes",
+            "bytes",
+            "of all bytes",
+        ];
+        let relations = &self.contents.relations;
+        write_section(f, &heads, self.counts_rows(relations, name, false))
+    }
+
+    /// The largest first; those that do not fit are summed in a last row. Every share is of all bytes.
+    fn counts_rows<K: Ord>(
+        &self,
+        map: &HashMap<K, Counts>,
+        name: impl Fn(&K) -> String,
+        with_headers: bool,
+    ) -> Vec<Row> {
+        let mut sorted: Vec<(&K, &Counts)> = map.iter().collect();
+        sorted.sort_by_key(|(key, counts)| (std::cmp::Reverse(counts.bytes()), *key));
+        let row = |name: String, counts: &Counts| {
+            let mut row = vec![name, counts.count.to_string()];
+            if with_headers {
+                row.push(counts.header_bytes.to_string());
+            }
+            let rest = [
+                counts.data_bytes,
+                counts.images,
+                counts.image_bytes,
+                counts.bytes(),
+            ];
+            row.extend(rest.map(|number| number.to_string()));
+            row.push(share(counts.bytes(), self.original_bytes));
+            row
+        };
+        let (shown, rest) = sorted.split_at(sorted.len().min(ROWS_MAX));
+        let mut rows: Vec<Row> = shown
+            .iter()
+            .map(|(key, counts)| row(name(key), counts))
+            .collect();
+        if !rest.is_empty() {
+            let sum = rest.iter().fold(Counts::default(), |mut sum, (_, counts)| {
+                sum.add(counts);
+                sum
+            });
+            rows.push(row(format!("{} more", rest.len()), &sum));
+        }
+        rows
+    }
+
     fn write_before(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let before = &self.contents.before;
         let parts = [
@@ -64,6 +167,7 @@ impl Inspection {
             ("parts of records", before.fragment_bytes),
             ("padding", before.padding_bytes),
             ("zeros behind the end", before.zero_bytes),
+            ("records that were not asked for", before.left_out_bytes),
             ("other bytes", before.other_bytes),
         ];
         let rows = parts
@@ -99,41 +203,6 @@ impl Inspection {
     }
 }
 
-fn write_record_types(
-    f: &mut fmt::Formatter<'_>,
-    types: &HashMap<RecordType, Counts>,
-) -> fmt::Result {
-    let name = |key: &RecordType| format!("{}/{}", key.resource_manager, key.record_type);
-    let heads = [
-        "Record type",
-        "records",
-        "headers",
-        "data",
-        "images",
-        "image bytes",
-        "bytes",
-        "share",
-    ];
-    write_section(f, &heads, counts_rows(types, name, true))
-}
-
-fn write_relations(
-    f: &mut fmt::Formatter<'_>,
-    relations: &HashMap<Relation, Counts>,
-) -> fmt::Result {
-    let name = |key: &Relation| format!("{}/{}/{}", key.tablespace, key.database, key.relation);
-    let heads = [
-        "Relation",
-        "references",
-        "data",
-        "images",
-        "image bytes",
-        "bytes",
-        "share",
-    ];
-    write_section(f, &heads, counts_rows(relations, name, false))
-}
-
 fn write_images(
     f: &mut fmt::Formatter<'_>,
     images: &HashMap<ImageKind, ImageCounts>,
@@ -153,45 +222,6 @@ fn write_images(
         &["Image compression", "images", "page bytes", "image bytes"],
         rows.collect(),
     )
-}
-
-/// The largest first; those that do not fit are summed in a last row.
-fn counts_rows<K: Ord>(
-    map: &HashMap<K, Counts>,
-    name: impl Fn(&K) -> String,
-    with_headers: bool,
-) -> Vec<Row> {
-    let mut sorted: Vec<(&K, &Counts)> = map.iter().collect();
-    sorted.sort_by_key(|(key, counts)| (std::cmp::Reverse(counts.bytes()), *key));
-    let total = sorted.iter().map(|(_, counts)| counts.bytes()).sum();
-    let row = |name: String, counts: &Counts| {
-        let mut row = vec![name, counts.count.to_string()];
-        if with_headers {
-            row.push(counts.header_bytes.to_string());
-        }
-        let rest = [
-            counts.data_bytes,
-            counts.images,
-            counts.image_bytes,
-            counts.bytes(),
-        ];
-        row.extend(rest.map(|number| number.to_string()));
-        row.push(share(counts.bytes(), total));
-        row
-    };
-    let (shown, rest) = sorted.split_at(sorted.len().min(ROWS_MAX));
-    let mut rows: Vec<Row> = shown
-        .iter()
-        .map(|(key, counts)| row(name(key), counts))
-        .collect();
-    if !rest.is_empty() {
-        let sum = rest.iter().fold(Counts::default(), |mut sum, (_, counts)| {
-            sum.add(counts);
-            sum
-        });
-        rows.push(row(format!("{} more", rest.len()), &sum));
-    }
-    rows
 }
 
 fn share(part: u64, whole: u64) -> String {

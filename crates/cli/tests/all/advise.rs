@@ -84,6 +84,14 @@ fn recommends_each_thing_that_can_be_chosen_with_a_reason() {
         "segment size",
     ];
     assert_eq!(subjects, expected);
+    let plans = advice["plans"].as_array().expect("plans");
+    assert_eq!(plans[0]["title"], "With walzip");
+    let sql = plans[0]["sql"].to_string();
+    assert!(
+        sql.contains("SET archive_command = 'walzip archive-push -"),
+        "{sql}"
+    );
+    assert_eq!(plans[1]["title"], "Staying with what you have");
     assert_eq!(advice["sources"][0]["available"], 5);
     assert_eq!(advice["measured_segments"], 3);
     assert_eq!(advice["wal"]["segments"], 5);

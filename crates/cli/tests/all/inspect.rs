@@ -73,6 +73,56 @@ fn every_byte_is_counted_once() {
 }
 
 #[test]
+fn records_are_chosen_and_every_share_is_of_all_bytes() {
+    let sandbox = Sandbox::new();
+    let Some(original) = real_segment() else {
+        return;
+    };
+    sandbox.write("a", &original);
+    let shown = |arguments: &[&str]| {
+        let output = sandbox.ok(&[&["inspect", "a"], arguments].concat());
+        String::from_utf8(output).expect("UTF-8")
+    };
+    let all = json(&sandbox, &["a"]);
+    let count = |found: &Value| sum(&found["record_types"], "count");
+    assert_eq!(all["activity"]["records"].as_u64(), Some(count(&all)));
+    let heap = json(&sandbox, &["--rmgr", "heap", "a"]);
+    let types = heap["record_types"].as_array().expect("types");
+    assert!(!types.is_empty());
+    assert!(types.iter().all(|of| of["resource_manager"] == "Heap"));
+    // What is left out is counted, so that all bytes are.
+    let before = heap["before"].as_object().expect("an object");
+    let total: u64 = before.values().filter_map(Value::as_u64).sum();
+    assert_eq!(total, original.len() as u64);
+    assert!(before["left_out_bytes"].as_u64() > Some(0));
+    let first = &all["relations"][0];
+    let [tablespace, database, relation] =
+        ["tablespace", "database", "relation"].map(|part| first[part].to_string());
+    let numbers = format!("{tablespace}/{database}/{relation}");
+    let of_one = json(&sandbox, &["--relation", &numbers, "a"]);
+    assert!(count(&of_one) > 0 && count(&of_one) < count(&all));
+    let nobody = json(&sandbox, &["--transaction", "4000000000", "a"]);
+    assert_eq!(count(&nobody), 0);
+
+    let text = shown(&[]);
+    assert!(
+        text.contains("Positions ") && text.contains(" checkpoints\n"),
+        "{text}"
+    );
+    assert!(text.contains("Written from 20"), "{text}");
+    assert!(
+        text.contains("of all bytes") && !text.contains("in streams"),
+        "{text}"
+    );
+    assert!(shown(&["--streams"]).contains("in streams"));
+    // Record types together are headers, data and images of all bytes, not of their own sum.
+    let images = all["before"]["image_bytes"].as_u64().expect("bytes") as f64;
+    let share = format!("{:.1} %", images * 100.0 / original.len() as f64);
+    assert!(text.contains(&share), "{share}: {text}");
+    sandbox.fails(2, &["inspect", "--rmgr", "heap3", "a"]);
+}
+
+#[test]
 fn a_compressed_segment_has_the_same_content() {
     let sandbox = Sandbox::new();
     sandbox.write("a", &[segment(1), segment(2)].concat());

@@ -10,7 +10,7 @@ const WORTH_SHARE: f64 = 0.05;
 const REQUESTED_MAX: f64 = 0.1;
 
 impl Advice {
-    pub(super) fn checkpoints(&self) -> Recommendation {
+    pub(in crate::advise) fn checkpoints(&self) -> Recommendation {
         let mut reasons = Vec::new();
         let mut saves = None;
         let stretch = self

@@ -16,7 +16,7 @@ impl Advice {
         let share = self.wal.image_share();
         let present = self.what_if.iter().find(|what_if| what_if.present);
         let mut reasons = vec![self.what_images_are(share)];
-        let best = self.best_setting();
+        let best = self.best_setting_behind(self.chosen_or_default());
         let (Some(best), Some(present)) = (best, present) else {
             return Recommendation {
                 subject,
@@ -63,7 +63,7 @@ impl Advice {
     }
 
     /// Before 15, the setting knows only off and on.
-    fn spelled(&self, what_if: &WhatIf) -> String {
+    pub(in crate::advise) fn spelled(&self, what_if: &WhatIf) -> String {
         match (what_if.setting, self.wal.majors.last()) {
             ("pglz", Some(..15)) => "on (pglz)".to_owned(),
             (setting, _) => setting.to_owned(),
@@ -85,11 +85,11 @@ impl Advice {
     }
 
     /// By what the archive would be; where that is equal, by the WAL; where that is, by time.
-    fn best_setting(&self) -> Option<&WhatIf> {
-        let label = self.chosen_or_default();
-        let archive = |what_if: &WhatIf| {
-            let archived = what_if.archived_by(label?)?;
-            Some(archived.bytes as f64)
+    pub(in crate::advise) fn best_setting_behind(&self, label: Option<&str>) -> Option<&WhatIf> {
+        let archive = |what_if: &WhatIf| match label {
+            Some(label) => Some(what_if.archived_by(label)?.bytes as f64),
+            // Nothing compresses: the archive is the WAL.
+            None => Some(what_if.wal_bytes as f64),
         };
         let smallest = self
             .what_if

@@ -208,13 +208,13 @@ const smaller = (answer) => (answer.row === undefined ? UNKNOWN : data.rows[answ
 function drawDominance() {
   const verdicts = data.dominance.verdicts;
   const unverified = data.rows.some((row) => row.contender === "walzip-unverified");
-  const heads = ["program", "threads", FEW ? "smaller" : "beaten by", "its bytes"];
+  const heads = ["program", "threads", "runs", "spread", FEW ? "smaller" : "beaten by", "its bytes"];
   if (!FEW) heads.push(...(BUSY ? ["its cpu time", "its unpack cpu time"] : ["its time", "its unpack time"]), "on folders");
   if (unverified) heads.push(FEW ? "smaller, without proof" : "without proof by");
   const column = FEW ? smaller : answered;
   table("dominance", heads, verdicts.map((verdict) => {
-    const cells = [named(data.rows[verdict.row]), verdict.threads, column(verdict.verified), ...shares(verdict.verified)];
-    if (FEW) cells.splice(4);
+    const cells = [named(data.rows[verdict.row]), verdict.threads, verdict.runs, verdict.spread === null ? UNKNOWN : percent(verdict.spread), column(verdict.verified), ...shares(verdict.verified)];
+    if (FEW) cells.splice(6);
     else cells.push(verdict.folders ? `${verdict.folders - verdict.not_on.length - verdict.undecided_on.length} of ${verdict.folders}` : UNKNOWN);
     return unverified ? [...cells, column(verdict.unverified)] : cells;
   }));
@@ -247,20 +247,29 @@ function exception(verdict) {
 
 function drawPublished() {
   const { published, same_volume: same, volumes, published_source: source } = data.dominance;
+  const measuredPairs = published.filter((pair) => pair.row !== null), others = published.length - measuredPairs.length;
   const [time, size] = same ? ["seconds", "MB"] : ["time", "size"];
-  table("published", ["published", time, size, "here", "threads", time, size, FEW ? "smaller here" : "beaten here by"], published.map((pair) => {
+  table("published", ["published", time, size, "here", "threads", time, size, FEW ? "smaller here" : "beaten here by"], measuredPairs.map((pair) => {
     const ratios = (of) => (of ? of.map((ratio) => ratio.toFixed(2)) : [UNKNOWN, UNKNOWN]);
     const start = [pair.label, ...(same ? [pair.compress_s.toFixed(3), pair.output_mb.toFixed(3)] : ratios(pair.relative_published))];
-    if (pair.row === null) return [...start, { text: "not measured" }, "", "", "", ""];
     const row = data.rows[pair.row], of = data.summary[pair.row].all;
     const measured = of ? [seconds(of.compress_s), megabytes(of.output_bytes / of.segments).toFixed(3)] : [UNKNOWN, UNKNOWN];
     const verdict = data.dominance.verdicts.find((verdict) => verdict.row === pair.row);
     const answer = verdict.verified.answer === "unknown" ? verdict.unverified : verdict.verified;
     return [...start, row.label, threads(row), ...(same ? measured : ratios(pair.relative_here)), FEW ? smaller(answer) : answered(answer)];
   }));
+  const example = data.dominance.timed_example;
+  if (example) {
+    const decimals = [3, 3, 3, 1, 0, 0, 0, 0];
+    const values = (of) => of.map((value, at) => (value === null ? UNKNOWN : value.toFixed(decimals[at])));
+    const { label, values: theirs } = data.example;
+    table("example", [label, "seconds", "user s", "system s", "peak MB", "major faults", "minor faults", "voluntary switches", "involuntary"],
+      [["published, one segment", ...values(theirs)], ["here, in the mean", ...values(example)]]);
+  }
   const what = same ? "Another machine and other segments: compare within each half of the table."
     : `The volumes differ, so there are no seconds: times and sizes are relative to gzip -1's, each within its own half${BUSY ? "; here it is processor time" : ""}.`;
-  element("source").textContent = `${what} ${volumes}. Source of the published figures: ${source}.`;
+  const unmeasured = others ? ` ${others} of the ${published.length} published pairs were not measured here; --published measures all.` : "";
+  element("source").textContent = `${what}${unmeasured} ${volumes}. Source of the published figures: ${source}.`;
 }
 
 function drawWorkloads() {
@@ -270,7 +279,7 @@ function drawWorkloads() {
     const saved = Math.max(0, 1 - of.ratio_to_zstd_1);
     return { text: of.ratio_to_zstd_1.toFixed(3), style: `background:color-mix(in srgb, var(--walzip) ${(saved * 55).toFixed(0)}%, transparent)` };
   };
-  const rows = data.rows.map((_, row) => row).sort((a, b) => ours(data.rows[b]) - ours(data.rows[a]) || a - b);
+  const rows = data.rows.map((_, row) => row).sort((a, b) => ours(data.rows[a]) - ours(data.rows[b]) || a - b);
   const heads = rows.map((row) => (rows.length > 9 ? "|" : "") + data.rows[row].label);
   table("workloads", ["folder", ...heads], folders.map((folder) => [folder, ...rows.map((row) => cell(row, folder))]));
 }
@@ -279,24 +288,26 @@ function drawFigures() {
   const realistic = data.summary.some((summary) => summary.realistic);
   const floor = data.provenance.memory_floor_bytes;
   const peak = (bytes) => (floor !== null && bytes <= floor ? "<" + Math.ceil(megabytes(floor)) : megabytes(bytes).toFixed(bytes < 1e7 ? 1 : 0));
+  const counts = ({ compress_counts: of }) => (of ? [of[0] + of[1], of[2] + of[3]].map((count) => count.toFixed(0)) : [UNKNOWN, UNKNOWN]);
   const ratio = (of) => (of && of.ratio_to_zstd_1 !== null ? of.ratio_to_zstd_1.toFixed(3) : UNKNOWN);
   const heads = ["program", "threads", "size", ...(realistic ? ["realistic"] : []), "MB", "seconds", "cpu s", "spread", "peak MB",
-    "unpack s", "cpu s", "peak MB"];
+    "faults", "switches", "unpack s", "cpu s", "peak MB"];
   table("figures", heads, data.summary.map((summary) => {
     const row = data.rows[summary.row], of = summary.all;
-    const start = [named(row), threads(row)];
+    const start = [named(row), threads(row)], wall = (text) => ({ text, kind: "wall" });
     if (!of) return [...start, ...heads.slice(2).map(() => UNKNOWN)];
     return [...start, ratio(of), ...(realistic ? [ratio(summary.realistic)] : []), megabytes(of.output_bytes / of.segments).toFixed(3),
-      seconds(of.compress_s), seconds(of.compress_cpu_s), of.compress_spread === null ? UNKNOWN : percent(of.compress_spread),
-      peak(of.compress_peak_bytes), seconds(of.decompress_s), seconds(of.decompress_cpu_s), peak(of.decompress_peak_bytes)];
+      wall(seconds(of.compress_s)), seconds(of.compress_cpu_s), wall(of.compress_spread === null ? UNKNOWN : percent(of.compress_spread)),
+      peak(of.compress_peak_bytes), ...counts(of), wall(seconds(of.decompress_s)), seconds(of.decompress_cpu_s), peak(of.decompress_peak_bytes)];
   }));
 }
 
 function drawProvenance() {
   const { provenance, settings, inputs } = data;
   const bytes = inputs.reduce((sum, input) => sum + input.bytes, 0);
+  const sampled = settings.sampled ? `, a random sample of ${settings.sampled.of} (seed ${settings.sampled.seed})` : "";
   const runs = settings.runs === 1 ? "one run" : `${settings.runs} runs, interleaved`;
-  element("subtitle").textContent = `${data.rows.length} programs and levels on ${counted(inputs.length, "segment")} in ${counted(folders.length, "folder")}, ` +
+  element("subtitle").textContent = `${data.rows.length} programs and levels on ${counted(inputs.length, "segment")} in ${counted(folders.length, "folder")}${sampled}, ` +
     `${megabytes(bytes).toFixed(0)} MB; ${runs}; ${provenance.date.slice(0, 10)}. Every figure is a round trip that gave back every byte.`;
   const load = [provenance.load_average_before, provenance.load_average_after].map((value) => (value === null ? UNKNOWN : value.toFixed(2)));
   const lines = [["Machine", data.machine], ["Begun", provenance.date], ["Harness", provenance.harness],
@@ -305,7 +316,6 @@ function drawProvenance() {
   const warnings = data.missing.map((missing) => `${missing.contender} is left out: ${missing.program} is not installed (package ${missing.package}).`);
   for (const failed of data.failed)
     warnings.push(`${data.rows[failed.row].label} failed on ${inputs[failed.input].folder}/${inputs[failed.input].name}: ${failed.reason}`);
-  if (data.busy !== null) warnings.push(`The machine was busy before this began (load ${data.busy.toFixed(1)} on ${provenance.cpus} processors): trust the sizes and the processor seconds, not the wall times.`);
   if (data.stopped !== null) warnings.push(`Incomplete: ${data.stopped}.`);
   element("warnings").innerHTML = warnings.map((text) => `<p class="warning">${escaped(text)}</p>`).join("");
   table("commands", ["row", "version", "compress", "decompress"], data.rows.map((row) => [named(row),

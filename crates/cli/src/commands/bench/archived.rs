@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use walzip_archive::get::{GetOptions, Got, get};
-use walzip_bench::{Cancel, Error, Progress, Scratch};
+use walzip_bench::{Cancel, Error, Progress, Sample, Sampled, Scratch};
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::Repository;
 
@@ -17,12 +17,21 @@ use crate::{cluster_args, runtime};
 /// The folder's name: what results call the workload.
 const FOLDER: &str = "archive";
 
+/// Which of the archive's segments.
+#[derive(Clone, Copy)]
+pub enum Choice {
+    /// The newest, so many.
+    Newest(usize),
+    /// So many at equal distances over the whole archive.
+    Spread(usize),
+    /// Some at random.
+    AtRandom(Sample),
+}
+
 /// Which segments, and where to put them.
-pub struct Sample<'a> {
-    /// At most so many.
-    pub count: usize,
-    /// Evenly over the whole archive, not its newest.
-    pub spread: bool,
+pub struct Wanted<'a> {
+    /// Which ones.
+    pub choice: Choice,
     /// Where a temporary directory is made.
     pub temp_dir: &'a Path,
     /// Asked before each segment.
@@ -30,52 +39,54 @@ pub struct Sample<'a> {
 }
 
 /// Fetched segments, which are gone when this is dropped.
-pub struct Fetched(Scratch);
+pub struct Fetched(Scratch, Option<Sampled>);
 
 impl Fetched {
     /// The folder with the segments.
     pub fn folder(&self) -> PathBuf {
         self.0.join(FOLDER)
     }
+
+    /// Of how many they are a random sample.
+    pub fn sampled(&self) -> Option<Sampled> {
+        self.1
+    }
 }
 
 /// Fetches complete segments of the repository at `location`.
 pub fn fetch(
     location: &str,
-    sample: &Sample<'_>,
+    wanted: &Wanted<'_>,
     progress: &mut impl Progress,
 ) -> Result<Fetched, CommandError> {
     let location = Place::named(location)?;
-    let fetched = Fetched(Scratch::new_in(sample.temp_dir, "walzip-bench-")?);
+    let mut fetched = Fetched(Scratch::new_in(wanted.temp_dir, "walzip-bench-")?, None);
     let folder = fetched.folder();
     std::fs::create_dir(&folder).map_err(|error| CommandError::write(&folder, &error))?;
-    runtime::block_on(async {
+    fetched.1 = runtime::block_on(async {
         let repository = cluster_args::open(&location, None).await?;
         let names = segments(&repository).await?;
         if names.is_empty() {
             let message = format_args!("the archive in {location} has no segment yet");
             return Err(CommandError::new(Kind::FileMissing, message));
         }
-        let chosen = choose(&names, sample.count, sample.spread);
-        let which = match sample.spread {
-            true => "spread over the archive",
-            false => "the newest",
-        };
-        let (count, all) = (chosen.len(), names.len());
+        let (all, which) = (names.len(), wanted.choice.words());
+        let (chosen, sampled) = choose(names, wanted.choice);
+        let count = chosen.len();
         progress.note(&format!(
             "{location}: fetching {count} of {all} segments, {which}"
         ));
         for name in chosen {
-            if sample.cancel.is_requested() {
+            if wanted.cancel.is_requested() {
                 return Err(Error::Interrupted.into());
             }
-            let to = folder.join(name);
-            let got = get(&repository, name, &to, &GetOptions::default()).await?;
+            let to = folder.join(&name);
+            let got = get(&repository, &name, &to, &GetOptions::default()).await?;
             if got == Got::NotFound {
                 progress.note(&format!("{name} has just been removed, and is left out"));
             }
         }
-        Ok(())
+        Ok(sampled)
     })?;
     Ok(fetched)
 }
@@ -89,16 +100,37 @@ async fn segments(repository: &Repository) -> Result<Vec<String>, CommandError> 
         .collect())
 }
 
-/// The last `count`, or `count` at equal distances, the first and the last among them.
-fn choose(names: &[String], count: usize, spread: bool) -> Vec<&str> {
-    let count = count.min(names.len());
-    let index = |number: usize| match (spread, count) {
-        (true, 2..) => number * (names.len() - 1) / (count - 1),
-        _ => names.len() - count + number,
+impl Choice {
+    fn words(self) -> &'static str {
+        match self {
+            Choice::Newest(_) => "the newest",
+            Choice::Spread(_) => "spread over the archive",
+            Choice::AtRandom(_) => "at random",
+        }
+    }
+}
+
+/// Some of the names, in their order; of those at equal distances, the first and the last are two.
+fn choose(names: Vec<String>, choice: Choice) -> (Vec<String>, Option<Sampled>) {
+    let all = names.len();
+    let step = |at: usize, count: usize| match count {
+        0 | 1 => all - count + at,
+        _ => at * (all - 1) / (count - 1),
     };
-    (0..count)
-        .map(|number| names[index(number)].as_str())
-        .collect()
+    let places: Vec<usize> = match choice {
+        Choice::AtRandom(sample) => {
+            let (chosen, sampled) = sample.take(names);
+            return (chosen, Some(sampled));
+        }
+        Choice::Newest(count) => (all.saturating_sub(count)..all).collect(),
+        Choice::Spread(count) => {
+            let count = count.min(all);
+            (0..count).map(|at| step(at, count)).collect()
+        }
+    };
+    let chosen = names.into_iter().enumerate();
+    let chosen = chosen.filter(|(place, _)| places.contains(place));
+    (chosen.map(|(_, name)| name).collect(), None)
 }
 
 #[cfg(test)]
@@ -108,10 +140,17 @@ mod tests {
     #[test]
     fn the_newest_are_taken_or_some_at_equal_distances() {
         let names: Vec<String> = (0..10).map(|number| number.to_string()).collect();
-        assert_eq!(choose(&names, 3, false), ["7", "8", "9"]);
-        assert_eq!(choose(&names, 4, true), ["0", "3", "6", "9"]);
-        assert_eq!(choose(&names, 1, true), ["9"]);
-        assert_eq!(choose(&names, 20, true).len(), 10);
-        assert_eq!(choose(&names, 20, false).len(), 10);
+        let chosen = |choice| choose(names.clone(), choice).0;
+        assert_eq!(chosen(Choice::Newest(3)), ["7", "8", "9"]);
+        assert_eq!(chosen(Choice::Spread(4)), ["0", "3", "6", "9"]);
+        assert_eq!(chosen(Choice::Spread(1)), ["9"]);
+        assert_eq!(chosen(Choice::Spread(20)).len(), 10);
+        assert_eq!(chosen(Choice::Newest(20)).len(), 10);
+        let sample = Sample {
+            segments: 4,
+            seed: 1,
+        };
+        let (some, sampled) = choose(names.clone(), Choice::AtRandom(sample));
+        assert_eq!((some.len(), sampled.unwrap().of), (4, 10));
     }
 }

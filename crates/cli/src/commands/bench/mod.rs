@@ -6,6 +6,7 @@ mod basebackup;
 mod generate;
 mod insert;
 mod packs;
+mod report;
 mod segments;
 pub mod standard_error;
 mod wal;
@@ -42,6 +43,7 @@ enum Experiment {
     Packs(packs::PacksArgs),
     Basebackup(basebackup::BasebackupArgs),
     Generate(generate::GenerateArgs),
+    Report(report::ReportArgs),
 }
 
 /// What an experiment takes from the process that runs it.
@@ -67,6 +69,9 @@ impl Surroundings {
 
 /// Runs the command.
 pub fn run(args: BenchArgs) -> Result<(), CommandError> {
+    if let Experiment::Report(args) = args.experiment {
+        return report::run(args);
+    }
     let surroundings = Surroundings::new()?;
     match args.experiment {
         Experiment::Wal(args) => wal::run(args, surroundings),
@@ -77,6 +82,7 @@ pub fn run(args: BenchArgs) -> Result<(), CommandError> {
         Experiment::Packs(args) => packs::run(args, surroundings),
         Experiment::Basebackup(args) => basebackup::run(args, surroundings),
         Experiment::Generate(args) => generate::run(args, surroundings),
+        Experiment::Report(args) => report::run(args),
     }
 }
 
@@ -126,9 +132,39 @@ impl From<FileArgs> for Files {
             report: args.report,
             resume: args.resume,
             force: args.force,
+            command: Some(shown_command(std::env::args_os().skip(1))),
             ..Files::default()
         }
     }
+}
+
+/// Options whose value is somebody's address, or may have a password in it.
+const PRIVATE: [&str; 5] = ["--server", "--repo", "--target", "--host", "-h"];
+
+/// The command as a page may show it: files by their names, and nobody's address.
+fn shown_command(arguments: impl Iterator<Item = OsString>) -> String {
+    let mut words = vec!["walzip".to_owned()];
+    let mut is_private = false;
+    for argument in arguments {
+        let argument = argument.to_string_lossy();
+        let (option, value) = match argument.split_once('=') {
+            Some((option, value)) if option.starts_with("--") => (Some(option), value),
+            _ => (None, &*argument),
+        };
+        let value = match is_private || option.is_some_and(|option| PRIVATE.contains(&option)) {
+            true => "...".to_owned(),
+            false => {
+                let name = value.trim_end_matches('/').rsplit('/').next();
+                name.unwrap_or_default().to_owned()
+            }
+        };
+        is_private = PRIVATE.contains(&&*argument);
+        words.push(match option {
+            Some(option) => format!("{option}={value}"),
+            None => value,
+        });
+    }
+    words.join(" ")
 }
 
 /// Prints what an experiment found. It ends in an error where something is missing from it.
@@ -180,5 +216,23 @@ impl From<Error> for CommandError {
             ),
             _ => message,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_shown_without_directories_and_addresses() {
+        let shown = |words: &str| shown_command(words.split(' ').map(OsString::from));
+        assert_eq!(
+            shown("bench wal --report /srv/me/r.html --repo s3://secret/db wal/oltp/"),
+            "walzip bench wal --report r.html --repo ... oltp"
+        );
+        assert_eq!(
+            shown("bench basebackup --server=host=db1 --loops 3"),
+            "walzip bench basebackup --server=... --loops 3"
+        );
     }
 }

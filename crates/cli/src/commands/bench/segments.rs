@@ -23,6 +23,7 @@ archive need of temporary space is about six times --total; TMPDIR says where.
 Examples:
   walzip bench segments --json segments.json
   walzip bench segments --quick --way cp --way archive-push
+  walzip bench segments --target /mnt/archive --way cp --way archive-push
   walzip bench segments --size 1 --size 16 --size 1024 --content wal")]
 pub struct SegmentsArgs {
     /// Real WAL: segments, or folders of segments; other sizes are cut out of them
@@ -40,6 +41,10 @@ pub struct SegmentsArgs {
     /// Only this content
     #[arg(long, value_enum)]
     content: Option<OnlyContent>,
+
+    /// Archive into this directory, such as a mounted one [default: a temporary directory]
+    #[arg(long, value_name = "DIR")]
+    target: Option<PathBuf>,
 
     /// Only this way to archive; may be repeated
     #[arg(long, value_name = "NAME", value_parser = way)]
@@ -91,6 +96,7 @@ pub fn run(args: SegmentsArgs, surroundings: Surroundings) -> Result<(), Command
         sizes_megabytes: args.size,
         total_megabytes: args.total,
         contents: content.into_iter().collect(),
+        target: args.target,
         methods: args.way,
         quick: args.quick,
         runs: args.runs,

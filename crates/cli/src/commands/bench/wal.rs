@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
+use walzip_bench::Sample;
 use walzip_bench::contender::Request;
 use walzip_bench::wal::{self, Options};
 
-use super::archived::{self, Sample};
+use super::archived::{self, Choice, Wanted};
 use super::standard_error::StandardError;
 use super::{FileArgs, Surroundings, conclude};
 use crate::error::CommandError;
+use crate::exit_code::Kind;
 
 /// Compare programs and levels on WAL segments
 ///
@@ -21,6 +23,7 @@ Examples:
   walzip bench wal --pg-wal /var/lib/postgresql/15/main/pg_wal
   walzip bench wal --repo /var/lib/walzip --segments 20 --spread
   walzip bench wal --contender walzip --contender zstd:1-9 --json results.json segments/
+  walzip bench wal --published --sample 100 --json r.json --resume archive/
   walzip bench wal --published --report report.html segments/")]
 pub struct WalArgs {
     /// Segments, folders of segments, or folders of such folders; .xz files are unpacked
@@ -43,6 +46,15 @@ pub struct WalArgs {
     #[arg(long, requires = "repo")]
     spread: bool,
 
+    /// Take N of the segments at random instead: of PATH, or of --repo's archive
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
+        conflicts_with_all = ["pg_wal", "segments", "spread", "quick"])]
+    sample: Option<u32>,
+
+    /// What the choice of --sample follows from
+    #[arg(long, value_name = "S", default_value_t = 1, requires = "sample")]
+    seed: u64,
+
     /// Compare this program: all its levels, one (NAME:3), or some (NAME:1-9)
     #[arg(long, value_name = "NAME[:LEVELS]")]
     contender: Vec<Request>,
@@ -51,7 +63,7 @@ pub struct WalArgs {
     #[arg(long, conflicts_with = "contender")]
     all: bool,
 
-    /// Compare what was published in 2017 with every walzip level
+    /// Compare what was published in 2017, nine programs at nine levels each, with every walzip level [with --quick: eleven of these 81 pairs]
     #[arg(long, conflicts_with = "all")]
     published: bool,
 
@@ -73,6 +85,16 @@ pub struct WalArgs {
 
 /// Runs the command.
 pub fn run(args: WalArgs, surroundings: Surroundings) -> Result<(), CommandError> {
+    let sample = args.sample.map(|segments| Sample {
+        segments: segments as usize,
+        seed: args.seed,
+    });
+    if sample.is_some() && args.repo.is_some() && !args.inputs.is_empty() {
+        return Err(CommandError::new(
+            Kind::Usage,
+            "--sample is of an archive or of files: name --repo or PATH",
+        ));
+    }
     let mut options = Options {
         inputs: args.inputs,
         pg_wal: args.pg_wal,
@@ -83,6 +105,8 @@ pub fn run(args: WalArgs, surroundings: Surroundings) -> Result<(), CommandError
         segments: args.segments.map(usize::from),
         runs: args.runs,
         no_verify: args.no_verify,
+        // Of an archive, only what is chosen is fetched.
+        sample: sample.filter(|_| args.repo.is_none()),
         files: args.files.into(),
         cancel: surroundings.cancel,
         launcher: Some(surroundings.walzip.clone()),
@@ -98,13 +122,17 @@ pub fn run(args: WalArgs, surroundings: Surroundings) -> Result<(), CommandError
     let _fetched = match &args.repo {
         None => None,
         Some(location) => {
-            let sample = Sample {
-                count: options.segments(),
-                spread: args.spread,
+            let wanted = Wanted {
+                choice: match (sample, args.spread) {
+                    (Some(sample), _) => Choice::AtRandom(sample),
+                    (None, true) => Choice::Spread(options.segments()),
+                    (None, false) => Choice::Newest(options.segments()),
+                },
                 temp_dir: &options.temp_dir,
                 cancel: &options.cancel,
             };
-            let fetched = archived::fetch(location, &sample, &mut progress)?;
+            let fetched = archived::fetch(location, &wanted, &mut progress)?;
+            options.sampled = fetched.sampled();
             options.inputs.push(fetched.folder());
             Some(fetched)
         }

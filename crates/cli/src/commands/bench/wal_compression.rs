@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use walzip_bench::contender::Request;
-use walzip_bench::wal_compression::{self, Options};
+use walzip_bench::wal_compression::{self, Options, READERS_ROWS};
 use walzip_bench::workload::Workload;
 
 use super::generate::parameter;
@@ -13,7 +13,8 @@ use crate::error::CommandError;
 
 /// Compare the server's settings of wal_compression
 ///
-/// Each method gets a throw-away server, which loads data and runs transactions on it. What it
+/// Each method gets a throw-away server, which loads data and runs transactions on it, then
+/// inserts rows into a table of their own and updates each of them. What it
 /// wrote is read from its WAL; then programs compress some of the segments, as they would in
 /// archive_command. Without options, that is what was published: pgbench at scale 100 and
 /// 200,000 transactions of 2 clients, for which 8 GB must be free in TMPDIR.
@@ -21,6 +22,7 @@ use crate::error::CommandError;
 #[command(after_help = "\
 Examples:
   walzip bench wal-compression --quick
+  walzip bench wal-compression --standby --method off --method lz4
   walzip bench wal-compression --checkpoints 3 --report report.html
   walzip bench wal-compression --workload shop --scale 20 --transactions 50000 \\
       --set max_wal_size=4GB --method off --method lz4 --json results.json")]
@@ -48,6 +50,15 @@ pub struct WalCompressionArgs {
     /// What the clients' choices follow from
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+
+    /// How many rows are inserted into a table of their own, and then updated [default: 1500000 as a
+    /// reader of the article did, with --quick 20000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    rows: Option<u64>,
+
+    /// Give each server a standby on this machine: what it receives, and how far behind it is
+    #[arg(long)]
+    standby: bool,
 
     /// So many checkpoints during the transactions, for every method alike
     #[arg(long, value_name = "N")]
@@ -98,6 +109,10 @@ pub fn run(args: WalCompressionArgs, surroundings: Surroundings) -> Result<(), C
         clients: args.clients,
         seed: args.seed,
         checkpoints: args.checkpoints,
+        rows: args
+            .rows
+            .unwrap_or(if quick { 20_000 } else { READERS_ROWS }),
+        standby: args.standby,
         fsync: !(args.no_fsync || quick),
         runs: args.runs,
         parameters: args.set,

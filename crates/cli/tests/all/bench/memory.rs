@@ -65,6 +65,10 @@ fn the_peak_of_a_small_program_is_its_own_and_not_that_of_what_started_it() {
             .as_u64()
             .expect("a number")
     };
+    // The launcher starts nothing else, so what the kernel counts is the program's.
+    let counts = &results["measurements"][0]["compress"]["counts"];
+    assert!(counts["minor_faults"].as_u64() > Some(0), "{counts}");
+    assert!(counts["voluntary_switches"].is_u64(), "{counts}");
     let (small, large) = (peak("zstd"), peak("gzip"));
     // The shell is no larger than cat by more than a mebibyte; the harness is, by several.
     let cat = high_water_mark(&sandbox);

@@ -57,6 +57,35 @@ fn every_major_is_asked_for_its_settings_and_its_segments() {
     }
 }
 
+#[test]
+fn inspect_names_relations_as_the_server_does() {
+    let Some(major) = majors_with_servers().into_iter().next_back() else {
+        return;
+    };
+    let Some(site) = Site::new(major) else {
+        return;
+    };
+    let server = Server::create(&site, "named", 1);
+    server.start(&[]);
+    server.sql("CREATE TABLE \"Odd name\" AS SELECT i FROM generate_series(1, 200000) AS i");
+    server.sql("SELECT pg_switch_wal()");
+    let wal = server.data().join("pg_wal");
+    let mut segments: Vec<_> = std::fs::read_dir(&wal)
+        .expect("readable")
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file())
+        .collect();
+    segments.sort();
+    let socket = server.socket();
+    let mut inspect = server.walzip(&["inspect", "--rmgr", "Heap", "--rmgr", "Heap2"]);
+    inspect.arg("-h").arg(&socket).args(["-U", "tester"]);
+    inspect.args(&segments[..2]);
+    let shown = succeed(&mut inspect);
+    assert!(shown.contains("public.\"Odd name\""), "{shown}");
+    server.stop();
+}
+
 /// Every statement of advise, whose session begins by forbidding itself to write.
 fn only_reads(log: &str) {
     let begins = log.find("SET default_transaction_read_only = on");

@@ -2,18 +2,18 @@
 
 /// A sequence of numbers (splitmix64).
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// The sequence of a seed; each `stream` of a seed is another one.
-    pub(super) fn new(seed: u64, stream: u64) -> Random {
+    pub(crate) fn new(seed: u64, stream: u64) -> Random {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ stream.rotate_left(32));
         random.next();
         random
     }
 
     /// Any 64 bits.
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -22,38 +22,38 @@ impl Random {
     }
 
     /// From 0 to below 1.
-    pub(super) fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Evenly from 0 to below a limit.
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         (self.unit() * limit as f64) as u64
     }
 
     /// From 0 to below a limit, the small ones far more often, as popularity is.
-    pub(super) fn skewed(&mut self, limit: u64) -> u64 {
+    pub(crate) fn skewed(&mut self, limit: u64) -> u64 {
         (self.unit().powi(3) * limit as f64) as u64
     }
 
     /// Whether something happens that does in so many of a hundred cases.
-    pub(super) fn percent(&mut self, chance: u64) -> bool {
+    pub(crate) fn percent(&mut self, chance: u64) -> bool {
         self.below(100) < chance
     }
 
     /// One of a list, each as often.
-    pub(super) fn pick<'a>(&mut self, list: &[&'a str]) -> &'a str {
+    pub(crate) fn pick<'a>(&mut self, list: &[&'a str]) -> &'a str {
         let index = self.below(list.len() as u64) as usize;
         list.get(index).copied().unwrap_or_default()
     }
 
     /// About as often below 0 as above, mostly near it.
-    pub(super) fn bell(&mut self) -> f64 {
+    pub(crate) fn bell(&mut self) -> f64 {
         self.unit() + self.unit() + self.unit() - 1.5
     }
 
     /// A random UUID (version 4).
-    pub(super) fn uuid(&mut self) -> String {
+    pub(crate) fn uuid(&mut self) -> String {
         let (high, low) = (self.next(), self.next());
         format!(
             "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",

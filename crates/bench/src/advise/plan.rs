@@ -1,0 +1,408 @@
+//! What an administrator does next, in lines that can be pasted: with walzip, and with what is
+//! there already.
+//!
+//! The two are apart, because the best `wal_compression` depends on the program behind it: images
+//! that the server compressed are hard to compress again for a program that does not look into
+//! them.
+
+use serde::Serialize;
+
+use super::rate::spoken;
+use super::recommend::bytes;
+use super::{Advice, Program, WhatIf};
+use crate::contender::WALZIP;
+
+const DAY_SECONDS: f64 = 86_400.0;
+const GIB: f64 = (1u64 << 30) as f64;
+/// What ends a segment that nobody fills, where nothing is set.
+const ADVISED_TIMEOUT_SECONDS: f64 = 60.0;
+/// A segment that fills faster needs no such end for its own sake.
+const FILLS_WITHIN_SECONDS: f64 = 300.0;
+
+/// One way to go on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Plan {
+    /// With what.
+    pub title: &'static str,
+    /// The program that compresses segments; none where nothing does.
+    pub program: Option<String>,
+    /// Lines for a shell that come first.
+    pub shell: Vec<String>,
+    /// Lines for psql, in their order; what needs a restart says so.
+    pub sql: Vec<String>,
+    /// Lines for a shell that come after the server was reloaded or restarted.
+    pub shell_then: Vec<String>,
+    /// Why, and what it costs.
+    pub reasons: Vec<String>,
+    /// Bytes a day in the archive, from the least to the most that two standard errors allow.
+    pub archived_bytes_per_day: Option<[f64; 2]>,
+    /// The same for all days that are kept.
+    pub kept_bytes: Option<[f64; 2]>,
+    /// Seconds that unpacking a day of WAL takes, one segment after the other.
+    pub restore_day_s: Option<f64>,
+}
+
+impl Advice {
+    /// With walzip, where it was measured, and with what is there already.
+    pub(super) fn plan(&self) -> Vec<Plan> {
+        let mut plans = Vec::new();
+        if let Some(walzip) = self.best_walzip() {
+            plans.push(self.with_walzip(walzip));
+        }
+        if self.program_now().is_none_or(|now| !now.is_walzip()) {
+            plans.push(self.as_it_is());
+        }
+        plans
+    }
+
+    /// The recommended level, or the one that the settings were asked with.
+    fn best_walzip(&self) -> Option<&Program> {
+        let is_ours = |program: &&Program| program.contender == WALZIP;
+        let was_asked = |program: &&Program| {
+            let mut settings = self.what_if.iter();
+            settings.any(|what_if| what_if.archived_by(&program.label).is_some())
+        };
+        self.chosen_program().filter(is_ours).or_else(|| {
+            let ours = || self.programs.iter().filter(is_ours);
+            ours().find(was_asked).or(ours().next())
+        })
+    }
+
+    fn with_walzip(&self, walzip: &Program) -> Plan {
+        let shell = ["walzip init --repo /var/lib/walzip -D \"$PGDATA\""];
+        let shell_then = [
+            "walzip check --repo /var/lib/walzip",
+            "walzip backup --repo /var/lib/walzip",
+        ];
+        let mut sql = Vec::new();
+        let mode = self.setting("archive_mode");
+        if mode.is_none_or(|mode| mode == "off") {
+            sql.push(
+                "ALTER SYSTEM SET archive_mode = on; -- needs a restart, if it is off today"
+                    .to_owned(),
+            );
+        }
+        sql.push(format!(
+            "ALTER SYSTEM SET archive_command = 'walzip archive-push -{} --repo /var/lib/walzip %p';",
+            walzip.level
+        ));
+        let mut plan = Plan {
+            title: "With walzip",
+            program: Some(walzip.label.clone()),
+            shell: shell.map(str::to_owned).to_vec(),
+            sql,
+            shell_then: shell_then.map(str::to_owned).to_vec(),
+            reasons: Vec::new(),
+            ..self.amounts(Some(walzip))
+        };
+        plan.reasons
+            .push("the commands for the shell are for the user that runs the server".to_owned());
+        self.add_settings(&mut plan, Some(walzip));
+        plan
+    }
+
+    fn as_it_is(&self) -> Plan {
+        let now = self.program_now();
+        let mut plan = Plan {
+            title: "Staying with what you have",
+            program: now.map(|now| now.label.clone()),
+            ..self.amounts(now)
+        };
+        plan.reasons.push(match now {
+            Some(now) => format!("archive_command stays, with {}", now.label),
+            None => {
+                "what compresses segments today is not known: this is for archive_command as it \
+                     is, without any program (--now names one)"
+                    .to_owned()
+            }
+        });
+        self.add_settings(&mut plan, now);
+        plan
+    }
+
+    /// What is stored, and how long it takes to read.
+    fn amounts(&self, program: Option<&Program>) -> Plan {
+        let ratio = program.map_or(1.0, |program| program.ratio);
+        let error = program.and_then(|program| program.ratio_error);
+        // Without a program the size is certain; with one, a single segment tells no range.
+        let around = match (program, error) {
+            (None, _) => Some(0.0),
+            (Some(_), error) => error.map(|error| 2.0 * error),
+        };
+        let day = self.wal_bytes_per_day();
+        let per_day = day.zip(around).map(|(day, around)| {
+            [1.0 - around, 1.0 + around].map(|share| (day * ratio * share).max(0.0))
+        });
+        let kept = self.limits.retention_days;
+        let rate = self.rate.as_ref();
+        let segments = rate.and_then(|rate| rate.segments_per_day(self.wal.segment_size_bytes));
+        Plan {
+            title: "",
+            program: None,
+            shell: Vec::new(),
+            sql: Vec::new(),
+            shell_then: Vec::new(),
+            reasons: Vec::new(),
+            archived_bytes_per_day: per_day,
+            kept_bytes: per_day
+                .zip(kept)
+                .map(|(day, days)| day.map(|day| day * days)),
+            restore_day_s: segments
+                .zip(program)
+                .map(|(segments, program)| segments * program.judged_unpack_s),
+        }
+    }
+
+    fn add_settings(&self, plan: &mut Plan, program: Option<&Program>) {
+        let label = program.map(|program| program.label.as_str());
+        self.add_wal_compression(plan, label);
+        self.add_checkpoints(plan);
+        self.add_archive_timeout(plan, program);
+        if !plan.sql.is_empty() {
+            plan.sql.push("SELECT pg_reload_conf();".to_owned());
+        }
+        plan.reasons
+            .extend(plan.amounts_in_words(self.limits.retention_days));
+    }
+
+    fn add_wal_compression(&self, plan: &mut Plan, label: Option<&str>) {
+        let present = self.what_if.iter().find(|what_if| what_if.present);
+        let (Some(best), Some(present)) = (self.best_setting_behind(label), present) else {
+            return;
+        };
+        let behind = label.unwrap_or("no program");
+        let archived = |what_if: &WhatIf| match label {
+            None => Some(what_if.wal_bytes),
+            Some(label) => what_if.archived_by(label).map(|archived| archived.bytes),
+        };
+        let share = archived(best).zip(archived(present));
+        let share = share.map_or(String::new(), |(best, present)| {
+            let share = best as f64 / present.max(1) as f64;
+            format!(", {share:.2} of today's archive")
+        });
+        plan.reasons.push(format!(
+            "wal_compression = {} is the best behind {behind}: {:.2} of today's WAL{share}",
+            best.setting,
+            best.wal_bytes as f64 / present.wal_bytes.max(1) as f64
+        ));
+        if best.setting != present.setting {
+            let value = self.spelled(best);
+            let value = value.split(' ').next().unwrap_or_default();
+            plan.sql
+                .push(format!("ALTER SYSTEM SET wal_compression = '{value}';"));
+        }
+    }
+
+    /// Further apart where that saves much; and what a crash then costs in any case.
+    fn add_checkpoints(&self, plan: &mut Plan) {
+        let timeout = self.number("checkpoint_timeout");
+        let size = self.number("max_wal_size");
+        let (Some(timeout), Some(size)) = (timeout, size) else {
+            return;
+        };
+        let recovery = |size: f64, timeout: f64| {
+            let bound = match self.wal_bytes_per_day() {
+                // From the begin of the last complete checkpoint to the end of the next.
+                Some(per_day) => (per_day / DAY_SECONDS * timeout * 2.0).min(size),
+                None => size,
+            };
+            format!(
+                "after a crash the server replays at most about {}",
+                bytes(bound)
+            )
+        };
+        if !self.checkpoints().change {
+            plan.reasons.push(format!(
+                "checkpoints as they are: {} (checkpoint_timeout, max_wal_size)",
+                recovery(size, timeout)
+            ));
+            return;
+        }
+        let (twice, timeout_twice) = ((2.0 * size / GIB).ceil(), 2.0 * timeout);
+        plan.sql.push(format!(
+            "ALTER SYSTEM SET checkpoint_timeout = '{timeout_twice:.0}s';"
+        ));
+        plan.sql
+            .push(format!("ALTER SYSTEM SET max_wal_size = '{twice:.0}GB';"));
+        plan.reasons.push(format!(
+            "checkpoints twice as far apart: {}, today {}; the server's log says how long its \
+             recoveries took",
+            recovery(twice * GIB, timeout_twice),
+            recovery(size, timeout)
+        ));
+    }
+
+    fn add_archive_timeout(&self, plan: &mut Plan, program: Option<&Program>) {
+        let today = self.number("archive_timeout").unwrap_or(0.0);
+        let rate = self.rate.as_ref();
+        let fills = rate.and_then(|rate| rate.segment_seconds(self.wal.segment_size_bytes));
+        let timeout = if today > 0.0 {
+            today
+        } else {
+            ADVISED_TIMEOUT_SECONDS
+        };
+        if today <= 0.0 && fills.is_none_or(|fills| fills > FILLS_WITHIN_SECONDS) {
+            plan.sql.push(format!(
+                "ALTER SYSTEM SET archive_timeout = '{timeout:.0}s';"
+            ));
+        } else if today <= 0.0 {
+            return;
+        }
+        let segment = match program {
+            None => Some(self.wal.segment_size_bytes),
+            Some(program) => program.empty_segment_bytes,
+        };
+        let cost = segment.map_or("not measured".to_owned(), |segment| {
+            bytes(segment as f64 * DAY_SECONDS / timeout)
+        });
+        plan.reasons.push(format!(
+            "archive_timeout = {timeout:.0} s: a day on which hardly anything is written costs at \
+             most {cost} in the archive"
+        ));
+    }
+}
+
+impl Plan {
+    fn amounts_in_words(&self, retention_days: Option<f64>) -> Vec<String> {
+        let mut said = Vec::new();
+        match self.archived_bytes_per_day {
+            Some([low, high]) => said.push(format!("a day of WAL as it is written today takes {} in the archive", between(low, high))),
+            None => said.push(
+                "what a day takes in the archive is not known: it needs the WAL of an hour and more \
+                 than one measured segment"
+                    .to_owned(),
+            ),
+        }
+        match (self.kept_bytes, retention_days) {
+            (Some([low, high]), Some(days)) => {
+                said.push(format!("{days} days of it take {}", between(low, high)));
+            }
+            (None, None) if self.archived_bytes_per_day.is_some() => {
+                said.push("--retention-days says for how many days that is".to_owned());
+            }
+            _ => {}
+        }
+        if let Some(seconds) = self.restore_day_s {
+            said.push(format!(
+                "unpacking the WAL of a day takes {}, one segment after the other; the server's \
+                 replay comes on top and was not measured",
+                spoken(seconds)
+            ));
+        }
+        said
+    }
+}
+
+fn between(low: f64, high: f64) -> String {
+    match bytes(low) == bytes(high) {
+        true => bytes(low),
+        false => format!("{} to {}", bytes(low), bytes(high)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advise::text::fixture::advice;
+    use crate::advise::{Archived, Server};
+
+    /// walzip sees through images that the server compressed, gzip does not.
+    fn example() -> Advice {
+        let mut example = advice(|limits| limits.retention_days = Some(7.0));
+        example.wal.bytes = 100;
+        example.wal.contents.before.image_bytes = 50;
+        let what_if = |setting, wal_bytes, of_walzip, of_zstd| WhatIf {
+            setting,
+            present: setting == "off",
+            wal_bytes,
+            compress_cpu_s: 0.1,
+            archived: [("walzip -3", of_walzip), ("zstd -1", of_zstd)]
+                .map(|(label, bytes)| Archived {
+                    label: label.to_owned(),
+                    bytes,
+                    compress_cpu_s: 1.0,
+                })
+                .to_vec(),
+            files: Vec::new(),
+        };
+        example.what_if = vec![what_if("off", 100, 10, 20), what_if("lz4", 50, 10, 30)];
+        example.now = example.programs.iter().position(|of| of.label == "zstd -1");
+        let settings = [
+            ("archive_mode", "off"),
+            ("checkpoint_timeout", "300"),
+            ("max_wal_size", "1073741824"),
+        ];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        example.server = Some(Server {
+            settings: settings.into(),
+            ..Server::default()
+        });
+        example
+    }
+
+    #[test]
+    fn the_best_wal_compression_is_that_behind_the_program() {
+        let plans = example().plan();
+        let titles: Vec<&str> = plans.iter().map(|plan| plan.title).collect();
+        assert_eq!(titles, ["With walzip", "Staying with what you have"]);
+        let [ours, theirs] = [&plans[0], &plans[1]].map(|plan| plan.sql.join("\n"));
+        assert!(ours.contains("SET wal_compression = 'lz4';"), "{ours}");
+        assert!(!theirs.contains("wal_compression"), "{theirs}");
+        let said = plans[1].reasons.join("\n");
+        assert!(said.contains("off is the best behind zstd -1"), "{said}");
+    }
+
+    #[test]
+    fn lines_can_be_pasted_and_say_what_needs_a_restart() {
+        let plans = example().plan();
+        let sql = &plans[0].sql;
+        assert!(sql[0].contains("archive_mode = on; -- needs a restart"));
+        let push = "ALTER SYSTEM SET archive_command = 'walzip archive-push -3 --repo /var/lib/walzip %p';";
+        assert_eq!(sql[1], push);
+        assert_eq!(sql.last().unwrap(), "SELECT pg_reload_conf();");
+        let ends = |line: &String| line.contains(';');
+        assert!(sql.iter().all(ends), "{sql:?}");
+        assert!(plans[1].shell.is_empty());
+    }
+
+    #[test]
+    fn a_day_is_a_range_and_is_multiplied_by_the_days_that_are_kept() {
+        let mut example = example();
+        for program in &mut example.programs {
+            program.ratio_error = Some(0.05);
+        }
+        let plan = &example.plan()[0];
+        let [low, high] = plan.archived_bytes_per_day.unwrap();
+        assert!((high / low - 1.1 / 0.9).abs() < 1e-9);
+        assert_eq!(plan.kept_bytes.unwrap(), [low * 7.0, high * 7.0]);
+        let said = plan.reasons.join("\n");
+        assert!(said.contains("7 days of it take"), "{said}");
+        assert!(said.contains("unpacking the WAL of a day takes"), "{said}");
+        example.rate = None;
+        let plan = &example.plan()[0];
+        assert_eq!(
+            (plan.archived_bytes_per_day, plan.restore_day_s),
+            (None, None)
+        );
+        assert!(plan.reasons.join("\n").contains("is not known"));
+    }
+
+    #[test]
+    fn what_a_crash_and_an_idle_day_cost_is_said() {
+        let mut example = example();
+        example.programs[2].empty_segment_bytes = Some(1000);
+        if let Some(rate) = &mut example.rate {
+            rate.bytes_per_day = Some(86_400e3);
+        }
+        let plan = &example.plan()[0];
+        let said = plan.reasons.join("\n");
+        // A thousand bytes a second, twice 300 s.
+        assert!(said.contains("replays at most about 600.0 KB"), "{said}");
+        // 1440 segments of 1000 bytes.
+        assert!(
+            said.contains("costs at most 1.4 MB in the archive"),
+            "{said}"
+        );
+        assert!(plan.sql.join("\n").contains("archive_timeout = '60s'"));
+    }
+}

@@ -1,0 +1,161 @@
+//! What is drawn at the width of a phone and of a desk, light and dark.
+
+use crate::devtools::Browser;
+use crate::pages::{self, Page};
+
+const WIDTHS: [(u32, u32); 2] = [(390, 844), (1280, 900)];
+
+/// Elements with text of their own that reach beyond the page and are in nothing that scrolls.
+const CUT_OFF: &str = "[...document.querySelectorAll('body *')].filter((one) => {
+    const own = [...one.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    const box = one.getBoundingClientRect();
+    if (!own || !box.width || one.closest('.scroll, pre, [hidden], details:not([open])')) return false;
+    return box.left < -1 || box.right > window.innerWidth + 1;
+  }).map((one) => one.textContent.trim().slice(0, 40)).join(' | ')";
+
+/// What scrolls sideways and does not show that there is more.
+const UNSIGNED: &str = "[...document.querySelectorAll('.scroll')].filter((one) =>
+    one.scrollWidth > one.clientWidth + 1 && !getComputedStyle(one).backgroundImage.includes('radial')).length";
+
+/// Labels, shapes and values of bars that lie on each other.
+const ON_EACH_OTHER: &str = "(() => {
+    const boxes = [...document.querySelectorAll('.bars')].flatMap((bars) => {
+      const of = (kind) => [...bars.querySelectorAll(':scope > .' + kind)].map((one) => one.getBoundingClientRect());
+      return ['label', 'pair', 'value'].flatMap(of).filter((box) => box.width && box.height);
+    });
+    const inner = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+    return boxes.filter((a, at) => boxes.some((b, other) => other > at && inner(a, b))).length;
+  })()";
+
+fn looks_right(name: &str, page: &Page) {
+    let mut browser = Browser::open(&page.path);
+    for (width, height) in WIDTHS {
+        browser.resize(width, height);
+        for scheme in ["light", "dark"] {
+            browser.show_as("screen", scheme);
+            let wide = browser.number("document.documentElement.scrollWidth");
+            assert!(wide <= f64::from(width), "{name}: {wide} of {width}");
+            assert_eq!(browser.text(CUT_OFF), "", "{name} at {width}");
+            assert_eq!(browser.number(UNSIGNED), 0.0, "{name} at {width}");
+            assert_eq!(browser.number(ON_EACH_OTHER), 0.0, "{name} at {width}");
+            let picture = browser.picture();
+            picture.keep(&format!("{name}-{width}-{scheme}"));
+            assert!(picture.covered() > 0.01, "{name}: {}", picture.covered());
+            match scheme {
+                "light" => assert!(picture.brightness() > 190.0, "{name}"),
+                _ => assert!(picture.brightness() < 90.0, "{name}"),
+            }
+        }
+    }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+    assert_eq!(browser.requests().len(), 1);
+}
+
+#[test]
+fn nothing_is_cut_off_without_a_sign_or_lies_on_something_else() {
+    looks_right("comparison", &pages::comparison());
+    looks_right("tables", &pages::tables());
+    looks_right("segments", &pages::segments());
+    looks_right("index", &pages::index());
+    looks_right("busy", &pages::busy());
+}
+
+#[test]
+fn the_answer_is_drawn_first_and_larger_and_the_measurements_are_in_the_page() {
+    for page in [pages::comparison(), pages::segments()] {
+        let mut browser = Browser::open(&page.path);
+        browser.resize(1280, 900);
+        let top = |browser: &mut Browser, of: &str| {
+            let place = format!("document.querySelector('{of}').getBoundingClientRect().top");
+            browser.number(&place)
+        };
+        assert!(top(&mut browser, "#answer") < top(&mut browser, "section"));
+        let size = |of: &str| {
+            format!("parseFloat(getComputedStyle(document.querySelector('{of}')).fontSize)")
+        };
+        assert!(browser.number(&size("#answer")) > browser.number(&size(".note")));
+        let csv = browser.text("document.getElementById('csv').textContent");
+        assert!(
+            csv.starts_with("# walzip bench ") && csv.lines().count() > 4,
+            "{csv}"
+        );
+        browser.click("#data-section summary");
+        let height = "document.getElementById('csv').getBoundingClientRect().height";
+        assert!(browser.number(height) > 50.0);
+        browser.click("#save-csv");
+        assert_eq!(browser.complaints(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_busy_machine_is_said_at_the_top_and_what_rests_on_wall_times_is_grey() {
+    let page = pages::busy();
+    let mut browser = Browser::open(&page.path);
+    browser.resize(1280, 900);
+    let above = "document.getElementById('busy').getBoundingClientRect().top \
+        < document.querySelector('section').getBoundingClientRect().top";
+    assert_eq!(browser.value(above), true);
+    let opacity =
+        |of: &str| format!("parseFloat(getComputedStyle(document.querySelector('{of}')).opacity)");
+    assert!(browser.number(&opacity("td.wall")) < 0.6);
+    assert!(browser.number(&opacity(".bars.wall")) < 0.6);
+    assert_eq!(browser.number(&opacity("td:nth-child(3)")), 1.0);
+    assert_eq!(browser.number(&opacity(".bars:not(.wall)")), 1.0);
+}
+
+#[test]
+fn the_baseline_and_the_measure_are_chosen_and_bars_are_as_long_as_they_say() {
+    let page = pages::comparison();
+    let mut browser = Browser::open(&page.path);
+    browser.resize(1280, 900);
+    let rows =
+        "[...document.querySelectorAll('#ranking .label')].filter((one) => one.textContent).length";
+    assert_eq!(browser.number(rows), 12.0);
+    let value = |label: &str| {
+        format!(
+            "[...document.querySelectorAll('#ranking .label')].find((one) => one.textContent === '{label}')\
+             .nextElementSibling.nextElementSibling.textContent"
+        )
+    };
+    assert_eq!(browser.text(&value("zstd -1")), "1.00");
+    let of_zstd: f64 = browser.text(&value("walzip -6")).parse().expect("a number");
+    assert!(of_zstd < 0.5);
+    let misdrawn = "(() => { const bars = [...document.querySelectorAll('#ranking .bar')].map((bar) => \
+        [parseFloat(bar.dataset.tip.split(': ')[1]), bar.getBoundingClientRect().width]); \
+        const unit = bars[0][1] / bars[0][0]; \
+        return bars.filter(([value, width]) => Math.abs(width - value * unit) > 2).length; })()";
+    assert_eq!(browser.number(misdrawn), 0.0);
+    let xz = browser.text(
+        "[...document.getElementById('baseline').options].find((one) => one.text === 'xz -2').value",
+    );
+    browser.choose("#baseline", &xz);
+    assert_eq!(browser.text(&value("xz -2")), "1.00");
+    let of_xz: f64 = browser.text(&value("walzip -6")).parse().expect("a number");
+    assert!(of_xz > of_zstd);
+    browser.choose("#measure", "wall");
+    let whiskers = "document.querySelectorAll('#ranking .whisker').length";
+    assert!(browser.number(whiskers) > 5.0);
+    let said = browser.text("document.getElementById('ranked').textContent");
+    assert!(
+        said.contains("xz -2") && said.contains("Whiskers"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_index_leads_to_each_page_and_says_what_it_answers() {
+    let page = pages::index();
+    let mut browser = Browser::open(&page.path);
+    let text = browser.text("document.querySelector('main').textContent");
+    assert!(text.contains("It saves two thirds (3 runs)."), "{text}");
+    let links = "document.querySelectorAll('section a').length";
+    assert_eq!(browser.number(links), 2.0);
+    browser.click("section a");
+    for _ in 0..100 {
+        if browser.text("location.pathname").ends_with("segments.html") {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("the link leads nowhere");
+}
