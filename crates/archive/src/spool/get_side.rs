@@ -4,6 +4,7 @@
 //! get/position                    the segment that was given out last, and its size in bytes
 //! get/ahead/NAME-HASH-SETTINGS    the segment NAME, the BLAKE3 of its bytes, and by which settings
 //! get/fetching/NAME               being fetched
+//! get/given/NAME-HASH-SETTINGS    the segment that was given out last: a recovery that ends asks again
 //! ```
 //!
 //! What is not there means nothing: the call asks the archive itself. A segment stays here for some
@@ -26,6 +27,7 @@ use crate::regular_file;
 const POSITION: &str = "position";
 const AHEAD: &str = "ahead";
 const FETCHING: &str = "fetching";
+const GIVEN: &str = "given";
 
 /// More than any control file has.
 const CONTROL_FILE_LEN_MAX: usize = 1 << 16;
@@ -66,6 +68,8 @@ impl Position {
 pub struct Prefetched {
     path: PathBuf,
     hash: blake3::Hash,
+    /// Where it is kept for who asks again.
+    given: Option<PathBuf>,
 }
 
 impl GetSpool {
@@ -82,7 +86,7 @@ impl GetSpool {
         };
         let settings = format!("{settings}{system_id:016x}");
         let side = Side::open(spool_path, data_directory, "get", &settings)?;
-        for name in [AHEAD, FETCHING] {
+        for name in [AHEAD, FETCHING, GIVEN] {
             super::make_private(&side.path(name))?;
         }
         Ok(Some(GetSpool {
@@ -98,23 +102,36 @@ impl GetSpool {
     }
 
     /// The segment of this name, if it was fetched from these repositories for this cluster, and
-    /// follows upon the one that was given out last. A recovery that begins again asks anew: what a
-    /// timeline is may have changed.
+    /// follows upon the one that was given out last, or is that one. A recovery that begins again asks
+    /// anew: what a timeline is may have changed.
     pub fn find(&self, name: &str) -> Option<Prefetched> {
-        let follows = self.position()?.next()?.name() == name;
-        if !follows {
-            return None;
-        }
-        let found = self.ahead().into_iter().find_map(|entry| {
-            let file = entry.file_name();
-            let (found, rest) = file.to_str()?.split_once('-')?;
-            let (hash, settings) = rest.split_once('-')?;
-            let is_it = found == name && settings == self.side.settings();
-            (is_it && is_young(&entry)).then(|| (entry.path(), hash.to_owned()))
-        });
+        let position = self.position()?;
+        let place = match position.next()?.name() == name {
+            true => AHEAD,
+            false if position.name() == name => GIVEN,
+            false => return None,
+        };
+        let found = entries(&self.side.path(place))
+            .into_iter()
+            .find_map(|entry| {
+                let file = entry.file_name();
+                let (found, rest) = file.to_str()?.split_once('-')?;
+                let (hash, settings) = rest.split_once('-')?;
+                let is_it = found == name && settings == self.side.settings();
+                (is_it && is_young(&entry)).then(|| (entry.path(), hash.to_owned()))
+            });
         let (path, hash) = found?;
         let hash = blake3::Hash::from_hex(hash).ok()?;
-        Some(Prefetched { path, hash })
+        let given = (place == AHEAD).then(|| self.side.path(GIVEN));
+        Some(Prefetched { path, hash, given })
+    }
+
+    /// Keeps a segment that was given out, for a recovery that ends with it and asks again.
+    pub fn remember(&self, name: &str, delivered: &Path) -> Result<(), ArchiveError> {
+        let hash = hash(delivered)?.to_hex();
+        let file = format!("{name}-{hash}-{}", self.side.settings());
+        remember(&self.side.path(GIVEN), delivered, &file);
+        Ok(())
     }
 
     /// Whether a worker is fetching the segment now.
@@ -126,6 +143,13 @@ impl GetSpool {
     pub fn begin_again(&self) {
         let _ = fs::remove_file(self.side.path(POSITION));
         self.keep(|_| false);
+        self.forget_given();
+    }
+
+    fn forget_given(&self) {
+        for entry in entries(&self.side.path(GIVEN)) {
+            let _ = fs::remove_file(entry.path());
+        }
     }
 
     /// Records that a segment was given out, of this size; says whether it followed upon the last.
@@ -165,11 +189,7 @@ impl GetSpool {
     /// What was fetched is there for a call.
     pub(crate) fn finish(&self, name: &str) -> Result<(), ArchiveError> {
         let path = self.side.path(FETCHING).join(name);
-        let mut hasher = blake3::Hasher::new();
-        let opened = regular_file::open(&path);
-        let hashed = opened.and_then(|(file, _)| hasher.update_reader(file).map(|_| ()));
-        hashed.map_err(|error| ArchiveError::file("read", &path, error))?;
-        let hash = hasher.finalize().to_hex();
+        let hash = hash(&path)?.to_hex();
         let settings = self.side.settings();
         let to = self
             .side
@@ -202,6 +222,7 @@ impl GetSpool {
     /// Removes all.
     pub(crate) fn clear(&self) {
         self.keep(|_| false);
+        self.forget_given();
         self.clear_fetching();
     }
 
@@ -261,6 +282,23 @@ fn system_id(data_directory: &Path) -> Option<u64> {
     None
 }
 
+fn hash(path: &Path) -> Result<blake3::Hash, ArchiveError> {
+    let mut hasher = blake3::Hasher::new();
+    let opened = regular_file::open(path);
+    let hashed = opened.and_then(|(file, _)| hasher.update_reader(file).map(|_| ()));
+    hashed.map_err(|error| ArchiveError::file("read", path, error))?;
+    Ok(hasher.finalize())
+}
+
+/// By a link: whoever writes into the file makes it another one, which its name tells. Where there can be
+/// no link, it is not kept.
+fn remember(given: &Path, delivered: &Path, name: &str) {
+    for entry in entries(given) {
+        let _ = fs::remove_file(entry.path());
+    }
+    let _ = fs::hard_link(delivered, given.join(name));
+}
+
 fn entries(directory: &Path) -> Vec<DirEntry> {
     let entries = fs::read_dir(directory).into_iter().flatten();
     entries.flatten().collect()
@@ -275,7 +313,13 @@ impl Prefetched {
     /// many. It is removed either way.
     pub fn deliver(self, destination: &Path) -> Result<Option<u64>, ArchiveError> {
         let delivered = self.checked().and_then(|len| match len {
-            Some(len) => self.give(destination).map(|()| Some(len)),
+            Some(len) => {
+                let name = self.path.file_name().and_then(|name| name.to_str());
+                if let (Some(given), Some(name)) = (&self.given, name) {
+                    remember(given, &self.path, name);
+                }
+                self.give(destination).map(|()| Some(len))
+            }
             None => Ok(None),
         });
         let _ = fs::remove_file(&self.path);

@@ -122,6 +122,8 @@ impl<'s> Call<'s> {
     /// the pack's decoder is gone with this process. A worker goes on from there, and removes what
     /// nobody has asked for.
     fn go_on_in_pack(&self, following: usize) -> Result<(), CommandError> {
+        self.spool
+            .remember(&self.asked.name, &self.asked.destination)?;
         let fetch = |name, path| self.fetch(name, path, self.asked.data_directory.clone());
         let left = runtime::block_on(async {
             let left = fetch_following(&self.spool, following, BYTES_MAX, &fetch);
