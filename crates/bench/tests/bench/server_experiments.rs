@@ -176,7 +176,7 @@ fn wal_compression(directory: &Path, programs: &Programs) -> wal_compression::Op
         fsync: false,
         runs: 1,
         parameters: Vec::new(),
-        segments: 1,
+        segments: Some(1),
         contenders: vec!["walzip:1".parse().unwrap()],
         quick: true,
         pg_bin: pg_bin(),
@@ -254,6 +254,56 @@ fn a_comparison_goes_on_from_the_methods_that_are_complete() {
     options.transactions = 401;
     let refused = wal_compression::run(&options, &mut Heard::default());
     assert!(matches!(refused, Err(Error::Usage(reason)) if reason.contains("other options")));
+    assert!(is_empty(&programs.temp_dir));
+}
+
+#[test]
+fn every_segment_is_archived_unless_a_number_is_given_and_then_sizes_have_an_uncertainty() {
+    let Some(programs) = Programs::new() else {
+        return;
+    };
+    let mut options = wal_compression(programs.directory.path(), &programs);
+    options.methods.pop();
+    options.files.json = None;
+    options.segments = None;
+    // Makes more of one segment than of another, so that they differ.
+    let halves = "for last; do :; done\ncase $1 in compress) /usr/bin/gzip -c \"$last\" ;; *) /usr/bin/gzip -dc \"$last\" ;; esac";
+    fs::write(&options.walzip, format!("#!/bin/sh\n{halves}\n")).unwrap();
+    let of_load = |results: &wal_compression::Results| {
+        let mut archived = results.archived.iter();
+        let found = archived.find(|of| of.program == "walzip -1" && of.stage.name() == "load");
+        found.unwrap().clone()
+    };
+    let all = wal_compression::run(&options, &mut Heard::default()).unwrap();
+    let of_all = of_load(&all);
+    assert!(of_all.of > 4 && of_all.segments == of_all.of, "{of_all:?}");
+    assert_eq!(of_all.uncertainty, Some(0.0));
+    let text = all.to_string();
+    assert!(
+        text.contains("From every segment") && !text.contains('\u{b1}'),
+        "{text}"
+    );
+    options.segments = Some(3);
+    options.files.csv = Some(programs.path("r.csv"));
+    let some = wal_compression::run(&options, &mut Heard::default()).unwrap();
+    let of_some = of_load(&some);
+    assert!(of_some.segments == 3 && of_some.of > 4, "{of_some:?}");
+    assert!(of_some.uncertainty.unwrap() > 0.0, "{of_some:?}");
+    let text = some.to_string();
+    assert!(
+        text.contains("From at most 3 segments") && text.contains(" \u{b1} 0."),
+        "{text}"
+    );
+    let csv = fs::read_to_string(programs.path("r.csv")).unwrap();
+    let lines: Vec<_> = csv
+        .lines()
+        .filter(|line| line.starts_with("# archived,"))
+        .collect();
+    let columns = lines[0].split(',').count();
+    assert!(
+        lines.len() > 1 && lines.iter().all(|line| line.split(',').count() == columns),
+        "{csv}"
+    );
     assert!(is_empty(&programs.temp_dir));
 }
 
