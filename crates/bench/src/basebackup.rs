@@ -12,6 +12,7 @@ mod options;
 mod published;
 mod ranks;
 mod report;
+mod restore;
 mod results;
 mod resume;
 mod run;

@@ -1,8 +1,8 @@
 //! A temporary directory that is gone when this process is, even if it is killed without a
 //! chance to clean up.
 //!
-//! A shell waits at the end of a pipe. It hears either one word, that everything was cleaned up,
-//! or the end of the pipe, because this process is gone. Then it stops the server in the
+//! A shell waits at the end of a pipe. It hears either that everything was cleaned up, or the end
+//! of the pipe, because this process is gone. Before, it may hear of a control group to remove. Then it stops the server in the
 //! directory, if there is one, kills what else runs there, and removes the directory. What runs
 //! there is known by its environment: programs are started with their TMPDIR in it, and so is
 //! what they start.
@@ -19,7 +19,13 @@ use crate::Error;
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 PATH=$PATH:/usr/bin:/bin
-read -r word && exit 0
+group=
+while read -r word what; do
+    case $word in
+    done) exit 0 ;;
+    group) group=$what ;;
+    esac
+done
 pid=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null)
 if [ -n "$pid" ]; then
     kill -QUIT "$pid"
@@ -38,6 +44,11 @@ while [ -e "$1" ] && [ "$tries" -lt 100 ]; do
     rm -rf "$1" || sleep 0.1
     tries=$((tries + 1))
 done
+tries=0
+while [ -n "$group" ] && [ -d "$group" ] && [ "$tries" -lt 100 ]; do
+    rmdir "$group" || sleep 0.1
+    tries=$((tries + 1))
+done
 "#;
 
 /// A directory that goes when this value does.
@@ -45,7 +56,7 @@ done
 pub struct Scratch {
     // Dropped in this order: the guard has nothing left to do once the directory is gone.
     directory: TempDir,
-    _guard: Guard,
+    guard: Guard,
 }
 
 impl Scratch {
@@ -56,7 +67,7 @@ impl Scratch {
             let guard = Guard::over(directory.path())?;
             Ok(Scratch {
                 directory,
-                _guard: guard,
+                guard: guard,
             })
         };
         scratch().map_err(|source| Error::file(parent, source))
@@ -70,6 +81,19 @@ impl Scratch {
     /// A path in it.
     pub fn join(&self, name: &str) -> PathBuf {
         self.path().join(name)
+    }
+
+    /// When this process is killed, a control group goes too, after what is in it.
+    pub(crate) fn also_removes(&mut self, group: &Path) -> io::Result<()> {
+        self.guard
+            .hear(format!("group {}\n", group.display()).as_bytes())
+    }
+
+    /// What is left to the guard when this process is killed.
+    #[cfg(test)]
+    pub(crate) fn lose(mut self) {
+        drop(self.guard.0.stdin.take());
+        let _ended = self.guard.0.wait();
     }
 
     /// Removes it, and says when that fails.
@@ -97,6 +121,13 @@ impl Guard {
             .process_group(0)
             .spawn()
             .map(Guard)
+    }
+
+    fn hear(&mut self, words: &[u8]) -> io::Result<()> {
+        match &mut self.0.stdin {
+            Some(pipe) => pipe.write_all(words),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
     }
 }
 

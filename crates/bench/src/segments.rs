@@ -15,6 +15,7 @@ mod resume;
 mod run;
 mod sets;
 mod sshd;
+mod target;
 mod text;
 
 pub use methods::{Kind, METHODS, Method};
@@ -23,3 +24,4 @@ pub use published::{PUBLISHED, Published, SOURCE, Timed};
 pub use results::{Caches, Failed, Figures, Measurement, Results, Row, Settings};
 pub use run::run;
 pub use sets::{Content, Set};
+pub use target::Target;

@@ -7,6 +7,7 @@
 
 mod account;
 mod installation;
+mod memory_group;
 mod owner;
 mod phase;
 mod settings;
@@ -25,6 +26,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use self::account::Account;
+use self::memory_group::{MemoryGroup, WAITS};
 use crate::process::{self, Failure, Surroundings};
 use crate::{Error, Scratch, Usage};
 
@@ -66,7 +68,8 @@ pub struct Server {
     postmaster: Child,
     installation: Installation,
     settings: Settings,
-    // Dropped last.
+    // Dropped when the server has ended, and before the directory whose guard would remove it.
+    group: Option<MemoryGroup>,
     directory: Scratch,
 }
 
@@ -74,19 +77,29 @@ impl Installation {
     /// Makes a cluster and starts a server on it.
     pub fn start(&self, settings: &Settings) -> Result<Server, Error> {
         let account = Account::choose()?;
-        let directory = owned_directory(&self.temp_dir, account)?;
+        let mut directory = owned_directory(&self.temp_dir, account)?;
         let path = directory.path().to_owned();
         self.initdb(&path, settings, account)?;
-        let postmaster = self.postmaster(&path, account)?;
+        let group = settings.memory_limit_bytes;
+        let group = group.map(|limit| MemoryGroup::new(&mut directory, limit));
+        let group = group.transpose().map_err(Error::Usage)?;
+        let postmaster = self.postmaster(&path, account, group.as_ref())?;
         let mut server = Server {
             postmaster,
             installation: self.clone(),
             settings: settings.clone(),
+            group,
             directory,
         };
         server.wait_until_ready()?;
         server.sql_in("postgres", &format!("CREATE DATABASE {DATABASE}"))?;
         Ok(server)
+    }
+
+    /// Why servers cannot be limited in their memory, if they cannot.
+    pub(crate) fn no_memory_limit(&self, bytes: u64) -> Result<Option<String>, Error> {
+        let mut scratch = Scratch::new_in(&self.temp_dir, "walzip-bench-")?;
+        Ok(MemoryGroup::new(&mut scratch, bytes).err())
     }
 
     /// Nobody asks for the memory of what is started here.
@@ -106,7 +119,11 @@ impl Installation {
         directory: &Path,
         account: Option<Account>,
     ) -> Result<Command, Error> {
-        let mut command = process::command(&self.program(name)?, self.surroundings(directory));
+        Ok(self.as_server(&self.program(name)?, directory, account))
+    }
+
+    fn as_server(&self, program: &Path, directory: &Path, account: Option<Account>) -> Command {
+        let mut command = process::command(program, self.surroundings(directory));
         command
             .env("TZ", "UTC")
             .current_dir(directory)
@@ -114,7 +131,7 @@ impl Installation {
         if let Some(account) = account {
             account.run(&mut command);
         }
-        Ok(command)
+        command
     }
 
     fn initdb(
@@ -142,7 +159,12 @@ impl Installation {
             .map_err(|source| Error::file(&path, source))
     }
 
-    fn postmaster(&self, directory: &Path, account: Option<Account>) -> Result<Child, Error> {
+    fn postmaster(
+        &self,
+        directory: &Path,
+        account: Option<Account>,
+        group: Option<&MemoryGroup>,
+    ) -> Result<Child, Error> {
         let log = directory.join("log");
         // Appended to, so that nobody's words are written over.
         let log_file = fs::OpenOptions::new()
@@ -150,7 +172,16 @@ impl Installation {
             .append(true)
             .open(&log)
             .map_err(|source| Error::file(&log, source))?;
-        let mut postgres = self.server_command("postgres", directory, account)?;
+        let program = self.program("postgres")?;
+        let mut postgres = match group {
+            None => self.as_server(&program, directory, account),
+            Some(_) => {
+                let mut shell = self.as_server(Path::new("/bin/sh"), directory, account);
+                shell.stdin(Stdio::piped());
+                shell.args(["-c", WAITS, "postgres"]).arg(&program);
+                shell
+            }
+        };
         postgres
             .arg("-D")
             .arg(directory.join("data"))
@@ -160,9 +191,14 @@ impl Installation {
             .stderr(log_file)
             // An interrupt at the terminal is for this process, which then stops the server.
             .process_group(0);
-        postgres
-            .spawn()
-            .map_err(|source| Error::file(Path::new("postgres"), source))
+        let failed = |source| Error::file(Path::new("postgres"), source);
+        let mut child = postgres.spawn().map_err(failed)?;
+        if let Some(Err(source)) = group.map(|group| group.admit(&mut child)) {
+            let _killed = child.kill();
+            let _ended = child.wait();
+            return Err(failed(source));
+        }
+        Ok(child)
     }
 }
 
@@ -383,10 +419,14 @@ impl Server {
         let trouble = |line: &&str| TROUBLE.iter().any(|word| line.contains(word));
         let mut lines: Vec<&str> = log.lines().filter(trouble).map(str::trim).collect();
         lines.drain(..lines.len().saturating_sub(3));
-        let reason = match lines.is_empty() {
+        let mut reason = match lines.is_empty() {
             true => reason,
             false => format!("{reason}; the server said: {}", lines.join("; ")),
         };
+        let ended = self.group.as_ref().map_or(0, MemoryGroup::ended_for_want);
+        if ended > 0 {
+            reason.push_str("; the kernel ended a process of it: the limit of memory is too small");
+        }
         let directory = format!("{}/", self.host().display());
         Error::Server {
             doing,

@@ -10,6 +10,7 @@
 //! methods are compared on the same images.
 
 mod csv;
+mod estimate;
 mod options;
 mod published;
 mod report;

@@ -62,6 +62,17 @@ impl Results {
             let ranked = self.ranks.ranked;
             writeln!(to, "# average rank of {ranked},{},{rank}", row.label)?;
         }
+        writeln!(to, "# restored,backup,data_set,run,wall_s,user_s,system_s")?;
+        for restored in &self.restored {
+            let (row, data_set) = (&self.rows[restored.row], &self.data_sets[restored.data_set]);
+            let seconds = restored.usage.csv_seconds();
+            let name = quoted(&data_set.name);
+            writeln!(
+                to,
+                "# restored,{},{name},{},{seconds}",
+                row.label, restored.run
+            )?;
+        }
         write_csv_ending(to, &self.resumed, &self.left_out, &self.stopped)
     }
 

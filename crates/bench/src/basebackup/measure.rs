@@ -8,9 +8,10 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::data_sets::Source;
-use super::measurement::{Failed, Measurement};
+use super::measurement::{Failed, Measurement, Restored};
 use super::methods::Taker;
 use super::options::Options;
+use super::restore;
 use super::results::Results;
 use super::resume::Earlier;
 use super::run::server_settings;
@@ -24,7 +25,7 @@ use crate::{Error, Progress, Usage};
 /// How a server says that it was built without a method.
 const UNSUPPORTED: &str = "this build does not support compression";
 /// Of its own, so that no configuration of the machine has a say.
-const NO_CONFIGURATION: (&str, &str) = ("WALZIP_CONFIG", "/dev/null");
+pub(super) const NO_CONFIGURATION: (&str, &str) = ("WALZIP_CONFIG", "/dev/null");
 
 /// The names of walzip, and of what starts it, beside the server.
 const WALZIP: &str = "walzip";
@@ -45,8 +46,13 @@ pub(super) struct Experiment<'a, P> {
     pub(super) earlier: Option<Earlier>,
 }
 
-/// What one backup took, and its size.
-type UsageAndBytes = (Usage, u64);
+/// What one backup took, its size, and what restoring it took.
+#[derive(Default)]
+struct Taken {
+    usage: Usage,
+    bytes: u64,
+    restores: Vec<Usage>,
+}
 
 /// What the backups are taken of.
 #[derive(Clone, Copy)]
@@ -274,7 +280,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
         };
         self.clock.finish(row, start.elapsed());
         match measured {
-            Ok((usage, bytes)) if run > 0 => {
+            Ok(Taken { usage, bytes, .. }) if run > 0 => {
                 let server_cpu_s = before
                     .zip(cpu())
                     .map(|(before, after)| after.saturating_sub(before).as_secs_f64());
@@ -287,7 +293,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
                     bytes,
                 });
             }
-            Ok(_) => {}
+            Ok(taken) => self.keep_restores(row, &taken.restores),
             Err(Failure::Cancelled) => return Err(Stop("interrupted".to_owned())),
             Err(failure) => {
                 let reason = self.without_paths(&failure.to_string(), target);
@@ -309,14 +315,27 @@ impl<'a, P: Progress> Experiment<'a, P> {
         Ok(())
     }
 
-    /// A backup into a counter, as `wc -c` would be; or, to check it, into the program that
-    /// unpacks it.
+    /// Keeps what restoring took, instead of what an earlier run has of it.
+    fn keep_restores(&mut self, row: usize, usages: &[Usage]) {
+        let data_set = self.results.data_sets.len() - 1;
+        let restored = &mut self.results.restored;
+        restored.retain(|of| (of.row, of.data_set) != (row, data_set));
+        restored.extend((1..).zip(usages).map(|(run, usage)| Restored {
+            row,
+            data_set,
+            run,
+            usage: *usage,
+        }));
+    }
+
+    /// A backup into a counter, as `wc -c` would be; or, to check it, into a file that is restored,
+    /// or with a user's own server into the program that unpacks it: its data stay where they are.
     fn pg_basebackup(
         &self,
         taker: &Taker,
         target: Target<'_>,
         check: bool,
-    ) -> Result<UsageAndBytes, Failure> {
+    ) -> Result<Taken, Failure> {
         let mut command = process::measured(&self.pg_basebackup, self.surroundings);
         command.args(taker.arguments());
         match target {
@@ -333,6 +352,16 @@ impl<'a, P: Progress> Experiment<'a, P> {
                 command.args([OsString::from("-d"), OsString::from(connection)]);
             }
         }
+        if let (true, Taker::PgBasebackup { method, .. }, Target::ThrowAway(_)) =
+            (check, taker, target)
+        {
+            let how = (*method, self.results.settings.loops);
+            let restores = restore::unpacked(command, how, self.surroundings)?;
+            return Ok(Taken {
+                restores,
+                ..Taken::default()
+            });
+        }
         let (reader, writer) = io::pipe()?;
         command.stdout(writer);
         if check {
@@ -343,7 +372,11 @@ impl<'a, P: Progress> Experiment<'a, P> {
         let bytes = counter
             .join()
             .map_err(|_| io::Error::other("the counter failed"))?;
-        Ok((usage?, bytes?))
+        Ok(Taken {
+            usage: usage?,
+            bytes: bytes?,
+            restores: Vec::new(),
+        })
     }
 
     /// A backup into the program that unpacks it.
@@ -352,9 +385,9 @@ impl<'a, P: Progress> Experiment<'a, P> {
         taker: &Taker,
         backup: Command,
         reader: io::PipeReader,
-    ) -> Result<UsageAndBytes, Failure> {
+    ) -> Result<Taken, Failure> {
         let Taker::PgBasebackup { method, .. } = taker else {
-            return Ok(UsageAndBytes::default());
+            return Ok(Taken::default());
         };
         let Some(program) = find_program(method, self.surroundings.search_path) else {
             let reason =
@@ -372,7 +405,10 @@ impl<'a, P: Progress> Experiment<'a, P> {
         let unpacked = unpacking.wait()?;
         let usage = backed_up?;
         if unpacked.success() {
-            return Ok((usage, 0));
+            return Ok(Taken {
+                usage,
+                ..Taken::default()
+            });
         }
         let reason = format!("what it wrote cannot be unpacked: {method}: {unpacked}");
         Err(Failure::Io(io::Error::other(reason)))
@@ -380,12 +416,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
 
     /// A backup into the repository that the server archives into, which is verified if that is
     /// asked for.
-    fn walzip(
-        &self,
-        taker: &Taker,
-        server: &Server,
-        check: bool,
-    ) -> Result<UsageAndBytes, Failure> {
+    fn walzip(&self, taker: &Taker, server: &Server, check: bool) -> Result<Taken, Failure> {
         let program = server.host().join(WALZIP);
         let launcher = self
             .surroundings
@@ -398,6 +429,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
             .args(taker.arguments())
             .stdout(fs::File::create(&said)?);
         let usage = server.measure(backup)?;
+        let mut restores = Vec::new();
         if check {
             let mut verify = owners_command(server, &program, None)?;
             verify.env(NO_CONFIGURATION.0, NO_CONFIGURATION.1).args([
@@ -406,11 +438,17 @@ impl<'a, P: Progress> Experiment<'a, P> {
                 "repository",
             ]);
             server.measure(verify)?;
+            let loops = self.results.settings.loops;
+            restores = restore::restored(server, &program, launcher.as_deref(), loops)?;
         }
         let said = fs::read_to_string(&said)?;
         let bytes = stored_bytes(&said)
             .ok_or_else(|| io::Error::other(format!("walzip did not say a size: {said}")))?;
-        Ok((usage, bytes))
+        Ok(Taken {
+            usage,
+            bytes,
+            restores,
+        })
     }
 
     /// Results are published: they name no directory, and no connection string.
@@ -453,7 +491,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
     }
 }
 
-fn owners_command(
+pub(super) fn owners_command(
     server: &Server,
     program: &Path,
     launcher: Option<&Path>,

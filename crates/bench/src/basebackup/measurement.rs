@@ -48,6 +48,19 @@ pub struct Measurement {
     pub bytes: u64,
 }
 
+/// A backup of which a data directory was made again.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Restored {
+    /// The index of its row in the results.
+    pub row: usize,
+    /// The index of its data set in the results.
+    pub data_set: usize,
+    /// How often it had been restored, this time included.
+    pub run: u32,
+    /// What that took.
+    pub usage: Usage,
+}
+
 /// A backup that failed; it was not tried again on that data set.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Failed {

@@ -46,7 +46,7 @@ impl Results {
     fn introduction(&self) -> Section {
         let section = Section::new("What was done").paragraph(format!(
             "{}: {} backed up with each method and level in turn; {} after {} to warm up, which is \
-             unpacked or verified. {}",
+             restored. {}",
             self.server.version,
             counted(self.data_sets.len(), "data set"),
             counted(self.settings.loops as usize, "loop"),
@@ -168,7 +168,7 @@ impl Results {
         let size = data_set.bytes.map_or(String::new(), |bytes| {
             format!("; {:.0} MB in its databases", megabytes(bytes))
         });
-        Section::new(data_set.name.as_str())
+        let section = Section::new(data_set.name.as_str())
             .note(format!("{}{size}", data_set.origin))
             .paragraph(
                 "Size against wall time; the dashed line joins what no other is left of and below:",
@@ -178,7 +178,14 @@ impl Results {
             .bars(seconds)
             .paragraph("Size of the backup:")
             .bars(sizes)
-            .table(self.scores_table(index))
+            .table(self.scores_table(index));
+        match self.restore_table(index) {
+            Some(table) => section
+                .paragraph("Wall time of making a data directory again, without recovery:")
+                .bars(self.restore_bars(index))
+                .table(table),
+            None => section,
+        }
     }
 
     fn calls(&self) -> Section {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::measurement::{DataSet, Failed, Measurement, Row};
+use super::measurement::{DataSet, Failed, Measurement, Restored, Row};
 use super::published::SOURCE;
 use super::ranks::{Measured, Ranks};
 use crate::output::Record;
@@ -29,6 +29,8 @@ pub struct Results {
     pub left_out: Vec<String>,
     /// Each backup, but those that warm up.
     pub measurements: Vec<Measurement>,
+    /// Each time that a backup was restored: the one that warmed up, as often as there are loops.
+    pub restored: Vec<Restored>,
     /// Each backup that failed.
     pub failed: Vec<Failed>,
     /// Earlier runs that some of the measurements are of.
@@ -46,7 +48,7 @@ pub struct Results {
 pub struct Settings {
     /// How often each backup was taken.
     pub loops: u32,
-    /// How often it was taken before; what that gave was unpacked or verified.
+    /// How often it was taken before; what that gave was restored, and walzip's verified.
     pub warm_ups: u32,
     /// Whether little was taken on purpose.
     pub quick: bool,
@@ -70,6 +72,7 @@ impl Results {
             data_sets: Vec::new(),
             left_out: Vec::new(),
             measurements: Vec::new(),
+            restored: Vec::new(),
             failed: Vec::new(),
             resumed: Vec::new(),
             stopped: None,

@@ -7,7 +7,7 @@
 
 use serde::Deserialize;
 
-use super::measurement::{DataSet, Failed, Measurement};
+use super::measurement::{DataSet, Failed, Measurement, Restored};
 use super::results::Results;
 use super::{Options, Source};
 use crate::resume::{EarlierRow, Origin, Resumed, go_on, keep_all, read_earlier};
@@ -23,6 +23,8 @@ pub(super) struct Earlier {
     data_sets: Vec<DataSet>,
     measurements: Vec<Measurement>,
     failed: Vec<Failed>,
+    #[serde(default)]
+    restored: Vec<Restored>,
     #[serde(default)]
     resumed: Vec<Resumed>,
 }
@@ -118,6 +120,13 @@ impl Earlier {
             if let Some(resumed) = results.resumed.last_mut() {
                 resumed.measurements += results.measurements.len() - before;
             }
+            let restored = self.restored.iter();
+            let of_row = restored.filter(|of| (of.row, of.data_set) == (earlier_row, index));
+            results.restored.extend(of_row.map(|of| Restored {
+                row,
+                data_set: wanted,
+                ..*of
+            }));
             // What the server cannot do, it will not be able to do this time either.
             let unsupported = self.failed.iter().filter(|failed| {
                 (failed.row, failed.data_set) == (earlier_row, index) && failed.unsupported

@@ -17,7 +17,9 @@ pub(super) const EXPLANATION: [&str; 2] = [
      the ranges over the loops allow, for walzip how many can be before it.\ncpu s: client and \
      server together.",
     "pg_basebackup compresses in the server and leaves the WAL out;\nwalzip compresses in the \
-     client, syncs what it stores, and waits until the WAL of the backup is archived.",
+     client, syncs what it stores, and waits until the WAL of the backup is archived.\nrestored from: a \
+     data directory made again, by tar and the method's program, or by walzip restore, which also \
+     syncs and checks it; recovery is in none.",
 ];
 
 impl fmt::Display for Results {
@@ -67,7 +69,11 @@ impl Results {
             format!(", {:.1} MB in its databases", megabytes(bytes))
         });
         writeln!(f, "\n{} ({}{size}):", data_set.name, data_set.origin)?;
-        write!(f, "{}", self.scores_table(data_set_index))
+        write!(f, "{}", self.scores_table(data_set_index))?;
+        match self.restore_table(data_set_index) {
+            Some(table) => write!(f, "{table}"),
+            None => Ok(()),
+        }
     }
 
     fn write_ranks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -74,11 +74,21 @@ impl Results {
                 ("about ", (rows * BYTES_PER_ROW) >> 20)
             }
         };
-        let relation = match database > buffers {
+        let relation = |of: u64| match database > of {
             true => "exceeds",
             false => "fits",
         };
-        format!("database of {about}{database} MB {relation} shared_buffers of {buffers} MB")
+        match self.work.memory_limit_megabytes {
+            Some(limit) if memory == Memory::IoBound => format!(
+                "database of {about}{database} MB {} the {limit} MB that server and page cache \
+                 have together, shared_buffers of {buffers} MB among them",
+                relation(limit)
+            ),
+            _ => format!(
+                "database of {about}{database} MB {} shared_buffers of {buffers} MB",
+                relation(buffers)
+            ),
+        }
     }
 
     /// What was published is of other sizes.
@@ -86,10 +96,17 @@ impl Results {
         format!(
             "Published, for a database much larger than the machine\u{2019}s memory and one that \
              fits shared_buffers, are two ratios and words, and ratios stand beside them. Here: {} \
-             rows, then {}; the machine has {:.0} MB of memory for what shared_buffers lacks.",
+             rows, then {}; the machine has {:.0} MB of memory for what shared_buffers lacks{}.",
             self.work.rows,
             self.work.further_rows,
-            megabytes(self.provenance.memory_bytes)
+            megabytes(self.provenance.memory_bytes),
+            match self.work.memory_limit_megabytes {
+                Some(limit) => format!(
+                    ", but where the database is IO-bound: there everything has {limit} MB, and \
+                     maintenance_work_mem is an eighth of that at most"
+                ),
+                None => String::new(),
+            }
         )
     }
 }
@@ -141,6 +158,7 @@ mod tests {
                 clients: 1,
                 seed: 1,
                 shared_buffers_megabytes: vec![(Memory::Exceeds, 16)],
+                memory_limit_megabytes: None,
                 runs: rates[0].1.len() as u32,
                 quick: true,
             },

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use super::results::{Memory, Work};
 use crate::output::Files;
@@ -12,13 +13,48 @@ use crate::{Cancel, Error, Provenance};
 /// What a row takes in the table and its four indexes.
 pub(crate) const BYTES_PER_ROW: u64 = 220;
 
+/// What a server needs for itself: less, and the kernel ends it.
+const LEAST_MEGABYTES: u64 = 64;
+/// By default 64 MB.
+const MAINTENANCE: &str = "maintenance_work_mem";
+
+/// What server and page cache may have together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryLimit {
+    /// So many megabytes.
+    Megabytes(u64),
+    /// So many hundredths of the database.
+    Percent(u64),
+}
+
+impl FromStr for MemoryLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<MemoryLimit, String> {
+        let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let (number, unit) = text.split_at(digits);
+        let number: u64 = number
+            .parse()
+            .map_err(|_| "it has to begin with a number")?;
+        match unit.trim() {
+            "%" if (1..100).contains(&number) => Ok(MemoryLimit::Percent(number)),
+            "%" => Err("a part of the database is 1% to 99% of it".to_owned()),
+            "MB" => Ok(MemoryLimit::Megabytes(number)),
+            "GB" => Ok(MemoryLimit::Megabytes(number.saturating_mul(1024))),
+            _ => Err("it is a number of MB, GB or % (of the database)".to_owned()),
+        }
+    }
+}
+
 /// What to measure, and where.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Values of `wal_compression`; none means all that the server has.
     pub methods: Vec<String>,
-    /// Databases that fit memory, that do not, or both.
+    /// Databases that fit memory, and those that do not.
     pub memories: Vec<Memory>,
+    /// What server and page cache may have together where the database is IO-bound.
+    pub memory_limit: MemoryLimit,
     /// Rows of the first step.
     pub rows: u64,
     /// Rows of the last step.
@@ -56,13 +92,54 @@ impl Options {
         self.rows + self.further_rows
     }
 
-    /// Half more than the database for one that fits, a quarter of it for one that does not.
+    /// About what the database will take.
+    fn database_megabytes(&self) -> u64 {
+        (self.all_rows() * BYTES_PER_ROW) >> 20
+    }
+
+    /// Half more than the database for one that fits, a quarter of it for one that does not; a
+    /// quarter of what there is where that is limited.
     pub(super) fn shared_buffers_megabytes(&self, memory: Memory) -> u64 {
-        let database = (self.all_rows() * BYTES_PER_ROW) >> 20;
+        let database = self.database_megabytes();
         match memory {
             Memory::Fits => database + database / 2 + 16,
             Memory::Exceeds => database / 4 + 1,
+            Memory::IoBound => self.memory_limit_megabytes() / 4,
         }
+    }
+
+    /// What server and page cache have together where the database is IO-bound.
+    pub(super) fn memory_limit_megabytes(&self) -> u64 {
+        match self.memory_limit {
+            MemoryLimit::Megabytes(megabytes) => megabytes,
+            MemoryLimit::Percent(percent) => self.database_megabytes() * percent / 100,
+        }
+    }
+
+    /// A server and its page cache with the limit. What an index build takes for itself has to fit
+    /// beside shared_buffers and the page cache.
+    pub(super) fn limited(&self, settings: Settings) -> Settings {
+        let limit = self.memory_limit_megabytes();
+        let settings = settings.memory_limit(limit << 20);
+        match settings.parameters.contains_key(MAINTENANCE) {
+            true => settings,
+            false => settings.set(MAINTENANCE, format!("{}MB", limit.min(512) / 8)),
+        }
+    }
+
+    /// A limit that the database fits limits nothing, and one that a server does not fit ends it.
+    pub(super) fn check_limit(&self) -> Result<(), Error> {
+        let (limit, database) = (self.memory_limit_megabytes(), self.database_megabytes());
+        if !self.memories.contains(&Memory::IoBound) || (LEAST_MEGABYTES..database).contains(&limit)
+        {
+            return Ok(());
+        }
+        Err(Error::Usage(format!(
+            "{limit} MB of memory for server and page cache do not make a database of about \
+             {database} MB ({} rows) IO-bound: it takes at least {LEAST_MEGABYTES} MB, and less \
+             than the database",
+            self.all_rows()
+        )))
     }
 
     pub(super) fn work(&self) -> Work {
@@ -74,6 +151,10 @@ impl Options {
             clients: self.clients,
             seed: self.seed,
             shared_buffers_megabytes: self.memories.iter().map(megabytes).collect(),
+            memory_limit_megabytes: self
+                .memories
+                .contains(&Memory::IoBound)
+                .then(|| self.memory_limit_megabytes()),
             runs: self.runs.max(1),
             quick: self.quick,
         }
@@ -109,6 +190,7 @@ mod tests {
         Options {
             methods: Vec::new(),
             memories: Memory::ALL.to_vec(),
+            memory_limit: MemoryLimit::Percent(25),
             rows,
             further_rows: 0,
             clients: 1,
@@ -134,6 +216,37 @@ mod tests {
             fits > database && exceeds < database / 3,
             "{fits} {exceeds}"
         );
+    }
+
+    #[test]
+    fn a_limit_is_a_size_or_a_part_of_the_database() {
+        let read = |text: &str| text.parse::<MemoryLimit>();
+        assert_eq!(read("512MB"), Ok(MemoryLimit::Megabytes(512)));
+        assert_eq!(read("2 GB"), Ok(MemoryLimit::Megabytes(2048)));
+        assert_eq!(read("25%"), Ok(MemoryLimit::Percent(25)));
+        for wrong in ["", "MB", "512", "100%", "0%", "-1MB"] {
+            read(wrong).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_limit_lies_between_the_server_and_the_database() {
+        let with = |limit| Options {
+            memories: vec![Memory::IoBound],
+            memory_limit: limit,
+            ..options(1_000_000)
+        };
+        with(MemoryLimit::Percent(50)).check_limit().unwrap();
+        let settings = with(MemoryLimit::Megabytes(64)).limited(Settings::volatile());
+        assert_eq!(settings.memory_limit_bytes, Some(64 << 20));
+        assert_eq!(settings.parameters[MAINTENANCE], "8MB");
+        let own = Settings::volatile().set(MAINTENANCE, "1MB");
+        let own = with(MemoryLimit::Megabytes(64)).limited(own);
+        assert_eq!(own.parameters[MAINTENANCE], "1MB");
+        for wrong in [MemoryLimit::Megabytes(63), MemoryLimit::Megabytes(300)] {
+            let error = with(wrong).check_limit().unwrap_err().to_string();
+            assert!(error.contains("database of about 209 MB"), "{error}");
+        }
     }
 
     #[test]

@@ -137,6 +137,7 @@ mod tests {
                 clients: 1,
                 seed: 1,
                 shared_buffers_megabytes: Vec::new(),
+                memory_limit_megabytes: None,
                 runs: 1,
                 quick: true,
             },

@@ -26,7 +26,9 @@ impl Results {
 
     /// The two comparisons that have a published number.
     fn answer(&self) -> String {
-        let Some((memory, _)) = self.memories().next() else {
+        // What was published rests on a database much larger than memory.
+        let io_bound = self.memories().find(|of| of.0 == Memory::IoBound);
+        let Some((memory, _)) = io_bound.or_else(|| self.memories().next()) else {
             return "Nothing was measured yet.".to_owned();
         };
         let numbered = PUBLISHED.iter();

@@ -53,12 +53,15 @@ impl Step {
 pub enum Memory {
     /// All of it fits shared_buffers.
     Fits,
-    /// A quarter of it does.
+    /// A quarter of it does, and the kernel has the rest in its page cache.
     Exceeds,
+    /// Neither shared_buffers nor the page cache has it: both are limited together.
+    #[serde(rename = "io-bound")]
+    IoBound,
 }
 
 impl Memory {
-    /// Both.
+    /// Those that every machine can measure.
     pub const ALL: [Memory; 2] = [Memory::Fits, Memory::Exceeds];
 
     /// The word for it.
@@ -66,14 +69,17 @@ impl Memory {
         match self {
             Memory::Fits => "fits",
             Memory::Exceeds => "exceeds",
+            Memory::IoBound => "io-bound",
         }
     }
 
-    /// What it means: the kernel has the machine's whole memory for what shared_buffers lacks.
+    /// What it means. Without a limit, the kernel has the machine's whole memory for what
+    /// shared_buffers lacks.
     pub fn about(self) -> &'static str {
         match self {
             Memory::Fits => "database fits shared_buffers",
             Memory::Exceeds => "database exceeds shared_buffers",
+            Memory::IoBound => "database exceeds memory (IO-bound)",
         }
     }
 }
@@ -120,6 +126,9 @@ pub struct Work {
     pub seed: u64,
     /// `shared_buffers` for each memory, in megabytes.
     pub shared_buffers_megabytes: Vec<(Memory, u64)>,
+    /// What server and page cache have together where that is limited, in megabytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit_megabytes: Option<u64>,
     /// How often everything was repeated, each time with a new server.
     pub runs: u32,
     /// Whether this was a quick look.
@@ -169,6 +178,11 @@ impl Measurement {
     /// KB that the server wrote to its disk for each, WAL included.
     pub fn written_kilobytes(&self) -> Option<f64> {
         Some(self.per_operation(self.phase.written_bytes? as f64 / 1e3))
+    }
+
+    /// KB that the server had read from its disk for each: what no cache had.
+    pub fn read_kilobytes(&self) -> Option<f64> {
+        Some(self.per_operation(self.phase.read_bytes? as f64 / 1e3))
     }
 
     /// KB of WAL for each.

@@ -19,6 +19,7 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
     options.files.check()?;
     let provenance = Provenance::gather(None);
     options.check_memory(&provenance)?;
+    options.check_limit()?;
     check_space(&options.temp_dir, options.all_rows() * DISK_BYTES_PER_ROW)?;
     let installation = Installation::find(
         options.pg_bin.as_deref(),
@@ -26,7 +27,10 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
         &options.temp_dir,
         &options.cancel,
     )?;
-    let (methods, left_out) = installation.choose_wal_compressions(&options.methods)?;
+    let (methods, mut left_out) = installation.choose_wal_compressions(&options.methods)?;
+    let (options, impossible) = possible(options, &installation)?;
+    left_out.extend(impossible);
+    let options = &options;
     left_out.iter().for_each(|reason| progress.note(reason));
     let mut results = Results {
         experiment: "insert",
@@ -63,6 +67,27 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
     results.provenance.finish();
     options.files.write(&results)?;
     Ok(results)
+}
+
+/// What can be measured here, and why the rest cannot.
+fn possible(
+    options: &Options,
+    installation: &Installation,
+) -> Result<(Options, Option<String>), Error> {
+    let mut options = options.clone();
+    if !options.memories.contains(&Memory::IoBound) {
+        return Ok((options, None));
+    }
+    let limit = options.memory_limit_megabytes() << 20;
+    let Some(reason) = installation.no_memory_limit(limit)? else {
+        return Ok((options, None));
+    };
+    let reason = format!("The IO-bound database is not possible here: {reason}");
+    options.memories.retain(|memory| *memory != Memory::IoBound);
+    match options.memories.is_empty() {
+        true => Err(Error::Usage(reason)),
+        false => Ok((options, Some(reason))),
+    }
 }
 
 struct Experiment<'a, P> {
@@ -113,12 +138,15 @@ impl<P: Progress> Experiment<'_, P> {
     fn measure(&mut self, (memory, method, run): (Memory, &str, u32)) -> Result<(), Error> {
         let options = self.options;
         let megabytes = options.shared_buffers_megabytes(memory);
-        let settings = self
+        let mut settings = self
             .results
             .settings
             .clone()
             .set("wal_compression", self.installation.wal_compression(method))
             .set("shared_buffers", format!("{megabytes}MB"));
+        if memory == Memory::IoBound {
+            settings = options.limited(settings);
+        }
         let server = self.installation.start(&settings)?;
         phases::create(&server)?;
         for (kind, step) in Step::ALL.into_iter().enumerate() {

@@ -117,6 +117,25 @@ impl Bars {
         });
     }
 
+    /// Adds a value, of walzip or another, and from where to where it may be.
+    pub(crate) fn between(
+        &mut self,
+        label: impl Into<String>,
+        value: Option<(f64, Option<[f64; 2]>)>,
+        ours: bool,
+    ) {
+        self.bars.push(Bar {
+            label: label.into(),
+            value: value.map(|(value, _)| value),
+            published: None,
+            ours,
+            runs: match value.and_then(|(_, range)| range) {
+                None => Runs::Unknown,
+                Some([low, high]) => Runs::Between(low, high),
+            },
+        });
+    }
+
     /// These are wall times: grey where the machine was busy.
     pub fn wall(mut self) -> Bars {
         self.wall = true;

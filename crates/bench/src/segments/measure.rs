@@ -11,6 +11,8 @@ use super::options::MakeRepository;
 use super::results::{Caches, Failed, Measurement, Results, Row};
 use super::run::DROP_CACHES;
 use super::sets::{Content, Set, Source, cluster};
+use super::sshd::HOST;
+use super::target::{There, read_back};
 use crate::clock::Clock;
 use crate::output::{Files, check_space};
 use crate::process::{self, Failure, Surroundings};
@@ -30,6 +32,8 @@ pub(super) struct Schedule<'a, P> {
     pub(super) make_repository: MakeRepository,
     /// Where archives are made.
     pub(super) target: &'a Path,
+    /// Where they are made instead, on another host.
+    pub(super) there: Option<&'a There<'a>>,
     pub(super) files: &'a Files,
     pub(super) progress: &'a mut P,
 }
@@ -127,6 +131,7 @@ impl<P: Progress> Schedule<'_, P> {
             cold: self.results.settings.caches == Caches::Cold,
             make_repository: self.make_repository,
             target: self.target,
+            there: self.there,
             surroundings: self.surroundings,
         };
         let archived = archiving.run();
@@ -145,6 +150,10 @@ impl<P: Progress> Schedule<'_, P> {
                 let reason = directories.iter().fold(failure.to_string(), |said, of| {
                     said.replace(&format!("{}/", of.display()), "")
                 });
+                let reason = match self.there {
+                    Some(there) => there.unnamed(&reason),
+                    None => reason,
+                };
                 if failure.is_no_space() {
                     return Err(format!("{title}: {reason}"));
                 }
@@ -179,12 +188,20 @@ struct Archiving<'a> {
     cold: bool,
     make_repository: MakeRepository,
     target: &'a Path,
+    there: Option<&'a There<'a>>,
     surroundings: Surroundings<'a>,
 }
 
 impl Archiving<'_> {
     /// Archives every file, compares, and leaves nothing behind.
     fn run(&self) -> Result<(Usage, u64), Failure> {
+        if let Some(there) = self.there {
+            let archive = format!("{}/archive", there.path);
+            let archived = self.run_there(there, Path::new(&archive));
+            // What failed has left something too.
+            let removed = there.remove(&archive);
+            return archived.and_then(|archived| removed.map(|()| archived));
+        }
         let archive = tempfile::TempDir::new_in(self.target)?;
         check_space(archive.path(), self.set.bytes)
             .map_err(|_| io::Error::from(io::ErrorKind::StorageFull))?;
@@ -203,6 +220,35 @@ impl Archiving<'_> {
             self.compare(archive.path(), source)?;
         }
         archive.close()?;
+        Ok((usage, stored_bytes))
+    }
+
+    /// The same on another host. What arrived is fetched and compared; its way back is not measured.
+    fn run_there(&self, there: &There<'_>, archive: &Path) -> Result<(Usage, u64), Failure> {
+        let target = |source| self.target(archive, source);
+        let name = |path: &Path| path.display().to_string();
+        let mut directories: Vec<String> = self
+            .set
+            .sources
+            .iter()
+            .filter_map(|source| target(source).parent().map(name))
+            .collect();
+        directories.dedup();
+        there.prepare(&directories)?;
+        settle(self.cold)?;
+        let mut usage = Usage::default();
+        for source in &self.set.sources {
+            usage += self.archive(archive, source)?;
+        }
+        let back = self.surroundings.temp_dir.join("back");
+        let mut stored_bytes = 0;
+        for source in &self.set.sources {
+            let (hash, bytes) = read_back(there, &name(&target(source)), &back)?;
+            stored_bytes += bytes;
+            if hash != source.blake3 {
+                return Err(changed(source));
+            }
+        }
         Ok((usage, stored_bytes))
     }
 
@@ -250,7 +296,11 @@ impl Archiving<'_> {
         };
         let mut command = process::measured(self.program, self.surroundings);
         command
-            .args(self.method.fill(&source.path, &target, &repository))
+            .args(self.method.fill(
+                self.there.map_or(HOST, |there| &there.host),
+                (&source.path, &target),
+                &repository,
+            ))
             .current_dir(self.surroundings.temp_dir)
             .stdout(output);
         process::measure(command, self.surroundings)
@@ -281,10 +331,14 @@ impl Archiving<'_> {
         if input::hash(found)? == source.blake3 {
             return Ok(());
         }
-        let name = &source.name;
-        let reason = format!("{name} did not arrive as it was: its BLAKE3 hash is another");
-        Err(Failure::Io(io::Error::other(reason)))
+        Err(changed(source))
     }
+}
+
+fn changed(source: &Source) -> Failure {
+    let name = &source.name;
+    let reason = format!("{name} did not arrive as it was: its BLAKE3 hash is another");
+    Failure::Io(io::Error::other(reason))
 }
 
 /// Lets everything be written out that was written before, and forgotten if that is asked for.

@@ -1,7 +1,7 @@
 //! How a segment gets to the archive: one table row for each method.
 //!
 //! In the arguments, `{source}` and `{target}` at the end of a word stand for the files,
-//! `{config}` for the SSH client's configuration, `{repository}` for walzip's repository. A row
+//! `{host}` for the SSH server, `{config}` for the SSH client's configuration, `{repository}` for walzip's repository. A row
 //! with neither `{target}` nor `{repository}` writes the target to its standard output.
 
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use super::sshd::{CLIENT_CONFIG, CLIENT_PACKAGE};
 pub enum Kind {
     /// It copies on this machine.
     Local,
-    /// It copies over the loopback SSH server.
+    /// It copies by SSH: to the loopback server, or to a host of the user's.
     Ssh,
     /// walzip's archiver, with its checks: real WAL only.
     Push,
@@ -52,9 +52,9 @@ pub static METHODS: &[Method] = &[
     Method { name: "dd-fsync", program: "dd", package: "coreutils", kind: Kind::Local, durable: true,
         arguments: &["if={source}", "of={target}", "bs=1M", "conv=fsync", "status=none"], version: &["--version"] },
     Method { name: "scp", program: "scp", package: CLIENT_PACKAGE, kind: Kind::Ssh, durable: false,
-        arguments: &["-q", "-B", "-F", "{config}", "{source}", "walzip-bench:{target}"], version: &[] },
+        arguments: &["-q", "-B", "-F", "{config}", "{source}", "{host}:{target}"], version: &[] },
     Method { name: "rsync", program: "rsync", package: "rsync", kind: Kind::Ssh, durable: false,
-        arguments: &["-s", "-e", "ssh -F {config}", "{source}", "walzip-bench:{target}"], version: &["--version"] },
+        arguments: &["-s", "-e", "ssh -F {config}", "{source}", "{host}:{target}"], version: &["--version"] },
     Method { name: "archive-push", program: "walzip", package: "walzip", kind: Kind::Push, durable: true,
         arguments: &["archive-push", "--repo", "{repository}", "{source}"], version: &["--version"] },
     Method { name: "compress", program: "walzip", package: "walzip", kind: Kind::Filter, durable: false,
@@ -84,6 +84,7 @@ impl Method {
             let word = argument
                 .replace("{source}", "SEGMENT")
                 .replace("{target}", "TARGET")
+                .replace("{host}", "HOST")
                 .replace("{config}", "CONFIG")
                 .replace("{repository}", "REPOSITORY");
             match word.contains(' ') {
@@ -98,7 +99,12 @@ impl Method {
     }
 
     /// The arguments for one segment.
-    pub(super) fn fill(&self, source: &Path, target: &Path, repository: &Path) -> Vec<OsString> {
+    pub(super) fn fill(
+        &self,
+        host: &str,
+        (source, target): (&Path, &Path),
+        repository: &Path,
+    ) -> Vec<OsString> {
         let paths = [
             ("{source}", source),
             ("{target}", target),
@@ -106,6 +112,7 @@ impl Method {
             ("{repository}", repository),
         ];
         let fill_one = |argument: &&str| {
+            let argument = argument.replace("{host}", host);
             for (placeholder, path) in paths {
                 if let Some(beginning) = argument.strip_suffix(placeholder) {
                     let mut word = OsString::from(beginning);
@@ -122,19 +129,16 @@ impl Method {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segments::sshd::HOST;
 
     #[test]
-    fn each_name_is_used_once_and_ssh_goes_to_our_own_server() {
+    fn each_name_is_used_once_and_ssh_goes_to_the_host() {
         for (index, method) in METHODS.iter().enumerate() {
             assert!(
                 METHODS[..index]
                     .iter()
                     .all(|other| other.name != method.name)
             );
-            let goes_there = method
-                .arguments
-                .contains(&format!("{HOST}:{{target}}").as_str());
+            let goes_there = method.arguments.contains(&"{host}:{target}");
             assert_eq!(goes_there, method.kind == Kind::Ssh, "{}", method.name);
         }
     }
@@ -142,12 +146,16 @@ mod tests {
     #[test]
     fn words_are_filled_in_and_shown_without_paths() {
         let rsync = Method::named("rsync").unwrap();
-        let words = rsync.fill(Path::new("/s/1"), Path::new("/t/1"), Path::new(""));
+        let words = rsync.fill(
+            "walzip-bench",
+            (Path::new("/s/1"), Path::new("/t/1")),
+            Path::new(""),
+        );
         assert_eq!(words[2], "ssh -F ssh_config");
         assert_eq!(words[4], "walzip-bench:/t/1");
         assert_eq!(
             rsync.command_line(),
-            "rsync -s -e 'ssh -F CONFIG' SEGMENT walzip-bench:TARGET"
+            "rsync -s -e 'ssh -F CONFIG' SEGMENT HOST:TARGET"
         );
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::methods::Method;
 use super::sets::Content;
+use super::target::Target;
 use crate::output::Files;
 use crate::{Cancel, Error};
 
@@ -31,8 +32,10 @@ pub struct Options {
     pub total_megabytes: Option<u32>,
     /// The contents; none for both.
     pub contents: Vec<Content>,
-    /// A directory in which archives are made instead, such as a mounted one.
-    pub target: Option<PathBuf>,
+    /// A directory in which archives are made instead, on this machine or at a host.
+    pub target: Option<Target>,
+    /// The SSH client's configuration for a host; without one, the user's.
+    pub ssh_config: Option<PathBuf>,
     /// The methods; none for all.
     pub methods: Vec<&'static Method>,
     /// Little data, one run.
@@ -74,6 +77,7 @@ impl Options {
             total_megabytes: None,
             contents: Vec::new(),
             target: None,
+            ssh_config: None,
             methods: Vec::new(),
             quick: false,
             runs: None,

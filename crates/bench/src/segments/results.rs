@@ -47,6 +47,9 @@ pub struct Results {
 pub struct Settings {
     /// The file system of the directory that the user named for the archives, if there was one.
     pub target_file_system: Option<String>,
+    /// What tells the host that the user named from others, if there was one: not its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_host: Option<String>,
     /// The bytes of each set that were asked for.
     pub total_bytes: u64,
     /// How often each measurement was repeated.
@@ -60,6 +63,10 @@ pub struct Settings {
 impl Settings {
     /// Where archives were made, if the user said it.
     pub(super) fn target(&self) -> Option<String> {
+        if self.target_host.is_some() {
+            let said = "archives: at a host of one's own, by SSH; its caches are as they are";
+            return Some(said.to_owned());
+        }
         let file_system = self.target_file_system.as_ref()?;
         Some(format!(
             "archives: in a directory of one's own, on {file_system}; scp and rsync reach it over the \

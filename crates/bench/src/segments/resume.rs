@@ -29,6 +29,8 @@ struct EarlierSettings {
     caches: serde_json::Value,
     #[serde(default)]
     target_file_system: Option<String>,
+    #[serde(default)]
+    target_host: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -51,7 +53,8 @@ impl Results {
             return Ok(());
         };
         let as_now = serde_json::to_value(&self.settings.caches).ok();
-        let same_target = earlier.settings.target_file_system == self.settings.target_file_system;
+        let same_target = earlier.settings.target_file_system == self.settings.target_file_system
+            && earlier.settings.target_host == self.settings.target_host;
         if as_now.as_ref() == Some(&earlier.settings.caches) && same_target {
             let taken = earlier.measurements.iter();
             self.measurements = taken

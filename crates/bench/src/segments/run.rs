@@ -8,6 +8,7 @@ use super::options::Options;
 use super::results::{Caches, Results, Row, Settings};
 use super::sets::{Content, Set, Workshop};
 use super::sshd::{self, Sshd};
+use super::target::{Target, There};
 use crate::contender::find_program;
 use crate::output::check_space;
 use crate::process::{Surroundings, memory_floor};
@@ -41,6 +42,13 @@ fn measure_all(
     let provenance = Provenance::gather(memory_floor(surroundings));
     let mut left_out = Vec::new();
     let (rows, _server) = find_rows(options, surroundings, &mut left_out)?;
+    let there = match &options.target {
+        Some(Target::Host { host, path }) => {
+            let configuration = options.ssh_config.as_deref();
+            Some(There::make((host, path), configuration, surroundings)?)
+        }
+        _ => None,
+    };
     for reason in &left_out {
         progress.note(reason);
     }
@@ -55,13 +63,14 @@ fn measure_all(
         quick: options.quick,
         caches,
         target_file_system: match &options.target {
-            Some(directory) => Some(file_system(directory)?),
-            None => None,
+            Some(Target::Directory(directory)) => Some(file_system(directory)?),
+            _ => None,
         },
+        target_host: options.target.as_ref().and_then(Target::mark),
     };
     let target = match &options.target {
-        Some(directory) => Some(Scratch::new_in(directory, "walzip-bench-")?),
-        None => None,
+        Some(Target::Directory(directory)) => Some(Scratch::new_in(directory, "walzip-bench-")?),
+        _ => None,
     };
     let described = rows.iter().map(|(row, _, _)| row.clone()).collect();
     let mut results = Results::new(provenance, settings, sets, described, left_out);
@@ -74,6 +83,7 @@ fn measure_all(
         surroundings,
         make_repository: options.make_repository,
         target: target.as_ref().map_or(surroundings.temp_dir, Scratch::path),
+        there: there.as_ref(),
         files: &options.files,
         progress,
     }
@@ -97,7 +107,15 @@ fn find_rows(
                 .any(|asked| asked.name == method.name)
     };
     let mut rows: Vec<Runnable> = Vec::new();
+    let is_elsewhere = matches!(options.target, Some(Target::Host { .. }));
     for method in METHODS.iter().filter(asked) {
+        if is_elsewhere && method.kind != Kind::Ssh {
+            let name = method.name;
+            left_out.push(format!(
+                "{name} is left out: it does not reach another host"
+            ));
+            continue;
+        }
         let path = match method.is_walzip() {
             true => options.walzip.is_file().then(|| options.walzip.clone()),
             false => find_program(method.program, surroundings.search_path),
@@ -113,7 +131,10 @@ fn find_rows(
             )),
         }
     }
-    let server = start_sshd(&mut rows, surroundings, left_out);
+    let server = match is_elsewhere {
+        true => None,
+        false => start_sshd(&mut rows, surroundings, left_out),
+    };
     if rows.is_empty() {
         return Err(Error::Usage(format!(
             "no way to measure: {}",

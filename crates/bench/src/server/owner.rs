@@ -76,9 +76,9 @@ impl Server {
         if self.is_cancelled() {
             return Err(Error::Interrupted);
         }
-        self.postmaster = self
-            .installation
-            .postmaster(self.host(), Account::choose()?)?;
+        self.postmaster =
+            self.installation
+                .postmaster(self.host(), Account::choose()?, self.group.as_ref())?;
         self.wait_until_ready()
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Server, Written};
+use super::{Server, ServerUsage, Written};
 use crate::workload::Ran;
 use crate::{Error, Usage};
 
@@ -25,6 +25,9 @@ pub struct Phase {
     pub client_cpu_s: f64,
     /// Bytes that the server wrote to its disk, WAL included.
     pub written_bytes: Option<u64>,
+    /// Bytes that the server had read from its disk, which no cache had.
+    #[serde(default)]
+    pub read_bytes: Option<u64>,
     /// The first position of its WAL.
     pub from: u64,
     /// The position behind its WAL.
@@ -36,7 +39,7 @@ pub struct Phase {
 impl Phase {
     /// The names of what [`Phase::csv`] writes.
     pub(crate) const CSV_HEADER: &'static str = "wall_s,transactions,tps,server_cpu_s,\
-        client_cpu_s,written_bytes,wal_bytes,records,record_bytes,images,image_bytes,checkpoints";
+        client_cpu_s,written_bytes,read_bytes,wal_bytes,records,record_bytes,images,image_bytes,checkpoints";
 
     /// The values of a line; nothing where nothing is known.
     pub(crate) fn csv(&self) -> String {
@@ -52,13 +55,14 @@ impl Phase {
             wal.image_bytes,
         ];
         format!(
-            "{:.6},{},{},{},{:.6},{},{},{}",
+            "{:.6},{},{},{},{:.6},{},{},{},{}",
             self.wall_s,
             known(self.transactions),
             known(self.tps.map(|tps| format!("{tps:.3}"))),
             known(self.server_cpu_s.map(|seconds| format!("{seconds:.2}"))),
             self.client_cpu_s,
             known(self.written_bytes),
+            known(self.read_bytes),
             counts.map(|count| count.to_string()).join(","),
             wal.checkpoints,
         )
@@ -100,16 +104,19 @@ impl Server {
         let cpu = before
             .zip(after)
             .map(|(before, after)| after.cpu.saturating_sub(before.cpu));
-        let bytes = before.zip(after).and_then(|(before, after)| {
-            Some(after.written_bytes?.saturating_sub(before.written_bytes?))
-        });
+        let bytes = |of: fn(ServerUsage) -> Option<u64>| {
+            before
+                .zip(after)
+                .and_then(|(before, after)| Some(of(after)?.saturating_sub(of(before)?)))
+        };
         Ok(Phase {
             wall_s: client.wall.as_secs_f64(),
             transactions: ran.map(|ran| ran.transactions),
             tps: ran.map(|ran| ran.tps),
             server_cpu_s: cpu.map(|cpu| cpu.as_secs_f64()),
             client_cpu_s: (client.user + client.system).as_secs_f64(),
-            written_bytes: bytes,
+            written_bytes: bytes(|usage| usage.written_bytes),
+            read_bytes: bytes(|usage| usage.read_bytes),
             from,
             to,
             wal: self.written(from..to)?,

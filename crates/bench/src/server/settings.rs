@@ -17,6 +17,9 @@ pub struct Settings {
     pub checksums: bool,
     /// postgresql.conf.
     pub parameters: BTreeMap<String, String>,
+    /// What the server and the page cache that it fills may take together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit_bytes: Option<u64>,
 }
 
 impl Settings {
@@ -26,6 +29,7 @@ impl Settings {
             segment_megabytes: 16,
             checksums: false,
             parameters: BTreeMap::new(),
+            memory_limit_bytes: None,
         }
         .set("fsync", "on")
         .set("listen_addresses", "")
@@ -70,6 +74,12 @@ impl Settings {
     /// Sums up every page, as more and more clusters do.
     pub fn checksums(mut self, checksums: bool) -> Settings {
         self.checksums = checksums;
+        self
+    }
+
+    /// Limits the server and the page cache that it fills together.
+    pub fn memory_limit(mut self, bytes: u64) -> Settings {
+        self.memory_limit_bytes = Some(bytes);
         self
     }
 

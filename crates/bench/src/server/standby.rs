@@ -72,11 +72,12 @@ impl Server {
             .arg(path.join("data"));
         process::measure(backup, self.installation.surroundings(path))
             .map_err(|failure| said("make a standby", &failure))?;
-        let postmaster = self.installation.postmaster(path, account)?;
+        let postmaster = self.installation.postmaster(path, account, None)?;
         let mut standby = Server {
             postmaster,
             installation: self.installation.clone(),
             settings: self.settings.clone(),
+            group: None,
             directory,
         };
         standby.wait_until_ready()?;

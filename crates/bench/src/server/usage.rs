@@ -13,6 +13,8 @@ pub struct ServerUsage {
     pub cpu: Duration,
     /// Bytes that they made the kernel write to a disk; none where the kernel does not tell.
     pub written_bytes: Option<u64>,
+    /// Bytes that they made the kernel read from a disk; none where the kernel does not tell.
+    pub read_bytes: Option<u64>,
 }
 
 impl Server {
@@ -39,7 +41,7 @@ impl ServerUsage {
 
     fn at_once(parent: u32) -> Option<ServerUsage> {
         let mut ticks = 0;
-        let mut written_bytes = Some(0);
+        let mut of_disk = Some((0, 0));
         for entry in fs::read_dir("/proc").ok()?.flatten() {
             let name = entry.file_name();
             let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
@@ -56,25 +58,30 @@ impl ServerUsage {
             } else {
                 continue;
             }
-            written_bytes = written_bytes
-                .zip(written(&entry.path()))
-                .map(|(sum, written)| sum + written);
+            of_disk = of_disk.zip(of_a_disk(&entry.path())).map(
+                |((read, written), (also_read, also_written))| {
+                    (read + also_read, written + also_written)
+                },
+            );
         }
         let per_second = rustix::param::clock_ticks_per_second();
         Some(ServerUsage {
             cpu: Duration::from_secs_f64(ticks as f64 / per_second as f64),
-            written_bytes,
+            written_bytes: of_disk.map(|(_, written)| written),
+            read_bytes: of_disk.map(|(read, _)| read),
         })
     }
 }
 
-/// Bytes written to a disk by a process and its ended children, which the kernel adds.
-fn written(process: &Path) -> Option<u64> {
+/// Bytes read from and written to a disk by a process and its ended children, which the kernel
+/// adds.
+fn of_a_disk(process: &Path) -> Option<(u64, u64)> {
     let text = fs::read_to_string(process.join("io")).ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("write_bytes: "));
-    line?.trim().parse().ok()
+    let count = |name| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line?.trim().parse().ok()
+    };
+    Some((count("read_bytes: ")?, count("write_bytes: ")?))
 }
 
 /// A line of /proc/PID/stat: what a process took, in ticks.

@@ -41,18 +41,23 @@ impl Results {
         }
         writeln!(
             to,
-            "# archived,wal_compression,step,program,ratio,bytes,compress_s"
+            "# archived,wal_compression,step,program,ratio,bytes,compress_s,segments,of,uncertainty"
         )?;
         for archived in &self.archived {
             writeln!(
                 to,
-                "# archived,{},{},{},{:.6},{:.0},{:.6}",
+                "# archived,{},{},{},{:.6},{:.0},{:.6},{},{},{}",
                 archived.method,
                 archived.stage.name(),
                 quoted(&archived.program),
                 archived.ratio,
                 archived.bytes,
-                archived.compress_s
+                archived.compress_s,
+                archived.segments,
+                archived.of,
+                archived
+                    .uncertainty
+                    .map_or_else(String::new, |part| format!("{part:.6}"))
             )?;
         }
         write_csv_ending(to, &[], &self.left_out, &self.stopped)?;

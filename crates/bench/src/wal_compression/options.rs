@@ -43,8 +43,8 @@ pub struct Options {
     pub runs: u32,
     /// Further parameters of the server, with their values.
     pub parameters: Vec<(String, String)>,
-    /// How many segments of each step the programs get.
-    pub segments: u64,
+    /// How many segments of each step the programs get at most; all without a number.
+    pub segments: Option<u64>,
     /// The programs; none means the usual ones.
     pub contenders: Vec<Request>,
     /// A quick look with small segments: the other options say how small.

@@ -120,22 +120,20 @@ impl Results {
         for program in self.programs() {
             for method in &self.methods {
                 let bytes = self.archived(method, stage, program);
-                let (label, megabytes) = (
+                let megabytes = bytes.map(|bytes| bytes.per(1e6));
+                bars.between(
                     format!("{program}, {method}"),
-                    bytes.map(|bytes| bytes / 1e6),
+                    megabytes.map(|of| (of.value, of.range())),
+                    program.starts_with("walzip"),
                 );
-                match program.starts_with("walzip") {
-                    true => bars.ours(label, megabytes),
-                    false => bars.bar(label, megabytes, None),
-                }
             }
         }
         let section = Section::new(title).bars(bars);
-        Some(section.table(self.archive_table(stage)).note(
+        Some(section.table(self.archive_table(stage)).note(format!(
             "X/off: the archive with wal_compression = X relative to that with off. Above 1, \
-             compression by the server costs space in the archive. From some segments, evenly \
-             spread; the sizes hold for all of the WAL at that ratio.",
-        ))
+             compression by the server costs space in the archive. {}",
+            self.archived_from()
+        )))
     }
 
     fn replication_section(&self) -> Section {

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
+use super::estimate::Estimate;
 use super::published::Published;
 use super::resume::Earlier;
 use crate::output::Record;
@@ -70,8 +71,8 @@ pub struct Work {
     /// Whether each server had a standby on the same machine.
     #[serde(default)]
     pub standby: bool,
-    /// How many segments of each step the programs got.
-    pub segments: u64,
+    /// How many segments of each step the programs got at most; all where there is no number.
+    pub segments: Option<u64>,
     /// The programs and their levels.
     pub programs: Vec<String>,
     /// The BLAKE3 hash of the walzip among them.
@@ -158,6 +159,15 @@ pub struct Archived {
     pub bytes: f64,
     /// Wall time of compressing a segment.
     pub compress_s: f64,
+    /// From how many segments.
+    #[serde(default)]
+    pub segments: u64,
+    /// How many whole segments the step filled.
+    #[serde(default)]
+    pub of: u64,
+    /// Two standard errors of the ratio, as a part of it; none from a single one of several.
+    #[serde(default)]
+    pub uncertainty: Option<f64>,
 }
 
 impl Results {
@@ -206,11 +216,14 @@ impl Results {
     }
 
     /// What a program makes of a step's WAL.
-    pub(super) fn archived(&self, method: &str, stage: Stage, program: &str) -> Option<f64> {
+    pub(super) fn archived(&self, method: &str, stage: Stage, program: &str) -> Option<Estimate> {
         let found = self.archived.iter().find(|archived| {
             archived.method == method && archived.stage == stage && archived.program == program
         });
-        found.map(|archived| archived.bytes)
+        found.map(|archived| Estimate {
+            value: archived.bytes,
+            uncertainty: archived.uncertainty,
+        })
     }
 
     /// The programs in the order in which they were measured.

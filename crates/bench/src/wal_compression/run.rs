@@ -1,9 +1,11 @@
 //! Measures.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use super::estimate::uncertainty;
 use super::options::Options;
 use super::published::PUBLISHED;
 use super::results::{Archived, Measurement, Results, Stage, Work};
@@ -68,6 +70,7 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
             servers * Stage::ALL.len() + results.methods.len(),
             Stage::ALL.len() + 1,
         ),
+        filled: BTreeMap::new(),
         results: &mut results,
         progress,
     };
@@ -89,6 +92,8 @@ struct Experiment<'a, P> {
     results: &'a mut Results,
     progress: &'a mut P,
     clock: Clock,
+    /// How many segments each step of each method filled.
+    filled: BTreeMap<String, u64>,
 }
 
 impl<P: Progress> Experiment<'_, P> {
@@ -181,17 +186,24 @@ impl<P: Progress> Experiment<'_, P> {
         if run > 1 {
             return Ok(());
         }
-        let segments = spread_evenly(
-            server.whole_segments(phase.from..phase.to),
-            self.results.work.segments,
+        let filled = server.whole_segments(phase.from..phase.to);
+        self.filled.insert(
+            folder(&method, stage),
+            filled.end.saturating_sub(filled.start),
         );
+        let segments = spread_evenly(filled, self.results.work.segments.unwrap_or(u64::MAX));
         let folder = self.samples.join(&folder(&method, stage));
         if !segments.is_empty() {
             fs::create_dir(&folder).map_err(|source| Error::file(&folder, source))?;
         }
         for number in segments {
             let (name, path) = server.segment(number)?;
-            fs::copy(&path, folder.join(name)).map_err(|source| Error::file(&path, source))?;
+            let kept = folder.join(name);
+            // A second name takes no room, and the server, which keeps all of its WAL, writes none of
+            // its segments again.
+            fs::hard_link(&path, &kept)
+                .or_else(|_| fs::copy(&path, &kept).map(|_| ()))
+                .map_err(|source| Error::file(&path, source))?;
         }
         Ok(())
     }
@@ -218,7 +230,7 @@ impl<P: Progress> Experiment<'_, P> {
             )
         };
         let archive = wal::run(&options, &mut NotesOnly(self.progress))?;
-        let archived = archived(&archive, self.results, method);
+        let archived = archived(&archive, self.results, (method, &self.filled));
         self.results.archived.extend(archived);
         let stopped = archive.stopped.clone();
         self.results.archive.push(archive);
@@ -314,7 +326,11 @@ fn spread_evenly(range: std::ops::Range<u64>, most: u64) -> Vec<u64> {
 }
 
 /// What each program makes of the whole WAL of each step of a method.
-fn archived(archive: &wal::Results, results: &Results, method: &str) -> Vec<Archived> {
+fn archived(
+    archive: &wal::Results,
+    results: &Results,
+    (method, filled): (&str, &BTreeMap<String, u64>),
+) -> Vec<Archived> {
     let mut lines = Vec::new();
     for summary in &archive.summary {
         let Some(row) = archive.rows.get(summary.row) else {
@@ -331,6 +347,8 @@ fn archived(archive: &wal::Results, results: &Results, method: &str) -> Vec<Arch
             };
             let figures = &found.figures;
             let ratio = figures.output_bytes as f64 / figures.original_bytes.max(1) as f64;
+            let of = filled.get(&name).copied().unwrap_or_default();
+            let sizes = sizes(archive, summary.row, &name);
             lines.push(Archived {
                 method: method.to_owned(),
                 stage,
@@ -338,10 +356,25 @@ fn archived(archive: &wal::Results, results: &Results, method: &str) -> Vec<Arch
                 ratio,
                 bytes: ratio * bytes,
                 compress_s: figures.compress_s,
+                segments: sizes.len() as u64,
+                of,
+                uncertainty: uncertainty(&sizes, of),
             });
         }
     }
     lines
+}
+
+/// What a program makes of each segment of a folder, which are all of one size.
+fn sizes(archive: &wal::Results, row: usize, folder: &str) -> Vec<f64> {
+    let of_folder = |measured: &&wal::Measurement| {
+        let input = archive.inputs.get(measured.input);
+        measured.row == row && input.is_some_and(|input| input.folder == folder)
+    };
+    let measured = archive.measurements.iter().filter(of_folder);
+    measured
+        .map(|measured| measured.output_bytes as f64)
+        .collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::estimate::Estimate;
 use super::published::{
     BY_BOTH, BY_PROGRAM, BY_SERVER, INSERTS, LOAD, PLAIN, READERS_ROWS, TRANSACTIONS, UPDATES,
 };
@@ -187,11 +188,26 @@ impl Results {
             writeln!(
                 f,
                 "\nX/off: the archive with wal_compression = X relative to that with off; above 1, \
-                 it costs more space than it saves.\n\
-                 From some segments of each step; the sizes hold for all of its WAL at that ratio."
+                 it costs more space than it saves.\n{}",
+                self.archived_from()
             )?;
         }
         Ok(())
+    }
+
+    /// From what the sizes in the archive are, and how far that can be trusted.
+    pub(super) fn archived_from(&self) -> String {
+        let rest = "The rest of a step's WAL is taken at that ratio.";
+        let is_part = |archived: &super::Archived| archived.segments < archived.of;
+        if !self.archived.iter().any(is_part) {
+            return format!("From every segment that a step filled. {rest}");
+        }
+        let most = self.archived.iter().map(|archived| archived.segments).max();
+        format!(
+            "From at most {} of each step, evenly spread. {rest} \u{b1} is two standard errors, as if \
+             they had been taken at random; \u{b1} ? where one of several stands for all.",
+            counted(most.unwrap_or_default() as usize, "segment")
+        )
     }
 
     /// What programs make of the WAL of a step.
@@ -204,18 +220,18 @@ impl Results {
         let programs = self.programs();
         for program in std::iter::once("none").chain(programs.iter().copied()) {
             let bytes = |method: &str| match program {
-                "none" => self.wal_bytes(method, stage),
+                "none" => self.wal_bytes(method, stage).map(Estimate::exact),
                 program => self.archived(method, stage, program),
             };
             let mut cells = vec![Cell::from(program)];
             cells.extend(
                 self.methods
                     .iter()
-                    .map(|method| Cell::number_or_none(bytes(method).map(|bytes| bytes / 1e6), 2)),
+                    .map(|method| Estimate::cell(bytes(method).map(|bytes| bytes.per(1e6)), 2)),
             );
             cells.extend(others().map(|method| {
                 let penalty = bytes(method).zip(bytes("off"));
-                Cell::number_or_none(penalty.map(|(with, off)| with / off), 2)
+                Estimate::cell(penalty.map(|(with, off)| with.over(off)), 2)
             }));
             table.row_of(program.starts_with("walzip"), cells);
         }
@@ -227,9 +243,11 @@ impl Results {
         let percent =
             |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0} %"));
         let plain = self.wal_bytes("off", Stage::Transactions);
-        let of_plain = |bytes: Option<f64>| {
-            let share = bytes.zip(plain).map(|(bytes, plain)| bytes / plain * 100.0);
-            share.map_or("-".to_owned(), |share| format!("{share:.1} %"))
+        let of_plain = |bytes: Option<Estimate>| {
+            let share = bytes
+                .zip(plain)
+                .map(|(bytes, plain)| bytes.per(plain / 100.0));
+            share.map_or("-".to_owned(), |share| format!("{} %", share.text(1)))
         };
         let published = |value: f64| format!("{:.1} %", value / PLAIN.value * 100.0);
         let archived = |method| self.archived(method, Stage::Transactions, "xz -2");
@@ -247,7 +265,10 @@ impl Results {
             [
                 "WAL with pglz, of that without".to_owned(),
                 published(BY_SERVER.value),
-                of_plain(self.wal_bytes("pglz", Stage::Transactions)),
+                of_plain(
+                    self.wal_bytes("pglz", Stage::Transactions)
+                        .map(Estimate::exact),
+                ),
             ],
             [
                 "by xz -2 alone".to_owned(),

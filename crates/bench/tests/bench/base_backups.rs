@@ -18,6 +18,7 @@ case $1 in
 init) /bin/mkdir -p repository ;;
 archive-push) /bin/cp "$4" "$3" ;;
 backup) echo 'backup x: 9000 bytes stored in 4000, WAL 0/1 to 0/2' ;;
+restore) /bin/mkdir "$5" && echo 15 >"$5/PG_VERSION" ;;
 --version) echo 'walzip 0' ;;
 esac
 "#;
@@ -115,6 +116,11 @@ fn an_interrupted_comparison_keeps_its_backups_and_goes_on() {
     let second = site.run(&mut ear).unwrap();
     assert_eq!(second.stopped, None);
     assert_eq!(second.measurements.len(), 5, "{:?}", second.failed);
+    assert_eq!(
+        second.restored.len(),
+        5,
+        "each is restored once, with one loop"
+    );
     assert_eq!(ear.steps.len(), 2 * (5 - kept), "{:?}", ear.steps);
     assert_eq!(second.resumed[0].measurements, kept);
     let walzip = second.rows.iter().position(|row| row.taker.is_walzip());
@@ -130,6 +136,7 @@ fn an_interrupted_comparison_keeps_its_backups_and_goes_on() {
     assert_eq!((third.measurements.len(), ear.steps.len()), (5, 0));
     let said = ear.notes.join("\n");
     assert!(!said.contains("making a server"), "{said}");
+    assert_eq!(third.restored.len(), 5);
     let json = fs::read_to_string(site.path("results.json")).unwrap();
     assert!(
         !json.contains(site.path("").to_str().unwrap()),
@@ -172,6 +179,44 @@ fn an_interrupt_before_a_data_set_is_reached_keeps_what_an_earlier_run_has_of_it
         ),
         "{refused}"
     );
+}
+
+#[test]
+fn every_backup_is_restored_as_often_as_it_is_taken_and_what_is_no_cluster_is_told() {
+    let Some(mut site) = Site::new() else { return };
+    site.options.loops = Some(2);
+    site.options.files.csv = Some(site.path("r.csv"));
+    site.options.files.report = Some(site.path("r.html"));
+    let nothing = WALZIP.replace("echo 15 >\"$5/PG_VERSION\"", "true");
+    fs::write(&site.options.walzip, nothing).unwrap();
+    let results = site.run(&mut Ear::default()).unwrap();
+    let labels = results.restored.iter();
+    let labels: Vec<_> = labels
+        .map(|of| results.rows[of.row].label.as_str())
+        .collect();
+    for label in ["gzip:1", "lz4:1", "zstd:1", "zstd:5"] {
+        assert_eq!(
+            labels.iter().filter(|of| **of == label).count(),
+            2,
+            "{labels:?}"
+        );
+    }
+    assert_eq!(labels.len(), 8, "{labels:?}");
+    assert!(
+        results.failed[0]
+            .reason
+            .contains("what was restored has no PG_VERSION")
+    );
+    let text = results.to_string();
+    assert!(text.contains("restored from"), "{text}");
+    let csv = fs::read_to_string(site.path("r.csv")).unwrap();
+    assert_eq!(
+        csv.matches("# restored,zstd:5,pgbench,").count(),
+        2,
+        "{csv}"
+    );
+    let page = fs::read_to_string(site.path("r.html")).unwrap();
+    assert!(page.contains("making a data directory again"), "{page}");
 }
 
 #[test]

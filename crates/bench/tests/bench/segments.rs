@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use walzip_bench::segments::{Content, Kind, Method, Options, Results, run};
+use walzip_bench::segments::{Content, Kind, Method, Options, Results, Target, run};
 use walzip_bench::{Error, Progress, Step};
 
 use crate::support::{Bench, Heard, is_empty, not_run};
@@ -160,7 +160,7 @@ fn archives_are_made_where_the_user_says_and_are_gone_afterwards() {
     let (bench, mut options) = bench(&["cp"]);
     let own = bench.path("own");
     fs::create_dir(&own).unwrap();
-    options.target = Some(own.clone());
+    options.target = Some(Target::Directory(own.clone()));
     // What is copied passes through that directory and no other.
     bench.program(
         "cp",
@@ -179,7 +179,7 @@ fn archives_are_made_where_the_user_says_and_are_gone_afterwards() {
         "{text}"
     );
     assert!(!text.contains(own.to_str().unwrap()), "{text}");
-    options.target = Some(bench.path("absent"));
+    options.target = Some(Target::Directory(bench.path("absent")));
     assert!(run(&options, &mut Heard::default()).is_err());
 }
 

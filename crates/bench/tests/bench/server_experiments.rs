@@ -5,13 +5,13 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use walzip_bench::insert::{self, Memory};
+use walzip_bench::insert::{self, Memory, MemoryLimit};
 use walzip_bench::wal_compression;
 use walzip_bench::workload::Workload;
 use walzip_bench::{Cancel, Error, Files};
 
 use crate::servers::{installation, pg_bin};
-use crate::support::{COPIES, Heard, is_empty};
+use crate::support::{COPIES, Heard, is_empty, not_run};
 
 /// The programs of PostgreSQL, of which one is replaced by a script. In it, `REAL` is the
 /// program itself and `COUNT` a file that is there from the second call on.
@@ -59,6 +59,7 @@ impl Programs {
         insert::Options {
             methods: vec!["off".to_owned()],
             memories: vec![Memory::Fits],
+            memory_limit: MemoryLimit::Percent(25),
             rows: 1000,
             further_rows: 200,
             clients: 1,
@@ -175,7 +176,7 @@ fn wal_compression(directory: &Path, programs: &Programs) -> wal_compression::Op
         fsync: false,
         runs: 1,
         parameters: Vec::new(),
-        segments: 1,
+        segments: Some(1),
         contenders: vec!["walzip:1".parse().unwrap()],
         quick: true,
         pg_bin: pg_bin(),
@@ -257,6 +258,56 @@ fn a_comparison_goes_on_from_the_methods_that_are_complete() {
 }
 
 #[test]
+fn every_segment_is_archived_unless_a_number_is_given_and_then_sizes_have_an_uncertainty() {
+    let Some(programs) = Programs::new() else {
+        return;
+    };
+    let mut options = wal_compression(programs.directory.path(), &programs);
+    options.methods.pop();
+    options.files.json = None;
+    options.segments = None;
+    // Makes more of one segment than of another, so that they differ.
+    let halves = "for last; do :; done\ncase $1 in compress) /usr/bin/gzip -c \"$last\" ;; *) /usr/bin/gzip -dc \"$last\" ;; esac";
+    fs::write(&options.walzip, format!("#!/bin/sh\n{halves}\n")).unwrap();
+    let of_load = |results: &wal_compression::Results| {
+        let mut archived = results.archived.iter();
+        let found = archived.find(|of| of.program == "walzip -1" && of.stage.name() == "load");
+        found.unwrap().clone()
+    };
+    let all = wal_compression::run(&options, &mut Heard::default()).unwrap();
+    let of_all = of_load(&all);
+    assert!(of_all.of > 4 && of_all.segments == of_all.of, "{of_all:?}");
+    assert_eq!(of_all.uncertainty, Some(0.0));
+    let text = all.to_string();
+    assert!(
+        text.contains("From every segment") && !text.contains('\u{b1}'),
+        "{text}"
+    );
+    options.segments = Some(3);
+    options.files.csv = Some(programs.path("r.csv"));
+    let some = wal_compression::run(&options, &mut Heard::default()).unwrap();
+    let of_some = of_load(&some);
+    assert!(of_some.segments == 3 && of_some.of > 4, "{of_some:?}");
+    assert!(of_some.uncertainty.unwrap() > 0.0, "{of_some:?}");
+    let text = some.to_string();
+    assert!(
+        text.contains("From at most 3 segments") && text.contains(" \u{b1} 0."),
+        "{text}"
+    );
+    let csv = fs::read_to_string(programs.path("r.csv")).unwrap();
+    let lines: Vec<_> = csv
+        .lines()
+        .filter(|line| line.starts_with("# archived,"))
+        .collect();
+    let columns = lines[0].split(',').count();
+    assert!(
+        lines.len() > 1 && lines.iter().all(|line| line.split(',').count() == columns),
+        "{csv}"
+    );
+    assert!(is_empty(&programs.temp_dir));
+}
+
+#[test]
 fn a_standby_says_what_it_receives_and_how_far_behind_it_is() {
     let Some(programs) = Programs::new() else {
         return;
@@ -334,4 +385,111 @@ fn what_an_earlier_run_has_is_kept_however_the_next_one_ends() {
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     let kept = json["measurements"].as_array().unwrap().iter();
     assert_eq!(kept.filter(|run| run["method"] == "pglz").count(), 3);
+}
+
+/// Groups of servers that are there now: none once an experiment has ended.
+fn memory_groups(of: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(of).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.extend(memory_groups(&entry.path()));
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_ours = name.starts_with("walzip-server-") || name.starts_with("walzip-bench-");
+            found.extend(is_ours.then(|| entry.path()));
+        }
+    }
+    found
+}
+
+/// A table of more than 64 MB, and no more than that for everything.
+fn io_bound(programs: &Programs) -> insert::Options {
+    insert::Options {
+        memories: vec![Memory::Exceeds, Memory::IoBound],
+        memory_limit: MemoryLimit::Megabytes(64),
+        rows: 700_000,
+        further_rows: 10_000,
+        ..programs.insert()
+    }
+}
+
+#[test]
+fn an_io_bound_server_reads_from_its_disk_what_server_and_page_cache_cannot_keep() {
+    let Some(programs) = Programs::new() else {
+        return;
+    };
+    let mut options = io_bound(&programs);
+    options.files.report = Some(programs.path("r.html"));
+    let results = insert::run(&options, &mut Heard::default()).unwrap();
+    assert_eq!(results.stopped, None);
+    let reason = results
+        .left_out
+        .iter()
+        .find(|said| said.contains("IO-bound"));
+    if let Some(reason) = reason {
+        return not_run(reason);
+    }
+    let of = |memory: Memory, step: insert::Step| {
+        let mut measured = results.measurements.iter();
+        let found = measured.find(|run| (run.memory, run.step) == (memory, step));
+        found.unwrap().clone()
+    };
+    // The table is read thrice, and a limit of 64 MB holds no more than that of it.
+    let table = of(Memory::IoBound, insert::Step::Load)
+        .database_bytes
+        .unwrap();
+    let limit = 64 << 20;
+    let read = of(Memory::IoBound, insert::Step::Index)
+        .phase
+        .read_bytes
+        .unwrap();
+    assert!(
+        table > limit + 10_000_000 && read > table - limit,
+        "{read} of {table}"
+    );
+    let cached = of(Memory::Exceeds, insert::Step::Index)
+        .phase
+        .read_bytes
+        .unwrap();
+    assert!(cached < read / 2, "{cached} of {read}");
+    let read = of(Memory::IoBound, insert::Step::Insert)
+        .phase
+        .read_bytes
+        .unwrap();
+    assert!(read > 10_000_000, "{read}");
+    let said =
+        "exceeds the 64 MB that server and page cache have together, shared_buffers of 16 MB";
+    assert!(results.to_string().contains(said), "{results}");
+    let page = fs::read_to_string(programs.path("r.html")).unwrap();
+    assert!(page.contains("Where the database exceeds memory (IO-bound)"));
+    let json = fs::read_to_string(programs.path("r.json")).unwrap();
+    assert!(json.contains("\"memory_limit_megabytes\": 64") && json.contains("io-bound"));
+    assert!(is_empty(&programs.temp_dir));
+    let left = memory_groups(Path::new("/sys/fs/cgroup"));
+    // Tests beside this one have servers, but none with a limit.
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn an_io_bound_database_that_is_not_possible_is_named_with_the_reason() {
+    let Some(programs) = Programs::new() else {
+        return;
+    };
+    let in_memory = TempDir::new_in("/dev/shm").unwrap();
+    fs::set_permissions(in_memory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut options = io_bound(&programs);
+    options.temp_dir = in_memory.path().to_owned();
+    let reason = "The IO-bound database is not possible here: the database would lie in memory";
+    let results = insert::run(&options, &mut Heard::default()).unwrap();
+    assert_eq!(
+        results.measurements.len(),
+        3,
+        "what is possible is measured"
+    );
+    assert!(results.to_string().contains(reason), "{results}");
+    options.memories = vec![Memory::IoBound];
+    options.files.json = None;
+    options.files.csv = None;
+    let error = insert::run(&options, &mut Heard::default()).unwrap_err();
+    assert!(error.to_string().starts_with(reason), "{error}");
+    assert!(is_empty(in_memory.path()));
 }

@@ -14,13 +14,16 @@ use crate::error::CommandError;
 ///
 /// The insert benchmark, on a throw-away server for each method: rows in the order of their
 /// primary key (l.i0), three secondary indexes (l.x), further rows under all of them (l.i1);
-/// once with a database that fits shared_buffers and once with one of four times their size.
+/// once with a database that fits shared_buffers and once with one of four times their size. With
+/// --memory, a third time with a server that is IO-bound: it and the page cache that it fills are
+/// limited together, by a memory cgroup, which takes root.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   walzip bench insert --quick
   walzip bench insert --rows 20000000 --set max_wal_size=16GB --runs 3 --report report.html
-  walzip bench insert --database fits --method off --method lz4")]
+  walzip bench insert --database fits --method off --method lz4
+  walzip bench insert --database io-bound --memory 25%")]
 pub struct InsertArgs {
     /// Measure only this method: off, pglz, lz4 or zstd [default: all that the server has]
     #[arg(long, value_name = "METHOD")]
@@ -29,6 +32,11 @@ pub struct InsertArgs {
     /// Whether the database fits shared_buffers
     #[arg(long, value_enum, default_value_t = Database::Both)]
     database: Database,
+
+    /// Measure an IO-bound database too, with so much memory for server and page cache together:
+    /// 512MB, 2GB, or a part of the database, such as 25%
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<insert::MemoryLimit>,
 
     /// Rows of the first step [default: 5000000, with --quick 50000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..))]
@@ -77,7 +85,9 @@ enum Database {
     Fits,
     /// It is four times as large.
     Exceeds,
-    /// One after the other.
+    /// It exceeds what server and page cache have together [a quarter of it, or --memory].
+    IoBound,
+    /// The first two, one after the other.
     Both,
 }
 
@@ -86,6 +96,7 @@ impl Database {
         match self {
             Database::Fits => vec![insert::Memory::Fits],
             Database::Exceeds => vec![insert::Memory::Exceeds],
+            Database::IoBound => vec![insert::Memory::IoBound],
             Database::Both => insert::Memory::ALL.to_vec(),
         }
     }
@@ -95,9 +106,14 @@ impl Database {
 pub fn run(args: InsertArgs, surroundings: Surroundings) -> Result<(), CommandError> {
     let quick = args.quick;
     let rows = args.rows.unwrap_or(if quick { 50_000 } else { 5_000_000 });
+    let mut memories = args.database.memories();
+    if args.memory.is_some() && !memories.contains(&insert::Memory::IoBound) {
+        memories.push(insert::Memory::IoBound);
+    }
     let options = Options {
         methods: args.method,
-        memories: args.database.memories(),
+        memories,
+        memory_limit: args.memory.unwrap_or(insert::MemoryLimit::Percent(25)),
         rows,
         further_rows: args.further_rows.unwrap_or((rows / 5).max(100)),
         clients: args.clients,

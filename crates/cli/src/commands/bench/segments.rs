@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use walzip_bench::segments::{self, Content, METHODS, Method, Options};
+use walzip_bench::segments::{self, Content, METHODS, Method, Options, Target};
 
 use super::standard_error::StandardError;
 use super::{FileArgs, Surroundings, conclude, make_repository};
@@ -24,6 +24,7 @@ Examples:
   walzip bench segments --json segments.json
   walzip bench segments --quick --way cp --way archive-push
   walzip bench segments --target /mnt/archive --way cp --way archive-push
+  walzip bench segments --target backup@nas:/srv/wal --way scp --way rsync
   walzip bench segments --size 1 --size 16 --size 1024 --content wal")]
 pub struct SegmentsArgs {
     /// Real WAL: segments, or folders of segments; other sizes are cut out of them
@@ -42,9 +43,14 @@ pub struct SegmentsArgs {
     #[arg(long, value_enum)]
     content: Option<OnlyContent>,
 
-    /// Archive into this directory, such as a mounted one [default: a temporary directory]
+    /// Archive into this directory, such as a mounted one, or by scp and rsync into one at a host
+    /// that ssh reaches without asking: user@host:/path [default: a temporary directory]
     #[arg(long, value_name = "DIR")]
-    target: Option<PathBuf>,
+    target: Option<Target>,
+
+    /// The configuration of ssh for that host [default: the user's own]
+    #[arg(long, value_name = "FILE")]
+    ssh_config: Option<PathBuf>,
 
     /// Only this way to archive; may be repeated
     #[arg(long, value_name = "NAME", value_parser = way)]
@@ -97,6 +103,7 @@ pub fn run(args: SegmentsArgs, surroundings: Surroundings) -> Result<(), Command
         total_megabytes: args.total,
         contents: content.into_iter().collect(),
         target: args.target,
+        ssh_config: args.ssh_config,
         methods: args.way,
         quick: args.quick,
         runs: args.runs,

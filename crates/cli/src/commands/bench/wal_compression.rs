@@ -80,7 +80,8 @@ pub struct WalCompressionArgs {
     #[arg(long, value_name = "NAME[:LEVELS]")]
     contender: Vec<Request>,
 
-    /// How many segments of each step the programs get [default: 5, with --quick 1]
+    /// How many segments of each step the programs get at most; sizes then have an uncertainty
+    /// [default: all, with --quick 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     segments: Option<u64>,
 
@@ -116,7 +117,7 @@ pub fn run(args: WalCompressionArgs, surroundings: Surroundings) -> Result<(), C
         fsync: !(args.no_fsync || quick),
         runs: args.runs,
         parameters: args.set,
-        segments: args.segments.unwrap_or(if quick { 1 } else { 5 }),
+        segments: args.segments.or(quick.then_some(3)),
         contenders: args.contender,
         quick,
         pg_bin: args.pg_bin,
