@@ -65,10 +65,7 @@ impl Scratch {
         let scratch = || {
             let directory = tempfile::Builder::new().prefix(prefix).tempdir_in(parent)?;
             let guard = Guard::over(directory.path())?;
-            Ok(Scratch {
-                directory,
-                guard: guard,
-            })
+            Ok(Scratch { directory, guard })
         };
         scratch().map_err(|source| Error::file(parent, source))
     }

@@ -71,7 +71,7 @@ impl Results {
         writeln!(f, "\n{} ({}{size}):", data_set.name, data_set.origin)?;
         write!(f, "{}", self.scores_table(data_set_index))?;
         match self.restore_table(data_set_index) {
-            Some(table) => write!(f, "{table}"),
+            Some(table) => write!(f, "\n{table}"),
             None => Ok(()),
         }
     }

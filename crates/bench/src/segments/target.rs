@@ -2,7 +2,6 @@
 //! user's that is reached by SSH.
 
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::str::FromStr;
@@ -100,7 +99,8 @@ impl<'a> There<'a> {
             path: String::new(),
             surroundings,
         };
-        let template = format!("{}/walzip-bench-XXXXXX", path.trim_end_matches('/'));
+        let (parent, random) = (path.trim_end_matches('/'), "X".repeat(8));
+        let template = format!("{parent}/walzip-bench-{random}");
         let made = there.run(&format!("mktemp -d {}", quoted(&template)));
         let made = made.map_err(|failure| {
             Error::Usage(format!("nothing can be archived at the target: {failure}"))
@@ -176,7 +176,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// What cannot be read is an error of reading or writing.
+/// The hash and the size of a file there, which is fetched and removed here again.
 pub(super) fn read_back(
     there: &There<'_>,
     path: &str,
@@ -184,7 +184,7 @@ pub(super) fn read_back(
 ) -> Result<(blake3::Hash, u64), Failure> {
     there.get(path, to)?;
     let (hash, bytes) = (crate::input::hash(to)?, fs::metadata(to)?.len());
-    fs::remove_file(to).map_err(io::Error::from)?;
+    fs::remove_file(to)?;
     Ok((hash, bytes))
 }
 

@@ -49,7 +49,9 @@ impl MemoryGroup {
         }
         let (parent, version) = parent()?;
         let name = scratch.path().file_name().unwrap_or_default();
-        let path = parent.join(name);
+        // Whose it is can be seen.
+        let process = std::process::id();
+        let path = parent.join(format!("{}-{process}", name.display()));
         let said = |source: io::Error| {
             format!("no memory cgroup can be made ({source}): run this as root")
         };

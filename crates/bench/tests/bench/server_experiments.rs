@@ -387,14 +387,15 @@ fn what_an_earlier_run_has_is_kept_however_the_next_one_ends() {
     assert_eq!(kept.filter(|run| run["method"] == "pglz").count(), 3);
 }
 
-/// Groups of servers that are there now: none once an experiment has ended.
+/// Groups of this process that are there now: none once an experiment has ended.
 fn memory_groups(of: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(of).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             found.extend(memory_groups(&entry.path()));
             let name = entry.file_name().to_string_lossy().into_owned();
-            let is_ours = name.starts_with("walzip-server-") || name.starts_with("walzip-bench-");
+            let of_this_process = name.ends_with(&format!("-{}", std::process::id()));
+            let is_ours = name.starts_with("walzip-") && of_this_process;
             found.extend(is_ours.then(|| entry.path()));
         }
     }
