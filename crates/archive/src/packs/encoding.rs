@@ -53,8 +53,9 @@ pub(super) async fn encode(
 }
 
 /// After this number of segments that were told from those before them, it is tried whether the next
-/// one needs them.
-const TRIED_AFTER: usize = 16;
+/// one needs them. Images come back with the next checkpoint: a history is worth nothing before that,
+/// and these are 2 GiB.
+const TRIED_AFTER: usize = 128;
 /// A segment begins anew if that takes less than this, in percent of what it takes otherwise: it can be
 /// decoded sooner then, and damage before it does not concern it.
 const ANEW_PERCENT_MAX: usize = 120;
