@@ -140,7 +140,8 @@ fn wal_compression_is_measured_from_the_server_to_the_archive() {
         .collect();
     assert_eq!(methods, ["off", "pglz", "lz4", "zstd"]);
     let measurements = json["measurements"].as_array().unwrap();
-    assert_eq!(measurements.len(), 2 * methods.len());
+    // Filling, transactions, inserts and updates.
+    assert_eq!(measurements.len(), 4 * methods.len());
     let wal = |method: &str, stage: &str, field: &str| {
         let found = measurements
             .iter()
@@ -158,7 +159,7 @@ fn wal_compression_is_measured_from_the_server_to_the_archive() {
         }
         let archived = json["archived"].as_array().unwrap();
         let ours = |line: &&Value| line["method"] == method && line["program"] == "walzip -1";
-        assert_eq!(archived.iter().filter(ours).count(), 2, "{method}");
+        assert_eq!(archived.iter().filter(ours).count(), 4, "{method}");
     }
     assert!(laboratory.text("r.csv").contains("\nzstd,1,transactions,"));
     assert!(
