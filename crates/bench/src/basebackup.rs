@@ -8,6 +8,7 @@ mod data_sets;
 mod measure;
 mod measurement;
 mod methods;
+mod on_server;
 mod options;
 mod published;
 mod ranks;

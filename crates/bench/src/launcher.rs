@@ -23,9 +23,8 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{UsageWho, getrusage};
 use wait4::Wait4;
 
-use crate::Usage;
 use crate::archive::calls;
-use crate::process::Counts;
+use crate::usage::{Counts, Usage};
 
 /// The first argument of a launcher; the program and its arguments follow.
 pub const ARGUMENT: &str = "--launch-measured";

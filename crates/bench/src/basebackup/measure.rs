@@ -10,11 +10,11 @@ use std::time::Instant;
 use super::data_sets::Source;
 use super::measurement::{Failed, Measurement, Restored};
 use super::methods::Taker;
+use super::on_server::{NO_CONFIGURATION, owners_command, server_settings};
 use super::options::Options;
 use super::restore;
 use super::results::Results;
 use super::resume::Earlier;
-use super::run::server_settings;
 use crate::clock::Clock;
 use crate::contender::find_program;
 use crate::output::Files;
@@ -24,9 +24,6 @@ use crate::{Error, Progress, Usage};
 
 /// How a server says that it was built without a method.
 const UNSUPPORTED: &str = "this build does not support compression";
-/// Of its own, so that no configuration of the machine has a say.
-pub(super) const NO_CONFIGURATION: (&str, &str) = ("WALZIP_CONFIG", "/dev/null");
-
 /// The names of walzip, and of what starts it, beside the server.
 const WALZIP: &str = "walzip";
 const LAUNCHER: &str = "launcher";
@@ -489,16 +486,6 @@ impl<'a, P: Progress> Experiment<'a, P> {
             ));
         }
     }
-}
-
-pub(super) fn owners_command(
-    server: &Server,
-    program: &Path,
-    launcher: Option<&Path>,
-) -> Result<Command, Failure> {
-    server
-        .owners_command(program, launcher)
-        .map_err(|error| Failure::Io(io::Error::other(error.to_string())))
 }
 
 /// The number of bytes until the end.

@@ -9,8 +9,8 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-use super::measure::{NO_CONFIGURATION, owners_command};
 use super::measurement::Restored;
+use super::on_server::{NO_CONFIGURATION, owners_command};
 use super::results::Results;
 use crate::Usage;
 use crate::contender::find_program;

@@ -3,12 +3,13 @@
 use super::measure::Experiment;
 use super::measurement::Row;
 use super::methods::Taker;
+use super::on_server::server_settings;
 use super::options::Options;
 use super::results::{Results, Settings};
 use super::resume::Earlier;
 use crate::process::{Surroundings, memory_floor};
 use crate::server::Installation;
-use crate::{Error, Program, Progress, Provenance, Scratch, server};
+use crate::{Error, Program, Progress, Provenance, Scratch};
 
 /// How often each backup is taken before it is measured.
 const WARM_UPS: u32 = 1;
@@ -85,13 +86,4 @@ fn results(
         installation.program.clone(),
         rows,
     ))
-}
-
-/// A server that takes backups, without an archive at first: with one, pg_basebackup would wait
-/// a second for the WAL of each backup, which nobody did for what was published.
-pub(super) fn server_settings() -> server::Settings {
-    server::Settings::volatile()
-        .set("wal_level", "replica")
-        .set("max_wal_senders", 4)
-        .set("archive_mode", "off")
 }

@@ -24,7 +24,7 @@ impl Results {
             "What do packs of WAL save?",
             answer
                 .as_deref()
-                .unwrap_or("It was stopped before there was an answer."),
+                .unwrap_or("There is no answer: what was measured does not suffice for one."),
             &sections,
             &self.provenance,
         )

@@ -9,7 +9,6 @@ use std::time::Instant;
 use super::methods::{Kind, Method};
 use super::options::MakeRepository;
 use super::results::{Caches, Failed, Measurement, Results, Row};
-use super::run::DROP_CACHES;
 use super::sets::{Content, Set, Source, cluster};
 use super::sshd::HOST;
 use super::target::{There, read_back};
@@ -17,6 +16,9 @@ use crate::clock::Clock;
 use crate::output::{Files, check_space};
 use crate::process::{self, Failure, Surroundings};
 use crate::{Progress, Usage, input};
+
+/// Makes the kernel forget what files contain; root may write to it.
+pub(super) const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 /// A row of the results, and what to run for it.
 pub(super) type Runnable = (Row, &'static Method, PathBuf);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::measure::{Runnable, Schedule};
+use super::measure::{DROP_CACHES, Runnable, Schedule};
 use super::methods::{Kind, METHODS, Method};
 use super::options::Options;
 use super::results::{Caches, Results, Row, Settings};
@@ -14,9 +14,6 @@ use crate::output::check_space;
 use crate::process::{Surroundings, memory_floor};
 use crate::server::Installation;
 use crate::{Error, Input, Program, Progress, Provenance, Scratch, input};
-
-/// Makes the kernel forget what files contain; root may write to it.
-pub(super) const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 /// Measures; what stops it after the first measurement is part of the results.
 pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, Error> {

@@ -60,6 +60,22 @@ impl Target {
     }
 }
 
+/// The names of the directories that are made: this, and random letters and digits.
+const MADE: &str = "walzip-bench-";
+const RANDOM_LEN: usize = 8;
+
+/// Whether a path is one that mktemp makes in this directory.
+fn is_made_for(path: &str, parent: &str) -> bool {
+    let random = path
+        .strip_prefix(parent)
+        .and_then(|rest| rest.strip_prefix('/'));
+    random
+        .and_then(|name| name.strip_prefix(MADE))
+        .is_some_and(|random| {
+            random.len() == RANDOM_LEN && random.chars().all(|c| c.is_ascii_alphanumeric())
+        })
+}
+
 /// A directory on another host, of this experiment alone; it goes when this value does.
 pub(super) struct There<'a> {
     ssh: PathBuf,
@@ -99,13 +115,22 @@ impl<'a> There<'a> {
             path: String::new(),
             surroundings,
         };
-        let (parent, random) = (path.trim_end_matches('/'), "X".repeat(8));
-        let template = format!("{parent}/walzip-bench-{random}");
+        let parent = path.trim_end_matches('/');
+        let template = format!("{parent}/{MADE}{}", "X".repeat(RANDOM_LEN));
         let made = there.run(&format!("mktemp -d {}", quoted(&template)));
         let made = made.map_err(|failure| {
             Error::Usage(format!("nothing can be archived at the target: {failure}"))
         })?;
-        there.path = made.trim_end().to_owned();
+        let made = made.trim_end();
+        // It is removed at the end: what a login prints beside it must not be taken for its name.
+        if !is_made_for(made, parent) {
+            return Err(Error::Usage(
+                "nothing can be archived at the target: it prints something else than the name \
+                 of the directory that was made"
+                    .to_owned(),
+            ));
+        }
+        there.path = made.to_owned();
         Ok(there)
     }
 
@@ -213,6 +238,21 @@ mod tests {
             read(wrong).unwrap_err();
         }
         assert_eq!(quoted("it's"), "'it'\\''s'");
+    }
+
+    #[test]
+    fn what_a_login_prints_is_not_a_directory_to_remove() {
+        assert!(is_made_for("/srv/walzip-bench-aB3dE6gH", "/srv"));
+        for printed in [
+            "Welcome!\n/srv/walzip-bench-aB3dE6gH",
+            "/srv/walzip-bench-aB3dE6gH\nlast login: now",
+            "/srv/walzip-bench-../../home",
+            "/srv/walzip-bench-",
+            "/srv",
+            "",
+        ] {
+            assert!(!is_made_for(printed, "/srv"), "{printed}");
+        }
     }
 
     /// What a run at a host of one's own needs: the test's own server, and a directory there.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::dominance::{self, Dominance};
 use super::options::Options;
 use super::results::{Missing, Results, Row, Settings};
-use super::schedule::Schedule;
+use super::schedule::{Runnable, Schedule};
 use super::summary;
 use crate::contender::{Contender, Selection, find_program};
 use crate::input;
@@ -90,9 +90,6 @@ fn measure_all(
     results.dominance = dominance::compare(&results);
     Ok(results)
 }
-
-/// A row of the results, and the program to run for it.
-pub(super) type Runnable = (Row, PathBuf);
 
 fn find_rows(
     options: &Options,

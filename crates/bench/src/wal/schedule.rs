@@ -1,11 +1,11 @@
 //! The order of the measurements, and what to do when one fails.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::published::PUBLISHED;
 use super::results::{Failed, Measurement, Results, Row};
 use super::round_trip::round_trip;
-use super::run::Runnable;
 use crate::clock::Clock;
 use crate::contender::{BASELINE, Contender, WALZIP, WALZIP_UNVERIFIED};
 use crate::output::{Files, check_space};
@@ -14,6 +14,9 @@ use crate::{Error, Input, Progress};
 
 /// How often what was measured is written down meanwhile.
 const CHECKPOINT: Duration = Duration::from_secs(30);
+
+/// A row of the results, and the program to run for it.
+pub(super) type Runnable = (Row, PathBuf);
 
 /// Everything that a measurement needs or changes.
 pub(super) struct Schedule<'a, P> {

@@ -28,8 +28,8 @@ use crate::{running_as_root, runtime};
 ///
 /// A segment of a pack is decoded after those before it. So the second call in a row also decodes
 /// segments that follow, up to 256 MiB, leaves them for the next calls, and a worker in the background
-/// goes on from there. They meet in the spool directory, or where there is none, in walzip-UID in the directory for
-/// temporary files.
+/// goes on from there. They meet in the spool directory, or where there is none, in walzip-UID in the
+/// directory for temporary files.
 ///
 /// With --archive-async, a worker in the background fetches the segments that will be asked for next.
 /// What it has not fetched is fetched by the call, as always.

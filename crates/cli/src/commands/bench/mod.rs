@@ -69,9 +69,6 @@ impl Surroundings {
 
 /// Runs the command.
 pub fn run(args: BenchArgs) -> Result<(), CommandError> {
-    if let Experiment::Report(args) = args.experiment {
-        return report::run(args);
-    }
     let surroundings = Surroundings::new()?;
     match args.experiment {
         Experiment::Wal(args) => wal::run(args, surroundings),
