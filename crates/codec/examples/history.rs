@@ -6,15 +6,20 @@
 //! ```
 //!
 //! Variables: `LEVEL`; `FIRST`, the place of the first segment; `OUT`, a folder for the files;
-//! `ALONE`, to encode alone too; `SHARES`, for the kinds of streams of the last segment; `ALL`, for
+//! `ALONE`, to encode alone too; `SHARES`, the place of the first segment of which to say what the kinds of
+//! streams take; `ALL`, for
 //! a line for each segment.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use walzip_codec::{HistoryAccount, HistoryDecoder, HistoryEncoder, Level, encode};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Kinds of streams of which is said what they take.
+const SHARES_SHOWN: usize = 24;
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -38,8 +43,9 @@ fn main() {
     let mut decoder = HistoryDecoder::new();
     let (mut zstd_all, mut all, mut alone_all) = (0, 0, 0);
     let (mut encoding, mut decoding) = (0.0, 0.0);
-    let shares = std::env::var_os("SHARES").is_some();
+    let shares = std::env::var("SHARES").map(|first| first.parse::<usize>().expect("a number"));
     let mut account = HistoryAccount::default();
+    let mut sums = BTreeMap::<&str, (usize, usize)>::new();
     for (number, path) in paths.iter().enumerate() {
         let segment = std::fs::read(path).expect("a segment");
         let mut packed = Vec::with_capacity(zstd_safe::compress_bound(segment.len()));
@@ -62,19 +68,18 @@ fn main() {
             let path = std::path::Path::new(&folder).join(format!("{number}.wz"));
             std::fs::write(path, &file).expect("written");
         }
-        if shares {
-            let kinds = account.account(&segment, level).expect("encoded");
-            let mut kinds = kinds.expect("a segment");
-            kinds.sort_by_key(|kind| std::cmp::Reverse(kind.packed_bytes));
-            if number + 1 == paths.len() {
-                for kind in &kinds[..kinds.len().min(24)] {
-                    println!(
-                        "{:9} of {:9} {}",
-                        kind.packed_bytes,
-                        kind.stream_bytes,
-                        kind.kind.label()
-                    );
+        if let Ok(first) = shares {
+            for kind in account
+                .account(&segment, level)
+                .expect("encoded")
+                .expect("a segment")
+            {
+                if number < first {
+                    continue;
                 }
+                let sum = sums.entry(kind.kind.label()).or_insert((0, 0));
+                sum.0 += kind.packed_bytes;
+                sum.1 += kind.stream_bytes;
             }
         }
         if number % 8 == 7 || number + 1 == paths.len() || std::env::var_os("ALL").is_some() {
@@ -89,5 +94,10 @@ fn main() {
                 decoding / (number + 1) as f64,
             );
         }
+    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by_key(|(_, (packed, _))| std::cmp::Reverse(*packed));
+    for (label, (packed, bytes)) in sums.iter().take(SHARES_SHOWN) {
+        println!("{packed:9} of {bytes:9} {label}");
     }
 }

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::limits::BLOCK_ROWS;
+use walzip_replay::Revision;
+
+use crate::limits::{BLOCK_ROWS, HISTORY_PAGES_MAX, HISTORY_PAGES_MAX_7};
 
 /// A version of the format. What a decoder understands follows from it alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,7 +12,7 @@ pub struct FormatVersion(u8);
 
 impl FormatVersion {
     /// The version that is written.
-    pub const CURRENT: FormatVersion = FormatVersion(7);
+    pub const CURRENT: FormatVersion = FormatVersion(8);
 
     const GIST: FormatVersion = FormatVersion(2);
     const ROW_VERSIONS: FormatVersion = FormatVersion(3);
@@ -19,6 +21,7 @@ impl FormatVersion {
     const BLOCKS: FormatVersion = FormatVersion(6);
     const CODED_STREAMS: FormatVersion = FormatVersion(6);
     const PAGES: FormatVersion = FormatVersion(7);
+    const SECOND_REPLAY: FormatVersion = FormatVersion(8);
 
     /// The version of a number; `None` where this walzip does not read it.
     pub const fn of(number: u8) -> Option<FormatVersion> {
@@ -79,6 +82,22 @@ impl FormatVersion {
     /// There are members that are told from the WAL before them.
     pub fn has_history(self) -> bool {
         self >= Self::PAGES
+    }
+
+    /// What records do to the pages of a history.
+    pub fn replay(self) -> Revision {
+        match self >= Self::SECOND_REPLAY {
+            true => Revision::Second,
+            false => Revision::First,
+        }
+    }
+
+    /// Pages of a history.
+    pub fn history_pages_max(self) -> usize {
+        match self >= Self::SECOND_REPLAY {
+            true => HISTORY_PAGES_MAX,
+            false => HISTORY_PAGES_MAX_7,
+        }
     }
 
     /// Headers have the name of the original.

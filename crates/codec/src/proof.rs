@@ -76,7 +76,7 @@ fn encode(
             (MemberKind::WalAfter, Some(encoder), Some(decoder))
         }
     };
-    let Some(streams) = segment::encode(input, header, choices, of_encoder.take())? else {
+    let Some(streams) = segment::encode(input, header, choices, of_encoder.as_deref_mut())? else {
         return Ok(None);
     };
     let unhashed = Unhashed {
@@ -95,8 +95,13 @@ fn encode(
         &|| {
             packed.get_or_init(pack);
         },
-        &mut || hash = replay(&streams, &unhashed.identity, input, of_decoder.take()),
+        &mut || hash = replay(&streams, &unhashed.identity, input, of_decoder.as_deref_mut()),
     );
+    if let (Some(encoder), Some(decoder)) = (of_encoder, of_decoder)
+        && !decoder.share_pages(encoder)
+    {
+        return Err(EncodeError::NotProven);
+    }
     let packed = packed.into_inner().unwrap_or(Err(EncodeError::NotProven));
     match (packed?, hash?) {
         (Some(packed), hash) => packed.member(hash, &unhashed).map(Some),

@@ -11,8 +11,10 @@ use walzip_pgformat::wal::{
     Event, PageState, RecordLayout, SegmentHeader, SegmentReader, SegmentWriter,
 };
 use walzip_pgformat::{Input, Lsn, PAGE_SIZE};
+use walzip_replay::Rules;
 
 use crate::error::{DecodeError, DecodeToError};
+use crate::format_version::FormatVersion;
 use crate::model::{ForetoldImages, History, Model};
 use crate::original::{Original, PIECE_LEN};
 use crate::streams::coder::{Choices, Coder, LazyStream, Proof, StreamId};
@@ -88,7 +90,7 @@ pub fn encode(
         SegmentReader::of_part(segment, *header).trusting_checksums(choices.proof != Proof::Each);
     let mut coder = StreamWriter::new(choices);
     let mut model = Model::new(header, segment.len());
-    let mut past = Past::new(history, header, segment.len());
+    let mut past = Past::new(history, header, segment.len(), FormatVersion::CURRENT);
     let spans = LazyStream::default().open(&mut coder, StreamKind::Spans, 1);
     let fragments = &mut LazyStream::default();
     let other = &mut LazyStream::default();
@@ -204,18 +206,29 @@ pub fn pass<'s>(
 struct Past<'h> {
     known: Option<(&'h mut History, ForetoldImages)>,
     header: SegmentHeader,
+    rules: Rules,
     len: usize,
 }
 
 impl<'h> Past<'h> {
-    fn new(history: Option<&'h mut History>, header: &SegmentHeader, len: usize) -> Past<'h> {
+    fn new(
+        history: Option<&'h mut History>,
+        header: &SegmentHeader,
+        len: usize,
+        format: FormatVersion,
+    ) -> Past<'h> {
+        let rules = Rules {
+            version: header.version,
+            revision: format.replay(),
+        };
         let known = history.map(|history| {
-            history.begin(header);
-            (history, ForetoldImages::new(header.version, len))
+            history.begin(header, format.history_pages_max());
+            (history, ForetoldImages::new(rules, len))
         });
         Past {
             known,
             header: *header,
+            rules,
             len,
         }
     }
@@ -227,7 +240,7 @@ impl<'h> Past<'h> {
     fn lead(&mut self, bytes: &[u8], is_whole: bool, end: usize) {
         let end = self.lsn_of(end);
         if let Some((history, _)) = &mut self.known {
-            history.lead(self.header.version, bytes, is_whole, end);
+            history.lead(self.rules, bytes, is_whole, end);
         }
     }
 
@@ -306,10 +319,11 @@ impl<'s> Decoder<'s> {
         history: Option<&'s mut History>,
         writer: SegmentWriter,
     ) -> Decoder<'s> {
+        let format = streams.format();
         Decoder {
             coder: streams,
             model: Model::new(segment, len),
-            past: Past::new(history, segment, len),
+            past: Past::new(history, segment, len, format),
             writer,
             start: segment.start,
             len,

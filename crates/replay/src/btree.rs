@@ -41,12 +41,12 @@ pub fn redo(record: &Record<'_>, pages: &mut BlockPages<'_>) -> Option<()> {
         btree::DEDUP => dedup(record.data(0), pages.page(0)?),
         btree::DELETE => {
             let counts = deletion_counts(record)?;
-            delete(record.data(0), counts, pages.page(0)?)
+            delete(record, counts, pages.page(0)?)
         }
         btree::VACUUM => {
             let counts = deletion_counts(record)?;
             let page = pages.page(0)?;
-            delete(record.data(0), counts, page)?;
+            delete(record, counts, page)?;
             put_special(page, 14, &[0; 2])
         }
         btree::NEWROOT => new_root(record, pages),
@@ -237,15 +237,19 @@ fn dedup(intervals: &[u8], page: &mut PageBytes) -> Option<()> {
 
 /// How many items a record deletes, and how many lose entries of their posting lists.
 fn deletion_counts(record: &Record<'_>) -> Option<(u16, u16)> {
-    match (record.opcode(OPCODE), record.version.major) {
+    match (record.opcode(OPCODE), record.rules.major()) {
         (btree::VACUUM, _) => Some((record.main_u16(0)?, record.main_u16(2)?)),
         (_, 13) => Some((record.main_u16(4)?, 0)),
         _ => Some((record.main_u16(4)?, record.main_u16(6)?)),
     }
 }
 
-fn delete(data: &[u8], (deleted, updated): (u16, u16), page: &mut PageBytes) -> Option<()> {
-    let (deleted, rest) = data.split_at_checked(2 * usize::from(deleted))?;
+fn delete(
+    record: &Record<'_>,
+    (deleted, updated): (u16, u16),
+    page: &mut PageBytes,
+) -> Option<()> {
+    let (deleted, rest) = record.data(0).split_at_checked(2 * usize::from(deleted))?;
     let (numbers, mut updates) = rest.split_at_checked(2 * usize::from(updated))?;
     let (numbers, _) = numbers.as_chunks::<2>();
     for number in numbers {
@@ -261,7 +265,7 @@ fn delete(data: &[u8], (deleted, updated): (u16, u16), page: &mut PageBytes) -> 
     let (deleted, _) = deleted.as_chunks::<2>();
     let deleted: Vec<u16> = deleted.iter().map(|at| u16::from_le_bytes(*at)).collect();
     if !deleted.is_empty() {
-        page.remove(&deleted)?;
+        page.remove(&deleted, record.rules)?;
     }
     change_flags(page, 0, HAS_GARBAGE)
 }

@@ -35,7 +35,7 @@ fn mark_half_dead(record: &Record<'_>, pages: &mut BlockPages<'_>) -> Option<()>
         let right = *parent.item(next)?.first_chunk::<4>()?;
         let downlink = parent.item_mut(number)?;
         *downlink.first_chunk_mut()? = right;
-        parent.remove(&[next])?;
+        parent.remove(&[next], record.rules)?;
     }
     let [left, right, parent] = [8, 12, 16].map(|at| record.main_u32(at));
     make_half_dead(pages.page(0)?, (left?, right?), parent?)
@@ -75,7 +75,7 @@ struct Unlink {
 
 impl Unlink {
     fn of(record: &Record<'_>) -> Option<Unlink> {
-        let is_13 = record.version.major == 13;
+        let is_13 = record.rules.major() == 13;
         let (xid_at, leaf_at) = if is_13 { (20, 8) } else { (16, 24) };
         let number = |at| record.main_u32(at);
         let xid_len = if is_13 { 4 } else { 8 };
@@ -109,7 +109,7 @@ fn unlink(record: &Record<'_>, pages: &mut BlockPages<'_>) -> Option<()> {
     let page = pages.page(0)?;
     page.init(SPECIAL_LEN);
     let leaf = if unlink.level == 0 { LEAF } else { 0 };
-    if record.version.major == 13 {
+    if record.rules.major() == 13 {
         set_special(page, unlink.siblings, 0, DELETED | leaf)?;
         return put_special(page, 8, &unlink.safe_xid);
     }

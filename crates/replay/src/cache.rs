@@ -1,6 +1,7 @@
 //! Pages by relation, fork and block: as many as fit.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use walzip_pgformat::wal::{Block, RelFileLocator};
@@ -28,10 +29,15 @@ impl From<&Block> for PageKey {
     }
 }
 
+fn zeros() -> Arc<PageBytes> {
+    Arc::new([0; walzip_pgformat::PAGE_SIZE])
+}
+
 #[derive(Clone)]
 struct Slot {
     key: PageKey,
-    page: Box<PageBytes>,
+    /// Another cache may have the same one, until one of them changes it.
+    page: Arc<PageBytes>,
     was_used: bool,
 }
 
@@ -55,6 +61,25 @@ impl PageCache {
             pages_max: pages_max.max(1),
             hand: 0,
         }
+    }
+
+    /// May keep so many pages, if not more already.
+    pub fn allow(&mut self, pages_max: usize) {
+        self.pages_max = self.pages_max.max(pages_max);
+    }
+
+    /// Takes the pages of another cache in place of its own ones, which needs memory for one of
+    /// both only. Returns whether it had the same pages; where not, it is not to be used any more.
+    pub fn share(&mut self, other: &PageCache) -> bool {
+        if self.slots.len() != other.slots.len() || self.hand != other.hand {
+            return false;
+        }
+        let mut pairs = self.slots.iter_mut().zip(&other.slots);
+        pairs.all(|(slot, other)| {
+                let is_same = Arc::ptr_eq(&slot.page, &other.page) || slot.page == other.page;
+                slot.page = Arc::clone(&other.page);
+            is_same && slot.key == other.key && slot.was_used == other.was_used
+        })
     }
 
     /// Pages that are kept.
@@ -81,14 +106,14 @@ impl PageCache {
     /// A page that is kept, to change, without using it.
     pub fn peek_mut(&mut self, key: &PageKey) -> Option<&mut PageBytes> {
         let slot = self.slots.get_mut(*self.places.get(key)? as usize)?;
-        Some(&mut slot.page)
+        Some(Arc::make_mut(&mut slot.page))
     }
 
     /// A page that is kept.
     pub fn get_mut(&mut self, key: &PageKey) -> Option<&mut PageBytes> {
         let slot = self.slots.get_mut(*self.places.get(key)? as usize)?;
         slot.was_used = true;
-        Some(&mut slot.page)
+        Some(Arc::make_mut(&mut slot.page))
     }
 
     /// A page that is kept, or else one of zeros that is kept from now on.
@@ -99,14 +124,14 @@ impl PageCache {
         };
         let slot = &mut self.slots[place];
         slot.was_used = true;
-        &mut slot.page
+        Arc::make_mut(&mut slot.page)
     }
 
     fn place_for(&mut self, key: PageKey) -> usize {
         let place = if self.slots.len() < self.pages_max {
             self.slots.push(Slot {
                 key,
-                page: Box::new([0; walzip_pgformat::PAGE_SIZE]),
+                page: zeros(),
                 was_used: true,
             });
             self.slots.len() - 1
@@ -115,7 +140,7 @@ impl PageCache {
             let slot = &mut self.slots[place];
             self.places.remove(&slot.key);
             slot.key = key;
-            slot.page.fill(0);
+            slot.page = zeros();
             place
         };
         self.places.insert(key, place as u32);

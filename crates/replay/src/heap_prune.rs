@@ -11,7 +11,7 @@
 use walzip_pgformat::bytes::{read_u16, read_u32};
 use walzip_pgformat::opcode::heap2;
 
-use crate::page::{HAS_FREE_LINES, LinePointer, PAGE_FULL, Page, PageBytes, State};
+use crate::page::{HAS_FREE_LINES, LinePointer, PAGE_FULL, Page, PageBytes, State, precedes};
 use crate::record::Record;
 use crate::tuple;
 
@@ -40,7 +40,7 @@ enum Kind {
 }
 
 fn kind(record: &Record<'_>) -> Option<Kind> {
-    match (record.version.major, record.opcode(OPCODE)) {
+    match (record.rules.major(), record.opcode(OPCODE)) {
         (13, heap2::PRUNE) => Some(Kind::Prune),
         (13, heap2::PRUNE_VACUUM_SCAN) => Some(Kind::Freeze),
         (14..=16, heap2::PRUNE) => Some(Kind::Prune),
@@ -69,7 +69,7 @@ pub fn redo(record: &Record<'_>, page: &mut PageBytes) -> Option<()> {
             .apply(page)?;
             forget_unused(page)
         }
-        Kind::Freeze if record.version.major < 16 => freeze_tuples(data, page),
+        Kind::Freeze if record.rules.major() < 16 => freeze_tuples(data, page),
         Kind::Freeze => {
             let plans = usize::from(record.main_u16(4)?);
             let (plans, numbers) = data.split_at_checked(plans * FREEZE_TUPLE_LEN)?;
@@ -158,13 +158,36 @@ fn pairs_of(data: &[u8]) -> Option<Vec<(u16, u16)>> {
 
 /// `PageRepairFragmentation`
 fn repair_fragmentation(record: &Record<'_>, page: &mut PageBytes) -> Option<()> {
-    page.compact()?;
-    if record.version.major >= 16 {
+    page.compact(record.rules.compacts_by_number())?;
+    if record.rules.major() >= 16 {
         page.truncate_line_pointers()?;
     }
     mark_free_lines(page);
     // The server clears it when it prunes; replay does not.
     page.change_flags(0, PAGE_FULL);
+    match record.rules.prunes_with_hints() {
+        true => leave_hints(record.xid(), page),
+        false => Some(()),
+    }
+}
+
+/// What the server leaves on a page when it prunes it, beside what it logs (`heap_page_prune`): it
+/// has looked at each tuple, and knows when pruning may be worth it again. Its own transaction
+/// has not ended; others are taken to be.
+fn leave_hints(xid: u32, page: &mut PageBytes) -> Option<()> {
+    let mut prunable = 0;
+    for number in 1..=page.items() {
+        if page.line_pointer(number)?.state != State::Normal {
+            continue;
+        }
+        let tuple = page.item_mut(number)?;
+        if let Some(xmax) = tuple::leave_hints(tuple, xid)?
+            && (prunable == 0 || precedes(xmax, prunable))
+        {
+            prunable = xmax;
+        }
+    }
+    page.set_prune_xid(prunable);
     Some(())
 }
 

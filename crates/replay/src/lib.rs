@@ -18,6 +18,7 @@ mod key_order;
 mod page;
 mod pages;
 mod record;
+mod rules;
 mod tuple;
 mod visibility;
 
@@ -31,6 +32,7 @@ pub use heap::{free_line_pointer, row_values};
 pub use key_order::KeyOrders;
 pub use page::{Page, PageBytes};
 pub use record::Record;
+pub use rules::{Revision, Rules};
 
 use pages::BlockPages;
 

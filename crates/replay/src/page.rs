@@ -7,12 +7,16 @@
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::bytes::{read_u16, read_u32, read_u64};
 
+use crate::rules::Rules;
+
 /// The bytes of a page.
 pub type PageBytes = [u8; PAGE_SIZE];
 
 /// Bytes of the page header (`SizeOfPageHeaderData`).
 pub const HEADER_LEN: usize = 24;
 const LINE_POINTER_LEN: usize = 4;
+/// So many items of an index page are removed one by one (`PageIndexMultiDelete`).
+const REMOVED_ONE_BY_ONE: usize = 2;
 /// Version 4 of the layout, and the size of a page (`pd_pagesize_version`).
 const SIZE_VERSION: u16 = PAGE_SIZE as u16 | 4;
 
@@ -175,8 +179,13 @@ pub trait Page {
     fn set_prunable(&mut self, xid: u32) {
         let before = self.prune_xid();
         if before == 0 || precedes(xid, before) {
-            self.put(20, &xid.to_le_bytes());
+            self.set_prune_xid(xid);
         }
+    }
+
+    /// Sets `pd_prune_xid`.
+    fn set_prune_xid(&mut self, xid: u32) {
+        self.put(20, &xid.to_le_bytes());
     }
 
     /// `PageInit`
@@ -287,9 +296,9 @@ pub trait Page {
         self.set_line_pointer(number, pointer)
     }
 
-    /// Moves the items together at the end of the page, in the order in which they stand
-    /// (`compactify_tuples`).
-    fn compact(&mut self) -> Option<()> {
+    /// Moves the items together at the end of the page, in the order in which they stand, or, if
+    /// their offsets are not in the order of their numbers, `by_number` (`compactify_tuples`).
+    fn compact(&mut self, by_number: bool) -> Option<()> {
         if !self.is_sane() {
             return None;
         }
@@ -300,7 +309,12 @@ pub trait Page {
                 stored.push((range.start as u32) << 16 | u32::from(number));
             }
         }
-        stored.sort_unstable_by_key(|&item| std::cmp::Reverse(item));
+        if !stored.is_sorted_by(|one, next| one > next) {
+            if by_number {
+                return self.compact_in_turn(&stored);
+            }
+            stored.sort_unstable_by_key(|&item| std::cmp::Reverse(item));
+        }
         let (lower, mut upper) = (self.lower(), self.special());
         // Neighbours move together, which leaves what moving them one by one leaves.
         let mut moved = Moved::default();
@@ -329,9 +343,27 @@ pub trait Page {
         Some(())
     }
 
+    /// Moves items together at the end of the page, each below the one before it. Each is its
+    /// offset and its number.
+    fn compact_in_turn(&mut self, stored: &[u32]) -> Option<()> {
+        let before = *self.bytes();
+        let (lower, mut upper) = (self.lower(), self.special());
+        for item in stored {
+            let (start, number) = ((item >> 16) as usize, *item as u16);
+            let pointer = self.line_pointer(number)?;
+            let len = max_align(pointer.len.into());
+            upper = upper.checked_sub(len).filter(|&below| below >= lower)?;
+            self.put(upper, before.get(start..start + len)?)?;
+            let offset = upper as u16;
+            self.set_line_pointer(number, LinePointer { offset, ..pointer })?;
+        }
+        self.set_bounds(lower, upper);
+        Some(())
+    }
+
     /// Removes the items with these ascending numbers, and their line pointers
     /// (`PageIndexMultiDelete`).
-    fn remove(&mut self, numbers: &[u16]) -> Option<()> {
+    fn remove(&mut self, numbers: &[u16], rules: Rules) -> Option<()> {
         if !self.is_sane() {
             return None;
         }
@@ -347,7 +379,8 @@ pub trait Page {
         }
         let lower = HEADER_LEN + usize::from(kept) * LINE_POINTER_LEN;
         self.set_bounds(lower, self.upper());
-        self.compact()?;
+        let is_few = rules.removes_few_one_by_one() && numbers.len() <= REMOVED_ONE_BY_ONE;
+        self.compact(rules.compacts_by_number() && !is_few)?;
         left.peek().is_none().then_some(())
     }
 

@@ -1,14 +1,15 @@
 //! A record as replay sees it, and the pages of its blocks.
 
-use walzip_pgformat::Version;
 use walzip_pgformat::bytes::{read_u16, read_u32};
 use walzip_pgformat::wal::{Block, RecordLayout};
+
+use crate::rules::Rules;
 
 /// A record, read into its layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'r> {
-    /// The major version that wrote it.
-    pub version: &'static Version,
+    /// What it is replayed by.
+    pub rules: Rules,
     /// Its headers, and where its parts lie.
     pub layout: &'r RecordLayout,
     /// Its bytes.

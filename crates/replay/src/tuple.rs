@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use walzip_pgformat::bytes::read_u16;
+use walzip_pgformat::bytes::{read_u16, read_u32};
 
 /// Bytes of the fixed header (`SizeofHeapTupleHeader`).
 pub const HEADER_LEN: usize = 23;
@@ -26,6 +26,8 @@ const XMAX_KEYSHR_LOCK: u16 = 0x0010;
 const COMBO_CID: u16 = 0x0020;
 const XMAX_EXCL_LOCK: u16 = 0x0040;
 const XMAX_LOCK_ONLY: u16 = 0x0080;
+const XMIN_COMMITTED: u16 = 0x0100;
+const XMIN_INVALID: u16 = 0x0200;
 const XMAX_COMMITTED: u16 = 0x0400;
 const XMAX_INVALID: u16 = 0x0800;
 const XMAX_IS_MULTI: u16 = 0x1000;
@@ -134,6 +136,28 @@ pub fn set_infobits(tuple: &mut [u8], infobits: u8) -> Option<()> {
         0
     };
     change(tuple, INFOMASK2_AT, keys, 0)
+}
+
+/// Sets the hints that a look at a tuple leaves (`HeapTupleSatisfiesVacuum`), if all transactions
+/// but one have ended and were committed. Returns the one that deleted or replaced the tuple.
+pub fn leave_hints(tuple: &mut [u8], running: u32) -> Option<Option<u32>> {
+    let mask = read_u16(tuple, INFOMASK_AT)?;
+    let (xmin, xmax) = (read_u32(tuple, XMIN_AT)?, read_u32(tuple, XMAX_AT)?);
+    let mut hints = 0;
+    if mask & (XMIN_COMMITTED | XMIN_INVALID) == 0 && xmin != running {
+        hints |= XMIN_COMMITTED;
+    }
+    let has_xmax = mask & XMAX_INVALID == 0;
+    let is_locked_only = is_locked_only(tuple)?;
+    if has_xmax && xmax != running && mask & XMAX_COMMITTED == 0 {
+        hints |= match (is_locked_only, mask & XMAX_IS_MULTI) {
+            (true, _) => XMAX_INVALID,
+            (false, 0) => XMAX_COMMITTED,
+            (false, _) => 0,
+        };
+    }
+    change(tuple, INFOMASK_AT, hints, 0)?;
+    Some((has_xmax && !is_locked_only).then_some(xmax))
 }
 
 /// `HEAP_XMAX_IS_LOCKED_ONLY`

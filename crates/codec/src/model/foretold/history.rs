@@ -5,12 +5,11 @@ use std::collections::HashMap;
 use walzip_pgformat::opcode::btree;
 use walzip_pgformat::rmgr_id::BTREE;
 use walzip_pgformat::wal::{Block, Image, RecordLayout, RelFileLocator, SegmentHeader};
-use walzip_pgformat::{Lsn, PAGE_SIZE, Version};
-use walzip_replay::{KeyOrders, Page, PageBytes, PageCache, PageKey, Record};
+use walzip_pgformat::{Lsn, PAGE_SIZE};
+use walzip_replay::{KeyOrders, Page, PageBytes, PageCache, PageKey, Record, Rules};
 
 use super::forms::{Form, FormKey};
 use crate::fast_hash::FastHash;
-use crate::limits::HISTORY_PAGES_MAX;
 use crate::model::pages::recreation::Recreation;
 
 /// The longest record of which a part is kept for what follows, in bytes.
@@ -39,7 +38,7 @@ pub struct History {
 impl Default for History {
     fn default() -> History {
         History {
-            cache: PageCache::new(HISTORY_PAGES_MAX),
+            cache: PageCache::new(1),
             images_from: Lsn(0),
             forms: HashMap::default(),
             orders: HashMap::default(),
@@ -89,8 +88,15 @@ impl History {
         hasher.finalize()
     }
 
-    /// A segment, or a part of one, begins.
-    pub fn begin(&mut self, header: &SegmentHeader) {
+    /// Takes the pages of another history in place of its own ones. Returns whether it had the
+    /// same; where not, it is not to be used any more.
+    pub fn share_pages(&mut self, other: &History) -> bool {
+        self.cache.share(&other.cache)
+    }
+
+    /// A segment, or a part of one, begins. As many pages may be kept, if not more already.
+    pub fn begin(&mut self, header: &SegmentHeader, pages_max: usize) {
+        self.cache.allow(pages_max);
         if header.start != self.end {
             self.pending.clear();
         }
@@ -108,7 +114,7 @@ impl History {
     }
 
     /// The rest of a record that was begun, or what there is of it. `end` is where it ends.
-    pub fn lead(&mut self, version: &'static Version, bytes: &[u8], is_whole: bool, end: Lsn) {
+    pub fn lead(&mut self, rules: Rules, bytes: &[u8], is_whole: bool, end: Lsn) {
         if self.pending.is_empty() {
             return;
         }
@@ -119,8 +125,8 @@ impl History {
         if is_whole {
             let record = std::mem::take(&mut self.pending);
             let mut layout = RecordLayout::default();
-            if layout.read(&record, version).is_ok() {
-                self.replay(version, &layout, &record);
+            if layout.read(&record, rules.version).is_ok() {
+                self.replay(rules, &layout, &record);
                 // It only takes images apart.
                 self.keep_images(&layout, &record, &mut Recreation::new(0));
                 self.set_positions(&layout, end);
@@ -148,13 +154,13 @@ impl History {
     /// from the left page, and the place of the page's block reference.
     pub fn split_rest(
         &self,
-        version: &'static Version,
+        rules: Rules,
         layout: &RecordLayout,
         bytes: &[u8],
     ) -> Option<(usize, Vec<u8>)> {
         let place = layout.blocks.iter().position(|block| block.id == 1)?;
         let record = Record {
-            version,
+            rules,
             layout,
             bytes,
         };
@@ -165,12 +171,12 @@ impl History {
     /// The reverse: the data of a split's new right page.
     pub fn split_data(
         &self,
-        version: &'static Version,
+        rules: Rules,
         layout: &RecordLayout,
         bytes: &[u8],
     ) -> Option<Vec<u8>> {
         let record = Record {
-            version,
+            rules,
             layout,
             bytes,
         };
@@ -219,9 +225,9 @@ impl History {
     }
 
     /// Replays a record on the pages of its blocks without images.
-    pub fn replay(&mut self, version: &'static Version, layout: &RecordLayout, bytes: &[u8]) {
+    pub fn replay(&mut self, rules: Rules, layout: &RecordLayout, bytes: &[u8]) {
         let record = Record {
-            version,
+            rules,
             layout,
             bytes,
         };

@@ -6,8 +6,8 @@
 
 use walzip_pgformat::rmgr_id::{HEAP, HEAP2};
 use walzip_pgformat::wal::{Compression, RecordHeader, RecordLayout};
-use walzip_pgformat::{Lsn, PAGE_SIZE, Version};
-use walzip_replay::{Page, PageBytes, PageKey, Record, omitted_data};
+use walzip_pgformat::{Lsn, PAGE_SIZE};
+use walzip_replay::{Page, PageBytes, PageKey, Record, Rules, omitted_data};
 
 use super::assembly::{Change, assemble, assembled_len};
 use super::forms::{self, Form, FormKey};
@@ -36,7 +36,7 @@ const NEW_PART: usize = 3;
 
 /// The images of a segment.
 pub struct ForetoldImages {
-    version: &'static Version,
+    rules: Rules,
     /// Marks, where no image and where one was to be expected.
     marks: [LazyStream; 2],
     form: LazyStream,
@@ -109,10 +109,10 @@ fn empty_page(spare: &mut Vec<Box<PageBytes>>) -> Box<PageBytes> {
 }
 
 impl ForetoldImages {
-    /// For a segment of this length.
-    pub fn new(version: &'static Version, segment_len: usize) -> ForetoldImages {
+    /// For a segment of this length, whose records are replayed by these rules.
+    pub fn new(rules: Rules, segment_len: usize) -> ForetoldImages {
         ForetoldImages {
-            version,
+            rules,
             marks: [LazyStream::default(); 2],
             form: LazyStream::default(),
             hole: LazyStream::default(),
@@ -191,7 +191,7 @@ impl ForetoldImages {
         let mut data = Vec::new();
         if block.data_len == 0 {
             let record = Record {
-                version: self.version,
+                rules: self.rules,
                 layout,
                 bytes: record,
             };
@@ -225,7 +225,7 @@ impl ForetoldImages {
         let mut without = layout.clone();
         assemble(&mut without, record, &self.changes, &mut self.record)?;
         let pages = history.copy_pages(&without);
-        history.replay(self.version, &without, &self.record);
+        history.replay(self.rules, &without, &self.record);
         let before = self.folded.len();
         let (changes, differences) = (&mut self.changes, &mut self.differences);
         let mut expected = empty_page(&mut self.spare);
@@ -377,12 +377,12 @@ impl ForetoldImages {
         layout: &mut RecordLayout,
         record: &mut Vec<u8>,
     ) -> Option<()> {
-        let (place, rest) = history.split_rest(self.version, layout, record)?;
+        let (place, rest) = history.split_rest(self.rules, layout, record)?;
         self.changes.fill(Change::None);
         *self.changes.get_mut(place)? = Change::Data(rest);
         let mut without = layout.clone();
         assemble(&mut without, record, &self.changes, &mut self.record)?;
-        let made = history.split_data(self.version, &without, &self.record)?;
+        let made = history.split_data(self.rules, &without, &self.record)?;
         let block = layout.blocks.get(place)?;
         let end = block.data_start + usize::from(block.data_len);
         if record.get(block.data_start..end)? != made {
@@ -423,7 +423,7 @@ impl ForetoldImages {
         if coder.failed() {
             return;
         }
-        history.replay(self.version, layout, record);
+        history.replay(self.rules, layout, record);
         self.code_differences(coder, history);
         history.keep_images(layout, record, &mut self.recreation);
     }
@@ -458,7 +458,7 @@ impl ForetoldImages {
         record: &mut Vec<u8>,
     ) -> Option<()> {
         let place = layout.blocks.iter().position(|block| block.id == 1)?;
-        let data = history.split_data(self.version, layout, record)?;
+        let data = history.split_data(self.rules, layout, record)?;
         self.changes.clear();
         self.changes.resize(layout.blocks.len(), Change::None);
         *self.changes.get_mut(place)? = Change::Data(data);
@@ -517,7 +517,7 @@ impl ForetoldImages {
                 }
                 _ => (&*folded.page, folded.hole),
             };
-            let mut image = folded.form.image(self.version, hole);
+            let mut image = folded.form.image(self.rules.version, hole);
             let (front, back) = (page.get(..hole.0)?, page.get(hole.0 + hole.1..)?);
             let mut bytes = Vec::new();
             if image.compression != Compression::None {
