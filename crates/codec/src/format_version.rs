@@ -22,6 +22,7 @@ impl FormatVersion {
     const CODED_STREAMS: FormatVersion = FormatVersion(6);
     const PAGES: FormatVersion = FormatVersion(7);
     const SECOND_REPLAY: FormatVersion = FormatVersion(8);
+    const CHANGED_WORDS: FormatVersion = FormatVersion(8);
 
     /// The version of a number; `None` where this walzip does not read it.
     pub const fn of(number: u8) -> Option<FormatVersion> {
@@ -98,6 +99,11 @@ impl FormatVersion {
             true => HISTORY_PAGES_MAX,
             false => HISTORY_PAGES_MAX_7,
         }
+    }
+
+    /// New versions of rows are told word by word.
+    pub fn has_changed_words(self) -> bool {
+        self >= Self::CHANGED_WORDS
     }
 
     /// Headers have the name of the original.

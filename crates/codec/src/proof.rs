@@ -95,7 +95,14 @@ fn encode(
         &|| {
             packed.get_or_init(pack);
         },
-        &mut || hash = replay(&streams, &unhashed.identity, input, of_decoder.as_deref_mut()),
+        &mut || {
+            hash = replay(
+                &streams,
+                &unhashed.identity,
+                input,
+                of_decoder.as_deref_mut(),
+            )
+        },
     );
     if let (Some(encoder), Some(decoder)) = (of_encoder, of_decoder)
         && !decoder.share_pages(encoder)

@@ -244,11 +244,7 @@ fn deletion_counts(record: &Record<'_>) -> Option<(u16, u16)> {
     }
 }
 
-fn delete(
-    record: &Record<'_>,
-    (deleted, updated): (u16, u16),
-    page: &mut PageBytes,
-) -> Option<()> {
+fn delete(record: &Record<'_>, (deleted, updated): (u16, u16), page: &mut PageBytes) -> Option<()> {
     let (deleted, rest) = record.data(0).split_at_checked(2 * usize::from(deleted))?;
     let (numbers, mut updates) = rest.split_at_checked(2 * usize::from(updated))?;
     let (numbers, _) = numbers.as_chunks::<2>();

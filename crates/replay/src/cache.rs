@@ -76,8 +76,8 @@ impl PageCache {
         }
         let mut pairs = self.slots.iter_mut().zip(&other.slots);
         pairs.all(|(slot, other)| {
-                let is_same = Arc::ptr_eq(&slot.page, &other.page) || slot.page == other.page;
-                slot.page = Arc::clone(&other.page);
+            let is_same = Arc::ptr_eq(&slot.page, &other.page) || slot.page == other.page;
+            slot.page = Arc::clone(&other.page);
             is_same && slot.key == other.key && slot.was_used == other.was_used
         })
     }

@@ -1,6 +1,7 @@
 //! Rows of earlier records, from which later tuples follow: index entries and new versions.
 
 pub mod change;
+pub mod changed_words;
 mod copies;
 pub mod recent;
 pub mod versions;

@@ -169,12 +169,7 @@ impl History {
     }
 
     /// The reverse: the data of a split's new right page.
-    pub fn split_data(
-        &self,
-        rules: Rules,
-        layout: &RecordLayout,
-        bytes: &[u8],
-    ) -> Option<Vec<u8>> {
+    pub fn split_data(&self, rules: Rules, layout: &RecordLayout, bytes: &[u8]) -> Option<Vec<u8>> {
         let record = Record {
             rules,
             layout,

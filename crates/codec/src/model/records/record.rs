@@ -229,7 +229,8 @@ impl Model {
                 let data = coder.part(record, block.data_start, end);
                 let model = *kind.block_models.get(index)?;
                 let streams = kind.block_streams.get_mut(index)?;
-                let newest = self.xids.newest_row()?;
+                let own = self.xids.own()?;
+                self.change_scratch.late.amount = own.amount;
                 let mut context = Context {
                     main: &self.main,
                     last_block,
@@ -238,12 +239,13 @@ impl Model {
                         relation: shape_block.relation,
                         rows: &self.rows,
                         versions: &self.versions,
-                        newest: *newest,
+                        newest: own.newest_row,
                         extracted: &mut self.extracted,
                     },
                     scratch: &mut self.change_scratch,
                 };
                 model.code(coder, streams, relation, &mut context, data);
+                own.amount = self.change_scratch.late.amount;
                 if index == 0 && !coder.failed() {
                     let record = HeapRecord {
                         rmid: kind.shape.rmid,
@@ -254,7 +256,7 @@ impl Model {
                         block: block.number,
                         last_block,
                     };
-                    record.add_rows(&mut self.rows, &mut self.versions, newest);
+                    record.add_rows(&mut self.rows, &mut self.versions, &mut own.newest_row);
                 }
             }
             if C::ENCODING && relation.heap.take_has_new_bodies() {

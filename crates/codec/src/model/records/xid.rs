@@ -15,8 +15,16 @@ struct Recent {
     xid: u32,
     /// See [`Xids::context`].
     context: u32,
-    /// See [`Xids::newest_row`].
-    newest_row: RowNumber,
+    own: Own,
+}
+
+/// What is known of a transaction.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Own {
+    /// The row that it has inserted last, 0 if there is none.
+    pub newest_row: RowNumber,
+    /// What it has last added to an integer.
+    pub amount: i32,
 }
 
 /// The recent transactions, the most recent first.
@@ -54,7 +62,7 @@ impl Xids {
             Recent {
                 xid,
                 context: 0,
-                newest_row: 0,
+                own: Own::default(),
             },
         );
         xid
@@ -65,9 +73,9 @@ impl Xids {
         self.recent.first_mut().map(|recent| &mut recent.context)
     }
 
-    /// The row that the current transaction has inserted last, 0 if there is none.
-    pub fn newest_row(&mut self) -> Option<&mut RowNumber> {
-        self.recent.first_mut().map(|recent| &mut recent.newest_row)
+    /// What is known of the current transaction.
+    pub fn own(&mut self) -> Option<&mut Own> {
+        self.recent.first_mut().map(|recent| &mut recent.own)
     }
 
     fn rank_of(&self, xid: u32) -> u8 {

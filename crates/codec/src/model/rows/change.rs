@@ -1,5 +1,6 @@
 //! The body of an updated tuple, coded against the known part of the row's old version.
 
+use super::changed_words::{LateChanges, OwnRows, WORD, WordStreams};
 use super::copies::{RowCopy, copied_len, find_copies, put_together, take_own};
 use super::versions::{Kept, Version};
 use crate::optional_model::OptionalModel;
@@ -13,6 +14,8 @@ const NONE: u8 = 0;
 const DIFFERENCE: u8 = 1;
 /// The body is coded as copies of parts of the old version, and bytes of its own.
 const COPIES: u8 = 2;
+/// The values that replace others are coded word by word.
+const WORDS: u8 = 3;
 
 /// How a body relates to the row's old version.
 #[derive(Clone, Copy, Debug)]
@@ -25,11 +28,13 @@ pub struct Change<'a> {
     pub kept: Kept,
 }
 
-/// Buffers that are reused.
+/// Buffers that are reused, and what is known of changes in all relations.
 #[derive(Debug, Default)]
 pub struct ChangeScratch {
     copies: Vec<RowCopy>,
     bytes: Vec<u8>,
+    /// What has changed lately.
+    pub late: LateChanges,
 }
 
 /// The streams of the changes of one relation.
@@ -40,6 +45,8 @@ pub struct ChangeStreams {
     copy: [LazyStream; 3],
     own: RowsByLen,
     differences: RowsByLen,
+    front: RowsByLen,
+    words: WordStreams,
 }
 
 impl ChangeStreams {
@@ -51,6 +58,7 @@ impl ChangeStreams {
         scratch: &mut ChangeScratch,
         body: &mut [u8],
         change: Change<'_>,
+        own: OwnRows<'_>,
     ) -> bool {
         let before = change.before.min(body.len());
         let change = Change { before, ..change };
@@ -60,6 +68,10 @@ impl ChangeStreams {
             let values = &body[before..];
             let Change { old, kept, .. } = change;
             mode = match replaced {
+                Some(replaced) if self.has_cheap_words(values, change, own, &scratch.late) => {
+                    let _ = replaced;
+                    WORDS
+                }
                 Some(replaced) if replaced.is_like(values) => DIFFERENCE,
                 _ if find_copies(&mut scratch.copies, values, old, kept.prefix) => COPIES,
                 _ => NONE,
@@ -72,6 +84,11 @@ impl ChangeStreams {
                 self.code_difference(coder, scratch, body, (before, replaced));
             }
             (COPIES, _) => self.code_copies(coder, scratch, body, change),
+            (WORDS, _) if coder.format().has_changed_words() => {
+                if self.code_words(coder, scratch, body, change, own).is_none() {
+                    coder.fail();
+                }
+            }
             _ => coder.fail(),
         }
         true
@@ -101,6 +118,80 @@ impl ChangeStreams {
         }
     }
 
+    /// Whether the values that replace others take fewer bytes word by word. Encoder only.
+    fn has_cheap_words(
+        &mut self,
+        values: &[u8],
+        change: Change<'_>,
+        own: OwnRows<'_>,
+        late: &LateChanges,
+    ) -> bool {
+        let Some(range) = change.words(values.len()) else {
+            return false;
+        };
+        let Some(old) = change.old.known(range.clone()) else {
+            return false;
+        };
+        let at = change.kept.prefix - range.start;
+        let mut new = old.to_vec();
+        let Some(replaced) = new.get_mut(at..at + values.len()) else {
+            return false;
+        };
+        replaced.copy_from_slice(values);
+        let differing = old.iter().zip(&new).filter(|(one, other)| one != other);
+        let differing = differing.count() as u32;
+        let ((old, old_rest), (new, new_rest)) = (old.as_chunks(), new.as_chunks());
+        let words = old.iter().zip(new);
+        let words = words.map(|(old, new)| (u64::from_le_bytes(*old), u64::from_le_bytes(*new)));
+        let rest = old_rest
+            .iter()
+            .zip(new_rest)
+            .filter(|(one, other)| one != other);
+        let cursor = self.words.cursor();
+        self.words.begin(own);
+        let cost = self.words.cost(words, range.start / WORD, own, late) + rest.count() as u32;
+        self.words.set_cursor(cursor);
+        cost <= differing
+    }
+
+    fn code_words<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        scratch: &mut ChangeScratch,
+        body: &mut [u8],
+        change: Change<'_>,
+        own: OwnRows<'_>,
+    ) -> Option<()> {
+        let (front, values) = body.split_at_mut_checked(change.before)?;
+        self.front.code(coder, StreamKind::HeapPart, front);
+        let range = change.words(values.len())?;
+        let old = change.old.known(range.clone())?;
+        let at = change.kept.prefix - range.start;
+        let bytes = &mut scratch.bytes;
+        bytes.clear();
+        bytes.extend_from_slice(old);
+        bytes
+            .get_mut(at..at + values.len())?
+            .copy_from_slice(values);
+        let ((old, old_rest), (new, new_rest)) = (old.as_chunks::<WORD>(), bytes.as_chunks_mut());
+        self.words.begin(own);
+        for (place, (old, new)) in (range.start / WORD..).zip(old.iter().zip(new)) {
+            let mut word = u64::from_le_bytes(*new);
+            let pair = (u64::from_le_bytes(*old), &mut word);
+            self.words.code(coder, pair, place, own, &mut scratch.late);
+            *new = word.to_le_bytes();
+        }
+        if !new_rest.is_empty() {
+            let pairs = new_rest.iter_mut().zip(old_rest);
+            pairs.for_each(|(byte, old)| *byte = byte.wrapping_sub(*old));
+            self.words.code_rest(coder, new_rest);
+            let pairs = new_rest.iter_mut().zip(old_rest);
+            pairs.for_each(|(byte, old)| *byte = byte.wrapping_add(*old));
+        }
+        values.copy_from_slice(bytes.get(at..at + values.len())?);
+        Some(())
+    }
+
     fn code_copies<C: Coder>(
         &mut self,
         coder: &mut C,
@@ -108,7 +199,7 @@ impl ChangeStreams {
         body: &mut [u8],
         Change { before, old, kept }: Change<'_>,
     ) {
-        let ChangeScratch { copies, bytes } = scratch;
+        let ChangeScratch { copies, bytes, .. } = scratch;
         let stream = self.count.open(coder, StreamKind::ModelFlag, 1);
         let count = coder.u8(stream, copies.len() as u8);
         copies.resize(count.into(), RowCopy::default());
@@ -168,6 +259,17 @@ impl Replaced<'_> {
 }
 
 impl<'a> Change<'a> {
+    /// The offsets of the words that `len` bytes of new values replace, up to the end of all values
+    /// at most. `None` if the length of all values changes, or there is none.
+    fn words(&self, len: usize) -> Option<std::ops::Range<usize>> {
+        let Change { old, kept, .. } = self;
+        if len == 0 || old.total != kept.prefix + len + kept.suffix {
+            return None;
+        }
+        let start = kept.prefix - kept.prefix % WORD;
+        Some(start..(kept.prefix + len).next_multiple_of(WORD).min(old.total))
+    }
+
     /// The known bytes that the `len` bytes of the new values replace. `None` if the length of
     /// all values changes, or the known bytes end before or begin after them.
     fn replaced(&self, len: usize) -> Option<Replaced<'a>> {

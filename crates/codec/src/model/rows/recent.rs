@@ -195,6 +195,16 @@ impl RecentRows {
         self.entry(number).is_some_and(|entry| entry.tid() == tid)
     }
 
+    /// The transaction's row of the same relation after this one, or else the row after it.
+    pub fn next_like(&self, number: RowNumber) -> RowNumber {
+        let next = self.entry(number).map_or(0, |entry| entry.next);
+        if next == 0 {
+            number.wrapping_add(1)
+        } else {
+            next
+        }
+    }
+
     /// The numbers of a transaction's rows, the newest first.
     pub fn back(&self, newest: RowNumber) -> impl Iterator<Item = RowNumber> + '_ {
         std::iter::successors(Some(newest), |&number| Some(self.entry(number)?.before))

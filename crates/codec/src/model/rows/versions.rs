@@ -46,6 +46,12 @@ pub struct Version<'a> {
 }
 
 impl<'a> Version<'a> {
+    /// Bytes at offsets of the values, if all are known.
+    pub fn known(&self, range: std::ops::Range<usize>) -> Option<&'a [u8]> {
+        let start = range.start.checked_sub(self.from)?;
+        self.bytes.get(start..range.end.checked_sub(self.from)?)
+    }
+
     /// A version whose values are all known.
     pub fn whole(values: &'a [u8]) -> Version<'a> {
         Version {
