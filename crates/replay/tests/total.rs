@@ -6,8 +6,8 @@ use walzip_pgformat::Version;
 use walzip_pgformat::rmgr_id::{BTREE, HEAP, HEAP2};
 use walzip_pgformat::wal::{Block, RecordHeader, RecordLayout, RelFileLocator};
 use walzip_replay::{
-    Page, PageBytes, PageCache, PageKey, Record, free_line_pointer, omitted_data, redo, row_values,
-    split_data, split_rest,
+    Page, PageBytes, PageCache, PageKey, Record, Revision, Rules, free_line_pointer, omitted_data,
+    redo, row_values, split_data, split_rest,
 };
 
 const PAGE: usize = 8192;
@@ -127,12 +127,15 @@ proptest! {
     fn any_record_does_the_same_to_any_pages(
         pages in [page(), page(), page()],
         record in record(),
+        is_second in any::<bool>(),
     ) {
         let mut bytes = Vec::new();
         let layout = record.layout(&mut bytes);
         let major = 13 + record.major as u32;
         let version = Version::from_major(major).expect("a supported major");
-        let record = Record { version, layout: &layout, bytes: &bytes };
+        let revision = [Revision::First, Revision::Second][usize::from(is_second)];
+        let rules = Rules { version, revision };
+        let record = Record { rules, layout: &layout, bytes: &bytes };
         prop_assert!(replayed(&pages, &record) == replayed(&pages, &record));
         for block in &layout.blocks {
             let _ = omitted_data(&record, block, &pages[0], &pages[1]);

@@ -68,8 +68,12 @@ impl ChangeStreams {
             let values = &body[before..];
             let Change { old, kept, .. } = change;
             mode = match replaced {
-                Some(replaced) if self.has_cheap_words(values, change, own, &scratch.late) => {
-                    let _ = replaced;
+                Some(replaced)
+                    if replaced.takes_more_than(
+                        self.words_cost(values, change, own, &scratch.late),
+                        values,
+                    ) =>
+                {
                     WORDS
                 }
                 Some(replaced) if replaced.is_like(values) => DIFFERENCE,
@@ -118,28 +122,20 @@ impl ChangeStreams {
         }
     }
 
-    /// Whether the values that replace others take fewer bytes word by word. Encoder only.
-    fn has_cheap_words(
+    /// About how many bytes the values that replace others take word by word, where that can be
+    /// done. Encoder only.
+    fn words_cost(
         &mut self,
         values: &[u8],
         change: Change<'_>,
         own: OwnRows<'_>,
         late: &LateChanges,
-    ) -> bool {
-        let Some(range) = change.words(values.len()) else {
-            return false;
-        };
-        let Some(old) = change.old.known(range.clone()) else {
-            return false;
-        };
+    ) -> Option<u32> {
+        let range = change.words(values.len())?;
+        let old = change.old.known(range.clone())?;
         let at = change.kept.prefix - range.start;
         let mut new = old.to_vec();
-        let Some(replaced) = new.get_mut(at..at + values.len()) else {
-            return false;
-        };
-        replaced.copy_from_slice(values);
-        let differing = old.iter().zip(&new).filter(|(one, other)| one != other);
-        let differing = differing.count() as u32;
+        new.get_mut(at..at + values.len())?.copy_from_slice(values);
         let ((old, old_rest), (new, new_rest)) = (old.as_chunks(), new.as_chunks());
         let words = old.iter().zip(new);
         let words = words.map(|(old, new)| (u64::from_le_bytes(*old), u64::from_le_bytes(*new)));
@@ -148,10 +144,10 @@ impl ChangeStreams {
             .zip(new_rest)
             .filter(|(one, other)| one != other);
         let cursor = self.words.cursor();
-        self.words.begin(own);
+        self.words.begin(values.len(), own);
         let cost = self.words.cost(words, range.start / WORD, own, late) + rest.count() as u32;
         self.words.set_cursor(cursor);
-        cost <= differing
+        Some(cost)
     }
 
     fn code_words<C: Coder>(
@@ -174,7 +170,7 @@ impl ChangeStreams {
             .get_mut(at..at + values.len())?
             .copy_from_slice(values);
         let ((old, old_rest), (new, new_rest)) = (old.as_chunks::<WORD>(), bytes.as_chunks_mut());
-        self.words.begin(own);
+        self.words.begin(values.len(), own);
         for (place, (old, new)) in (range.start / WORD..).zip(old.iter().zip(new)) {
             let mut word = u64::from_le_bytes(*new);
             let pair = (u64::from_le_bytes(*old), &mut word);
@@ -250,10 +246,24 @@ struct Replaced<'a> {
 }
 
 impl Replaced<'_> {
+    /// Whether differences from these bytes take as much as words at least. Of values that have
+    /// little of the old ones they must take far more.
+    fn takes_more_than(&self, words: Option<u32>, values: &[u8]) -> bool {
+        let differing = (self.bytes.len() - self.same(values)) as u32;
+        words.is_some_and(|cost| {
+            let is_worth_it = values.len() <= WORD || 2 * cost < differing;
+            cost <= differing && (is_worth_it || self.is_like(values))
+        })
+    }
+
+    fn same(&self, values: &[u8]) -> usize {
+        let pairs = values[self.at..].iter().zip(self.bytes);
+        pairs.filter(|(new, old)| new == old).count()
+    }
+
     /// Whether at least half of the values' bytes are unchanged.
     fn is_like(&self, values: &[u8]) -> bool {
-        let pairs = values[self.at..].iter().zip(self.bytes);
-        let same = pairs.filter(|(new, old)| new == old).count();
+        let same = self.same(values);
         same > 0 && 2 * same >= values.len()
     }
 }
@@ -291,6 +301,7 @@ impl<'a> Change<'a> {
 mod tests {
     use super::*;
     use crate::format_version::FormatVersion;
+    use crate::model::rows::recent::RecentRows;
     use crate::streams::{StreamReader, StreamWriter};
 
     /// Codes bodies with two bytes before the values, and checks that they are decoded. Returns
@@ -301,10 +312,15 @@ mod tests {
             old,
             kept,
         };
+        let rows = RecentRows::default();
+        let own = OwnRows {
+            rows: &rows,
+            newest: 0,
+        };
         let mut coder = StreamWriter::default();
         let (mut streams, mut scratch) = (ChangeStreams::default(), ChangeScratch::default());
         let mut code =
-            |body: &&[u8]| streams.code(&mut coder, &mut scratch, &mut body.to_vec(), change);
+            |body: &&[u8]| streams.code(&mut coder, &mut scratch, &mut body.to_vec(), change, own);
         let coded: Vec<bool> = bodies.iter().map(&mut code).collect();
         let len = coder.total_len();
         let mut coder =
@@ -313,7 +329,7 @@ mod tests {
         for (body, coded) in bodies.iter().zip(&coded) {
             let mut decoded = vec![0; body.len()];
             assert_eq!(
-                streams.code(&mut coder, &mut scratch, &mut decoded, change),
+                streams.code(&mut coder, &mut scratch, &mut decoded, change, own),
                 *coded
             );
             assert!(!coded || decoded == *body);
@@ -376,7 +392,12 @@ mod tests {
 
     #[test]
     fn a_difference_from_what_is_not_as_long_fails() {
-        for mode in [DIFFERENCE, 3] {
+        let rows = RecentRows::default();
+        let own = OwnRows {
+            rows: &rows,
+            newest: 0,
+        };
+        for mode in [DIFFERENCE, WORDS, WORDS + 1] {
             let mut coder = StreamWriter::default();
             let stream = LazyStream::default().open(&mut coder, StreamKind::ModelFlag, 1);
             coder.u8(stream, mode);
@@ -389,7 +410,7 @@ mod tests {
                 kept: Kept::default(),
             };
             let mut scratch = ChangeScratch::default();
-            ChangeStreams::default().code(&mut coder, &mut scratch, &mut [0; 5], change);
+            ChangeStreams::default().code(&mut coder, &mut scratch, &mut [0; 5], change, own);
             assert!(coder.failed());
         }
     }

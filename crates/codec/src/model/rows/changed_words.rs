@@ -25,13 +25,17 @@ const PLUS_ROW: u8 = 5;
 const LATE: u8 = 6;
 /// It differs by a number from the last word that came to this place of a row.
 const FROM_LAST: u8 = 7;
-/// It is two integers of four bytes, each of which differs by a number.
-const INTEGERS: u8 = 8;
-/// The first or the second of them differs by what the last one differed by.
-const AMOUNT: [u8; 2] = [9, 10];
+/// It is two integers of four bytes, of which the first, the second, or both differ by a number.
+const INTEGER: [u8; 2] = [8, 9];
+const INTEGERS: u8 = 10;
+/// One of them differs by what the last one differed by.
+const AMOUNT: [u8; 2] = [11, 12];
 /// As a float, it differs by a decimal number with so many digits after the point.
-const DECIMAL: u8 = 11;
+const DECIMAL: u8 = 13;
 const DIGITS_MAX: u8 = 6;
+
+/// Streams of integers.
+const INTEGER_STREAMS: usize = 5;
 
 /// Rows of a transaction in which a word is looked for.
 const ROWS_SEARCHED: usize = 40;
@@ -126,7 +130,9 @@ pub struct WordStreams {
     at: LazyStream,
     late: LazyStream,
     from_last: LazyStream,
-    integers: LazyStream,
+    /// By the number of bytes that an update has, which says much of a number.
+    integers: [LazyStream; INTEGER_STREAMS],
+    len: usize,
     decimals: LazyStream,
     bytes: LazyStream,
     rest: RowsByLen,
@@ -177,8 +183,9 @@ impl WordStreams {
         self.cursor = cursor;
     }
 
-    /// A row's words follow.
-    pub fn begin(&mut self, own: OwnRows<'_>) {
+    /// The words follow that an update of so many bytes changes.
+    pub fn begin(&mut self, len: usize, own: OwnRows<'_>) {
+        self.len = len;
         self.cursor.row = own.rows.next_like(self.cursor.row);
     }
 
@@ -282,15 +289,15 @@ impl WordStreams {
                 late.add(word);
                 Some(word)
             }
-            INTEGERS => {
-                let stream = self.integers.open(coder, StreamKind::HeapPart, 4);
+            op if INTEGER.contains(&op) || op == INTEGERS => {
+                let stream = &mut self.integers[self.len.min(INTEGER_STREAMS - 1)];
+                let stream = stream.open(coder, StreamKind::HeapPart, 4);
                 let mut halves = halves_of(old);
-                for (half, change) in halves.iter_mut().zip(step.halves) {
-                    let change = zigzag(change.into()) as u32;
-                    let change = unzigzag(coder.u32(stream, change).into()) as i32;
-                    *half = half.wrapping_add(change);
-                    if change != 0 {
-                        late.amount = change;
+                for ((half, change), number) in halves.iter_mut().zip(step.halves).zip(INTEGER) {
+                    if op == number || op == INTEGERS {
+                        let change = zigzag(change.into()) as u32;
+                        late.amount = unzigzag(coder.u32(stream, change).into()) as i32;
+                        *half = half.wrapping_add(late.amount);
                     }
                 }
                 Some(word_of(halves))
@@ -356,10 +363,15 @@ impl WordStreams {
                 return step(op, 0);
             }
         }
+        let op = match halves {
+            [_, 0] => INTEGER[0],
+            [0, _] => INTEGER[1],
+            _ => INTEGERS,
+        };
         let cost = halves.map(|half| bytes_of(zigzag(half.into()) & u64::from(u32::MAX)));
         let mut best = Step {
             halves,
-            ..step(INTEGERS, cost[0] + cost[1])
+            ..step(op, cost[0] + cost[1])
         };
         let mut offer = |other: Step| {
             if other.cost < best.cost {
