@@ -28,6 +28,7 @@ import hashlib
 import importlib
 import io
 import json
+import math
 import os
 import re
 import shutil
@@ -490,7 +491,7 @@ class Header:
         need(reader.take(4) == b"WALZ", "not a file of walzip, or damaged: the magic number is missing")
         self.version = reader.u8()
         need(self.version, "version 0 of the format does not exist")
-        need(self.version <= 7, f"version {self.version} of the format is a later one than this decoder knows")
+        need(self.version <= 8, f"version {self.version} of the format is a later one than this decoder knows")
         self.kind, references = reader.u8(), reader.u8()
         need(self.kind <= (3 if self.version >= 7 else 1), f"a member of the unknown kind {self.kind}")
         need(references == (self.kind == DIFFERENCES), "references that are not those of the member's kind")
@@ -1278,6 +1279,7 @@ class Owner:
 
     def __init__(self, streams, number=0):
         self.streams, self.number, self._streams, self._rows = streams, number, {}, {}
+        self.words = ChangedWords()
 
     def stream(self, kind, which=0):
         found = self._streams.get((kind, which))
@@ -2025,6 +2027,85 @@ class Versions:
         self.enter(new_key, (start, room, total))
 
 
+def signed(n):
+    return n >> 1 ^ -(n & 1)
+
+
+class ChangedWords:
+    """The words of a relation's changed rows."""
+
+    def __init__(self):
+        self.row, self.offset, self.last, self.size = 0, 0, [], 0
+
+    def begin(self, size, rows):
+        row = rows.get(self.row)
+        self.row = row.next if row and row.next else self.row + 1 & M32
+        self.size = size
+
+    def _at_cursor(self, rows):
+        row = rows.get(self.row)
+        at = self.offset - row.missing if row else -1
+        need(row and at >= 0 and at + 8 <= len(row.values), "a word of a row that is not known")
+        return row.values[at : at + 8]
+
+    def word(self, relation, transaction, rows, late, old, place):
+        word = self._word(relation, transaction, rows, late, old, place)
+        if place < 64:
+            self.last += [bytes(8)] * (place + 1 - len(self.last))
+            self.last[place] = word
+        return word
+
+    def _word(self, relation, transaction, rows, late, old, place):
+        operation = relation.stream(MODEL_FLAG, "words").u8()
+        need(operation <= 19, "an unknown operation on a word")
+        if operation == 0:
+            return old
+        if operation == 1:
+            bytes_ = struct.pack("<Q", relation.stream(HEAP_PART, "words bytes").u64())
+            return self._late(late, bytes(a + b & 255 for a, b in zip(bytes_, old)))
+        if operation <= 5:
+            if operation in (3, 5):
+                back = relation.stream(TUPLE_LEN, "words back").u8()
+                self.offset = relation.stream(TUPLE_LEN, "words offset").u16()
+                self.row = transaction.newest
+                for _ in range(back):
+                    row = rows.get(self.row)
+                    need(row and back < 40, "a row that is not known")
+                    self.row = row.before
+            word = self._at_cursor(rows)
+            return word if operation <= 3 else self._sum(old, struct.unpack("<d", word)[0])
+        if operation == 6:
+            which = relation.stream(TUPLE_LEN, "words late").u8()
+            need(which < 8, "a late word that there is not")
+            return late[which]
+        if operation == 7:
+            n = signed(relation.stream(HEAP_PART, "words from last").u64())
+            base = self.last[place] if place < len(self.last) else old
+            return self._late(late, struct.pack("<Q", int.from_bytes(base, "little") + n & M64))
+        if operation <= 12:
+            halves = list(struct.unpack("<II", old))
+            for half in (0, 1):
+                if operation in (8 + half, 10):
+                    transaction.amount = signed(relation.stream(HEAP_PART, ("words", min(self.size, 4))).u32())
+                if operation in (8 + half, 10, 11 + half):
+                    halves[half] = halves[half] + transaction.amount & M32
+            return struct.pack("<II", *halves)
+        n = signed(relation.stream(HEAP_PART, "words decimal").u64())
+        return self._sum(old, float(n) / float(10 ** (operation - 13)))
+
+    @staticmethod
+    def _late(late, word):
+        late.insert(0, word)
+        late.pop()
+        return word
+
+    @staticmethod
+    def _sum(old, other):
+        total = struct.unpack("<d", old)[0] + other
+        need(math.isfinite(total), "a sum that is not finite")
+        return struct.pack("<d", total)
+
+
 def values_at(data, at):
     """The values of a tuple that begins at `at` with infomasks and t_hoff, or None."""
     if at + 5 > len(data):
@@ -2414,10 +2495,10 @@ class Kind:
 
 
 class Transaction:
-    __slots__ = ("xid", "context", "newest")
+    __slots__ = ("xid", "context", "newest", "amount")
 
     def __init__(self, xid):
-        self.xid, self.context, self.newest = xid, 0, 0
+        self.xid, self.context, self.newest, self.amount = xid, 0, 0, 0
 
 
 class WalModel(PageModel):
@@ -2429,7 +2510,7 @@ class WalModel(PageModel):
         self.transactions, self.highest = [], 0
         self.kinds, self.followers, self.kind_blocks = [], {}, 0
         self.relations = []
-        self.rows = Rows()
+        self.rows, self.late = Rows(), [bytes(8)] * 8
         self.versions = Versions(header.original, self.rows)
         self.extraction = Extraction(header.original)
         self.extracted = None
@@ -2741,7 +2822,7 @@ class WalModel(PageModel):
             old = self.old_version(kind, numbers, main)
             if old:
                 mode = relation.stream(MODEL_FLAG, "versions").u8()
-                need(mode < 3, "the unknown mode of a version")
+                need(mode < (4 if self.version >= 8 else 3), "the unknown mode of a version")
         if mode == 0:
             if flags & 0x60:
                 return data + relation.rows(HEAP_PART).take(left)
@@ -2749,6 +2830,8 @@ class WalModel(PageModel):
         front = min(max(hoff - 23, 0), left)
         if mode == 1:
             return data + self.differences(relation, old, left, front, prefix, suffix)
+        if mode == 3:
+            return data + self.changed_words(relation, old, left, front, prefix, suffix)
         return data + self.copies(relation, old, left, front, prefix)
 
     def old_version(self, kind, numbers, main):
@@ -2775,6 +2858,24 @@ class WalModel(PageModel):
             if 0 <= at < len(known):
                 body[front + n] = body[front + n] + known[at] & 255
         return bytes(body)
+
+    def changed_words(self, relation, old, left, front, prefix, suffix):
+        start, known, total = old
+        size = left - front
+        need(size > 0 and total == prefix + size + suffix, "words of a version of another length")
+        first = prefix - prefix % 8
+        end = min((prefix + size + 7) // 8 * 8, total)
+        need(start <= first and end <= start + len(known), "words of a version that is not known")
+        base = known[first - start : end - start]
+        head = relation.rows(HEAP_PART, "words front").take(front)
+        words = relation.words
+        words.begin(size, self.rows)
+        whole, new = len(base) // 8 * 8, b""
+        for at in range(0, whole, 8):
+            new += words.word(relation, self.transactions[0], self.rows, self.late, base[at : at + 8], (first + at) // 8)
+        rest = relation.rows(HEAP_PART, "words rest").take(len(base) - whole)
+        new += bytes(a + b & 255 for a, b in zip(rest, base[whole:]))
+        return head + new[prefix - first : prefix - first + size]
 
     @staticmethod
     def copies(relation, old, left, front, prefix):

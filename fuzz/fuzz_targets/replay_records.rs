@@ -5,15 +5,17 @@ use libfuzzer_sys::fuzz_target;
 use walzip_pgformat::Version;
 use walzip_pgformat::wal::RecordLayout;
 use walzip_replay::{
-    PageBytes, PageCache, PageKey, Record, omitted_data, redo, split_data, split_rest,
+    PageBytes, PageCache, PageKey, Record, Revision, Rules, omitted_data, redo, split_data,
+    split_rest,
 };
 
 const PAGE: usize = 8192;
 
 fuzz_target!(|input: &[u8]| {
-    let Some((&[major, cut], rest)) = input.split_first_chunk() else {
+    let Some((&[choice, cut], rest)) = input.split_first_chunk() else {
         return;
     };
+    let (major, is_second) = (choice & 0x7F, choice & 0x80 != 0);
     let version = Version::from_major(13 + u32::from(major % 6)).expect("a supported major");
     let len = rest.len() * usize::from(cut) / 256;
     let (bytes, pages) = rest.split_at(len);
@@ -29,7 +31,13 @@ fuzz_target!(|input: &[u8]| {
         return;
     }
     let record = Record {
-        version,
+        rules: Rules {
+            version,
+            revision: match is_second {
+                true => Revision::Second,
+                false => Revision::First,
+            },
+        },
         layout: &layout,
         bytes: &record,
     };

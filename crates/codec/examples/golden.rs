@@ -146,6 +146,7 @@ const KEPT: &[(&str, &str)] = &[
     ("replica_identity_full", "pg15_replica_identity_full"),
     ("gin_keys", "pg15_gin_keys"),
     ("words", "pg15_words"),
+    ("changed_words", "pg15_changed_words.xz"),
 ];
 
 /// Chunks of relation files, kept in tests/inputs/pages, and the runs of pages in each: a number

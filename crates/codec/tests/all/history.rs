@@ -2,7 +2,8 @@
 //!
 //! The golden files are sequences of segments of 1 MB: `pg13` and `pg18_pglz` of pgbench, and for each
 //! major `changes`: inserts, updates, deletes, locks, vacuums and freezing of a table with two B-trees
-//! that split and lose pages, and checkpoints between them. The example `history` made them. What replay
+//! that split and lose pages, and checkpoints between them. The example `history` made them. The
+//! first ones are of format 7, `v8_*` are of the same segments. What replay
 //! does is part of the format, and they hold it. `left.txt` has the hash of what each sequence leaves.
 
 use std::fs;
@@ -63,7 +64,7 @@ fn kinds(files: &[Vec<u8>]) -> Vec<MemberKind> {
 }
 
 /// Each sequence of golden files.
-const ALL: [&str; 8] = [
+const ALL: [&str; 14] = [
     "pg13",
     "pg13_changes",
     "pg14_changes",
@@ -72,6 +73,12 @@ const ALL: [&str; 8] = [
     "pg17_changes",
     "pg18_changes",
     "pg18_pglz",
+    "v8_pg13_changes",
+    "v8_pg14_changes",
+    "v8_pg15_changes",
+    "v8_pg16_changes",
+    "v8_pg17_changes",
+    "v8_pg18_changes",
 ];
 
 #[test]

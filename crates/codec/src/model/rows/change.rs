@@ -1,6 +1,6 @@
 //! The body of an updated tuple, coded against the known part of the row's old version.
 
-use super::changed_words::{LateChanges, OwnRows, WORD, WordStreams};
+use super::changed_words::{LateChanges, OwnRows, ReplacedWords, WORD, WordStreams};
 use super::copies::{RowCopy, copied_len, find_copies, put_together, take_own};
 use super::versions::{Kept, Version};
 use crate::optional_model::OptionalModel;
@@ -45,8 +45,8 @@ pub struct ChangeStreams {
     copy: [LazyStream; 3],
     own: RowsByLen,
     differences: RowsByLen,
-    front: RowsByLen,
-    words: WordStreams,
+    /// Few relations have them.
+    words: Option<Box<WordStreams>>,
 }
 
 impl ChangeStreams {
@@ -69,10 +69,7 @@ impl ChangeStreams {
             let Change { old, kept, .. } = change;
             mode = match replaced {
                 Some(replaced)
-                    if replaced.takes_more_than(
-                        self.words_cost(values, change, own, &scratch.late),
-                        values,
-                    ) =>
+                    if self.are_words_cheaper(replaced, values, change, own, scratch) =>
                 {
                     WORDS
                 }
@@ -89,9 +86,7 @@ impl ChangeStreams {
             }
             (COPIES, _) => self.code_copies(coder, scratch, body, change),
             (WORDS, _) if coder.format().has_changed_words() => {
-                if self.code_words(coder, scratch, body, change, own).is_none() {
-                    coder.fail();
-                }
+                self.code_words(coder, scratch, body, change, own);
             }
             _ => coder.fail(),
         }
@@ -122,32 +117,19 @@ impl ChangeStreams {
         }
     }
 
-    /// About how many bytes the values that replace others take word by word, where that can be
-    /// done. Encoder only.
-    fn words_cost(
+    /// Whether the values that replace others take fewer bytes word by word. Encoder only.
+    fn are_words_cheaper(
         &mut self,
+        replaced: Replaced<'_>,
         values: &[u8],
         change: Change<'_>,
         own: OwnRows<'_>,
-        late: &LateChanges,
-    ) -> Option<u32> {
-        let range = change.words(values.len())?;
-        let old = change.old.known(range.clone())?;
-        let at = change.kept.prefix - range.start;
-        let mut new = old.to_vec();
-        new.get_mut(at..at + values.len())?.copy_from_slice(values);
-        let ((old, old_rest), (new, new_rest)) = (old.as_chunks(), new.as_chunks());
-        let words = old.iter().zip(new);
-        let words = words.map(|(old, new)| (u64::from_le_bytes(*old), u64::from_le_bytes(*new)));
-        let rest = old_rest
-            .iter()
-            .zip(new_rest)
-            .filter(|(one, other)| one != other);
-        let cursor = self.words.cursor();
-        self.words.begin(values.len(), own);
-        let cost = self.words.cost(words, range.start / WORD, own, late) + rest.count() as u32;
-        self.words.set_cursor(cursor);
-        Some(cost)
+        ChangeScratch { late, bytes, .. }: &mut ChangeScratch,
+    ) -> bool {
+        change.words(values.len()).is_some_and(|words| {
+            let streams = self.words.get_or_insert_default();
+            replaced.takes_more_than(streams.cost(values, words, own, (late, bytes)), values)
+        })
     }
 
     fn code_words<C: Coder>(
@@ -157,35 +139,17 @@ impl ChangeStreams {
         body: &mut [u8],
         change: Change<'_>,
         own: OwnRows<'_>,
-    ) -> Option<()> {
-        let (front, values) = body.split_at_mut_checked(change.before)?;
-        self.front.code(coder, StreamKind::HeapPart, front);
-        let range = change.words(values.len())?;
-        let old = change.old.known(range.clone())?;
-        let at = change.kept.prefix - range.start;
-        let bytes = &mut scratch.bytes;
-        bytes.clear();
-        bytes.extend_from_slice(old);
-        bytes
-            .get_mut(at..at + values.len())?
-            .copy_from_slice(values);
-        let ((old, old_rest), (new, new_rest)) = (old.as_chunks::<WORD>(), bytes.as_chunks_mut());
-        self.words.begin(values.len(), own);
-        for (place, (old, new)) in (range.start / WORD..).zip(old.iter().zip(new)) {
-            let mut word = u64::from_le_bytes(*new);
-            let pair = (u64::from_le_bytes(*old), &mut word);
-            self.words.code(coder, pair, place, own, &mut scratch.late);
-            *new = word.to_le_bytes();
+    ) {
+        let ChangeScratch { bytes, late, .. } = scratch;
+        let (front, values) = body.split_at_mut(change.before);
+        let streams = self.words.get_or_insert_default();
+        match change.words(values.len()) {
+            Some(words) => {
+                streams.code_front(coder, front);
+                streams.code(coder, values, words, own, (late, bytes));
+            }
+            None => coder.fail(),
         }
-        if !new_rest.is_empty() {
-            let pairs = new_rest.iter_mut().zip(old_rest);
-            pairs.for_each(|(byte, old)| *byte = byte.wrapping_sub(*old));
-            self.words.code_rest(coder, new_rest);
-            let pairs = new_rest.iter_mut().zip(old_rest);
-            pairs.for_each(|(byte, old)| *byte = byte.wrapping_add(*old));
-        }
-        values.copy_from_slice(bytes.get(at..at + values.len())?);
-        Some(())
     }
 
     fn code_copies<C: Coder>(
@@ -248,12 +212,10 @@ struct Replaced<'a> {
 impl Replaced<'_> {
     /// Whether differences from these bytes take as much as words at least. Of values that have
     /// little of the old ones they must take far more.
-    fn takes_more_than(&self, words: Option<u32>, values: &[u8]) -> bool {
+    fn takes_more_than(&self, words: u32, values: &[u8]) -> bool {
         let differing = (self.bytes.len() - self.same(values)) as u32;
-        words.is_some_and(|cost| {
-            let is_worth_it = values.len() <= WORD || 2 * cost < differing;
-            cost <= differing && (is_worth_it || self.is_like(values))
-        })
+        let is_worth_it = values.len() <= WORD || 2 * words < differing;
+        words <= differing && (is_worth_it || self.is_like(values))
     }
 
     fn same(&self, values: &[u8]) -> usize {
@@ -269,15 +231,20 @@ impl Replaced<'_> {
 }
 
 impl<'a> Change<'a> {
-    /// The offsets of the words that `len` bytes of new values replace, up to the end of all values
-    /// at most. `None` if the length of all values changes, or there is none.
-    fn words(&self, len: usize) -> Option<std::ops::Range<usize>> {
+    /// The words that `len` bytes of new values replace, up to the end of all values at most. `None`
+    /// if the length of all values changes, or not all of the words are known.
+    fn words(&self, len: usize) -> Option<ReplacedWords<'a>> {
         let Change { old, kept, .. } = self;
         if len == 0 || old.total != kept.prefix + len + kept.suffix {
             return None;
         }
         let start = kept.prefix - kept.prefix % WORD;
-        Some(start..(kept.prefix + len).next_multiple_of(WORD).min(old.total))
+        let end = (kept.prefix + len).next_multiple_of(WORD).min(old.total);
+        Some(ReplacedWords {
+            first: start / WORD,
+            bytes: old.known(start..end)?,
+            values_at: kept.prefix - start,
+        })
     }
 
     /// The known bytes that the `len` bytes of the new values replace. `None` if the length of

@@ -71,9 +71,31 @@ pub struct OwnRows<'a> {
     pub newest: RowNumber,
 }
 
+/// The words that values replace.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplacedWords<'a> {
+    /// The number of the first of the row's words.
+    pub first: usize,
+    /// The bytes of the words, and of a part of one at the end of the row.
+    pub bytes: &'a [u8],
+    /// Where the values are among them.
+    pub values_at: usize,
+}
+
+impl ReplacedWords<'_> {
+    /// Makes the new words. Returns where the values are among them.
+    fn put(&self, values: &[u8], bytes: &mut Vec<u8>) -> std::ops::Range<usize> {
+        let range = self.values_at..self.values_at + values.len();
+        bytes.clear();
+        bytes.extend_from_slice(self.bytes);
+        bytes[range.clone()].copy_from_slice(values);
+        range
+    }
+}
+
 /// A word of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cursor {
+struct Cursor {
     row: RowNumber,
     at: u16,
 }
@@ -88,13 +110,14 @@ impl OwnRows<'_> {
 
     /// The row so many before the newest.
     fn row_back(&self, back: u8) -> Option<RowNumber> {
-        self.rows.back(self.newest).nth(back.into())
+        let back = usize::from(back);
+        self.rows.back(self.newest).take(ROWS_SEARCHED).nth(back)
     }
 
     fn find(&self, is_it: impl Fn(u64) -> bool) -> Option<(u8, Cursor)> {
         for (back, number) in (0..).zip(self.rows.back(self.newest).take(ROWS_SEARCHED)) {
             let row = self.rows.get(number)?;
-            let mut at = 0;
+            let mut at = row.known_from().next_multiple_of(WORD);
             while let Some(word) = row.get(at, WORD) {
                 if word
                     .first_chunk()
@@ -135,6 +158,7 @@ pub struct WordStreams {
     len: usize,
     decimals: LazyStream,
     bytes: LazyStream,
+    front: RowsByLen,
     rest: RowsByLen,
     cursor: Cursor,
     last: Vec<u64>,
@@ -173,34 +197,24 @@ fn decimal(number: i64, digits: u8) -> f64 {
 }
 
 impl WordStreams {
-    /// Where the cursor is.
-    pub fn cursor(&self) -> Cursor {
-        self.cursor
-    }
-
-    /// Puts the cursor where it was.
-    pub fn set_cursor(&mut self, cursor: Cursor) {
-        self.cursor = cursor;
-    }
-
-    /// The words follow that an update of so many bytes changes.
-    pub fn begin(&mut self, len: usize, own: OwnRows<'_>) {
-        self.len = len;
-        self.cursor.row = own.rows.next_like(self.cursor.row);
-    }
-
-    /// About how many bytes words take; the words that they replace come with them.
+    /// About how many bytes values take that replace words. Encoder only.
     pub fn cost(
         &mut self,
-        words: impl Iterator<Item = (u64, u64)>,
-        first: usize,
+        values: &[u8],
+        replaced: ReplacedWords<'_>,
         own: OwnRows<'_>,
-        late: &LateChanges,
+        (late, bytes): (&LateChanges, &mut Vec<u8>),
     ) -> u32 {
         let cursor = self.cursor;
-        let mut cost = 0;
-        for (place, (old, new)) in (first..).zip(words) {
-            let step = self.step(old, new, place, own, late);
+        self.begin(values.len(), own);
+        replaced.put(values, bytes);
+        let (words, rest) = bytes.as_chunks::<WORD>();
+        let (old_words, old_rest) = replaced.bytes.as_chunks::<WORD>();
+        let pairs = rest.iter().zip(old_rest);
+        let mut cost = pairs.filter(|(one, other)| one != other).count() as u32;
+        for (place, (old, new)) in (replaced.first..).zip(old_words.iter().zip(words)) {
+            let pair = (u64::from_le_bytes(*old), u64::from_le_bytes(*new));
+            let step = self.step(pair, place, own, late);
             self.cursor = step.cursor;
             cost += step.cost;
         }
@@ -208,38 +222,72 @@ impl WordStreams {
         cost
     }
 
-    /// Codes the word at a place of a row.
+    /// Codes the bytes before the values.
+    pub fn code_front<C: Coder>(&mut self, coder: &mut C, front: &mut [u8]) {
+        self.front.code(coder, StreamKind::HeapPart, front);
+    }
+
+    /// Codes values that replace words.
     pub fn code<C: Coder>(
         &mut self,
         coder: &mut C,
-        (old, new): (u64, &mut u64),
+        values: &mut [u8],
+        replaced: ReplacedWords<'_>,
+        own: OwnRows<'_>,
+        (late, bytes): (&mut LateChanges, &mut Vec<u8>),
+    ) {
+        let values_at = replaced.put(values, bytes);
+        self.begin(values.len(), own);
+        let (words, rest) = bytes.as_chunks_mut::<WORD>();
+        let (old_words, old_rest) = replaced.bytes.as_chunks::<WORD>();
+        for (place, (old, new)) in (replaced.first..).zip(old_words.iter().zip(words)) {
+            let pair = (u64::from_le_bytes(*old), u64::from_le_bytes(*new));
+            *new = self.word(coder, pair, place, own, late).to_le_bytes();
+        }
+        let differ = |change: fn(u8, u8) -> u8, rest: &mut [u8]| {
+            let pairs = rest.iter_mut().zip(old_rest);
+            pairs.for_each(|(byte, old)| *byte = change(*byte, *old));
+        };
+        differ(u8::wrapping_sub, rest);
+        self.rest.code(coder, StreamKind::HeapPart, rest);
+        differ(u8::wrapping_add, rest);
+        values.copy_from_slice(&bytes[values_at]);
+    }
+
+    /// The words follow that an update of so many bytes changes.
+    fn begin(&mut self, len: usize, own: OwnRows<'_>) {
+        self.len = len;
+        self.cursor.row = own.rows.next_like(self.cursor.row);
+    }
+
+    /// Codes the word at a place of a row.
+    fn word<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        (old, new): (u64, u64),
         place: usize,
         own: OwnRows<'_>,
         late: &mut LateChanges,
-    ) {
+    ) -> u64 {
         let mut step = Step::default();
         if C::ENCODING {
-            step = self.step(old, *new, place, own, late);
+            step = self.step((old, new), place, own, late);
         }
         let stream = self.op.open(coder, StreamKind::ModelFlag, 1);
         step.op = coder.u8(stream, step.op);
-        let coded = self.code_step(coder, step, (old, *new), place, own, late);
-        match coded {
-            Some(word) if C::ENCODING => debug_assert_eq!(word, *new),
-            Some(word) => *new = word,
-            None => coder.fail(),
+        let word = self.code_step(coder, step, (old, new), place, own, late);
+        if word.is_none() {
+            coder.fail();
         }
+        let word = word.unwrap_or_default();
+        debug_assert!(!C::ENCODING || word == new);
         if let Some(last) = self.last.get_mut(place) {
-            *last = *new;
+            *last = word;
         } else if place < LAST_WORDS {
             self.last.resize(place, 0);
-            self.last.push(*new);
+            self.last.push(word);
         }
-    }
-
-    /// Codes bytes of the end of a row that are no word, as differences.
-    pub fn code_rest<C: Coder>(&mut self, coder: &mut C, differences: &mut [u8]) {
-        self.rest.code(coder, StreamKind::HeapPart, differences);
+        word
     }
 
     fn code_step<C: Coder>(
@@ -261,7 +309,9 @@ impl WordStreams {
                 let mut bytes = coder.u64(stream, u64::from_le_bytes(bytes)).to_le_bytes();
                 let pairs = bytes.iter_mut().zip(old.to_le_bytes());
                 pairs.for_each(|(byte, old)| *byte = byte.wrapping_add(old));
-                Some(u64::from_le_bytes(bytes))
+                let word = u64::from_le_bytes(bytes);
+                late.add(word);
+                Some(word)
             }
             AT_CURSOR => own.word(self.cursor),
             PLUS_CURSOR => sum(old, f64::from_bits(own.word(self.cursor)?)),
@@ -324,8 +374,7 @@ impl WordStreams {
     /// What takes the fewest bytes. Encoder only.
     fn step(
         &mut self,
-        old: u64,
-        new: u64,
+        (old, new): (u64, u64),
         place: usize,
         own: OwnRows<'_>,
         late: &LateChanges,
@@ -446,4 +495,170 @@ fn decimal_between(old: u64, new: u64) -> Option<(u8, i64)> {
         let number = number as i64;
         (sum(old, decimal(number, digits)) == Some(new)).then_some((DECIMAL + digits, number))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format_version::FormatVersion;
+    use crate::model::rows::recent::NewRow;
+    use crate::streams::{StreamReader, StreamWriter};
+
+    const KNOWN: f64 = 4321.5678;
+
+    /// Two rows of a transaction, of which the older one has [`KNOWN`] at 8.
+    fn rows() -> (RecentRows, RowNumber) {
+        let (mut rows, mut newest) = (RecentRows::default(), 0);
+        for values in [[7, KNOWN.to_bits()], [1, 2]] {
+            let row = NewRow {
+                relation: 3,
+                tid: (0, 1),
+                values: &values.map(u64::to_le_bytes).concat(),
+                missing: 0,
+                begins_record: true,
+            };
+            rows.add(&mut newest, row);
+        }
+        (rows, newest)
+    }
+
+    fn words(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// Codes changes of rows, with two bytes before and after the values, and checks that they are
+    /// decoded. Returns the operations.
+    fn coded(changes: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+        let (rows, newest) = rows();
+        let own = OwnRows {
+            rows: &rows,
+            newest,
+        };
+        let (mut late, mut bytes) = (LateChanges::default(), Vec::new());
+        let mut coder = StreamWriter::default();
+        let mut streams = WordStreams::default();
+        let replaced = |old| ReplacedWords {
+            first: 0,
+            bytes: old,
+            values_at: 2,
+        };
+        for (old, new) in changes {
+            let values = &mut new[2..new.len() - 2].to_vec();
+            streams.code(
+                &mut coder,
+                values,
+                replaced(old),
+                own,
+                (&mut late, &mut bytes),
+            );
+        }
+        let content = coder.into_content().bytes;
+        let mut coder = StreamReader::of_content(content.clone(), FormatVersion::CURRENT).unwrap();
+        let (mut late, mut streams) = (LateChanges::default(), WordStreams::default());
+        for (old, new) in changes {
+            let values = &mut vec![0; new.len() - 4];
+            streams.code(
+                &mut coder,
+                values,
+                replaced(old),
+                own,
+                (&mut late, &mut bytes),
+            );
+            assert_eq!(*values, new[2..new.len() - 2]);
+        }
+        assert!(coder.exhausted() && !coder.failed());
+        let mut coder = StreamReader::of_content(content, FormatVersion::CURRENT).unwrap();
+        let stream = LazyStream::default().open(&mut coder, StreamKind::ModelFlag, 1);
+        let count = changes.iter().map(|(old, _)| old.len() / WORD).sum();
+        (0..count).map(|_| coder.u8(stream, 0)).collect()
+    }
+
+    #[test]
+    fn each_operation_is_chosen_where_it_fits_and_comes_back() {
+        let both = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+        let random = 0x9E37_79B9_7F4A_7C15;
+        let float = |number: f64| number.to_bits();
+        let time = 800_000_000_000_000;
+        for (old, new, op) in [
+            (random, random, SAME),
+            (random, random ^ 0xFF_0000, BYTES),
+            (float(1.0), float(KNOWN), IN_ROW),
+            (float(1.25), float(1.25 + KNOWN), PLUS_ROW),
+            (both(5, 6), both(1000, 6), INTEGER[0]),
+            (both(5, 6), both(5, 5), INTEGER[1]),
+            (both(5, 6), both(7, 9), INTEGERS),
+            (float(100.1), float(100.1 + 77.123), DECIMAL + 3),
+        ] {
+            // The edges of the words stay as they are.
+            let row = |word| [words(&[0, word, 0])].concat();
+            assert_eq!(coded(&[(row(old), row(new))]), [SAME, op, SAME], "{op}");
+        }
+        let row = |word, other| words(&[0, word, other, 0]);
+        let changes = [
+            (row(time, 1), row(time + 5_000_000_000, 1)),
+            (
+                row(time, time),
+                row(time + 5_000_000_007, time + 5_000_000_000),
+            ),
+            (
+                row(both(1, 2), both(3, 4)),
+                row(both(1, 1002), both(1003, 4)),
+            ),
+        ];
+        let ops = coded(&changes);
+        assert_eq!(ops[8..], [SAME, INTEGER[1], AMOUNT[0], SAME]);
+        assert_eq!(ops[4..8], [SAME, FROM_LAST, LATE, SAME]);
+    }
+
+    #[test]
+    fn the_cursor_goes_on_with_the_rows() {
+        let row = |word: f64| words(&[0, word.to_bits(), 0]);
+        let changes = [(row(1.25), row(1.25 + KNOWN)), (row(1.0), row(1.0))];
+        assert_eq!(coded(&changes)[..2], [SAME, PLUS_ROW]);
+    }
+
+    #[test]
+    fn bytes_at_the_end_of_a_row_are_differences() {
+        let (mut old, mut new) = (words(&[1, 2]), words(&[1, 3]));
+        old.extend([1, 2, 3, 4, 5]);
+        new.extend([1, 9, 3, 4, 5]);
+        assert_eq!(coded(&[(old, new)]), [SAME, INTEGER[0]]);
+    }
+
+    #[test]
+    fn operations_that_there_are_not_and_words_that_are_not_known_fail() {
+        for (op, number, float) in [
+            (20, 0, 1.0),
+            (IN_ROW, 2, 1.0),
+            (PLUS_ROW, 200, 1.0),
+            (LATE, 8, 1.0),
+            (DECIMAL, 1, f64::INFINITY),
+            (DECIMAL, 1, f64::NAN),
+        ] {
+            let (rows, newest) = rows();
+            let own = OwnRows {
+                rows: &rows,
+                newest,
+            };
+            let mut coder = StreamWriter::default();
+            let stream = coder.open(StreamKind::ModelFlag, 1);
+            coder.u8(stream, op);
+            for _ in 0..3 {
+                let stream = coder.open(StreamKind::TupleLen, 1);
+                coder.u16(stream, number);
+            }
+            let stream = coder.open(StreamKind::HeapPart, 8);
+            coder.u64(stream, number.into());
+            let content = coder.into_content().bytes;
+            let mut coder = StreamReader::of_content(content, FormatVersion::CURRENT).unwrap();
+            let replaced = ReplacedWords {
+                first: 0,
+                bytes: &float.to_bits().to_le_bytes(),
+                values_at: 0,
+            };
+            let memory = (&mut LateChanges::default(), &mut Vec::new());
+            WordStreams::default().code(&mut coder, &mut [0; 8], replaced, own, memory);
+            assert!(coder.failed(), "{op}");
+        }
+    }
 }

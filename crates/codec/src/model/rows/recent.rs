@@ -40,6 +40,11 @@ impl<'a> Row<'a> {
         (self.missing == 0).then_some(self.values)
     }
 
+    /// The offset of the first known byte of the values.
+    pub fn known_from(&self) -> usize {
+        self.missing
+    }
+
     /// The `len` bytes of the values at the offset `at`, if they are known.
     pub fn get(&self, at: usize, len: usize) -> Option<&[u8]> {
         let at = at.checked_sub(self.missing)?;
