@@ -7,7 +7,7 @@ use std::path::Path;
 
 use walzip_codec::{HistoryDecoder, HistoryEncoder, Level, encode};
 use walzip_pgformat::wal::{Compression, Event, RecordLayout, SegmentReader};
-use walzip_replay::{Page, PageBytes, PageCache, PageKey, Record, redo};
+use walzip_replay::{Page, PageBytes, PageCache, PageKey, Record, Revision, Rules, redo};
 
 use crate::clusters::server::Server;
 use crate::clusters::site::{Site, majors_with_servers};
@@ -84,8 +84,12 @@ fn replayed(segments: &[Vec<u8>]) -> (PageCache, Vec<PageKey>) {
                 }
                 _ => continue,
             };
-            let record = Record {
+            let rules = Rules {
                 version,
+                revision: Revision::Second,
+            };
+            let record = Record {
+                rules,
                 layout: &layout,
                 bytes: &bytes,
             };
@@ -123,11 +127,13 @@ fn without_hints(page: &PageBytes, is_index: bool) -> BTreeMap<u16, Vec<u8>> {
     for number in 1..=page.items() {
         let pointer = page.line_pointer(number).expect("a line pointer");
         let mut item = page.item(number).unwrap_or_default().to_vec();
+        // Where it stands: pages are compacted as the server does it.
+        item.extend(pointer.offset.to_le_bytes());
         if is_index {
             item.push(pointer.state as u8 & 1);
         } else {
             item.push(pointer.state as u8);
-            if item.len() > 23 {
+            if item.len() > 26 {
                 // t_cid, the hints of t_infomask and what they say of a combined command.
                 item[8..12].fill(0);
                 item[20] &= !0x20;

@@ -3,147 +3,22 @@
 //!
 //! Counters grow by little, sums by what was inserted, and times are those of the transaction.
 
-use super::recent::{RecentRows, RowNumber};
+mod choice;
+mod known;
+
+use choice::{
+    AMOUNT, AT_CURSOR, BYTES, Choice, DECIMAL, DIGITS_MAX, FROM_LAST, IN_ROW, INTEGER, INTEGERS,
+    LATE, PLUS_CURSOR, PLUS_ROW, SAME, Step,
+};
+use known::{Cursor, RowWords, decimal, halves_of, sum, unzigzag, word_of, zigzag};
+pub use known::{LateChanges, OwnRows, ReplacedWords, WORD};
+
 use crate::streams::coder::{Coder, LazyStream};
 use crate::streams::kind::StreamKind;
 use crate::streams::rows_by_len::RowsByLen;
 
-/// Bytes of a word.
-pub const WORD: usize = 8;
-
-/// The word stays.
-const SAME: u8 = 0;
-/// Each byte is coded as the difference from the byte that it replaces.
-const BYTES: u8 = 1;
-/// It is the word of a row: the cursor's, or another one, which becomes the cursor's.
-const AT_CURSOR: u8 = 2;
-const IN_ROW: u8 = 3;
-/// As a float, it is the sum of the word that it replaces and the word of a row.
-const PLUS_CURSOR: u8 = 4;
-const PLUS_ROW: u8 = 5;
-/// It is a word that changed lately, in whatever relation.
-const LATE: u8 = 6;
-/// It differs by a number from the last word that came to this place of a row.
-const FROM_LAST: u8 = 7;
-/// It is two integers of four bytes, of which the first, the second, or both differ by a number.
-const INTEGER: [u8; 2] = [8, 9];
-const INTEGERS: u8 = 10;
-/// One of them differs by what the last one differed by.
-const AMOUNT: [u8; 2] = [11, 12];
-/// As a float, it differs by a decimal number with so many digits after the point.
-const DECIMAL: u8 = 13;
-const DIGITS_MAX: u8 = 6;
-
 /// Streams of integers.
 const INTEGER_STREAMS: usize = 5;
-
-/// Rows of a transaction in which a word is looked for.
-const ROWS_SEARCHED: usize = 40;
-/// After so many searches in vain only one of as many is made.
-const SEARCHES_IN_VAIN: u32 = 16;
-/// Words at the front of a row whose last values are kept.
-const LAST_WORDS: usize = 64;
-/// Words that changed lately.
-const LATE_WORDS: usize = 8;
-
-/// What is known of changes in all relations.
-#[derive(Debug, Default)]
-pub struct LateChanges {
-    /// The newest one first.
-    words: [u64; LATE_WORDS],
-    /// What the transaction has last added to an integer.
-    pub amount: i32,
-}
-
-impl LateChanges {
-    fn add(&mut self, word: u64) {
-        self.words.rotate_right(1);
-        self.words[0] = word;
-    }
-}
-
-/// Rows that a transaction has inserted.
-#[derive(Clone, Copy)]
-pub struct OwnRows<'a> {
-    /// The rows of all.
-    pub rows: &'a RecentRows,
-    /// Its newest one.
-    pub newest: RowNumber,
-}
-
-/// The words that values replace.
-#[derive(Clone, Copy, Debug)]
-pub struct ReplacedWords<'a> {
-    /// The number of the first of the row's words.
-    pub first: usize,
-    /// The bytes of the words, and of a part of one at the end of the row.
-    pub bytes: &'a [u8],
-    /// Where the values are among them.
-    pub values_at: usize,
-}
-
-impl ReplacedWords<'_> {
-    /// Makes the new words. Returns where the values are among them.
-    fn put(&self, values: &[u8], bytes: &mut Vec<u8>) -> std::ops::Range<usize> {
-        let range = self.values_at..self.values_at + values.len();
-        bytes.clear();
-        bytes.extend_from_slice(self.bytes);
-        bytes[range.clone()].copy_from_slice(values);
-        range
-    }
-}
-
-/// A word of a row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Cursor {
-    row: RowNumber,
-    at: u16,
-}
-
-impl OwnRows<'_> {
-    fn word(&self, cursor: Cursor) -> Option<u64> {
-        let row = self.rows.get(cursor.row)?;
-        Some(u64::from_le_bytes(
-            *row.get(cursor.at.into(), WORD)?.first_chunk()?,
-        ))
-    }
-
-    /// The row so many before the newest.
-    fn row_back(&self, back: u8) -> Option<RowNumber> {
-        let back = usize::from(back);
-        self.rows.back(self.newest).take(ROWS_SEARCHED).nth(back)
-    }
-
-    fn find(&self, is_it: impl Fn(u64) -> bool) -> Option<(u8, Cursor)> {
-        for (back, number) in (0..).zip(self.rows.back(self.newest).take(ROWS_SEARCHED)) {
-            let row = self.rows.get(number)?;
-            let mut at = row.known_from().next_multiple_of(WORD);
-            while let Some(word) = row.get(at, WORD) {
-                if word
-                    .first_chunk()
-                    .is_some_and(|word| is_it(u64::from_le_bytes(*word)))
-                {
-                    let at = at as u16;
-                    return Some((back, Cursor { row: number, at }));
-                }
-                at += WORD;
-            }
-        }
-        None
-    }
-}
-
-/// What replaces a word, as the encoder has chosen it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Step {
-    op: u8,
-    back: u8,
-    cursor: Cursor,
-    number: i64,
-    halves: [i32; 2],
-    /// About so many bytes.
-    cost: u32,
-}
 
 /// The streams of the changes of one relation.
 #[derive(Debug, Default)]
@@ -160,40 +35,8 @@ pub struct WordStreams {
     bytes: LazyStream,
     front: RowsByLen,
     rest: RowsByLen,
-    cursor: Cursor,
-    last: Vec<u64>,
-    in_vain: u32,
-}
-
-fn zigzag(number: i64) -> u64 {
-    (number << 1 ^ number >> 63) as u64
-}
-
-fn unzigzag(number: u64) -> i64 {
-    (number >> 1) as i64 ^ -((number & 1) as i64)
-}
-
-fn bytes_of(number: u64) -> u32 {
-    (u64::BITS - number.leading_zeros()).div_ceil(8)
-}
-
-fn halves_of(word: u64) -> [i32; 2] {
-    [word as i32, (word >> 32) as i32]
-}
-
-fn word_of([low, high]: [i32; 2]) -> u64 {
-    u64::from(low as u32) | u64::from(high as u32) << 32
-}
-
-/// The sum of two floats; `None` where it is not a finite number, of which not all machines make
-/// the same.
-fn sum(one: u64, other: f64) -> Option<u64> {
-    let sum = f64::from_bits(one) + other;
-    sum.is_finite().then_some(sum.to_bits())
-}
-
-fn decimal(number: i64, digits: u8) -> f64 {
-    number as f64 / 10f64.powi(digits.into())
+    known: RowWords,
+    choice: Choice,
 }
 
 impl WordStreams {
@@ -205,7 +48,7 @@ impl WordStreams {
         own: OwnRows<'_>,
         (late, bytes): (&LateChanges, &mut Vec<u8>),
     ) -> u32 {
-        let cursor = self.cursor;
+        let cursor = self.known.cursor;
         self.begin(values.len(), own);
         replaced.put(values, bytes);
         let (words, rest) = bytes.as_chunks::<WORD>();
@@ -214,11 +57,11 @@ impl WordStreams {
         let mut cost = pairs.filter(|(one, other)| one != other).count() as u32;
         for (place, (old, new)) in (replaced.first..).zip(old_words.iter().zip(words)) {
             let pair = (u64::from_le_bytes(*old), u64::from_le_bytes(*new));
-            let step = self.step(pair, place, own, late);
-            self.cursor = step.cursor;
+            let step = self.choice.step(&self.known, pair, place, own, late);
+            self.known.cursor = step.cursor;
             cost += step.cost;
         }
-        self.cursor = cursor;
+        self.known.cursor = cursor;
         cost
     }
 
@@ -257,7 +100,7 @@ impl WordStreams {
     /// The words follow that an update of so many bytes changes.
     fn begin(&mut self, len: usize, own: OwnRows<'_>) {
         self.len = len;
-        self.cursor.row = own.rows.next_like(self.cursor.row);
+        self.known.begin(own);
     }
 
     /// Codes the word at a place of a row.
@@ -271,7 +114,7 @@ impl WordStreams {
     ) -> u64 {
         let mut step = Step::default();
         if C::ENCODING {
-            step = self.step((old, new), place, own, late);
+            step = self.choice.step(&self.known, (old, new), place, own, late);
         }
         let stream = self.op.open(coder, StreamKind::ModelFlag, 1);
         step.op = coder.u8(stream, step.op);
@@ -281,12 +124,7 @@ impl WordStreams {
         }
         let word = word.unwrap_or_default();
         debug_assert!(!C::ENCODING || word == new);
-        if let Some(last) = self.last.get_mut(place) {
-            *last = word;
-        } else if place < LAST_WORDS {
-            self.last.resize(place, 0);
-            self.last.push(word);
-        }
+        self.known.put(place, word);
         word
     }
 
@@ -313,15 +151,15 @@ impl WordStreams {
                 late.add(word);
                 Some(word)
             }
-            AT_CURSOR => own.word(self.cursor),
-            PLUS_CURSOR => sum(old, f64::from_bits(own.word(self.cursor)?)),
+            AT_CURSOR => own.word(self.known.cursor),
+            PLUS_CURSOR => sum(old, f64::from_bits(own.word(self.known.cursor)?)),
             IN_ROW | PLUS_ROW => {
                 let stream = self.back.open(coder, StreamKind::TupleLen, 1);
                 let row = own.row_back(coder.u8(stream, step.back))?;
                 let stream = self.at.open(coder, StreamKind::TupleLen, 2);
                 let at = coder.u16(stream, step.cursor.at);
-                self.cursor = Cursor { row, at };
-                let word = own.word(self.cursor)?;
+                self.known.cursor = Cursor { row, at };
+                let word = own.word(self.known.cursor)?;
                 match step.op {
                     IN_ROW => Some(word),
                     _ => sum(old, f64::from_bits(word)),
@@ -335,7 +173,7 @@ impl WordStreams {
             FROM_LAST => {
                 let stream = self.from_last.open(coder, StreamKind::HeapPart, WORD);
                 let number = unzigzag(coder.u64(stream, zigzag(step.number)));
-                let word = self.last(place, old).wrapping_add(number as u64);
+                let word = self.known.last(place, old).wrapping_add(number as u64);
                 late.add(word);
                 Some(word)
             }
@@ -366,142 +204,13 @@ impl WordStreams {
             _ => None,
         }
     }
-
-    fn last(&self, place: usize, old: u64) -> u64 {
-        self.last.get(place).copied().unwrap_or(old)
-    }
-
-    /// What takes the fewest bytes. Encoder only.
-    fn step(
-        &mut self,
-        (old, new): (u64, u64),
-        place: usize,
-        own: OwnRows<'_>,
-        late: &LateChanges,
-    ) -> Step {
-        let step = |op, cost| Step {
-            op,
-            cost,
-            cursor: self.cursor,
-            ..Step::default()
-        };
-        if new == old {
-            return step(SAME, 0);
-        }
-        let at_cursor = own.word(self.cursor);
-        if at_cursor == Some(new) {
-            return step(AT_CURSOR, 0);
-        }
-        if at_cursor.is_some_and(|word| sum(old, f64::from_bits(word)) == Some(new)) {
-            return step(PLUS_CURSOR, 0);
-        }
-        if let Some(back) = late.words.iter().position(|word| *word == new) {
-            let back = back as u8;
-            return Step {
-                back,
-                ..step(LATE, 0)
-            };
-        }
-        let (before, after) = (halves_of(old), halves_of(new));
-        let halves = [0, 1].map(|half| after[half].wrapping_sub(before[half]));
-        for (op, changed, same) in [
-            (AMOUNT[0], halves[0], halves[1]),
-            (AMOUNT[1], halves[1], halves[0]),
-        ] {
-            if same == 0 && changed == late.amount {
-                return step(op, 0);
-            }
-        }
-        let op = match halves {
-            [_, 0] => INTEGER[0],
-            [0, _] => INTEGER[1],
-            _ => INTEGERS,
-        };
-        let cost = halves.map(|half| bytes_of(zigzag(half.into()) & u64::from(u32::MAX)));
-        let mut best = Step {
-            halves,
-            ..step(op, cost[0] + cost[1])
-        };
-        let mut offer = |other: Step| {
-            if other.cost < best.cost {
-                best = other;
-            }
-        };
-        let number = new.wrapping_sub(self.last(place, old)) as i64;
-        offer(Step {
-            number,
-            ..step(FROM_LAST, bytes_of(zigzag(number)))
-        });
-        let differing = old.to_le_bytes().into_iter().zip(new.to_le_bytes());
-        let differing = differing.filter(|(one, other)| one != other).count();
-        offer(step(BYTES, differing as u32));
-        if best.cost > 2 {
-            if let Some((op, number)) = decimal_between(old, new) {
-                let cost = bytes_of(zigzag(number));
-                let decimal = Step {
-                    number,
-                    ..step(op, cost)
-                };
-                if cost < best.cost {
-                    best = decimal;
-                }
-            }
-        }
-        if best.cost > 2 {
-            self.search(best, old, new, own)
-        } else {
-            best
-        }
-    }
-
-    /// The same, or a word of a row.
-    fn search(&mut self, best: Step, old: u64, new: u64, own: OwnRows<'_>) -> Step {
-        self.in_vain += 1;
-        if self.in_vain > SEARCHES_IN_VAIN && !self.in_vain.is_multiple_of(SEARCHES_IN_VAIN) {
-            return best;
-        }
-        let found = own.find(|word| word == new).map(|found| (IN_ROW, found));
-        let found = found.or_else(|| {
-            let found = own.find(|word| sum(old, f64::from_bits(word)) == Some(new));
-            Some((PLUS_ROW, found?))
-        });
-        match found {
-            Some((op, (back, cursor))) => {
-                self.in_vain = 0;
-                Step {
-                    op,
-                    back,
-                    cursor,
-                    cost: 2,
-                    ..best
-                }
-            }
-            None => best,
-        }
-    }
-}
-
-/// The decimal number with the fewest digits that makes one float another, and its operation.
-fn decimal_between(old: u64, new: u64) -> Option<(u8, i64)> {
-    let between = f64::from_bits(new) - f64::from_bits(old);
-    if !between.is_finite() {
-        return None;
-    }
-    (0..=DIGITS_MAX).find_map(|digits| {
-        let number = (between * 10f64.powi(digits.into())).round();
-        if number == 0.0 || number.abs() >= (1u64 << 40) as f64 {
-            return None;
-        }
-        let number = number as i64;
-        (sum(old, decimal(number, digits)) == Some(new)).then_some((DECIMAL + digits, number))
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::format_version::FormatVersion;
-    use crate::model::rows::recent::NewRow;
+    use crate::model::rows::recent::{NewRow, RecentRows, RowNumber};
     use crate::streams::{StreamReader, StreamWriter};
 
     const KNOWN: f64 = 4321.5678;
