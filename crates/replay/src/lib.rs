@@ -30,7 +30,7 @@ pub use btree::{split_data, split_rest};
 pub use cache::{PageCache, PageKey};
 pub use heap::{free_line_pointer, row_values};
 pub use key_order::KeyOrders;
-pub use page::{Page, PageBytes};
+pub use page::{LinePointer, Page, PageBytes, State};
 pub use record::Record;
 pub use rules::{Revision, Rules};
 

@@ -41,8 +41,8 @@ impl Results {
         let label = &self.rows[packs.row].label;
         let of_single = packs.stored_bytes as f64 / single.stored_bytes.max(1) as f64;
         Some(format!(
-            "{label} take {:.3} of zstd -3 and {of_single:.2} of each segment by itself; a segment \
-             out of a pack takes {:.2} s, and at most {:.2} s.",
+            "Segments take {:.3} of zstd -3 in {label}, and {of_single:.2} of what each takes by \
+             itself; one out of a pack is got in {:.2} s, and at most in {:.2} s.",
             self.of_first(packs)?,
             packs.get_median_s()?,
             packs.get_longest_s()?

@@ -74,7 +74,7 @@ fn each_length_is_packed_decoded_and_got() {
         assert!((100..1 << 20).contains(&stored), "{figures}");
     }
     assert!(
-        said.contains("of each segment by itself; a segment out of a pack"),
+        said.contains("of what each takes by itself; one out of a pack is got"),
         "{said}"
     );
     let csv = text(&sandbox, "r.csv");
