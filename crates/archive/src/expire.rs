@@ -8,6 +8,7 @@
 mod backups;
 mod carry_out;
 mod decide;
+mod decision;
 mod facts;
 mod heads;
 mod inventory;

@@ -102,6 +102,17 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
+/// Bytes in the unit that a person would use.
+pub(crate) fn bytes(bytes: f64) -> String {
+    match bytes.abs() {
+        b if b < 1e3 => format!("{bytes:.0} bytes"),
+        b if b < 1e6 => format!("{:.1} KB", bytes / 1e3),
+        b if b < 1e9 => format!("{:.1} MB", bytes / 1e6),
+        b if b < 1e12 => format!("{:.2} GB", bytes / 1e9),
+        _ => format!("{:.2} TB", bytes / 1e12),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,8 +4,6 @@
 //! Each is checked by the decoder before it believes a number of the file. What the encoder
 //! cannot say within them it carries as foreign bytes, which have no such bounds.
 
-use crate::container::MemberKind;
-
 /// What a member can hold: the largest segment of PostgreSQL.
 pub const MEMBER_LEN_MAX: usize = 1 << 30;
 /// What a member of pages can hold.
@@ -48,10 +46,9 @@ pub const BIN_ROWS_MAX: usize = 256;
 /// The largest window of a zstd frame, as a power of two.
 pub const WINDOW_LOG_MAX: u32 = 27;
 
-/// Pages that are kept of the WAL before a segment: 640 MiB of them.
-pub const HISTORY_PAGES_MAX: usize = 81920;
-/// The same in format 7.
-pub const HISTORY_PAGES_MAX_7: usize = 49152;
+/// Pages that are kept of the WAL before a segment: 384 MiB of them. An encoder may need those that
+/// a segment changes twice.
+pub const HISTORY_PAGES_MAX: usize = 49152;
 
 /// Bytes that are taken apart for the keys of GIN indexes, at most: so many for each byte of
 /// the original, and [`CONTENT_LEN_BASE`] more.
@@ -62,20 +59,6 @@ pub fn extraction_max(original_len: usize) -> usize {
     original_len
         .saturating_mul(EXTRACTION_MAX)
         .saturating_add(CONTENT_LEN_BASE as usize)
-}
-
-/// Bytes that the blocks of a member may have, all together.
-pub fn content_len_max(original_len: u64, kind: MemberKind) -> u64 {
-    let streams_of = |expansion| {
-        original_len
-            .saturating_mul(expansion)
-            .saturating_add(CONTENT_LEN_BASE)
-    };
-    match kind {
-        MemberKind::Foreign => original_len,
-        MemberKind::Wal | MemberKind::WalAfter => streams_of(CONTENT_EXPANSION_MAX),
-        MemberKind::Pages | MemberKind::Differences => streams_of(CHUNK_EXPANSION_MAX),
-    }
 }
 
 /// Bytes of streams that a WAL member with a body of this length may have: a few bytes that

@@ -4,7 +4,7 @@ use crate::compressors::zstd_frame::Effort;
 use crate::container::{self, Body, MemberKind};
 use crate::error::EncodeError;
 use crate::level::Level;
-use crate::limits::{content_len_believed, content_len_max};
+use crate::limits::content_len_believed;
 use crate::mixing::Outlook;
 use crate::optional_model::{ModelSet, OptionalModel};
 use crate::streams::coder::{Care, Choices};
@@ -98,7 +98,7 @@ pub fn pack_streams(
     original_len: usize,
 ) -> Result<Option<Body>, EncodeError> {
     let content_len = laid_out::content_len_at_most(streams) as u64;
-    if content_len > content_len_max(original_len as u64, kind) {
+    if content_len > kind.content_len_max(original_len as u64) {
         return Ok(None);
     }
     let body = match level >= MIXED_FROM {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use walzip_repo::BackupType;
 
 use super::ExpireRequest;
-use super::decide::Decision;
+use super::decision::Decision;
 use super::facts::{Inventory, LabelFacts, LabelState};
 use super::plan::Reason;
 use crate::error::ArchiveError;

@@ -8,9 +8,9 @@
 use serde::Serialize;
 
 use super::rate::spoken;
-use super::recommend::bytes;
 use super::{Advice, Program, WhatIf};
 use crate::contender::WALZIP;
+use crate::text::bytes;
 
 const DAY_SECONDS: f64 = 86_400.0;
 const GIB: f64 = (1u64 << 30) as f64;

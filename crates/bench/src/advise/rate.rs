@@ -5,10 +5,10 @@
 
 use serde::Serialize;
 
-use super::recommend::bytes;
 use super::sample::Sample;
 use super::server::Server;
 use super::wal_survey::WalSurvey;
+use crate::text::bytes;
 
 const DAY_SECONDS: f64 = 86_400.0;
 /// Over a shorter time there is no rate at all: times are taken to the second.

@@ -1,8 +1,8 @@
 //! The advice as a page for a colleague.
 
-use super::recommend::bytes;
 use super::{Advice, Plan};
 use crate::report::{Bars, Cell, Section, Table, page};
+use crate::text::bytes;
 use crate::verdict::Time;
 
 /// Record types beyond these are left to the JSON.

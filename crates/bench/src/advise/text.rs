@@ -3,9 +3,10 @@
 use std::fmt::{self, Write};
 
 use super::rate::line;
-use super::recommend::{Recommendation, Saves, bytes, percent};
+use super::recommend::{Recommendation, Saves, percent};
 use super::{Advice, Plan};
 use crate::report::{Cell, Table};
+use crate::text::bytes;
 use crate::text::counted;
 
 /// Record types beyond these are left to `--json`.

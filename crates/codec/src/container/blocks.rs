@@ -5,7 +5,7 @@ use super::{Header, MemberKind};
 use crate::compressors::zstd_frame::{self, Compressor, Effort};
 use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
 use crate::format_version::FormatVersion;
-use crate::limits::{content_len_believed, content_len_max};
+use crate::limits::content_len_believed;
 use crate::mixing::{self, Outlook};
 use crate::original::Original;
 use crate::streams::directory::{self, Content};
@@ -39,7 +39,7 @@ impl ContentShape {
     /// Bytes that the directory and all streams may have when none is coded any more: as many as
     /// the content of a body of this length.
     pub fn unpacked_len_max(self, body: &[u8]) -> usize {
-        let len_max = content_len_max(self.original_len, self.kind);
+        let len_max = self.kind.content_len_max(self.original_len);
         let len_max = len_max.min(content_len_believed(body.len() as u64));
         usize::try_from(len_max).unwrap_or(usize::MAX)
     }
@@ -300,7 +300,7 @@ pub fn decode_foreign(
     mut body: &[u8],
     original: &mut Original<'_>,
 ) -> Result<(), DecodeToError> {
-    let mut left = content_len_max(header.original_len, MemberKind::Foreign);
+    let mut left = MemberKind::Foreign.content_len_max(header.original_len);
     while !body.is_empty() {
         let block = take_block(&mut body, left)?;
         left -= block.content_len as u64;
@@ -324,7 +324,7 @@ pub fn read_content(
     claims: Claims,
 ) -> Result<Vec<u8>, DecodeError> {
     let ContentShape { kind, version, .. } = shape;
-    let limit = content_len_max(shape.original_len, kind);
+    let limit = kind.content_len_max(shape.original_len);
     let body_len = body.len();
     let is_believed = |content_len| content_len <= content_len_believed(body_len as u64);
     let has_limit = version.has_parts();

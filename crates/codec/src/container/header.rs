@@ -6,7 +6,10 @@ use walzip_pgformat::{Lsn, SystemId, TimelineId, Version};
 
 use crate::error::{DecodeError, EncodeError};
 use crate::format_version::FormatVersion;
-use crate::limits::{CHUNK_LEN_MAX, MEMBER_LEN_MAX, NAME_LEN_MAX};
+use crate::limits::{
+    CHUNK_EXPANSION_MAX, CHUNK_LEN_MAX, CONTENT_EXPANSION_MAX, CONTENT_LEN_BASE, MEMBER_LEN_MAX,
+    NAME_LEN_MAX,
+};
 use crate::varint;
 
 /// The first bytes of a member.
@@ -48,6 +51,20 @@ impl MemberKind {
             self,
             MemberKind::Differences | MemberKind::WalAfter
         ))
+    }
+
+    /// Bytes that the blocks of a member may have, all together.
+    pub fn content_len_max(self, original_len: u64) -> u64 {
+        let streams_of = |expansion| {
+            original_len
+                .saturating_mul(expansion)
+                .saturating_add(CONTENT_LEN_BASE)
+        };
+        match self {
+            MemberKind::Foreign => original_len,
+            MemberKind::Wal | MemberKind::WalAfter => streams_of(CONTENT_EXPANSION_MAX),
+            MemberKind::Pages | MemberKind::Differences => streams_of(CHUNK_EXPANSION_MAX),
+        }
     }
 
     /// Bytes that an original may have.

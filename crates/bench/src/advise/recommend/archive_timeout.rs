@@ -1,8 +1,9 @@
 //! `archive_timeout`: how much is lost with the server, against what half-empty segments cost.
 
 use super::super::rate::spoken;
-use super::{Recommendation, Saves, bytes, percent};
+use super::{Recommendation, Saves, percent};
 use crate::advise::Advice;
+use crate::text::bytes;
 
 /// A segment that takes longer than this to fill leaves too much outside the archive.
 const FILLS_WITHIN_SECONDS: f64 = 300.0;

@@ -1,8 +1,9 @@
 //! Checkpoint spacing: `max_wal_size` and `checkpoint_timeout`.
 
 use super::super::rate::spoken;
-use super::{Recommendation, Saves, bytes, percent};
+use super::{Recommendation, Saves, percent};
 use crate::advise::{Advice, Stretch};
+use crate::text::bytes;
 
 /// What is saved below this share of the WAL is not worth a longer recovery.
 const WORTH_SHARE: f64 = 0.05;

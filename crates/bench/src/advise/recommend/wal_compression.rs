@@ -1,7 +1,8 @@
 //! `wal_compression`: what the server does to full-page images before it writes them.
 
-use super::{Recommendation, Saves, bytes, percent};
+use super::{Recommendation, Saves, percent};
 use crate::advise::{Advice, WhatIf};
+use crate::text::bytes;
 
 /// Below this share of images there is hardly anything to compress.
 const SHARE_MIN: f64 = 0.05;

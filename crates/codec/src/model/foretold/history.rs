@@ -10,6 +10,7 @@ use walzip_replay::{KeyOrders, Page, PageBytes, PageCache, PageKey, Record, Rule
 
 use super::forms::{Form, FormKey};
 use crate::fast_hash::FastHash;
+use crate::limits::HISTORY_PAGES_MAX;
 use crate::model::pages::recreation::Recreation;
 
 /// The longest record of which a part is kept for what follows, in bytes.
@@ -38,7 +39,7 @@ pub struct History {
 impl Default for History {
     fn default() -> History {
         History {
-            cache: PageCache::new(1),
+            cache: PageCache::new(HISTORY_PAGES_MAX),
             images_from: Lsn(0),
             forms: HashMap::default(),
             orders: HashMap::default(),
@@ -94,9 +95,8 @@ impl History {
         self.cache.share(&other.cache)
     }
 
-    /// A segment, or a part of one, begins. As many pages may be kept, if not more already.
-    pub fn begin(&mut self, header: &SegmentHeader, pages_max: usize) {
-        self.cache.allow(pages_max);
+    /// A segment, or a part of one, begins.
+    pub fn begin(&mut self, header: &SegmentHeader) {
         if header.start != self.end {
             self.pending.clear();
         }
