@@ -4,7 +4,7 @@ use std::fmt;
 
 use walzip_replay::Revision;
 
-use crate::limits::BLOCK_ROWS;
+use crate::limits::{BLOCK_ROWS, HISTORY_PAGES_MAX, HISTORY_PAGES_MAX_7};
 
 /// A version of the format. What a decoder understands follows from it alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,6 +90,14 @@ impl FormatVersion {
         match self >= Self::SECOND_REPLAY {
             true => Revision::Second,
             false => Revision::First,
+        }
+    }
+
+    /// Pages of a history.
+    pub fn history_pages_max(self) -> usize {
+        match self >= Self::SECOND_REPLAY {
+            true => HISTORY_PAGES_MAX,
+            false => HISTORY_PAGES_MAX_7,
         }
     }
 

@@ -46,9 +46,11 @@ pub const BIN_ROWS_MAX: usize = 256;
 /// The largest window of a zstd frame, as a power of two.
 pub const WINDOW_LOG_MAX: u32 = 27;
 
-/// Pages that are kept of the WAL before a segment: 384 MiB of them. An encoder may need those that
+/// Pages that are kept of the WAL before a segment: 640 MiB of them. An encoder may need those that
 /// a segment changes twice.
-pub const HISTORY_PAGES_MAX: usize = 49152;
+pub const HISTORY_PAGES_MAX: usize = 81920;
+/// The same in format 7.
+pub const HISTORY_PAGES_MAX_7: usize = 49152;
 
 /// Bytes that are taken apart for the keys of GIN indexes, at most: so many for each byte of
 /// the original, and [`CONTENT_LEN_BASE`] more.

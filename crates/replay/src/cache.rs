@@ -63,6 +63,11 @@ impl PageCache {
         }
     }
 
+    /// May keep so many pages, if not more already.
+    pub fn allow(&mut self, pages_max: usize) {
+        self.pages_max = self.pages_max.max(pages_max);
+    }
+
     /// Takes the pages of another cache in place of its own ones, which needs memory for one of
     /// both only. Returns whether it had the same pages; where not, it is not to be used any more.
     pub fn share(&mut self, other: &PageCache) -> bool {

@@ -10,7 +10,6 @@ use walzip_replay::{KeyOrders, Page, PageBytes, PageCache, PageKey, Record, Rule
 
 use super::forms::{Form, FormKey};
 use crate::fast_hash::FastHash;
-use crate::limits::HISTORY_PAGES_MAX;
 use crate::model::pages::recreation::Recreation;
 
 /// The longest record of which a part is kept for what follows, in bytes.
@@ -39,7 +38,7 @@ pub struct History {
 impl Default for History {
     fn default() -> History {
         History {
-            cache: PageCache::new(HISTORY_PAGES_MAX),
+            cache: PageCache::new(1),
             images_from: Lsn(0),
             forms: HashMap::default(),
             orders: HashMap::default(),
@@ -95,8 +94,9 @@ impl History {
         self.cache.share(&other.cache)
     }
 
-    /// A segment, or a part of one, begins.
-    pub fn begin(&mut self, header: &SegmentHeader) {
+    /// A segment, or a part of one, begins. As many pages may be kept, if not more already.
+    pub fn begin(&mut self, header: &SegmentHeader, pages_max: usize) {
+        self.cache.allow(pages_max);
         if header.start != self.end {
             self.pending.clear();
         }
