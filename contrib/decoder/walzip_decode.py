@@ -2048,21 +2048,21 @@ class ChangedWords:
         need(row and at >= 0 and at + 8 <= len(row.values), "a word of a row that is not known")
         return row.values[at : at + 8]
 
-    def word(self, relation, transaction, rows, late, old, place):
-        word = self._word(relation, transaction, rows, late, old, place)
+    def word(self, relation, transaction, rows, recent, old, place):
+        word = self._word(relation, transaction, rows, recent, old, place)
         if place < 64:
             self.last += [bytes(8)] * (place + 1 - len(self.last))
             self.last[place] = word
         return word
 
-    def _word(self, relation, transaction, rows, late, old, place):
+    def _word(self, relation, transaction, rows, recent, old, place):
         operation = relation.stream(MODEL_FLAG, "words").u8()
         need(operation <= 19, "an unknown operation on a word")
         if operation == 0:
             return old
         if operation == 1:
             bytes_ = struct.pack("<Q", relation.stream(HEAP_PART, "words bytes").u64())
-            return self._late(late, bytes(a + b & 255 for a, b in zip(bytes_, old)))
+            return self._add_recent(recent, bytes(a + b & 255 for a, b in zip(bytes_, old)))
         if operation <= 5:
             if operation in (3, 5):
                 back = relation.stream(TUPLE_LEN, "words back").u8()
@@ -2075,13 +2075,13 @@ class ChangedWords:
             word = self._at_cursor(rows)
             return word if operation <= 3 else self._sum(old, struct.unpack("<d", word)[0])
         if operation == 6:
-            which = relation.stream(TUPLE_LEN, "words late").u8()
-            need(which < 8, "a late word that there is not")
-            return late[which]
+            which = relation.stream(TUPLE_LEN, "words recent").u8()
+            need(which < 8, "a recent word that there is not")
+            return recent[which]
         if operation == 7:
             n = signed(relation.stream(HEAP_PART, "words from last").u64())
             base = self.last[place] if place < len(self.last) else old
-            return self._late(late, struct.pack("<Q", int.from_bytes(base, "little") + n & M64))
+            return self._add_recent(recent, struct.pack("<Q", int.from_bytes(base, "little") + n & M64))
         if operation <= 12:
             halves = list(struct.unpack("<II", old))
             for half in (0, 1):
@@ -2094,9 +2094,9 @@ class ChangedWords:
         return self._sum(old, float(n) / float(10 ** (operation - 13)))
 
     @staticmethod
-    def _late(late, word):
-        late.insert(0, word)
-        late.pop()
+    def _add_recent(recent, word):
+        recent.insert(0, word)
+        recent.pop()
         return word
 
     @staticmethod
@@ -2510,7 +2510,7 @@ class WalModel(PageModel):
         self.transactions, self.highest = [], 0
         self.kinds, self.followers, self.kind_blocks = [], {}, 0
         self.relations = []
-        self.rows, self.late = Rows(), [bytes(8)] * 8
+        self.rows, self.recent = Rows(), [bytes(8)] * 8
         self.versions = Versions(header.original, self.rows)
         self.extraction = Extraction(header.original)
         self.extracted = None
@@ -2872,7 +2872,7 @@ class WalModel(PageModel):
         words.begin(size, self.rows)
         whole, new = len(base) // 8 * 8, b""
         for at in range(0, whole, 8):
-            new += words.word(relation, self.transactions[0], self.rows, self.late, base[at : at + 8], (first + at) // 8)
+            new += words.word(relation, self.transactions[0], self.rows, self.recent, base[at : at + 8], (first + at) // 8)
         rest = relation.rows(HEAP_PART, "words rest").take(len(base) - whole)
         new += bytes(a + b & 255 for a, b in zip(rest, base[whole:]))
         return head + new[prefix - first : prefix - first + size]

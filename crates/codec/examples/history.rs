@@ -5,10 +5,14 @@
 //! cargo run --release -p walzip-codec --example history -- FOLDER [SEGMENTS]
 //! ```
 //!
-//! Variables: `LEVEL`; `FIRST`, the place of the first segment; `OUT`, a folder for the files;
-//! `ALONE`, to encode alone too; `SHARES`, the place of the first segment of which to say what the kinds of
-//! streams take; `ALL`, for
-//! a line for each segment.
+//! Variables:
+//!
+//! - `LEVEL`: the level, 3 if not set.
+//! - `FIRST`: the number of segments that are left out at the beginning.
+//! - `OUT`: a folder for the encoded files.
+//! - `ALONE`: encodes each segment alone too.
+//! - `SHARES`: the number of segments after which bytes are counted by kind of stream.
+//! - `ALL`: writes a line for each segment.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

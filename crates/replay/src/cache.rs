@@ -63,13 +63,13 @@ impl PageCache {
         }
     }
 
-    /// May keep so many pages, if not more already.
+    /// Raises the number of pages that are kept.
     pub fn allow(&mut self, pages_max: usize) {
         self.pages_max = self.pages_max.max(pages_max);
     }
 
-    /// Takes the pages of another cache in place of its own ones, which needs memory for one of
-    /// both only. Returns whether it had the same pages; where not, it is not to be used any more.
+    /// Replaces its pages by those of another cache, so that there is one copy of them. Returns
+    /// whether it had the same pages. If not, it must not be used any more.
     pub fn share(&mut self, other: &PageCache) -> bool {
         if self.slots.len() != other.slots.len() || self.hand != other.hand {
             return false;

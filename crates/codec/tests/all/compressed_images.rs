@@ -72,7 +72,7 @@ fn images_of_the_compressor_that_is_not_expected_come_back() {
     // Where each is tried, the flags change at the first image that tells the compressors apart,
     // unless this machine's `char` is unsigned too.
     let each = encode(&segment, Level::MIN).expect("encodes");
-    assert_eq!(file != each, std::ffi::c_char::MIN != 0);
+    assert_eq!(file.len() < each.len(), std::ffi::c_char::MIN != 0);
 }
 
 /// The method, the place and the bytes of the page of a record's compressed image.

@@ -133,7 +133,7 @@ fn without_hints(page: &PageBytes, is_index: bool) -> BTreeMap<u16, Vec<u8>> {
             item.push(pointer.state as u8 & 1);
         } else {
             item.push(pointer.state as u8);
-            if item.len() > 26 {
+            if item.len() > 25 {
                 // t_cid, the hints of t_infomask and what they say of a combined command.
                 item[8..12].fill(0);
                 item[20] &= !0x20;

@@ -88,13 +88,13 @@ impl History {
         hasher.finalize()
     }
 
-    /// Takes the pages of another history in place of its own ones. Returns whether it had the
-    /// same; where not, it is not to be used any more.
+    /// Replaces its pages by those of another history, so that there is one copy of them. Returns
+    /// whether it had the same pages. If not, it must not be used any more.
     pub fn share_pages(&mut self, other: &History) -> bool {
         self.cache.share(&other.cache)
     }
 
-    /// A segment, or a part of one, begins. As many pages may be kept, if not more already.
+    /// A segment, or a part of one, begins. At least `pages_max` pages may be kept from now on.
     pub fn begin(&mut self, header: &SegmentHeader, pages_max: usize) {
         self.cache.allow(pages_max);
         if header.start != self.end {

@@ -8,7 +8,7 @@
 use super::bodies::Bodies;
 use super::body::{Infomask, TUPLE_HEADER_LEN};
 use crate::model::rows::change::{Change, ChangeScratch, ChangeStreams};
-use crate::model::rows::changed_words::OwnRows;
+use crate::model::rows::changed_words::TransactionRows;
 use crate::model::rows::versions::{Kept, Version};
 use crate::model::values::attribute::Attribute;
 use crate::streams::StreamWriter;
@@ -105,7 +105,7 @@ impl HeapStreams {
         scratch: &mut ChangeScratch,
         data: &mut [u8],
         (old, kept): (Option<Version<'_>>, Option<Kept>),
-        own: OwnRows<'_>,
+        rows: TransactionRows<'_>,
     ) {
         let header = code_infomask(coder, &mut self.record_infomask, data, 0);
         let end = data.len();
@@ -115,7 +115,7 @@ impl HeapStreams {
             old,
             kept: kept.unwrap_or_default(),
         });
-        if change.is_some_and(|change| self.changes.code(coder, scratch, body, change, own)) {
+        if change.is_some_and(|change| self.changes.code(coder, scratch, body, change, rows)) {
             return;
         }
         match kept {

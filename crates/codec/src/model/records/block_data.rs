@@ -11,7 +11,7 @@ use crate::model::index::known_rows::KnownRows;
 use crate::model::index::tuple::{Keys, Place, are_tuples};
 use crate::model::relations::Relation;
 use crate::model::rows::change::ChangeScratch;
-use crate::model::rows::changed_words::OwnRows;
+use crate::model::rows::changed_words::TransactionRows;
 use crate::model::rows::versions::Version;
 use crate::optional_model::OptionalModel;
 use crate::streams::coder::{Choices, Coder, LazyStream, get_u16};
@@ -257,11 +257,11 @@ fn code_update<C: Coder>(
     let end = data.len();
     let tuple = coder.part(data, fields_len, end);
     let heap = &mut relation.heap;
-    let own = OwnRows {
+    let rows = TransactionRows {
         rows: context.known.rows,
         newest: context.known.newest,
     };
-    heap.record_version(coder, context.scratch, tuple, (old, kept), own);
+    heap.record_version(coder, context.scratch, tuple, (old, kept), rows);
 }
 
 fn code_multi_insert<C: Coder>(

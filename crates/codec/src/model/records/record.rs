@@ -229,8 +229,8 @@ impl Model {
                 let data = coder.part(record, block.data_start, end);
                 let model = *kind.block_models.get(index)?;
                 let streams = kind.block_streams.get_mut(index)?;
-                let own = self.xids.own()?;
-                self.change_scratch.late.amount = own.amount;
+                let transaction = self.xids.transaction()?;
+                self.change_scratch.recent.amount = transaction.amount;
                 let mut context = Context {
                     main: &self.main,
                     last_block,
@@ -239,13 +239,13 @@ impl Model {
                         relation: shape_block.relation,
                         rows: &self.rows,
                         versions: &self.versions,
-                        newest: own.newest_row,
+                        newest: transaction.newest_row,
                         extracted: &mut self.extracted,
                     },
                     scratch: &mut self.change_scratch,
                 };
                 model.code(coder, streams, relation, &mut context, data);
-                own.amount = self.change_scratch.late.amount;
+                transaction.amount = self.change_scratch.recent.amount;
                 if index == 0 && !coder.failed() {
                     let record = HeapRecord {
                         rmid: kind.shape.rmid,
@@ -256,7 +256,11 @@ impl Model {
                         block: block.number,
                         last_block,
                     };
-                    record.add_rows(&mut self.rows, &mut self.versions, &mut own.newest_row);
+                    record.add_rows(
+                        &mut self.rows,
+                        &mut self.versions,
+                        &mut transaction.newest_row,
+                    );
                 }
             }
             if C::ENCODING && relation.heap.take_has_new_bodies() {

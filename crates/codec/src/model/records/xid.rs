@@ -15,12 +15,12 @@ struct Recent {
     xid: u32,
     /// See [`Xids::context`].
     context: u32,
-    own: Own,
+    transaction: Transaction,
 }
 
 /// What is known of a transaction.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Own {
+pub struct Transaction {
     /// The row that it has inserted last, 0 if there is none.
     pub newest_row: RowNumber,
     /// What it has last added to an integer.
@@ -62,7 +62,7 @@ impl Xids {
             Recent {
                 xid,
                 context: 0,
-                own: Own::default(),
+                transaction: Transaction::default(),
             },
         );
         xid
@@ -74,8 +74,9 @@ impl Xids {
     }
 
     /// What is known of the current transaction.
-    pub fn own(&mut self) -> Option<&mut Own> {
-        self.recent.first_mut().map(|recent| &mut recent.own)
+    pub fn transaction(&mut self) -> Option<&mut Transaction> {
+        let recent = self.recent.first_mut();
+        recent.map(|recent| &mut recent.transaction)
     }
 
     fn rank_of(&self, xid: u32) -> u8 {

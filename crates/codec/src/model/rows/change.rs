@@ -1,6 +1,6 @@
 //! The body of an updated tuple, coded against the known part of the row's old version.
 
-use super::changed_words::{LateChanges, OwnRows, ReplacedWords, WORD, WordStreams};
+use super::changed_words::{RecentChanges, ReplacedWords, TransactionRows, WORD, WordStreams};
 use super::copies::{RowCopy, copied_len, find_copies, put_together, take_own};
 use super::versions::{Kept, Version};
 use crate::optional_model::OptionalModel;
@@ -33,8 +33,8 @@ pub struct Change<'a> {
 pub struct ChangeScratch {
     copies: Vec<RowCopy>,
     bytes: Vec<u8>,
-    /// What has changed lately.
-    pub late: LateChanges,
+    /// What has changed recently.
+    pub recent: RecentChanges,
 }
 
 /// The streams of the changes of one relation.
@@ -58,7 +58,7 @@ impl ChangeStreams {
         scratch: &mut ChangeScratch,
         body: &mut [u8],
         change: Change<'_>,
-        own: OwnRows<'_>,
+        rows: TransactionRows<'_>,
     ) -> bool {
         let before = change.before.min(body.len());
         let change = Change { before, ..change };
@@ -69,7 +69,7 @@ impl ChangeStreams {
             let Change { old, kept, .. } = change;
             mode = match replaced {
                 Some(replaced)
-                    if self.are_words_cheaper(replaced, values, change, own, scratch) =>
+                    if self.are_words_cheaper(replaced, values, change, rows, scratch) =>
                 {
                     WORDS
                 }
@@ -86,7 +86,7 @@ impl ChangeStreams {
             }
             (COPIES, _) => self.code_copies(coder, scratch, body, change),
             (WORDS, _) if coder.format().has_changed_words() => {
-                self.code_words(coder, scratch, body, change, own);
+                self.code_words(coder, scratch, body, change, rows);
             }
             _ => coder.fail(),
         }
@@ -123,12 +123,12 @@ impl ChangeStreams {
         replaced: Replaced<'_>,
         values: &[u8],
         change: Change<'_>,
-        own: OwnRows<'_>,
-        ChangeScratch { late, bytes, .. }: &mut ChangeScratch,
+        rows: TransactionRows<'_>,
+        ChangeScratch { recent, bytes, .. }: &mut ChangeScratch,
     ) -> bool {
         change.words(values.len()).is_some_and(|words| {
             let streams = self.words.get_or_insert_default();
-            replaced.takes_more_than(streams.cost(values, words, own, (late, bytes)), values)
+            replaced.takes_more_than(streams.cost(values, words, rows, (recent, bytes)), values)
         })
     }
 
@@ -138,15 +138,15 @@ impl ChangeStreams {
         scratch: &mut ChangeScratch,
         body: &mut [u8],
         change: Change<'_>,
-        own: OwnRows<'_>,
+        rows: TransactionRows<'_>,
     ) {
-        let ChangeScratch { bytes, late, .. } = scratch;
+        let ChangeScratch { bytes, recent, .. } = scratch;
         let (front, values) = body.split_at_mut(change.before);
         let streams = self.words.get_or_insert_default();
         match change.words(values.len()) {
             Some(words) => {
                 streams.code_front(coder, front);
-                streams.code(coder, values, words, own, (late, bytes));
+                streams.code(coder, values, words, rows, (recent, bytes));
             }
             None => coder.fail(),
         }
@@ -280,14 +280,14 @@ mod tests {
             kept,
         };
         let rows = RecentRows::default();
-        let own = OwnRows {
+        let rows = TransactionRows {
             rows: &rows,
             newest: 0,
         };
         let mut coder = StreamWriter::default();
         let (mut streams, mut scratch) = (ChangeStreams::default(), ChangeScratch::default());
         let mut code =
-            |body: &&[u8]| streams.code(&mut coder, &mut scratch, &mut body.to_vec(), change, own);
+            |body: &&[u8]| streams.code(&mut coder, &mut scratch, &mut body.to_vec(), change, rows);
         let coded: Vec<bool> = bodies.iter().map(&mut code).collect();
         let len = coder.total_len();
         let mut coder =
@@ -296,7 +296,7 @@ mod tests {
         for (body, coded) in bodies.iter().zip(&coded) {
             let mut decoded = vec![0; body.len()];
             assert_eq!(
-                streams.code(&mut coder, &mut scratch, &mut decoded, change, own),
+                streams.code(&mut coder, &mut scratch, &mut decoded, change, rows),
                 *coded
             );
             assert!(!coded || decoded == *body);
@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn a_difference_from_what_is_not_as_long_fails() {
         let rows = RecentRows::default();
-        let own = OwnRows {
+        let rows = TransactionRows {
             rows: &rows,
             newest: 0,
         };
@@ -377,7 +377,7 @@ mod tests {
                 kept: Kept::default(),
             };
             let mut scratch = ChangeScratch::default();
-            ChangeStreams::default().code(&mut coder, &mut scratch, &mut [0; 5], change, own);
+            ChangeStreams::default().code(&mut coder, &mut scratch, &mut [0; 5], change, rows);
             assert!(coder.failed());
         }
     }

@@ -8,16 +8,16 @@ mod known;
 
 use choice::{
     AMOUNT, AT_CURSOR, BYTES, Choice, DECIMAL, DIGITS_MAX, FROM_LAST, IN_ROW, INTEGER, INTEGERS,
-    LATE, PLUS_CURSOR, PLUS_ROW, SAME, Step,
+    PLUS_CURSOR, PLUS_ROW, RECENT, SAME, Step,
 };
 use known::{Cursor, RowWords, decimal, halves_of, sum, unzigzag, word_of, zigzag};
-pub use known::{LateChanges, OwnRows, ReplacedWords, WORD};
+pub use known::{RecentChanges, ReplacedWords, TransactionRows, WORD};
 
 use crate::streams::coder::{Coder, LazyStream};
 use crate::streams::kind::StreamKind;
 use crate::streams::rows_by_len::RowsByLen;
 
-/// Streams of integers.
+/// Number of streams of integers: for updates of 0 to 3 bytes, and for longer ones.
 const INTEGER_STREAMS: usize = 5;
 
 /// The streams of the changes of one relation.
@@ -26,9 +26,9 @@ pub struct WordStreams {
     op: LazyStream,
     back: LazyStream,
     at: LazyStream,
-    late: LazyStream,
+    recent: LazyStream,
     from_last: LazyStream,
-    /// By the number of bytes that an update has, which says much of a number.
+    /// One for each length of an update's values: it limits the number.
     integers: [LazyStream; INTEGER_STREAMS],
     len: usize,
     decimals: LazyStream,
@@ -40,24 +40,24 @@ pub struct WordStreams {
 }
 
 impl WordStreams {
-    /// About how many bytes values take that replace words. Encoder only.
+    /// Estimates the number of bytes of values that replace words. Encoder only.
     pub fn cost(
         &mut self,
         values: &[u8],
         replaced: ReplacedWords<'_>,
-        own: OwnRows<'_>,
-        (late, bytes): (&LateChanges, &mut Vec<u8>),
+        rows: TransactionRows<'_>,
+        (recent, bytes): (&RecentChanges, &mut Vec<u8>),
     ) -> u32 {
         let cursor = self.known.cursor;
-        self.begin(values.len(), own);
+        self.begin(values.len(), rows);
         replaced.put(values, bytes);
         let (words, rest) = bytes.as_chunks::<WORD>();
         let (old_words, old_rest) = replaced.bytes.as_chunks::<WORD>();
         let pairs = rest.iter().zip(old_rest);
         let mut cost = pairs.filter(|(one, other)| one != other).count() as u32;
-        for (place, (old, new)) in (replaced.first..).zip(old_words.iter().zip(words)) {
+        for (index, (old, new)) in (replaced.first..).zip(old_words.iter().zip(words)) {
             let pair = (u64::from_le_bytes(*old), u64::from_le_bytes(*new));
-            let step = self.choice.step(&self.known, pair, place, own, late);
+            let step = self.choice.step(&self.known, pair, index, rows, recent);
             self.known.cursor = step.cursor;
             cost += step.cost;
         }
@@ -76,16 +76,16 @@ impl WordStreams {
         coder: &mut C,
         values: &mut [u8],
         replaced: ReplacedWords<'_>,
-        own: OwnRows<'_>,
-        (late, bytes): (&mut LateChanges, &mut Vec<u8>),
+        rows: TransactionRows<'_>,
+        (recent, bytes): (&mut RecentChanges, &mut Vec<u8>),
     ) {
         let values_at = replaced.put(values, bytes);
-        self.begin(values.len(), own);
+        self.begin(values.len(), rows);
         let (words, rest) = bytes.as_chunks_mut::<WORD>();
         let (old_words, old_rest) = replaced.bytes.as_chunks::<WORD>();
-        for (place, (old, new)) in (replaced.first..).zip(old_words.iter().zip(words)) {
+        for (index, (old, new)) in (replaced.first..).zip(old_words.iter().zip(words)) {
             let pair = (u64::from_le_bytes(*old), u64::from_le_bytes(*new));
-            *new = self.word(coder, pair, place, own, late).to_le_bytes();
+            *new = self.word(coder, pair, index, rows, recent).to_le_bytes();
         }
         let differ = |change: fn(u8, u8) -> u8, rest: &mut [u8]| {
             let pairs = rest.iter_mut().zip(old_rest);
@@ -97,34 +97,36 @@ impl WordStreams {
         values.copy_from_slice(&bytes[values_at]);
     }
 
-    /// The words follow that an update of so many bytes changes.
-    fn begin(&mut self, len: usize, own: OwnRows<'_>) {
+    /// Begins the words of an update with `len` bytes of values.
+    fn begin(&mut self, len: usize, rows: TransactionRows<'_>) {
         self.len = len;
-        self.known.begin(own);
+        self.known.begin(rows);
     }
 
-    /// Codes the word at a place of a row.
+    /// Codes the word with this index in its row.
     fn word<C: Coder>(
         &mut self,
         coder: &mut C,
         (old, new): (u64, u64),
-        place: usize,
-        own: OwnRows<'_>,
-        late: &mut LateChanges,
+        index: usize,
+        rows: TransactionRows<'_>,
+        recent: &mut RecentChanges,
     ) -> u64 {
         let mut step = Step::default();
         if C::ENCODING {
-            step = self.choice.step(&self.known, (old, new), place, own, late);
+            step = self
+                .choice
+                .step(&self.known, (old, new), index, rows, recent);
         }
         let stream = self.op.open(coder, StreamKind::ModelFlag, 1);
         step.op = coder.u8(stream, step.op);
-        let word = self.code_step(coder, step, (old, new), place, own, late);
+        let word = self.code_step(coder, step, (old, new), index, rows, recent);
         if word.is_none() {
             coder.fail();
         }
         let word = word.unwrap_or_default();
         debug_assert!(!C::ENCODING || word == new);
-        self.known.put(place, word);
+        self.known.put(index, word);
         word
     }
 
@@ -133,9 +135,9 @@ impl WordStreams {
         coder: &mut C,
         step: Step,
         (old, new): (u64, u64),
-        place: usize,
-        own: OwnRows<'_>,
-        late: &mut LateChanges,
+        index: usize,
+        rows: TransactionRows<'_>,
+        recent: &mut RecentChanges,
     ) -> Option<u64> {
         match step.op {
             SAME => Some(old),
@@ -148,33 +150,33 @@ impl WordStreams {
                 let pairs = bytes.iter_mut().zip(old.to_le_bytes());
                 pairs.for_each(|(byte, old)| *byte = byte.wrapping_add(old));
                 let word = u64::from_le_bytes(bytes);
-                late.add(word);
+                recent.add(word);
                 Some(word)
             }
-            AT_CURSOR => own.word(self.known.cursor),
-            PLUS_CURSOR => sum(old, f64::from_bits(own.word(self.known.cursor)?)),
+            AT_CURSOR => rows.word(self.known.cursor),
+            PLUS_CURSOR => sum(old, f64::from_bits(rows.word(self.known.cursor)?)),
             IN_ROW | PLUS_ROW => {
                 let stream = self.back.open(coder, StreamKind::TupleLen, 1);
-                let row = own.row_back(coder.u8(stream, step.back))?;
+                let row = rows.row_back(coder.u8(stream, step.back))?;
                 let stream = self.at.open(coder, StreamKind::TupleLen, 2);
                 let at = coder.u16(stream, step.cursor.at);
                 self.known.cursor = Cursor { row, at };
-                let word = own.word(self.known.cursor)?;
+                let word = rows.word(self.known.cursor)?;
                 match step.op {
                     IN_ROW => Some(word),
                     _ => sum(old, f64::from_bits(word)),
                 }
             }
-            LATE => {
-                let stream = self.late.open(coder, StreamKind::TupleLen, 1);
+            RECENT => {
+                let stream = self.recent.open(coder, StreamKind::TupleLen, 1);
                 let which = coder.u8(stream, step.back);
-                late.words.get(usize::from(which)).copied()
+                recent.words.get(usize::from(which)).copied()
             }
             FROM_LAST => {
                 let stream = self.from_last.open(coder, StreamKind::HeapPart, WORD);
                 let number = unzigzag(coder.u64(stream, zigzag(step.number)));
-                let word = self.known.last(place, old).wrapping_add(number as u64);
-                late.add(word);
+                let word = self.known.last(index, old).wrapping_add(number as u64);
+                recent.add(word);
                 Some(word)
             }
             op if INTEGER.contains(&op) || op == INTEGERS => {
@@ -184,8 +186,8 @@ impl WordStreams {
                 for ((half, change), number) in halves.iter_mut().zip(step.halves).zip(INTEGER) {
                     if op == number || op == INTEGERS {
                         let change = zigzag(change.into()) as u32;
-                        late.amount = unzigzag(coder.u32(stream, change).into()) as i32;
-                        *half = half.wrapping_add(late.amount);
+                        recent.amount = unzigzag(coder.u32(stream, change).into()) as i32;
+                        *half = half.wrapping_add(recent.amount);
                     }
                 }
                 Some(word_of(halves))
@@ -193,7 +195,7 @@ impl WordStreams {
             op if AMOUNT.contains(&op) => {
                 let mut halves = halves_of(old);
                 let half = &mut halves[usize::from(op - AMOUNT[0])];
-                *half = half.wrapping_add(late.amount);
+                *half = half.wrapping_add(recent.amount);
                 Some(word_of(halves))
             }
             op if (DECIMAL..=DECIMAL + DIGITS_MAX).contains(&op) => {
@@ -239,11 +241,11 @@ mod tests {
     /// decoded. Returns the operations.
     fn coded(changes: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
         let (rows, newest) = rows();
-        let own = OwnRows {
+        let rows = TransactionRows {
             rows: &rows,
             newest,
         };
-        let (mut late, mut bytes) = (LateChanges::default(), Vec::new());
+        let (mut recent, mut bytes) = (RecentChanges::default(), Vec::new());
         let mut coder = StreamWriter::default();
         let mut streams = WordStreams::default();
         let replaced = |old| ReplacedWords {
@@ -257,21 +259,21 @@ mod tests {
                 &mut coder,
                 values,
                 replaced(old),
-                own,
-                (&mut late, &mut bytes),
+                rows,
+                (&mut recent, &mut bytes),
             );
         }
         let content = coder.into_content().bytes;
         let mut coder = StreamReader::of_content(content.clone(), FormatVersion::CURRENT).unwrap();
-        let (mut late, mut streams) = (LateChanges::default(), WordStreams::default());
+        let (mut recent, mut streams) = (RecentChanges::default(), WordStreams::default());
         for (old, new) in changes {
             let values = &mut vec![0; new.len() - 4];
             streams.code(
                 &mut coder,
                 values,
                 replaced(old),
-                own,
-                (&mut late, &mut bytes),
+                rows,
+                (&mut recent, &mut bytes),
             );
             assert_eq!(*values, new[2..new.len() - 2]);
         }
@@ -316,7 +318,7 @@ mod tests {
         ];
         let ops = coded(&changes);
         assert_eq!(ops[8..], [SAME, INTEGER[1], AMOUNT[0], SAME]);
-        assert_eq!(ops[4..8], [SAME, FROM_LAST, LATE, SAME]);
+        assert_eq!(ops[4..8], [SAME, FROM_LAST, RECENT, SAME]);
     }
 
     #[test]
@@ -340,12 +342,12 @@ mod tests {
             (20, 0, 1.0),
             (IN_ROW, 2, 1.0),
             (PLUS_ROW, 200, 1.0),
-            (LATE, 8, 1.0),
+            (RECENT, 8, 1.0),
             (DECIMAL, 1, f64::INFINITY),
             (DECIMAL, 1, f64::NAN),
         ] {
             let (rows, newest) = rows();
-            let own = OwnRows {
+            let rows = TransactionRows {
                 rows: &rows,
                 newest,
             };
@@ -365,8 +367,8 @@ mod tests {
                 bytes: &float.to_bits().to_le_bytes(),
                 values_at: 0,
             };
-            let memory = (&mut LateChanges::default(), &mut Vec::new());
-            WordStreams::default().code(&mut coder, &mut [0; 8], replaced, own, memory);
+            let memory = (&mut RecentChanges::default(), &mut Vec::new());
+            WordStreams::default().code(&mut coder, &mut [0; 8], replaced, rows, memory);
             assert!(coder.failed(), "{op}");
         }
     }

@@ -1,6 +1,8 @@
 //! What may be said of a word, and what the encoder says.
 
-use super::known::{Cursor, LateChanges, OwnRows, RowWords, decimal, halves_of, sum, zigzag};
+use super::known::{
+    Cursor, RecentChanges, RowWords, TransactionRows, decimal, halves_of, sum, zigzag,
+};
 
 /// The word stays.
 pub const SAME: u8 = 0;
@@ -12,29 +14,31 @@ pub const IN_ROW: u8 = 3;
 /// As a float, it is the sum of the word that it replaces and the word of a row.
 pub const PLUS_CURSOR: u8 = 4;
 pub const PLUS_ROW: u8 = 5;
-/// It is a word that changed lately, in whatever relation.
-pub const LATE: u8 = 6;
-/// It differs by a number from the last word that came to this place of a row.
+/// It is a word that changed recently, in any relation.
+pub const RECENT: u8 = 6;
+/// It differs by a number from the last word with this index in a row.
 pub const FROM_LAST: u8 = 7;
 /// It is two integers of four bytes, of which the first, the second, or both differ by a number.
 pub const INTEGER: [u8; 2] = [8, 9];
 pub const INTEGERS: u8 = 10;
 /// One of them differs by what the last one differed by.
 pub const AMOUNT: [u8; 2] = [11, 12];
-/// As a float, it differs by a decimal number with so many digits after the point.
+/// As a float, it differs by a decimal number. The number of digits after the point is added.
 pub const DECIMAL: u8 = 13;
+/// The largest number of digits after the point.
 pub const DIGITS_MAX: u8 = 6;
 
-/// A word of so many bytes is not looked for: to say where it is takes as many.
+/// A word that takes this number of bytes is not searched for: to say where it is takes as many.
 const CHEAP: u32 = 2;
-/// After so many searches in vain only one of as many is made.
+/// After this number of searches without result, one in as many is made.
 const SEARCHES_IN_VAIN: u32 = 16;
-/// What replaces a word, as the encoder has chosen it.
+
+/// What the encoder has chosen to say of a word.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Step {
     /// The operation.
     pub op: u8,
-    /// How many rows before the newest; or which of the late words.
+    /// How many rows before the newest; or which of the recent words.
     pub back: u8,
     /// The word of a row.
     pub cursor: Cursor,
@@ -42,7 +46,7 @@ pub struct Step {
     pub number: i64,
     /// The differences of both integers.
     pub halves: [i32; 2],
-    /// About so many bytes.
+    /// The estimated number of bytes.
     pub cost: u32,
 }
 
@@ -58,14 +62,14 @@ impl Choice {
         &mut self,
         known: &RowWords,
         (old, new): (u64, u64),
-        place: usize,
-        own: OwnRows<'_>,
-        late: &LateChanges,
+        index: usize,
+        rows: TransactionRows<'_>,
+        recent: &RecentChanges,
     ) -> Step {
-        let free = Choice::free(known, (old, new), own, late);
-        let best = free.unwrap_or_else(|| Choice::number(known, (old, new), place));
+        let free = Choice::free(known, (old, new), rows, recent);
+        let best = free.unwrap_or_else(|| Choice::number(known, (old, new), index));
         match best.cost > CHEAP {
-            true => self.search(best, old, new, own),
+            true => self.search(best, old, new, rows),
             false => best,
         }
     }
@@ -74,8 +78,8 @@ impl Choice {
     fn free(
         known: &RowWords,
         (old, new): (u64, u64),
-        own: OwnRows<'_>,
-        late: &LateChanges,
+        rows: TransactionRows<'_>,
+        recent: &RecentChanges,
     ) -> Option<Step> {
         let step = |op| Step {
             op,
@@ -85,19 +89,22 @@ impl Choice {
         if new == old {
             return Some(step(SAME));
         }
-        let at_cursor = own.word(known.cursor);
+        let at_cursor = rows.word(known.cursor);
         if at_cursor == Some(new) {
             return Some(step(AT_CURSOR));
         }
         if at_cursor.is_some_and(|word| sum(old, f64::from_bits(word)) == Some(new)) {
             return Some(step(PLUS_CURSOR));
         }
-        if let Some(back) = late.words.iter().position(|word| *word == new) {
+        if let Some(back) = recent.words.iter().position(|word| *word == new) {
             let back = back as u8;
-            return Some(Step { back, ..step(LATE) });
+            return Some(Step {
+                back,
+                ..step(RECENT)
+            });
         }
         let [low, high] = differences(old, new);
-        match late.amount {
+        match recent.amount {
             amount if low == amount && high == 0 => Some(step(AMOUNT[0])),
             amount if high == amount && low == 0 => Some(step(AMOUNT[1])),
             _ => None,
@@ -105,7 +112,7 @@ impl Choice {
     }
 
     /// The number or the bytes that take least.
-    fn number(known: &RowWords, (old, new): (u64, u64), place: usize) -> Step {
+    fn number(known: &RowWords, (old, new): (u64, u64), index: usize) -> Step {
         let step = |op, cost| Step {
             op,
             cost,
@@ -128,7 +135,7 @@ impl Choice {
                 best = other;
             }
         };
-        let number = new.wrapping_sub(known.last(place, old)) as i64;
+        let number = new.wrapping_sub(known.last(index, old)) as i64;
         offer(Step {
             number,
             ..step(FROM_LAST, bytes_of(zigzag(number)))
@@ -149,14 +156,14 @@ impl Choice {
     }
 
     /// The same, or a word of a row.
-    fn search(&mut self, best: Step, old: u64, new: u64, own: OwnRows<'_>) -> Step {
+    fn search(&mut self, best: Step, old: u64, new: u64, rows: TransactionRows<'_>) -> Step {
         self.in_vain += 1;
         if self.in_vain > SEARCHES_IN_VAIN && !self.in_vain.is_multiple_of(SEARCHES_IN_VAIN) {
             return best;
         }
-        let found = own.find(|word| word == new).map(|found| (IN_ROW, found));
+        let found = rows.find(|word| word == new).map(|found| (IN_ROW, found));
         let found = found.or_else(|| {
-            let found = own.find(|word| sum(old, f64::from_bits(word)) == Some(new));
+            let found = rows.find(|word| sum(old, f64::from_bits(word)) == Some(new));
             Some((PLUS_ROW, found?))
         });
         match found {

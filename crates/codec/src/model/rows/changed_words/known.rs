@@ -1,26 +1,26 @@
-//! What is known where a word is coded: rows, words that changed before, and how words are numbers.
+//! What is known when a word is coded: rows, words that changed before, and words as numbers.
 
 use crate::model::rows::recent::{RecentRows, RowNumber};
 
 /// Bytes of a word.
 pub const WORD: usize = 8;
-/// Rows of a transaction in which a word is looked for.
+/// Number of a transaction's last rows that are searched for a word.
 const ROWS_SEARCHED: usize = 40;
-/// Words at the front of a row whose last values are kept.
+/// Number of words at the front of a row whose last values are kept.
 const LAST_WORDS: usize = 64;
-/// Words that changed lately.
-const LATE_WORDS: usize = 8;
+/// Number of recent words.
+const RECENT_WORDS: usize = 8;
 
 /// What is known of changes in all relations.
 #[derive(Debug, Default)]
-pub struct LateChanges {
+pub struct RecentChanges {
     /// The newest one first.
-    pub words: [u64; LATE_WORDS],
+    pub words: [u64; RECENT_WORDS],
     /// What the transaction has last added to an integer.
     pub amount: i32,
 }
 
-impl LateChanges {
+impl RecentChanges {
     /// A word has changed.
     pub fn add(&mut self, word: u64) {
         self.words.rotate_right(1);
@@ -30,7 +30,7 @@ impl LateChanges {
 
 /// Rows that a transaction has inserted.
 #[derive(Clone, Copy)]
-pub struct OwnRows<'a> {
+pub struct TransactionRows<'a> {
     /// The rows of all.
     pub rows: &'a RecentRows,
     /// Its newest one.
@@ -68,7 +68,7 @@ pub struct Cursor {
     pub at: u16,
 }
 
-impl OwnRows<'_> {
+impl TransactionRows<'_> {
     /// The word at a cursor.
     pub fn word(&self, cursor: Cursor) -> Option<u64> {
         let row = self.rows.get(cursor.row)?;
@@ -77,13 +77,13 @@ impl OwnRows<'_> {
         ))
     }
 
-    /// The row so many before the newest.
+    /// The row that is `back` rows before the newest.
     pub fn row_back(&self, back: u8) -> Option<RowNumber> {
         let back = usize::from(back);
         self.rows.back(self.newest).take(ROWS_SEARCHED).nth(back)
     }
 
-    /// A word of the last rows, how many rows before the newest it is, and where.
+    /// Searches the last rows for a word. Returns the number of rows before the newest, and where it is.
     pub fn find(&self, is_it: impl Fn(u64) -> bool) -> Option<(u8, Cursor)> {
         for (back, number) in (0..).zip(self.rows.back(self.newest).take(ROWS_SEARCHED)) {
             let row = self.rows.get(number)?;
@@ -113,21 +113,21 @@ pub struct RowWords {
 
 impl RowWords {
     /// The words of another row follow.
-    pub fn begin(&mut self, own: OwnRows<'_>) {
-        self.cursor.row = own.rows.next_like(self.cursor.row);
+    pub fn begin(&mut self, rows: TransactionRows<'_>) {
+        self.cursor.row = rows.rows.next_like(self.cursor.row);
     }
 
-    /// The last word that came to a place, or else the one that is replaced.
-    pub fn last(&self, place: usize, old: u64) -> u64 {
-        self.last.get(place).copied().unwrap_or(old)
+    /// The last word with this index, or else the one that is replaced.
+    pub fn last(&self, index: usize, old: u64) -> u64 {
+        self.last.get(index).copied().unwrap_or(old)
     }
 
-    /// A word has come to a place.
-    pub fn put(&mut self, place: usize, word: u64) {
-        if let Some(last) = self.last.get_mut(place) {
+    /// Keeps the word with this index.
+    pub fn put(&mut self, index: usize, word: u64) {
+        if let Some(last) = self.last.get_mut(index) {
             *last = word;
-        } else if place < LAST_WORDS {
-            self.last.resize(place, 0);
+        } else if index < LAST_WORDS {
+            self.last.resize(index, 0);
             self.last.push(word);
         }
     }
