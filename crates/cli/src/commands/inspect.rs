@@ -1,13 +1,13 @@
 //! `walzip inspect`: what is in segments, and where their bytes go.
 
+mod names;
+
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use walzip_archive::packs::file;
-use walzip_archive::replication::{Connection, Mode};
 use walzip_bench::contents::{Filter, Relation};
 use walzip_codec::{
     Claims, DecodeError, Encoder, HEADER_LEN_MAX, Header, Level, MAGIC, WalIdentity,
@@ -110,38 +110,6 @@ fn relation(text: &str) -> Result<Relation, String> {
     }
 }
 
-/// What the database that is connected to calls its relations, by the numbers of their files today.
-const NAMES: &str = "SELECT \
-        CASE WHEN c.reltablespace = 0 THEN d.dattablespace ELSE c.reltablespace END, \
-        CASE WHEN c.relisshared THEN 0 ELSE d.oid END, \
-        pg_relation_filenode(c.oid), \
-        quote_ident(n.nspname) || '.' || quote_ident(c.relname) \
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, pg_database d \
-    WHERE d.datname = current_database() AND pg_relation_filenode(c.oid) IS NOT NULL";
-
-/// Asks a server, which is only read.
-fn names(args: &InspectArgs) -> Result<HashMap<Relation, String>, CommandError> {
-    let config = Config::load(args.config.as_deref())?;
-    let settings = args.connection.settings(&config)?;
-    runtime::block_on(async {
-        let mut sql = Connection::open(&settings, Mode::Sql).await?;
-        sql.query("SET default_transaction_read_only = on").await?;
-        let rows = sql.query(NAMES).await?;
-        sql.close().await;
-        let named = rows.into_iter().filter_map(|row| {
-            let mut cells = row.into_iter();
-            let mut number = || cells.next()??.parse::<u32>().ok();
-            let relation = Relation {
-                tablespace: number()?,
-                database: number()?,
-                relation: number()?,
-            };
-            Some((relation, cells.next()??))
-        });
-        Ok(named.collect())
-    })
-}
-
 /// Runs the command.
 pub fn run(args: InspectArgs) -> Result<(), CommandError> {
     let level = args.level.level.unwrap_or_default();
@@ -152,7 +120,9 @@ pub fn run(args: InspectArgs) -> Result<(), CommandError> {
     };
     let mut inspection = Inspection::new(level, filter);
     if args.connection.is_given() {
-        inspection.name_relations(names(&args)?);
+        let config = Config::load(args.config.as_deref())?;
+        let settings = args.connection.settings(&config)?;
+        inspection.name_relations(runtime::block_on(names::names(&settings))?);
     }
     if args.streams {
         inspection.show_streams();

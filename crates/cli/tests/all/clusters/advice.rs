@@ -58,7 +58,7 @@ fn every_major_is_asked_for_its_settings_and_its_segments() {
 }
 
 #[test]
-fn inspect_names_relations_as_the_server_does() {
+fn inspect_names_the_relations_of_every_database_as_the_server_does() {
     let Some(major) = majors_with_servers().into_iter().next_back() else {
         return;
     };
@@ -68,6 +68,11 @@ fn inspect_names_relations_as_the_server_does() {
     let server = Server::create(&site, "named", 1);
     server.start(&[]);
     server.sql("CREATE TABLE \"Odd name\" AS SELECT i FROM generate_series(1, 200000) AS i");
+    server.sql("CREATE DATABASE other");
+    server.sql("\\c other\nCREATE TABLE elsewhere AS SELECT i FROM generate_series(1, 2000) AS i");
+    server.sql("CREATE DATABASE closed");
+    server.sql("ALTER DATABASE closed CONNECTION LIMIT 0");
+    server.sql("CREATE ROLE reader LOGIN");
     server.sql("SELECT pg_switch_wal()");
     let wal = server.data().join("pg_wal");
     let mut segments: Vec<_> = std::fs::read_dir(&wal)
@@ -79,10 +84,21 @@ fn inspect_names_relations_as_the_server_does() {
     segments.sort();
     let socket = server.socket();
     let mut inspect = server.walzip(&["inspect", "--rmgr", "Heap", "--rmgr", "Heap2"]);
-    inspect.arg("-h").arg(&socket).args(["-U", "tester"]);
-    inspect.args(&segments[..2]);
-    let shown = succeed(&mut inspect);
-    assert!(shown.contains("public.\"Odd name\""), "{shown}");
+    inspect
+        .arg("-h")
+        .arg(&socket)
+        .args(["-U", "reader", "-d", "postgres"]);
+    inspect.args(&segments[..segments.len() - 1]);
+    let output = inspect.output().expect("walzip starts");
+    let (shown, said) = (String::from_utf8_lossy(&output.stdout), said(&output));
+    assert!(output.status.success(), "{said}");
+    assert!(shown.contains("postgres.public.\"Odd name\""), "{shown}");
+    assert!(shown.contains("other.public.elsewhere"), "{shown}");
+    // What a role may not ask keeps its numbers, and that is said.
+    assert!(
+        said.contains("the relations of database closed have no names"),
+        "{said}"
+    );
     server.stop();
 }
 
