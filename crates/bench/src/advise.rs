@@ -30,8 +30,9 @@ use serde::Serialize;
 use walzip_pgformat::version::VERSIONS;
 
 use crate::contender::{CONTENDERS, Request, Selection, WALZIP};
-use crate::output::Files;
+use crate::output::{Files, Record};
 use crate::process::Surroundings;
+use crate::report::with_data;
 use crate::verdict::Time;
 use crate::wal::{self, Results};
 use crate::{Cancel, Error, Progress, Provenance, Scratch};
@@ -88,6 +89,8 @@ pub struct Options {
     pub temp_dir: PathBuf,
     /// A file for a page that shows everything.
     pub report: Option<PathBuf>,
+    /// The command that was given, as the page may show it.
+    pub command: Option<String>,
     /// Whether that file is replaced if it exists.
     pub force: bool,
     /// Asked before each measurement; kills the one that is running.
@@ -109,6 +112,8 @@ pub struct Limits {
     pub retention_days: Option<f64>,
     /// The price of an hour of one processor.
     pub price_per_cpu_hour: Option<f64>,
+    /// How many bytes of WAL the server replays in a second.
+    pub replay_bytes_per_second: Option<f64>,
 }
 
 impl Options {
@@ -129,6 +134,7 @@ impl Options {
             search_path,
             temp_dir,
             report: None,
+            command: None,
             force: false,
             cancel: Cancel::default(),
         }
@@ -194,6 +200,9 @@ pub struct Advice {
     pub confidence: Confidence,
     /// What nothing was found out about.
     pub not_tested: Vec<String>,
+    /// The measurements as CSV: the page has them.
+    #[serde(skip)]
+    csv: String,
 }
 
 /// A directory or repository that segments come from.
@@ -217,7 +226,8 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Advice, Er
     let advice = advise(options, scratch.path(), progress)?;
     scratch.close()?;
     files.put(files.report.as_deref(), |to| {
-        to.write_all(advice.page().as_bytes())
+        let page = with_data(&advice.page(), &advice.csv, options.command.as_deref());
+        to.write_all(page.as_bytes())
     })?;
     Ok(advice)
 }
@@ -289,9 +299,17 @@ fn advise(
         confidence: Confidence::default(),
         not_tested: Vec::new(),
         provenance: results.provenance.clone(),
+        csv: as_csv(&results),
     };
     advice.recommend(&results);
     Ok(advice)
+}
+
+/// The measurements, one a line.
+fn as_csv(results: &Results) -> String {
+    let mut csv = Vec::new();
+    let _infallible = results.write_csv(&mut csv);
+    String::from_utf8_lossy(&csv).into_owned()
 }
 
 impl Source {

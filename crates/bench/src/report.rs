@@ -9,6 +9,9 @@
 //! a page of its own (`wal/report.rs`), made of the same style and the same script.
 
 mod bars;
+mod pairs;
+mod panels;
+mod scale;
 mod scatter;
 
 use std::fmt::{self, Write};
@@ -17,6 +20,8 @@ use crate::Provenance;
 use crate::table::write_table;
 
 pub use bars::Bars;
+pub use pairs::Pairs;
+pub use panels::Panels;
 pub use scatter::Scatter;
 
 pub(crate) const STYLE: &str = include_str!("report/style.css");
@@ -41,6 +46,8 @@ enum Part {
     Code(Vec<String>),
     Table(Table),
     Bars(Bars),
+    Panels(Panels),
+    Pairs(Pairs),
     Scatter(Scatter),
 }
 
@@ -86,6 +93,18 @@ impl Section {
     /// Adds points by two values.
     pub fn scatter(mut self, scatter: Scatter) -> Section {
         self.parts.push(Part::Scatter(scatter));
+        self
+    }
+
+    /// Adds charts side by side.
+    pub fn panels(mut self, panels: Panels) -> Section {
+        self.parts.push(Part::Panels(panels));
+        self
+    }
+
+    /// Adds two values of each of several things.
+    pub fn pairs(mut self, pairs: Pairs) -> Section {
+        self.parts.push(Part::Pairs(pairs));
         self
     }
 
@@ -330,6 +349,8 @@ impl Section {
                 }
                 Part::Table(table) => table.write(html),
                 Part::Bars(bars) => bars.write(html),
+                Part::Panels(panels) => panels.write(html),
+                Part::Pairs(pairs) => pairs.write(html),
                 Part::Scatter(scatter) => scatter.write(html),
             }
         }

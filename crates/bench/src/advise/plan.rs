@@ -40,6 +40,8 @@ pub struct Plan {
     pub kept_bytes: Option<[f64; 2]>,
     /// Seconds that unpacking a day of WAL takes, one segment after the other.
     pub restore_day_s: Option<f64>,
+    /// Seconds that the server replays a day of WAL for, where it is known how fast it does.
+    pub replay_day_s: Option<f64>,
 }
 
 impl Advice {
@@ -150,6 +152,9 @@ impl Advice {
             restore_day_s: segments
                 .zip(program)
                 .map(|(segments, program)| segments * program.judged_unpack_s),
+            replay_day_s: day
+                .zip(self.limits.replay_bytes_per_second)
+                .map(|(day, rate)| day / rate),
         }
     }
 
@@ -206,8 +211,10 @@ impl Advice {
                 Some(per_day) => (per_day / DAY_SECONDS * timeout * 2.0).min(size),
                 None => size,
             };
+            let takes = self.limits.replay_bytes_per_second.map(|rate| bound / rate);
+            let takes = takes.map_or(String::new(), |seconds| format!(", in {}", spoken(seconds)));
             format!(
-                "after a crash the server replays at most about {}",
+                "after a crash the server replays at most about {}{takes}",
                 bytes(bound)
             )
         };
@@ -225,8 +232,7 @@ impl Advice {
         plan.sql
             .push(format!("ALTER SYSTEM SET max_wal_size = '{twice:.0}GB';"));
         plan.reasons.push(format!(
-            "checkpoints twice as far apart: {}, today {}; the server's log says how long its \
-             recoveries took",
+            "checkpoints twice as far apart: {}; today: {}",
             recovery(twice * GIB, timeout_twice),
             recovery(size, timeout)
         ));
@@ -283,9 +289,12 @@ impl Plan {
             _ => {}
         }
         if let Some(seconds) = self.restore_day_s {
+            let replay = match self.replay_day_s {
+                Some(replay) => format!("replaying it takes the server {}", spoken(replay)),
+                None => "how long the server replays it is not known (--replay-rate)".to_owned(),
+            };
             said.push(format!(
-                "unpacking the WAL of a day takes {}, one segment after the other; the server's \
-                 replay comes on top and was not measured",
+                "unpacking the WAL of a day takes {}, one segment after the other; {replay}",
                 spoken(seconds)
             ));
         }
@@ -385,6 +394,24 @@ mod tests {
             (None, None)
         );
         assert!(plan.reasons.join("\n").contains("is not known"));
+    }
+
+    #[test]
+    fn what_replay_takes_is_said_where_its_rate_is_known() {
+        let mut example = example();
+        if let Some(rate) = &mut example.rate {
+            rate.bytes_per_day = Some(86_400e3);
+        }
+        let said = |example: &Advice| example.plan()[0].reasons.join("\n");
+        assert!(said(&example).contains("is not known (--replay-rate)"));
+        example.limits.replay_bytes_per_second = Some(1e4);
+        let said = said(&example);
+        let day = spoken(8640.0);
+        assert!(
+            said.contains(&format!("replaying it takes the server {day}")),
+            "{said}"
+        );
+        assert!(said.contains("about 600.0 KB, in 60 s"), "{said}");
     }
 
     #[test]

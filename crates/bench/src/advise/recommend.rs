@@ -206,6 +206,9 @@ impl Advice {
                 .to_owned(),
         );
         left_out.push("base backups (walzip bench basebackup)".to_owned());
+        if self.limits.replay_bytes_per_second.is_none() {
+            left_out.push("how fast the server replays WAL (--replay-rate)".to_owned());
+        }
         if self.server.is_none() {
             left_out.push("the server's settings: no server was asked".to_owned());
         }

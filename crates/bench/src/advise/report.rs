@@ -1,7 +1,7 @@
 //! The advice as a page for a colleague.
 
-use super::{Advice, Plan};
-use crate::report::{Bars, Cell, Section, Table, page};
+use super::{Advice, Plan, WhatIf};
+use crate::report::{Bars, Cell, Panels, Section, Table, page};
 use crate::text::bytes;
 use crate::verdict::Time;
 
@@ -104,14 +104,15 @@ impl Advice {
                 }
             }
         }
+        let of_time = match self.judged_by {
+            Time::Wall => "Time for a segment",
+            Time::Processor => "Processor time for a segment",
+        };
+        let panels = Panels::default()
+            .panel("Of the size", sizes)
+            .panel(of_time, seconds);
         let section = Section::new("Programs, on these segments")
-            .paragraph("Of the size:")
-            .bars(sizes)
-            .paragraph(match self.judged_by {
-                Time::Wall => "Seconds for a segment:",
-                Time::Processor => "Seconds of processor time for a segment:",
-            })
-            .bars(seconds)
+            .panels(panels)
             .table(self.programs_table())
             .note(
                 "> is recommended, = is today\u{2019}s; * marks the best: nothing is both smaller \
@@ -134,37 +135,43 @@ impl Advice {
         let mut heads = vec!["wal_compression", "WAL MB", "cpu s"];
         heads.extend(first.archived.iter().map(|archived| &*archived.label));
         let mut table = Table::new(heads);
-        let mut bars = Bars::new("MB", 2);
+        let megabytes_of = |setting: &WhatIf, label: &str| {
+            let archived = setting.archived_by(label);
+            archived.map(|archived| archived.bytes as f64 / 1e6)
+        };
         for setting in &self.what_if {
-            let name = match setting.present {
-                true => format!("{} (today)", setting.setting),
-                false => setting.setting.to_owned(),
-            };
             let mut cells = vec![
-                Cell::from(name.as_str()),
+                Cell::from(setting.name()),
                 Cell::number(setting.wal_bytes as f64 / 1e6, 2),
                 Cell::number(setting.compress_cpu_s, 3),
             ];
-            bars.bar(
-                format!("{name}: WAL"),
-                Some(setting.wal_bytes as f64 / 1e6),
-                None,
+            let archived = first.archived.iter();
+            cells.extend(
+                archived.map(|archived| {
+                    Cell::number_or_none(megabytes_of(setting, &archived.label), 2)
+                }),
             );
-            for archived in &first.archived {
-                let megabytes = setting
-                    .archived_by(&archived.label)
-                    .map(|archived| archived.bytes as f64 / 1e6);
-                cells.push(Cell::number_or_none(megabytes, 2));
-                let label = format!("{name}: {}", archived.label);
-                match archived.label.starts_with("walzip") {
-                    true => bars.ours(label, megabytes),
-                    false => bars.bar(label, megabytes, None),
-                }
-            }
             table.row(cells);
         }
+        let chart = |value: &dyn Fn(&WhatIf) -> Option<f64>, ours: bool| {
+            let mut bars = Bars::new("MB", 2);
+            for setting in &self.what_if {
+                match ours {
+                    true => bars.ours(setting.name(), value(setting)),
+                    false => bars.bar(setting.name(), value(setting), None),
+                }
+            }
+            bars
+        };
+        let wal = chart(&|setting| Some(setting.wal_bytes as f64 / 1e6), false);
+        let mut panels = Panels::default().panel("WAL", wal);
+        for archived in &first.archived {
+            let label = archived.label.as_str();
+            let ours = label.starts_with("walzip");
+            panels = panels.panel(label, chart(&|setting| megabytes_of(setting, label), ours));
+        }
         let section = Section::new("The same WAL under each wal_compression");
-        Some(section.bars(bars).table(table).note(
+        Some(section.panels(panels).table(table).note(
             "Some of the segments, rewritten: their page images are compressed as each setting \
              would, and programs are measured on the result, in MB.",
         ))

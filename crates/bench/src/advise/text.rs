@@ -318,6 +318,7 @@ pub(super) mod fixture {
             plans: Vec::new(),
             confidence: Confidence::default(),
             not_tested: Vec::new(),
+            csv: String::new(),
         }
     }
 }

@@ -57,6 +57,14 @@ pub struct Archived {
 }
 
 impl WhatIf {
+    /// The setting, and whether it is today's.
+    pub(super) fn name(&self) -> String {
+        match self.present {
+            true => format!("{} (today)", self.setting),
+            false => self.setting.to_owned(),
+        }
+    }
+
     /// What a program makes of it.
     pub fn archived_by(&self, label: &str) -> Option<&Archived> {
         self.archived

@@ -63,13 +63,8 @@ impl Results {
     fn section(&self, action: Action) -> Section {
         let mut bars = Bars::new("ms", 1).wall();
         for (row, of_row) in self.rows.iter().enumerate() {
-            let value = self
-                .figures(row, action)
-                .map(|figures| figures.segment_s * 1e3);
-            match of_row.is_walzip() {
-                true => bars.ours(of_row.archiver, value),
-                false => bars.bar(of_row.archiver, value, None),
-            }
+            let ms = self.spread_of(row, action, |of, segments| of.wall_s * 1e3 / segments);
+            bars.of_runs(of_row.archiver, ms, (of_row.is_walzip(), None));
         }
         Section::new(self.title(action))
             .paragraph("Wall time for each segment:")

@@ -8,7 +8,7 @@ use super::archivers::Archiver;
 use super::kind::Kind;
 use super::place::Wal;
 use crate::output::Record;
-use crate::spread::spread;
+use crate::spread::{Spread, spread};
 use crate::{Program, Provenance, Resumed};
 
 /// Everything that the experiment found out.
@@ -189,17 +189,15 @@ impl Results {
 
     /// Works out the medians.
     pub(super) fn summarise(&mut self) {
-        let segments = self.wal.segments.max(1) as f64;
         for row in 0..self.rows.len() {
             for action in Action::ALL {
-                let of_pair = |m: &&Measurement| (m.row, m.action) == (row, action);
-                let measured: Vec<_> = self.measurements.iter().filter(of_pair).collect();
-                let wall = spread(measured.iter().map(|m| m.wall_s / segments));
-                let cpu = spread(measured.iter().map(|m| m.cpu_s / segments));
-                let (Some(last), Some(wall), Some(cpu)) = (measured.last(), wall, cpu) else {
+                let wall = self.spread_of(row, action, |m, segments| m.wall_s / segments);
+                let cpu = self.spread_of(row, action, |m, segments| m.cpu_s / segments);
+                let measured = || self.measured(row, action);
+                let (Some(last), Some(wall), Some(cpu)) = (measured().last(), wall, cpu) else {
                     continue;
                 };
-                let longest = measured.iter().map(|m| m.longest_s);
+                let longest = measured().map(|m| m.longest_s);
                 self.summary.push(Figures {
                     row,
                     action,
@@ -211,6 +209,22 @@ impl Results {
                 });
             }
         }
+    }
+
+    fn measured(&self, row: usize, action: Action) -> impl Iterator<Item = &Measurement> {
+        let all = self.measurements.iter();
+        all.filter(move |of| (of.row, of.action) == (row, action))
+    }
+
+    /// A value of each run, given the number of segments.
+    pub(super) fn spread_of(
+        &self,
+        row: usize,
+        action: Action,
+        value: fn(&Measurement, f64) -> f64,
+    ) -> Option<Spread> {
+        let segments = self.wal.segments.max(1) as f64;
+        spread(self.measured(row, action).map(|of| value(of, segments)))
     }
 
     /// The figures of an archiver.

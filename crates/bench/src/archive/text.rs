@@ -69,7 +69,7 @@ impl Results {
         let columns = heads.len();
         let first = (0..self.rows.len()).find_map(|row| self.figures(row, action));
         let first = first.map(|figures| figures.segment_s);
-        let mut table = Table::new(heads);
+        let mut table = Table::new(heads).wall(["ms/segment", "ratio", "longest ms"]);
         for (row, of_row) in self.rows.iter().enumerate() {
             let mut cells = vec![Cell::from(of_row.archiver)];
             let figures = self.figures(row, action);

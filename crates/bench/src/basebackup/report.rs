@@ -1,9 +1,11 @@
 //! The results as a page for a colleague.
 
-use super::methods::Taker;
+use super::measurement::Measurement;
+use super::ranks::Score;
 use super::results::Results;
 use super::text::{Best, EXPLANATION};
-use crate::report::{Bars, Cell, Scatter, Section, Table, ending, page};
+use crate::report::{Bars, Cell, Panels, Scatter, Section, Table, ending, page};
+use crate::spread::{Spread, spread};
 use crate::text::{counted, megabytes};
 
 impl Results {
@@ -90,32 +92,49 @@ impl Results {
     }
 
     fn best(&self, by: Best) -> Section {
-        let mut bars = match by {
-            Best::Fastest => Bars::new("s", 1).wall(),
-            Best::Smallest => Bars::new("MB", 1),
-        };
+        let mut panels = Panels::default();
         for (index, data_set) in self.data_sets.iter().enumerate() {
+            let mut bars = match by {
+                Best::Fastest => Bars::new("s", 1).wall(),
+                Best::Smallest => Bars::new("MB", 1),
+            };
             for score in self.ranks.of_data_set(index) {
                 let row = &self.rows[score.row];
-                let value = match by {
-                    Best::Fastest => score.seconds,
-                    Best::Smallest => score.bytes / 1e6,
-                };
-                // One line each for what was best in the article, and for walzip.
-                let label = format!("{}, {}", data_set.name, row.label);
-                match (row.label.as_str(), row.taker.is_walzip()) {
-                    (_, true) => bars.ours(label, Some(value)),
-                    ("lz4:1" | "zstd:1" | "zstd:13", false) => bars.bar(label, Some(value), None),
-                    _ => {}
+                // What was best in the article, and walzip.
+                let was_best = matches!(row.label.as_str(), "lz4:1" | "zstd:1" | "zstd:13");
+                let is_ours = row.taker.is_walzip();
+                if is_ours || was_best {
+                    bars.of_runs(&row.label, self.over_loops(score, by), (is_ours, None));
                 }
             }
+            panels = panels.panel(data_set.name.as_str(), bars);
         }
         Section::new(format!("The {} of each data set", by.name()))
-            .bars(bars)
+            .panels(panels)
             .table(self.best_table(by))
             .paragraph("As published, of other data:")
             .table(Results::published_best_table(by))
             .note("Averages are over the methods and levels of pg_basebackup.")
+    }
+
+    /// The mean over the loops, as published, and from where to where they are: seconds or MB.
+    fn over_loops(&self, score: &Score, by: Best) -> Option<Spread> {
+        let of_score = |of: &&Measurement| (of.row, of.data_set) == (score.row, score.data_set);
+        let measured = self.measurements.iter().filter(of_score);
+        let (mean, loops) = match by {
+            Best::Fastest => (
+                score.seconds,
+                spread(measured.map(|of| of.usage.wall.as_secs_f64())),
+            ),
+            Best::Smallest => (
+                score.bytes / 1e6,
+                spread(measured.map(|of| megabytes(of.bytes))),
+            ),
+        };
+        loops.map(|loops| Spread {
+            median: mean,
+            ..loops
+        })
     }
 
     /// Between which ranks walzip stands on each data set, at each of its levels.
@@ -149,15 +168,9 @@ impl Results {
         let mut sizes = Bars::new("MB", 1);
         for score in self.ranks.of_data_set(index) {
             let row = &self.rows[score.row];
-            for (bars, value) in [
-                (&mut seconds, score.seconds),
-                (&mut sizes, score.bytes / 1e6),
-            ] {
-                match row.taker {
-                    Taker::Walzip { .. } => bars.ours(&row.label, Some(value)),
-                    Taker::PgBasebackup { .. } => bars.bar(&row.label, Some(value), None),
-                }
-            }
+            let is_ours = (row.taker.is_walzip(), None);
+            seconds.of_runs(&row.label, self.over_loops(score, Best::Fastest), is_ours);
+            sizes.of_runs(&row.label, self.over_loops(score, Best::Smallest), is_ours);
         }
         let mut both = Scatter::new("seconds", "MB").wall();
         for score in self.ranks.of_data_set(index) {
@@ -174,10 +187,12 @@ impl Results {
                 "Size against wall time; the dashed line joins what no other is left of and below:",
             )
             .scatter(both)
-            .paragraph("Wall time, the best score first (what a rank is by is said above):")
-            .bars(seconds)
-            .paragraph("Size of the backup:")
-            .bars(sizes)
+            .paragraph("The best score first (what a rank is by is said above), means over loops:")
+            .panels(
+                Panels::default()
+                    .panel("Wall time", seconds)
+                    .panel("Size of the backup", sizes),
+            )
             .table(self.scores_table(index));
         match self.restore_table(index) {
             Some(table) => section

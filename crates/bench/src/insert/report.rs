@@ -3,7 +3,7 @@
 use super::published::{PUBLISHED, Relation, SOURCE};
 use super::results::Measurement;
 use super::{Memory, Results, Step};
-use crate::report::{Bars, Section, ending, page};
+use crate::report::{Bars, Panels, Section, ending, page};
 use crate::text::counted;
 
 impl Results {
@@ -88,14 +88,24 @@ impl Results {
             }
             bars
         };
+        let panels = Panels::default()
+            .panel("Rows a second", bars)
+            .panel(
+                "Processor time for each row",
+                of(Measurement::cpu_micros, "\u{b5}s", 2),
+            )
+            .panel(
+                "Written for each row",
+                of(Measurement::written_kilobytes, "KB", 3),
+            );
         let sizes = self.database_and_buffers((memory, megabytes), Some(step));
         Section::new(format!("{}, {}", step.name(), memory.about()))
             .paragraph(format!("{}; {sizes}.", step.about()))
-            .bars(bars)
-            .paragraph("Processor time of the server for each row (cpupq in the article):")
-            .bars(of(Measurement::cpu_micros, "\u{b5}s", 2))
-            .paragraph("Written to the disk for each row, WAL included (wkbpi in the article):")
-            .bars(of(Measurement::written_kilobytes, "KB", 3))
+            .panels(panels)
+            .note(
+                "Processor time of the server is cpupq in the article. What is written to the disk \
+                 includes WAL, and is wkbpi there.",
+            )
             .table(self.step_table(memory, step))
     }
 

@@ -7,11 +7,13 @@
 
 use std::fmt::Write;
 
+use super::scale::{Scale, tick_words};
 use super::{escaped, write_html};
 use crate::spread::Spread;
 
-/// Values further apart than this are drawn as points.
-const BARS_RANGE_MAX: f64 = 50.0;
+/// What whiskers mean.
+const OVER_RUNS: &str = "Whiskers are the range over the runs.";
+const TWO_ERRORS: &str = "Whiskers are two standard errors of the sample of segments.";
 
 /// Values of one unit, each with what was published beside it where there is such a figure.
 #[derive(Clone, Debug)]
@@ -39,31 +41,8 @@ enum Runs {
     Unknown,
     /// It is of a single one.
     One,
-    /// They lie between these.
-    Between(f64, f64),
-}
-
-/// How values become positions.
-#[derive(Clone, Debug, PartialEq)]
-enum Scale {
-    /// Bars from zero; this value has the whole width.
-    Bars(f64),
-    /// Points between the first and the last tick of a logarithmic axis.
-    Points(Vec<f64>),
-}
-
-impl Scale {
-    /// The percentage of the width at which a value is, if it has a position.
-    fn percent(&self, value: f64) -> Option<f64> {
-        match self {
-            Scale::Bars(full) => Some(100.0 * value.max(0.0) / full),
-            Scale::Points(_) if value <= 0.0 => None,
-            Scale::Points(ticks) => {
-                let (low, high) = (*ticks.first()?, *ticks.last()?);
-                Some(100.0 * (value / low).ln() / (high / low).ln())
-            }
-        }
-    }
+    /// They lie between these, which the last says the meaning of.
+    Between(f64, f64, &'static str),
 }
 
 impl Bars {
@@ -112,13 +91,13 @@ impl Bars {
             runs: match value.map(|value| value.range) {
                 None => Runs::Unknown,
                 Some(None) => Runs::One,
-                Some(Some([low, high])) => Runs::Between(low, high),
+                Some(Some([low, high])) => Runs::Between(low, high, OVER_RUNS),
             },
         });
     }
 
-    /// Adds a value, of walzip or another, and from where to where it may be.
-    pub(crate) fn between(
+    /// Adds an estimate, of walzip or another, and the two standard errors around it.
+    pub(crate) fn estimate(
         &mut self,
         label: impl Into<String>,
         value: Option<(f64, Option<[f64; 2]>)>,
@@ -131,7 +110,7 @@ impl Bars {
             ours,
             runs: match value.and_then(|(_, range)| range) {
                 None => Runs::Unknown,
-                Some([low, high]) => Runs::Between(low, high),
+                Some([low, high]) => Runs::Between(low, high, TWO_ERRORS),
             },
         });
     }
@@ -150,28 +129,37 @@ impl Bars {
         }
     }
 
-    fn scale(&self) -> Scale {
+    pub(super) fn unit(&self) -> &str {
+        &self.unit
+    }
+
+    /// Every value that is drawn.
+    fn drawn(&self) -> impl Iterator<Item = f64> {
         let all = self.bars.iter().flat_map(|bar| {
             let [low, high] = match bar.runs {
-                Runs::Between(low, high) => [Some(low), Some(high)],
+                Runs::Between(low, high, _) => [Some(low), Some(high)],
                 Runs::One | Runs::Unknown => [None; 2],
             };
             [bar.value, bar.published, low, high]
         });
-        let above_zero = all.flatten().filter(|value| *value > 0.0);
-        let (low, high) = above_zero.fold((f64::INFINITY, 0.0_f64), |(low, high), value| {
-            (low.min(value), high.max(value))
-        });
-        match self.whole {
-            Some(whole) => Scale::Bars(whole.max(high)),
-            None if high > low * BARS_RANGE_MAX => Scale::Points(ticks(low, high)),
-            None if high > 0.0 => Scale::Bars(high),
-            None => Scale::Bars(1.0),
-        }
+        all.flatten()
+    }
+
+    /// What all of these can be drawn on.
+    pub(super) fn scale_of<'a>(all: impl Iterator<Item = &'a Bars> + Clone) -> Scale {
+        let whole = all.clone().filter_map(|bars| bars.whole).reduce(f64::max);
+        Scale::of(all.flat_map(Bars::drawn), whole)
     }
 
     pub(super) fn write(&self, html: &mut String) {
-        let scale = self.scale();
+        let scale = Bars::scale_of(std::iter::once(self));
+        self.write_on(html, &scale);
+        for note in self.notes(&scale) {
+            write_html(html, "<p class=\"note\">", note, "</p>");
+        }
+    }
+
+    pub(super) fn write_on(&self, html: &mut String, scale: &Scale) {
         let kind = match scale {
             Scale::Bars(_) => "bars",
             Scale::Points(_) => "bars points",
@@ -179,30 +167,37 @@ impl Bars {
         let wall = if self.wall { " wall" } else { "" };
         let _infallible = write!(html, "<div class=\"{kind}{wall}\">");
         for bar in &self.bars {
-            write_html(html, "<span class=\"label\">", &bar.label, "</span>");
-            self.write_shapes(html, bar, &scale);
+            let ours = if bar.ours { "label ours" } else { "label" };
+            write_html(
+                html,
+                &format!("<span class=\"{ours}\">"),
+                &bar.label,
+                "</span>",
+            );
+            self.write_shapes(html, bar, scale);
             write_html(html, "<span class=\"value\">", &self.words(bar), "</span>");
         }
-        if let Scale::Points(ticks) = &scale {
-            self.write_axis(html, ticks, &scale);
+        if let Scale::Points(ticks) = scale {
+            self.write_axis(html, ticks, scale);
         }
         html.push_str("</div>");
-        if self
-            .bars
-            .iter()
-            .any(|bar| matches!(bar.runs, Runs::Between(..)))
-        {
-            html.push_str("<p class=\"note\">Whiskers are the range over the runs.</p>");
-        } else if self.bars.iter().any(|bar| bar.runs == Runs::One) {
-            html.push_str("<p class=\"note\">A single run of each: there is no spread.</p>");
-        }
-        let published = match &scale {
+    }
+
+    /// What has to be said of the shapes.
+    pub(super) fn notes(&self, scale: &Scale) -> Vec<&'static str> {
+        let runs = self.bars.iter().map(|bar| bar.runs);
+        let whiskers = runs.clone().find_map(|runs| match runs {
+            Runs::Between(_, _, said) => Some(said),
+            Runs::One | Runs::Unknown => None,
+        });
+        let single = runs.clone().any(|runs| runs == Runs::One);
+        let single = single.then_some("A single run of each: there is no spread.");
+        let published = self.bars.iter().any(|bar| bar.published.is_some());
+        let published = published.then_some(match scale {
             Scale::Bars(_) => "Thin bars were published: on another machine, years ago.",
             Scale::Points(_) => "Hollow points were published: on another machine, years ago.",
-        };
-        if self.bars.iter().any(|bar| bar.published.is_some()) {
-            write_html(html, "<p class=\"note\">", published, "</p>");
-        }
+        });
+        whiskers.or(single).into_iter().chain(published).collect()
     }
 
     fn shown(&self, value: f64) -> String {
@@ -247,7 +242,7 @@ impl Bars {
                  data-tip=\"{tip}\" aria-label=\"{tip}\"></span>"
             );
         }
-        if let Runs::Between(low, high) = bar.runs
+        if let Runs::Between(low, high, _) = bar.runs
             && let (Some(from), Some(to)) = (scale.percent(low), scale.percent(high))
         {
             let _infallible = write!(
@@ -269,34 +264,6 @@ impl Bars {
         html.push_str("</span>");
         let unit = format!("{}, logarithmic axis", self.unit);
         write_html(html, "<span class=\"value note\">", &unit, "</span>");
-    }
-}
-
-/// Powers of ten, or 1, 2 and 5 of each where these are few, around all values.
-pub(super) fn ticks(low: f64, high: f64) -> Vec<f64> {
-    let all = |digits: &[f64]| -> Vec<f64> {
-        let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
-        powers
-            .flat_map(|power| digits.iter().map(move |digit| digit * 10_f64.powi(power)))
-            .collect()
-    };
-    let around = |all: Vec<f64>| -> Vec<f64> {
-        let first = all.iter().rposition(|tick| *tick <= low).unwrap_or(0);
-        let last = all.iter().position(|tick| *tick >= high);
-        all[first..=last.unwrap_or(all.len() - 1)].to_vec()
-    };
-    let fine = around(all(&[1.0, 2.0, 5.0]));
-    match fine.len() <= 9 {
-        true => fine,
-        false => around(all(&[1.0])),
-    }
-}
-
-pub(super) fn tick_words(tick: f64) -> String {
-    match tick >= 1.0 {
-        true => format!("{tick:.0}"),
-        // As many decimals as the power of ten needs.
-        false => format!("{tick:.*}", (-tick.log10().floor()) as usize),
     }
 }
 
@@ -375,14 +342,5 @@ mod tests {
         bars.bar("images", Some(80.0), None);
         bars.bar("headers", Some(0.1), None);
         assert_eq!(widths(&html(&bars)), [80.0, 0.1]);
-    }
-
-    #[test]
-    fn ticks_are_round_and_around_all_values() {
-        assert_eq!(ticks(1.0, 1000.0), [1.0, 10.0, 100.0, 1000.0]);
-        assert_eq!(ticks(0.9, 60.0)[..2], [0.5, 1.0]);
-        assert_eq!(ticks(0.9, 60.0).last(), Some(&100.0));
-        assert_eq!(tick_words(0.05), "0.05");
-        assert_eq!(tick_words(200.0), "200");
     }
 }

@@ -5,13 +5,11 @@
 
 use std::fmt::Write;
 
-use super::bars::{tick_words, ticks};
+use super::scale::{round_step, tick_words, ticks};
 use super::{escaped, write_html};
 
 /// Points further right than this have their names to the left.
 const LEFT_FROM_PERCENT: f64 = 60.0;
-/// How many ticks the upright axis has above zero.
-const TICKS_UP: usize = 4;
 
 /// Points by two values, of which less is better.
 #[derive(Clone, Debug)]
@@ -157,17 +155,6 @@ impl Scatter {
     }
 }
 
-/// 1, 2 or 5 of a power of ten, so that a few of them reach a value.
-fn round_step(highest: f64) -> f64 {
-    let rough = highest / TICKS_UP as f64;
-    let unit = 10_f64.powf(rough.log10().floor());
-    let steps = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * unit);
-    steps
-        .into_iter()
-        .find(|step| *step >= rough)
-        .unwrap_or(rough)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,6 +193,5 @@ mod tests {
         let mut html = String::new();
         scatter.write(&mut html);
         assert!(html.contains("Nothing was measured."));
-        assert_eq!([round_step(7.0), round_step(100.0)], [2.0, 50.0]);
     }
 }

@@ -1,7 +1,7 @@
 //! The results as a page for a colleague.
 
 use super::{Content, Results};
-use crate::report::{Bars, Cell, Section, Table, ending, page};
+use crate::report::{Bars, Cell, Pairs, Section, Table, ending, page};
 use crate::text::counted;
 use crate::verdict::too_few;
 
@@ -41,11 +41,11 @@ impl Results {
         let ways: Vec<String> = ways.collect();
         let [small, large] = [small, large].map(|set| self.sets[set].segment_bytes >> 20);
         format!(
-            "{}egments of {small} MB take so many times as long to archive as the same bytes in \
-             segments of {large} MB: {} ({}; {}).",
+            "{} the same bytes takes longer in segments of {small} MB than of {large} MB by these \
+             factors: {} ({}; {}).",
             match too_few(self.settings.runs) {
-                Some(_) => "With too few runs to prove it, s",
-                None => "S",
+                Some(_) => "With too few runs to prove it, archiving",
+                None => "Archiving",
             },
             ways.join(", "),
             content.name(),
@@ -76,6 +76,11 @@ impl Results {
 
     fn section(&self, content: Content) -> Section {
         let sets = self.sets_of(content);
+        let section = Section::new(format!("Archiving {}", content.name()));
+        let section = match sets.as_slice() {
+            [small, .., large] => self.pairs_of(section, [*small, *large]),
+            _ => section,
+        };
         let mut bars = Bars::new("s", 2).wall();
         for (row, of_row) in self.rows.iter().enumerate() {
             for set in &sets {
@@ -89,10 +94,15 @@ impl Results {
                 bars.of_runs(label, seconds, (of_row.is_walzip(), published));
             }
         }
-        let mut section = Section::new(format!("Archiving {}", content.name()))
-            .paragraph("Wall time of all processes, the smaller segments first:")
-            .bars(bars)
-            .table(self.table(content));
+        // Published figures have no dots of their own.
+        let is_shown = sets.len() < 2 || self.is_published_volume(content);
+        let section = match is_shown {
+            true => section
+                .paragraph("Wall time of all processes, the smaller segments first:")
+                .bars(bars),
+            false => section,
+        };
+        let mut section = section.table(self.table(content));
         for set in sets {
             section = section.note(self.sets[set].to_string());
         }
@@ -105,6 +115,22 @@ impl Results {
             Some(note) => section.note(note),
             None => section,
         }
+    }
+
+    /// What each way takes for the smallest segments and for the largest.
+    fn pairs_of(&self, section: Section, [small, large]: [usize; 2]) -> Section {
+        let of = [small, large].map(|set| {
+            let megabytes = self.sets[set].segment_bytes >> 20;
+            format!("segments of {megabytes} MB")
+        });
+        let mut pairs = Pairs::new("s", 2, of).wall();
+        for (row, of_row) in self.rows.iter().enumerate() {
+            let seconds = [small, large].map(|set| self.seconds(row, set));
+            pairs.pair(of_row.method, seconds, of_row.is_walzip());
+        }
+        section
+            .paragraph("Wall time of the same bytes in small and in large segments:")
+            .pairs(pairs)
     }
 
     fn methods_section(&self) -> Section {

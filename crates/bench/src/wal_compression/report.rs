@@ -3,7 +3,7 @@
 use super::published::{INSERTS, LOAD, TRANSACTIONS, UPDATES};
 use super::text::REPLICATION;
 use super::{Results, Stage};
-use crate::report::{Bars, Section, ending, page};
+use crate::report::{Bars, Panels, Section, ending, page};
 use crate::server::Phase;
 use crate::text::counted;
 
@@ -99,11 +99,11 @@ impl Results {
             let seconds = self.median(method, stage, |phase| Some(phase.wall_s));
             times.of_runs(method, seconds, (false, None));
         }
+        let panels = Panels::default()
+            .panel("WAL that the server wrote, by its positions", bars)
+            .panel("Wall time of the step", times);
         Section::new(stage.title())
-            .paragraph("WAL that the server wrote, by its positions before and after:")
-            .bars(bars)
-            .paragraph("Wall time of the step:")
-            .bars(times)
+            .panels(panels)
             .table(self.stage_table(stage))
             .note(format!(
                 "Published: {}, {} % ({}).",
@@ -116,19 +116,23 @@ impl Results {
             return None;
         }
         let title = format!("In the archive: the WAL of the {}", stage.name());
-        let mut bars = Bars::new("MB", 2);
+        let mut panels = Panels::default();
         for program in self.programs() {
+            let mut bars = Bars::new("MB", 2);
             for method in &self.methods {
                 let bytes = self.archived(method, stage, program);
                 let megabytes = bytes.map(|bytes| bytes.per(1e6));
-                bars.between(
-                    format!("{program}, {method}"),
+                bars.estimate(
+                    method,
                     megabytes.map(|of| (of.value, of.range())),
                     program.starts_with("walzip"),
                 );
             }
+            panels = panels.panel(program, bars);
         }
-        let section = Section::new(title).bars(bars);
+        let section = Section::new(title)
+            .paragraph("A program each, on one scale; a bar for each wal_compression:")
+            .panels(panels);
         Some(section.table(self.archive_table(stage)).note(format!(
             "X/off: the archive with wal_compression = X relative to that with off. Above 1, \
              compression by the server costs space in the archive. {}",
@@ -137,16 +141,18 @@ impl Results {
     }
 
     fn replication_section(&self) -> Section {
-        let mut bars = Bars::new("MB", 1);
+        let mut panels = Panels::default();
         for stage in Stage::ALL {
+            let mut bars = Bars::new("MB", 1);
             for method in &self.methods {
                 let received =
                     self.replicated((method, stage), |had| had.received_bytes as f64 / 1e6);
-                bars.bar(format!("{}, {method}", stage.name()), received, None);
+                bars.bar(method, received, None);
             }
+            panels = panels.panel(stage.name(), bars);
         }
         Section::new("What a standby received")
-            .bars(bars)
+            .panels(panels)
             .table(self.replication_table())
             .note(REPLICATION)
     }

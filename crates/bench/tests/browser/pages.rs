@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use walzip_bench::report::{Bars, Cell, Scatter, Section, Table, page};
+use walzip_bench::report::{Bars, Cell, Panels, Scatter, Section, Table, page};
 use walzip_bench::wal::{Options, run};
 use walzip_bench::{Files, Provenance, Silent, segments};
 
@@ -105,6 +105,11 @@ fn write_program(path: &Path, name: &str, percent: u32, hundredths: u32) {
 
 /// The report of `bench segments`: a little of what was published.
 pub fn segments() -> Page {
+    segments_of(3)
+}
+
+/// The same of so many runs.
+pub fn segments_of(runs: u32) -> Page {
     let directory = TempDir::new().expect("a directory");
     let path = directory.path().join("report.html");
     let search_path = std::env::var_os("PATH").expect("a search path");
@@ -112,7 +117,7 @@ pub fn segments() -> Page {
         total_megabytes: Some(64),
         contents: vec![segments::Content::Zeros],
         methods: vec![segments::Method::named("cp").expect("a way")],
-        runs: Some(1),
+        runs: Some(runs),
         warm: true,
         files: Files {
             report: Some(path.clone()),
@@ -175,6 +180,32 @@ pub fn busy() -> Page {
         &[section],
         &provenance,
     );
+    fs::write(&path, html).expect("a file");
+    Page {
+        _directory: directory,
+        path,
+    }
+}
+
+/// A page of small multiples: three of one unit, and one of another.
+pub fn panels() -> Page {
+    let mut panels = Panels::default();
+    for (title, unit, off) in [
+        ("gzip -6", "MB", 100.0),
+        ("zstd -3", "MB", 80.0),
+        ("walzip -3", "MB", 20.0),
+        ("Processor time of the server for each row", "\u{b5}s", 7.0),
+    ] {
+        let mut bars = Bars::new(unit, 1);
+        bars.bar("off", Some(off), None);
+        bars.bar("zstd (today)", Some(off * 0.75), Some(off / 2.0));
+        panels = panels.panel(title, bars);
+    }
+    let section = Section::new("In the archive").panels(panels);
+    let directory = TempDir::new().expect("a directory");
+    let path = directory.path().join("page.html");
+    let answer = "It depends on the program.";
+    let html = page("What does it cost?", answer, &[section], &provenance());
     fs::write(&path, html).expect("a file");
     Page {
         _directory: directory,

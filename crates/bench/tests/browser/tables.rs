@@ -106,7 +106,7 @@ fn lengths_are_values(browser: &mut Browser) {
 
 #[test]
 fn an_experiment_has_its_published_figures_beside_its_own() {
-    let page = pages::segments();
+    let page = pages::segments_of(1);
     let mut browser = Browser::open(&page.path);
     browser.resize(390, 844);
     browser.show_as("screen", "light");

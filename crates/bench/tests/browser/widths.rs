@@ -56,6 +56,7 @@ fn nothing_is_cut_off_without_a_sign_or_lies_on_something_else() {
     looks_right("comparison", &pages::comparison());
     looks_right("tables", &pages::tables());
     looks_right("segments", &pages::segments());
+    looks_right("panels", &pages::panels());
     looks_right("index", &pages::index());
     looks_right("busy", &pages::busy());
 }
@@ -101,6 +102,50 @@ fn a_busy_machine_is_said_at_the_top_and_what_rests_on_wall_times_is_grey() {
     assert!(browser.number(&opacity(".bars.wall")) < 0.6);
     assert_eq!(browser.number(&opacity("td:nth-child(3)")), 1.0);
     assert_eq!(browser.number(&opacity(".bars:not(.wall)")), 1.0);
+}
+
+#[test]
+fn panels_of_one_unit_have_one_scale_and_stand_side_by_side_where_there_is_room() {
+    let page = pages::panels();
+    let mut browser = Browser::open(&page.path);
+    let columns = "new Set([...document.querySelectorAll('.panel')].map((one) => one.getBoundingClientRect().left)).size";
+    // Pixels for each unit, of all bars of one.
+    let scales = |unit: &str| {
+        format!(
+            "(() => {{ const bars = [...document.querySelectorAll('.bar')].map((bar) => \
+             [bar.dataset.tip.split(': ')[1].split(' '), bar.getBoundingClientRect().width]); \
+             const all = bars.filter(([[, unit]]) => unit === '{unit}').map(([[value], width]) => width / value); \
+             return Math.max(...all) / Math.min(...all); }})()"
+        )
+    };
+    for (width, expected) in [(390, 1.0), (1280, 3.0)] {
+        browser.resize(width, 900);
+        assert_eq!(browser.number(columns), expected, "at {width}");
+        for unit in ["MB", "\u{b5}s"] {
+            let apart = browser.number(&scales(unit));
+            assert!(apart < 1.02, "{apart} at {width}");
+        }
+    }
+}
+
+#[test]
+fn the_line_between_two_dots_joins_them() {
+    let page = pages::segments();
+    let mut browser = Browser::open(&page.path);
+    for width in [390, 1280] {
+        browser.resize(width, 900);
+        let misplaced = "(() => { const of = (kind) => document.querySelector('.pairs ' + kind).getBoundingClientRect(); \
+            const middle = (box) => (box.left + box.right) / 2; \
+            const dots = [of('.point.hollow'), of('.point:not(.hollow)')].map(middle); \
+            const line = of('.join'); \
+            return Math.abs(line.left - Math.min(...dots)) + Math.abs(line.right - Math.max(...dots)); })()";
+        let misplaced = browser.number(misplaced);
+        assert!(misplaced < 2.0, "{misplaced} pixels at {width}");
+        assert_eq!(
+            browser.number("document.querySelectorAll('.pairs .band').length"),
+            2.0
+        );
+    }
 }
 
 #[test]

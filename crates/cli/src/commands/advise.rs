@@ -16,6 +16,7 @@ use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::runtime;
 
+use super::bench::shown_command;
 use super::bench::standard_error::StandardError;
 
 /// Recommend a program and settings, from your own WAL
@@ -97,6 +98,12 @@ pub struct AdviseArgs {
     #[arg(help_heading = "What matters", requires = "price_per_gb_month")]
     price_per_cpu_hour: Option<f64>,
 
+    /// How much WAL the server replays in a second (50MB), from its log: the distance from "redo
+    /// starts at" to "redo done at" by the seconds between them
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(help_heading = "What matters")]
+    replay_rate: Option<f64>,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -158,6 +165,7 @@ pub fn run(args: AdviseArgs) -> Result<(), CommandError> {
         now: args.now,
         limits: limits(&args),
         report: args.report.clone(),
+        command: Some(shown_command(std::env::args_os().skip(1))),
         force: args.force,
         cancel: cancel.clone(),
         launcher: Some(walzip.clone()),
@@ -224,6 +232,7 @@ fn limits(args: &AdviseArgs) -> Limits {
         price_per_gb_month: args.price_per_gb_month,
         retention_days: args.retention_days,
         price_per_cpu_hour: args.price_per_cpu_hour,
+        replay_bytes_per_second: args.replay_rate,
     }
 }
 

@@ -136,10 +136,12 @@ impl From<FileArgs> for Files {
 }
 
 /// Options whose value is somebody's address, or may have a password in it.
-const PRIVATE: [&str; 5] = ["--server", "--repo", "--target", "--host", "-h"];
+const PRIVATE: [&str; 7] = [
+    "--server", "--repo", "--target", "--host", "-h", "--dbname", "-d",
+];
 
 /// The command as a page may show it: files by their names, and nobody's address.
-fn shown_command(arguments: impl Iterator<Item = OsString>) -> String {
+pub(super) fn shown_command(arguments: impl Iterator<Item = OsString>) -> String {
     let mut words = vec!["walzip".to_owned()];
     let mut is_private = false;
     for argument in arguments {
