@@ -5,6 +5,7 @@
 
 mod csv;
 mod data_sets;
+mod manifest;
 mod measure;
 mod measurement;
 mod methods;
@@ -19,7 +20,8 @@ mod resume;
 mod run;
 mod text;
 
-pub use data_sets::{Downloaded, Rows, Source, manifest};
+pub use data_sets::Source;
+pub use manifest::{Downloaded, Rows, manifest};
 pub use measurement::{DataSet, Failed, Measurement, Row};
 pub use methods::Taker;
 pub use options::Options;

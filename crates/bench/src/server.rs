@@ -309,6 +309,40 @@ impl Server {
         Ok(output.trim_end().to_owned())
     }
 
+    /// Restores what pg_dump wrote. Roles are those of another server, and left out.
+    pub fn restore_dump(&self, path: &Path) -> Result<(), Error> {
+        let options = [
+            "--no-owner",
+            "--no-privileges",
+            "--exit-on-error",
+            "--dbname",
+            DATABASE,
+        ];
+        let mut arguments: Vec<OsString> = options.map(OsString::from).to_vec();
+        arguments.push(path.into());
+        self.client_output("pg_restore", &arguments).map(drop)
+    }
+
+    /// Runs a program and its arguments in a directory; it finds the server by the environment.
+    pub fn run_in(&self, directory: &Path, words: &[String]) -> Result<(), Error> {
+        let [name, arguments @ ..] = words else {
+            return Ok(());
+        };
+        let surroundings = self.installation.surroundings(self.host());
+        let program = self.installation.program_of_manifest(name)?;
+        let mut command = process::command(&program, surroundings);
+        command
+            .envs(self.environment())
+            .args(arguments)
+            .current_dir(directory)
+            .stdout(Stdio::null());
+        let run = process::measure(command, surroundings);
+        run.map(drop).map_err(|failure| {
+            let error = said(&format!("run {name}"), &failure);
+            self.with_log(error)
+        })
+    }
+
     /// Runs a file of statements, with `COPY ... FROM stdin` and its rows in it.
     pub fn sql_file(&self, path: &Path) -> Result<Usage, Error> {
         Ok(self.psql(DATABASE, path)?.1)

@@ -102,25 +102,38 @@ impl Installation {
 
     /// A program of this installation; a client that it lacks may come from anywhere else.
     pub fn program(&self, name: &'static str) -> Result<PathBuf, Error> {
-        let own = self.bin.join(name);
-        if is_program(&own) {
-            return Ok(own);
-        }
-        let elsewhere = find_program(name, &self.search_path).or_else(|| {
-            let mut program_directories = program_directories();
-            program_directories.reverse();
-            let programs = program_directories
-                .into_iter()
-                .map(|(_, bin)| bin.join(name));
-            programs.into_iter().find(|path| is_program(path))
-        });
-        elsewhere.ok_or(Error::Missing {
+        self.path_of(name).ok_or(Error::Missing {
             program: name,
             package: match name {
                 "pgbench" => CONTRIB_PACKAGE,
                 _ => CLIENT_PACKAGE,
             },
             purpose: "it talks to the throw-away server",
+        })
+    }
+
+    /// A program that a manifest names.
+    pub(super) fn program_of_manifest(&self, name: &str) -> Result<PathBuf, Error> {
+        let missing = || {
+            Error::Usage(format!(
+                "{name} is not installed, and the manifest needs it"
+            ))
+        };
+        self.path_of(name).ok_or_else(missing)
+    }
+
+    fn path_of(&self, name: &str) -> Option<PathBuf> {
+        let own = self.bin.join(name);
+        if is_program(&own) {
+            return Some(own);
+        }
+        find_program(name, &self.search_path).or_else(|| {
+            let mut program_directories = program_directories();
+            program_directories.reverse();
+            let programs = program_directories
+                .into_iter()
+                .map(|(_, bin)| bin.join(name));
+            programs.into_iter().find(|path| is_program(path))
         })
     }
 

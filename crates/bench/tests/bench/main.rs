@@ -2,6 +2,7 @@
 
 mod base_backups;
 mod contenders;
+mod data_sets;
 mod inputs;
 mod interruption;
 mod preset;

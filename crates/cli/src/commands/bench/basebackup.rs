@@ -22,7 +22,11 @@ A manifest names data sets that you have downloaded and unpacked, relative to it
   name = \"movies\"
   sql = [\"movies/tables.sql\"]
   csv = [{ file = \"movies/title.csv\", table = \"title\", options = \"HEADER\" }]
+  dump = [\"movies/more.dump\"]           # for pg_restore
+  commands = [[\"pgbench\", \"-i\"]]      # find the server by PGHOST, PGPORT, PGUSER, PGDATABASE
   then_sql = [\"movies/indexes.sql\"]
+scripts/fetch-data-sets in the source downloads the seven data sets that were published, and
+writes such a manifest.
 
 A running server is only read, but each backup begins with a checkpoint, and the user needs
 the REPLICATION attribute.
