@@ -15,6 +15,7 @@ mod resume;
 mod run;
 mod sets;
 mod sshd;
+mod stores;
 mod target;
 mod text;
 
@@ -24,4 +25,5 @@ pub use published::{PUBLISHED, Published, SOURCE, Timed};
 pub use results::{Caches, Failed, Figures, Measurement, Results, Row, Settings};
 pub use run::run;
 pub use sets::{Content, Set};
+pub use stores::Stores;
 pub use target::Target;

@@ -60,7 +60,7 @@ pub use object_store::ObjectStore;
 pub use open::{begin_encryption, open_epochs, open_store};
 pub use pin::Pin;
 pub use probe::probe_store;
-pub use removal::LabelObject;
+pub use removal::{LabelObject, remove_below};
 pub use repository::{Initialised, Repository};
 pub use set_aside::AsideLabel;
 pub use store_settings::{DEFAULT_TIMEOUT, Environment, StoreSettings, UriStyle};

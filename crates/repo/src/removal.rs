@@ -4,7 +4,7 @@
 //! of its data is gone its label stays claimed. Each removal is durable when it returns, also
 //! where there was nothing to remove: an earlier process may have been killed before it was sure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use futures::{StreamExt, TryStreamExt};
@@ -34,6 +34,39 @@ struct ExpiringJson {
     format: u64,
     expiring: Timestamp,
     cluster: Option<String>,
+}
+
+/// Removes every object below a key, whatever it is, and the directories that they were in; adds up
+/// their sizes. For those who made all of it themselves.
+pub async fn remove_below(store: &dyn ObjectStore, key: &str) -> Result<u64, RepoError> {
+    let failed = |error| RepoError::from_store(key, error);
+    let below = Path::from(key);
+    let found: Vec<_> = store
+        .list(Some(&below))
+        .try_collect()
+        .await
+        .map_err(failed)?;
+    let mut bytes = 0;
+    let mut directories = BTreeSet::new();
+    for object in found {
+        match store.delete(&object.location).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => bytes += object.size,
+            Err(error) => return Err(failed(error)),
+        }
+        let mut path = object.location.as_ref();
+        while let Some((parent, _)) = path.rsplit_once('/') {
+            if !parent.starts_with(below.as_ref()) {
+                break;
+            }
+            directories.insert(parent.to_owned());
+            path = parent;
+        }
+    }
+    // What is in a directory comes after it. Buckets have none.
+    for directory in directories.into_iter().rev() {
+        let _gone = store.delete(&Path::from(directory)).await;
+    }
+    Ok(bytes)
 }
 
 impl Repository {

@@ -11,6 +11,7 @@ use super::options::MakeRepository;
 use super::results::{Caches, Failed, Measurement, Results, Row};
 use super::sets::{Content, Set, Source, cluster};
 use super::sshd::HOST;
+use super::stores::InStore;
 use super::target::{There, read_back};
 use crate::clock::Clock;
 use crate::output::{Files, check_space};
@@ -36,6 +37,8 @@ pub(super) struct Schedule<'a, P> {
     pub(super) target: &'a Path,
     /// Where they are made instead, on another host.
     pub(super) there: Option<&'a There<'a>>,
+    /// Or in a store.
+    pub(super) store: Option<&'a InStore<'a>>,
     pub(super) files: &'a Files,
     pub(super) progress: &'a mut P,
 }
@@ -134,6 +137,7 @@ impl<P: Progress> Schedule<'_, P> {
             make_repository: self.make_repository,
             target: self.target,
             there: self.there,
+            store: self.store,
             surroundings: self.surroundings,
         };
         let archived = archiving.run();
@@ -152,9 +156,10 @@ impl<P: Progress> Schedule<'_, P> {
                 let reason = directories.iter().fold(failure.to_string(), |said, of| {
                     said.replace(&format!("{}/", of.display()), "")
                 });
-                let reason = match self.there {
-                    Some(there) => there.unnamed(&reason),
-                    None => reason,
+                let reason = match (self.there, self.store) {
+                    (Some(there), _) => there.unnamed(&reason),
+                    (None, Some(store)) => store.unnamed(&reason),
+                    (None, None) => reason,
                 };
                 if failure.is_no_space() {
                     return Err(format!("{title}: {reason}"));
@@ -191,6 +196,7 @@ struct Archiving<'a> {
     make_repository: MakeRepository,
     target: &'a Path,
     there: Option<&'a There<'a>>,
+    store: Option<&'a InStore<'a>>,
     surroundings: Surroundings<'a>,
 }
 
@@ -203,6 +209,11 @@ impl Archiving<'_> {
             // What failed has left something too.
             let removed = there.remove(&archive);
             return archived.and_then(|archived| removed.map(|()| archived));
+        }
+        if let Some(store) = self.store {
+            let archived = self.run_in(store);
+            let removed = store.clear().map_err(other);
+            return archived.and_then(|usage| Ok((usage, removed?)));
         }
         let archive = tempfile::TempDir::new_in(self.target)?;
         check_space(archive.path(), self.set.bytes)
@@ -254,21 +265,55 @@ impl Archiving<'_> {
         Ok((usage, stored_bytes))
     }
 
+    /// The same in a store.
+    fn run_in(&self, store: &InStore<'_>) -> Result<Usage, Failure> {
+        let mut made = Vec::new();
+        for source in &self.set.sources {
+            let (system_id, major) = self.cluster(source)?;
+            let repository = store.repository(&source.group, system_id);
+            if !made.contains(&repository) {
+                (store.stores.make)(&repository, system_id, major).map_err(other)?;
+                made.push(repository);
+            }
+        }
+        settle(self.cold)?;
+        let mut usage = Usage::default();
+        for source in &self.set.sources {
+            usage += self.archive(Path::new(""), source)?;
+        }
+        let back = self.surroundings.temp_dir.join("back");
+        for source in &self.set.sources {
+            let mut get = process::command(self.program, self.surroundings);
+            get.envs(store.stores.environment.iter().cloned())
+                .args(["archive-get", "--repo"])
+                .arg(self.repository(Path::new(""), source)?)
+                .args([Path::new(&source.name), &back]);
+            process::measure(get, self.surroundings)?;
+            let hash = input::hash(&back)?;
+            fs::remove_file(&back)?;
+            if hash != source.blake3 {
+                return Err(changed(source));
+            }
+        }
+        Ok(usage)
+    }
+
     fn target(&self, archive: &Path, source: &Source) -> PathBuf {
         archive.join(&source.group).join(&source.name)
     }
 
     fn repository(&self, archive: &Path, source: &Source) -> Result<PathBuf, Failure> {
         let (system_id, _) = self.cluster(source)?;
+        if let Some(store) = self.store {
+            return Ok(PathBuf::from(store.repository(&source.group, system_id)));
+        }
         Ok(archive.join(format!("{}-{system_id}", source.group)))
     }
 
     fn cluster(&self, source: &Source) -> Result<(u64, u32), Failure> {
         match self.set.content {
             Content::Zeros => Ok(NOBODY),
-            Content::Wal => {
-                cluster(&source.path).map_err(|reason| Failure::Io(io::Error::other(reason)))
-            }
+            Content::Wal => cluster(&source.path).map_err(other),
         }
     }
 
@@ -281,8 +326,7 @@ impl Archiving<'_> {
             return Ok(());
         }
         let (system_id, major) = self.cluster(source)?;
-        (self.make_repository)(&repository, system_id, major)
-            .map_err(|reason| Failure::Io(io::Error::other(reason)))
+        (self.make_repository)(&repository, system_id, major).map_err(other)
     }
 
     /// One process.
@@ -297,6 +341,9 @@ impl Archiving<'_> {
             false => Stdio::null(),
         };
         let mut command = process::measured(self.program, self.surroundings);
+        if let Some(store) = self.store {
+            command.envs(store.stores.environment.iter().cloned());
+        }
         command
             .args(self.method.fill(
                 self.there.map_or(HOST, |there| &there.host),
@@ -339,7 +386,12 @@ impl Archiving<'_> {
 
 fn changed(source: &Source) -> Failure {
     let name = &source.name;
-    let reason = format!("{name} did not arrive as it was: its BLAKE3 hash is another");
+    other(format!(
+        "{name} did not arrive as it was: its BLAKE3 hash is another"
+    ))
+}
+
+fn other(reason: String) -> Failure {
     Failure::Io(io::Error::other(reason))
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::methods::Method;
 use super::sets::Content;
+use super::stores::Stores;
 use super::target::Target;
 use crate::output::Files;
 use crate::{Cancel, Error};
@@ -32,7 +33,7 @@ pub struct Options {
     pub total_megabytes: Option<u32>,
     /// The contents; none for both.
     pub contents: Vec<Content>,
-    /// A directory in which archives are made instead, on this machine or at a host.
+    /// Where archives are made instead.
     pub target: Option<Target>,
     /// The SSH client's configuration for a host; without one, the user's.
     pub ssh_config: Option<PathBuf>,
@@ -53,6 +54,8 @@ pub struct Options {
     pub walzip: PathBuf,
     /// How to make a repository for it, which is not measured.
     pub make_repository: MakeRepository,
+    /// The same for repositories in a store.
+    pub stores: Stores,
     /// Where the other programs are looked for: the value of PATH.
     pub search_path: OsString,
     /// Where a temporary directory is made; it is gone when [`run`] returns.
@@ -86,6 +89,7 @@ impl Options {
             launcher: None,
             walzip,
             make_repository,
+            stores: Stores::default(),
             search_path,
             temp_dir,
             files: Files::default(),

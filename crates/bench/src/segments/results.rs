@@ -47,7 +47,10 @@ pub struct Results {
 pub struct Settings {
     /// The file system of the directory that the user named for the archives, if there was one.
     pub target_file_system: Option<String>,
-    /// What tells the host that the user named from others, if there was one: not its name.
+    /// The kind of store that the user named for them, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_store: Option<String>,
+    /// What tells the host or store that the user named from others, if there was one: not its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_host: Option<String>,
     /// The bytes of each set that were asked for.
@@ -63,6 +66,11 @@ pub struct Settings {
 impl Settings {
     /// Where archives were made, if the user said it.
     pub(super) fn target(&self) -> Option<String> {
+        if let Some(kind) = &self.target_store {
+            return Some(format!(
+                "archives: in a store of one's own ({kind}); its caches are as they are"
+            ));
+        }
         if self.target_host.is_some() {
             let said = "archives: at a host of one's own, by SSH; its caches are as they are";
             return Some(said.to_owned());

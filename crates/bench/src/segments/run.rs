@@ -8,6 +8,7 @@ use super::options::Options;
 use super::results::{Caches, Results, Row, Settings};
 use super::sets::{Content, Set, Workshop};
 use super::sshd::{self, Sshd};
+use super::stores::InStore;
 use super::target::{Target, There};
 use crate::contender::find_program;
 use crate::output::check_space;
@@ -46,6 +47,10 @@ fn measure_all(
         }
         _ => None,
     };
+    let store = match &options.target {
+        Some(Target::Store(url)) => Some(InStore::new(url, &options.stores)),
+        _ => None,
+    };
     for reason in &left_out {
         progress.note(reason);
     }
@@ -64,6 +69,11 @@ fn measure_all(
             _ => None,
         },
         target_host: options.target.as_ref().and_then(Target::mark),
+        target_store: options
+            .target
+            .as_ref()
+            .and_then(Target::store)
+            .map(str::to_owned),
     };
     let target = match &options.target {
         Some(Target::Directory(directory)) => Some(Scratch::new_in(directory, "walzip-bench-")?),
@@ -81,6 +91,7 @@ fn measure_all(
         make_repository: options.make_repository,
         target: target.as_ref().map_or(surroundings.temp_dir, Scratch::path),
         there: there.as_ref(),
+        store: store.as_ref(),
         files: &options.files,
         progress,
     }
@@ -104,13 +115,16 @@ fn find_rows(
                 .any(|asked| asked.name == method.name)
     };
     let mut rows: Vec<Runnable> = Vec::new();
-    let is_elsewhere = matches!(options.target, Some(Target::Host { .. }));
+    // What reaches it, where it is not in a directory here.
+    let elsewhere = match &options.target {
+        Some(Target::Host { .. }) => Some((Kind::Ssh, "another host")),
+        Some(Target::Store(_)) => Some((Kind::Push, "a store")),
+        Some(Target::Directory(_)) | None => None,
+    };
     for method in METHODS.iter().filter(asked) {
-        if is_elsewhere && method.kind != Kind::Ssh {
+        if let Some((_, place)) = elsewhere.filter(|(reaches, _)| method.kind != *reaches) {
             let name = method.name;
-            left_out.push(format!(
-                "{name} is left out: it does not reach another host"
-            ));
+            left_out.push(format!("{name} is left out: it does not reach {place}"));
             continue;
         }
         let path = match method.is_walzip() {
@@ -128,9 +142,9 @@ fn find_rows(
             )),
         }
     }
-    let server = match is_elsewhere {
-        true => None,
-        false => start_sshd(&mut rows, surroundings, left_out),
+    let server = match elsewhere {
+        Some(_) => None,
+        None => start_sshd(&mut rows, surroundings, left_out),
     };
     if rows.is_empty() {
         return Err(Error::Usage(format!(

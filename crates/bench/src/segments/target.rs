@@ -1,5 +1,5 @@
-//! Where archives are made: a temporary directory, one of the user's, or one on a host of the
-//! user's that is reached by SSH.
+//! Where archives are made: a temporary directory, one of the user's, one on a host of the user's
+//! that is reached by SSH, or a store.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::str::FromStr;
 
 use super::sshd::{CLIENT_CONFIG, CLIENT_PACKAGE};
+use super::stores;
 use crate::contender::find_program;
 use crate::process::{self, Failure, Surroundings};
 use crate::{Cancel, Error};
@@ -16,6 +17,8 @@ use crate::{Cancel, Error};
 pub enum Target {
     /// In a directory of this machine, such as a mounted one.
     Directory(PathBuf),
+    /// In a store that walzip keeps repositories in, by its URL.
+    Store(String),
     /// In a directory of another host.
     Host {
         /// As ssh takes it: with a user, or without one.
@@ -28,8 +31,11 @@ pub enum Target {
 impl FromStr for Target {
     type Err = String;
 
-    /// As scp tells the two apart: by a colon before any slash.
+    /// A URL is a store's. As scp tells the others apart: by a colon before any slash.
     fn from_str(text: &str) -> Result<Target, String> {
+        if stores::scheme(text).is_some() {
+            return Ok(Target::Store(text.to_owned()));
+        }
         let Some((host, path)) = text.split_once(':').filter(|(host, _)| !host.contains('/'))
         else {
             return Ok(Target::Directory(PathBuf::from(text)));
@@ -50,12 +56,20 @@ impl FromStr for Target {
 impl Target {
     /// Tells this target from others without naming it.
     pub(super) fn mark(&self) -> Option<String> {
+        let name = match self {
+            Target::Directory(_) => return None,
+            Target::Store(url) => url.clone(),
+            Target::Host { host, path } => format!("{host}:{path}"),
+        };
+        let hash = blake3::hash(name.as_bytes());
+        Some(hash.to_hex().chars().take(16).collect())
+    }
+
+    /// The kind of store, where it is one.
+    pub(super) fn store(&self) -> Option<&'static str> {
         match self {
-            Target::Directory(_) => None,
-            Target::Host { host, path } => {
-                let hash = blake3::hash(format!("{host}:{path}").as_bytes());
-                Some(hash.to_hex().chars().take(16).collect())
-            }
+            Target::Store(url) => stores::scheme(url),
+            Target::Directory(_) | Target::Host { .. } => None,
         }
     }
 }
@@ -228,6 +242,7 @@ mod tests {
         let directory = |path: &str| Ok(Target::Directory(PathBuf::from(path)));
         assert_eq!(read("/mnt/a"), directory("/mnt/a"));
         assert_eq!(read("./a:b"), directory("./a:b"));
+        assert_eq!(read("s3://b/a").unwrap().store(), Some("s3"));
         let host = Target::Host {
             host: "me@box".to_owned(),
             path: "/srv/a b".to_owned(),

@@ -354,6 +354,7 @@ mod tests {
         let settings = Settings {
             target_file_system: None,
             target_host: None,
+            target_store: None,
             total_bytes,
             runs: small.len() as u32,
             quick: true,

@@ -302,8 +302,17 @@ impl Connection {
         Ok(())
     }
 
+    /// Removes a file, or a directory with nothing in it but room for uploads.
     pub(super) async fn remove_object(&self, path: &str) -> Result<()> {
-        self.remove(path).await?;
+        match self.remove(path).await {
+            Ok(()) => {}
+            Err(error) if error.is_missing() => return Err(error),
+            Err(error) => {
+                let _none = self.sftp.rmdir(format!("{path}/{STAGING}")).await;
+                let removed = self.sftp.rmdir(path).await;
+                removed.map_err(|_| error)?;
+            }
+        }
         self.sync(parent(path)).await
     }
 

@@ -9,6 +9,7 @@ mod packs;
 mod report;
 mod segments;
 pub mod standard_error;
+mod stores;
 mod wal;
 mod wal_compression;
 

@@ -25,6 +25,7 @@ Examples:
   walzip bench segments --quick --way cp --way archive-push
   walzip bench segments --target /mnt/archive --way cp --way archive-push
   walzip bench segments --target backup@nas:/srv/wal --way scp --way rsync
+  walzip bench segments --target s3://bucket/bench --content wal
   walzip bench segments --size 1 --size 16 --size 1024 --content wal")]
 pub struct SegmentsArgs {
     /// Real WAL: segments, or folders of segments; other sizes are cut out of them
@@ -43,9 +44,10 @@ pub struct SegmentsArgs {
     #[arg(long, value_enum)]
     content: Option<OnlyContent>,
 
-    /// Archive into this directory, such as a mounted one, or by scp and rsync into one at a host
-    /// that ssh reaches without asking: user@host:/path [default: a temporary directory]
-    #[arg(long, value_name = "DIR")]
+    /// Archive into this directory, such as a mounted one; by scp and rsync into one at a host that
+    /// ssh reaches without asking, user@host:/path; or by walzip into a store (s3://, gs://, az://,
+    /// sftp://) [default: a temporary directory]
+    #[arg(long, value_name = "DIR|HOST|URL")]
     target: Option<Target>,
 
     /// The configuration of ssh for that host [default: the user's own]
@@ -112,6 +114,7 @@ pub fn run(args: SegmentsArgs, surroundings: Surroundings) -> Result<(), Command
         files: args.files.into(),
         cancel: surroundings.cancel,
         launcher: Some(surroundings.walzip.clone()),
+        stores: super::stores::stores(),
         ..Options::new(
             surroundings.walzip,
             make_repository,

@@ -4,3 +4,4 @@ mod archive;
 mod files;
 mod memory;
 mod packs;
+mod stores;
