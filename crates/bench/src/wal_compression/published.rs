@@ -20,8 +20,7 @@ pub struct Published {
     pub source: &'static str,
 }
 
-/// pgbench at scale 100, 200,000 transactions of 2 clients, fsync and autovacuum off: the script
-/// that the article shows.
+/// pgbench at scale 100 and 200,000 transactions, on a server as it was set up.
 const CYBERTEC: &str = "Cybertec, \"PostgreSQL underused features - WAL compression\"";
 /// Under the article: one machine, four times, and not said with what data.
 const READER: &str = "a reader's comment on Cybertec's \"PostgreSQL underused features - WAL \

@@ -64,7 +64,7 @@ pub struct WalCompressionArgs {
     #[arg(long, value_name = "N")]
     checkpoints: Option<u32>,
 
-    /// Do not wait for the disk: fsync = off, as published [default with --quick]
+    /// Do not wait for the disk: fsync = off [default with --quick]
     #[arg(long)]
     no_fsync: bool,
 
