@@ -122,6 +122,8 @@ pub struct Table {
     rows: Vec<Vec<Cell>>,
     /// Heads of columns that rest on wall times.
     wall: Vec<&'static str>,
+    /// Why cells under some heads are empty.
+    empty: Vec<(&'static str, &'static str)>,
 }
 
 impl Table {
@@ -131,6 +133,7 @@ impl Table {
             heads: heads.into_iter().map(Into::into).collect(),
             rows: Vec::new(),
             wall: Vec::new(),
+            empty: Vec::new(),
         }
     }
 
@@ -143,6 +146,40 @@ impl Table {
     pub fn wall(mut self, heads: impl IntoIterator<Item = &'static str>) -> Table {
         self.wall.extend(heads);
         self
+    }
+
+    /// Says why cells under a head are empty, where they are.
+    pub fn empty(mut self, head: &'static str, reason: &'static str) -> Table {
+        self.empty.push((head, reason));
+        self
+    }
+
+    /// Why cells are empty, each reason with the heads that it is of.
+    fn reasons(&self) -> Vec<(&'static str, Vec<&str>)> {
+        let mut reasons: Vec<(&'static str, Vec<&str>)> = Vec::new();
+        for (column, head) in self.heads.iter().enumerate() {
+            let mut cells = self.rows.iter().filter_map(|row| row.get(column));
+            if !cells.any(|cell| cell.text == NONE) {
+                continue;
+            }
+            let reason = self.why_empty(head);
+            match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, heads)) if heads.contains(&head.as_str()) => {}
+                Some((_, heads)) => heads.push(head),
+                None => reasons.push((reason, vec![head])),
+            }
+        }
+        reasons
+    }
+
+    fn why_empty(&self, head: &str) -> &'static str {
+        let said = self.empty.iter().find(|(of, _)| *of == head);
+        match said {
+            Some((_, reason)) => reason,
+            None if head.contains("published") => "not published",
+            None if head.contains("spread") => "a single run has none",
+            None => "not measured",
+        }
     }
 
     fn is_wall(&self, column: usize) -> bool {
@@ -253,8 +290,8 @@ pub fn page(title: &str, answer: &str, sections: &[Section], provenance: &Proven
         ("TITLE", escaped(title)),
         ("SUBTITLE", escaped(&subtitle)),
         ("ANSWER", escaped(answer)),
-        ("BUSY", busy(provenance)),
-        ("LOAD", load_class(provenance).to_owned()),
+        ("BUSY", busy(provenance.load_of_others(), provenance)),
+        ("LOAD", load_class(provenance.load_of_others()).to_owned()),
         ("STYLE", STYLE.to_owned()),
         ("BODY", body),
         ("SCRIPT", SCRIPT.to_owned()),
@@ -262,13 +299,16 @@ pub fn page(title: &str, answer: &str, sections: &[Section], provenance: &Proven
     fill(PAGE, &slots)
 }
 
-/// What the page of a busy machine says at its top.
-pub(crate) fn busy(provenance: &Provenance) -> String {
-    let said = provenance.load_of_others().map(|load| {
+/// What the page of a busy machine says at its top, given the load of others.
+pub(crate) fn busy(load: Option<f64>, provenance: &Provenance) -> String {
+    let when = match provenance.load_of_others() == load {
+        true => "before this began",
+        false => "while this was measured",
+    };
+    let said = load.map(|load| {
         format!(
-            "<p class=\"warning\" id=\"busy\">The machine was busy before this began (load {load:.1} \
-             on {} processors): trust sizes and processor seconds. What rests on wall times is grey.\
-             </p>",
+            "<p class=\"warning\" id=\"busy\">The machine was busy {when} (load {load:.1} on {} \
+             processors): trust sizes and processor seconds. What rests on wall times is grey.</p>",
             provenance.cpus
         )
     });
@@ -276,8 +316,8 @@ pub(crate) fn busy(provenance: &Provenance) -> String {
 }
 
 /// The class of the body of such a page.
-pub(crate) fn load_class(provenance: &Provenance) -> &'static str {
-    match provenance.load_of_others() {
+pub(crate) fn load_class(load: Option<f64>) -> &'static str {
+    match load {
         Some(_) => "busy",
         None => "idle",
     }
@@ -383,6 +423,25 @@ impl Table {
             html.push_str("</tr>\n");
         }
         html.push_str("</tbody></table></div>\n");
+        let reasons = self.reasons();
+        if let [(reason, _)] = reasons.as_slice() {
+            write_html(html, "<p class=\"note\">\u{2013}: ", reason, ".</p>\n");
+        } else if !reasons.is_empty() {
+            let said = reasons.iter().map(|(reason, heads)| {
+                let heads: Vec<String> = heads
+                    .iter()
+                    .map(|head| format!("\u{201c}{head}\u{201d}"))
+                    .collect();
+                format!("under {}, {reason}", heads.join(", "))
+            });
+            let said: Vec<String> = said.collect();
+            write_html(
+                html,
+                "<p class=\"note\">\u{2013}: ",
+                &said.join("; "),
+                ".</p>\n",
+            );
+        }
     }
 }
 
@@ -518,6 +577,28 @@ mod tests {
         assert!(page.contains("&lt;off&gt;") && !page.contains("<off>"));
         assert!(page.contains("cp &amp; sync") && page.contains("A &quot;title&quot;"));
         assert!(page.contains("three @@BODY@@"));
+    }
+
+    #[test]
+    fn empty_cells_say_why() {
+        let mut table =
+            Table::new(["way", "s", "published s", "price"]).empty("price", "no price is known");
+        table.row([
+            Cell::from("cp"),
+            Cell::number(1.0, 1),
+            Cell::none(),
+            Cell::number(1.0, 0),
+        ]);
+        let html = |table: &Table| {
+            let mut html = String::new();
+            table.write(&mut html);
+            html
+        };
+        assert!(html(&table).contains("<p class=\"note\">\u{2013}: not published.</p>"));
+        table.row([Cell::from("scp"), Cell::none(), Cell::none(), Cell::none()]);
+        let said = "\u{2013}: under \u{201c}s\u{201d}, not measured; under \u{201c}published s\u{201d}, \
+            not published; under \u{201c}price\u{201d}, no price is known.";
+        assert!(html(&table).contains(said), "{}", html(&table));
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod summary;
 mod text;
 
 pub use as_published::{AsPublished, PublishedHere};
-pub use dominance::{Answer, Dominance, Smaller, Verdict, Winner};
+pub use dominance::{Answer, Dominance, Level, Verdict};
 pub use options::Options;
 pub use published::{PUBLISHED, Published, SOURCE, TIMED_EXAMPLE, TimedExample};
 pub use results::{

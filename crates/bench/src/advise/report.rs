@@ -58,7 +58,9 @@ impl Advice {
     }
 
     fn summary(&self) -> Section {
-        let mut table = Table::new(["about", "do", "saves a day", "worth a month"]);
+        let mut table = Table::new(["about", "do", "saves a day", "worth a month"])
+            .empty("saves a day", "nothing, or it is not known")
+            .empty("worth a month", "no price was given, or nothing is saved");
         for recommendation in &self.recommendations {
             let saved = recommendation
                 .saves_bytes_per_day

@@ -2,6 +2,7 @@
 
 use super::results::{Action, Results};
 use crate::report::{Bars, Cell, Section, Table, ending, page};
+use crate::spread::widest_in_words;
 use crate::text::{counted, megabytes};
 use crate::verdict::too_few;
 
@@ -31,10 +32,13 @@ impl Results {
             ))
         });
         let pushes: Vec<String> = pushes.collect();
+        let summary = self.summary.iter();
+        let pushed = summary.filter(|of| of.action == Action::Push);
+        let spread = widest_in_words(pushed.filter_map(|of| of.spread));
         match pushes.is_empty() {
             true => "Nothing was archived.".to_owned(),
             false => format!(
-                "Pushing a segment takes {} (median of {}).",
+                "Pushing a segment takes {} (median of {}{spread}).",
                 pushes.join(", "),
                 counted(self.settings.runs as usize, "run")
             ),

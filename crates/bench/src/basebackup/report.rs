@@ -5,7 +5,7 @@ use super::ranks::Score;
 use super::results::Results;
 use super::text::{Best, EXPLANATION};
 use crate::report::{Bars, Cell, Panels, Scatter, Section, Table, ending, page};
-use crate::spread::{Spread, spread};
+use crate::spread::{Spread, spread, widest_in_words};
 use crate::text::{counted, megabytes};
 
 impl Results {
@@ -31,13 +31,14 @@ impl Results {
             return "Nothing can be ranked: see below.".to_owned();
         };
         let first_label = &self.rows[first.row].label;
+        let spread = widest_in_words(ranks.scores.iter().filter_map(|score| score.spread));
         let walzips = ranks.average.iter().filter(|row| row.rank.is_none());
         let walzip =
             walzips.map(|row| format!("; {} stands {}", self.rows[row.row].label, row.standing()));
         let walzip: String = walzip.collect();
         format!(
             "By time and size alike {first_label} is the best of {}, with an average rank of {} \
-             over {}{walzip} ({}; what the loops do not tell apart is said below).",
+             over {}{walzip} ({}{spread}; what the loops do not tell apart is said below).",
             ranks.ranked,
             first.standing(),
             counted(self.data_sets.len(), "data set"),

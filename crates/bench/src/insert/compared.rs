@@ -9,7 +9,7 @@ use crate::verdict::{self, Comparison, Time, Told, not_distinguishable, too_few}
 
 impl Results {
     /// One method against another in a step: seconds of the slower for each of the faster.
-    fn compare(&self, memory: Memory, published: &Published) -> Option<Comparison> {
+    pub(super) fn compare(&self, memory: Memory, published: &Published) -> Option<Comparison> {
         let judged_by = self.provenance.judged_by();
         let seconds = |method| -> Option<Vec<f64>> {
             let of_step = |run: &&Measurement| {

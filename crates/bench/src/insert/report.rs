@@ -1,10 +1,36 @@
 //! The results as a page for a colleague.
 
-use super::published::{PUBLISHED, Relation, SOURCE};
+use super::published::{PUBLISHED, Published, Relation, SOURCE};
 use super::results::Measurement;
 use super::{Memory, Results, Step};
 use crate::report::{Bars, Panels, Section, ending, page};
 use crate::text::counted;
+use crate::verdict::{Comparison, Told};
+
+/// How fast a method is beside another, as far as the runs tell.
+fn times_in_words(of: &Published, compared: &Comparison) -> String {
+    let what = match of.step {
+        Step::Index => "creating indexes",
+        Step::Load | Step::Insert => "inserting rows under them",
+    };
+    let (faster, slower, times) = (of.faster, of.slower, compared.ratio);
+    let spread = compared.spread.map_or(String::new(), |spread| {
+        format!(", spread {:.0} %", spread * 100.0)
+    });
+    match compared.told {
+        Told::Less | Told::More => {
+            format!("{what} is {times:.2} times as fast with {faster} as with {slower}{spread}")
+        }
+        Told::TooFewRuns => format!(
+            "{what} was {times:.2} times as fast with {faster} as with {slower}, which so few runs do \
+             not prove"
+        ),
+        Told::NotDistinguishable => format!(
+            "{what} takes as long with {faster} as with {slower}, as far as the runs tell \
+             ({times:.2} times as fast{spread})"
+        ),
+    }
+}
 
 impl Results {
     /// A page that shows everything, complete in itself.
@@ -34,23 +60,21 @@ impl Results {
         let numbered = PUBLISHED.iter();
         let numbered = numbered.filter(|of| matches!(of.relation, Relation::AboutTimes(_)));
         let said: Vec<String> = numbered
-            .map(|of| {
-                let times = self.times_faster(memory, of);
-                let what = match of.step {
-                    Step::Index => "creating indexes",
-                    Step::Load | Step::Insert => "inserting rows under them",
-                };
-                format!(
-                    "{what} is {} times as fast with {} as with {}",
-                    times.text(),
-                    of.faster,
-                    of.slower
-                )
-            })
+            .filter_map(|of| Some(times_in_words(of, &self.compare(memory, of)?)))
             .collect();
+        if said.is_empty() {
+            return format!(
+                "Where the {}, lz4 and pglz were not both measured, which the article compares.",
+                memory.about()
+            );
+        }
         let runs = counted(self.work.runs as usize, "run");
+        let busy = match self.provenance.load_of_others() {
+            Some(_) => ", by the server\u{2019}s processor time: the machine was busy",
+            None => "",
+        };
         format!(
-            "Where the {}, {} ({runs}).",
+            "Where the {}, {} ({runs}{busy}).",
             memory.about(),
             said.join(", and ")
         )

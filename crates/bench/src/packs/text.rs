@@ -42,7 +42,8 @@ impl Results {
         let of_single = packs.stored_bytes as f64 / single.stored_bytes.max(1) as f64;
         Some(format!(
             "Segments take {:.3} of zstd -3 in {label}, and {of_single:.2} of what each takes by \
-             itself; one out of a pack is got in {:.2} s, and at most in {:.2} s.",
+             itself; one out of a pack is got in {:.2} s in the median, and at most in {:.2} s (measured \
+             once).",
             self.of_first(packs)?,
             packs.get_median_s()?,
             packs.get_longest_s()?

@@ -2,8 +2,9 @@
 
 use super::{Content, Results};
 use crate::report::{Bars, Cell, Pairs, Section, Table, ending, page};
+use crate::spread::widest_in_words;
 use crate::text::counted;
-use crate::verdict::too_few;
+use crate::verdict::{Comparison, Told, too_few};
 
 impl Results {
     /// A page that shows everything, complete in itself.
@@ -33,23 +34,34 @@ impl Results {
             return "One size was measured: that compares nothing.".to_owned();
         };
         let (small, large) = (sets[0], sets[sets.len() - 1]);
-        let ways = self.rows.iter().enumerate().filter_map(|(row, of_row)| {
+        let compared = self.rows.iter().enumerate().filter_map(|(row, of_row)| {
             self.figures(row, small).and(self.figures(row, large))?;
-            let times = self.small_to_large(row, small, large);
-            Some(format!("{} {}", of_row.method, times.text()))
+            Some((of_row.method, self.compare(row, small, large)?))
         });
-        let ways: Vec<String> = ways.collect();
+        let compared: Vec<(&str, Comparison)> = compared.collect();
+        if compared.is_empty() {
+            return "No way was measured with small and with large segments.".to_owned();
+        }
+        let ways: Vec<String> = compared
+            .iter()
+            .map(|(method, of)| match of.told {
+                Told::NotDistinguishable => format!("{method} {:.2}, within the spread", of.ratio),
+                Told::Less | Told::More | Told::TooFewRuns => format!("{method} {:.2}", of.ratio),
+            })
+            .collect();
+        let spread = widest_in_words(compared.iter().filter_map(|(_, of)| of.spread));
         let [small, large] = [small, large].map(|set| self.sets[set].segment_bytes >> 20);
         format!(
-            "{} the same bytes takes longer in segments of {small} MB than of {large} MB by these \
-             factors: {} ({}; {}).",
-            match too_few(self.settings.runs) {
-                Some(_) => "With too few runs to prove it, archiving",
-                None => "Archiving",
-            },
-            ways.join(", "),
+            "In segments of {small} MB the same bytes take this many times the {} that they take in \
+             segments of {large} MB: {} ({}; {}{spread}{}).",
+            self.provenance.judged_by().name(),
+            ways.join("; "),
             content.name(),
-            counted(self.settings.runs as usize, "run")
+            counted(self.settings.runs as usize, "run"),
+            match too_few(self.settings.runs) {
+                Some(_) => ", too few to prove it",
+                None => "",
+            },
         )
     }
 

@@ -10,7 +10,7 @@ use crate::Usage;
 use crate::report::{Cell, Table};
 use crate::spread::spread;
 use crate::text::{counted, megabytes, write_ending};
-use crate::verdict::{self, Time, Told, too_few};
+use crate::verdict::{self, Comparison, Time, Told, too_few};
 
 /// The sizes of the published figures.
 const PUBLISHED_MEGABYTES: [u64; 2] = [16, 64];
@@ -230,8 +230,8 @@ impl Results {
         Some(table)
     }
 
-    /// How many times as long small segments take, if the runs tell.
-    pub(super) fn small_to_large(&self, row: usize, small: usize, large: usize) -> Cell {
+    /// The time that small segments take beside that of large ones.
+    pub(super) fn compare(&self, row: usize, small: usize, large: usize) -> Option<Comparison> {
         let seconds = |set| -> Vec<f64> {
             let of_pair = |measured: &&Measurement| (measured.row, measured.set) == (row, set);
             let measured = self.measurements.iter().filter(of_pair);
@@ -242,7 +242,12 @@ impl Results {
                 })
                 .collect()
         };
-        let Some(compared) = verdict::compare(&seconds(small), &seconds(large)) else {
+        verdict::compare(&seconds(small), &seconds(large))
+    }
+
+    /// How many times as long small segments take, if the runs tell.
+    pub(super) fn small_to_large(&self, row: usize, small: usize, large: usize) -> Cell {
+        let Some(compared) = self.compare(row, small, large) else {
             return Cell::none();
         };
         let ratio = compared.ratio;

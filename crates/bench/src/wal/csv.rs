@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use super::Results;
-use super::dominance::{Answer, Winner};
+use super::dominance::{Answer, Level};
 use crate::text::{quoted, write_csv_ending};
 use crate::{Counts, Usage};
 
@@ -83,7 +83,7 @@ impl Results {
     }
 
     fn write_dominance_lines(&self, to: &mut dyn Write) -> io::Result<()> {
-        let question = self.dominance.question(self.settings.runs);
+        let question = self.dominance.question(self.complete_runs());
         writeln!(to, "# {}", question.replace('\n', " "))?;
         writeln!(to, "# dominance,{DOMINANCE_HEADER}")?;
         for verdict in &self.dominance.verdicts {
@@ -114,27 +114,17 @@ impl Results {
         Ok(())
     }
 
-    /// Four values: `none` where nothing beats it, nothing where there is no answer. Where the
-    /// runs do not tell, there is the size of what is smaller.
+    /// Four values: `none` where nothing beats it, nothing where there is no answer. The numbers are
+    /// of the level that it was compared with.
     fn winner(&self, answer: Answer) -> String {
         match answer {
-            Answer::Beaten(winner) => {
-                let label = quoted(&self.rows[winner.smaller.row].label);
-                let Winner {
-                    smaller,
-                    compress_time,
-                    decompress_time,
-                } = winner;
-                format!(
-                    "{label},{:.4},{compress_time:.4},{decompress_time:.4}",
-                    smaller.bytes
-                )
-            }
-            Answer::NotDistinguishable(near) => {
-                format!("not distinguishable,{:.4},,", near.bytes)
-            }
-            Answer::TooFewRuns(smaller) => format!("too few runs,{:.4},,", smaller.bytes),
-            Answer::Unbeaten => "none,,,".to_owned(),
+            Answer::Beaten(winner) => ratios(&quoted(&self.rows[winner.row].label), winner),
+            Answer::NotDistinguishable(near) => ratios("not distinguishable", near),
+            Answer::TooFewRuns(smaller) => ratios("too few runs", smaller),
+            Answer::Unbeaten {
+                nearest: Some(nearest),
+            } => ratios("none", nearest),
+            Answer::Unbeaten { nearest: None } => "none,,,".to_owned(),
             Answer::Unknown => ",,,".to_owned(),
         }
     }
@@ -149,6 +139,14 @@ impl Results {
             row.contender, row.level, input.bytes
         )
     }
+}
+
+/// A level's bytes and times beside a row's.
+fn ratios(answer: &str, level: Level) -> String {
+    let times = [level.compress_time, level.decompress_time];
+    let [compress, decompress] =
+        times.map(|time| time.map_or(String::new(), |time| format!("{time:.4}")));
+    format!("{answer},{:.4},{compress},{decompress}", level.bytes)
 }
 
 fn write_usage(to: &mut dyn Write, usage: &Usage) -> io::Result<()> {

@@ -14,7 +14,7 @@ use super::paired_runs::Runs;
 use super::{Figures, Results};
 use crate::contender::{Threads, WALZIP, WALZIP_UNVERIFIED};
 use crate::spread::spread;
-use crate::verdict::{self, Time, Told};
+use crate::verdict::{self, Comparison, Time, Told};
 
 /// The answer for every row that is not walzip's, and the published pairs.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -61,18 +61,22 @@ pub enum Answer {
     /// The row or walzip was not measured on every segment.
     Unknown,
     /// No level is both smaller and faster.
-    Unbeaten,
+    Unbeaten {
+        /// Of the levels that are smaller the fastest, or else the smallest.
+        #[serde(flatten)]
+        nearest: Option<Level>,
+    },
     /// One is.
-    Beaten(Winner),
+    Beaten(Level),
     /// One is smaller, and the runs do not tell its time from the row's.
-    NotDistinguishable(Smaller),
+    NotDistinguishable(Level),
     /// This is the lowest level that is smaller; there are too few runs to say anything of time.
-    TooFewRuns(Smaller),
+    TooFewRuns(Level),
 }
 
 impl Answer {
     /// The level that beats the row.
-    pub fn winner(&self) -> Option<Winner> {
+    pub fn winner(&self) -> Option<Level> {
         match self {
             Answer::Beaten(winner) => Some(*winner),
             _ => None,
@@ -80,38 +84,37 @@ impl Answer {
     }
 
     /// The level that is smaller than the row, whatever is known of its time.
-    pub fn smaller(&self) -> Option<Smaller> {
+    pub fn smaller(&self) -> Option<Level> {
+        self.level().filter(|level| level.bytes < 1.0)
+    }
+
+    /// The level that the row was compared with.
+    pub fn level(&self) -> Option<Level> {
         match self {
-            Answer::Beaten(winner) => Some(winner.smaller),
-            Answer::NotDistinguishable(smaller) | Answer::TooFewRuns(smaller) => Some(*smaller),
-            Answer::Unknown | Answer::Unbeaten => None,
+            Answer::Beaten(level)
+            | Answer::NotDistinguishable(level)
+            | Answer::TooFewRuns(level) => Some(*level),
+            Answer::Unbeaten { nearest } => *nearest,
+            Answer::Unknown => None,
         }
     }
 }
 
-/// A level of walzip that writes fewer bytes than a row.
+/// A level of walzip beside a row.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Smaller {
+pub struct Level {
     /// The index of walzip's row in the results.
     pub row: usize,
     /// Its bytes for each of the other's.
     pub bytes: f64,
+    /// Its time of compressing for each second of the other's; none where there are too few runs.
+    pub compress_time: Option<f64>,
+    /// Its time of decompressing for each second of the other's, likewise.
+    pub decompress_time: Option<f64>,
     /// In how many interleaved runs both were measured.
     pub runs: usize,
     /// The larger spread of the two over these runs: half the range relative to the median.
     pub spread: Option<f64>,
-}
-
-/// A level of walzip that beats a row, and by how much.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Winner {
-    /// Which one, and by how many bytes.
-    #[serde(flatten)]
-    pub smaller: Smaller,
-    /// Its time of compressing for each second of the other's.
-    pub compress_time: f64,
-    /// Its time of decompressing for each second of the other's; more than 1 is slower.
-    pub decompress_time: f64,
 }
 
 impl Dominance {
@@ -161,7 +164,7 @@ fn verdict(results: &Results, runs: &Runs<'_>, row: usize) -> Verdict {
     let everywhere = Scope {
         results,
         runs,
-        inputs: (0..results.inputs.len()).collect(),
+        inputs: results.covered(),
         folder: None,
     };
     let asked: Vec<(&str, Answer)> = results.summary[row]
@@ -188,7 +191,7 @@ fn verdict(results: &Results, runs: &Runs<'_>, row: usize) -> Verdict {
         spread: own_spread.into_iter().chain(compared).reduce(f64::max),
         verified,
         unverified: everywhere.answer(row, WALZIP_UNVERIFIED),
-        not_on: where_it_is(|answer| matches!(answer, Answer::Unbeaten)),
+        not_on: where_it_is(|answer| matches!(answer, Answer::Unbeaten { .. })),
         undecided_on: where_it_is(|answer| matches!(answer, Answer::NotDistinguishable(_))),
         folders: asked.len(),
     }
@@ -204,12 +207,9 @@ struct Scope<'a> {
 
 impl<'a> Scope<'a> {
     fn within(&self, folder: &'a str) -> Scope<'a> {
-        let inputs = self.results.inputs.iter().enumerate();
+        let is_in = |input: &usize| self.results.inputs[*input].folder == folder;
         Scope {
-            inputs: inputs
-                .filter(|(_, input)| input.folder == folder)
-                .map(|(index, _)| index)
-                .collect(),
+            inputs: self.inputs.iter().copied().filter(is_in).collect(),
             folder: Some(folder),
             ..*self
         }
@@ -235,47 +235,53 @@ impl<'a> Scope<'a> {
         let Some(theirs) = self.figures(other).filter(|_| !ours.is_empty()) else {
             return Answer::Unknown;
         };
-        let mut compared: Vec<(u64, Answer)> = ours
+        let mut compared: Vec<(Level, Told)> = ours
             .iter()
-            .filter(|(_, ours)| ours.output_bytes < theirs.output_bytes)
-            .map(|(row, ours)| (ours.output_bytes, self.against(other, *row, ours, &theirs)))
+            .map(|(row, ours)| self.against(other, *row, ours, &theirs))
             .collect();
-        let lowest = compared.first().map(|(_, answer)| *answer);
-        compared.sort_by_key(|(bytes, _)| *bytes);
-        let smallest = |is: fn(&Answer) -> bool| {
-            let mut answers = compared.iter().map(|(_, answer)| *answer);
-            answers.find(is)
+        let is_smaller = |(level, _): &&(Level, Told)| level.bytes < 1.0;
+        let lowest = compared.iter().find(is_smaller).copied();
+        compared.sort_by(|(a, _), (b, _)| a.bytes.total_cmp(&b.bytes));
+        let smaller = || compared.iter().filter(is_smaller);
+        let smallest = |told: Told| {
+            smaller()
+                .find(|(_, of)| *of == told)
+                .map(|(level, _)| *level)
         };
-        smallest(|answer| matches!(answer, Answer::Beaten(_)))
-            .or_else(|| smallest(|answer| matches!(answer, Answer::NotDistinguishable(_))))
-            .or(lowest.filter(|answer| matches!(answer, Answer::TooFewRuns(_))))
-            .unwrap_or(Answer::Unbeaten)
+        if let Some(level) = smallest(Told::Less) {
+            return Answer::Beaten(level);
+        }
+        if let Some(level) = smallest(Told::NotDistinguishable) {
+            return Answer::NotDistinguishable(level);
+        }
+        match lowest {
+            Some((level, Told::TooFewRuns)) => Answer::TooFewRuns(level),
+            _ => {
+                let seconds = |level: &Level| level.compress_time.unwrap_or(f64::INFINITY);
+                let levels = smaller().map(|(level, _)| *level);
+                let fastest = levels.min_by(|a, b| seconds(a).total_cmp(&seconds(b)));
+                let nearest = fastest.or(compared.first().map(|(level, _)| *level));
+                Answer::Unbeaten { nearest }
+            }
+        }
     }
 
-    /// A row against a level that is smaller.
-    fn against(&self, other: usize, row: usize, ours: &Figures, theirs: &Figures) -> Answer {
+    /// A level beside a row, and what its time is told to be.
+    fn against(&self, other: usize, row: usize, ours: &Figures, theirs: &Figures) -> (Level, Told) {
         let paired = self.runs.paired([row, other], &self.inputs);
         let compress = verdict::compare(&paired.compress[0], &paired.compress[1]);
         let decompress = verdict::compare(&paired.decompress[0], &paired.decompress[1]);
-        let smaller = Smaller {
+        let told = compress.map_or(Told::TooFewRuns, |compress| compress.told);
+        let ratio = |of: Option<Comparison>| Some(of?.ratio).filter(|_| told != Told::TooFewRuns);
+        let level = Level {
             row,
             bytes: ours.output_bytes as f64 / theirs.output_bytes as f64,
+            compress_time: ratio(compress),
+            decompress_time: ratio(decompress),
             runs: compress.map_or(0, |compress| compress.runs),
             spread: compress.and_then(|compress| compress.spread),
         };
-        let (Some(compress), Some(decompress)) = (compress, decompress) else {
-            return Answer::TooFewRuns(smaller);
-        };
-        match compress.told {
-            Told::Less => Answer::Beaten(Winner {
-                smaller,
-                compress_time: compress.ratio,
-                decompress_time: decompress.ratio,
-            }),
-            Told::More => Answer::Unbeaten,
-            Told::NotDistinguishable => Answer::NotDistinguishable(smaller),
-            Told::TooFewRuns => Answer::TooFewRuns(smaller),
-        }
+        (level, told)
     }
 }
 
@@ -289,7 +295,7 @@ mod tests {
 
     fn names(results: &Results, answer: Answer) -> Option<&str> {
         let winner = answer.winner()?;
-        Some(results.rows[winner.smaller.row].label.as_str())
+        Some(results.rows[winner.row].label.as_str())
     }
 
     #[test]
@@ -309,7 +315,7 @@ mod tests {
             Some("walzip -9 --no-verify")
         );
         let winner = verdict.verified.winner().unwrap();
-        assert_eq!((winner.smaller.bytes, winner.compress_time), (0.7, 0.04));
+        assert_eq!((winner.bytes, winner.compress_time), (0.7, Some(0.04)));
     }
 
     #[test]
@@ -320,7 +326,13 @@ mod tests {
             ("walzip", 3, &[(100, 0.5)]),
         ]);
         let verdict = &results.dominance.verdicts[0];
-        assert!(matches!(verdict.verified, Answer::Unbeaten));
+        // How near it comes is said: the level that is smaller, and its time.
+        let Answer::Unbeaten { nearest } = verdict.verified else {
+            panic!("{:?}", verdict.verified);
+        };
+        let nearest = nearest.unwrap();
+        assert_eq!((nearest.row, nearest.bytes), (1, 0.9));
+        assert!((nearest.compress_time.unwrap() - 1.1).abs() < 1e-9);
         assert!(matches!(verdict.unverified, Answer::Unknown));
         assert_eq!((verdict.folders, verdict.not_on.len()), (1, 1));
         assert!(
@@ -410,7 +422,6 @@ mod tests {
         let said =
             "gzip -1: walzip -1 is smaller; its time is not distinguishable (3 runs, spread 17 %)";
         assert!(near.contains(said), "{near}");
-        assert!(!near.contains("walzip -1   0.50  0.83"), "{near}");
         let far = told(&[1.4, 1.5, 1.6], &[0.9, 1.0, 1.1]);
         assert!(
             far.contains("No exceptions") && far.contains("0.67"),

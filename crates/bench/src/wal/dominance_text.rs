@@ -8,6 +8,7 @@ use super::published::{Published, TIMED_EXAMPLE};
 use super::text::seconds;
 use super::{Figures, Results};
 use crate::contender::{WALZIP, WALZIP_UNVERIFIED};
+use crate::spread::widest_in_words;
 use crate::table::write_table;
 use crate::text::counted;
 use crate::verdict::{RUNS_MIN, not_distinguishable, too_few};
@@ -25,7 +26,7 @@ impl Results {
         if !verified && !unverified {
             return writeln!(f, "\nNo dominance table: no walzip level was measured.");
         }
-        writeln!(f, "\n{}", self.dominance.question(self.settings.runs))?;
+        writeln!(f, "\n{}", self.dominance.question(self.complete_runs()))?;
         if verified {
             self.write_verdicts(f, |verdict| verdict.verified)?;
             writeln!(
@@ -47,35 +48,38 @@ impl Results {
             let verdicts = self.dominance.verdicts.iter();
             verdicts.filter(|verdict| !matches!(verdict.verified, Answer::Unknown))
         };
-        let (all, runs) = (known().count(), self.settings.runs);
+        let (all, runs) = (known().count(), self.complete_runs());
         if all == 0 {
             return "No walzip level was compared with another program on every segment."
                 .to_owned();
         }
+        let covered = self.covered_in_words();
+        let covered = covered.map_or(String::new(), |covered| format!(" on {covered}"));
         let of = |is: fn(&Answer) -> bool| known().filter(|verdict| is(&verdict.verified)).count();
         let smaller = known()
             .filter(|verdict| verdict.verified.smaller().is_some())
             .count();
         let counted_runs = counted(runs as usize, "run");
-        if too_few(runs).is_some() {
+        let too_few_told = of(|answer| matches!(answer, Answer::TooFewRuns(_)));
+        if too_few(runs).is_some() || too_few_told == all {
             return format!(
-                "A walzip level writes fewer bytes than {smaller} of {all} other programs and levels; \
-                 which is faster, {counted_runs} cannot tell."
+                "A walzip level writes fewer bytes than {smaller} of {all} other programs and \
+                 levels{covered}; which is faster, {counted_runs} cannot tell."
             );
         }
-        let widest = known()
-            .filter_map(|verdict| verdict.spread)
-            .reduce(f64::max);
-        let spread = widest.map_or(String::new(), |spread| {
-            format!(", spread at most {:.0} %", spread * 100.0)
-        });
+        let too_few_told = match too_few_told {
+            0 => String::new(),
+            some => format!("; of {some} too few runs tell"),
+        };
+        let spread = widest_in_words(known().filter_map(|verdict| verdict.spread));
         format!(
             "Some walzip level is both smaller and of less {} than {} of {all} other programs and \
-             levels; {} cannot be told from one in time, and {} are not beaten ({counted_runs}{spread}).",
+             levels{covered}; {} cannot be told from one in time, and {} are not beaten{too_few_told} \
+             ({counted_runs}{spread}).",
             self.dominance.judged_by.name(),
             of(|answer| matches!(answer, Answer::Beaten(_))),
             of(|answer| matches!(answer, Answer::NotDistinguishable(_))),
-            of(|answer| matches!(answer, Answer::Unbeaten)),
+            of(|answer| matches!(answer, Answer::Unbeaten { .. })),
         )
     }
 
@@ -90,7 +94,7 @@ impl Results {
             "runs",
             "spread",
             "beaten by",
-            "smaller",
+            "level",
             "bytes",
             "time",
             "unpack time",
@@ -105,15 +109,14 @@ impl Results {
             line.push(spread.unwrap_or(UNKNOWN.to_owned()));
             let answer = answer(verdict);
             line.push(self.beaten_by(answer));
-            let smaller = answer.smaller();
-            line.push(smaller.map_or(UNKNOWN.to_owned(), |smaller| {
-                self.rows[smaller.row].label.clone()
+            let level = answer.level();
+            line.push(level.map_or(UNKNOWN.to_owned(), |level| {
+                self.rows[level.row].label.clone()
             }));
-            let winner = answer.winner();
             let ratios = [
-                smaller.map(|smaller| smaller.bytes),
-                winner.map(|winner| winner.compress_time),
-                winner.map(|winner| winner.decompress_time),
+                level.map(|level| level.bytes),
+                level.and_then(|level| level.compress_time),
+                level.and_then(|level| level.decompress_time),
             ];
             line.extend(
                 ratios.map(|ratio| ratio.map_or(UNKNOWN.to_owned(), |ratio| format!("{ratio:.2}"))),
@@ -124,15 +127,16 @@ impl Results {
         writeln!(
             f,
             "runs, spread: of the program, or of both where walzip's are further apart.\n\
-             bytes, time: walzip's for each of the other's, over the same segments; {}.",
+             level: the one that beats it, or comes nearest; bytes, time: of this level for each of \
+             the other's, over the same segments; {}.",
             self.dominance.judged_by.name()
         )
     }
 
     fn beaten_by(&self, answer: Answer) -> String {
         match answer {
-            Answer::Beaten(winner) => self.rows[winner.smaller.row].label.clone(),
-            Answer::Unbeaten => "none".to_owned(),
+            Answer::Beaten(winner) => self.rows[winner.row].label.clone(),
+            Answer::Unbeaten { .. } => "none".to_owned(),
             Answer::NotDistinguishable(_) => "not distinguishable".to_owned(),
             Answer::TooFewRuns(_) => "too few runs".to_owned(),
             Answer::Unknown => UNKNOWN.to_owned(),
@@ -147,9 +151,11 @@ impl Results {
             .filter_map(|verdict| self.exception(verdict))
             .collect();
         if exceptions.is_empty() {
-            return match too_few(self.settings.runs) {
-                Some(_) => Ok(()),
-                None => writeln!(f, "No exceptions, on any folder."),
+            let verdicts = self.dominance.verdicts.iter();
+            let mut verified = verdicts.map(|verdict| verdict.verified);
+            return match verified.all(|answer| matches!(answer, Answer::Beaten(_))) {
+                true => writeln!(f, "No exceptions, on any folder."),
+                false => Ok(()),
             };
         }
         writeln!(f, "Exceptions:")?;
@@ -171,14 +177,14 @@ impl Results {
                 self.rows[near.row].label,
                 not_distinguishable(near.runs, near.spread)
             ),
-            Answer::Unbeaten if verdict.folders < 2 => {
+            Answer::Unbeaten { .. } if verdict.folders < 2 => {
                 "no level is both smaller and faster".to_owned()
             }
-            Answer::Unbeaten if verdict.not_on.is_empty() => {
+            Answer::Unbeaten { .. } if verdict.not_on.is_empty() => {
                 "on each folder another level, over all of them none".to_owned()
             }
-            Answer::Unbeaten if verdict.not_on.len() == verdict.folders => String::new(),
-            Answer::Unbeaten => "not over all folders".to_owned(),
+            Answer::Unbeaten { .. } if verdict.not_on.len() == verdict.folders => String::new(),
+            Answer::Unbeaten { .. } => "not over all folders".to_owned(),
             Answer::Beaten(_) | Answer::TooFewRuns(_) => String::new(),
         };
         let said: Vec<&str> = [over_all.as_str(), folders.as_str()]

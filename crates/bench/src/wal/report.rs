@@ -23,7 +23,11 @@ struct Shown<'a> {
     machine: String,
     busy: Option<f64>,
     settings: Settings,
+    /// In how many runs every segment was measured.
+    complete_runs: u32,
     inputs: &'a [Input],
+    /// Which of them figures are of.
+    covered: Vec<usize>,
     missing: &'a [Missing],
     rows: &'a [Row],
     failed: &'a [Failed],
@@ -46,8 +50,10 @@ impl Results {
         let shown = Shown {
             provenance: &self.provenance,
             machine: self.provenance.machine(),
-            busy: self.provenance.load_of_others(),
+            busy: self.dominance.busy,
             settings: self.settings,
+            complete_runs: self.complete_runs(),
+            covered: self.covered(),
             inputs: &self.inputs,
             missing: &self.missing,
             rows: &self.rows,
@@ -68,8 +74,8 @@ impl Results {
             ("SCRIPT", SCRIPT.to_owned()),
             ("RANKING", format!("{RANKING}drawRankingChoices();\n")),
             ("ANSWER", report::escaped(&self.answer())),
-            ("BUSY", report::busy(&self.provenance)),
-            ("LOAD", report::load_class(&self.provenance).to_owned()),
+            ("BUSY", report::busy(self.dominance.busy, &self.provenance)),
+            ("LOAD", report::load_class(self.dominance.busy).to_owned()),
             ("DATA", data),
         ];
         Ok(report::fill(PAGE, &slots))

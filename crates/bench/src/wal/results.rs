@@ -1,5 +1,6 @@
 //! What was measured, as JSON has it.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, Write};
 
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::dominance::Dominance;
 use crate::contender::{Contender, Threads};
 use crate::output::Record;
+use crate::text::counted;
 use crate::{Input, Program, Provenance, Resumed, Sampled, Usage};
 
 /// Everything that an experiment found out.
@@ -210,6 +212,39 @@ pub struct FolderFigures {
 }
 
 impl Results {
+    /// The segments that figures are of: all, or where the experiment was stopped those that every
+    /// row was measured on, if there are any.
+    pub(super) fn covered(&self) -> Vec<usize> {
+        let all = 0..self.inputs.len();
+        if self.stopped.is_none() {
+            return all.collect();
+        }
+        let measured = self.measurements.iter().map(|of| (of.row, of.input));
+        let failed = self.failed.iter().map(|of| (of.row, of.input));
+        let known: HashSet<(usize, usize)> = measured.chain(failed).collect();
+        let whole = |input: &usize| (0..self.rows.len()).all(|row| known.contains(&(row, *input)));
+        let whole: Vec<usize> = all.clone().filter(whole).collect();
+        match whole.is_empty() {
+            true => all.collect(),
+            false => whole,
+        }
+    }
+
+    /// "2 of 8 segments", where figures are not of all.
+    pub(super) fn covered_in_words(&self) -> Option<String> {
+        let (covered, all) = (self.covered().len(), self.inputs.len());
+        (covered < all).then(|| format!("{covered} of {}", counted(all, "segment")))
+    }
+
+    /// In how many runs something was measured on each of these segments.
+    pub(super) fn complete_runs(&self) -> u32 {
+        let verdicts = self.dominance.verdicts.iter();
+        verdicts
+            .map(|verdict| verdict.runs as u32)
+            .max()
+            .unwrap_or_default()
+    }
+
     /// With how many threads a row works on this machine.
     pub fn threads(&self, row: &Row) -> usize {
         match row.threads {

@@ -3,10 +3,13 @@
 //! A measurement is taken over when the same program (the same file, by its hash) made the same
 //! calls on the same bytes, in the same run, on the same machine. Whatever failed is tried again.
 
+use std::collections::{HashMap, HashSet};
+
 use serde::Deserialize;
 
 use super::{Measurement, Results};
 use crate::resume::{Origin, Resumed, keep_all, note_taken_over, read_earlier};
+use crate::text::counted;
 use crate::{Error, Files, Input, Progress};
 
 /// What is needed of an earlier run's JSON.
@@ -17,6 +20,10 @@ struct Earlier {
     inputs: Vec<EarlierInput>,
     rows: Vec<EarlierRow>,
     measurements: Vec<Measurement>,
+    #[serde(default)]
+    failed: Vec<EarlierFailed>,
+    #[serde(default)]
+    stopped: Option<String>,
     #[serde(default)]
     resumed: Vec<Resumed>,
     #[serde(default)]
@@ -38,6 +45,12 @@ struct EarlierRow {
 }
 
 #[derive(Deserialize)]
+struct EarlierFailed {
+    row: usize,
+    input: usize,
+}
+
+#[derive(Deserialize)]
 struct EarlierProgram {
     version: String,
     blake3: String,
@@ -56,6 +69,15 @@ impl Results {
             progress.note("there is no earlier run yet: everything is measured");
             return Ok(());
         };
+        let mut earlier = earlier;
+        let dropped = earlier.drop_unfinished();
+        if dropped > 0 {
+            progress.note(&format!(
+                "{} of the segment that was not finished are made again, so that all programs are \
+                 measured on it at one time",
+                counted(dropped, "measurement")
+            ));
+        }
         let all = earlier.measurements.len();
         let count = earlier.hand_over(self);
         let what = "other segments, programs, levels or runs";
@@ -66,6 +88,30 @@ impl Results {
 }
 
 impl Earlier {
+    /// Leaves out what a run that was stopped has of a segment that it had not finished: those who are
+    /// measured on it later would not be interleaved with those who were before, and times that were
+    /// not do not compare. Returns how many measurements that is.
+    fn drop_unfinished(&mut self) -> usize {
+        if self.stopped.is_none() {
+            return 0;
+        }
+        let mut rows: HashMap<(usize, u32), HashSet<usize>> = HashMap::new();
+        for of in &self.measurements {
+            rows.entry((of.input, of.run)).or_default().insert(of.row);
+        }
+        for ((input, _), rows) in &mut rows {
+            let failed = self.failed.iter().filter(|failed| failed.input == *input);
+            rows.extend(failed.map(|failed| failed.row));
+        }
+        let all = self.rows.len();
+        let is_finished = |of: &Measurement| rows[&(of.input, of.run)].len() >= all;
+        let before = self.measurements.len();
+        // An older run may have finished with fewer rows.
+        self.measurements
+            .retain(|of| of.start != 0 || is_finished(of));
+        before - self.measurements.len()
+    }
+
     /// Puts what can be taken over into results that have no measurement yet.
     fn hand_over(self, results: &mut Results) -> usize {
         let mut taken = Vec::new();
@@ -157,6 +203,26 @@ mod tests {
             before.measurements[1].compress
         );
         assert_eq!(after.resumed[0].measurements, 2);
+    }
+
+    #[test]
+    fn a_segment_that_was_not_finished_is_measured_again() {
+        let rows: &[_] = &[
+            ("zstd", 1, &[(100, 1.0), (100, 1.0)][..]),
+            ("walzip", 3, &[(50, 0.25), (50, 0.25)]),
+        ];
+        let mut before = fixture_of_runs(2, rows);
+        // The last that would have been made.
+        let last = |of: &Measurement| (of.row, of.input, of.run) == (1, 1, 2);
+        before.measurements.retain(|of| !last(of));
+        assert_eq!(earlier(&before).drop_unfinished(), 0);
+        before.stopped = Some("interrupted".to_owned());
+        let mut stopped = earlier(&before);
+        assert_eq!(stopped.drop_unfinished(), 1);
+        assert_eq!(stopped.hand_over(&mut fresh(before.clone())), 6);
+        // What an older run has stays: it is not this run's to finish.
+        before.measurements.iter_mut().for_each(|of| of.start = 1);
+        assert_eq!(earlier(&before).drop_unfinished(), 0);
     }
 
     #[test]

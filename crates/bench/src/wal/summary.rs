@@ -20,6 +20,7 @@ pub(super) fn summarise(results: &Results) -> Vec<Summary> {
         .collect();
     let cells = Cells {
         results,
+        covered: results.covered(),
         baseline: baseline_row(results),
     };
     let figures_of = |row: usize| Summary {
@@ -45,7 +46,8 @@ pub(super) fn summarise(results: &Results) -> Vec<Summary> {
 /// The folders in the order in which they were given.
 pub(super) fn folders(results: &Results) -> Vec<&str> {
     let mut folders: Vec<&str> = Vec::new();
-    for input in &results.inputs {
+    for input in results.covered() {
+        let input = &results.inputs[input];
         if !folders.contains(&input.folder.as_str()) {
             folders.push(&input.folder);
         }
@@ -62,6 +64,8 @@ fn baseline_row(results: &Results) -> Option<usize> {
 
 struct Cells<'a> {
     results: &'a Results,
+    /// The segments that figures are of.
+    covered: Vec<usize>,
     baseline: Option<usize>,
 }
 
@@ -130,11 +134,9 @@ impl Cells<'_> {
 
     /// The row's cells of a folder; none when one of them is missing.
     fn folder(&self, row: usize, folder: &str) -> Option<Vec<Cell<'_>>> {
-        let inputs = self.results.inputs.iter().enumerate();
-        inputs
-            .filter(|(_, input)| input.folder == folder)
-            .map(|(input, _)| self.cell(row, input))
-            .collect()
+        let is_in = |input: &usize| self.results.inputs[*input].folder == folder;
+        let inputs = self.covered.iter().copied().filter(is_in);
+        inputs.map(|input| self.cell(row, input)).collect()
     }
 
     /// What a row took on one segment; none when a run failed or none was finished.

@@ -216,7 +216,12 @@ impl Results {
         match &self.stopped {
             Some(reason) => writeln!(
                 f,
-                "\nIncomplete: {reason}. Rows that were not finished show \"-\"."
+                "\nIncomplete: {reason}. {}",
+                match self.covered_in_words() {
+                    None => "Rows that were not finished show \"-\".".to_owned(),
+                    Some(covered) =>
+                        format!("Figures are of {covered}, which every row was measured on."),
+                }
             ),
             None => Ok(()),
         }

@@ -5,6 +5,7 @@ use super::text::REPLICATION;
 use super::{Results, Stage};
 use crate::report::{Bars, Panels, Section, ending, page};
 use crate::server::Phase;
+use crate::spread::widest_in_words;
 use crate::text::counted;
 
 impl Results {
@@ -37,17 +38,18 @@ impl Results {
                 Some(format!("{:.0} % with {method}", share * 100.0))
             })
             .collect();
+        if off.is_none() {
+            return "Without compression nothing was measured, so there is nothing that other methods \
+                    are a part of."
+                .to_owned();
+        }
         if shares.is_empty() {
             return "Not enough was measured yet to compare methods.".to_owned();
         }
-        let widest = self.methods.iter().filter_map(|method| {
+        let spread = widest_in_words(self.methods.iter().filter_map(|method| {
             let bytes = |phase: &Phase| Some(phase.wal.bytes as f64);
             self.median(method, Stage::Transactions, bytes)?.half_range
-        });
-        let spread = match widest.reduce(f64::max) {
-            Some(spread) => format!(", spread at most {:.0} %", spread * 100.0),
-            None => String::new(),
-        };
+        }));
         format!(
             "Of the WAL that the transactions write without compression there is {} ({}{spread}).",
             shares.join(", "),

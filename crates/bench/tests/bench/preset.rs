@@ -52,31 +52,37 @@ impl Progress for Stops {
 #[test]
 fn all_81_pairs_are_measured_and_an_interrupted_night_goes_on() {
     let mut bench = bench();
+    bench.segment("oltp", "000000010000000000000002", b"another");
     let json = bench.path("results.json");
     bench.options.files.json = Some(json.clone());
+    let rows = 81 + 1 + 9;
     let mut stops = Stops {
         cancel: bench.options.cancel.clone(),
-        after: 40,
+        after: rows + 40,
         left: Vec::new(),
     };
     let first = walzip_bench::wal::run(&bench.options, &mut stops).unwrap();
     assert_eq!(first.stopped.as_deref(), Some("interrupted"));
-    assert_eq!(first.measurements.len(), 40);
+    assert_eq!(first.measurements.len(), rows + 40);
     let told = stops.left.iter().filter(|left| left.is_some()).count();
-    assert_eq!(told, 40, "the time left is told from the second step on");
+    assert_eq!(
+        told,
+        rows + 40,
+        "the time left is told from the second step on"
+    );
+    // It shows what it has: the segment that every row was measured on.
+    assert!(first.summary.iter().all(|of| of.all.is_some()));
+    let said = "Figures are of 1 of 2 segments, which every row was measured on.";
+    assert!(first.to_string().contains(said), "{first}");
 
     bench.options.cancel = Cancel::default();
     bench.options.files.resume = true;
     let second = bench.run().unwrap();
     assert_eq!(second.stopped, None);
-    assert_eq!(second.resumed[0].measurements, 40);
-    assert_eq!(second.rows.len(), 81 + 1 + 9);
-    assert_eq!(
-        second.measurements.len(),
-        second.rows.len(),
-        "{:?}",
-        second.failed
-    );
+    // What was begun of the other segment is made again, so that its rows are interleaved.
+    assert_eq!(second.resumed[0].measurements, rows);
+    assert_eq!(second.rows.len(), rows);
+    assert_eq!(second.measurements.len(), 2 * rows, "{:?}", second.failed);
     let published = &second.dominance.published.pairs;
     assert!(published.iter().all(|pair| pair.row.is_some()));
     let text = second.to_string();

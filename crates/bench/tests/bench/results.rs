@@ -73,7 +73,7 @@ fn writes_provenance_and_each_measurement_as_csv_and_json() {
     ));
     // The programs of this test only copy, so neither is smaller.
     assert!(
-        csv.contains("\n# dominance,zstd -1,1,1,,none,,,,oltp,1,,,,,,,\n"),
+        csv.contains("\n# dominance,zstd -1,1,1,,none,1.0000,,,oltp,1,,,,,,,\n"),
         "{csv}"
     );
     let dominance: Vec<_> = csv

@@ -133,7 +133,7 @@ fn one_run_has_no_verdict_on_time_and_a_quick_look_no_published_seconds() {
     assert!(verdicts.contains("smaller"), "{verdicts}");
     let said = text(&mut browser, "exceptions");
     assert!(
-        said.contains("1 run: differences in time prove nothing"),
+        said.contains("1 complete run: differences in time prove nothing"),
         "{said}"
     );
     assert_eq!(

@@ -153,38 +153,46 @@ fn the_baseline_and_the_measure_are_chosen_and_bars_are_as_long_as_they_say() {
     let page = pages::comparison();
     let mut browser = Browser::open(&page.path);
     browser.resize(1280, 900);
-    let rows =
-        "[...document.querySelectorAll('#ranking .label')].filter((one) => one.textContent).length";
-    assert_eq!(browser.number(rows), 12.0);
+    // A line for each program, ours last; a dot for each level.
+    let labels = "[...document.querySelectorAll('#ranking .label')].map((one) => one.textContent).filter(Boolean).join(' | ')";
+    let labels = browser.text(labels);
+    assert!(
+        labels.ends_with(" | walzip | walzip -3 --no-verify"),
+        "{labels}"
+    );
+    assert!(labels.contains("zstd | "), "{labels}");
+    assert_eq!(
+        browser.number("document.querySelectorAll('#ranking .point').length"),
+        12.0
+    );
     let value = |label: &str| {
         format!(
-            "[...document.querySelectorAll('#ranking .label')].find((one) => one.textContent === '{label}')\
-             .nextElementSibling.nextElementSibling.textContent"
+            "[...document.querySelectorAll('#ranking .point')].map((one) => one.dataset.tip)\
+             .find((tip) => tip.startsWith('{label}: ')).split(': ')[1].split(',')[0]"
         )
     };
-    assert_eq!(browser.text(&value("zstd -1")), "1.00");
+    assert_eq!(browser.text(&value("zstd -1")), "1.000");
     let of_zstd: f64 = browser.text(&value("walzip -6")).parse().expect("a number");
     assert!(of_zstd < 0.5);
-    let misdrawn = "(() => { const bars = [...document.querySelectorAll('#ranking .bar')].map((bar) => \
-        [parseFloat(bar.dataset.tip.split(': ')[1]), bar.getBoundingClientRect().width]); \
-        const unit = bars[0][1] / bars[0][0]; \
-        return bars.filter(([value, width]) => Math.abs(width - value * unit) > 2).length; })()";
+    let misdrawn = "(() => { const from = document.querySelector('#ranking .pair').getBoundingClientRect(); \
+        const dots = [...document.querySelectorAll('#ranking .point')].map((dot) => { \
+          const box = dot.getBoundingClientRect(); \
+          return [parseFloat(dot.dataset.tip.split(': ')[1]), (box.left + box.right) / 2 - from.left]; }); \
+        const unit = dots[0][1] / dots[0][0]; \
+        return dots.filter(([value, across]) => Math.abs(across - value * unit) > 2).length; })()";
     assert_eq!(browser.number(misdrawn), 0.0);
     let xz = browser.text(
         "[...document.getElementById('baseline').options].find((one) => one.text === 'xz -2').value",
     );
     browser.choose("#baseline", &xz);
-    assert_eq!(browser.text(&value("xz -2")), "1.00");
+    assert_eq!(browser.text(&value("xz -2")), "1.000");
     let of_xz: f64 = browser.text(&value("walzip -6")).parse().expect("a number");
     assert!(of_xz > of_zstd);
     browser.choose("#measure", "wall");
-    let whiskers = "document.querySelectorAll('#ranking .whisker').length";
+    let whiskers = "document.querySelectorAll('#ranking .band').length";
     assert!(browser.number(whiskers) > 5.0);
     let said = browser.text("document.getElementById('ranked').textContent");
-    assert!(
-        said.contains("xz -2") && said.contains("Whiskers"),
-        "{said}"
-    );
+    assert!(said.contains("xz -2") && said.contains("Bands"), "{said}");
 }
 
 #[test]

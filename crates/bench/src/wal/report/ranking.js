@@ -1,4 +1,4 @@
-// --- All rows by one measure, relative to one of them ---------------------------
+// --- All programs by one measure, relative to one row: a line each, its levels as dots -----------
 
 const MEASURES = {
   size: { word: "bytes", of: (figures) => figures.output_bytes, wall: false },
@@ -8,40 +8,62 @@ const MEASURES = {
   unpack_cpu: { word: "processor time of unpacking", of: (figures) => figures.decompress_cpu_s, range: "decompress_cpu_range_s", wall: false },
   memory: { word: "peak memory of compressing", of: (figures) => figures.compress_peak_bytes, wall: false },
 };
-// Further apart than this, bars from zero would hide the small ones.
-const BARS_RANGE_MAX = 50;
+// Further apart than this, an axis from zero would hide the small ones.
+const LENGTHS_RANGE_MAX = 50;
+
+// An axis from zero, or a logarithmic one.
+function rankingAxis(low, high) {
+  if (high > low * LENGTHS_RANGE_MAX) {
+    const from = 10 ** Math.floor(Math.log10(low)), to = 10 ** Math.ceil(Math.log10(high)), ticks = [];
+    for (let tick = from; tick <= to * 1.001; tick *= 10) ticks.push(tick);
+    return { place: (value) => 100 * Math.log(value / from) / Math.log(to / from), ticks, words: "times, logarithmic axis" };
+  }
+  const found = ticks(0, high, false), step = found[1] - found[0], to = Math.ceil(high / step - 1e-9) * step;
+  const all = [];
+  for (let tick = 0; tick <= to * 1.001; tick += step) all.push(tick);
+  return { place: (value) => 100 * value / to, ticks: all, words: "times, from zero" };
+}
+
+function rankingLines(measure, unit) {
+  const lines = programs().map((program) => ({ ...program, levels: program.rows.flatMap((row) => {
+    const of = data.summary[row].all;
+    if (!of || !(measure.of(of) > 0)) return [];
+    const range = measure.range && of[measure.range];
+    return [{ row: data.rows[row], ratio: measure.of(of) / unit, range: range ? range.map((value) => value / unit) : null }];
+  }) }));
+  const known = lines.filter((line) => line.levels.length);
+  for (const line of known) line.least = Math.min(...line.levels.map((level) => level.ratio));
+  return known.sort((a, b) => a.ours - b.ours || a.least - b.least);
+}
+
+function rankingLine({ label, levels, ours: mine, least }, { place, ticks }) {
+  const kind = mine ? " ours" : "", most = Math.max(...levels.map((level) => level.ratio));
+  const lineUp = ticks.map((tick) => `<i style="left:${place(tick)}%"></i>`).join("");
+  const dots = levels.map(({ row, ratio, range }) => {
+    const tip = escaped(`${row.label}: ${ratio.toFixed(3)}${range ? `, ${range.map((value) => value.toFixed(3)).join(" to ")}` : ""}`);
+    const band = range ? `<b class="band${kind}" style="left:${place(range[0])}%;width:${place(range[1]) - place(range[0])}%"></b>` : "";
+    return `${band}<span class="point${kind}" style="left:${place(ratio)}%" tabindex="0" data-tip="${tip}" aria-label="${tip}"></span>`;
+  }).join("");
+  const join = levels.length > 1 ? `<b class="join${kind}" style="left:${place(least)}%;width:${place(most) - place(least)}%"></b>` : "";
+  const value = levels.length > 1 ? `${least.toFixed(2)} to ${most.toFixed(2)}` : least.toFixed(2);
+  return `<span class="label${kind}">${escaped(label)}</span><span class="pair">${lineUp}${join}${dots}</span><span class="value">${value}</span>`;
+}
 
 function drawRanking() {
   const measure = MEASURES[element("measure").value], base = Number(element("baseline").value);
-  const known = data.summary.filter((summary) => summary.all && measure.of(summary.all) > 0);
-  const basis = known.find((summary) => summary.row === base);
+  const basis = data.summary.find((summary) => summary.row === base && summary.all && measure.of(summary.all) > 0);
   const ranking = element("ranking");
   ranking.classList.toggle("wall", measure.wall);
   if (!basis) { ranking.innerHTML = "<p>The baseline was not measured on every segment.</p>"; return; }
-  const unit = measure.of(basis.all);
-  const lines = known.map((summary) => ({ row: data.rows[summary.row], ratio: measure.of(summary.all) / unit,
-    range: measure.range && summary.all[measure.range] ? summary.all[measure.range].map((value) => value / unit) : null }));
-  lines.sort((a, b) => a.ratio - b.ratio);
-  const high = Math.max(...lines.map((line) => (line.range ? line.range[1] : line.ratio)));
-  const low = Math.min(...lines.map((line) => (line.range ? line.range[0] : line.ratio)));
-  const points = high > low * BARS_RANGE_MAX;
-  const from = 10 ** Math.floor(Math.log10(low)), to = 10 ** Math.ceil(Math.log10(high));
-  const place = (value) => 100 * (points ? Math.log(value / from) / Math.log(to / from) : value / high);
-  const ticks = [];
-  if (points) for (let tick = from; tick <= to * 1.001; tick *= 10) ticks.push(tick);
-  const lineUp = ticks.map((tick) => `<i style="left:${place(tick)}%"></i>`).join("");
-  const shapes = ({ row, ratio, range }) => {
-    const tip = escaped(`${row.label}: ${ratio.toFixed(3)}${range ? `, ${range.map((value) => value.toFixed(3)).join(" to ")}` : ""}`);
-    const mine = ours(row) ? " ours" : "", at = place(ratio);
-    const shape = points ? `<span class="point${mine}" style="left:${at}%"` : `<span class="bar${mine}" style="width:${at}%"`;
-    const whisker = range ? `<b class="whisker" style="left:${place(range[0])}%;width:${place(range[1]) - place(range[0])}%"></b>` : "";
-    return `${lineUp}${shape} tabindex="0" data-tip="${tip}" aria-label="${tip}"></span>${whisker}`;
-  };
-  const axis = points ? `<span class="label"></span><span class="axis">${ticks.map((tick) => `<span style="left:${place(tick)}%">${Number(tick.toPrecision(1))}</span>`).join("")}</span><span class="value note">times, logarithmic axis</span>` : "";
-  ranking.innerHTML = `<div class="bars${points ? " points" : ""}">${lines.map((line) => `<span class="label${ours(line.row) ? " ours" : ""}">${escaped(line.row.label)}</span><span class="pair">${shapes(line)}</span><span class="value">${line.ratio.toFixed(2)}</span>`).join("")}${axis}</div>`;
+  const lines = rankingLines(measure, measure.of(basis.all));
+  const drawn = lines.flatMap((line) => line.levels.flatMap(({ ratio, range }) => range || [ratio]));
+  const axis = rankingAxis(Math.min(...drawn), Math.max(...drawn));
+  const marks = axis.ticks.map((tick) => `<span style="left:${axis.place(tick)}%">${Number(tick.toPrecision(2))}</span>`).join("");
+  ranking.innerHTML = `<div class="bars points">${lines.map((line) => rankingLine(line, axis)).join("")}` +
+    `<span class="label"></span><span class="axis">${marks}</span><span class="value note">${axis.words}</span></div>`;
   for (const shape of ranking.querySelectorAll("[data-tip]")) tipOn(shape, shape.dataset.tip);
-  const spread = measure.range ? (data.settings.runs === 1 ? " A single run: there is no spread." : " Whiskers are the range over the runs.") : "";
-  element("ranked").textContent = `${measure.word} for each of ${data.rows[base].label}'s, over all segments; less is better.${spread}` +
+  const spread = measure.range ? (data.settings.runs === 1 ? " A single run: there is no spread." : " Bands are the range over the runs.") : "";
+  element("ranked").textContent = `${measure.word} for each of ${data.rows[base].label}'s, over the same segments; less is better. A dot is a level: the pointer says which.${spread}` +
     (measure.wall && BUSY ? " Grey: the machine was busy, wall times are not to be trusted." : "");
 }
 

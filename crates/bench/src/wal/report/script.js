@@ -12,7 +12,7 @@ const family = (row) => {
 };
 // The families that the reader switched off.
 const hidden = new Set();
-const folders = [...new Set(data.inputs.map((input) => input.folder))];
+const folders = [...new Set(data.covered.map((input) => data.inputs[input].folder))];
 const megabytes = (bytes) => bytes / 1e6;
 const seconds = (value) => value.toFixed(value < 10 ? 3 : 1);
 const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
@@ -30,10 +30,27 @@ function figures(choice) {
 function table(id, heads, lines) {
   const head = heads.map((text) => `<th${text.startsWith("|") ? ' class="upright"' : ""}><button type="button">${escaped(text.replace("|", ""))}</button></th>`);
   const body = lines.map((cells) => "<tr>" + cells.map((cell) => {
-    const { text, kind = "", style = "" } = typeof cell === "object" ? cell : { text: cell };
-    return `<td class="${kind}"${style ? ` style="${style}"` : ""}>${escaped(text)}</td>`;
+    const { text, kind = "", style = "", title = "" } = typeof cell === "object" ? cell : { text: cell };
+    return `<td class="${kind}"${style ? ` style="${style}"` : ""}${title ? ` title="${escaped(title)}"` : ""}>${escaped(text)}</td>`;
   }).join("") + "</tr>");
   element(id).innerHTML = `<table><thead><tr>${head.join("")}</tr></thead><tbody>${body.join("")}</tbody></table>`;
+  const why = reasons(heads, lines);
+  element(id).insertAdjacentHTML("afterend", why ? `<p class="note">${escaped(why)}</p>` : "");
+}
+
+// Why cells are empty.
+function reasons(heads, lines) {
+  const known = { spread: "a single run has none", "its time": "too few runs tell", "its unpack time": "too few runs tell",
+    "its cpu time": "too few runs tell", "its unpack cpu time": "too few runs tell", level: "nothing was compared", "its bytes": "nothing was compared" };
+  const found = new Map();
+  heads.forEach((head, at) => {
+    const empty = lines.some((cells) => (typeof cells[at] === "object" ? cells[at].text : cells[at]) === UNKNOWN);
+    if (!empty) return;
+    const reason = known[head] || "not measured on every segment";
+    found.set(reason, [...(found.get(reason) || []), "\u201c" + head.replace("|", "") + "\u201d"]);
+  });
+  if (found.size === 1) return `\u2013: ${[...found.keys()][0]}.`;
+  return found.size ? "\u2013: " + [...found].map(([reason, of]) => `under ${of.length > 3 ? `${of.slice(0, 2).join(", ")} and ${of.length - 2} more` : of.join(", ")}, ${reason}`).join("; ") + "." : "";
 }
 
 const named = (row) => ({ text: row.label, kind: ours(row) ? "ours" : "" });
@@ -191,7 +208,7 @@ function drawLegend() {
 
 // --- Tables -------------------------------------------------------------------
 
-const RUNS_MIN = 3, FEW = data.settings.runs < RUNS_MIN, BUSY = data.dominance.judged_by === "processor";
+const RUNS_MIN = 3, RUNS = data.complete_runs, FEW = RUNS < RUNS_MIN, BUSY = data.dominance.judged_by === "processor";
 const JUDGED = BUSY ? "processor time" : "wall time";
 
 function answered(answer) {
@@ -202,34 +219,36 @@ function answered(answer) {
 }
 
 const shares = (answer) => [answer.bytes, answer.compress_time, answer.decompress_time]
-  .map((share) => (share === undefined ? UNKNOWN : percent(share)));
-const smaller = (answer) => (answer.row === undefined ? UNKNOWN : data.rows[answer.row].label);
+  .map((share) => (typeof share === "number" ? percent(share) : UNKNOWN));
+// The level that it was compared with.
+const level = (answer) => (answer.row === undefined ? UNKNOWN : data.rows[answer.row].label);
+const smaller = (answer) => (answer.row === undefined || answer.bytes >= 1 ? UNKNOWN : level(answer));
 
 function drawDominance() {
   const verdicts = data.dominance.verdicts;
   const unverified = data.rows.some((row) => row.contender === "walzip-unverified");
-  const heads = ["program", "threads", "runs", "spread", FEW ? "smaller" : "beaten by", "its bytes"];
+  const heads = ["program", "threads", "runs", "spread", ...(FEW ? ["smaller"] : ["beaten by", "level"]), "its bytes"];
   if (!FEW) heads.push(...(BUSY ? ["its cpu time", "its unpack cpu time"] : ["its time", "its unpack time"]), "on folders");
   if (unverified) heads.push(FEW ? "smaller, without proof" : "without proof by");
   const column = FEW ? smaller : answered;
   table("dominance", heads, verdicts.map((verdict) => {
-    const cells = [named(data.rows[verdict.row]), verdict.threads, verdict.runs, verdict.spread === null ? UNKNOWN : percent(verdict.spread), column(verdict.verified), ...shares(verdict.verified)];
+    const cells = [named(data.rows[verdict.row]), verdict.threads, verdict.runs, verdict.spread === null ? UNKNOWN : percent(verdict.spread), column(verdict.verified), ...(FEW ? [] : [level(verdict.verified)]), ...shares(verdict.verified)];
     if (FEW) cells.splice(6);
     else cells.push(verdict.folders ? `${verdict.folders - verdict.not_on.length - verdict.undecided_on.length} of ${verdict.folders}` : UNKNOWN);
     return unverified ? [...cells, column(verdict.unverified)] : cells;
   }));
   const asked = verdicts.some((verdict) => verdict.folders);
-  const judged = FEW ? `<p class="warning">${counted(data.settings.runs, "run")}: differences in time prove nothing, so only sizes are
+  const judged = FEW ? `<p class="warning">${counted(RUNS, "complete run")}: differences in time prove nothing, so only sizes are
       compared. A verdict on time takes ${RUNS_MIN} interleaved runs.</p>`
     : BUSY ? `<p class="warning">The machine was busy (load ${data.dominance.busy.toFixed(1)}): verdicts are on processor time, not on wall time.</p>` : "";
   const proof = `walzip has one thread and decodes what it wrote before it reports success${unverified ? ", except in the last column" : ""}.`;
   const how = FEW ? "The lowest level that writes fewer bytes is named." : `By ${JUDGED}, where the runs of both
     are apart by more than half of the wider range; otherwise they are not distinguishable. Of the levels that are both smaller and faster, the smallest
-    is named; the shares are walzip's of the program's own.`;
+    is named; "level" is that one, or where none is both the one that comes nearest. Shares are of the program's own.`;
   const list = FEW ? [] : verdicts.map(exception).filter(Boolean);
   element("exceptions").innerHTML = `${judged}<p class="note">Over the same segments. ${proof} ${how}</p>` +
     (list.length ? `<p>Where no level is both smaller and faster, or the runs do not tell:</p><ul>${list.join("")}</ul>`
-      : asked && !FEW ? "<p>No exceptions, on any folder.</p>" : "");
+      : asked && verdicts.every((verdict) => verdict.verified.answer === "beaten") ? "<p>No exceptions, on any folder.</p>" : "");
 }
 
 function exception(verdict) {
@@ -253,7 +272,8 @@ function drawPublished() {
     const ratios = (of) => (of ? of.map((ratio) => ratio.toFixed(2)) : [UNKNOWN, UNKNOWN]);
     const start = [pair.label, ...(same ? [pair.compress_s.toFixed(3), pair.output_mb.toFixed(3)] : ratios(pair.relative_published))];
     const row = data.rows[pair.row], of = data.summary[pair.row].all;
-    const measured = of ? [seconds(of.compress_s), megabytes(of.output_bytes / of.segments).toFixed(3)] : [UNKNOWN, UNKNOWN];
+    const grey = (text) => ({ text, kind: "wall" });
+    const measured = of ? [grey(seconds(of.compress_s)), megabytes(of.output_bytes / of.segments).toFixed(3)] : [UNKNOWN, UNKNOWN];
     const verdict = data.dominance.verdicts.find((verdict) => verdict.row === pair.row);
     const answer = verdict.verified.answer === "unknown" ? verdict.unverified : verdict.verified;
     return [...start, row.label, threads(row), ...(same ? measured : ratios(pair.relative_here)), FEW ? smaller(answer) : answered(answer)];
@@ -261,7 +281,7 @@ function drawPublished() {
   const example = data.dominance.timed_example;
   if (example) {
     const decimals = [3, 3, 3, 1, 0, 0, 0, 0];
-    const values = (of) => of.map((value, at) => (value === null ? UNKNOWN : value.toFixed(decimals[at])));
+    const values = (of) => of.map((value, at) => ({ text: value === null ? UNKNOWN : value.toFixed(decimals[at]), kind: at ? "" : "wall" }));
     const { label, values: theirs } = data.example;
     table("example", [label, "seconds", "user s", "system s", "peak MB", "major faults", "minor faults", "voluntary switches", "involuntary"],
       [["published, one segment", ...values(theirs)], ["here, in the mean", ...values(example)]]);
@@ -272,16 +292,33 @@ function drawPublished() {
   element("source").textContent = `${what}${unmeasured} ${volumes}. Source of the published figures: ${source}.`;
 }
 
+// The levels of each program, others before ours.
+function programs() {
+  const found = [...new Set(data.rows.map((row) => row.contender))].map((contender) => {
+    const rows = data.rows.flatMap((row, at) => (row.contender === contender ? [at] : []));
+    const name = contender.replace("-unverified", " --no-verify").replace(/-(T0|l|z)$/, " -$1");
+    return { label: rows.length === 1 ? data.rows[rows[0]].label : name, rows, ours: ours(data.rows[rows[0]]) };
+  });
+  return found.sort((a, b) => a.ours - b.ours);
+}
+
+// A column for each level where they fit, or else one for each program's smallest.
 function drawWorkloads() {
-  const cell = (row, folder) => {
-    const of = data.summary[row].folders.find((figures) => figures.folder === folder);
-    if (!of || of.ratio_to_zstd_1 === null) return UNKNOWN;
-    const saved = Math.max(0, 1 - of.ratio_to_zstd_1);
-    return { text: of.ratio_to_zstd_1.toFixed(3), style: `background:color-mix(in srgb, var(--walzip) ${(saved * 55).toFixed(0)}%, transparent)` };
+  const cell = (rows, folder) => {
+    const known = rows.flatMap((row) => {
+      const of = data.summary[row].folders.find((figures) => figures.folder === folder);
+      return of && of.ratio_to_zstd_1 !== null ? [[of.ratio_to_zstd_1, row]] : [];
+    });
+    if (!known.length) return UNKNOWN;
+    const [ratio, row] = known.reduce((best, one) => (one[0] < best[0] ? one : best));
+    const saved = Math.max(0, 1 - ratio), title = rows.length > 1 ? data.rows[row].label : "";
+    return { text: ratio.toFixed(3), title, style: `background:color-mix(in srgb, var(--walzip) ${(saved * 55).toFixed(0)}%, transparent)` };
   };
-  const rows = data.rows.map((_, row) => row).sort((a, b) => ours(data.rows[a]) - ours(data.rows[b]) || a - b);
-  const heads = rows.map((row) => (rows.length > 9 ? "|" : "") + data.rows[row].label);
-  table("workloads", ["folder", ...heads], folders.map((folder) => [folder, ...rows.map((row) => cell(row, folder))]));
+  const all = programs(), levels = all.flatMap(({ rows }) => rows.map((row) => ({ label: data.rows[row].label, rows: [row] })));
+  const fit = levels.length <= 24, columns = fit ? levels : all;
+  const heads = columns.map(({ label }) => (columns.length > 9 ? "|" : "") + label);
+  table("workloads", ["folder", ...heads], folders.map((folder) => [folder, ...columns.map(({ rows }) => cell(rows, folder))]));
+  if (!fit) element("workloads").insertAdjacentHTML("afterend", `<p class="note">Of each program the level that makes the least of a folder; the pointer says which.</p>`);
 }
 
 function drawFigures() {
@@ -316,7 +353,8 @@ function drawProvenance() {
   const warnings = data.missing.map((missing) => `${missing.contender} is left out: ${missing.program} is not installed (package ${missing.package}).`);
   for (const failed of data.failed)
     warnings.push(`${data.rows[failed.row].label} failed on ${inputs[failed.input].folder}/${inputs[failed.input].name}: ${failed.reason}`);
-  if (data.stopped !== null) warnings.push(`Incomplete: ${data.stopped}.`);
+  const partly = data.covered.length < inputs.length ? ` Figures are of the ${data.covered.length} of ${counted(inputs.length, "segment")} that every program was measured on.` : "";
+  if (data.stopped !== null) warnings.push(`Incomplete: ${data.stopped}.${partly}`);
   element("warnings").innerHTML = warnings.map((text) => `<p class="warning">${escaped(text)}</p>`).join("");
   table("commands", ["row", "version", "compress", "decompress"], data.rows.map((row) => [named(row),
     ...[row.program.version, row.compress, row.decompress].map((text) => ({ text, kind: "left" }))]));
@@ -332,8 +370,8 @@ function drawChoices() {
   window.addEventListener("resize", drawChart);
 }
 
-element("line").textContent = FEW ? `${counted(data.settings.runs, "run")}: the times of points that are close prove nothing.`
-  : `The dashed line joins the points that no other is left of and below. A bar through a point is the range over ${data.settings.runs} runs: points whose bars overlap, or nearly, are not distinguishable in time.`;
+element("line").textContent = FEW ? `${counted(RUNS, "complete run")}: the times of points that are close prove nothing.`
+  : `The dashed line joins the points that no other is left of and below. A bar through a point is the range over ${RUNS} runs: points whose bars overlap, or nearly, are not distinguishable in time.`;
 drawChoices();
 drawLegend();
 drawProvenance();
