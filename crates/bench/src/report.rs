@@ -121,9 +121,9 @@ pub struct Table {
     heads: Vec<String>,
     rows: Vec<Vec<Cell>>,
     /// Heads of columns that rest on wall times.
-    wall: Vec<&'static str>,
+    wall: Vec<String>,
     /// Why cells under some heads are empty.
-    empty: Vec<(&'static str, &'static str)>,
+    empty: Vec<(String, &'static str)>,
 }
 
 impl Table {
@@ -143,14 +143,14 @@ impl Table {
     }
 
     /// Names columns that rest on wall times: they are grey where the machine was busy.
-    pub fn wall(mut self, heads: impl IntoIterator<Item = &'static str>) -> Table {
-        self.wall.extend(heads);
+    pub fn wall<H: Into<String>>(mut self, heads: impl IntoIterator<Item = H>) -> Table {
+        self.wall.extend(heads.into_iter().map(Into::into));
         self
     }
 
     /// Says why cells under a head are empty, where they are.
-    pub fn empty(mut self, head: &'static str, reason: &'static str) -> Table {
-        self.empty.push((head, reason));
+    pub fn empty(mut self, head: impl Into<String>, reason: &'static str) -> Table {
+        self.empty.push((head.into(), reason));
         self
     }
 
@@ -184,7 +184,7 @@ impl Table {
 
     fn is_wall(&self, column: usize) -> bool {
         let head = self.heads.get(column);
-        head.is_some_and(|head| self.wall.contains(&head.as_str()))
+        head.is_some_and(|head| self.wall.contains(head))
     }
 
     /// Adds a row that is walzip's, or another.

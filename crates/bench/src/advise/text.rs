@@ -153,7 +153,10 @@ impl Advice {
             "unpack s",
         ];
         heads.extend(priced.then_some("cost a month"));
-        let mut table = Table::new(heads);
+        let mut table = Table::new(heads)
+            .wall(["seconds", "unpack s"])
+            .empty("a day", "the WAL rate is not known")
+            .empty("cost a month", "the WAL rate is not known");
         for (index, program) in programs.iter().enumerate() {
             let mark = match () {
                 () if self.chosen == Some(index) => '>',

@@ -37,6 +37,17 @@ pub struct PublishedSet {
     pub average_size: &'static str,
 }
 
+impl PublishedSet {
+    /// The published data set that one of this name and size is, if it is one.
+    pub(super) fn same_as(name: &str, bytes: Option<u64>) -> Option<&'static PublishedSet> {
+        let set = PUBLISHED_SETS.iter().find(|set| set.name == name)?;
+        let published = set.gigabytes * f64::from(1_u32 << 30);
+        // What was downloaded later has grown.
+        let is_alike = |bytes: u64| (0.8..1.5).contains(&(bytes as f64 / published));
+        bytes.is_some_and(is_alike).then_some(set)
+    }
+}
+
 /// The best backup of a data set by one measure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PublishedBackup {

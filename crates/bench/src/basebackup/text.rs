@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::published::PUBLISHED_SETS;
+use super::published::{PUBLISHED_SETS, PublishedBackup, PublishedSet};
 use super::ranks::Score;
 use super::results::Results;
 use crate::report::{Cell, Table};
@@ -21,6 +21,9 @@ pub(super) const EXPLANATION: [&str; 2] = [
      data directory made again, by tar and the method's program, or by walzip restore, which also \
      syncs and checks it; recovery is in none.",
 ];
+
+/// Why there is no rank.
+const BUSY: &str = "the machine was busy: wall times are not ranked";
 
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -142,7 +145,14 @@ impl Results {
         let rank = format!("rank of {others}");
         let heads = ["backup", "seconds", "spread", "cpu s", "MB", "score"];
         let heads = heads.into_iter().chain([&*rank, "within spread"]);
-        let mut table = Table::new(heads).wall(["seconds", "spread"]);
+        let mut table = Table::new(heads)
+            .wall(["seconds", "spread"])
+            .empty(&*rank, BUSY)
+            .empty(
+                "within spread",
+                "the machine was busy, or there were too few loops",
+            )
+            .empty("cpu s", "the server does not tell");
         for score in ranked {
             let row = &self.rows[score.row];
             let [rank, within] = match self.ranks.judged_by {
@@ -175,7 +185,7 @@ impl Results {
         if as_published {
             heads.push("published (of 12)");
         }
-        let mut table = Table::new(heads);
+        let mut table = Table::new(heads).empty(&*rank, BUSY);
         for average in &self.ranks.average {
             let row = &self.rows[average.row];
             let rank = match self.ranks.judged_by {
@@ -197,7 +207,12 @@ impl Results {
 
     /// Of each data set the backup that is best by one measure, beside the averages of all twelve.
     pub(super) fn best_table(&self, by: Best) -> Table {
-        let mut table = Table::new([
+        let published: Vec<Option<PublishedBackup>> = self
+            .data_sets
+            .iter()
+            .map(|set| Some(by.published(PublishedSet::same_as(&set.name, set.bytes)?)))
+            .collect();
+        let mut heads = vec![
             "data set",
             by.name(),
             "seconds",
@@ -207,8 +222,16 @@ impl Results {
             "best of walzip",
             "seconds",
             "MB",
-        ])
-        .wall(["seconds", "average s"]);
+        ];
+        // Only where the same data were measured.
+        let is_published = published.iter().any(Option::is_some);
+        heads.extend(
+            is_published
+                .then_some(["published s", "published size"])
+                .into_iter()
+                .flatten(),
+        );
+        let mut table = Table::new(heads).wall(["seconds", "average s"]);
         for (index, data_set) in self.data_sets.iter().enumerate() {
             let scores = self.ranks.of_data_set(index);
             let of = |walzip: bool| {
@@ -224,7 +247,7 @@ impl Results {
             let count = of(false).count() as f64;
             let mean = |value: fn(&Score) -> f64| of(false).map(value).sum::<f64>() / count;
             let ours = best(true);
-            table.row([
+            let mut cells = vec![
                 Cell::from(data_set.name.as_str()),
                 Cell::from(self.rows[first.row].label.as_str()),
                 Cell::number(first.seconds, 1),
@@ -236,7 +259,13 @@ impl Results {
                 }),
                 Cell::number_or_none(ours.map(|ours| ours.seconds), 1),
                 Cell::number_or_none(ours.map(|ours| ours.bytes / 1e6), 1),
-            ]);
+            ];
+            if is_published {
+                let backup = published[index];
+                cells.push(Cell::number_or_none(backup.map(|of| of.seconds), 1));
+                cells.push(backup.map_or_else(Cell::none, |of| Cell::from(of.size)));
+            }
+            table.row(cells);
         }
         table
     }
@@ -252,10 +281,7 @@ impl Results {
             "average size",
         ]);
         for set in PUBLISHED_SETS {
-            let backup = match by {
-                Best::Fastest => set.fastest,
-                Best::Smallest => set.smallest,
-            };
+            let backup = by.published(set);
             table.row([
                 Cell::from(format!("{} ({} GB)", set.name, set.gigabytes)),
                 Cell::from(format!("{}:{}", backup.method, backup.level)),
@@ -298,7 +324,15 @@ impl Best {
         }
     }
 
-    fn of(self, score: &Score) -> f64 {
+    /// What was published of a data set.
+    fn published(self, set: &PublishedSet) -> PublishedBackup {
+        match self {
+            Best::Fastest => set.fastest,
+            Best::Smallest => set.smallest,
+        }
+    }
+
+    pub(super) fn of(self, score: &Score) -> f64 {
         match self {
             Best::Fastest => score.seconds,
             Best::Smallest => score.bytes,

@@ -190,14 +190,22 @@ impl Bars {
             Runs::Between(_, _, said) => Some(said),
             Runs::One | Runs::Unknown => None,
         });
-        let single = runs.clone().any(|runs| runs == Runs::One);
-        let single = single.then_some("A single run of each: there is no spread.");
+        let is_single = |runs: Runs| runs == Runs::One;
+        let single = match runs.clone().any(is_single) {
+            false => None,
+            true if whiskers.is_some() => Some("Without whiskers: a single run."),
+            true => Some("A single run of each: there is no spread."),
+        };
         let published = self.bars.iter().any(|bar| bar.published.is_some());
         let published = published.then_some(match scale {
             Scale::Bars(_) => "Thin bars were published: on another machine, years ago.",
             Scale::Points(_) => "Hollow points were published: on another machine, years ago.",
         });
-        whiskers.or(single).into_iter().chain(published).collect()
+        whiskers
+            .into_iter()
+            .chain(single)
+            .chain(published)
+            .collect()
     }
 
     fn shown(&self, value: f64) -> String {

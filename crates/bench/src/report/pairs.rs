@@ -81,9 +81,15 @@ impl Pairs {
         html.push_str("</div>");
         let [hollow, filled] = &self.of;
         let mut note = format!("Hollow dots: {hollow}. Filled dots: {filled}.");
-        let mut spreads = self.pairs.iter().flat_map(|pair| pair.values).flatten();
-        note.push_str(match spreads.any(|value| value.range.is_some()) {
+        let spreads: Vec<Spread> = self
+            .pairs
+            .iter()
+            .flat_map(|pair| pair.values)
+            .flatten()
+            .collect();
+        note.push_str(match spreads.iter().any(|value| value.range.is_some()) {
             true => " Bands are the range over the runs.",
+            false if spreads.is_empty() => "",
             false => " A single run of each: there is no spread.",
         });
         write_html(html, "<p class=\"note\">", &note, "</p>");

@@ -1,7 +1,7 @@
 //! The results as a page for a colleague.
 
 use super::{Content, Results};
-use crate::report::{Bars, Cell, Pairs, Section, Table, ending, page};
+use crate::report::{Bars, Cell, Pairs, Panels, Section, Table, ending, page};
 use crate::spread::widest_in_words;
 use crate::text::counted;
 use crate::verdict::{Comparison, Told, too_few};
@@ -90,29 +90,10 @@ impl Results {
         let sets = self.sets_of(content);
         let section = Section::new(format!("Archiving {}", content.name()));
         let section = match sets.as_slice() {
-            [small, .., large] => self.pairs_of(section, [*small, *large]),
-            _ => section,
-        };
-        let mut bars = Bars::new("s", 2).wall();
-        for (row, of_row) in self.rows.iter().enumerate() {
-            for set in &sets {
-                let megabytes = self.sets[*set].segment_bytes >> 20;
-                let label = format!("{}, {megabytes} MB", of_row.method);
-                let seconds = self.seconds(row, *set);
-                let pair = self.published_pair(row);
-                let pair = pair.filter(|_| self.is_published_volume(content));
-                let published = pair.and_then(|pair| Some(pair.timed(megabytes)?.wall_s));
-                let published = published.filter(|_| !of_row.is_walzip());
-                bars.of_runs(label, seconds, (of_row.is_walzip(), published));
-            }
-        }
-        // Published figures have no dots of their own.
-        let is_shown = sets.len() < 2 || self.is_published_volume(content);
-        let section = match is_shown {
-            true => section
-                .paragraph("Wall time of all processes, the smaller segments first:")
-                .bars(bars),
-            false => section,
+            [small, large] => self.pairs_of(section, [*small, *large]),
+            sets => section
+                .paragraph("Wall time of the same bytes in segments of each size:")
+                .panels(self.panels_of(sets)),
         };
         let mut section = section.table(self.table(content));
         for set in sets {
@@ -143,6 +124,20 @@ impl Results {
         section
             .paragraph("Wall time of the same bytes in small and in large segments:")
             .pairs(pairs)
+    }
+
+    /// What each way takes for each size of segments.
+    fn panels_of(&self, sets: &[usize]) -> Panels {
+        let mut panels = Panels::default();
+        for (row, of_row) in self.rows.iter().enumerate() {
+            let mut bars = Bars::new("s", 2).wall();
+            for set in sets {
+                let size = format!("{} MB", self.sets[*set].segment_bytes >> 20);
+                bars.of_runs(size, self.seconds(row, *set), (of_row.is_walzip(), None));
+            }
+            panels = panels.panel(of_row.method, bars);
+        }
+        panels
     }
 
     fn methods_section(&self) -> Section {

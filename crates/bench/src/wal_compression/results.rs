@@ -10,7 +10,7 @@ use super::resume::Earlier;
 use crate::output::Record;
 use crate::server::{Phase, Replication, Settings};
 use crate::spread::{Spread, spread};
-use crate::verdict::{self, Comparison};
+use crate::verdict::{self, Comparison, Time};
 use crate::workload::Workload;
 use crate::{Program, Provenance, Resumed, wal};
 
@@ -205,14 +205,20 @@ impl Results {
         Some(spread(values)?.median)
     }
 
-    /// The time of a step without compression against that with a method.
+    /// The time of a step without compression against that with a method; of the server's processors
+    /// where the machine was busy.
     pub(super) fn off_against(&self, method: &str, stage: Stage) -> Option<Comparison> {
-        let seconds = |method: &str| -> Vec<f64> {
+        let judged_by = self.provenance.judged_by();
+        let seconds = |method: &str| -> Option<Vec<f64>> {
             let of_step = |run: &&Measurement| run.method == method && run.stage == stage;
             let runs = self.measurements.iter().filter(of_step);
-            runs.map(|run| run.phase.wall_s).collect()
+            runs.map(|run| match judged_by {
+                Time::Wall => Some(run.phase.wall_s),
+                Time::Processor => run.phase.server_cpu_s,
+            })
+            .collect()
         };
-        verdict::compare(&seconds("off"), &seconds(method))
+        verdict::compare(&seconds("off")?, &seconds(method)?)
     }
 
     /// What a program makes of a step's WAL.
