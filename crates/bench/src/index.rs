@@ -27,7 +27,17 @@ pub struct Entry {
     pub answer: Option<String>,
     /// When and on what it was measured.
     pub subtitle: String,
+    /// What has to be known of it.
+    pub remarks: Vec<&'static str>,
 }
+
+/// What a page has that is to be known of it, and the words for that. The data of a comparison are in
+/// its page.
+const REMARKS: [(&str, &str); 3] = [
+    ("id=\"busy\"", "the machine was busy: wall times are grey"),
+    (">Incomplete: ", "incomplete"),
+    ("\"stopped\":\"", "incomplete"),
+];
 
 /// Writes the index of a directory's reports into it. Returns what is in it.
 pub fn write(directory: &Path, force: bool) -> Result<Vec<Entry>, Error> {
@@ -77,11 +87,17 @@ fn entry(name: &str, html: &str) -> Option<Entry> {
         return None;
     }
     let answer = between("<p id=\"answer\">", "</p>").filter(|answer| !answer.is_empty());
+    let subtitle = between("<p id=\"subtitle\">", "</p>").filter(|text| !text.is_empty());
+    let remarks = REMARKS.iter().filter(|(mark, _)| html.contains(mark));
     Some(Entry {
         name: name.to_owned(),
         title: between("<title>", "</title>")?,
         answer,
-        subtitle: between("<p id=\"subtitle\">", "</p>").unwrap_or_default(),
+        // A comparison writes its own when it is opened; the day is in its data.
+        subtitle: subtitle
+            .or_else(|| between("\"date\":\"", "T"))
+            .unwrap_or_default(),
+        remarks: remarks.map(|(_, words)| *words).collect(),
     })
 }
 
@@ -95,15 +111,18 @@ fn page(entries: &[Entry]) -> String {
     for entry in entries {
         let answer = entry.answer.as_deref();
         let answer = answer.unwrap_or("This page was made before pages had an answer.");
+        let remarks = entry.remarks.iter().map(|remark| format!("; {remark}"));
+        let remarks: Vec<String> = remarks.collect();
         // The name of a file in the same directory, whatever is in it.
         let link = format!("./{}", percent_encoded(&entry.name));
         body += &format!(
             "<section class=\"entry\"><h2><a href=\"{link}\">{}</a></h2>\n<p>{}</p>\n\
-             <p class=\"note\">{}; {}</p></section>\n",
+             <p class=\"note\">{}; {}{}</p></section>\n",
             escaped(&entry.title),
             escaped(answer),
             escaped(&entry.name),
             escaped(&entry.subtitle),
+            escaped(&remarks.concat()),
         );
     }
     let slots = [
@@ -141,10 +160,21 @@ mod tests {
         fs::write(at("other.html"), "<title>Mine</title>").unwrap();
         let before = "<title>Old</title><button id=\"theme\">";
         fs::write(at("old.html"), before).unwrap();
+        let compared = "<title>Compared</title><button id=\"theme\"><p id=\"subtitle\"></p>\
+            {\"date\":\"2026-11-26T01:02:03Z\",\"stopped\":\"interrupted\"}";
+        fs::write(at("wal.html"), compared).unwrap();
         let entries = write(directory.path(), false).unwrap();
+        let of_wal = entries
+            .iter()
+            .find(|entry| entry.name == "wal.html")
+            .unwrap();
+        assert_eq!(
+            (&*of_wal.subtitle, &*of_wal.remarks),
+            ("2026-11-26", &["incomplete"][..])
+        );
         let titles: Vec<&str> = entries.iter().map(|entry| &*entry.title).collect();
-        assert_eq!(titles, ["Is <a> smaller?", "Old"]);
-        assert_eq!(entries[0].answer.as_deref(), Some("Yes: 2 & 3."));
+        assert_eq!(titles, ["Compared", "Is <a> smaller?", "Old"]);
+        assert_eq!(entries[1].answer.as_deref(), Some("Yes: 2 & 3."));
         let index = fs::read_to_string(at(NAME)).unwrap();
         assert!(index.contains("href=\"./a%20b.html\"") && index.contains("Yes: 2 &amp; 3."));
         assert!(index.contains("made before pages had an answer"));

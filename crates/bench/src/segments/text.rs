@@ -408,10 +408,7 @@ mod tests {
     fn published_seconds_stand_only_beside_seconds_of_the_same_volume() {
         let same = results(1600 << 20, &[2.0], &[1.0]);
         let (text, page) = (same.to_string(), same.page());
-        assert!(
-            text.contains("171.7") && page.contains("171.708"),
-            "{text}"
-        );
+        assert!(text.contains("171.7") && page.contains("171.708"), "{text}");
         let squeezed: Vec<String> = text
             .lines()
             .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
