@@ -76,11 +76,10 @@ impl Advice {
             "walzip check --repo /var/lib/walzip",
             "walzip backup --repo /var/lib/walzip",
         ];
-        let mut sql = Vec::new();
-        let mode = self.setting("archive_mode");
-        if mode.is_none_or(|mode| mode == "off") {
+        let mut sql = self.archiving();
+        if self.number("max_wal_senders") == Some(0.0) {
             sql.push(
-                "ALTER SYSTEM SET archive_mode = on; -- needs a restart, if it is off today"
+                "ALTER SYSTEM SET max_wal_senders = 10; -- needs a restart; walzip backup uses one"
                     .to_owned(),
             );
         }
@@ -101,6 +100,26 @@ impl Advice {
             .push("the commands for the shell are for the user that runs the server".to_owned());
         self.add_settings(&mut plan, Some(walzip));
         plan
+    }
+
+    /// What lets a server archive. It does not start with archive_mode where wal_level is minimal.
+    fn archiving(&self) -> Vec<String> {
+        let mut sql = Vec::new();
+        if self.setting("wal_level") == Some("minimal") {
+            sql.push("ALTER SYSTEM SET wal_level = replica; -- needs a restart".to_owned());
+        }
+        let comment = match self.setting("archive_mode") {
+            Some("off") => "needs a restart",
+            None => {
+                "needs a restart, if it is off today; the server does not start with it while \
+                 wal_level is minimal"
+            }
+            Some(_) => return sql,
+        };
+        sql.push(format!(
+            "ALTER SYSTEM SET archive_mode = on; -- {comment}"
+        ));
+        sql
     }
 
     fn as_it_is(&self) -> Plan {
@@ -372,6 +391,30 @@ mod tests {
         let ends = |line: &String| line.contains(';');
         assert!(sql.iter().all(ends), "{sql:?}");
         assert!(plans[1].shell.is_empty());
+    }
+
+    #[test]
+    fn a_server_at_wal_level_minimal_starts_again() {
+        let mut example = example();
+        let set = |example: &mut Advice, name: &str, value: &str| {
+            let server = example.server.as_mut().unwrap();
+            server.settings.insert(name.to_owned(), value.to_owned());
+        };
+        set(&mut example, "wal_level", "minimal");
+        set(&mut example, "max_wal_senders", "0");
+        let sql = &example.plan()[0].sql;
+        let first = [
+            "ALTER SYSTEM SET wal_level = replica; -- needs a restart",
+            "ALTER SYSTEM SET archive_mode = on; -- needs a restart",
+            "ALTER SYSTEM SET max_wal_senders = 10; -- needs a restart; walzip backup uses one",
+        ];
+        assert_eq!(sql[..3], first);
+        set(&mut example, "wal_level", "replica");
+        let sql = example.plan()[0].sql.join("\n");
+        assert!(!sql.contains("wal_level"), "{sql}");
+        example.server = None;
+        let sql = example.plan()[0].sql.join("\n");
+        assert!(sql.contains("does not start with it while wal_level"), "{sql}");
     }
 
     #[test]

@@ -18,8 +18,8 @@ use crate::exit_code::Kind;
 
 /// What advice depends on.
 const SETTINGS: &str = "'archive_mode', 'archive_timeout', 'checkpoint_completion_target', \
-    'checkpoint_timeout', 'full_page_writes', 'max_wal_size', 'min_wal_size', 'shared_buffers', \
-    'wal_compression', 'wal_level', 'wal_log_hints', 'wal_segment_size'";
+    'checkpoint_timeout', 'full_page_writes', 'max_wal_senders', 'max_wal_size', 'min_wal_size', \
+    'shared_buffers', 'wal_compression', 'wal_level', 'wal_log_hints', 'wal_segment_size'";
 /// How much of a segment is asked for at once; it arrives in hexadecimal.
 const CHUNK_BYTES: u64 = 4 << 20;
 /// How many of the newest segments are only looked at: each has to come over the connection.
