@@ -5,19 +5,14 @@
 //! that the server compressed are hard to compress again for a program that does not look into
 //! them.
 
+mod settings;
+
 use serde::Serialize;
 
 use super::rate::spoken;
-use super::{Advice, Program, WhatIf};
+use super::{Advice, Program};
 use crate::contender::WALZIP;
 use crate::text::bytes;
-
-const DAY_SECONDS: f64 = 86_400.0;
-const GIB: f64 = (1u64 << 30) as f64;
-/// What ends a segment that nobody fills, where nothing is set.
-const ADVISED_TIMEOUT_SECONDS: f64 = 60.0;
-/// A segment that fills faster needs no such end for its own sake.
-const FILLS_WITHIN_SECONDS: f64 = 300.0;
 
 /// One way to go on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -116,9 +111,7 @@ impl Advice {
             }
             Some(_) => return sql,
         };
-        sql.push(format!(
-            "ALTER SYSTEM SET archive_mode = on; -- {comment}"
-        ));
+        sql.push(format!("ALTER SYSTEM SET archive_mode = on; -- {comment}"));
         sql
     }
 
@@ -130,7 +123,10 @@ impl Advice {
             ..self.amounts(now)
         };
         plan.reasons.push(match now {
-            Some(now) => format!("archive_command stays, with {}", now.label),
+            Some(now) => format!("what archives today stays, with {}", now.label),
+            None if self.archives_nothing(None) => {
+                "archive_mode is off: nothing is archived, and this leaves it so".to_owned()
+            }
             None => {
                 "what compresses segments today is not known: this is for archive_command as it \
                      is, without any program (--now names one)"
@@ -139,6 +135,11 @@ impl Advice {
         });
         self.add_settings(&mut plan, now);
         plan
+    }
+
+    /// Neither the server nor, as far as the user said, anything else archives.
+    fn archives_nothing(&self, program: Option<&Program>) -> bool {
+        program.is_none() && self.setting("archive_mode") == Some("off")
     }
 
     /// What is stored, and how long it takes to read.
@@ -151,7 +152,8 @@ impl Advice {
             (Some(_), error) => error.map(|error| 2.0 * error),
         };
         let day = self.wal_bytes_per_day();
-        let per_day = day.zip(around).map(|(day, around)| {
+        let archived = day.filter(|_| !self.archives_nothing(program));
+        let per_day = archived.zip(around).map(|(day, around)| {
             [1.0 - around, 1.0 + around].map(|share| (day * ratio * share).max(0.0))
         });
         let kept = self.limits.retention_days;
@@ -175,115 +177,6 @@ impl Advice {
                 .zip(self.limits.replay_bytes_per_second)
                 .map(|(day, rate)| day / rate),
         }
-    }
-
-    fn add_settings(&self, plan: &mut Plan, program: Option<&Program>) {
-        let label = program.map(|program| program.label.as_str());
-        self.add_wal_compression(plan, label);
-        self.add_checkpoints(plan);
-        self.add_archive_timeout(plan, program);
-        if !plan.sql.is_empty() {
-            plan.sql.push("SELECT pg_reload_conf();".to_owned());
-        }
-        plan.reasons
-            .extend(plan.amounts_in_words(self.limits.retention_days));
-    }
-
-    fn add_wal_compression(&self, plan: &mut Plan, label: Option<&str>) {
-        let present = self.what_if.iter().find(|what_if| what_if.present);
-        let (Some(best), Some(present)) = (self.best_setting_behind(label), present) else {
-            return;
-        };
-        let behind = label.unwrap_or("no program");
-        let archived = |what_if: &WhatIf| match label {
-            None => Some(what_if.wal_bytes),
-            Some(label) => what_if.archived_by(label).map(|archived| archived.bytes),
-        };
-        let share = archived(best).zip(archived(present));
-        let share = share.map_or(String::new(), |(best, present)| {
-            let share = best as f64 / present.max(1) as f64;
-            format!(", {share:.2} of today's archive")
-        });
-        plan.reasons.push(format!(
-            "wal_compression = {} is the best behind {behind}: {:.2} of today's WAL{share}",
-            best.setting,
-            best.wal_bytes as f64 / present.wal_bytes.max(1) as f64
-        ));
-        if best.setting != present.setting {
-            let value = self.spelled(best);
-            let value = value.split(' ').next().unwrap_or_default();
-            plan.sql
-                .push(format!("ALTER SYSTEM SET wal_compression = '{value}';"));
-        }
-    }
-
-    /// Further apart where that saves much; and what a crash then costs in any case.
-    fn add_checkpoints(&self, plan: &mut Plan) {
-        let timeout = self.number("checkpoint_timeout");
-        let size = self.number("max_wal_size");
-        let (Some(timeout), Some(size)) = (timeout, size) else {
-            return;
-        };
-        let recovery = |size: f64, timeout: f64| {
-            let bound = match self.wal_bytes_per_day() {
-                // From the begin of the last complete checkpoint to the end of the next.
-                Some(per_day) => (per_day / DAY_SECONDS * timeout * 2.0).min(size),
-                None => size,
-            };
-            let takes = self.limits.replay_bytes_per_second.map(|rate| bound / rate);
-            let takes = takes.map_or(String::new(), |seconds| format!(", in {}", spoken(seconds)));
-            format!(
-                "after a crash the server replays at most about {}{takes}",
-                bytes(bound)
-            )
-        };
-        if !self.checkpoints().change {
-            plan.reasons.push(format!(
-                "checkpoints as they are: {} (checkpoint_timeout, max_wal_size)",
-                recovery(size, timeout)
-            ));
-            return;
-        }
-        let (twice, timeout_twice) = ((2.0 * size / GIB).ceil(), 2.0 * timeout);
-        plan.sql.push(format!(
-            "ALTER SYSTEM SET checkpoint_timeout = '{timeout_twice:.0}s';"
-        ));
-        plan.sql
-            .push(format!("ALTER SYSTEM SET max_wal_size = '{twice:.0}GB';"));
-        plan.reasons.push(format!(
-            "checkpoints twice as far apart: {}; today: {}",
-            recovery(twice * GIB, timeout_twice),
-            recovery(size, timeout)
-        ));
-    }
-
-    fn add_archive_timeout(&self, plan: &mut Plan, program: Option<&Program>) {
-        let today = self.number("archive_timeout").unwrap_or(0.0);
-        let rate = self.rate.as_ref();
-        let fills = rate.and_then(|rate| rate.segment_seconds(self.wal.segment_size_bytes));
-        let timeout = if today > 0.0 {
-            today
-        } else {
-            ADVISED_TIMEOUT_SECONDS
-        };
-        if today <= 0.0 && fills.is_none_or(|fills| fills > FILLS_WITHIN_SECONDS) {
-            plan.sql.push(format!(
-                "ALTER SYSTEM SET archive_timeout = '{timeout:.0}s';"
-            ));
-        } else if today <= 0.0 {
-            return;
-        }
-        let segment = match program {
-            None => Some(self.wal.segment_size_bytes),
-            Some(program) => program.empty_segment_bytes,
-        };
-        let cost = segment.map_or("not measured".to_owned(), |segment| {
-            bytes(segment as f64 * DAY_SECONDS / timeout)
-        });
-        plan.reasons.push(format!(
-            "archive_timeout = {timeout:.0} s: a day on which hardly anything is written costs at \
-             most {cost} in the archive"
-        ));
     }
 }
 
@@ -332,10 +225,10 @@ fn between(low: f64, high: f64) -> String {
 mod tests {
     use super::*;
     use crate::advise::text::fixture::advice;
-    use crate::advise::{Archived, Server};
+    use crate::advise::{Archived, Server, WhatIf};
 
-    /// walzip sees through images that the server compressed, gzip does not.
-    fn example() -> Advice {
+    /// walzip sees through images that the server compressed, zstd does not.
+    pub(super) fn example() -> Advice {
         let mut example = advice(|limits| limits.retention_days = Some(7.0));
         example.wal.bytes = 100;
         example.wal.contents.before.image_bytes = 50;
@@ -414,7 +307,10 @@ mod tests {
         assert!(!sql.contains("wal_level"), "{sql}");
         example.server = None;
         let sql = example.plan()[0].sql.join("\n");
-        assert!(sql.contains("does not start with it while wal_level"), "{sql}");
+        assert!(
+            sql.contains("does not start with it while wal_level"),
+            "{sql}"
+        );
     }
 
     #[test]
@@ -437,42 +333,5 @@ mod tests {
             (None, None)
         );
         assert!(plan.reasons.join("\n").contains("is not known"));
-    }
-
-    #[test]
-    fn what_replay_takes_is_said_where_its_rate_is_known() {
-        let mut example = example();
-        if let Some(rate) = &mut example.rate {
-            rate.bytes_per_day = Some(86_400e3);
-        }
-        let said = |example: &Advice| example.plan()[0].reasons.join("\n");
-        assert!(said(&example).contains("is not known (--replay-rate)"));
-        example.limits.replay_bytes_per_second = Some(1e4);
-        let said = said(&example);
-        let day = spoken(8640.0);
-        assert!(
-            said.contains(&format!("replaying it takes the server {day}")),
-            "{said}"
-        );
-        assert!(said.contains("about 600.0 KB, in 60 s"), "{said}");
-    }
-
-    #[test]
-    fn what_a_crash_and_an_idle_day_cost_is_said() {
-        let mut example = example();
-        example.programs[2].empty_segment_bytes = Some(1000);
-        if let Some(rate) = &mut example.rate {
-            rate.bytes_per_day = Some(86_400e3);
-        }
-        let plan = &example.plan()[0];
-        let said = plan.reasons.join("\n");
-        // A thousand bytes a second, twice 300 s.
-        assert!(said.contains("replays at most about 600.0 KB"), "{said}");
-        // 1440 segments of 1000 bytes.
-        assert!(
-            said.contains("costs at most 1.4 MB in the archive"),
-            "{said}"
-        );
-        assert!(plan.sql.join("\n").contains("archive_timeout = '60s'"));
     }
 }

@@ -8,6 +8,9 @@ mod wal_compression;
 
 use serde::Serialize;
 
+pub(super) use archive_timeout::{ADVISED_SECONDS, Timeout};
+pub(super) use checkpoints::{Distance, Spacing};
+
 use super::wal_survey::WalSurvey;
 use super::{Advice, Program};
 use crate::contender::CONTENDERS;

@@ -8,11 +8,24 @@ use crate::text::bytes;
 /// A segment that takes longer than this to fill leaves too much outside the archive.
 const FILLS_WITHIN_SECONDS: f64 = 300.0;
 /// What is advised then.
-const ADVISED_SECONDS: f64 = 60.0;
+pub(in crate::advise) const ADVISED_SECONDS: f64 = 60.0;
 const DAY_SECONDS: f64 = 86_400.0;
 
+/// What to do about `archive_timeout`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::advise) enum Timeout {
+    /// Segments fill faster than it would end them.
+    NotNeeded,
+    /// Today's is good.
+    Keep(f64),
+    /// So many seconds.
+    Set(f64),
+    /// How fast segments fill is not known, so only the user can tell.
+    AsMayBeLost,
+}
+
 impl Advice {
-    pub(super) fn archive_timeout(&self) -> Recommendation {
+    pub(in crate::advise) fn archive_timeout(&self) -> Recommendation {
         let survey = &self.wal;
         let mut reasons = vec![format!(
             "{} of {} segments were ended before they were full, and left {} of all bytes empty",
@@ -28,36 +41,49 @@ impl Advice {
         let interval = rate.and_then(|rate| rate.segment_seconds(survey.segment_size_bytes));
         if let Some(interval) = interval {
             reasons.push(format!(
-                "a segment fills every {}: without archive_timeout, so much is lost at most with \
-                 the server's disk",
+                "a segment fills every {} at the mean rate: without archive_timeout, about so much is \
+                 lost with the server's disk, and more at quiet times",
                 spoken(interval)
             ));
         }
         reasons.extend(self.empty_segments());
-        let advice = match (interval, timeout) {
-            (Some(interval), _) if interval <= FILLS_WITHIN_SECONDS => {
+        let decision = self.timeout();
+        let advice = match decision {
+            Timeout::NotNeeded => {
                 "not needed for its own sake: segments fill faster than it would end them; set it \
                  to what may be lost at quiet times"
                     .to_owned()
             }
-            (_, Some(timeout)) if timeout > 0.0 && timeout <= FILLS_WITHIN_SECONDS => {
-                format!("leave it as it is ({timeout:.0} s)")
-            }
-            (Some(_), _) => format!(
-                "{ADVISED_SECONDS:.0} s, or what may be lost; what it costs in the archive is below"
+            Timeout::Keep(seconds) => format!("leave it as it is ({seconds:.0} s)"),
+            Timeout::Set(seconds) => format!(
+                "{seconds:.0} s, or what may be lost; what it costs in the archive is below"
             ),
-            (None, _) => "set it to what may be lost; what that costs is below".to_owned(),
+            Timeout::AsMayBeLost => {
+                "set it to what may be lost; what that costs is below".to_owned()
+            }
         };
-        let change = interval.is_some_and(|interval| interval > FILLS_WITHIN_SECONDS)
-            && !timeout.is_some_and(|timeout| timeout > 0.0 && timeout <= FILLS_WITHIN_SECONDS);
         Recommendation {
             subject: "archive_timeout",
             advice,
-            change,
+            change: matches!(decision, Timeout::Set(_)),
             reasons,
             saves_bytes_per_day: None,
             saves_of: Saves::Archived,
             saves_per_month: None,
+        }
+    }
+
+    pub(in crate::advise) fn timeout(&self) -> Timeout {
+        let rate = self.rate.as_ref();
+        let fills = rate.and_then(|rate| rate.segment_seconds(self.wal.segment_size_bytes));
+        let today = self.number("archive_timeout");
+        match (fills, today) {
+            (Some(fills), _) if fills <= FILLS_WITHIN_SECONDS => Timeout::NotNeeded,
+            (_, Some(today)) if today > 0.0 && today <= FILLS_WITHIN_SECONDS => {
+                Timeout::Keep(today)
+            }
+            (Some(_), _) => Timeout::Set(ADVISED_SECONDS),
+            (None, _) => Timeout::AsMayBeLost,
         }
     }
 

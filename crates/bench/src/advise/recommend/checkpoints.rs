@@ -9,22 +9,59 @@ use crate::text::bytes;
 const WORTH_SHARE: f64 = 0.05;
 /// Checkpoints that somebody or max_wal_size asked for: more than this share is too many.
 const REQUESTED_MAX: f64 = 0.1;
+/// What `checkpoint_timeout` can be at most: a day.
+const TIMEOUT_MAX_SECONDS: f64 = 86_400.0;
+const GIB: f64 = (1u64 << 30) as f64;
+
+/// What to do about the distance of checkpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::advise) enum Spacing {
+    /// Too many come before their time: `max_wal_size` is too small.
+    MoreWal,
+    /// Twice the distance saves much.
+    Twice,
+    /// It would not save much.
+    Keep,
+    /// The sample has no checkpoint to tell by.
+    Unknown,
+}
+
+/// What keeps checkpoints apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::advise) struct Distance {
+    pub(in crate::advise) timeout_s: f64,
+    pub(in crate::advise) wal_bytes: f64,
+}
+
+impl Distance {
+    /// `checkpoint_timeout`, as it is written for the server.
+    pub(in crate::advise) fn timeout(self) -> String {
+        match self.timeout_s {
+            seconds if seconds % 60.0 == 0.0 => format!("{:.0}min", seconds / 60.0),
+            seconds => format!("{seconds:.0}s"),
+        }
+    }
+
+    /// `max_wal_size`, in the same way.
+    pub(in crate::advise) fn size(self) -> String {
+        format!("{:.0}GB", (self.wal_bytes / GIB).ceil())
+    }
+}
+
+fn avoidable_share(stretch: &Stretch) -> f64 {
+    stretch.avoidable_bytes_half / (stretch.bytes as f64).max(1.0)
+}
 
 impl Advice {
     pub(in crate::advise) fn checkpoints(&self) -> Recommendation {
+        let spacing = self.spacing();
         let mut reasons = Vec::new();
         let mut saves = None;
-        let stretch = self
-            .wal
-            .longest_stretch()
-            .filter(|stretch| stretch.checkpoints > 0);
-        let mut worth = false;
-        match stretch {
+        match self.stretch_with_checkpoints() {
             Some(stretch) => {
-                let share = stretch.avoidable_bytes_half / (stretch.bytes as f64).max(1.0);
-                worth = share >= WORTH_SHARE;
                 reasons.extend(self.measured_spacing(stretch));
-                let per_day = self.wal_bytes_per_day().filter(|_| worth);
+                let share = avoidable_share(stretch);
+                let per_day = self.wal_bytes_per_day().filter(|_| share >= WORTH_SHARE);
                 saves = per_day.map(|per_day| per_day * share);
             }
             None => reasons.push(format!(
@@ -33,7 +70,6 @@ impl Advice {
                 percent(self.wal.image_share())
             )),
         }
-        let requested = self.requested_share();
         reasons.extend(self.settings_said());
         if self.setting("full_page_writes") == Some("off") {
             reasons.push(
@@ -42,17 +78,17 @@ impl Advice {
                     .to_owned(),
             );
         }
-        let too_many = requested.is_some_and(|share| share > REQUESTED_MAX);
-        let advice = match (stretch, worth, too_many) {
-            (_, _, true) => "raise max_wal_size until checkpoints come by time alone".to_owned(),
-            (_, true, false) => self.farther(),
-            (Some(_), false, false) => "leave it as it is".to_owned(),
-            (None, false, false) => "not known from this sample".to_owned(),
-        };
         Recommendation {
             subject: "checkpoint spacing",
-            change: worth || too_many,
-            advice,
+            change: matches!(spacing, Spacing::MoreWal | Spacing::Twice),
+            advice: match spacing {
+                Spacing::MoreWal => {
+                    "raise max_wal_size until checkpoints come by time alone".to_owned()
+                }
+                Spacing::Twice => self.farther(),
+                Spacing::Keep => "leave it as it is".to_owned(),
+                Spacing::Unknown => "not known from this sample".to_owned(),
+            },
             reasons,
             saves_bytes_per_day: saves,
             saves_of: Saves::Written,
@@ -60,18 +96,52 @@ impl Advice {
         }
     }
 
+    pub(in crate::advise) fn spacing(&self) -> Spacing {
+        if self
+            .requested_share()
+            .is_some_and(|share| share > REQUESTED_MAX)
+        {
+            return Spacing::MoreWal;
+        }
+        match self.stretch_with_checkpoints().map(avoidable_share) {
+            Some(share) if share >= WORTH_SHARE => Spacing::Twice,
+            Some(_) => Spacing::Keep,
+            None => Spacing::Unknown,
+        }
+    }
+
+    /// Today's settings, and both doubled; none where no server told them.
+    pub(in crate::advise) fn doubled_distance(&self) -> Option<(Distance, Distance)> {
+        let today = Distance {
+            timeout_s: self.number("checkpoint_timeout")?,
+            wal_bytes: self.number("max_wal_size")?,
+        };
+        let gigabytes = (2.0 * today.wal_bytes / GIB).ceil();
+        let doubled = Distance {
+            timeout_s: (2.0 * today.timeout_s).min(TIMEOUT_MAX_SECONDS),
+            wal_bytes: gigabytes * GIB,
+        };
+        Some((today, doubled))
+    }
+
+    fn stretch_with_checkpoints(&self) -> Option<&Stretch> {
+        let stretch = self.wal.longest_stretch();
+        stretch.filter(|stretch| stretch.checkpoints > 0)
+    }
+
     fn farther(&self) -> String {
-        let doubled = |name: &str| self.number(name).map(|value| value * 2.0);
-        match (doubled("checkpoint_timeout"), doubled("max_wal_size")) {
-            (Some(timeout), Some(size)) => format!(
-                "twice the distance: checkpoint_timeout = {:.0}min, max_wal_size = {:.0}GB or more; \
-                 recovery after a crash takes up to twice as long",
-                timeout / 60.0,
-                (size / (1u64 << 30) as f64).ceil()
+        match self.doubled_distance() {
+            Some((_, doubled)) => format!(
+                "twice the distance: checkpoint_timeout = {}, max_wal_size = {} or more; recovery \
+                 after a crash takes up to twice as long",
+                doubled.timeout(),
+                doubled.size()
             ),
-            _ => "twice the distance (checkpoint_timeout, max_wal_size); recovery after a crash \
-                  takes up to twice as long"
-                .to_owned(),
+            None => {
+                "twice the distance (checkpoint_timeout, max_wal_size); recovery after a crash \
+                     takes up to twice as long"
+                    .to_owned()
+            }
         }
     }
 
@@ -160,7 +230,7 @@ mod tests {
             seconds: None,
         }];
         let found = example.checkpoints();
-        assert!(found.advice.starts_with("twice the distance"));
+        assert!(found.change && found.advice.starts_with("twice the distance"));
         assert_eq!(found.saves_bytes_per_day, Some(2e9));
         example.wal.stretches[0].avoidable_bytes_half = 10.0;
         assert_eq!(example.checkpoints().advice, "leave it as it is");

@@ -26,7 +26,7 @@ impl Advice {
                 ..Recommendation::default()
             };
         };
-        if share < SHARE_MIN {
+        if !self.has_images() {
             reasons.push("so the setting hardly matters".to_owned());
             return Recommendation {
                 subject,
@@ -61,6 +61,11 @@ impl Advice {
             saves_of: Saves::Written,
             saves_per_month: None,
         }
+    }
+
+    /// Whether the setting matters.
+    pub(in crate::advise) fn has_images(&self) -> bool {
+        self.wal.image_share() >= SHARE_MIN
     }
 
     /// Before 15, the setting knows only off and on.
