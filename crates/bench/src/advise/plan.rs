@@ -11,14 +11,17 @@ use serde::Serialize;
 
 use super::rate::spoken;
 use super::{Advice, Program};
-use crate::contender::WALZIP;
+use crate::contender::{Contender, WALZIP};
 use crate::text::bytes;
+
+/// Where a program that is not walzip would archive to.
+const EXAMPLE_DIRECTORY: &str = "/mnt/archive";
 
 /// One way to go on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
     /// With what.
-    pub title: &'static str,
+    pub title: String,
     /// The program that compresses segments; none where nothing does.
     pub program: Option<String>,
     /// Lines for a shell that come first.
@@ -40,11 +43,14 @@ pub struct Plan {
 }
 
 impl Advice {
-    /// With walzip, where it was measured, and with what is there already.
+    /// With walzip, where it was measured, with what is recommended, and with what is there already.
     pub(super) fn plan(&self) -> Vec<Plan> {
         let mut plans = Vec::new();
         if let Some(walzip) = self.best_walzip() {
             plans.push(self.with_walzip(walzip));
+        }
+        if let Some(other) = self.recommended_other() {
+            plans.push(self.with_other(other));
         }
         if self.program_now().is_none_or(|now| !now.is_walzip()) {
             plans.push(self.as_it_is());
@@ -65,6 +71,12 @@ impl Advice {
         })
     }
 
+    /// What is recommended, where that is neither walzip nor what is there already.
+    fn recommended_other(&self) -> Option<&Program> {
+        let is_other = |program: &&Program| !program.is_walzip() && self.now != self.chosen;
+        self.chosen_program().filter(is_other)
+    }
+
     fn with_walzip(&self, walzip: &Program) -> Plan {
         let shell = ["walzip init --repo /var/lib/walzip -D \"$PGDATA\""];
         let shell_then = [
@@ -83,7 +95,7 @@ impl Advice {
             walzip.level
         ));
         let mut plan = Plan {
-            title: "With walzip",
+            title: "With walzip".to_owned(),
             program: Some(walzip.label.clone()),
             shell: shell.map(str::to_owned).to_vec(),
             sql,
@@ -91,9 +103,56 @@ impl Advice {
             reasons: Vec::new(),
             ..self.amounts(Some(walzip))
         };
+        if let Some(reason) = &walzip.exceeds {
+            plan.reasons
+                .push(format!("exceeds a limit: {} {reason}", walzip.label));
+        }
         plan.reasons
             .push("the commands for the shell are for the user that runs the server".to_owned());
         self.add_settings(&mut plan, Some(walzip));
+        plan
+    }
+
+    /// As PostgreSQL's documentation archives: a file that is there is refused, and a file has its
+    /// name only when it is complete.
+    fn with_other(&self, other: &Program) -> Plan {
+        let suffix = Contender::named(other.contender).map_or("", |of| of.suffix);
+        let file = format!("{EXAMPLE_DIRECTORY}/%f.{suffix}");
+        let part = format!("{file}.part");
+        // Some programs add to a file that is there, or refuse it.
+        let compress = other
+            .compress
+            .replace("INPUT", "%p")
+            .replace("OUTPUT", &part);
+        let restore = other
+            .decompress
+            .replace("INPUT", &file)
+            .replace("OUTPUT", "%p");
+        let mut sql = self.archiving();
+        sql.push(format!(
+            "ALTER SYSTEM SET archive_command = 'test ! -f {file} && rm -f {part} && {compress} && \
+             mv {part} {file}';"
+        ));
+        let mut plan = Plan {
+            title: format!("With {}", other.label),
+            program: Some(other.label.clone()),
+            sql,
+            reasons: vec![
+                format!(
+                    "{EXAMPLE_DIRECTORY} is an example: name a directory that is not lost with the \
+                     server's disk, and make it first"
+                ),
+                "nothing here syncs the file to its disk: a crash of the archive's machine can lose \
+                 segments that the server has removed; walzip archive-push syncs them"
+                    .to_owned(),
+                "a file that is in the archive is refused, also where the server archives it again \
+                 after a crash: see then that it is the same, and remove it there"
+                    .to_owned(),
+                format!("restore_command is then '{restore}'"),
+            ],
+            ..self.amounts(Some(other))
+        };
+        self.add_settings(&mut plan, Some(other));
         plan
     }
 
@@ -118,7 +177,7 @@ impl Advice {
     fn as_it_is(&self) -> Plan {
         let now = self.program_now();
         let mut plan = Plan {
-            title: "Staying with what you have",
+            title: "Staying with what you have".to_owned(),
             program: now.map(|now| now.label.clone()),
             ..self.amounts(now)
         };
@@ -160,7 +219,7 @@ impl Advice {
         let rate = self.rate.as_ref();
         let segments = rate.and_then(|rate| rate.segments_per_day(self.wal.segment_size_bytes));
         Plan {
-            title: "",
+            title: String::new(),
             program: None,
             shell: Vec::new(),
             sql: Vec::new(),
@@ -264,7 +323,7 @@ mod tests {
     #[test]
     fn the_best_wal_compression_is_that_behind_the_program() {
         let plans = example().plan();
-        let titles: Vec<&str> = plans.iter().map(|plan| plan.title).collect();
+        let titles: Vec<&str> = plans.iter().map(|plan| plan.title.as_str()).collect();
         assert_eq!(titles, ["With walzip", "Staying with what you have"]);
         let [ours, theirs] = [&plans[0], &plans[1]].map(|plan| plan.sql.join("\n"));
         assert!(ours.contains("SET wal_compression = 'lz4';"), "{ours}");
@@ -310,6 +369,36 @@ mod tests {
         assert!(
             sql.contains("does not start with it while wal_level"),
             "{sql}"
+        );
+    }
+
+    #[test]
+    fn a_recommended_program_has_a_plan_and_walzip_beyond_a_limit_says_so() {
+        let example = advice(|limits| limits.seconds_per_segment = Some(0.3));
+        let plans = example.plan();
+        let titles: Vec<&str> = plans.iter().map(|plan| plan.title.as_str()).collect();
+        let expected = ["With walzip", "With zstd -1", "Staying with what you have"];
+        assert_eq!(titles, expected);
+        assert_eq!(
+            plans[0].reasons[0],
+            "exceeds a limit: walzip -3 takes 0.500 s, more than 0.3 s (--max-seconds-per-segment)"
+        );
+        let command = "ALTER SYSTEM SET archive_command = 'test ! -f /mnt/archive/%f.zst && \
+            rm -f /mnt/archive/%f.zst.part && program -1 -T1 -q -c %p > /mnt/archive/%f.zst.part && \
+            mv /mnt/archive/%f.zst.part /mnt/archive/%f.zst';";
+        assert!(
+            plans[1].sql.contains(&command.to_owned()),
+            "{:?}",
+            plans[1].sql
+        );
+        let said = plans[1].reasons.join("\n");
+        assert!(
+            said.contains("is an example") && said.contains("nothing here syncs"),
+            "{said}"
+        );
+        assert!(
+            said.contains("'program -d -q -c /mnt/archive/%f.zst > %p'"),
+            "{said}"
         );
     }
 

@@ -55,6 +55,12 @@ pub struct Program {
     pub empty_segment_bytes: Option<u64>,
     /// How long that takes: what each file costs, however little is in it.
     pub empty_segment_s: Option<f64>,
+    /// The command that compresses INPUT to OUTPUT.
+    #[serde(skip)]
+    pub(super) compress: String,
+    /// The command that restores it.
+    #[serde(skip)]
+    pub(super) decompress: String,
 }
 
 impl Program {
@@ -103,6 +109,8 @@ pub(super) fn programs(
             best: false,
             empty_segment_bytes: None,
             empty_segment_s: None,
+            compress: row.compress.clone(),
+            decompress: row.decompress.clone(),
         });
     }
     mark_best(&mut programs);
@@ -212,13 +220,16 @@ impl Limits {
         let (seconds, unpack_seconds) = (time.for_limits(compress), time.for_limits(decompress));
         let of_what = time.of_what();
         if let Some(most) = self.seconds_per_segment.filter(|most| seconds > *most) {
-            return Some(format!("takes {seconds:.3} s{of_what}, more than {most} s"));
+            return Some(format!(
+                "takes {seconds:.3} s{of_what}, more than {most} s (--max-seconds-per-segment)"
+            ));
         }
         if let Some(most) = self.restore_seconds_per_segment
             && unpack_seconds > most
         {
             return Some(format!(
-                "unpacks in {unpack_seconds:.3} s{of_what}, more than {most} s"
+                "unpacks in {unpack_seconds:.3} s{of_what}, more than {most} s \
+                 (--max-restore-seconds-per-segment)"
             ));
         }
         let interval = interval.filter(|interval| seconds > interval * BUSY_MAX)?;

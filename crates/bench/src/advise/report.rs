@@ -9,7 +9,7 @@ use crate::verdict::Time;
 const RECORD_TYPES_MAX: usize = 12;
 
 fn plan_section(plan: &Plan) -> Section {
-    let mut section = Section::new(plan.title);
+    let mut section = Section::new(plan.title.as_str());
     let parts = [
         (&plan.shell, "In a shell, first:"),
         (&plan.sql, "In psql:"),

@@ -237,7 +237,7 @@ mod tests {
         let exceeds = busy.programs[2].exceeds.as_deref();
         assert_eq!(
             exceeds,
-            Some("takes 0.500 s of processor time, more than 0.3 s")
+            Some("takes 0.500 s of processor time, more than 0.3 s (--max-seconds-per-segment)")
         );
         let busy = advice_of(|_| {}, Rate::given(10e9), Time::Processor).program();
         let said = busy.reasons.join("\n");
