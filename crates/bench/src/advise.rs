@@ -240,6 +240,17 @@ fn no_segment() -> String {
     format!("none of the files is a WAL segment of PostgreSQL {oldest} to {newest}")
 }
 
+/// A server's settings say nothing of another cluster's WAL.
+fn check_whose(survey: &WalSurvey, server: Option<&Server>) -> Result<(), Error> {
+    match server.and_then(|server| server.system_identifier.as_ref()) {
+        Some(server) if !survey.clusters.contains(server) => Err(Error::OtherCluster {
+            server: server.clone(),
+            segments: survey.clusters.iter().cloned().collect(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 fn advise(
     options: &Options,
     temp_dir: &Path,
@@ -251,6 +262,7 @@ fn advise(
     if survey.segments == 0 {
         return Err(Error::Usage(no_segment()));
     }
+    check_whose(&survey, options.server.as_ref())?;
     let rate = rate::rate(
         options.limits.wal_bytes_per_day,
         options.server.as_ref(),
@@ -485,3 +497,30 @@ fn asked_of_settings(
 
 /// walzip's level unless it is told otherwise.
 const DEFAULT_LEVEL: u8 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_of_another_cluster_are_refused() {
+        let survey = WalSurvey {
+            clusters: ["71".to_owned(), "72".to_owned()].into(),
+            ..WalSurvey::default()
+        };
+        let server = |identifier: Option<&str>| Server {
+            system_identifier: identifier.map(str::to_owned),
+            ..Server::default()
+        };
+        for known in [None, Some("72")] {
+            assert!(check_whose(&survey, Some(&server(known))).is_ok());
+        }
+        assert!(check_whose(&survey, None).is_ok());
+        let refused = check_whose(&survey, Some(&server(Some("8"))));
+        let said = refused.unwrap_err().to_string();
+        assert!(
+            said.contains("identifier 8") && said.contains("71, 72"),
+            "{said}"
+        );
+    }
+}

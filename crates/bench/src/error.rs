@@ -22,6 +22,17 @@ pub enum Error {
         /// What it is needed for.
         purpose: &'static str,
     },
+    /// The WAL is not the server's.
+    #[error(
+        "none of the segments is of this server: it has the system identifier {server}, they have {}",
+        segments.join(", ")
+    )]
+    OtherCluster {
+        /// The server's system identifier.
+        server: String,
+        /// Those of the segments.
+        segments: Vec<String>,
+    },
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     File {

@@ -37,6 +37,7 @@ mod shell;
 mod source_args;
 mod sources;
 mod store_args;
+mod system_identifier;
 mod system_user;
 mod table;
 mod tablespace_hints;

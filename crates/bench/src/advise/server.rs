@@ -11,6 +11,8 @@ pub struct Server {
     pub version: String,
     /// Its major.
     pub major: u32,
+    /// The cluster's own number, which its segments have too; none where the role may not know it.
+    pub system_identifier: Option<String>,
     /// Whether it is a standby.
     pub in_recovery: bool,
     /// Settings by name, in the server's base units: bytes, seconds.

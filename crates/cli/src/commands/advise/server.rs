@@ -15,6 +15,7 @@ use walzip_pgformat::wal_file_name::SegmentName;
 use crate::commands::bench::standard_error::StandardError;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
+use crate::system_identifier::{NO_PRIVILEGE, system_identifier};
 
 /// What advice depends on.
 const SETTINGS: &str = "'archive_mode', 'archive_timeout', 'checkpoint_completion_target', \
@@ -24,8 +25,6 @@ const SETTINGS: &str = "'archive_mode', 'archive_timeout', 'checkpoint_completio
 const CHUNK_BYTES: u64 = 4 << 20;
 /// How many of the newest segments are only looked at: each has to come over the connection.
 const NEIGHBOURS: usize = 6;
-/// `insufficient_privilege`.
-const NO_PRIVILEGE: &str = "42501";
 
 /// A session that may only read.
 pub struct Connected<'a> {
@@ -68,10 +67,12 @@ impl<'a> Connected<'a> {
             Some((cells.next()??, cells.next()??))
         };
         let settings = rows.into_iter().filter_map(pair).collect();
+        let identifier = system_identifier(&mut self.sql).await?;
         let in_recovery = self.sql.query_value("SELECT pg_is_in_recovery()").await? == "t";
         Ok(Server {
             version: self.sql.version().to_owned(),
             major,
+            system_identifier: identifier.map(|identifier| identifier.to_string()),
             in_recovery,
             settings,
             wal: self.wal_statistics(major).await?,

@@ -187,6 +187,7 @@ impl From<Error> for CommandError {
         let kind = match &error {
             Error::Usage(_) => Kind::Usage,
             Error::Missing { .. } => Kind::FeatureNotSupported,
+            Error::OtherCluster { .. } => Kind::ArchiveMismatch,
             Error::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 Kind::FileMissing
             }
@@ -206,6 +207,9 @@ impl From<Error> for CommandError {
             Error::Exists(_) => message.hint(
                 "Nothing was measured. Name another file, remove this one, or use -f to replace it. \
                  An experiment is gone on with by --resume and its own --json.",
+            ),
+            Error::OtherCluster { .. } => message.hint(
+                "Nothing was measured. Connect to the server that wrote the segments, or to none.",
             ),
             Error::NotEmpty(_) => message.hint(
                 "Nothing was generated. Name a new directory, or empty this one.",
