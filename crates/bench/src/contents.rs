@@ -46,8 +46,7 @@ pub struct Contents {
     #[serde(serialize_with = "rows")]
     pub record_types: HashMap<RecordType, Counts>,
     /// By relation.
-    #[serde(serialize_with = "rows")]
-    pub relations: HashMap<Relation, Counts>,
+    pub relations: Relations,
     /// Page images, by how they are compressed.
     #[serde(serialize_with = "rows")]
     pub images: HashMap<ImageKind, ImageCounts>,
@@ -83,6 +82,36 @@ pub struct RecordType {
     pub resource_manager: Cow<'static, str>,
     /// The name that the resource manager gives it.
     pub record_type: Cow<'static, str>,
+}
+
+/// Relations, and what a server calls them.
+#[derive(Debug, Default)]
+pub struct Relations {
+    /// What references to each amount to.
+    pub counts: HashMap<Relation, Counts>,
+    /// Names of those that a server was asked for.
+    pub names: HashMap<Relation, String>,
+}
+
+impl Serialize for Relations {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Row<'a> {
+            #[serde(flatten)]
+            relation: &'a Relation,
+            name: Option<&'a String>,
+            #[serde(flatten)]
+            counts: &'a Counts,
+        }
+        let row = |(relation, counts)| Row {
+            relation,
+            name: self.names.get(relation),
+            counts,
+        };
+        let mut rows: Vec<Row<'_>> = self.counts.iter().map(row).collect();
+        rows.sort_by_key(|row| row.relation);
+        serializer.collect_seq(rows)
+    }
 }
 
 /// A relation's file, by the numbers that name it.
@@ -228,7 +257,8 @@ impl Contents {
                 images,
                 image_bytes,
             };
-            self.relations.entry(relation).or_default().add(&reference);
+            let of_relations = &mut self.relations.counts;
+            of_relations.entry(relation).or_default().add(&reference);
             if let Some(image) = &block.image {
                 self.image(image);
             }

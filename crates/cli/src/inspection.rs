@@ -31,9 +31,6 @@ pub struct Inspection {
     bytes_per_second: Option<f64>,
     #[serde(flatten)]
     contents: Contents,
-    /// By their numbers, what a server calls its relations.
-    #[serde(skip)]
-    names: HashMap<Relation, String>,
     #[serde(skip)]
     shows_streams: bool,
     after: Vec<StreamBytes>,
@@ -90,7 +87,6 @@ impl Inspection {
                 filter,
                 ..Contents::default()
             },
-            names: HashMap::new(),
             shows_streams: false,
             after: Vec::new(),
         }
@@ -98,7 +94,14 @@ impl Inspection {
 
     /// Tells what relations are called.
     pub fn name_relations(&mut self, names: HashMap<Relation, String>) {
-        self.names = names;
+        self.contents.relations.names = names;
+    }
+
+    /// The clusters that wrote the segments, by their system identifiers; a cluster may repeat.
+    pub fn systems(&self) -> impl Iterator<Item = &str> {
+        let members = self.files.iter().flat_map(|file| &file.members);
+        let segments = members.filter_map(|member| member.segment.as_ref());
+        segments.map(|segment| segment.system_identifier.as_str())
     }
 
     /// Shows the codec's own table as well.

@@ -30,7 +30,9 @@ use crate::runtime;
 ///
 /// Segments may be raw or compressed by walzip, or in a pack. The tables are over all files: the bytes as
 /// PostgreSQL wrote them, by record type, relation and page images; and what is left of them
-/// after encoding, by what the encoder's streams hold (--streams). Every share is of all bytes.
+/// after encoding, by what the encoder's streams hold (--streams). Every share is of all bytes, that of
+/// streams of all encoded bytes. What chooses records leaves positions, times and numbers of records
+/// as they are in the whole files.
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
@@ -119,16 +121,20 @@ pub fn run(args: InspectArgs) -> Result<(), CommandError> {
         transactions: args.transaction.clone(),
     };
     let mut inspection = Inspection::new(level, filter);
+    let mut named = None;
     if args.connection.is_given() {
         let config = Config::load(args.config.as_deref())?;
         let settings = args.connection.settings(&config)?;
-        inspection.name_relations(runtime::block_on(names::names(&settings))?);
+        named = Some(runtime::block_on(names::names(&settings))?);
     }
     if args.streams {
         inspection.show_streams();
     }
     for path in &args.files {
         inspect(&mut inspection, path, level).map_err(|error| error.at(path.display()))?;
+    }
+    if let Some(named) = named {
+        named.name(&mut inspection);
     }
     if args.json {
         return crate::json::print_json(&inspection);

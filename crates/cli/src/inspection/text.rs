@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use walzip_bench::contents::{Counts, ImageCounts, ImageKind, RecordType, Relation};
+use walzip_bench::contents::{Counts, Filter, ImageCounts, ImageKind, RecordType, Relation};
 use walzip_pgformat::Lsn;
 
 use super::{Inspection, Member};
@@ -66,9 +66,13 @@ impl Inspection {
             return Ok(());
         };
         write!(f, "Positions {} to {}: ", Lsn(first), Lsn(end))?;
+        let of_all = match self.contents.filter == Filter::default() {
+            true => "",
+            false => ", of the whole files",
+        };
         writeln!(
             f,
-            "{} records, {} ends of transactions, {} checkpoints",
+            "{} records, {} ends of transactions, {} checkpoints{of_all}",
             activity.records, activity.transactions, activity.checkpoints
         )?;
         let (Some(first), Some(last)) = (&activity.first_time, &activity.last_time) else {
@@ -98,9 +102,10 @@ impl Inspection {
     }
 
     fn write_relations(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let relations = &self.contents.relations;
         let name = |key: &Relation| {
             let numbers = format!("{}/{}/{}", key.tablespace, key.database, key.relation);
-            match self.names.get(key) {
+            match relations.names.get(key) {
                 Some(name) => format!("{numbers} {name}"),
                 None => numbers,
             }
@@ -114,8 +119,7 @@ impl Inspection {
             "bytes",
             "of all bytes",
         ];
-        let relations = &self.contents.relations;
-        write_section(f, &heads, self.counts_rows(relations, name, false))
+        write_section(f, &heads, self.counts_rows(&relations.counts, name, false))
     }
 
     /// The largest first; those that do not fit are summed in a last row. Every share is of all bytes.

@@ -115,11 +115,38 @@ fn records_are_chosen_and_every_share_is_of_all_bytes() {
         "{text}"
     );
     assert!(shown(&["--streams"]).contains("in streams"));
+    let of_heap = shown(&["--rmgr", "heap"]);
+    assert!(
+        of_heap.contains(" checkpoints, of the whole files\n"),
+        "{of_heap}"
+    );
     // Record types together are headers, data and images of all bytes, not of their own sum.
     let images = all["before"]["image_bytes"].as_u64().expect("bytes") as f64;
     let share = format!("{:.1} %", images * 100.0 / original.len() as f64);
     assert!(text.contains(&share), "{share}: {text}");
     sandbox.fails(2, &["inspect", "--rmgr", "heap3", "a"]);
+}
+
+#[test]
+fn every_field_is_documented() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md");
+    let page = std::fs::read_to_string(path).expect("docs/json.md");
+    let (_, section) = page.split_once("## inspect").expect("a section");
+    let sandbox = Sandbox::new();
+    sandbox.write("a", &real_segment().unwrap_or_else(|| segment(1)));
+    let mut values = vec![json(&sandbox, &["a"])];
+    while let Some(value) = values.pop() {
+        match value {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    assert!(section.contains(&format!("`{name}`")), "{name}");
+                    values.push(value);
+                }
+            }
+            Value::Array(all) => values.extend(all),
+            _ => {}
+        }
+    }
 }
 
 #[test]

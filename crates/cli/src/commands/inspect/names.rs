@@ -5,8 +5,11 @@ use std::collections::HashMap;
 use tracing::warn;
 use walzip_archive::replication::{Connection, ConnectionSettings, Mode, Row};
 use walzip_bench::contents::Relation;
+use walzip_pgformat::SystemId;
 
 use crate::error::CommandError;
+use crate::inspection::Inspection;
+use crate::system_identifier::system_identifier;
 
 /// The other databases that can be connected to. A session in a template would be in the way of
 /// CREATE DATABASE.
@@ -23,14 +26,36 @@ const NAMES: &str = "SELECT \
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, pg_database d \
     WHERE d.datname = current_database() AND pg_relation_filenode(c.oid) IS NOT NULL";
 
+/// What a server calls its relations, and which cluster it is, where the role may know that.
+pub(super) struct Named {
+    system: Option<SystemId>,
+    relations: HashMap<Relation, String>,
+}
+
+impl Named {
+    /// Names the relations, unless a segment is of another cluster: its numbers mean others.
+    pub(super) fn name(self, inspection: &mut Inspection) {
+        let system = self.system.map(|system| system.to_string());
+        let is_foreign = |of: &&str| system.as_ref().is_some_and(|system| system != of);
+        let foreign = inspection.systems().find(is_foreign).map(str::to_owned);
+        match foreign {
+            Some(foreign) => warn!(
+                "the relations have no names: the system identifier of the server is {}, and that \
+                 of a segment is {foreign}",
+                system.as_deref().unwrap_or_default()
+            ),
+            None => inspection.name_relations(self.relations),
+        }
+    }
+}
+
 /// Asks every database of a server, which is only read. What cannot be asked is said and left
 /// without names.
-pub(super) async fn names(
-    settings: &ConnectionSettings,
-) -> Result<HashMap<Relation, String>, CommandError> {
+pub(super) async fn names(settings: &ConnectionSettings) -> Result<Named, CommandError> {
     let mut first = open(settings).await?;
+    let system = system_identifier(&mut first).await?;
     let databases = first.query(OTHER_DATABASES).await?;
-    let mut names = named(first.query(NAMES).await?);
+    let mut relations = named(first.query(NAMES).await?);
     first.close().await;
     let databases = databases
         .into_iter()
@@ -41,14 +66,14 @@ pub(super) async fn names(
             ..settings.clone()
         };
         match of_database(&settings).await {
-            Ok(of_database) => names.extend(of_database),
+            Ok(of_database) => relations.extend(of_database),
             Err(error) => warn!(
                 "the relations of database {database} have no names: {}",
                 error.message()
             ),
         }
     }
-    Ok(names)
+    Ok(Named { system, relations })
 }
 
 async fn of_database(

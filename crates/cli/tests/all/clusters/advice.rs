@@ -99,6 +99,54 @@ fn inspect_names_the_relations_of_every_database_as_the_server_does() {
         said.contains("the relations of database closed have no names"),
         "{said}"
     );
+    inspect.arg("--json");
+    let found: Value = serde_json::from_str(&succeed(&mut inspect)).expect("JSON");
+    let relations = found["relations"].as_array().expect("relations");
+    let is_named = |relation: &Value| relation["name"] == "other.public.elsewhere";
+    assert!(relations.iter().any(is_named), "{relations:?}");
+    server.stop();
+}
+
+#[test]
+fn segments_of_another_cluster_get_no_names_and_no_advice() {
+    let Some(site) = Site::new(15) else { return };
+    let server = Server::create(&site, "asked", 1);
+    server.start(&[]);
+    let foreign = site.path("foreign");
+    std::fs::write(&foreign, crate::sandbox::segment(1)).expect("writable");
+    let socket = server.socket();
+    let ask = |arguments: &[&str]| {
+        let mut walzip = server.walzip(arguments);
+        walzip.arg(&foreign).arg("-h").arg(&socket);
+        let output = walzip.args(["-U", "tester", "-d", "postgres"]).output();
+        output.expect("walzip starts")
+    };
+    let inspected = ask(&["inspect"]);
+    let warned = said(&inspected);
+    assert!(inspected.status.success(), "{warned}");
+    assert!(
+        warned.contains("the relations have no names") && warned.contains("7600000000000000001"),
+        "{warned}"
+    );
+    let advised = ask(&["advise", "--contender", "walzip:1"]);
+    let refused = said(&advised);
+    assert_eq!(advised.status.code(), Some(44), "{refused}");
+    assert!(
+        refused.contains("none of the segments is of this server")
+            && refused.contains("7600000000000000001"),
+        "{refused}"
+    );
+    server.sql("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC");
+    server.sql("CREATE ROLE reader LOGIN");
+    let mut inspect = server.walzip(&["inspect"]);
+    inspect.arg(&foreign).arg("-h").arg(&socket);
+    let output = inspect.args(["-U", "reader", "-d", "postgres"]).output();
+    let output = output.expect("walzip starts");
+    let unknown = said(&output);
+    assert!(
+        output.status.success() && unknown.contains("may not execute pg_control_system()"),
+        "{unknown}"
+    );
     server.stop();
 }
 
