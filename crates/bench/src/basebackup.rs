@@ -11,6 +11,7 @@ mod measurement;
 mod methods;
 mod on_server;
 mod options;
+mod probe;
 mod published;
 mod ranks;
 mod report;

@@ -5,6 +5,7 @@ use super::measurement::Row;
 use super::methods::Taker;
 use super::on_server::server_settings;
 use super::options::Options;
+use super::probe::probe;
 use super::results::{Results, Settings};
 use super::resume::Earlier;
 use crate::process::{Surroundings, memory_floor};
@@ -39,6 +40,7 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
             installation.major
         )));
     }
+    probe(&options.sources(), &installation, surroundings)?;
     let mut results = results(options, &installation, surroundings)?;
     let earlier = match options.files.resume {
         true => Earlier::read(options, &mut results, progress)?,

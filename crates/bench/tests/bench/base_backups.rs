@@ -98,6 +98,22 @@ impl Progress for Ear {
 }
 
 #[test]
+fn a_server_that_cannot_be_reached_is_said_before_anything_is_measured() {
+    let Some(mut site) = Site::new() else { return };
+    let connection = "host=/absent user=nobody password=hush".to_owned();
+    site.options.data_sets.push(Source::Running(connection));
+    let mut ear = Ear::default();
+    let said = site.run(&mut ear).unwrap_err().to_string();
+    assert!(ear.steps.is_empty(), "{:?}", ear.steps);
+    assert!(
+        said.contains("cannot connect to server 2 for a backup") && said.contains("/absent"),
+        "{said}"
+    );
+    assert!(!said.contains("hush"), "{said}");
+    assert!(!site.path("results.json").exists());
+}
+
+#[test]
 fn an_interrupted_comparison_keeps_its_backups_and_goes_on() {
     let Some(mut site) = Site::new() else { return };
     let mut ear = Ear {
