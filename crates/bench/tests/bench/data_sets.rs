@@ -109,6 +109,9 @@ fn published_data_sets_are_downloaded_and_loaded() {
     }
     succeed(directory.path(), &fetch);
     assert_eq!(fs::read_to_string(&path).unwrap(), written);
+    // One that is fetched alone keeps the others in the manifest.
+    succeed(directory.path(), &[&fetch[..], &["imdb"]].concat());
+    assert_eq!(fs::read_to_string(&path).unwrap(), written);
 
     for data_set in &data_sets {
         data_set.load(&server).unwrap();
