@@ -24,7 +24,7 @@ use walzip_repo::{ClusterIdentity, LocalStore, Repository};
 
 use crate::error::{CommandError, chain};
 use crate::exit_code::Kind;
-use crate::runtime;
+use crate::{runtime, shell};
 
 /// Measure compressors on your own WAL
 #[derive(Debug, clap::Args)]
@@ -141,28 +141,60 @@ const PRIVATE: [&str; 7] = [
     "--server", "--repo", "--target", "--host", "-h", "--dbname", "-d",
 ];
 
+/// What may stand before another short option in the same word: it takes no value.
+const SHORT_FLAG: char = 'f';
+
+/// A word's option, and the value that is attached to it: `--repo=VALUE`, `-hVALUE`.
+fn attached(word: &str) -> Option<(&str, &str)> {
+    if word.starts_with("--") {
+        let end = word.find('=')?;
+        return Some((&word[..end], &word[end + 1..]));
+    }
+    let options = word.strip_prefix('-')?.trim_start_matches(SHORT_FLAG);
+    let is_private = PRIVATE.contains(&format!("-{}", options.get(..1)?).as_str());
+    let value = options.get(1..).filter(|_| is_private)?;
+    (!value.is_empty()).then(|| word.split_at(word.len() - value.len()))
+}
+
+/// Whether the next word is a private value of this one.
+fn announces(word: &str) -> bool {
+    let short = word
+        .strip_prefix('-')
+        .map(|of| of.trim_start_matches(SHORT_FLAG));
+    PRIVATE.contains(&word) || short.is_some_and(|short| PRIVATE.contains(&&*format!("-{short}")))
+}
+
+/// A word as a shell takes it.
+fn pasted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+%=:,@".contains(c);
+    match word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => shell::word(word),
+    }
+}
+
 /// The command as a page may show it: files by their names, and nobody's address.
 pub(super) fn shown_command(arguments: impl Iterator<Item = OsString>) -> String {
     let mut words = vec!["walzip".to_owned()];
     let mut is_private = false;
     for argument in arguments {
         let argument = argument.to_string_lossy();
-        let (option, value) = match argument.split_once('=') {
-            Some((option, value)) if option.starts_with("--") => (Some(option), value),
-            _ => (None, &*argument),
+        let (option, value) = match attached(&argument) {
+            Some((option, value)) if !is_private => (option, value),
+            _ => ("", &*argument),
         };
-        let value = match is_private || option.is_some_and(|option| PRIVATE.contains(&option)) {
-            true => "...".to_owned(),
-            false => {
-                let name = value.trim_end_matches('/').rsplit('/').next();
-                name.unwrap_or_default().to_owned()
-            }
+        let hidden = is_private || announces(option);
+        is_private = !is_private && announces(&argument);
+        let value = match hidden {
+            true => "...",
+            false => value
+                .trim_end_matches('/')
+                .rsplit('/')
+                .next()
+                .unwrap_or_default(),
         };
-        is_private = PRIVATE.contains(&&*argument);
-        words.push(match option {
-            Some(option) => format!("{option}={value}"),
-            None => value,
-        });
+        let equals = if option.starts_with("--") { "=" } else { "" };
+        words.push(pasted(&format!("{option}{equals}{value}")));
     }
     words.join(" ")
 }
@@ -226,6 +258,28 @@ impl From<Error> for CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn attached_values_are_hidden_and_words_can_be_pasted() {
+        let shown = |words: &[&str]| shown_command(words.iter().map(OsString::from));
+        let words = [
+            "advise",
+            "-hdb1.example.com",
+            "-dhost=db1 password=x",
+            "-fhdb2",
+            "-fd",
+            "db3",
+            "-h",
+            "-d",
+            "--report=/srv/my page.html",
+            "/srv/a b/c's",
+            "-3",
+        ];
+        assert_eq!(
+            shown(&words),
+            "walzip advise -h... -d... -fh... -fd ... -h ... '--report=my page.html' 'c'\\''s' -3"
+        );
+    }
 
     #[test]
     fn a_command_is_shown_without_directories_and_addresses() {
