@@ -17,7 +17,7 @@ use crate::error::CommandError;
 /// inserts rows into a table of their own and updates each of them. What it
 /// wrote is read from its WAL; then programs compress some of the segments, as they would in
 /// archive_command. Without options, that is what was published: pgbench at scale 100 and
-/// 200,000 transactions of 2 clients, for which 8 GB must be free in TMPDIR.
+/// 200,000 transactions, for which 8 GB must be free in TMPDIR.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
