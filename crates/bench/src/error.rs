@@ -6,6 +6,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::package::how_to_install;
+
 /// Why an experiment could not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -13,7 +15,7 @@ pub enum Error {
     #[error("{0}")]
     Usage(String),
     /// A program without which nothing can be measured is not installed.
-    #[error("{program} is not installed (package {package}): {purpose}")]
+    #[error("{program} is not installed ({}): {purpose}", how_to_install(package))]
     Missing {
         /// The program's name.
         program: &'static str,

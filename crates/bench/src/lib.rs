@@ -23,6 +23,7 @@ pub mod insert;
 pub mod launcher;
 pub mod new_file;
 mod output;
+mod package;
 pub mod packs;
 mod process;
 mod progress;

@@ -34,7 +34,10 @@ impl Kind {
     pub fn install(self) -> &'static str {
         match self {
             Kind::Walzip => "make build",
-            Kind::PgBackRest => "apt install pgbackrest",
+            Kind::PgBackRest => {
+                "apt install pgbackrest; or scripts/fetch-pgbackrest in walzip's source, with the \
+                 directory of what its --path prints in PATH"
+            }
             Kind::WalG => "the program of a release of WAL-G for PostgreSQL, named wal-g, in PATH",
             Kind::Barman => "apt install barman",
         }

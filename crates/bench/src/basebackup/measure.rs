@@ -18,6 +18,7 @@ use super::resume::Earlier;
 use crate::clock::Clock;
 use crate::contender::find_program;
 use crate::output::Files;
+use crate::package::how_to_install;
 use crate::process::{self, Failure, Surroundings};
 use crate::server::{Installation, Server, Settings};
 use crate::{Error, Progress, Usage};
@@ -387,8 +388,8 @@ impl<'a, P: Progress> Experiment<'a, P> {
             return Ok(Taken::default());
         };
         let Some(program) = find_program(method, self.surroundings.search_path) else {
-            let reason =
-                format!("cannot be checked: the program {method} is missing (package {method})");
+            let install = how_to_install(method);
+            let reason = format!("cannot be checked: the program {method} is missing ({install})");
             return Err(Failure::Io(io::Error::other(reason)));
         };
         let mut unpacking = process::command(&program, self.surroundings);

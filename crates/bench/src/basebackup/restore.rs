@@ -14,6 +14,7 @@ use super::on_server::{NO_CONFIGURATION, owners_command};
 use super::results::Results;
 use crate::Usage;
 use crate::contender::find_program;
+use crate::package::how_to_install;
 use crate::process::{self, Failure, Surroundings};
 use crate::report::{Bars, Cell, Table};
 use crate::server::Server;
@@ -33,8 +34,8 @@ pub(super) fn unpacked(
 ) -> Result<Vec<Usage>, Failure> {
     let of = |name: &str| {
         find_program(name, surroundings.search_path).ok_or_else(|| {
-            let reason =
-                format!("cannot be checked: the program {name} is missing (package {name})");
+            let install = how_to_install(name);
+            let reason = format!("cannot be checked: the program {name} is missing ({install})");
             Failure::Io(io::Error::other(reason))
         })
     };

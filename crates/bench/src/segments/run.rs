@@ -12,6 +12,7 @@ use super::stores::InStore;
 use super::target::{Target, There};
 use crate::contender::find_program;
 use crate::output::check_space;
+use crate::package::how_to_install;
 use crate::process::{Surroundings, memory_floor};
 use crate::server::Installation;
 use crate::{Error, Input, Program, Progress, Provenance, Scratch, input};
@@ -137,8 +138,10 @@ fn find_rows(
                 rows.push((Row::new(method, program), method, path));
             }
             None => left_out.push(format!(
-                "{} is left out: {} is not installed (package {})",
-                method.name, method.program, method.package
+                "{} is left out: {} is not installed ({})",
+                method.name,
+                method.program,
+                how_to_install(method.package)
             )),
         }
     }
@@ -180,12 +183,12 @@ fn start_sshd(
     }
     let started = match sshd::program(surroundings) {
         None => Err(format!(
-            "sshd is not installed (package {})",
-            sshd::SERVER_PACKAGE
+            "sshd is not installed ({})",
+            how_to_install(sshd::SERVER_PACKAGE)
         )),
         Some(_) if find_program("ssh", surroundings.search_path).is_none() => Err(format!(
-            "ssh is not installed (package {})",
-            sshd::CLIENT_PACKAGE
+            "ssh is not installed ({})",
+            how_to_install(sshd::CLIENT_PACKAGE)
         )),
         Some(program) => Sshd::start(&program, surroundings).map_err(|error| error.to_string()),
     };

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::dominance::Dominance;
 use crate::contender::{Contender, Threads};
 use crate::output::Record;
+use crate::package::how_to_install;
 use crate::text::counted;
 use crate::{Input, Program, Provenance, Resumed, Sampled, Usage};
 
@@ -74,7 +75,8 @@ impl fmt::Display for Missing {
         } = self;
         write!(
             f,
-            "{contender} is left out: {program} is not installed (package {package})"
+            "{contender} is left out: {program} is not installed ({})",
+            how_to_install(package)
         )
     }
 }

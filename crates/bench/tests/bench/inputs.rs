@@ -45,7 +45,7 @@ fn says_what_is_missing_to_unpack_a_sample() {
     let error = bench.run().unwrap_err().to_string();
     assert_eq!(
         error,
-        "xz is not installed (package xz-utils): it unpacks .xz samples"
+        "xz is not installed (package xz-utils; scripts/bench-tools in walzip's source installs it): it unpacks .xz samples"
     );
 }
 

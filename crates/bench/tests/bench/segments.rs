@@ -206,7 +206,7 @@ fn missing_programs_are_named_with_their_packages() {
     let results = measure(&bench, &options).unwrap();
     let said = results.left_out.join("\n");
     assert!(
-        said.contains("rsync is left out: rsync is not installed (package rsync)"),
+        said.contains("rsync is left out: rsync is not installed (package rsync;"),
         "{said}"
     );
     assert!(

@@ -148,7 +148,7 @@ fn archivers_take_turns_and_what_is_missing_says_how_to_install_it() {
         let row = said
             .lines()
             .find(|line| line.starts_with("pgBackRest zst 3, background "));
-        assert!(row.is_some_and(|row| row.ends_with(hint)), "{said}");
+        assert!(row.is_some_and(|row| row.contains(hint)), "{said}");
     }
 }
 
