@@ -56,6 +56,30 @@ document.addEventListener("click", (event) => {
   if (head) sortTable(head);
 });
 
+// Names of points stand where they cover neither another name nor a point; what has no such place is
+// under the pointer.
+function placeNames() {
+  const covers = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+  for (const field of document.querySelectorAll(".scatter .field")) {
+    const points = [...field.querySelectorAll(".point")].map((one) => one.getBoundingClientRect());
+    const taken = [], bounds = field.closest(".scatter").getBoundingClientRect();
+    for (const name of field.querySelectorAll(".point b")) {
+      const own = name.parentElement.getBoundingClientRect();
+      const fits = ["", "to-left", "below", "below to-left"].some((place) => {
+        name.parentElement.classList.remove("to-left", "below");
+        name.parentElement.classList.add(...place.split(" ").filter(Boolean));
+        const box = name.getBoundingClientRect();
+        const others = points.filter((point) => point.left !== own.left || point.top !== own.top);
+        return box.left >= bounds.left && box.right <= bounds.right && ![...taken, ...others].some((other) => covers(box, other));
+      });
+      name.style.visibility = fits ? "" : "hidden";
+      if (fits) taken.push(name.getBoundingClientRect());
+    }
+  }
+}
+placeNames();
+window.addEventListener("resize", placeNames);
+
 // On paper nothing can be opened.
 window.addEventListener("beforeprint", () => {
   for (const details of document.querySelectorAll("details")) details.open = true;

@@ -1,7 +1,9 @@
 //! What is drawn at the width of a phone and of a desk, light and dark.
 
+use std::path::Path;
+
 use crate::devtools::Browser;
-use crate::pages::{self, Page};
+use crate::pages;
 
 const WIDTHS: [(u32, u32); 2] = [(390, 844), (1280, 900)];
 
@@ -17,18 +19,20 @@ const CUT_OFF: &str = "[...document.querySelectorAll('body *')].filter((one) => 
 const UNSIGNED: &str = "[...document.querySelectorAll('.scroll')].filter((one) =>
     one.scrollWidth > one.clientWidth + 1 && !getComputedStyle(one).backgroundImage.includes('radial')).length";
 
-/// Labels, shapes and values of bars that lie on each other.
+/// Labels, shapes and values of bars, and names of points, that lie on each other.
 const ON_EACH_OTHER: &str = "(() => {
     const boxes = [...document.querySelectorAll('.bars')].flatMap((bars) => {
       const of = (kind) => [...bars.querySelectorAll(':scope > .' + kind)].map((one) => one.getBoundingClientRect());
       return ['label', 'pair', 'value'].flatMap(of).filter((box) => box.width && box.height);
     });
+    const names = [...document.querySelectorAll('.scatter b')].filter((one) => getComputedStyle(one).visibility === 'visible');
+    boxes.push(...names.map((one) => one.getBoundingClientRect()));
     const inner = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
     return boxes.filter((a, at) => boxes.some((b, other) => other > at && inner(a, b))).length;
   })()";
 
-fn looks_right(name: &str, page: &Page) {
-    let mut browser = Browser::open(&page.path);
+fn looks_right(name: &str, page: &Path) {
+    let mut browser = Browser::open(page);
     for (width, height) in WIDTHS {
         browser.resize(width, height);
         for scheme in ["light", "dark"] {
@@ -53,12 +57,28 @@ fn looks_right(name: &str, page: &Page) {
 
 #[test]
 fn nothing_is_cut_off_without_a_sign_or_lies_on_something_else() {
-    looks_right("comparison", &pages::comparison());
-    looks_right("tables", &pages::tables());
-    looks_right("segments", &pages::segments());
-    looks_right("panels", &pages::panels());
-    looks_right("index", &pages::index());
-    looks_right("busy", &pages::busy());
+    looks_right("comparison", &pages::comparison().path);
+    looks_right("tables", &pages::tables().path);
+    looks_right("segments", &pages::segments().path);
+    looks_right("panels", &pages::panels().path);
+    looks_right("index", &pages::index().path);
+    looks_right("busy", &pages::busy().path);
+}
+
+/// Those of every experiment, as large as they are: the pages that docs/results has.
+#[test]
+fn nothing_is_cut_off_in_the_pages_of_real_results() {
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+    let found = std::fs::read_dir(results).expect("results");
+    let pages = found.flatten().map(|entry| entry.path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|kind| kind == "html"));
+    let mut pages: Vec<_> = pages.collect();
+    pages.sort();
+    assert!(pages.len() > 6, "{pages:?}");
+    for page in pages {
+        let name = page.file_stem().expect("a name").to_string_lossy();
+        looks_right(&format!("results-{name}"), &page);
+    }
 }
 
 #[test]

@@ -60,7 +60,8 @@ struct ListArgs {
 /// Encrypt with a new key from now on
 ///
 /// What was put before keeps its key. Everyone who can decrypt the last epoch gets the key of the
-/// new one. When it is interrupted, run it again: until it has ended, the last epoch goes on.
+/// new one. When it is interrupted, run it again: until it has ended, new objects have the key of
+/// before.
 #[derive(Debug, clap::Args)]
 struct RotateArgs {
     #[command(flatten)]
@@ -69,8 +70,9 @@ struct RotateArgs {
 
 /// Add or remove those who can decrypt an encrypted repository
 ///
-/// One who is added can decrypt everything. One who is removed may have kept the keys: "walzip key
-/// rotate" afterwards, and what is put from then on is safe.
+/// A public key that is added is that of a recovery key file ("walzip key init --recovery"): it can
+/// decrypt everything. One that is removed may have kept the keys: "walzip key rotate" afterwards, and
+/// what is put from then on is safe.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
