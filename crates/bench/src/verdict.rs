@@ -2,7 +2,8 @@
 //!
 //! A time is never the same twice. One is less than the other when every run of the one was
 //! shorter than every run of the other, and the gap between them is wider than half of the wider
-//! range. With fewer than three runs the range means nothing, and nothing is said.
+//! range. With fewer than three runs the range means nothing: then something is said only of what takes
+//! four times as long, which no machine's noise does.
 //!
 //! Where other work had the processors, wall times tell about that work: processor times are
 //! judged in their place.
@@ -12,8 +13,10 @@ use serde::Serialize;
 use crate::Provenance;
 use crate::spread::spread;
 
-/// With fewer runs there is no verdict on time.
+/// With fewer runs there is no verdict on time, but of what is far apart.
 pub const RUNS_MIN: usize = 3;
+/// What takes so many times as long needs no further run.
+pub(crate) const FAR_APART: f64 = 4.0;
 
 /// Which time is judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -84,7 +87,11 @@ pub(crate) fn compare(ours: &[f64], theirs: &[f64]) -> Option<Comparison> {
     };
     let (ours, theirs) = (range(ours), range(theirs));
     let gap = f64::max(ours.1 - ours.0, theirs.1 - theirs.0) / 2.0;
-    let told = if runs < RUNS_MIN {
+    let told = if theirs.0 > ours.1 * FAR_APART {
+        Told::Less
+    } else if ours.0 > theirs.1 * FAR_APART {
+        Told::More
+    } else if runs < RUNS_MIN {
         Told::TooFewRuns
     } else if theirs.0 - ours.1 > gap {
         Told::Less
@@ -117,7 +124,10 @@ pub(crate) fn too_few(runs: u32) -> Option<String> {
         runs => format!("{runs} runs"),
     };
     ((runs as usize) < RUNS_MIN).then(|| {
-        format!("{so_many}: differences in time prove nothing, a verdict takes {RUNS_MIN}.")
+        format!(
+            "{so_many}: differences in time below {FAR_APART:.0} times prove nothing, a verdict takes \
+             {RUNS_MIN}."
+        )
     })
 }
 
@@ -137,9 +147,12 @@ mod tests {
     }
 
     #[test]
-    fn one_run_or_two_tell_nothing_about_time() {
-        assert_eq!(told(&[1.0], &[9.0]), Told::TooFewRuns);
-        assert_eq!(told(&[1.0, 1.0], &[9.0, 9.0, 9.0]), Told::TooFewRuns);
+    fn one_run_or_two_tell_only_of_what_is_far_apart() {
+        assert_eq!(told(&[1.0], &[3.0]), Told::TooFewRuns);
+        assert_eq!(told(&[1.0, 1.0], &[3.9, 9.0, 9.0]), Told::TooFewRuns);
+        // But where it is many times as long.
+        assert_eq!(told(&[1.0], &[4.1]), Told::Less);
+        assert_eq!(told(&[9.0], &[1.0, 2.0]), Told::More);
         assert_eq!(compare(&[], &[1.0]), None);
     }
 

@@ -204,6 +204,6 @@ mod tests {
             near.ends_with("1.07, not distinguishable (3 runs, spread 7 %)"),
             "{near}"
         );
-        assert!(told(&[9.0], &[1.0]).ends_with("9.00, 1 run"));
+        assert!(told(&[3.0], &[1.0]).ends_with("3.00, 1 run"));
     }
 }

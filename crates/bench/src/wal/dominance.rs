@@ -392,12 +392,12 @@ mod tests {
 
     #[test]
     fn one_run_gives_a_verdict_on_size_and_none_on_time() {
-        let results = of_seconds(&[9.0], &[1.0]);
+        let results = of_seconds(&[3.0], &[1.0]);
         let verdict = &results.dominance.verdicts[0];
         assert!(matches!(verdict.verified, Answer::TooFewRuns(_)));
         let text = results.to_string();
         assert!(
-            text.contains("One run: differences in time prove nothing"),
+            text.contains("One run: differences in time below 4 times prove nothing"),
             "{text}"
         );
         let line = text.lines().find(|line| line.contains("too few runs"));

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -133,6 +134,16 @@ pub struct Measurement {
     pub decompress: Usage,
     /// The size of the compressed file.
     pub output_bytes: u64,
+}
+
+/// A round trip that takes longer is made once.
+const SLOW: Duration = Duration::from_secs(20);
+
+impl Measurement {
+    /// Whether it took so long that it is not repeated.
+    pub(super) fn is_slow(&self) -> bool {
+        self.compress.wall + self.decompress.wall > SLOW
+    }
 }
 
 /// A round trip that failed or gave back other bytes; it was not tried again.

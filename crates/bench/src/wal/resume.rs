@@ -103,6 +103,13 @@ impl Earlier {
             let failed = self.failed.iter().filter(|failed| failed.input == *input);
             rows.extend(failed.map(|failed| failed.row));
         }
+        let slow = self.measurements.iter().filter(|of| of.is_slow());
+        let slow: Vec<(usize, u32, usize)> = slow.map(|of| (of.input, of.run, of.row)).collect();
+        for ((input, run), rows) in &mut rows {
+            // What was slow once is not repeated.
+            let earlier = slow.iter().filter(|of| of.0 == *input && of.1 < *run);
+            rows.extend(earlier.map(|of| of.2));
+        }
         let all = self.rows.len();
         let is_finished = |of: &Measurement| rows[&(of.input, of.run)].len() >= all;
         let before = self.measurements.len();
@@ -176,6 +183,7 @@ impl Earlier {
 mod tests {
     use super::super::fixture::fixture_of_runs;
     use std::path::Path;
+    use std::time::Duration;
 
     use super::*;
 
@@ -220,6 +228,14 @@ mod tests {
         let mut stopped = earlier(&before);
         assert_eq!(stopped.drop_unfinished(), 1);
         assert_eq!(stopped.hand_over(&mut fresh(before.clone())), 6);
+        // What was slow in the first run is not missing in the second.
+        let mut slow = before.clone();
+        for of in &mut slow.measurements {
+            if (of.row, of.run) == (1, 1) {
+                of.compress.wall = Duration::from_secs(30);
+            }
+        }
+        assert_eq!(earlier(&slow).drop_unfinished(), 0);
         // What an older run has stays: it is not this run's to finish.
         before.measurements.iter_mut().for_each(|of| of.start = 1);
         assert_eq!(earlier(&before).drop_unfinished(), 0);

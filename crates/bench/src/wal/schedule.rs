@@ -57,6 +57,10 @@ impl<P: Progress> Schedule<'_, P> {
             if self.is_measured(turn) {
                 continue;
             }
+            if self.is_slow(turn) {
+                clock.skip();
+                continue;
+            }
             let failed_before =
                 |failed: &Failed| (failed.row, failed.input) == (turn.row, turn.input);
             if self.results.failed.iter().any(failed_before) {
@@ -79,6 +83,13 @@ impl<P: Progress> Schedule<'_, P> {
         self.results.measurements.iter().any(|measurement| {
             (measurement.row, measurement.input, measurement.run)
                 == (turn.row, turn.input, turn.run)
+        })
+    }
+
+    /// An earlier run took so long that no further one is made: it is far from all that is not slow.
+    fn is_slow(&self, turn: Turn) -> bool {
+        self.results.measurements.iter().any(|of| {
+            (of.row, of.input) == (turn.row, turn.input) && of.run < turn.run && of.is_slow()
         })
     }
 

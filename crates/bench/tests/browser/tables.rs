@@ -123,7 +123,7 @@ fn an_experiment_has_its_published_figures_beside_its_own() {
     let said = browser.text("document.body.textContent");
     assert!(said.contains("Published for 1600 MB, here 64 MB"), "{said}");
     assert!(
-        said.contains("One run: differences in time prove nothing"),
+        said.contains("One run: differences in time below 4 times prove nothing"),
         "{said}"
     );
     browser.picture().keep("segments-phone");

@@ -138,7 +138,16 @@ impl From<FileArgs> for Files {
 
 /// Options whose value is somebody's address, or may have a password in it.
 const PRIVATE: [&str; 10] = [
-    "--server", "--repo", "--target", "--host", "-h", "--dbname", "-d", "--user", "--username", "-U",
+    "--server",
+    "--repo",
+    "--target",
+    "--host",
+    "-h",
+    "--dbname",
+    "-d",
+    "--user",
+    "--username",
+    "-U",
 ];
 
 /// What may stand before another short option in the same word: it takes no value.

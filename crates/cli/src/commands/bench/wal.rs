@@ -71,7 +71,8 @@ pub struct WalArgs {
     #[arg(long)]
     quick: bool,
 
-    /// How often each measurement is repeated [default: 3, with --quick 1]
+    /// How often each measurement is made; what takes more than 20 s is measured once [default: 3, with
+    /// --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
 
