@@ -33,9 +33,15 @@ impl Results {
         let first_label = &self.rows[first.row].label;
         let spread = widest_in_words(ranks.scores.iter().filter_map(|score| score.spread));
         let walzips = ranks.average.iter().filter(|row| row.rank.is_none());
-        let walzip =
-            walzips.map(|row| format!("; {} stands {}", self.rows[row.row].label, row.standing()));
-        let walzip: String = walzip.collect();
+        let walzip = walzips.map(|row| {
+            let label = &self.rows[row.row].label;
+            format!("{:.1} have a better score than {label}", row.better)
+        });
+        let walzip: Vec<String> = walzip.collect();
+        let walzip = match walzip.is_empty() {
+            true => String::new(),
+            false => format!("; on average {}", walzip.join(", and ")),
+        };
         format!(
             "By time and size alike {first_label} is the best of {}, with an average rank of {} \
              over {}{walzip} ({}{spread}; what the loops do not tell apart is said below).",
@@ -73,7 +79,7 @@ impl Results {
         if ranks.judged_by.is_none() {
             return section.table(self.ranks_table());
         }
-        let mut bars = Bars::new(format!("average rank of {}", ranks.ranked), 1);
+        let mut bars = Bars::new(format!("of {}", ranks.ranked), 1);
         for average in &ranks.average {
             let row = &self.rows[average.row];
             let published = row.published_rank.filter(|_| ranks.are_as_published());
@@ -83,8 +89,8 @@ impl Results {
         }
         section
             .paragraph(
-                "Of the rows of pg_basebackup among each other; the shorter the better: 1 is the \
-                 best on every data set.",
+                "Average ranks of the rows of pg_basebackup among each other; the shorter the better: \
+                 1 is the best on every data set.",
             )
             .bars(bars)
             .paragraph(self.standings())
@@ -96,7 +102,7 @@ impl Results {
         let mut panels = Panels::default();
         for (index, data_set) in self.data_sets.iter().enumerate() {
             let mut bars = match by {
-                Best::Fastest => Bars::new("s", 1).wall(),
+                Best::Fastest => Bars::new("s", 2).wall(),
                 Best::Smallest => Bars::new("MB", 1),
             };
             let scores = self.ranks.of_data_set(index);

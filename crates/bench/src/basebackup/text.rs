@@ -250,14 +250,14 @@ impl Results {
             let mut cells = vec![
                 Cell::from(data_set.name.as_str()),
                 Cell::from(self.rows[first.row].label.as_str()),
-                Cell::number(first.seconds, 1),
-                Cell::number(mean(|score| score.seconds), 1),
+                Cell::number(first.seconds, 2),
+                Cell::number(mean(|score| score.seconds), 2),
                 Cell::number(first.bytes / 1e6, 1),
                 Cell::number(mean(|score| score.bytes) / 1e6, 1),
                 ours.map_or_else(Cell::none, |ours| {
                     Cell::from(self.rows[ours.row].label.as_str()).ours()
                 }),
-                Cell::number_or_none(ours.map(|ours| ours.seconds), 1),
+                Cell::number_or_none(ours.map(|ours| ours.seconds), 2),
                 Cell::number_or_none(ours.map(|ours| ours.bytes / 1e6), 1),
             ];
             if is_published {

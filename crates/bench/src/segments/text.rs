@@ -452,6 +452,9 @@ mod tests {
             far.contains("1.91") && !far.contains("within spread"),
             "{far}"
         );
-        assert!(told(&[2.0], &[1.0]).contains("One run: differences in time below 4 times prove nothing"));
+        assert!(
+            told(&[2.0], &[1.0])
+                .contains("One run: differences in time below 4 times prove nothing")
+        );
     }
 }

@@ -6,3 +6,4 @@ pub mod page_tuples;
 mod recipe;
 mod tid_run;
 pub mod tuple;
+pub mod tuple_header;

@@ -4,13 +4,10 @@ use super::coder::Choices;
 use super::directory::{Content, END_OF_KINDS, Extent};
 use super::kind::StreamKind;
 use super::layout::Layout;
-use super::layout_choice::{Chooser, Verdict};
+use super::layout_choice::{CUT_MIN, Chooser, Verdict};
 use super::parts::Parts;
 use crate::limits::BLOCK_ROWS;
 use crate::varint;
-
-/// A stream, or a plane of one, of this many bytes gets statistics of its own.
-pub const CUT_MIN: usize = 4096;
 
 /// A stream of the encoder.
 #[derive(Debug)]

@@ -12,9 +12,11 @@ use crate::optional_model::OptionalModel;
 use crate::streams::bins::Runs;
 use crate::streams::coder::{Care, Choices};
 use crate::streams::kind::StreamKind;
-use crate::streams::laid_out::CUT_MIN;
 use crate::streams::layout::Layout;
 use crate::streams::parts::Parts;
+
+/// A stream, or a plane of one, of this many bytes gets statistics of its own.
+pub const CUT_MIN: usize = 4096;
 
 /// Bytes of each part of a sample.
 const PART_LEN: usize = 4096;

@@ -9,7 +9,6 @@ use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore};
 
 use super::sealed::{self, HEADER_LEN, Header, PIECE_LEN, SealError, Sealer, TAG_LEN};
-use super::store::seal_failed;
 
 type StoreResult<T> = object_store::Result<T>;
 
@@ -33,7 +32,7 @@ impl Pieces {
     /// Takes the header, which comes first.
     pub(super) async fn header(&mut self) -> StoreResult<Header> {
         self.wait_for(HEADER_LEN).await?;
-        let header = Header::read(&self.waiting).map_err(seal_failed)?;
+        let header = Header::read(&self.waiting)?;
         let _ = self.waiting.split_to(HEADER_LEN);
         Ok(header)
     }
@@ -74,7 +73,7 @@ pub(super) fn whole(
             false => pieces.waiting.len() >= len,
         };
         if !is_whole {
-            return Err(seal_failed(SealError::Tampered));
+            return Err(SealError::Tampered.into());
         }
         let mut piece = pieces.waiting.split_to(len);
         unseal(&sealer, number, is_last, &mut piece)?;
@@ -85,8 +84,8 @@ pub(super) fn whole(
 
 /// Decrypts a piece where it lies.
 fn unseal(sealer: &Sealer, number: u64, is_last: bool, piece: &mut BytesMut) -> StoreResult<()> {
-    let number = u32::try_from(number).map_err(|_| seal_failed(SealError::Tampered))?;
-    let content = sealer.unseal(number, is_last, piece).map_err(seal_failed)?;
+    let number = u32::try_from(number).map_err(|_| SealError::Tampered)?;
+    let content = sealer.unseal(number, is_last, piece)?;
     let len = content.len();
     piece.truncate(len);
     Ok(())
@@ -115,8 +114,8 @@ impl Sealed {
         };
         let found = store.get_opts(location, options).await?;
         let content_len = sealed::content_len(found.meta.size);
-        let header = Header::read(&found.bytes().await?).map_err(seal_failed)?;
-        let content_len = content_len.map_err(seal_failed)?;
+        let header = Header::read(&found.bytes().await?)?;
+        let content_len = content_len?;
         Ok(Sealed {
             header,
             content_len,
@@ -149,7 +148,7 @@ impl Sealed {
     ) -> StoreResult<Bytes> {
         let len = pieces.in_object.end - pieces.in_object.start;
         if object.len() as u64 != len {
-            return Err(seal_failed(SealError::Tampered));
+            return Err(SealError::Tampered.into());
         }
         let last = sealed::pieces(self.content_len) - 1;
         let mut content = BytesMut::with_capacity(object.len());
@@ -162,7 +161,7 @@ impl Sealed {
         let len = (wanted.end - wanted.start) as usize;
         let mut content = content.freeze();
         if skipped > content.len() || len > content.len() - skipped {
-            return Err(seal_failed(SealError::Tampered));
+            return Err(SealError::Tampered.into());
         }
         let mut content = content.split_off(skipped);
         Ok(content.split_to(len))

@@ -60,6 +60,16 @@ pub enum SealError {
     Failed,
 }
 
+/// As a failure of the store; `RepoError` finds it in there.
+impl From<SealError> for object_store::Error {
+    fn from(error: SealError) -> object_store::Error {
+        object_store::Error::Generic {
+            store: "encryption",
+            source: Box::new(error),
+        }
+    }
+}
+
 /// The header of an encrypted object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Header(pub [u8; HEADER_LEN]);

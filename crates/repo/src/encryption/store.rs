@@ -17,7 +17,7 @@ use tokio::sync::OnceCell;
 use super::epochs::{EpochKey, Epochs};
 use super::key_file::KeyFile;
 use super::reading::{self, Sealed};
-use super::sealed::{self, Header, SealError, Sealer};
+use super::sealed::{self, Header, Sealer};
 use super::upload::SealedUpload;
 use crate::RepoError;
 use crate::layout::KEYS_PREFIX;
@@ -92,20 +92,12 @@ impl Keys {
     /// Makes ready to decrypt an object.
     async fn sealer(&self, location: &Path, header: Header) -> StoreResult<Sealer> {
         let key = self.of_epoch(header.epoch()).await?;
-        Sealer::open(&key, location.as_ref(), header).map_err(seal_failed)
+        Sealer::open(&key, location.as_ref(), header).map_err(object_store::Error::from)
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A failure of the encryption as one of the store; [`RepoError`] finds it in there.
-pub(super) fn seal_failed(error: SealError) -> object_store::Error {
-    object_store::Error::Generic {
-        store: "encryption",
-        source: Box::new(error),
-    }
 }
 
 fn key_failed(error: RepoError) -> object_store::Error {
@@ -145,7 +137,7 @@ impl ObjectStore for EncryptedStore {
         }
         let key = self.keys.for_writing().await?;
         let content = bytes::Bytes::from(payload);
-        let object = sealed::seal_whole(&key, location.as_ref(), &content).map_err(seal_failed)?;
+        let object = sealed::seal_whole(&key, location.as_ref(), &content)?;
         self.inner.put_opts(location, object.into(), options).await
     }
 
@@ -158,7 +150,7 @@ impl ObjectStore for EncryptedStore {
             return self.inner.put_multipart_opts(location, options).await;
         }
         let key = self.keys.for_writing().await?;
-        let sealer = Sealer::new(&key, location.as_ref()).map_err(seal_failed)?;
+        let sealer = Sealer::new(&key, location.as_ref())?;
         let inner = self.inner.put_multipart_opts(location, options).await?;
         Ok(Box::new(SealedUpload::new(inner, sealer)))
     }
@@ -221,7 +213,7 @@ impl EncryptedStore {
         let mut pieces = reading::Pieces::new(found.into_stream());
         let header = pieces.header().await?;
         let sealer = self.keys.sealer(location, header).await?;
-        let size = sealed::content_len(meta.size).map_err(seal_failed)?;
+        let size = sealed::content_len(meta.size)?;
         let content = reading::whole(pieces, sealer, size);
         Ok(GetResult {
             payload: GetResultPayload::Stream(content),

@@ -6,7 +6,6 @@ use futures::{FutureExt, TryFutureExt};
 use object_store::{MultipartUpload, PutPayload, PutResult, UploadPart};
 
 use super::sealed::{HEADER_LEN, PIECE_LEN, SealError, Sealer, TAG_LEN};
-use super::store::seal_failed;
 use crate::PART_BYTES;
 
 /// Encrypts the parts on their way. The last piece is sealed as such, so the end of what has come
@@ -98,7 +97,7 @@ impl MultipartUpload for SealedUpload {
             Ok(()) => try_join_all(self.send()).map_ok(drop).boxed(),
             Err(error) => {
                 self.is_lost = true;
-                std::future::ready(Err(seal_failed(error))).boxed()
+                std::future::ready(Err(object_store::Error::from(error))).boxed()
             }
         }
     }
@@ -109,7 +108,7 @@ impl MultipartUpload for SealedUpload {
             true => Err(SealError::Failed),
             false => self.seal_held(true, &mut sealed),
         };
-        sealing.map_err(seal_failed)?;
+        sealing?;
         self.waiting = sealed;
         let parts = self.send();
         try_join_all(parts).await?;

@@ -5,9 +5,9 @@ use walzip_pgformat::wal::max_align;
 
 use super::tid_run::TidRun;
 use super::tuple::{
-    ALT_TID, INDEX_TUPLE_HEADER_LEN, IndexStreams, Place, PlaceStreams, SIZE_MASK, block_bytes,
-    posting_list, read_tid,
+    ALT_TID, IndexStreams, Place, PlaceStreams, block_bytes, posting_list, read_tid,
 };
+use super::tuple_header::{INDEX_TUPLE_HEADER_LEN, SIZE_MASK};
 use crate::streams::coder::{Choices, Coder, get_u16};
 use crate::streams::kind::StreamKind;
 

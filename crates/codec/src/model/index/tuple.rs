@@ -9,6 +9,7 @@ use super::gin::extracted_key::Sources;
 use super::known_rows::KnownRows;
 use super::recipe::Recipes;
 use super::tid_run::TidRun;
+use super::tuple_header::{INDEX_TUPLE_HEADER_LEN, SIZE_MASK};
 use crate::model::rows::recent::{RecentRows, RowNumber, Tid};
 use crate::optional_model::OptionalModel;
 use crate::streams::coder::{Care, Coder, LazyStream, get_u16};
@@ -17,14 +18,10 @@ use crate::streams::rows_by_len::RowsByLen;
 
 /// `INDEX_ALT_TID_MASK`: t_tid is not the TID of a heap tuple.
 pub(super) const ALT_TID: u16 = 0x2000;
-/// `INDEX_SIZE_MASK`: the tuple's length in t_info, in bytes.
-pub(super) const SIZE_MASK: u16 = 0x1FFF;
 /// `BT_IS_POSTING`, in t_tid's offset: the tuple has a posting list.
 const IS_POSTING: u16 = 0x2000;
 /// `BT_OFFSET_MASK`: the number of TIDs in the posting list.
 const POSTING_COUNT: u16 = 0x0FFF;
-/// Size of `IndexTupleData`, in bytes.
-pub const INDEX_TUPLE_HEADER_LEN: usize = 8;
 const TID_LEN: usize = 6;
 /// `INDEX_NULL_MASK`: a null bitmap precedes the key.
 const HAS_NULLS: u16 = 0x8000;

@@ -9,7 +9,7 @@ use walzip_pgformat::PAGE_SIZE;
 
 use super::items::{Items, PAGE_HEADER_LEN, PointerStreams};
 use crate::model::heap::body::TUPLE_HEADER_LEN;
-use crate::model::index::gin::page_entries::EntryFields;
+use crate::model::index::gin::entry_fields::EntryFields;
 use crate::model::index::page_tuples::{ItemSpans, TupleFields};
 use crate::model::index::tuple::{Place, tuple_len};
 use crate::model::relations::Relation;

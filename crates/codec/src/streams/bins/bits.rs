@@ -4,6 +4,16 @@
 /// Bits that a look at the next ones shows at least.
 pub const SEEN_BITS: u32 = 57;
 
+/// The number that a row of at most 8 bytes is.
+#[inline(always)]
+pub fn number<const W: usize>(row: &[u8; W]) -> u64 {
+    let mut bytes = [0; 8];
+    for (to, from) in bytes.iter_mut().zip(row) {
+        *to = *from;
+    }
+    u64::from_le_bytes(bytes)
+}
+
 /// Writes bits.
 #[derive(Default)]
 pub struct BitWriter {

@@ -1,7 +1,7 @@
 //! Writing a stream in bins.
 
 use super::ans::{Encoding, TABLE_LOG_MAX, TABLE_LOG_MIN};
-use super::bits::{BackwardWriter, BitWriter};
+use super::bits::{BackwardWriter, BitWriter, number};
 use super::repeats::{Repeats, Runs};
 use super::{Bin, Division, Tally, WEIGHT_LENGTH_BITS, bit_length, length_bits, mask_of};
 use crate::limits::BIN_ROWS_MAX;
@@ -72,13 +72,6 @@ impl Prediction {
 
 /// Bytes of a stream besides its bins and numbers, about.
 const FIXED_LEN: f64 = 8.0;
-
-#[inline(always)]
-pub fn number<const W: usize>(row: &[u8; W]) -> u64 {
-    let mut bytes = [0; 8];
-    bytes[..W].copy_from_slice(row);
-    u64::from_le_bytes(bytes)
-}
 
 fn encode<const W: usize>(rows: &[u8], mut division: Division) -> Option<Vec<u8>> {
     let (numbers, rest) = rows.as_chunks::<W>();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::encoding::number;
+use super::bits::number;
 use crate::fast_hash::FastHash;
 
 /// One of so many places is looked at, by its hash, as a power of two.

@@ -7,19 +7,16 @@
 
 use walzip_pgformat::wal::max_align;
 
-use super::page_entries::EntryFields;
+use super::entry_fields::EntryFields;
 use super::posting_list::{LIST_HEADER_LEN, ListStreams, read_list, short_align};
 use crate::model::index::page_tuples::ItemSpans;
+use crate::model::index::tuple_header::{INDEX_TUPLE_HEADER_LEN, SIZE_MASK};
 use crate::streams::coder::{Coder, LazyStream, get_u16};
 use crate::streams::kind::StreamKind;
 use crate::streams::rows_by_len::RowsByLen;
 
-/// Size of `IndexTupleData`, in bytes.
-pub(super) const TUPLE_HEADER_LEN: usize = 8;
 /// `GIN_ITUP_COMPRESSED`, the high half of the block number.
 pub(super) const COMPRESSED_HIGH: u16 = 0x8000;
-/// `INDEX_SIZE_MASK`: the tuple's length in t_info, in bytes.
-pub(super) const SIZE_MASK: u16 = 0x1FFF;
 /// Size of a `ginxlogInsertEntry` without its tuple, in bytes.
 pub const INSERT_ENTRY_HEADER_LEN: usize = 4;
 
@@ -66,7 +63,7 @@ impl GinStreams {
         let stream = self.block.open(coder, StreamKind::IndexTid, 6);
         let tid = coder.part(tuple, 0, 6);
         coder.bytes(stream, tid);
-        let key = coder.part(tuple, TUPLE_HEADER_LEN, len);
+        let key = coder.part(tuple, INDEX_TUPLE_HEADER_LEN, len);
         self.keys.code(coder, StreamKind::IndexKey, key);
         len
     }
@@ -81,7 +78,7 @@ impl GinStreams {
 
     pub(super) fn form_of(&mut self, tuple: &[u8]) -> u8 {
         let size = usize::from(get_u16(tuple, 6) & SIZE_MASK);
-        if size != tuple.len() || size < TUPLE_HEADER_LEN {
+        if size != tuple.len() || size < INDEX_TUPLE_HEADER_LEN {
             ANY
         } else if self.has_list(tuple).is_some() {
             POSTING
@@ -94,7 +91,7 @@ impl GinStreams {
     /// zeros after it.
     fn has_list(&mut self, tuple: &[u8]) -> Option<()> {
         let start = usize::from(get_u16(tuple, 2));
-        if get_u16(tuple, 0) != COMPRESSED_HIGH || start < TUPLE_HEADER_LEN {
+        if get_u16(tuple, 0) != COMPRESSED_HIGH || start < INDEX_TUPLE_HEADER_LEN {
             return None;
         }
         let len = start + read_list(tuple.get(start..)?, &mut self.scratch)?;

@@ -2,7 +2,7 @@
 
 use super::extraction::{Form, Keys, Values, keys_of};
 use crate::limits::extraction_max;
-use crate::model::index::tuple::INDEX_TUPLE_HEADER_LEN;
+use crate::model::index::tuple_header::INDEX_TUPLE_HEADER_LEN;
 use crate::model::rows::recent::RowNumber;
 use crate::streams::coder::{Care, get_u16};
 

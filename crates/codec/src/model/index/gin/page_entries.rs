@@ -3,34 +3,13 @@
 
 use walzip_pgformat::wal::max_align;
 
-use super::entry::{ANY, COMPRESSED_HIGH, GinStreams, PLAIN, POSTING, SIZE_MASK, TUPLE_HEADER_LEN};
-use super::posting_list::{ListFields, write_list};
+use super::entry::{ANY, COMPRESSED_HIGH, GinStreams, PLAIN, POSTING};
+use super::entry_fields::EntryFields;
+use super::posting_list::write_list;
 use crate::model::index::page_tuples::ItemSpans;
+use crate::model::index::tuple_header::{INDEX_TUPLE_HEADER_LEN, SIZE_MASK};
 use crate::streams::coder::{Coder, get_u16};
 use crate::streams::kind::StreamKind;
-
-/// The fields of the entries of a page. Memory to work with.
-#[derive(Debug, Default)]
-pub struct EntryFields {
-    /// The form of each entry.
-    forms: Vec<u8>,
-    /// The t_info of each entry that has one, without the length if it has a posting list.
-    infos: Vec<u16>,
-    /// For each posting list, its number of TIDs and its offset in the entry.
-    counts: Vec<u16>,
-    starts: Vec<u16>,
-    lists: ListFields,
-}
-
-impl EntryFields {
-    fn clear(&mut self) {
-        self.forms.clear();
-        self.infos.clear();
-        self.counts.clear();
-        self.starts.clear();
-        self.lists.clear();
-    }
-}
 
 impl GinStreams {
     /// Codes the entries of a page. The encoder passes where they are in `bytes`. The decoder's
@@ -160,7 +139,7 @@ impl GinStreams {
                 POSTING => {
                     let (count, at) = with_list.next().unwrap_or((0, &0));
                     let at = usize::from(*at);
-                    let key = coder.part(tuple, TUPLE_HEADER_LEN, at);
+                    let key = coder.part(tuple, INDEX_TUPLE_HEADER_LEN, at);
                     self.keys.code(coder, StreamKind::IndexKey, key);
                     let info = infos.next().unwrap_or_default();
                     if C::ENCODING {
@@ -193,7 +172,7 @@ fn write_entry(
 ) -> Option<usize> {
     let len = max_align(at + write_list(tuple.get_mut(at..)?, tids)?);
     let info = info & !SIZE_MASK | len as u16 & SIZE_MASK;
-    let header: &mut [u8; TUPLE_HEADER_LEN] = tuple.first_chunk_mut()?;
+    let header: &mut [u8; INDEX_TUPLE_HEADER_LEN] = tuple.first_chunk_mut()?;
     for (field, value) in [COMPRESSED_HIGH, at as u16, count, info]
         .into_iter()
         .enumerate()
