@@ -33,7 +33,7 @@ pub(crate) fn spread(values: impl Iterator<Item = f64>) -> Option<Spread> {
 /// The widest of some spreads, to be said after other words.
 pub(crate) fn widest_in_words(spreads: impl Iterator<Item = f64>) -> String {
     match spreads.reduce(f64::max) {
-        Some(widest) => format!(", spread at most {:.0} %", widest * 100.0),
+        Some(widest) => format!(", spread at most {:.0}\u{a0}%", widest * 100.0),
         None => String::new(),
     }
 }
