@@ -470,7 +470,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            !text.contains("13.0") && page.contains("12.0 of 12") || page.contains("of 12; "),
+            !text.contains("13.0") && page.contains(" of 12 published</span>"),
             "{text}"
         );
     }

@@ -97,6 +97,10 @@ fn measure_all(
         progress,
     }
     .measure_all();
+    if let Some(reason) = store.as_ref().and_then(|store| store.clear().err()) {
+        // Nobody else would remove it.
+        progress.note(&format!("something may be left in the store: {reason}"));
+    }
     results.provenance.finish();
     results.summarise();
     Ok(results)

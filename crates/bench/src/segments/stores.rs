@@ -67,7 +67,8 @@ impl<'a> InStore<'a> {
 
     /// Removes what is there, and says how much it was.
     pub(super) fn clear(&self) -> Result<u64, String> {
-        (self.stores.remove)(&self.url, &self.name)
+        let removed = (self.stores.remove)(&self.url, &self.name);
+        removed.map_err(|reason| format!("{} cannot be removed: {reason}", self.name))
     }
 
     /// What was said without the name of the store.

@@ -240,7 +240,8 @@ impl<'a> Scope<'a> {
             .map(|(row, ours)| self.against(other, *row, ours, &theirs))
             .collect();
         let is_smaller = |(level, _): &&(Level, Told)| level.bytes < 1.0;
-        let lowest = compared.iter().find(is_smaller).copied();
+        let untold = |(_, told): &&(Level, Told)| *told == Told::TooFewRuns;
+        let lowest_untold = compared.iter().filter(is_smaller).find(untold).copied();
         compared.sort_by(|(a, _), (b, _)| a.bytes.total_cmp(&b.bytes));
         let smaller = || compared.iter().filter(is_smaller);
         let smallest = |told: Told| {
@@ -254,9 +255,9 @@ impl<'a> Scope<'a> {
         if let Some(level) = smallest(Told::NotDistinguishable) {
             return Answer::NotDistinguishable(level);
         }
-        match lowest {
-            Some((level, Told::TooFewRuns)) => Answer::TooFewRuns(level),
-            _ => {
+        match lowest_untold {
+            Some((level, _)) => Answer::TooFewRuns(level),
+            None => {
                 let seconds = |level: &Level| level.compress_time.unwrap_or(f64::INFINITY);
                 let levels = smaller().map(|(level, _)| *level);
                 let fastest = levels.min_by(|a, b| seconds(a).total_cmp(&seconds(b)));
@@ -416,12 +417,37 @@ mod tests {
     }
 
     #[test]
+    fn a_level_that_is_far_slower_says_nothing_of_one_that_too_few_runs_tell() {
+        let results = fixture_of_runs(
+            1,
+            &[
+                ("gzip", 1, &[(100, 1.0)]),
+                ("walzip", 1, &[(90, 9.0)]),
+                ("walzip", 3, &[(80, 1.5)]),
+            ],
+        );
+        let Answer::TooFewRuns(level) = results.dominance.verdicts[0].verified else {
+            panic!("{:?}", results.dominance.verdicts[0].verified);
+        };
+        assert_eq!(level.row, 2);
+    }
+
+    #[test]
     fn runs_that_lie_among_each_other_are_not_distinguishable() {
         let told = |theirs: &[f64], ours: &[f64]| of_seconds(theirs, ours).to_string();
         let near = told(&[1.0, 1.2, 1.4], &[0.9, 1.0, 1.1]);
         let said =
             "gzip -1: walzip -1 is smaller; its time is not distinguishable (3 runs, spread 17 %)";
         assert!(near.contains(said), "{near}");
+        // The ratio is shown, and is no verdict.
+        let line = near
+            .lines()
+            .find(|line| line.contains("not distinguishable"));
+        let words: Vec<_> = line.unwrap().split_whitespace().collect();
+        assert_eq!(
+            words.join(" "),
+            "gzip -1 1 3 17% not distinguishable walzip -1 0.50 0.83 1.00"
+        );
         let far = told(&[1.4, 1.5, 1.6], &[0.9, 1.0, 1.1]);
         assert!(
             far.contains("No exceptions") && far.contains("0.67"),

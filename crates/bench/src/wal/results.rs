@@ -249,13 +249,19 @@ impl Results {
         (covered < all).then(|| format!("{covered} of {}", counted(all, "segment")))
     }
 
-    /// In how many runs something was measured on each of these segments.
+    /// In how many runs some row was measured on each of these segments.
     pub(super) fn complete_runs(&self) -> u32 {
-        let verdicts = self.dominance.verdicts.iter();
-        verdicts
-            .map(|verdict| verdict.runs as u32)
-            .max()
-            .unwrap_or_default()
+        let covered = self.covered();
+        let measured = self.measurements.iter();
+        let measured: HashSet<_> = measured.map(|of| (of.row, of.run, of.input)).collect();
+        let is_complete = |row: usize, run: u32| {
+            let mut inputs = covered.iter();
+            inputs.all(|input| measured.contains(&(row, run, *input)))
+        };
+        let runs = 1..=self.settings.runs;
+        let complete = |row: usize| runs.clone().filter(|run| is_complete(row, *run)).count();
+        let most = (0..self.rows.len()).map(complete).max();
+        most.unwrap_or_default() as u32
     }
 
     /// With how many threads a row works on this machine.

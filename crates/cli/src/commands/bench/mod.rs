@@ -109,7 +109,8 @@ struct FileArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Go on from what --json has: what was measured there is not measured again
+    /// Go on from what --json has: what was measured there is not measured again, but for a segment
+    /// that bench wal had not finished
     #[arg(long, requires = "json")]
     resume: bool,
 
