@@ -15,8 +15,11 @@ use crate::archiver::Archiver;
 use crate::error::ArchiveError;
 use crate::replication::{Connection, ConnectionSettings, Mode};
 
-const POLL_FIRST: Duration = Duration::from_millis(10);
+/// After a tenth of the time that was waited so far, it is looked again, within these bounds.
+const POLL_MIN: Duration = Duration::from_millis(10);
 const POLL_MAX: Duration = Duration::from_secs(2);
+/// So long a server that is there may take to say what it has archived.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Waits until all of these segments are in the repository.
 pub(crate) async fn wait_for(
@@ -52,14 +55,30 @@ impl Wait<'_> {
     /// until the time is up: after hours of copying, one error is no reason to throw the copy
     /// away.
     pub(crate) async fn until_there(&self, segments: Vec<SegmentName>) -> Result<(), ArchiveError> {
-        let deadline = Instant::now() + self.timeout;
+        let mut connection = None;
+        let waited = self.look(segments, &mut connection).await;
+        if let Some(connection) = connection {
+            connection.close().await;
+        }
+        waited
+    }
+
+    async fn look(
+        &self,
+        segments: Vec<SegmentName>,
+        connection: &mut Option<Connection>,
+    ) -> Result<(), ArchiveError> {
+        let since = Instant::now();
+        let deadline = since + self.timeout;
         let mut missing = VecDeque::from(segments);
-        let mut pause = POLL_FIRST;
         while let Some(segment) = missing.front() {
             let name = segment.to_string();
             // Asked before the repository is: what is reported then has to be there.
             let reported = match self.believes_reports {
-                true => self.archiver().await.filter(|told| told.reports(segment)),
+                true => self
+                    .archiver(connection)
+                    .await
+                    .filter(|told| told.reports(segment)),
                 false => None,
             };
             let failure = match self.repository.find_wal(&name).await {
@@ -80,17 +99,20 @@ impl Wait<'_> {
             if Instant::now() >= deadline {
                 return Err(match failure {
                     Some(error) => error.into(),
-                    None => self.not_archived(name).await,
+                    None => self.not_archived(name, connection).await,
                 });
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 3 / 2).min(POLL_MAX);
+            tokio::time::sleep((since.elapsed() / 10).clamp(POLL_MIN, POLL_MAX)).await;
         }
         Ok(())
     }
 
-    async fn not_archived(&self, segment: String) -> ArchiveError {
-        let archiver = self.archiver().await;
+    async fn not_archived(
+        &self,
+        segment: String,
+        connection: &mut Option<Connection>,
+    ) -> ArchiveError {
+        let archiver = self.archiver(connection).await;
         let failure = archiver.as_ref().and_then(|archiver| {
             let failed = archiver.current_failure(self.since)?;
             Some(format!(
@@ -107,12 +129,26 @@ impl Wait<'_> {
     }
 
     /// What the server says; nothing where it cannot be asked, since that is no reason to fail.
-    async fn archiver(&self) -> Option<Archiver> {
-        let mut sql = Connection::open(self.server, Mode::Sql).await.ok()?;
-        let archiver = Archiver::ask(&mut sql).await.ok();
-        sql.close().await;
-        archiver
+    /// The connection is kept: each costs the server a process.
+    async fn archiver(&self, connection: &mut Option<Connection>) -> Option<Archiver> {
+        if let Some(kept) = connection.take()
+            && let Some((archiver, kept)) = ask(kept).await
+        {
+            *connection = Some(kept);
+            return Some(archiver);
+        }
+        let opened = Connection::open(self.server, Mode::Sql).await.ok()?;
+        let (archiver, kept) = ask(opened).await?;
+        *connection = Some(kept);
+        Some(archiver)
     }
+}
+
+/// Nothing from a server that does not answer.
+async fn ask(mut connection: Connection) -> Option<(Archiver, Connection)> {
+    let asked = tokio::time::timeout(ANSWER_MAX, Archiver::ask(&mut connection));
+    let archiver = asked.await.ok()?.ok()?;
+    Some((archiver, connection))
 }
 
 #[cfg(test)]

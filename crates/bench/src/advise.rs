@@ -9,6 +9,7 @@
 //! Nothing is written but temporary files, and nothing is asked of a server here: who has a
 //! connection hands in what it said.
 
+mod packing;
 mod plan;
 mod program;
 mod rate;
@@ -37,6 +38,7 @@ use crate::verdict::Time;
 use crate::wal::{self, Results};
 use crate::{Cancel, Error, Progress, Provenance, Scratch};
 
+pub use packing::Packing;
 pub use plan::Plan;
 pub use program::Program;
 pub use rate::Rate;
@@ -192,6 +194,8 @@ pub struct Advice {
     pub now: Option<usize>,
     /// The same WAL under each `wal_compression`.
     pub what_if: Vec<WhatIf>,
+    /// What packs would make of it; nothing where too few segments follow one another.
+    pub packing: Option<Packing>,
     /// What to do.
     pub recommendations: Vec<Recommendation>,
     /// The same in lines that can be pasted: with walzip, and with what is there already.
@@ -258,7 +262,8 @@ fn advise(
 ) -> Result<Advice, Error> {
     let samples = samples(options, temp_dir, progress)?;
     let measured: Vec<PathBuf> = all(&samples, |sample| &sample.measured);
-    let survey = WalSurvey::of(&all(&samples, |sample| &sample.looked_at), &options.cancel)?;
+    let looked_at = all(&samples, |sample| &sample.looked_at);
+    let survey = WalSurvey::of(&looked_at, &options.cancel)?;
     if survey.segments == 0 {
         return Err(Error::Usage(no_segment()));
     }
@@ -291,6 +296,7 @@ fn advise(
         temp_dir,
         progress,
     )?;
+    let packing = Packing::measure(&looked_at, &options.cancel, progress)?;
     let mut advice = Advice {
         format: 1,
         sources: samples.iter().map(Source::of).collect(),
@@ -306,6 +312,7 @@ fn advise(
         chosen,
         now,
         what_if,
+        packing,
         recommendations: Vec::new(),
         plans: Vec::new(),
         confidence: Confidence::default(),

@@ -1,7 +1,8 @@
 //! Which compression is best for base backups?
 //!
 //! Each data set lives on a throw-away server, which is backed up with pg_basebackup by every
-//! method and level in turn, loop by loop, into a counter; and by walzip into a repository.
+//! method and level in turn, loop by loop, into a counter; and by walzip, and pgBackRest where it is
+//! installed, into a repository.
 
 mod csv;
 mod data_sets;
@@ -11,6 +12,7 @@ mod measurement;
 mod methods;
 mod on_server;
 mod options;
+mod pgbackrest;
 mod probe;
 mod published;
 mod ranks;

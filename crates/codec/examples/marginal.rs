@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .ok_or("the first argument is a level")?;
     let mut header = String::from("| workload | all models, bytes |");
     let mut rule = String::from("|---|---|");
-    for model in OptionalModel::ALL {
+    for model in models() {
         header += &format!(" {} |", model.label());
         rule += "---|";
     }
@@ -49,9 +49,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let all = measure(&segments, |segment| Ok(encode(segment, level)?))?;
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         print!("| {name} | {} |", all.bytes);
-        for model in OptionalModel::ALL {
+        for model in models() {
             let without = measure(&segments, |segment| {
-                Ok(encode_without(segment, level, *model)?)
+                Ok(encode_without(segment, level, model)?)
             })?;
             let added = (without.bytes as f64 / all.bytes as f64 - 1.0) * 100.0;
             let saved = (1.0 - without.time.as_secs_f64() / all.time.as_secs_f64()) * 100.0;
@@ -60,6 +60,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!();
     }
     Ok(())
+}
+
+/// Those of a segment by itself.
+fn models() -> impl Iterator<Item = OptionalModel> {
+    let all = OptionalModel::ALL.iter().copied();
+    all.filter(|model| !model.needs_history())
 }
 
 fn measure(

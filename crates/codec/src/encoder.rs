@@ -11,7 +11,8 @@ use crate::level::Level;
 use crate::limits::MEMBER_LEN_MAX;
 use crate::member;
 use crate::packing::choices;
-use crate::proof::{self, RunBoth};
+use crate::proof;
+use crate::run_both::{RunBoth, run_in_turn};
 use crate::streams::coder::{Choices, Proof};
 
 /// Bytes of a segment that go into one member: more go into parts, each into a member.
@@ -38,7 +39,7 @@ impl Encoder {
             level,
             proves,
             part_len: PART_LEN,
-            run_both: proof::run_in_turn,
+            run_both: run_in_turn,
             next_part: None,
         }
     }

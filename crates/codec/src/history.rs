@@ -12,8 +12,9 @@ use crate::error::{DecodeToError, EncodeError};
 use crate::level::Level;
 use crate::member;
 use crate::model::History;
+use crate::optional_model::{ModelSet, OptionalModel};
 use crate::packing;
-use crate::proof::{self, Histories};
+use crate::proof;
 use crate::streams::coder::{Choices, Proof};
 
 /// Encodes segments in the order of their WAL. What it makes of one is decoded by a
@@ -21,7 +22,8 @@ use crate::streams::coder::{Choices, Proof};
 #[derive(Debug)]
 pub struct HistoryEncoder {
     level: Level,
-    histories: Histories,
+    without: ModelSet,
+    history: History,
 }
 
 impl HistoryEncoder {
@@ -29,7 +31,16 @@ impl HistoryEncoder {
     pub fn new(level: Level) -> HistoryEncoder {
         HistoryEncoder {
             level,
-            histories: Histories::default(),
+            without: ModelSet::default(),
+            history: History::default(),
+        }
+    }
+
+    /// Encodes without one of the models: what the model earns. See [`crate::encode_without`].
+    pub fn without(self, model: OptionalModel) -> HistoryEncoder {
+        HistoryEncoder {
+            without: self.without.with(model),
+            ..self
         }
     }
 
@@ -37,30 +48,36 @@ impl HistoryEncoder {
     /// cannot be told from the segments before it is encoded without them, and those after it
     /// too.
     pub fn encode(&mut self, segment: &[u8]) -> Result<Vec<u8>, EncodeError> {
-        let mut histories = std::mem::take(&mut self.histories);
+        let mut history = std::mem::take(&mut self.history);
         // Nothing that a panic could leave half done is used again.
         let encoded = catch_unwind(AssertUnwindSafe(|| {
-            encode_after(&mut histories, segment, self.level)
+            encode_after(&mut history, segment, self.level, self.without)
         }));
         match encoded {
             Ok(Ok(Some(file))) => {
-                self.histories = histories;
+                self.history = history;
                 Ok(file)
             }
-            _ => encode_verified(segment, self.level),
+            _ => {
+                drop(history);
+                encode_verified(segment, self.level)
+            }
         }
     }
 }
 
 /// The parts of a segment as members; `None` where it is none, or has bytes behind it.
 fn encode_after(
-    histories: &mut Histories,
+    history: &mut History,
     segment: &[u8],
     level: Level,
+    without: ModelSet,
 ) -> Result<Option<Vec<u8>>, EncodeError> {
+    let choices = packing::choices(level);
     let choices = Choices {
         proof: Proof::Later,
-        ..packing::choices(level)
+        without: choices.without.and(without),
+        ..choices
     };
     let is_segment = SegmentHeader::read(segment)
         .is_ok_and(|header| header.segment_size as usize == segment.len());
@@ -69,7 +86,7 @@ fn encode_after(
     }
     let mut file = Vec::new();
     for (header, part) in encoder::parts(segment) {
-        let member = proof::encode_part_after(histories, part.into(), &header, level, choices)?;
+        let member = proof::encode_part_after(history, part.into(), &header, level, choices)?;
         let Some(member) = member else {
             return Ok(None);
         };

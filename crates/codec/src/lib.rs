@@ -9,6 +9,7 @@
 
 mod account;
 mod chunk;
+mod chunk_encoder;
 mod compressors;
 mod container;
 mod differences;
@@ -28,6 +29,7 @@ mod optional_model;
 mod original;
 mod packing;
 mod proof;
+mod run_both;
 mod segment;
 mod streams;
 mod varint;
@@ -35,7 +37,8 @@ mod varint;
 pub use account::{
     HistoryAccount, KindAccount, account, account_chunk, account_differences, encode_without,
 };
-pub use chunk::{ChunkEncoder, Extent, encode_chunk};
+pub use chunk::Extent;
+pub use chunk_encoder::{ChunkEncoder, encode_chunk};
 pub use compressors::page_image::PageImages;
 pub use container::{
     Claims, HEADER_LEN_MAX, Header, MAGIC, MemberKind, VERSION, WalIdentity, name_file,
@@ -50,7 +53,7 @@ pub use limits::{CHUNK_LEN_MAX, MEMBER_LEN_MAX};
 pub use member::{decode, decode_hashed_to, decode_member, decode_member_to, decode_to};
 pub use optional_model::OptionalModel;
 pub use original::HashingOutput;
-pub use proof::RunBoth;
+pub use run_both::RunBoth;
 pub use streams::kind::{Category, StreamKind};
 
 /// What the names of files end with, behind a dot.

@@ -15,7 +15,7 @@ use crate::limits::MEMBER_LEN_MAX;
 use crate::model::History;
 use crate::original::{Hashed, HashingOutput, InMemory, Original};
 use crate::packing;
-use crate::proof::{self, RunBoth};
+use crate::run_both::{RunBoth, run_in_turn};
 use crate::segment;
 use crate::streams::StreamReader;
 use crate::streams::coder::Choices;
@@ -164,13 +164,7 @@ pub fn decode_member_after(
     claims: Claims,
     history: Option<&mut History>,
 ) -> Result<usize, DecodeToError> {
-    decode_into(
-        bytes,
-        Original::new(output),
-        claims,
-        proof::run_in_turn,
-        history,
-    )
+    decode_into(bytes, Original::new(output), claims, run_in_turn, history)
 }
 
 /// Goes past the member at the front of `bytes`, and learns what it leaves for those after it; returns
@@ -183,7 +177,7 @@ pub fn pass_member(
     let member = Member::read(bytes)?;
     if let Some(history) = member.history(Some(history))? {
         let (mut content, segment) = (member.content(claims)?, member.segment()?);
-        let streams = member.streams(&mut content, proof::run_in_turn)?;
+        let streams = member.streams(&mut content, run_in_turn)?;
         let segment = segment.ok_or(NO_SEGMENT)?;
         segment::pass(streams, segment, member.original_len(), history)?;
     }

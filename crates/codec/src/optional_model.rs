@@ -16,6 +16,11 @@ macro_rules! models {
             /// All of them.
             pub const ALL: &[OptionalModel] = &[$(OptionalModel::$name,)*];
 
+            /// It is for segments that are told from those before them.
+            pub fn needs_history(self) -> bool {
+                matches!(self, OptionalModel::ForetoldImages | OptionalModel::SplitData)
+            }
+
             /// What it does, in words.
             pub fn label(self) -> &'static str {
                 match self { $(OptionalModel::$name => $label,)* }
@@ -32,6 +37,11 @@ impl ModelSet {
     /// The same and one more.
     pub const fn with(self, model: OptionalModel) -> ModelSet {
         ModelSet(self.0 | 1 << model as u32)
+    }
+
+    /// The same and all of others.
+    pub const fn and(self, others: ModelSet) -> ModelSet {
+        ModelSet(self.0 | others.0)
     }
 
     /// Whether a model is among them.
@@ -59,4 +69,6 @@ models! {
     ExtractedKeys, "GIN keys taken out of rows";
     Layouts, "planes and differences";
     Bins, "numbers in bins";
+    ForetoldImages, "images foretold by replay";
+    SplitData, "items of a new right page taken from the left one";
 }

@@ -18,21 +18,11 @@ use crate::member;
 use crate::model::History;
 use crate::original::{Expected, Original};
 use crate::packing;
+use crate::run_both::{RunBoth, run_in_turn};
 use crate::segment;
 use crate::streams::StreamReader;
 use crate::streams::coder::Choices;
 use crate::streams::laid_out::Filled;
-
-/// Runs two things and returns when both are done: the first one on another thread, if the caller
-/// has one for it.
-pub type RunBoth = fn(beside: &(dyn Fn() + Sync), here: &mut dyn FnMut());
-
-/// The WAL before a segment, as the encoder and as a decoder know it.
-#[derive(Debug, Default)]
-pub struct Histories {
-    encoder: History,
-    decoder: History,
-}
 
 /// What [`member::encode_part`] makes of a segment or of a part of one, proven.
 pub fn encode_part(
@@ -45,22 +35,16 @@ pub fn encode_part(
     encode(input, header, (level, choices), run_both, None)
 }
 
-/// The same, told from the WAL before. Where that is not done, what the histories have become is
-/// not to be used any more.
+/// The same, told from the WAL before. What the decoder leaves is what the next segment is told from. Where that
+/// is not done, what the history has become is not to be used any more.
 pub fn encode_part_after(
-    histories: &mut Histories,
+    history: &mut History,
     input: Input<'_>,
     header: &SegmentHeader,
     level: Level,
     choices: Choices,
 ) -> Result<Option<Vec<u8>>, EncodeError> {
-    encode(
-        input,
-        header,
-        (level, choices),
-        run_in_turn,
-        Some(histories),
-    )
+    encode(input, header, (level, choices), run_in_turn, Some(history))
 }
 
 fn encode(
@@ -68,17 +52,25 @@ fn encode(
     header: &SegmentHeader,
     (level, choices): (Level, Choices),
     run_both: RunBoth,
-    histories: Option<&mut Histories>,
+    mut history: Option<&mut History>,
 ) -> Result<Option<Vec<u8>>, EncodeError> {
-    let (kind, mut of_encoder, mut of_decoder) = match histories {
-        None => (MemberKind::Wal, None, None),
-        Some(Histories { encoder, decoder }) => {
-            (MemberKind::WalAfter, Some(encoder), Some(decoder))
-        }
+    let kind = match history {
+        None => MemberKind::Wal,
+        Some(_) => MemberKind::WalAfter,
     };
-    let Some(streams) = segment::encode(input, header, choices, of_encoder.as_deref_mut())? else {
+    if let Some(history) = history.as_deref_mut() {
+        history.remember(input.len());
+    }
+    let Some(streams) = segment::encode(input, header, choices, history.as_deref_mut())? else {
         return Ok(None);
     };
+    // The decoder begins where the encoder began.
+    if history
+        .as_deref_mut()
+        .is_some_and(|history| !history.undo())
+    {
+        return Ok(None);
+    }
     let unhashed = Unhashed {
         kind,
         identity: WalIdentity::from(header),
@@ -95,20 +87,8 @@ fn encode(
         &|| {
             packed.get_or_init(pack);
         },
-        &mut || {
-            hash = replay(
-                &streams,
-                &unhashed.identity,
-                input,
-                of_decoder.as_deref_mut(),
-            )
-        },
+        &mut || hash = replay(&streams, &unhashed.identity, input, history.as_deref_mut()),
     );
-    if let (Some(encoder), Some(decoder)) = (of_encoder, of_decoder)
-        && !decoder.share_pages(encoder)
-    {
-        return Err(EncodeError::NotProven);
-    }
     let packed = packed.into_inner().unwrap_or(Err(EncodeError::NotProven));
     match (packed?, hash?) {
         (Some(packed), hash) => packed.member(hash, &unhashed).map(Some),
@@ -222,12 +202,6 @@ fn unpacks_to(
     let len_max = ContentShape::from(&header).unpacked_len_max(body);
     let reader = StreamReader::new(&mut content, header.version, len_max)?;
     Ok(reader.is_of(streams))
-}
-
-/// Runs both on the thread that there is.
-pub fn run_in_turn(beside: &(dyn Fn() + Sync), here: &mut dyn FnMut()) {
-    here();
-    beside();
 }
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ pub fn encode(
                 record.extend_from_slice(reader.bytes());
                 let end = past.lsn_of(reader.next_offset());
                 if let Some((history, images)) = &mut past.known {
-                    images.take_out(choices.proof, history, &mut layout, &mut record);
+                    images.take_out(choices, history, &mut layout, &mut record);
                 }
                 model.code(&mut coder, &mut layout, &mut record, past.history());
                 past.follow(&mut coder, lsn, &mut layout, &mut record);

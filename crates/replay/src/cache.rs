@@ -1,12 +1,15 @@
 //! Pages by relation, fork and block: as many as fit.
 
+mod undo;
+
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::{Block, RelFileLocator};
 
 use crate::page::{Page, PageBytes};
+use undo::{COPIES_MAX, Limits, Undo, Was, apply_difference};
 
 /// Names a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -29,15 +32,10 @@ impl From<&Block> for PageKey {
     }
 }
 
-fn zeros() -> Arc<PageBytes> {
-    Arc::new([0; walzip_pgformat::PAGE_SIZE])
-}
-
 #[derive(Clone)]
 struct Slot {
     key: PageKey,
-    /// Another cache may have the same one, until one of them changes it.
-    page: Arc<PageBytes>,
+    page: Box<PageBytes>,
     was_used: bool,
 }
 
@@ -50,6 +48,8 @@ pub struct PageCache {
     slots: Vec<Slot>,
     pages_max: usize,
     hand: usize,
+    /// What has changed, if it is remembered.
+    undo: Option<Undo>,
 }
 
 impl PageCache {
@@ -60,6 +60,7 @@ impl PageCache {
             slots: Vec::new(),
             pages_max: pages_max.max(1),
             hand: 0,
+            undo: None,
         }
     }
 
@@ -68,18 +69,56 @@ impl PageCache {
         self.pages_max = self.pages_max.max(pages_max);
     }
 
-    /// Replaces its pages by those of another cache, so that there is one copy of them. Returns
-    /// whether it had the same pages. If not, it must not be used any more.
-    pub fn share(&mut self, other: &PageCache) -> bool {
-        if self.slots.len() != other.slots.len() || self.hand != other.hand {
+    /// Remembers from now on what changes, for [`PageCache::undo`], in so many bytes of memory and some
+    /// megabytes.
+    pub fn remember(&mut self, bytes_max: usize) {
+        self.remember_within(Limits {
+            copies: COPIES_MAX,
+            difference_bytes: bytes_max,
+        });
+    }
+
+    fn remember_within(&mut self, limits: Limits) {
+        self.undo = Some(Undo::new(&self.slots, self.hand, limits));
+    }
+
+    /// Becomes what it was when it began to remember. Returns whether that was possible: where too much has
+    /// changed it is not, and the cache must not be used any more.
+    pub fn undo(&mut self) -> bool {
+        let Some(undo) = self.undo.take().filter(|undo| !undo.is_too_much()) else {
             return false;
+        };
+        let (len, hand, used) = (undo.len, undo.hand, undo.used.clone());
+        for (place, was) in undo.into_steps() {
+            let slot = &mut self.slots[place];
+            match was {
+                Was::Page(page) => slot.page = page,
+                Was::Different(bytes) => apply_difference(&bytes, &mut slot.page),
+                Was::Key(key) => {
+                    self.places.remove(&slot.key);
+                    slot.key = key;
+                    self.places.insert(key, place as u32);
+                }
+            }
         }
-        let mut pairs = self.slots.iter_mut().zip(&other.slots);
-        pairs.all(|(slot, other)| {
-            let is_same = Arc::ptr_eq(&slot.page, &other.page) || slot.page == other.page;
-            slot.page = Arc::clone(&other.page);
-            is_same && slot.key == other.key && slot.was_used == other.was_used
-        })
+        for (place, slot) in (len..).zip(self.slots.drain(len..)) {
+            // An older place may have it again.
+            if self.places.get(&slot.key) == Some(&(place as u32)) {
+                self.places.remove(&slot.key);
+            }
+        }
+        self.hand = hand;
+        for (slot, was_used) in self.slots.iter_mut().zip(used) {
+            slot.was_used = was_used;
+        }
+        true
+    }
+
+    /// A page is about to change.
+    fn note(&mut self, place: usize) {
+        if let Some(undo) = &mut self.undo {
+            undo.note_page(place, &self.slots);
+        }
     }
 
     /// Pages that are kept.
@@ -105,15 +144,18 @@ impl PageCache {
 
     /// A page that is kept, to change, without using it.
     pub fn peek_mut(&mut self, key: &PageKey) -> Option<&mut PageBytes> {
-        let slot = self.slots.get_mut(*self.places.get(key)? as usize)?;
-        Some(Arc::make_mut(&mut slot.page))
+        let place = *self.places.get(key)? as usize;
+        self.note(place);
+        Some(&mut self.slots[place].page)
     }
 
     /// A page that is kept.
     pub fn get_mut(&mut self, key: &PageKey) -> Option<&mut PageBytes> {
-        let slot = self.slots.get_mut(*self.places.get(key)? as usize)?;
+        let place = *self.places.get(key)? as usize;
+        self.note(place);
+        let slot = &mut self.slots[place];
         slot.was_used = true;
-        Some(Arc::make_mut(&mut slot.page))
+        Some(&mut slot.page)
     }
 
     /// A page that is kept, or else one of zeros that is kept from now on.
@@ -122,25 +164,30 @@ impl PageCache {
             Some(&place) => place as usize,
             None => self.place_for(key),
         };
+        self.note(place);
         let slot = &mut self.slots[place];
         slot.was_used = true;
-        Arc::make_mut(&mut slot.page)
+        &mut slot.page
     }
 
     fn place_for(&mut self, key: PageKey) -> usize {
         let place = if self.slots.len() < self.pages_max {
             self.slots.push(Slot {
                 key,
-                page: zeros(),
+                page: Box::new([0; PAGE_SIZE]),
                 was_used: true,
             });
             self.slots.len() - 1
         } else {
             let place = self.unused();
+            self.note(place);
             let slot = &mut self.slots[place];
+            if let Some(undo) = &mut self.undo {
+                undo.note_key(place, slot.key);
+            }
             self.places.remove(&slot.key);
             slot.key = key;
-            slot.page = zeros();
+            slot.page.fill(0);
             place
         };
         self.places.insert(key, place as u32);
@@ -162,5 +209,86 @@ impl PageCache {
     /// `pd_lsn` of a page that is kept.
     pub fn lsn(&self, key: &PageKey) -> Option<u64> {
         self.peek(key).map(|page| page.lsn())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// One use of a page: its block, how it is asked for, and where it changes.
+    type Use = (u32, u8, usize, u8);
+
+    fn uses() -> impl Strategy<Value = Vec<Use>> {
+        let one = (0..14_u32, 0..4_u8, 0..PAGE_SIZE, any::<u8>());
+        prop::collection::vec(one, 0..80)
+    }
+
+    fn apply(cache: &mut PageCache, uses: &[Use]) {
+        for &(block, way, at, byte) in uses {
+            let key = PageKey {
+                block,
+                ..PageKey::default()
+            };
+            let page = match way {
+                0 => cache.peek_mut(&key),
+                1 => cache.get_mut(&key),
+                _ => Some(cache.get_or_new(key)),
+            };
+            if let Some(page) = page {
+                page[at] = byte;
+                page[usize::from(byte)] = way;
+            }
+        }
+    }
+
+    /// The slots, and what is found of each key.
+    fn state(cache: &PageCache) -> Vec<(PageKey, Vec<u8>, bool)> {
+        let slots = cache.slots.iter();
+        let state = slots.map(|slot| (slot.key, slot.page.to_vec(), slot.was_used));
+        assert_eq!(cache.places.len(), cache.slots.len());
+        for (key, page) in cache.iter() {
+            assert!(cache.peek(key) == Some(page));
+        }
+        state.collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_cache_becomes_what_it_was(before in uses(), undone in uses(), after in uses()) {
+            let mut cache = PageCache::new(5);
+            apply(&mut cache, &before);
+            let mut expected = cache.clone();
+            cache.remember_within(Limits {
+                copies: 2,
+                difference_bytes: usize::MAX,
+            });
+            apply(&mut cache, &undone);
+            prop_assert!(cache.undo());
+            prop_assert!(state(&cache) == state(&expected));
+            prop_assert_eq!(cache.hand, expected.hand);
+            apply(&mut cache, &after);
+            apply(&mut expected, &after);
+            prop_assert!(state(&cache) == state(&expected));
+        }
+    }
+
+    #[test]
+    fn what_changes_too_much_is_not_put_back() {
+        let limits = Limits {
+            copies: 1,
+            difference_bytes: 30,
+        };
+        for (changes, is_put_back) in [(2, true), (3, false)] {
+            let mut cache = PageCache::new(8);
+            apply(&mut cache, &[(1, 2, 0, 1), (2, 2, 0, 1)]);
+            cache.remember_within(limits);
+            for change in 0..changes {
+                apply(&mut cache, &[(1 + change % 2, 1, 100, change as u8 + 2)]);
+            }
+            assert_eq!(cache.undo(), is_put_back, "{changes} changes");
+        }
+        assert!(!PageCache::new(1).undo(), "nothing is remembered");
     }
 }

@@ -164,24 +164,3 @@ fn a_cache_keeps_what_was_used_last_and_no_more_than_it_may() {
     assert!(cache.peek(&key(2)).is_some() && cache.peek(&key(3)).is_none());
     assert_eq!(cache.peek(&key(5)).map(|page| page[0]), Some(5));
 }
-
-#[test]
-fn caches_with_the_same_pages_share_them_until_one_changes_its_own() {
-    let filled = |last: u8| {
-        let mut cache = PageCache::new(8);
-        for block in [1, 2, 3] {
-            cache.get_or_new(key(block))[0] = block as u8;
-        }
-        cache.get_or_new(key(3))[0] = last;
-        cache
-    };
-    let (mut one, mut other) = (filled(3), filled(3));
-    assert!(other.share(&one));
-    other.get_mut(&key(2)).expect("a page")[0] = 9;
-    assert_eq!(one.peek(&key(2)).map(|page| page[0]), Some(2));
-    assert_eq!(other.peek(&key(2)).map(|page| page[0]), Some(9));
-    assert!(!other.share(&one));
-    assert!(!filled(4).share(&one));
-    one.get_or_new(key(4));
-    assert!(!filled(3).share(&one));
-}

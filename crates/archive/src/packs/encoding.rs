@@ -46,9 +46,16 @@ pub(super) async fn encode(
     if count < LEAST_SEGMENTS {
         return Ok(None);
     }
+    let name = PackName::new(&first.name, count, newest)?;
+    let Building { encoder, pack, .. } = building;
+    let finish = move || {
+        // Its memory goes before the whole pack takes more.
+        drop(encoder);
+        pack.finish()
+    };
     Ok(Some(EncodedPack {
-        name: PackName::new(&first.name, count, newest)?,
-        object: off_the_runtime(move || building.pack.finish()).await,
+        name,
+        object: off_the_runtime(finish).await,
     }))
 }
 
@@ -74,7 +81,7 @@ impl Building {
             level,
             encoder: HistoryEncoder::new(level),
             count: 0,
-            pack: PackBuilder::new(),
+            pack: PackBuilder::default(),
         }
     }
 
@@ -87,7 +94,7 @@ impl Building {
                 name: name.clone(),
                 source,
             })?;
-            let fitted = self.pack.push(&name, &segment, &member);
+            let fitted = self.pack.push(&name, &segment, member);
             Ok((self, fitted))
         })
         .await

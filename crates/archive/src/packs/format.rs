@@ -79,51 +79,43 @@ pub(crate) struct EncodedMember {
 }
 
 /// Builds a pack in memory.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PackBuilder {
-    bytes: Vec<u8>,
     members: Vec<Member>,
-    original_len: u64,
+    /// Their bytes. Each has memory of its own, so that nothing is moved while they become more.
+    bytes: Vec<Vec<u8>>,
 }
 
 impl PackBuilder {
-    pub(crate) fn new() -> PackBuilder {
-        PackBuilder {
-            bytes: pack_header::header(Content::Wal).to_vec(),
-            members: Vec::new(),
-            original_len: 0,
-        }
-    }
-
     /// Appends a segment, unless the pack would be longer or hold more than packs may. It is told
     /// from those before it, or begins anew.
-    pub(crate) fn push(&mut self, name: &str, segment: &[u8], member: &EncodedMember) -> bool {
-        let (member, begins_anew) = (&member.bytes, member.begins_anew);
-        let before = self.members.last().map(|last| last.begins);
-        let begins = before
-            .filter(|_| !begins_anew)
-            .unwrap_or(self.members.len());
+    pub(crate) fn push(&mut self, name: &str, segment: &[u8], encoded: EncodedMember) -> bool {
+        let last = self.members.last();
+        let begins = last.map(|last| last.begins);
+        let offset = last.map_or(HEADER_LEN as u64, Member::end);
+        let lens = self.members.iter().map(|member| member.original_len);
+        let original_len = lens.sum::<u64>() + segment.len() as u64;
         let count = self.members.len() + 1;
-        let len = self.bytes.len() + member.len() + count * ENTRY_LEN + TRAILER_LEN;
-        let original_len = self.original_len + segment.len() as u64;
-        let is_one = self.members.is_empty();
-        if len > MAX_PACK_BYTES
+        let rest_len = count * ENTRY_LEN + TRAILER_LEN;
+        let member = Member {
+            name: name.to_owned(),
+            offset,
+            len: encoded.bytes.len() as u64,
+            original_len: segment.len() as u64,
+            begins: begins
+                .filter(|_| !encoded.begins_anew)
+                .unwrap_or(self.members.len()),
+            original_hash: blake3::hash(segment).into(),
+            hash: blake3::hash(&encoded.bytes).into(),
+        };
+        if member.end() + rest_len as u64 > MAX_PACK_BYTES as u64
             || count > MAX_PACK_SEGMENTS
-            || (original_len > MAX_PACK_ORIGINAL_BYTES && !is_one)
+            || (original_len > MAX_PACK_ORIGINAL_BYTES && count > 1)
         {
             return false;
         }
-        self.members.push(Member {
-            name: name.to_owned(),
-            offset: self.bytes.len() as u64,
-            len: member.len() as u64,
-            original_len: segment.len() as u64,
-            begins,
-            original_hash: blake3::hash(segment).into(),
-            hash: blake3::hash(member).into(),
-        });
-        self.bytes.extend_from_slice(member);
-        self.original_len = original_len;
+        self.members.push(member);
+        self.bytes.push(encoded.bytes);
         true
     }
 
@@ -134,7 +126,13 @@ impl PackBuilder {
 
     /// The whole pack.
     pub(crate) fn finish(self) -> Vec<u8> {
-        let mut bytes = self.bytes;
+        let members_len: usize = self.bytes.iter().map(Vec::len).sum();
+        let rest_len = self.members.len() * ENTRY_LEN + TRAILER_LEN;
+        let mut bytes = Vec::with_capacity(HEADER_LEN + members_len + rest_len);
+        bytes.extend_from_slice(&pack_header::header(Content::Wal));
+        for member in self.bytes {
+            bytes.extend_from_slice(&member);
+        }
         let index_offset = bytes.len() as u64;
         for member in &self.members {
             bytes.extend_from_slice(member.name.as_bytes());
@@ -286,11 +284,11 @@ mod tests {
     }
 
     fn pack(count: usize) -> Vec<u8> {
-        let mut pack = PackBuilder::new();
+        let mut pack = PackBuilder::default();
         for (number, segment) in name(count).segments().enumerate() {
             let original = vec![number as u8; 1 << 20];
             let encoded = member(&vec![number as u8; 10 + number], number == 2);
-            assert!(pack.push(&segment, &original, &encoded));
+            assert!(pack.push(&segment, &original, encoded));
         }
         pack.finish()
     }
@@ -395,10 +393,10 @@ mod tests {
     #[test]
     fn an_index_that_contradicts_itself_is_refused() {
         let lie = |change: &dyn Fn(&mut Member)| {
-            let mut builder = PackBuilder::new();
+            let mut builder = PackBuilder::default();
             for (number, segment) in name(2).segments().enumerate() {
                 let encoded = member(&[number as u8; 10], false);
-                assert!(builder.push(&segment, &[0; 1 << 20], &encoded));
+                assert!(builder.push(&segment, &[0; 1 << 20], encoded));
             }
             change(&mut builder.members[1]);
             read(2, &builder.finish())
@@ -422,20 +420,20 @@ mod tests {
 
     #[test]
     fn no_more_than_a_pack_may_have_is_added() {
-        let mut pack = PackBuilder::new();
+        let mut pack = PackBuilder::default();
         let segments = name(MAX_PACK_SEGMENTS).segments().collect::<Vec<_>>();
         for segment in &segments {
-            assert!(pack.push(segment, &[0; 1 << 20], &member(b"x", false)));
+            assert!(pack.push(segment, &[0; 1 << 20], member(b"x", false)));
         }
         assert!(!pack.push(
             "000000010000000A000001FE",
             &[0; 1 << 20],
-            &member(b"x", false)
+            member(b"x", false)
         ));
-        let mut pack = PackBuilder::new();
+        let mut pack = PackBuilder::default();
         let long = member(&vec![0; MAX_PACK_BYTES - 1000], false);
-        assert!(pack.push(&segments[0], b"x", &long));
-        assert!(!pack.push(&segments[1], b"x", &member(&[0; 1000], false)));
+        assert!(pack.push(&segments[0], b"x", long));
+        assert!(!pack.push(&segments[1], b"x", member(&[0; 1000], false)));
         let len = pack.finish().len();
         assert!(len <= MAX_PACK_BYTES, "{len}");
     }

@@ -10,7 +10,7 @@ mod settings;
 use serde::Serialize;
 
 use super::rate::spoken;
-use super::{Advice, Program};
+use super::{Advice, DEFAULT_LEVEL, Program};
 use crate::contender::{Contender, WALZIP};
 use crate::text::bytes;
 
@@ -58,17 +58,20 @@ impl Advice {
         plans
     }
 
-    /// The recommended level, or the one that the settings were asked with.
+    /// The recommended level, or the one that the settings were asked with, or the default.
     fn best_walzip(&self) -> Option<&Program> {
         let is_ours = |program: &&Program| program.contender == WALZIP;
         let was_asked = |program: &&Program| {
             let mut settings = self.what_if.iter();
             settings.any(|what_if| what_if.archived_by(&program.label).is_some())
         };
-        self.chosen_program().filter(is_ours).or_else(|| {
-            let ours = || self.programs.iter().filter(is_ours);
-            ours().find(was_asked).or(ours().next())
-        })
+        let ours = || self.programs.iter().filter(is_ours);
+        let is_default = |program: &&Program| program.level == DEFAULT_LEVEL;
+        let chosen = self.chosen_program().filter(is_ours);
+        chosen
+            .or_else(|| ours().find(was_asked))
+            .or_else(|| ours().find(is_default))
+            .or_else(|| ours().next())
     }
 
     /// What is recommended, where that is neither walzip nor what is there already.

@@ -2,6 +2,7 @@
 
 mod archive_timeout;
 mod checkpoints;
+mod packs;
 mod program;
 mod segment_size;
 mod wal_compression;
@@ -11,6 +12,7 @@ use serde::Serialize;
 pub(super) use archive_timeout::{ADVISED_SECONDS, Timeout};
 pub(super) use checkpoints::{Distance, Spacing};
 
+use super::packing::SEGMENTS_MIN;
 use super::wal_survey::WalSurvey;
 use super::{Advice, Program};
 use crate::contender::CONTENDERS;
@@ -95,6 +97,7 @@ impl Advice {
             self.archive_timeout(),
             self.segment_size(),
         ];
+        self.recommendations.extend(self.packs());
         self.plans = self.plan();
         self.confidence = self.how_sure();
         self.not_tested = self.left_out(results);
@@ -211,6 +214,11 @@ impl Advice {
         left_out.push("base backups (walzip bench basebackup)".to_owned());
         if self.limits.replay_bytes_per_second.is_none() {
             left_out.push("how fast the server replays WAL (--replay-rate)".to_owned());
+        }
+        if self.packing.is_none() {
+            left_out.push(format!(
+                "packs: fewer than {SEGMENTS_MIN} segments follow one another (walzip bench packs)"
+            ));
         }
         if self.server.is_none() {
             left_out.push("the server's settings: no server was asked".to_owned());

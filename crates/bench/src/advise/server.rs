@@ -17,6 +17,8 @@ pub struct Server {
     pub in_recovery: bool,
     /// Settings by name, in the server's base units: bytes, seconds.
     pub settings: BTreeMap<String, String>,
+    /// What `wal_compression` can be in this server as it was built; none where that is only on or off.
+    pub wal_compression_values: Option<Vec<String>>,
     /// WAL that was written; from 14 on.
     pub wal: Option<WalStatistics>,
     /// Checkpoints.
@@ -64,6 +66,12 @@ impl Server {
     /// A setting.
     pub fn setting(&self, name: &str) -> Option<&str> {
         self.settings.get(name).map(String::as_str)
+    }
+
+    /// Whether `wal_compression` can be this; true where nobody knows.
+    pub fn can_compress(&self, method: &str) -> bool {
+        let values = self.wal_compression_values.as_ref();
+        values.is_none_or(|values| values.iter().any(|value| value == method))
     }
 
     /// A setting that is a number, in bytes or seconds.

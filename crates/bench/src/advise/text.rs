@@ -317,6 +317,7 @@ pub(super) mod fixture {
             now: None,
             programs,
             what_if: Vec::new(),
+            packing: None,
             recommendations: Vec::new(),
             plans: Vec::new(),
             confidence: Confidence::default(),

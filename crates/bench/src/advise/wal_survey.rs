@@ -150,7 +150,7 @@ impl WalSurvey {
 }
 
 /// Whether a segment is what its name says; one that was recycled meanwhile is not.
-fn is_at(name: &str, header: &SegmentHeader) -> bool {
+pub(super) fn is_at(name: &str, header: &SegmentHeader) -> bool {
     if !is_segment_name(name) {
         return true;
     }

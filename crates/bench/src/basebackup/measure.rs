@@ -12,6 +12,7 @@ use super::measurement::{Failed, Measurement, Restored};
 use super::methods::Taker;
 use super::on_server::{NO_CONFIGURATION, owners_command, server_settings};
 use super::options::Options;
+use super::pgbackrest::{self, PgBackRest};
 use super::restore;
 use super::results::Results;
 use super::resume::Earlier;
@@ -34,6 +35,8 @@ pub(super) struct Experiment<'a, P> {
     installation: &'a Installation,
     pg_basebackup: PathBuf,
     walzip: &'a Path,
+    pgbackrest: Option<PathBuf>,
+    connection_environment: &'a [(OsString, OsString)],
     sources: Vec<Source>,
     results: Results,
     surroundings: Surroundings<'a>,
@@ -81,6 +84,8 @@ impl<'a, P: Progress> Experiment<'a, P> {
             installation,
             pg_basebackup: installation.program("pg_basebackup")?,
             walzip: &options.walzip,
+            pgbackrest: find_program(pgbackrest::PROGRAM, &options.search_path),
+            connection_environment: &options.connection_environment,
             sources,
             results,
             surroundings,
@@ -141,10 +146,10 @@ impl<'a, P: Progress> Experiment<'a, P> {
             return Ok(());
         }
         if let Source::Running(connection) = source {
-            self.loops(&self.takers(false), Target::Running(connection))?;
+            self.loops(&self.takers(Taker::is_ranked), Target::Running(connection))?;
             let reason = format!(
-                "{name}: walzip backup is left out, because the server's WAL would have to be \
-                 archived by walzip"
+                "{name}: walzip backup and pgBackRest are left out, because they need the server's archive \
+                 or its data directory"
             );
             self.progress.note(&reason);
             self.results.left_out.push(reason);
@@ -153,16 +158,17 @@ impl<'a, P: Progress> Experiment<'a, P> {
         self.progress
             .note(&format!("{name}: making a server and its data"));
         let mut server = self.prepare(source).map_err(|error| self.stop(&error))?;
-        self.loops(&self.takers(false), Target::ThrowAway(&server))?;
+        let without_archive = self.takers(|taker| !taker.is_walzip());
+        self.loops(&without_archive, Target::ThrowAway(&server))?;
         let archived = self.archive(&mut server);
         archived.map_err(|error| self.stop(&error))?;
-        self.loops(&self.takers(true), Target::ThrowAway(&server))
+        self.loops(&self.takers(Taker::is_walzip), Target::ThrowAway(&server))
     }
 
-    /// The rows that are walzip's, or those that are not.
-    fn takers(&self, walzip: bool) -> Vec<usize> {
+    /// The rows of some takers.
+    fn takers(&self, are_wanted: fn(&Taker) -> bool) -> Vec<usize> {
         let rows = self.results.rows.iter().enumerate();
-        rows.filter(|(_, row)| row.taker.is_walzip() == walzip)
+        rows.filter(|(_, row)| are_wanted(&row.taker))
             .map(|(index, _)| index)
             .collect()
     }
@@ -274,6 +280,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
             (Taker::Walzip { .. }, Target::ThrowAway(server)) => {
                 self.walzip(&of_row.taker, server, run == 0)
             }
+            (Taker::PgBackRest, Target::ThrowAway(server)) => self.pgbackrest(server, run == 0),
             (taker, _) => self.pg_basebackup(&taker, target, run == 0),
         };
         self.clock.finish(row, start.elapsed());
@@ -347,7 +354,9 @@ impl<'a, P: Progress> Experiment<'a, P> {
                 );
             }
             Target::Running(connection) => {
-                command.args([OsString::from("-d"), OsString::from(connection)]);
+                command
+                    .envs(self.connection_environment.iter().cloned())
+                    .args([OsString::from("-d"), OsString::from(connection)]);
             }
         }
         if let (true, Taker::PgBasebackup { method, .. }, Target::ThrowAway(_)) =
@@ -442,6 +451,31 @@ impl<'a, P: Progress> Experiment<'a, P> {
         let said = fs::read_to_string(&said)?;
         let bytes = stored_bytes(&said)
             .ok_or_else(|| io::Error::other(format!("walzip did not say a size: {said}")))?;
+        Ok(Taken {
+            usage,
+            bytes,
+            restores,
+        })
+    }
+
+    /// A backup into a repository of pgBackRest's, which is restored if that is asked for.
+    fn pgbackrest(&self, server: &Server, check: bool) -> Result<Taken, Failure> {
+        let launcher = server.host().join(LAUNCHER);
+        if let (Some(original), false) = (self.surroundings.launcher, launcher.exists()) {
+            let copied = server.own_program(original, LAUNCHER);
+            copied.map_err(|error| io::Error::other(error.to_string()))?;
+        }
+        let missing = || io::Error::other(format!("{} is not installed", pgbackrest::PROGRAM));
+        let pgbackrest = PgBackRest {
+            server,
+            program: self.pgbackrest.as_deref().ok_or_else(missing)?,
+            launcher: self.surroundings.launcher.map(|_| launcher),
+        };
+        let (usage, bytes) = pgbackrest.backup()?;
+        let restores = match check {
+            true => pgbackrest.restore(self.results.settings.loops)?,
+            false => Vec::new(),
+        };
         Ok(Taken {
             usage,
             bytes,

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::pgbackrest;
 use super::published::PUBLISHED;
 
 /// What takes a base backup.
@@ -15,6 +16,9 @@ pub enum Taker {
         /// The level.
         level: u8,
     },
+    /// `pgbackrest backup`, with zstd at level 3 in two processes.
+    #[serde(rename = "pgbackrest")]
+    PgBackRest,
     /// `walzip backup`.
     Walzip {
         /// The level.
@@ -29,14 +33,15 @@ const WALZIP: [u8; 2] = [1, 3];
 const QUICK: [(&str, u8); 4] = [("gzip", 1), ("lz4", 1), ("zstd", 1), ("zstd", 5)];
 
 impl Taker {
-    /// Every taker; with `quick` some of them.
-    pub fn all(quick: bool) -> Vec<Taker> {
+    /// Every taker, pgBackRest where it is installed; with `quick` some of them.
+    pub fn all(quick: bool, has_pgbackrest: bool) -> Vec<Taker> {
         let published = PUBLISHED.iter();
         let chosen =
             published.filter(|(method, level, _)| !quick || QUICK.contains(&(method, *level)));
         let mut takers: Vec<Taker> = chosen
             .map(|&(method, level, _)| Taker::PgBasebackup { method, level })
             .collect();
+        takers.extend(has_pgbackrest.then_some(Taker::PgBackRest));
         let levels: &[u8] = if quick { &WALZIP[..1] } else { &WALZIP };
         takers.extend(levels.iter().map(|&level| Taker::Walzip { level }));
         takers
@@ -47,10 +52,16 @@ impl Taker {
         matches!(self, Taker::Walzip { .. })
     }
 
+    /// Whether it is one of those that were published, which are ranked.
+    pub fn is_ranked(&self) -> bool {
+        matches!(self, Taker::PgBasebackup { .. })
+    }
+
     /// What tables call it.
     pub fn label(&self) -> String {
         match self {
             Taker::PgBasebackup { method, level } => format!("{method}:{level}"),
+            Taker::PgBackRest => "pgBackRest zst:3".to_owned(),
             Taker::Walzip { level } => format!("walzip backup -{level}"),
         }
     }
@@ -87,6 +98,7 @@ impl Taker {
                     .chain([compress])
                     .collect()
             }
+            Taker::PgBackRest => pgbackrest::BACKUP.map(str::to_owned).to_vec(),
             Taker::Walzip { level } => {
                 let level = format!("-{level}");
                 ["backup", &level, "--repo", "repository"]
@@ -101,6 +113,7 @@ impl Taker {
         let arguments = self.arguments().join(" ");
         match self {
             Taker::PgBasebackup { .. } => format!("pg_basebackup {arguments} | COUNTER"),
+            Taker::PgBackRest => format!("{} {arguments}", pgbackrest::PROGRAM),
             Taker::Walzip { .. } => format!("walzip {arguments}"),
         }
     }
@@ -112,8 +125,9 @@ mod tests {
 
     #[test]
     fn the_published_methods_and_walzip_take_part() {
-        assert_eq!(Taker::all(false).len(), 12 + WALZIP.len());
-        assert_eq!(Taker::all(true).len(), 5);
+        assert_eq!(Taker::all(false, false).len(), 12 + WALZIP.len());
+        assert_eq!(Taker::all(false, true).len(), 13 + WALZIP.len());
+        assert_eq!(Taker::all(true, false).len(), 5);
         let lz4 = Taker::PgBasebackup {
             method: "lz4",
             level: 1,

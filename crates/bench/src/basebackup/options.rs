@@ -31,6 +31,8 @@ pub struct Options {
     pub walzip: PathBuf,
     /// Where the other programs are looked for: the value of PATH.
     pub search_path: OsString,
+    /// Variables for the connection to running servers, which libpq reads: passwords, certificates.
+    pub connection_environment: Vec<(OsString, OsString)>,
     /// Where temporary directories are made; they are gone when [`run`] returns.
     pub temp_dir: PathBuf,
     /// What is written.
@@ -51,6 +53,7 @@ impl Options {
             launcher: None,
             walzip,
             search_path,
+            connection_environment: Vec::new(),
             temp_dir,
             files: Files::default(),
             cancel: Cancel::default(),

@@ -3,6 +3,7 @@
 use std::process::Stdio;
 
 use super::data_sets::Source;
+use super::options::Options;
 use crate::Error;
 use crate::process::{self, Failure, Surroundings};
 use crate::server::Installation;
@@ -12,17 +13,18 @@ const TIMEOUT_SECONDS: &str = "10";
 
 /// Connects to each running server as pg_basebackup does.
 pub(super) fn probe(
-    sources: &[Source],
+    options: &Options,
     installation: &Installation,
     surroundings: Surroundings<'_>,
 ) -> Result<(), Error> {
-    for (number, source) in sources.iter().enumerate() {
+    for (number, source) in options.sources().iter().enumerate() {
         let Source::Running(connection) = source else {
             continue;
         };
         let for_replication = for_replication(connection);
         let mut command = process::command(&installation.program("psql")?, surroundings);
         command
+            .envs(options.connection_environment.iter().cloned())
             .env("PGCONNECT_TIMEOUT", TIMEOUT_SECONDS)
             .args(["--no-psqlrc", "--command", "IDENTIFY_SYSTEM", "--dbname"])
             .arg(&for_replication)

@@ -3,8 +3,8 @@
 //! Within a data set, the mean time is divided by the shortest, the size by the smallest, and
 //! the two are added: 2 is perfect. The rows are ranked by that score; what counts is the mean of
 //! the ranks. Published were the twelve rows of pg_basebackup, so only these are ranked, among each
-//! other. walzip is scored by their shortest time and their smallest size, and stands between two
-//! of them; it takes nobody's rank.
+//! other. walzip and pgBackRest are scored by their shortest time and their smallest size, and stand
+//! between two of them; they take nobody's rank.
 
 use serde::Serialize;
 
@@ -45,7 +45,7 @@ pub struct Score {
     pub bytes: f64,
     /// Time relative to pg_basebackup's shortest plus size relative to its smallest.
     pub score: f64,
-    /// Its rank by that score among the rows of pg_basebackup; none for walzip.
+    /// Its rank by that score among the rows of pg_basebackup; none for others.
     pub rank: Option<usize>,
     /// How many rows of pg_basebackup have a better score.
     pub better: usize,
@@ -59,7 +59,7 @@ pub struct Score {
 pub struct Average {
     /// The index of its row in the results.
     pub row: usize,
-    /// The mean of its ranks among the rows of pg_basebackup; none for walzip.
+    /// The mean of its ranks among the rows of pg_basebackup; none for others.
     pub rank: Option<f64>,
     /// The mean number of rows of pg_basebackup with a better score.
     pub better: f64,
@@ -74,7 +74,7 @@ impl Score {
         rank.unwrap_or(self.better as f64 + 0.5)
     }
 
-    /// The rank, or between which two walzip stands.
+    /// The rank, or between which two it stands.
     pub(super) fn standing(&self, ranked: usize) -> String {
         match (self.rank, self.better) {
             (Some(rank), _) => rank.to_string(),
@@ -86,7 +86,7 @@ impl Score {
 }
 
 impl Average {
-    /// The rank, or behind how many walzip stands.
+    /// The rank, or behind how many it stands.
     pub(super) fn standing(&self) -> String {
         match self.rank {
             Some(rank) => format!("{rank:.1}"),
@@ -94,7 +94,7 @@ impl Average {
         }
     }
 
-    /// What it is sorted by: walzip stands behind the rank of as many as are better.
+    /// What it is sorted by: what has no rank stands behind the rank of as many as are better.
     pub(super) fn order(&self) -> f64 {
         self.rank.unwrap_or(self.better + 0.5)
     }
@@ -113,7 +113,7 @@ pub(super) struct Measured<'a> {
 #[derive(Clone)]
 struct Point {
     row: usize,
-    is_walzip: bool,
+    is_ranked: bool,
     seconds: f64,
     spread: Option<f64>,
     cpu_seconds: Option<f64>,
@@ -192,8 +192,8 @@ fn score(all: &Measured<'_>, data_set: usize, time: Time) -> Vec<Score> {
     let points: Vec<Point> = rows
         .filter_map(|row| point(all, row, data_set, time))
         .collect();
-    let others: Vec<&Point> = points.iter().filter(|point| !point.is_walzip).collect();
-    // Where there is nothing else, walzip is measured by itself.
+    let others: Vec<&Point> = points.iter().filter(|point| point.is_ranked).collect();
+    // Where there is nothing else, the others are measured by themselves.
     let measure: Vec<&Point> = match others.is_empty() {
         true => points.iter().collect(),
         false => others.clone(),
@@ -267,7 +267,7 @@ fn point(all: &Measured<'_>, row: usize, data_set: usize, time: Time) -> Option<
     let cpus: Option<Vec<f64>> = measured.iter().map(with_server).collect();
     Some(Point {
         row,
-        is_walzip: all.rows[row].taker.is_walzip(),
+        is_ranked: all.rows[row].taker.is_ranked(),
         seconds: mean(walls.iter().copied()),
         spread: spread(walls.iter().copied())?.half_range,
         cpu_seconds: cpus.as_ref().map(|cpus| mean(cpus.iter().copied())),
@@ -460,7 +460,7 @@ mod tests {
             "{text}"
         );
         assert!(!page.contains("published</span>"), "{page}");
-        let all: Vec<_> = Taker::all(false)
+        let all: Vec<_> = Taker::all(false, false)
             .into_iter()
             .map(|taker| (taker, ONE))
             .collect();

@@ -32,7 +32,8 @@ impl Results {
         };
         let first_label = &self.rows[first.row].label;
         let spread = widest_in_words(ranks.scores.iter().filter_map(|score| score.spread));
-        let walzips = ranks.average.iter().filter(|row| row.rank.is_none());
+        let walzips = ranks.average.iter();
+        let walzips = walzips.filter(|average| self.rows[average.row].taker.is_walzip());
         let walzip = walzips.map(|row| {
             let label = &self.rows[row.row].label;
             format!("{:.1} have a better score than {label}", row.better)
@@ -114,7 +115,7 @@ impl Results {
                 let was_best = matches!(row.label.as_str(), "lz4:1" | "zstd:1" | "zstd:13");
                 let is_best = best.is_some_and(|best| best.row == score.row);
                 let is_ours = row.taker.is_walzip();
-                if is_ours || was_best || is_best {
+                if !row.taker.is_ranked() || was_best || is_best {
                     bars.of_runs(&row.label, self.over_loops(score, by), (is_ours, None));
                 }
             }

@@ -1,8 +1,8 @@
 //! How long it takes to make a data directory of a backup again.
 //!
 //! What pg_basebackup wrote to warm up is unpacked by tar and the method's own program; what
-//! walzip wrote is restored by `walzip restore`. Neither starts a server: recovery is the same
-//! for both. walzip syncs what it restores, and checks it by the manifest; tar does neither.
+//! walzip and pgBackRest wrote is restored by them. None starts a server: recovery is the same for
+//! all. walzip and pgBackRest sync what they restore, and check it; tar does neither.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,7 +22,7 @@ use crate::spread::{Spread, spread};
 
 const TAR: &str = "tar";
 /// In the directory of a server.
-const RESTORED: &str = "restored";
+pub(super) const RESTORED: &str = "restored";
 /// In every data directory.
 const A_FILE: &str = "PG_VERSION";
 
@@ -97,7 +97,7 @@ pub(super) fn restored(
 }
 
 /// Sees that a data directory was made, and removes it.
-fn gone(directory: &Path) -> Result<(), Failure> {
+pub(super) fn gone(directory: &Path) -> Result<(), Failure> {
     if !directory.join(A_FILE).is_file() {
         let reason = format!("what was restored has no {A_FILE}");
         return Err(Failure::Io(io::Error::other(reason)));

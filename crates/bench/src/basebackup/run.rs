@@ -5,9 +5,12 @@ use super::measurement::Row;
 use super::methods::Taker;
 use super::on_server::server_settings;
 use super::options::Options;
+use super::pgbackrest;
 use super::probe::probe;
 use super::results::{Results, Settings};
 use super::resume::Earlier;
+use crate::contender::find_program;
+use crate::package::how_to_install;
 use crate::process::{Surroundings, memory_floor};
 use crate::server::Installation;
 use crate::{Error, Program, Progress, Provenance, Scratch};
@@ -40,7 +43,7 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<Results, E
             installation.major
         )));
     }
-    probe(&options.sources(), &installation, surroundings)?;
+    probe(options, &installation, surroundings)?;
     let mut results = results(options, &installation, surroundings)?;
     let earlier = match options.files.resume {
         true => Earlier::read(options, &mut results, progress)?,
@@ -65,27 +68,35 @@ fn results(
     let client = installation.program("pg_basebackup")?;
     let client = Program::identify(&client, "postgresql-client", &["--version"], surroundings);
     let walzip = Program::identify(&options.walzip, "walzip", &["--version"], surroundings);
+    let name = pgbackrest::PROGRAM;
+    let pgbackrest = find_program(name, &options.search_path)
+        .map(|path| Program::identify(&path, name, &["version"], surroundings));
     let row = |taker: Taker| Row {
         label: taker.label(),
         taker,
         program: match taker {
             Taker::PgBasebackup { .. } => client.clone(),
+            Taker::PgBackRest => pgbackrest.clone().unwrap_or_else(|| client.clone()),
             Taker::Walzip { .. } => walzip.clone(),
         },
         command: taker.command_line(),
         published_rank: taker.published_rank(),
     };
-    let rows = Taker::all(options.quick).into_iter().map(row).collect();
+    let rows = Taker::all(options.quick, pgbackrest.is_some())
+        .into_iter()
+        .map(row)
+        .collect();
     let settings = Settings {
         loops: options.loops(),
         warm_ups: WARM_UPS,
         quick: options.quick,
         servers: server_settings().line(),
     };
-    Ok(Results::new(
-        provenance,
-        settings,
-        installation.program.clone(),
-        rows,
-    ))
+    let mut results = Results::new(provenance, settings, installation.program.clone(), rows);
+    if pgbackrest.is_none() {
+        let install = how_to_install(name);
+        let left_out = format!("pgBackRest is not installed ({install})");
+        results.left_out.push(left_out);
+    }
+    Ok(results)
 }

@@ -12,14 +12,15 @@ use crate::verdict::{Time, too_few};
 /// What the columns mean, and what is not alike.
 pub(super) const EXPLANATION: [&str; 2] = [
     "score: time relative to pg_basebackup's shortest plus size relative to its smallest, so 2 is \
-     the best that one of its rows can have.\nrank: among the rows of pg_basebackup; walzip, which \
-     was not among those that were published, stands between two.\nwithin spread: the ranks that \
-     the ranges over the loops allow, for walzip how many can be before it.\ncpu s: client and \
-     server together.",
-    "pg_basebackup compresses in the server and leaves the WAL out;\nwalzip compresses in the \
-     client, syncs what it stores, and waits until the WAL of the backup is archived.\nrestored from: a \
-     data directory made again, by tar and the method's program, or by walzip restore, which also \
-     syncs and checks it; recovery is in none.",
+     the best that one of its rows can have.\nrank: among the rows of pg_basebackup; walzip and \
+     pgBackRest, which were not among those that were published, stand between two.\nwithin spread: \
+     the ranks that the ranges over the loops allow, for those two how many can be before them.\ncpu \
+     s: client and server together.",
+    "pg_basebackup compresses in the server and leaves the WAL out;\npgBackRest compresses in two \
+     processes of its own, syncs what it stores, and is told not to wait for the WAL;\nwalzip \
+     compresses in the client, syncs what it stores, and waits until the WAL of the backup is \
+     archived.\nrestored from: a data directory made again, by tar and the method's program, or by \
+     walzip or pgBackRest, which also sync and check it; recovery is in none.",
 ];
 
 /// Why there is no rank.
@@ -236,8 +237,14 @@ impl Results {
             let scores = self.ranks.of_data_set(index);
             let of = |walzip: bool| {
                 let rows = scores.iter().copied();
-                let of_kind =
-                    move |score: &&Score| self.rows[score.row].taker.is_walzip() == walzip;
+                let of_kind = move |score: &&Score| {
+                    let taker = &self.rows[score.row].taker;
+                    if walzip {
+                        taker.is_walzip()
+                    } else {
+                        taker.is_ranked()
+                    }
+                };
                 rows.filter(of_kind)
             };
             let best = |walzip| of(walzip).min_by(|a, b| by.of(a).total_cmp(&by.of(b)));

@@ -51,6 +51,20 @@ impl Site {
         Some(Site { directory, options })
     }
 
+    /// Puts a program before all others.
+    fn install(&mut self, name: &str, script: &str) {
+        let bin = self.path("bin");
+        fs::create_dir(&bin).unwrap();
+        let open = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(&bin, open.clone()).unwrap();
+        fs::write(bin.join(name), script).unwrap();
+        fs::set_permissions(bin.join(name), open).unwrap();
+        let mut search_path = bin.into_os_string();
+        search_path.push(":");
+        search_path.push(&self.options.search_path);
+        self.options.search_path = search_path;
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -100,8 +114,10 @@ impl Progress for Ear {
 #[test]
 fn a_server_that_cannot_be_reached_is_said_before_anything_is_measured() {
     let Some(mut site) = Site::new() else { return };
-    let connection = "host=/absent user=nobody password=hush".to_owned();
+    let connection = "user=nobody password=hush".to_owned();
     site.options.data_sets.push(Source::Running(connection));
+    // What libpq reads reaches it.
+    site.options.connection_environment = vec![("PGHOST".into(), "/absent".into())];
     let mut ear = Ear::default();
     let said = site.run(&mut ear).unwrap_err().to_string();
     assert!(ear.steps.is_empty(), "{:?}", ear.steps);
@@ -235,18 +251,47 @@ fn every_backup_is_restored_as_often_as_it_is_taken_and_what_is_no_cluster_is_to
     assert!(page.contains("making a data directory again"), "{page}");
 }
 
+/// Stores 5000 bytes for each backup.
+const PGBACKREST: &str = r#"#!/bin/sh
+for last; do :; done
+repository=$(/bin/sed -n s/^repo1-path=//p "$PGBACKREST_CONFIG")
+case $last in
+version) echo 'pgBackRest 0' ;;
+stanza-create) /bin/mkdir "$repository/backup" ;;
+backup) /bin/mkdir "$repository/backup/$$" && printf '%5000d' 0 >"$repository/backup/$$/file" ;;
+restore) for word; do case $word in --pg1-path=*) echo 15 >"${word#*=}/PG_VERSION" ;; esac; done ;;
+esac
+"#;
+
+#[test]
+fn pgbackrest_takes_part_where_it_is_installed() {
+    let Some(mut site) = Site::new() else { return };
+    site.install("pgbackrest", PGBACKREST);
+    site.options.files.report = Some(site.path("r.html"));
+    let results = site.run(&mut Ear::default()).unwrap();
+    assert!(results.failed.is_empty(), "{:?}", results.failed);
+    let of = |label: &str| results.rows.iter().position(|row| row.label == label);
+    let row = of("pgBackRest zst:3").unwrap();
+    let mut measured = results.measurements.iter();
+    let measured = measured.find(|measured| measured.row == row).unwrap();
+    assert_eq!(measured.bytes, 5000);
+    assert!(results.restored.iter().any(|restored| restored.row == row));
+    // It takes nobody's rank, and is nobody's best.
+    let mut ranked = results.ranks.average.iter();
+    assert_eq!(
+        ranked.find(|average| average.row == row).unwrap().rank,
+        None
+    );
+    assert_eq!(results.ranks.ranked, 4);
+    let page = fs::read_to_string(site.path("r.html")).unwrap();
+    assert!(page.contains("pgBackRest zst:3"), "{page}");
+    assert!(!results.left_out.iter().any(|of| of.contains("pgBackRest")));
+}
+
 #[test]
 fn a_backup_that_cannot_be_unpacked_gets_no_figure() {
     let Some(mut site) = Site::new() else { return };
-    let bin = site.path("bin");
-    fs::create_dir(&bin).unwrap();
-    let lz4 = bin.join("lz4");
-    fs::write(&lz4, "#!/bin/sh\n/bin/cat >/dev/null\nexit 1\n").unwrap();
-    fs::set_permissions(&lz4, fs::Permissions::from_mode(0o755)).unwrap();
-    let mut search_path = bin.into_os_string();
-    search_path.push(":");
-    search_path.push(&site.options.search_path);
-    site.options.search_path = search_path;
+    site.install("lz4", "#!/bin/sh\n/bin/cat >/dev/null\nexit 1\n");
     let results = site.run(&mut Ear::default()).unwrap();
     assert_eq!(results.failed.len(), 1, "{:?}", results.failed);
     let failed = &results.failed[0];

@@ -8,7 +8,7 @@ use super::parts;
 use super::unpacking::{self, BAD_DIRECTORY};
 use crate::error::DecodeError;
 use crate::format_version::FormatVersion;
-use crate::proof::{self, RunBoth};
+use crate::run_both::{RunBoth, run_in_turn};
 
 /// The coder of the decoder.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl<'s> StreamReader<'s> {
         format: FormatVersion,
         len_max: usize,
     ) -> Result<StreamReader<'s>, DecodeError> {
-        StreamReader::shared(content, format, len_max, proof::run_in_turn)
+        StreamReader::shared(content, format, len_max, run_in_turn)
     }
 
     /// [`StreamReader::new`] on two threads, if the caller has them.
@@ -361,7 +361,7 @@ mod tests {
                 beside();
                 here();
             },
-            proof::run_in_turn,
+            run_in_turn,
             |_, _| (),
         ];
         for run_both in run_both {

@@ -9,7 +9,7 @@ use super::directory::{Entry, read_directory};
 use super::layout::Layout;
 use crate::error::{DecodeError, NO_MEMORY};
 use crate::format_version::FormatVersion;
-use crate::proof::{self, RunBoth};
+use crate::run_both::{RunBoth, run_in_turn};
 
 /// The directory says what no encoder says.
 pub const BAD_DIRECTORY: DecodeError = DecodeError::Corrupt("directory of streams");
@@ -49,7 +49,7 @@ pub fn unpack(
     content.resize(end, 0);
     let tasks = tasks(content, &streams, &layouts, parts, format).ok_or(BAD_DIRECTORY)?;
     let run_both = match end < SHARED_FROM {
-        true => proof::run_in_turn,
+        true => run_in_turn,
         false => run_both,
     };
     run(tasks, run_both)?;

@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::durable::{DiskError, Published, Writer};
+use super::disk_error::DiskError;
+use super::durable::{Published, Writer};
 use super::simulated_disk::{Ignores, SimulatedDisk, Unsynced};
 
 const ROOT: &str = "/srv/archive/repository";

@@ -21,34 +21,12 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::disk::Disk;
+use super::disk_error::DiskError;
 use super::misplaced::Misplaced;
 
 /// Where objects lie before they have their final name. No key can reach into it,
 /// since no part of a key begins with a dot.
 pub(crate) const STAGING_DIRECTORY: &str = ".incoming";
-
-/// What went wrong, doing what, where.
-#[derive(Debug, thiserror::Error)]
-#[error("could not {action} {}", path.display())]
-pub(crate) struct DiskError {
-    pub(crate) action: &'static str,
-    pub(crate) path: PathBuf,
-    pub(crate) source: io::Error,
-}
-
-impl DiskError {
-    pub(crate) fn at(
-        action: &'static str,
-        path: impl Into<PathBuf>,
-    ) -> impl FnOnce(io::Error) -> Self {
-        let path = path.into();
-        move |source| Self {
-            action,
-            path,
-            source,
-        }
-    }
-}
 
 /// Writes objects below the directory of a store.
 pub(crate) struct Writer<D> {

@@ -10,7 +10,7 @@ use std::path::{Path as FilePath, PathBuf};
 use object_store::path::Path;
 use object_store::{ListResult, ObjectMeta};
 
-use super::durable::DiskError;
+use super::disk_error::DiskError;
 use super::misplaced::{Misplaced, look};
 use super::{StoreResult, is_missing, object_meta, store_error};
 

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use super::durable::DiskError;
+use super::disk_error::DiskError;
 use crate::RepoError;
 
 /// Something in the place of a plain file or directory of ours. It is neither opened, since that

@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod crash;
 mod disk;
+mod disk_error;
 mod durable;
 mod listing;
 mod misplaced;
@@ -32,7 +33,8 @@ use object_store::{
 };
 
 use disk::RealDisk;
-use durable::{DiskError, Published, Staged, Writer};
+use disk_error::DiskError;
+use durable::{Published, Staged, Writer};
 pub(crate) use misplaced::Misplaced;
 use misplaced::look;
 use upload::LocalUpload;

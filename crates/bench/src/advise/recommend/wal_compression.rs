@@ -1,7 +1,7 @@
 //! `wal_compression`: what the server does to full-page images before it writes them.
 
 use super::{Recommendation, Saves, percent};
-use crate::advise::{Advice, WhatIf};
+use crate::advise::{Advice, Server, WhatIf};
 use crate::text::bytes;
 
 /// Below this share of images there is hardly anything to compress.
@@ -44,7 +44,8 @@ impl Advice {
             "measured by compressing the very images of the sample and writing its records again"
                 .to_owned(),
         );
-        if !matches!(best.setting, "off" | "pglz") {
+        let is_known = |server: &Server| server.wal_compression_values.is_some();
+        if !matches!(best.setting, "off" | "pglz") && !self.server.as_ref().is_some_and(is_known) {
             reasons.push(format!(
                 "the server has to be built with {}; most packages are",
                 best.setting
@@ -90,21 +91,20 @@ impl Advice {
         format!("{} of the WAL is full-page images{methods}", percent(share))
     }
 
-    /// By what the archive would be; where that is equal, by the WAL; where that is, by time.
+    /// Of what the server can do, by what the archive would be; where that is equal, by the WAL; where that is, by time.
     pub(in crate::advise) fn best_setting_behind(&self, label: Option<&str>) -> Option<&WhatIf> {
+        let is_possible = |what_if: &&WhatIf| {
+            let server = self.server.as_ref();
+            server.is_none_or(|server| server.can_compress(what_if.setting))
+        };
+        let settings = || self.what_if.iter().filter(is_possible);
         let archive = |what_if: &WhatIf| match label {
             Some(label) => Some(what_if.archived_by(label)?.bytes as f64),
             // Nothing compresses: the archive is the WAL.
             None => Some(what_if.wal_bytes as f64),
         };
-        let smallest = self
-            .what_if
-            .iter()
-            .filter_map(archive)
-            .fold(f64::INFINITY, f64::min);
-        let equal: Vec<&WhatIf> = self
-            .what_if
-            .iter()
+        let smallest = settings().filter_map(archive).fold(f64::INFINITY, f64::min);
+        let equal: Vec<&WhatIf> = settings()
             .filter(|what_if| {
                 archive(what_if).is_some_and(|bytes| bytes <= smallest * EQUAL_ARCHIVE)
             })
@@ -151,7 +151,7 @@ impl Advice {
 #[cfg(test)]
 mod tests {
     use crate::advise::text::fixture::advice;
-    use crate::advise::{Advice, Archived, WhatIf};
+    use crate::advise::{Advice, Archived, Server, WhatIf};
 
     /// Half of the WAL is images; settings with bytes of WAL, processor time and archive.
     fn with_settings(settings: &[(&'static str, u64, f64, u64)]) -> Advice {
@@ -186,6 +186,32 @@ mod tests {
         assert_eq!(found.advice, "lz4");
         assert!(found.change);
         assert_eq!(found.saves_bytes_per_day, Some(4e9));
+    }
+
+    #[test]
+    fn what_the_server_was_built_without_is_not_advised() {
+        let mut example = with_settings(&[
+            ("off", 100, 0.0, 10),
+            ("pglz", 70, 1.0, 10),
+            ("zstd", 50, 0.1, 10),
+        ]);
+        assert_eq!(example.wal_compression().advice, "zstd");
+        let caveat = "has to be built with";
+        assert!(
+            example
+                .wal_compression()
+                .reasons
+                .join("\n")
+                .contains(caveat)
+        );
+        let values = ["pglz", "lz4", "on", "off"].map(str::to_owned);
+        example.server = Some(Server {
+            wal_compression_values: Some(values.to_vec()),
+            ..Server::default()
+        });
+        let found = example.wal_compression();
+        assert_eq!(found.advice, "pglz");
+        assert!(!found.reasons.join("\n").contains(caveat), "{found:?}");
     }
 
     #[test]

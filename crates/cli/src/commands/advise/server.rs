@@ -75,10 +75,20 @@ impl<'a> Connected<'a> {
             system_identifier: identifier.map(|identifier| identifier.to_string()),
             in_recovery,
             settings,
+            wal_compression_values: self.wal_compression_values().await?,
             wal: self.wal_statistics(major).await?,
             checkpoints: self.checkpoint_statistics(major).await?,
             archiver: self.archiver_statistics().await?,
         })
+    }
+
+    /// None where it is on or off, as before 15.
+    async fn wal_compression_values(&mut self) -> Result<Option<Vec<String>>, CommandError> {
+        let query = "SELECT unnest(enumvals) FROM pg_settings WHERE name = 'wal_compression'";
+        let rows = self.sql.query(query).await?;
+        let values = rows.into_iter().filter_map(|row| row.into_iter().next()?);
+        let values: Vec<String> = values.collect();
+        Ok((!values.is_empty()).then_some(values))
     }
 
     async fn wal_statistics(&mut self, major: u32) -> Result<Option<WalStatistics>, CommandError> {

@@ -1,5 +1,6 @@
 //! `walzip bench basebackup`: which compression is best for base backups?
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
@@ -13,8 +14,8 @@ use crate::error::CommandError;
 /// Compare compression methods and levels of base backups
 ///
 /// Throw-away servers are filled with data and backed up by pg_basebackup with each method and
-/// level that the server (PostgreSQL 15 or newer) compresses with, into a counter, and by walzip
-/// into a repository. Time and size are ranked on each data set, and the ranks averaged.
+/// level that the server (PostgreSQL 15 or newer) compresses with, into a counter, and by walzip,
+/// and pgBackRest where it is installed, into a repository. Time and size are ranked on each data set, and the ranks averaged.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A manifest names data sets that you have downloaded and unpacked, relative to itself:
@@ -29,7 +30,7 @@ scripts/fetch-data-sets in the source downloads the seven data sets that were pu
 writes such a manifest.
 
 A running server is only read, but each backup begins with a checkpoint, and the user needs
-the REPLICATION attribute.
+the REPLICATION attribute. Variables of libpq, such as PGPASSWORD and PGSSLMODE, count.
 
 Examples:
   walzip bench basebackup --json basebackup.json
@@ -92,6 +93,14 @@ impl Generated {
 /// The scale of a data set that was asked for by name: about a gigabyte.
 const SCALE: u32 = 40;
 
+/// What libpq reads: its variables, and where the user's .pgpass and certificates are.
+fn connection_environment() -> Vec<(OsString, OsString)> {
+    let is_read = |name: &OsString| name.as_encoded_bytes().starts_with(b"PG") || name == "HOME";
+    std::env::vars_os()
+        .filter(|(name, _)| is_read(name))
+        .collect()
+}
+
 /// Runs the command.
 pub fn run(args: BasebackupArgs, surroundings: Surroundings) -> Result<(), CommandError> {
     let scale = args.scale.unwrap_or(if args.quick { 1 } else { SCALE });
@@ -113,6 +122,7 @@ pub fn run(args: BasebackupArgs, surroundings: Surroundings) -> Result<(), Comma
         files: args.files.into(),
         cancel: surroundings.cancel,
         launcher: Some(surroundings.walzip.clone()),
+        connection_environment: connection_environment(),
         ..Options::new(
             surroundings.walzip,
             surroundings.search_path,

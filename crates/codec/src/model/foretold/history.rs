@@ -15,6 +15,11 @@ use crate::model::pages::recreation::Recreation;
 /// The longest record of which a part is kept for what follows, in bytes.
 const PENDING_MAX: usize = 64 << 20;
 
+/// What leads back from the pages after a part of the WAL takes at most this part of its bytes, or this many:
+/// what changes more is not told from the WAL before.
+const UNDO_PART: usize = 8;
+const UNDO_MIN: usize = 128 << 20;
+
 /// Indexes whose order of keys is remembered.
 const ORDERS_MAX: usize = 65536;
 
@@ -22,6 +27,14 @@ const ORDERS_MAX: usize = 65536;
 #[derive(Clone)]
 pub struct History {
     pub(super) cache: PageCache,
+    pub(super) learned: Learned,
+    /// What was learned before, as long as it may be wanted back.
+    before: Option<Box<Learned>>,
+}
+
+/// What is known besides pages.
+#[derive(Clone, Default)]
+pub(super) struct Learned {
     /// A page that was last changed before this is likely to get an image with its next change.
     pub(super) images_from: Lsn,
     pub(super) forms: HashMap<FormKey, Form, FastHash>,
@@ -39,12 +52,8 @@ impl Default for History {
     fn default() -> History {
         History {
             cache: PageCache::new(1),
-            images_from: Lsn(0),
-            forms: HashMap::default(),
-            orders: HashMap::default(),
-            logs_hints: false,
-            pending: Vec::new(),
-            end: Lsn(0),
+            learned: Learned::default(),
+            before: None,
         }
     }
 }
@@ -52,7 +61,7 @@ impl Default for History {
 impl std::fmt::Debug for History {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("History")
-            .field("end", &self.end)
+            .field("end", &self.learned.end)
             .finish_non_exhaustive()
     }
 }
@@ -67,13 +76,14 @@ impl History {
             hasher.update(&key.block.to_le_bytes());
             hasher.update(page);
         }
-        let mut forms: Vec<_> = self.forms.iter().collect();
+        let learned = &self.learned;
+        let mut forms: Vec<_> = learned.forms.iter().collect();
         forms.sort_unstable_by_key(|(key, _)| **key);
         for ((rmid, info, id), form) in forms {
             let has_data = form.has_data.into();
             hasher.update(&[*rmid, *info, *id, form.flags, form.compressor, has_data]);
         }
-        let mut orders: Vec<_> = self.orders.iter().collect();
+        let mut orders: Vec<_> = learned.orders.iter().collect();
         orders.sort_unstable_by_key(|(locator, _)| **locator);
         for (locator, orders) in orders {
             hasher.update(&locator.to_bytes());
@@ -81,49 +91,63 @@ impl History {
                 hasher.update(&count.to_le_bytes());
             }
         }
-        hasher.update(&[self.logs_hints.into()]);
-        hasher.update(&self.images_from.0.to_le_bytes());
-        hasher.update(&self.end.0.to_le_bytes());
-        hasher.update(&self.pending);
+        hasher.update(&[learned.logs_hints.into()]);
+        hasher.update(&learned.images_from.0.to_le_bytes());
+        hasher.update(&learned.end.0.to_le_bytes());
+        hasher.update(&learned.pending);
         hasher.finalize()
     }
 
-    /// Replaces its pages by those of another history, so that there is one copy of them. Returns
-    /// whether it had the same pages. If not, it must not be used any more.
-    pub fn share_pages(&mut self, other: &History) -> bool {
-        self.cache.share(&other.cache)
+    /// Remembers from now on what changes while WAL of this length is replayed, for [`History::undo`].
+    pub fn remember(&mut self, wal_len: usize) {
+        self.before = Some(Box::new(self.learned.clone()));
+        self.cache
+            .remember(UNDO_MIN.max(wal_len.saturating_mul(UNDO_PART)));
+    }
+
+    /// Becomes what it was when it began to remember. Returns whether that was possible. If not, it must not be
+    /// used any more.
+    pub fn undo(&mut self) -> bool {
+        match self.before.take() {
+            Some(before) => {
+                self.learned = *before;
+                self.cache.undo()
+            }
+            None => false,
+        }
     }
 
     /// A segment, or a part of one, begins. At least `pages_max` pages may be kept from now on.
     pub fn begin(&mut self, header: &SegmentHeader, pages_max: usize) {
         self.cache.allow(pages_max);
-        if header.start != self.end {
-            self.pending.clear();
+        if header.start != self.learned.end {
+            self.learned.pending.clear();
         }
     }
 
     /// The segment ends, or the part of one.
     pub fn end(&mut self, header: &SegmentHeader, len: usize) {
-        self.end = Lsn(header.start.0.wrapping_add(len as u64));
+        self.learned.end = Lsn(header.start.0.wrapping_add(len as u64));
     }
 
     /// The beginning of a record, whose rest follows in the next segment.
     pub fn tail(&mut self, bytes: &[u8]) {
-        self.pending.clear();
-        self.pending.extend_from_slice(bytes);
+        self.learned.pending.clear();
+        self.learned.pending.extend_from_slice(bytes);
     }
 
     /// The rest of a record that was begun, or what there is of it. `end` is where it ends.
     pub fn lead(&mut self, rules: Rules, bytes: &[u8], is_whole: bool, end: Lsn) {
-        if self.pending.is_empty() {
+        let pending = &mut self.learned.pending;
+        if pending.is_empty() {
             return;
         }
-        if self.pending.len() + bytes.len() > PENDING_MAX {
-            return self.pending.clear();
+        if pending.len() + bytes.len() > PENDING_MAX {
+            return pending.clear();
         }
-        self.pending.extend_from_slice(bytes);
+        pending.extend_from_slice(bytes);
         if is_whole {
-            let record = std::mem::take(&mut self.pending);
+            let record = std::mem::take(pending);
             let mut layout = RecordLayout::default();
             if layout.read(&record, rules.version).is_ok() {
                 self.replay(rules, &layout, &record);
@@ -183,7 +207,7 @@ impl History {
     pub fn expected_number(&self, layout: &RecordLayout, bytes: &[u8]) -> Option<u16> {
         let (block, tuple) = leaf_insertion(layout, bytes)?;
         let page = self.cache.peek(&PageKey::from(block))?;
-        let orders = self.orders.get(&block.locator).copied();
+        let orders = self.learned.orders.get(&block.locator).copied();
         orders.unwrap_or_default().expected(page, tuple)
     }
 
@@ -195,10 +219,11 @@ impl History {
         let Some(page) = self.cache.peek(&PageKey::from(block)) else {
             return;
         };
-        if self.orders.len() >= ORDERS_MAX {
-            self.orders.clear();
+        let orders = &mut self.learned.orders;
+        if orders.len() >= ORDERS_MAX {
+            orders.clear();
         }
-        let orders = self.orders.entry(block.locator).or_default();
+        let orders = orders.entry(block.locator).or_default();
         orders.learn(page, tuple, number);
     }
 
@@ -262,9 +287,9 @@ impl History {
     /// The record ended here: that is `pd_lsn` of the pages that it changed.
     pub fn set_positions(&mut self, layout: &RecordLayout, end: Lsn) {
         let is_hint = super::forms::is_hint(layout);
-        self.logs_hints |= is_hint;
+        self.learned.logs_hints |= is_hint;
         for block in &layout.blocks {
-            if super::forms::keeps_position(layout, block) && !self.logs_hints {
+            if super::forms::keeps_position(layout, block) && !self.learned.logs_hints {
                 continue;
             }
             if let Some(page) = self.cache.get_mut(&PageKey::from(block)) {
@@ -296,7 +321,7 @@ impl History {
             return None;
         }
         let lsn = self.cache.lsn(&PageKey::from(block))?;
-        Some(lsn <= self.images_from.0)
+        Some(lsn <= self.learned.images_from.0)
     }
 }
 

@@ -14,7 +14,8 @@ use super::forms::{self, Form, FormKey};
 use super::history::{History, fill};
 use crate::model::pages::difference::BlockDifferences;
 use crate::model::pages::recreation::{OPAQUE, Recreation};
-use crate::streams::coder::{Coder, LazyStream, Proof, get_u16};
+use crate::optional_model::OptionalModel;
+use crate::streams::coder::{Choices, Coder, LazyStream, Proof, get_u16};
 use crate::streams::kind::StreamKind;
 
 /// Mark of a block reference that has no image.
@@ -134,7 +135,7 @@ impl ForetoldImages {
     /// before the record is coded. [`ForetoldImages::follow`] comes after that. Encoder only.
     pub fn take_out(
         &mut self,
-        proof: Proof,
+        choices: Choices,
         history: &mut History,
         layout: &mut RecordLayout,
         record: &mut Vec<u8>,
@@ -145,14 +146,17 @@ impl ForetoldImages {
         self.changes.resize(layout.blocks.len(), Change::None);
         for place in 0..layout.blocks.len() {
             let block = &layout.blocks[place];
-            if block.image.is_some() && history.foretells(block).is_some() {
-                self.fold(proof, history, place, layout, record);
+            let is_wanted = choices.uses(OptionalModel::ForetoldImages);
+            if is_wanted && block.image.is_some() && history.foretells(block).is_some() {
+                self.fold(choices.proof, history, place, layout, record);
             }
         }
         if !self.folded.is_empty() && self.try_folded(history, layout, record).is_none() {
             self.clear();
         }
-        self.take_rest(history, layout, record);
+        if choices.uses(OptionalModel::SplitData) {
+            self.take_rest(history, layout, record);
+        }
         if let Some(expected) = history.expected_number(layout, record) {
             change_number(layout, record, |number| number.wrapping_sub(expected));
         }
@@ -288,7 +292,8 @@ impl ForetoldImages {
                 }));
             }
             if has_image && !is_foretold {
-                history.images_from = history.images_from.max(lsn);
+                let from = &mut history.learned.images_from;
+                *from = (*from).max(lsn);
             }
             if coder.failed() {
                 return;
@@ -304,7 +309,7 @@ impl ForetoldImages {
         key: FormKey,
         this: Option<Folded>,
     ) -> Option<Folded> {
-        let expected = history.forms.get(&key).copied().unwrap_or_default();
+        let expected = history.learned.forms.get(&key).copied().unwrap_or_default();
         let mut known = NO_IMAGE;
         if let Some(this) = &this {
             let form = if this.form == expected { 0 } else { OTHER_FORM };
@@ -337,7 +342,7 @@ impl ForetoldImages {
         this.mark = mark;
         if mark & OTHER_FORM != 0 {
             this.form.code(coder, &mut self.form);
-            history.forms.insert(key, this.form);
+            history.learned.forms.insert(key, this.form);
         }
         if mark & OTHER_HOLE != 0 {
             let stream = self.hole.open(coder, StreamKind::ImageHole, 2);
