@@ -148,8 +148,8 @@ impl<'a, P: Progress> Experiment<'a, P> {
         if let Source::Running(connection) = source {
             self.loops(&self.takers(Taker::is_ranked), Target::Running(connection))?;
             let reason = format!(
-                "{name}: walzip backup and pgBackRest are left out, because they need the server's archive \
-                 or its data directory"
+                "{name}: walzip backup is left out, because the server's WAL would have to be \
+                 archived by walzip; so is pgBackRest, which works beside the data directory"
             );
             self.progress.note(&reason);
             self.results.left_out.push(reason);
