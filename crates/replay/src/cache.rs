@@ -69,12 +69,12 @@ impl PageCache {
         self.pages_max = self.pages_max.max(pages_max);
     }
 
-    /// Remembers from now on what changes, for [`PageCache::undo`], in so many bytes of memory and some
-    /// megabytes.
-    pub fn remember(&mut self, bytes_max: usize) {
+    /// Remembers from now on what changes, for [`PageCache::undo`]: up to 32 MiB of pages as they were, and
+    /// so many bytes of differences.
+    pub fn remember(&mut self, difference_bytes: usize) {
         self.remember_within(Limits {
             copies: COPIES_MAX,
-            difference_bytes: bytes_max,
+            difference_bytes,
         });
     }
 

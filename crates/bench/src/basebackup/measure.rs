@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use super::data_sets::Source;
 use super::measurement::{Failed, Measurement, Restored};
-use super::methods::Taker;
+use super::methods::{PGBACKREST, Taker};
 use super::on_server::{NO_CONFIGURATION, owners_command, server_settings};
 use super::options::Options;
-use super::pgbackrest::{self, PgBackRest};
+use super::pgbackrest::PgBackRest;
 use super::restore;
 use super::results::Results;
 use super::resume::Earlier;
@@ -84,7 +84,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
             installation,
             pg_basebackup: installation.program("pg_basebackup")?,
             walzip: &options.walzip,
-            pgbackrest: find_program(pgbackrest::PROGRAM, &options.search_path),
+            pgbackrest: find_program(PGBACKREST, &options.search_path),
             connection_environment: &options.connection_environment,
             sources,
             results,
@@ -465,7 +465,7 @@ impl<'a, P: Progress> Experiment<'a, P> {
             let copied = server.own_program(original, LAUNCHER);
             copied.map_err(|error| io::Error::other(error.to_string()))?;
         }
-        let missing = || io::Error::other(format!("{} is not installed", pgbackrest::PROGRAM));
+        let missing = || io::Error::other(format!("{} is not installed", PGBACKREST));
         let pgbackrest = PgBackRest {
             server,
             program: self.pgbackrest.as_deref().ok_or_else(missing)?,

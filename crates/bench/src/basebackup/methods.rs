@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::pgbackrest;
 use super::published::PUBLISHED;
 
 /// What takes a base backup.
@@ -28,6 +27,13 @@ pub enum Taker {
 
 /// The levels of walzip: its default, and one that takes longer for less.
 const WALZIP: [u8; 2] = [1, 3];
+
+/// pgBackRest's program.
+pub(super) const PGBACKREST: &str = "pgbackrest";
+/// What pgBackRest calls the cluster.
+pub(super) const PGBACKREST_STANZA: &str = "--stanza=bench";
+/// Both for backups and for restoring them.
+pub(super) const PGBACKREST_PROCESSES: &str = "--process-max=2";
 
 /// The methods and levels of a first look.
 const QUICK: [(&str, u8); 4] = [("gzip", 1), ("lz4", 1), ("zstd", 1), ("zstd", 5)];
@@ -98,7 +104,18 @@ impl Taker {
                     .chain([compress])
                     .collect()
             }
-            Taker::PgBackRest => pgbackrest::BACKUP.map(str::to_owned).to_vec(),
+            Taker::PgBackRest => [
+                PGBACKREST_STANZA,
+                "--type=full",
+                "--compress-type=zst",
+                "--compress-level=3",
+                PGBACKREST_PROCESSES,
+                "--start-fast",
+                "--no-archive-check",
+                "backup",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
             Taker::Walzip { level } => {
                 let level = format!("-{level}");
                 ["backup", &level, "--repo", "repository"]
@@ -113,7 +130,7 @@ impl Taker {
         let arguments = self.arguments().join(" ");
         match self {
             Taker::PgBasebackup { .. } => format!("pg_basebackup {arguments} | COUNTER"),
-            Taker::PgBackRest => format!("{} {arguments}", pgbackrest::PROGRAM),
+            Taker::PgBackRest => format!("{} {arguments}", PGBACKREST),
             Taker::Walzip { .. } => format!("walzip {arguments}"),
         }
     }

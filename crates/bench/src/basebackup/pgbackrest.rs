@@ -7,35 +7,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::methods::{PGBACKREST_PROCESSES, PGBACKREST_STANZA, Taker};
 use super::on_server::owners_command;
 use super::restore::{RESTORED, gone};
 use crate::process::{self, Failure};
 use crate::server::{PORT, Server, USER};
 use crate::{Error, Usage};
 
-/// The program.
-pub(super) const PROGRAM: &str = "pgbackrest";
-/// What it calls the cluster.
-const STANZA: &str = "--stanza=bench";
 /// In the directory of a server.
 const REPOSITORY: &str = "pgbackrest";
 const CONFIGURATION: &str = "pgbackrest.conf";
 /// Names the configuration.
 const VARIABLE: &str = "PGBACKREST_CONFIG";
-/// Both for backups and for restoring them.
-const PROCESSES: &str = "--process-max=2";
-
-/// The arguments of a backup.
-pub(super) const BACKUP: [&str; 8] = [
-    STANZA,
-    "--type=full",
-    "--compress-type=zst",
-    "--compress-level=3",
-    PROCESSES,
-    "--start-fast",
-    "--no-archive-check",
-    "backup",
-];
 
 /// pgBackRest beside a server.
 pub(super) struct PgBackRest<'a> {
@@ -52,7 +35,7 @@ impl PgBackRest<'_> {
         let backups = self.server.host().join(REPOSITORY).join("backup");
         let before = process::stored_bytes(&backups)?;
         let mut backup = self.command(self.launcher.as_deref())?;
-        backup.args(BACKUP);
+        backup.args(Taker::PgBackRest.arguments());
         let usage = self.server.measure(backup)?;
         let bytes = process::stored_bytes(&backups)?.saturating_sub(before);
         Ok((usage, bytes))
@@ -66,8 +49,8 @@ impl PgBackRest<'_> {
             rustix::fs::sync();
             let mut restore = self.command(self.launcher.as_deref())?;
             restore
-                .arg(STANZA)
-                .arg(PROCESSES)
+                .arg(PGBACKREST_STANZA)
+                .arg(PGBACKREST_PROCESSES)
                 .arg(format!("--pg1-path={}", directory.display()))
                 .args(["--type=none", "restore"]);
             usages.push(self.server.measure(restore)?);
@@ -94,7 +77,7 @@ impl PgBackRest<'_> {
             ),
         )?;
         let mut create = self.command(None)?;
-        create.args([STANZA, "--no-online", "stanza-create"]);
+        create.args([PGBACKREST_STANZA, "--no-online", "stanza-create"]);
         self.server.measure(create).map(drop)
     }
 

@@ -2,10 +2,9 @@
 
 use super::measure::Experiment;
 use super::measurement::Row;
-use super::methods::Taker;
+use super::methods::{PGBACKREST, Taker};
 use super::on_server::server_settings;
 use super::options::Options;
-use super::pgbackrest;
 use super::probe::probe;
 use super::results::{Results, Settings};
 use super::resume::Earlier;
@@ -68,7 +67,7 @@ fn results(
     let client = installation.program("pg_basebackup")?;
     let client = Program::identify(&client, "postgresql-client", &["--version"], surroundings);
     let walzip = Program::identify(&options.walzip, "walzip", &["--version"], surroundings);
-    let name = pgbackrest::PROGRAM;
+    let name = PGBACKREST;
     let pgbackrest = find_program(name, &options.search_path)
         .map(|path| Program::identify(&path, name, &["version"], surroundings));
     let row = |taker: Taker| Row {
