@@ -35,8 +35,8 @@ pub fn encode_part(
     encode(input, header, (level, choices), run_both, None)
 }
 
-/// The same, told from the WAL before. What the decoder leaves is what the next segment is told from. Where that
-/// is not done, what the history has become is not to be used any more.
+/// The same, told from the WAL before. The history becomes what the decoder leaves, from which the next segment is
+/// told. Where no member is returned, the history must not be used any more.
 pub fn encode_part_after(
     history: &mut History,
     input: Input<'_>,

@@ -15,10 +15,10 @@ use crate::model::pages::recreation::Recreation;
 /// The longest record of which a part is kept for what follows, in bytes.
 const PENDING_MAX: usize = 64 << 20;
 
-/// What leads back from the pages after a part of the WAL takes at most this part of its bytes, or this many:
-/// what changes more is not told from the WAL before.
-const UNDO_PART: usize = 8;
-const UNDO_MIN: usize = 128 << 20;
+/// What is kept to undo the changes of a segment, or of a part of one, takes at most so many bytes for each byte
+/// of it, or so many in all if that is more. A segment that changes more is encoded alone.
+const UNDO_BYTES_EACH: usize = 8;
+const UNDO_BYTES_MIN: usize = 128 << 20;
 
 /// Indexes whose order of keys is remembered.
 const ORDERS_MAX: usize = 65536;
@@ -101,8 +101,8 @@ impl History {
     /// Remembers from now on what changes while WAL of this length is replayed, for [`History::undo`].
     pub fn remember(&mut self, wal_len: usize) {
         self.before = Some(Box::new(self.learned.clone()));
-        self.cache
-            .remember(UNDO_MIN.max(wal_len.saturating_mul(UNDO_PART)));
+        let bytes_max = wal_len.saturating_mul(UNDO_BYTES_EACH);
+        self.cache.remember(bytes_max.max(UNDO_BYTES_MIN));
     }
 
     /// Becomes what it was when it began to remember. Returns whether that was possible. If not, it must not be
