@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
-use crate::clusters::site::not_run;
+use crate::clusters::pgbackrest;
 use crate::sandbox::{Sandbox, segment};
 
 const WAL_G: &str = r#"#!/bin/sh
@@ -176,18 +176,10 @@ fn segments_of_two_clusters_are_not_measured() {
 /// The real one, where it is.
 #[test]
 fn pgbackrest_takes_part_where_it_is_installed() {
-    let script = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../scripts/fetch-pgbackrest"
-    );
-    let found = std::process::Command::new(script).arg("--path").output();
-    let found = found.ok().filter(|found| found.status.success());
-    let Some(found) = found else {
-        not_run("pgBackRest is not here; run scripts/fetch-pgbackrest");
+    let Some(program) = pgbackrest::program() else {
         return;
     };
-    let program = String::from_utf8(found.stdout).expect("a path");
-    let script = format!("#!/bin/sh\nexec {} \"$@\"\n", program.trim());
+    let script = format!("#!/bin/sh\nexec {} \"$@\"\n", program.display());
     let sandbox = sandbox(&[("pgbackrest", &script)]);
     let (code, said, json) = bench(&sandbox, &["--archiver", "pgbackrest"]);
     assert_eq!(code, Some(0), "{said}");

@@ -1,13 +1,15 @@
 //! `walzip bench wal --repo`, `segments` and `basebackup`, with real programs and servers.
 
+use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::clusters::pgbackrest;
 use crate::clusters::site::not_run;
 use crate::sandbox::{SYSTEM_ID, Sandbox, control_file, segment};
 
@@ -32,6 +34,7 @@ fn make_repository(sandbox: &Sandbox) {
 fn bench(sandbox: &Sandbox, arguments: &[&str]) -> (String, String, Value) {
     let mut command = sandbox.command();
     command.env("TMPDIR", sandbox.path("tmp")).arg("bench");
+    command.env("PATH", path_with_pgbackrest());
     let output = command
         .args(arguments)
         .args(["--json", "results.json"])
@@ -47,6 +50,15 @@ fn bench(sandbox: &Sandbox, arguments: &[&str]) -> (String, String, Value) {
     let json = serde_json::from_slice(&sandbox.read("results.json")).expect("JSON");
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     (text, said, json)
+}
+
+/// The tester's, with the pgBackRest that was fetched, if any, behind the rest.
+fn path_with_pgbackrest() -> OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut directories: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let program = pgbackrest::program();
+    directories.extend(program.and_then(|program| program.parent().map(Path::to_owned)));
+    std::env::join_paths(directories).expect("a path")
 }
 
 /// A server, and everything that helped, has the directory in its command line.

@@ -23,7 +23,7 @@ mod object_store;
 mod one_database;
 mod packs;
 mod permissions;
-mod pgbackrest;
+pub mod pgbackrest;
 mod point_in_time;
 mod port_clash;
 mod receive;

@@ -8,7 +8,7 @@ use crate::clusters::server::Server;
 use crate::clusters::site::{Site, not_run, said, succeed};
 
 /// The program that `scripts/fetch-pgbackrest` has fetched.
-fn program() -> Option<PathBuf> {
+pub fn program() -> Option<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/fetch-pgbackrest");
     let output = Command::new(script).arg("--path").output().ok();
     let output = output.filter(|output| output.status.success());
