@@ -33,7 +33,9 @@ use crate::databases;
 use crate::error::ArchiveError;
 use crate::pg_manifest::{ManifestError, PgManifest, WalRange};
 use crate::progress::{Phase, Progress};
-use crate::replication::{BackupEnd, ConnectionSettings, ManifestChecksums, ServerError};
+use crate::replication::{
+    BackupEnd, Connection, ConnectionSettings, ManifestChecksums, ServerError,
+};
 use crate::restore;
 use crate::server::{self, Server};
 use crate::tablespaces::{self, Tablespaces};
@@ -104,7 +106,8 @@ pub async fn backup(
     options: &BackupOptions,
 ) -> Result<BackupRecord, ArchiveError> {
     let progress = &options.progress;
-    let (repository, server) = &server::inspect(repository, settings).await?;
+    let (repository, server, sql) = server::inspect(repository, settings).await?;
+    let (repository, server) = (&repository, &server);
     progress.begin(Phase::CheckingArchiving, 0);
     let mut prior = Prior::choose(repository, options.backup_type).await?;
     let writer = start(repository, options, prior.as_ref()).await?;
@@ -124,7 +127,7 @@ pub async fn backup(
     let (copied, ()) = tokio::try_join!(
         copy(
             &writer,
-            settings,
+            (settings, sql),
             options,
             server,
             (changes, referred),
@@ -132,8 +135,7 @@ pub async fn backup(
         ),
         checked,
     )?;
-    let stop_time = server::clock(settings).await?;
-    let record = record(&writer, server, copied, stop_time, prior.as_ref())?;
+    let record = record(&writer, server, copied, prior.as_ref())?;
 
     tracing::info!(
         "backup {} is read back, and waits for its WAL",
@@ -268,6 +270,7 @@ async fn read_back(
 struct Copied {
     start: Moment,
     end: BackupEnd,
+    stop_time: Timestamp,
     tablespaces: Tablespaces,
     databases: Vec<DatabaseRecord>,
     files: FilesRecord,
@@ -283,15 +286,15 @@ struct Copied {
 
 async fn copy(
     writer: &BackupWriter,
-    settings: &ConnectionSettings,
+    (settings, mut sql): (&ConnectionSettings, Connection),
     options: &BackupOptions,
     server: &Server,
     (changes, referred): (Option<Changes>, &[Referred]),
     may_store: oneshot::Receiver<()>,
 ) -> Result<Copied, ArchiveError> {
-    let names = tablespaces::names(settings).await?;
-    let databases = databases::list(settings).await?;
-    let start_time = server::clock(settings).await?;
+    let names = tablespaces::names(&mut sql).await?;
+    let databases = databases::list(&mut sql).await?;
+    let start_time = server::clock(&mut sql).await?;
     options.progress.begin(Phase::WaitingForCheckpoint, 0);
     let encoding = Encoding {
         level: options.level,
@@ -303,6 +306,7 @@ async fn copy(
     let request = Request {
         writer,
         settings,
+        sql,
         server,
         method: options.method,
         fast_checkpoint: options.fast_checkpoint,
@@ -318,6 +322,7 @@ async fn copy(
         timeline,
         end,
         tablespaces: announced,
+        mut sql,
         manifest,
         mut cut,
         packed,
@@ -328,8 +333,10 @@ async fn copy(
         time: start_time,
     };
     let links = std::mem::take(&mut cut.links);
-    let tablespaces = Tablespaces::after_copy(settings, announced, links, names).await;
-    let databases = databases::after_copy(settings, databases).await;
+    let tablespaces = Tablespaces::after_copy(&mut sql, announced, links, names).await;
+    let databases = databases::after_copy(&mut sql, databases).await;
+    let stop_time = server::clock(&mut sql).await?;
+    sql.close().await;
 
     let listed = PgManifest::read(&manifest).map_err(incredible)?;
     check_ranges(&listed.wal_ranges, &start, &end)?;
@@ -340,19 +347,24 @@ async fn copy(
         .map_err(incredible)?;
     tracing::debug!(major = server.identity.major, start = %start.lsn, end = %end.lsn, "copied");
     let (index, references) = index(packed.chunks, &mut cut, referred)?;
+    let (index, manifest) = tokio::try_join!(
+        backup_stream::write(writer, "index", &index),
+        backup_stream::write(writer, "backup_manifest", &manifest),
+    )?;
     Ok(Copied {
         start,
         end,
+        stop_time,
         tablespaces,
         databases,
         files: FilesRecord {
             original_bytes: cut.original_bytes,
             packs: packed.packs,
-            index: backup_stream::write(writer, "index", &index).await?,
+            index,
         },
         block_hashes: packed.block_hashes,
         references,
-        manifest: backup_stream::write(writer, "backup_manifest", &manifest).await?,
+        manifest,
         wal_ranges: listed.wal_ranges,
         backup_label,
         control_file,
@@ -398,7 +410,6 @@ fn record(
     writer: &BackupWriter,
     server: &Server,
     copied: Copied,
-    stop_time: Timestamp,
     prior: Option<&Prior>,
 ) -> Result<BackupRecord, ArchiveError> {
     let required_wal = required_wal(&copied.wal_ranges, server.segment_size_bytes)?;
@@ -417,7 +428,7 @@ fn record(
         stop: Moment {
             lsn: copied.end.lsn,
             timeline: copied.end.timeline,
-            time: stop_time,
+            time: copied.stop_time,
         },
         required_wal,
         tablespaces: copied.tablespaces.announced,

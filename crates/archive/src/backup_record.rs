@@ -129,6 +129,9 @@ pub struct FilesRecord {
 /// Hashes of the blocks in a backup's own stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockHashesRecord {
+    /// What makes them.
+    #[serde(default)]
+    pub function: BlockHashFunction,
     /// What they are keyed with, in hexadecimal.
     pub key: String,
     /// Those of the stream up to the changed blocks.
@@ -136,6 +139,20 @@ pub struct BlockHashesRecord {
     /// Those of the changed blocks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<ObjectRecord>,
+}
+
+/// A keyed hash function for blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BlockHashFunction {
+    /// BLAKE3, cut to 8 bytes: where no function is recorded.
+    #[default]
+    Blake3,
+    /// HighwayHash with 64 bits.
+    HighwayHash64,
+    /// One of a later version.
+    #[serde(other)]
+    Unknown,
 }
 
 /// A file that was compressed with zstd and cut into objects.

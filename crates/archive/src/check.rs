@@ -18,6 +18,7 @@ pub async fn check(
     settings: &ConnectionSettings,
     timeout: Duration,
 ) -> Result<Option<Arrival>, ArchiveError> {
-    let (part, server) = server::inspect(repository, settings).await?;
+    let (part, server, sql) = server::inspect(repository, settings).await?;
+    sql.close().await;
     server::check_archiving(&part, settings, &server, timeout).await
 }

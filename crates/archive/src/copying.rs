@@ -14,7 +14,7 @@ use crate::chunks::writing::{Changes, Encoding, Packed};
 use crate::data_directory::whose;
 use crate::error::ArchiveError;
 use crate::progress::Progress;
-use crate::replication::{BackupEnd, BackupTablespace, ConnectionSettings};
+use crate::replication::{BackupEnd, BackupTablespace, Connection, ConnectionSettings};
 use crate::server::Server;
 
 /// Who reads the files of a cluster.
@@ -33,6 +33,8 @@ pub enum CopyMethod {
 pub(crate) struct Request<'r> {
     pub(crate) writer: &'r BackupWriter,
     pub(crate) settings: &'r ConnectionSettings,
+    /// A session of the server, without timeouts.
+    pub(crate) sql: Connection,
     pub(crate) server: &'r Server,
     pub(crate) method: CopyMethod,
     /// Checkpoint at once, or spread over minutes.
@@ -63,6 +65,8 @@ pub(crate) struct Copy {
     pub(crate) end: BackupEnd,
     /// The tablespaces that there were when the backup began.
     pub(crate) tablespaces: Vec<BackupTablespace>,
+    /// A session after the backup.
+    pub(crate) sql: Connection,
     /// PostgreSQL's manifest of the files.
     pub(crate) manifest: Bytes,
     pub(crate) cut: Cut,
@@ -70,11 +74,11 @@ pub(crate) struct Copy {
 }
 
 /// Copies the cluster.
-pub(crate) async fn copy(request: Request<'_>) -> Result<Copy, ArchiveError> {
+pub(crate) async fn copy(mut request: Request<'_>) -> Result<Copy, ArchiveError> {
     let found = match request.method {
         CopyMethod::Server => Err("that is what was asked for".to_owned()),
         CopyMethod::Auto | CopyMethod::Files => {
-            whose::find(request.settings, request.server).await?
+            whose::find(&mut request.sql, request.server).await?
         }
     };
     match found {

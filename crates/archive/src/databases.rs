@@ -3,16 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::backup_record::DatabaseRecord;
-use crate::replication::{Connection, ConnectionSettings, Mode, ServerError};
+use crate::replication::{Connection, ServerError};
 
 /// The databases of the server, now.
-pub(crate) async fn list(
-    settings: &ConnectionSettings,
-) -> Result<BTreeMap<u32, String>, ServerError> {
-    let mut sql = Connection::open(settings, Mode::Sql).await?;
-    let rows = sql.query("SELECT oid, datname FROM pg_database").await;
-    sql.close().await;
-    let rows = rows?;
+pub(crate) async fn list(sql: &mut Connection) -> Result<BTreeMap<u32, String>, ServerError> {
+    let rows = sql.query("SELECT oid, datname FROM pg_database").await?;
     let read = |row: &Vec<Option<String>>| {
         let oid = row.first()?.as_deref()?.parse().ok()?;
         Some((oid, row.get(1)?.clone()?))
@@ -23,11 +18,11 @@ pub(crate) async fn list(
 
 /// The databases that were there before a copy, and those that came while it ran.
 pub(crate) async fn after_copy(
-    settings: &ConnectionSettings,
+    sql: &mut Connection,
     before: BTreeMap<u32, String>,
 ) -> Vec<DatabaseRecord> {
     // Hours of copying are not thrown away for names.
-    let mut names = list(settings).await.unwrap_or_else(|error| {
+    let mut names = list(sql).await.unwrap_or_else(|error| {
         tracing::warn!("whether databases were created meanwhile is not known: {error}");
         BTreeMap::new()
     });

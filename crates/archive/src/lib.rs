@@ -76,8 +76,8 @@ mod workers;
 pub use archive_status::{Backlog, is_ready};
 pub use archiver::{Archiver, Attempt};
 pub use backup_record::{
-    ArchiveRecord, BackupRecord, BlockHashesRecord, DatabaseRecord, FilesRecord, Moment,
-    ObjectRecord, RequiredWal,
+    ArchiveRecord, BackupRecord, BlockHashFunction, BlockHashesRecord, DatabaseRecord, FilesRecord,
+    Moment, ObjectRecord, RequiredWal,
 };
 pub use cluster_choice::{ClusterChoice, part};
 pub use error::{ArchiveError, OccupiedDirectory};

@@ -23,6 +23,10 @@ const NO_PRIVILEGE: &str = "42501";
 const IS_RECEIVED: &str = "SELECT count(*) > 0 FROM pg_stat_replication \
     WHERE state = 'streaming' AND application_name = 'walzip'";
 
+/// Not every major has every setting.
+const NO_TIMEOUTS: &str = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN \
+    ('idle_session_timeout', 'statement_timeout', 'transaction_timeout')";
+
 /// A server, as it was when it was asked.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
@@ -47,31 +51,24 @@ pub struct Arrival {
     pub is_received: bool,
 }
 
-/// Asks the server who it is; returns its part of the repository with it. One whose cluster is not
-/// registered is refused.
+/// Asks the server who it is; returns its part of the repository with it, and the session in which
+/// it was asked. One whose cluster is not registered is refused.
 pub(crate) async fn inspect(
     repository: &Repository,
     settings: &ConnectionSettings,
-) -> Result<(Repository, Server), ArchiveError> {
-    let mut replication = Connection::open(settings, Mode::Replication).await?;
-    let system = replication.identify_system().await?;
-    let major = replication.major()?;
-    let version = replication.version().to_owned();
-    replication.close().await;
-    let identity = ClusterIdentity {
-        system_id: system.system_id.0,
-        major,
-    };
+) -> Result<(Repository, Server, Connection), ArchiveError> {
+    // Each takes the server a process to start: both at a time.
+    let (identified, sql) = tokio::join!(identify(settings), session(settings));
+    let (identity, timeline, version) = identified?;
     let part = cluster::part_of(repository, identity, || "the server".to_owned()).await?;
 
-    let mut sql = Connection::open(settings, Mode::Sql).await?;
+    let mut sql = sql?;
     let in_recovery = sql.query_value("SELECT pg_is_in_recovery()").await? == "t";
     let segment_size = sql
         .query_value("SELECT setting FROM pg_settings WHERE name = 'wal_segment_size'")
         .await?;
     let archiver = Archiver::ask(&mut sql).await?;
     let is_received = sql.query_value(IS_RECEIVED).await? == "t";
-    sql.close().await;
 
     // A standby that does not archive leaves it to its primary, and any server may leave it to a
     // receiver.
@@ -84,7 +81,6 @@ pub(crate) async fn inspect(
     let segment_size_bytes = segment_size
         .parse()
         .map_err(|_| ServerError::Protocol(format!("wal_segment_size is \"{segment_size}\"")))?;
-    let timeline = system.timeline;
     let server = Server {
         identity,
         version,
@@ -93,18 +89,34 @@ pub(crate) async fn inspect(
         segment_size_bytes,
         archiver,
     };
-    Ok((part, server))
+    Ok((part, server, sql))
+}
+
+/// The server's cluster, its timeline and its version.
+async fn identify(
+    settings: &ConnectionSettings,
+) -> Result<(ClusterIdentity, TimelineId, String), ServerError> {
+    let mut replication = Connection::open(settings, Mode::Replication).await?;
+    let system = replication.identify_system().await?;
+    let major = replication.major()?;
+    let version = replication.version().to_owned();
+    replication.close().await;
+    let identity = ClusterIdentity {
+        system_id: system.system_id.0,
+        major,
+    };
+    Ok((identity, system.timeline, version))
+}
+
+/// A session that the server does not end because it says nothing for long, or waits for long.
+pub(crate) async fn session(settings: &ConnectionSettings) -> Result<Connection, ServerError> {
+    let mut sql = Connection::open(settings, Mode::Sql).await?;
+    sql.query(NO_TIMEOUTS).await?;
+    Ok(sql)
 }
 
 /// The server's clock.
-pub(crate) async fn clock(settings: &ConnectionSettings) -> Result<Timestamp, ArchiveError> {
-    let mut sql = Connection::open(settings, Mode::Sql).await?;
-    let time = clock_of(&mut sql).await?;
-    sql.close().await;
-    Ok(time)
-}
-
-async fn clock_of(sql: &mut Connection) -> Result<Timestamp, ServerError> {
+pub(crate) async fn clock(sql: &mut Connection) -> Result<Timestamp, ServerError> {
     let query = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
     let text = sql.query_value(query).await?;
     let time = text
@@ -127,7 +139,8 @@ pub(crate) async fn check_archiving(
     if server.in_recovery {
         return Ok(None);
     }
-    let switch = match switch_wal(settings).await {
+    let mut sql = session(settings).await?;
+    let switch = match switch_wal(&mut sql).await {
         Ok(switch) => switch,
         Err(error) if error.sqlstate() == Some(NO_PRIVILEGE) => {
             return Err(ArchiveError::SwitchRefused(error));
@@ -148,18 +161,34 @@ pub(crate) async fn check_archiving(
         since: Some(switch.time),
         believes_reports: is_own,
     };
-    wait.until_there(vec![segment]).await?;
+    let mut kept = Some(sql);
+    wait.until_there(vec![segment], &mut kept).await?;
     let took = begin.elapsed();
-    let mut sql = Connection::open(settings, Mode::Sql).await?;
-    let archiver = Archiver::ask(&mut sql).await?;
-    let is_received = sql.query_value(IS_RECEIVED).await? == "t";
-    sql.close().await;
+    let asked = match kept.as_mut() {
+        Some(sql) => archiving(sql).await.ok(),
+        None => None,
+    };
+    let (archiver, is_received) = match asked {
+        Some(asked) => asked,
+        // The server may have been restarted meanwhile.
+        None => archiving(kept.insert(session(settings).await?)).await?,
+    };
+    if let Some(sql) = kept {
+        sql.close().await;
+    }
     Ok(Some(Arrival {
         segment,
         took,
         archiver,
         is_received,
     }))
+}
+
+/// What the server says of its archiving, and whether `receive` takes its WAL too.
+async fn archiving(sql: &mut Connection) -> Result<(Archiver, bool), ServerError> {
+    let archiver = Archiver::ask(sql).await?;
+    let is_received = sql.query_value(IS_RECEIVED).await? == "t";
+    Ok((archiver, is_received))
 }
 
 /// The end of a segment that was made, and when.
@@ -169,14 +198,12 @@ struct Switch {
 }
 
 /// Ends the current segment.
-async fn switch_wal(settings: &ConnectionSettings) -> Result<Switch, ServerError> {
-    let mut sql = Connection::open(settings, Mode::Sql).await?;
-    let time = clock_of(&mut sql).await?;
+async fn switch_wal(sql: &mut Connection) -> Result<Switch, ServerError> {
+    let time = clock(sql).await?;
     // A switch does nothing in a segment without records: this writes one.
     sql.query("SELECT pg_create_restore_point('walzip check')")
         .await?;
     let text = sql.query_value("SELECT pg_switch_wal()").await?;
-    sql.close().await;
     match text.parse() {
         Ok(end) => Ok(Switch { end, time }),
         Err(_) => Err(ServerError::Protocol(format!(

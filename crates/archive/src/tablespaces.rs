@@ -7,20 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::replication::{BackupTablespace, Connection, ConnectionSettings, Mode, ServerError};
+use crate::replication::{BackupTablespace, Connection, ServerError};
 use crate::tablespace_record::TablespaceRecord;
 
 /// The names of the server's tablespaces, by OID.
-pub(crate) async fn names(
-    settings: &ConnectionSettings,
-) -> Result<BTreeMap<u32, String>, ServerError> {
-    let mut sql = Connection::open(settings, Mode::Sql).await?;
-    let names = query_names(&mut sql).await;
-    sql.close().await;
-    names
-}
-
-async fn query_names(sql: &mut Connection) -> Result<BTreeMap<u32, String>, ServerError> {
+pub(crate) async fn names(sql: &mut Connection) -> Result<BTreeMap<u32, String>, ServerError> {
     let rows = sql.query("SELECT oid, spcname FROM pg_tablespace").await?;
     let read = |row: &Vec<Option<String>>| {
         let oid = row.first()?.as_deref()?.parse().ok()?;
@@ -32,13 +23,11 @@ async fn query_names(sql: &mut Connection) -> Result<BTreeMap<u32, String>, Serv
 
 /// The server's tablespaces other than the data directory, and their directories.
 pub(crate) async fn with_directories(
-    settings: &ConnectionSettings,
+    sql: &mut Connection,
 ) -> Result<Vec<BackupTablespace>, ServerError> {
-    let mut sql = Connection::open(settings, Mode::Sql).await?;
     let query = "SELECT oid, pg_tablespace_location(oid) FROM pg_tablespace \
                  WHERE spcname NOT IN ('pg_default', 'pg_global') ORDER BY oid";
     let rows = sql.query(query).await?;
-    sql.close().await;
     let read = |row: &Vec<Option<String>>| {
         Some(BackupTablespace {
             oid: row.first()?.as_deref()?.parse().ok()?,
@@ -61,7 +50,7 @@ impl Tablespaces {
     /// Puts together what the server announced, the links that it sent, the names of before the
     /// copy, and what it answers now.
     pub(crate) async fn after_copy(
-        settings: &ConnectionSettings,
+        sql: &mut Connection,
         announced: Vec<BackupTablespace>,
         links: BTreeMap<u32, String>,
         names_before: BTreeMap<u32, String>,
@@ -71,7 +60,7 @@ impl Tablespaces {
         locations.retain(|oid, _| !is_announced(oid));
         let mut names = BTreeMap::new();
         // Hours of copying are not thrown away for what only a person will read.
-        match ask_again(settings, |oid| names_before.contains_key(oid)).await {
+        match ask_again(sql, |oid| names_before.contains_key(oid)).await {
             Ok(now) => {
                 names = now.names;
                 now.locations.into_iter().for_each(|(oid, location)| {
@@ -108,11 +97,10 @@ struct Now {
 
 /// The names of all tablespaces, and the locations of those that are not known.
 async fn ask_again(
-    settings: &ConnectionSettings,
+    sql: &mut Connection,
     is_known: impl Fn(&u32) -> bool,
 ) -> Result<Now, ServerError> {
-    let mut sql = Connection::open(settings, Mode::Sql).await?;
-    let names = query_names(&mut sql).await?;
+    let names = names(sql).await?;
     let mut locations = BTreeMap::new();
     for oid in names.keys().filter(|oid| !is_known(oid)) {
         let query = format!("SELECT pg_tablespace_location({oid})");
@@ -125,6 +113,5 @@ async fn ask_again(
             Err(error) => return Err(error),
         }
     }
-    sql.close().await;
     Ok(Now { names, locations })
 }

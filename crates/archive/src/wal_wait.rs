@@ -35,7 +35,12 @@ pub(crate) async fn wait_for(
         since: None,
         believes_reports: false,
     };
-    wait.until_there(segments).await
+    let mut connection = None;
+    let waited = wait.until_there(segments, &mut connection).await;
+    if let Some(connection) = connection {
+        connection.close().await;
+    }
+    waited
 }
 
 /// How to wait for segments.
@@ -53,17 +58,8 @@ pub(crate) struct Wait<'a> {
 impl Wait<'_> {
     /// Waits until all of these segments are in the repository. Storage that fails may work again
     /// until the time is up: after hours of copying, one error is no reason to throw the copy
-    /// away.
-    pub(crate) async fn until_there(&self, segments: Vec<SegmentName>) -> Result<(), ArchiveError> {
-        let mut connection = None;
-        let waited = self.look(segments, &mut connection).await;
-        if let Some(connection) = connection {
-            connection.close().await;
-        }
-        waited
-    }
-
-    async fn look(
+    /// away. Where the server is asked, the connection is used, and one that works is kept.
+    pub(crate) async fn until_there(
         &self,
         segments: Vec<SegmentName>,
         connection: &mut Option<Connection>,

@@ -8,11 +8,12 @@ use std::io::Read;
 use std::path::Path;
 
 use bytes::Bytes;
+use highway::{HighwayHash, HighwayHasher};
 use tokio::runtime::Handle;
 use walzip_pgformat::PAGE_SIZE;
 use walzip_repo::{BackupLabel, BackupObject, BackupWriter, Repository};
 
-use crate::backup_record::ObjectRecord;
+use crate::backup_record::{BlockHashFunction, BlockHashesRecord, ObjectRecord};
 use crate::error::ArchiveError;
 
 /// Bytes of a hash.
@@ -24,39 +25,67 @@ const AHEAD_OF_ALL: u64 = 32 << 20;
 /// Bytes at which an object is closed.
 const OBJECT_BYTES: u64 = 64 << 20;
 
-/// What the hashes of a backup are keyed with.
+/// How the hashes of a backup are made.
 #[derive(Clone, Copy)]
-pub(crate) struct Key([u8; 32]);
+pub(crate) struct Key {
+    function: BlockHashFunction,
+    bytes: [u8; 32],
+}
 
 impl Key {
-    /// Random bytes.
+    /// Random bytes, for the function that takes the least time.
     pub(crate) fn random() -> Result<Key, ArchiveError> {
         let source = Path::new("/dev/urandom");
         let mut key = [0; 32];
         let read = File::open(source).and_then(|mut file| file.read_exact(&mut key));
         read.map_err(|error| ArchiveError::file("read", source, error))?;
-        Ok(Key(key))
+        Ok(Key {
+            function: BlockHashFunction::HighwayHash64,
+            bytes: key,
+        })
     }
 
-    /// The key of a record.
-    pub(crate) fn of_hex(text: &str) -> Option<Key> {
-        let hash = blake3::Hash::from_hex(text).ok()?;
-        Some(Key(*hash.as_bytes()))
+    /// That of a record, unless the record's function is not known or its key is none.
+    pub(crate) fn of(record: &BlockHashesRecord) -> Option<Key> {
+        let bytes = *blake3::Hash::from_hex(&record.key).ok()?.as_bytes();
+        match record.function {
+            BlockHashFunction::Unknown => None,
+            function => Some(Key { function, bytes }),
+        }
     }
 
-    /// As it stands in a record.
-    pub(crate) fn to_hex(self) -> String {
-        blake3::Hash::from_bytes(self.0).to_hex().to_string()
+    /// A record of hashes that were made with it.
+    pub(crate) fn record(
+        self,
+        objects: Vec<ObjectRecord>,
+        changed: Vec<ObjectRecord>,
+    ) -> BlockHashesRecord {
+        BlockHashesRecord {
+            function: self.function,
+            key: blake3::Hash::from_bytes(self.bytes).to_hex().to_string(),
+            objects,
+            changed,
+        }
     }
 
     /// The hash of a block, which is shorter where a file ends.
     pub(crate) fn hash(&self, block: &[u8]) -> [u8; HASH_LEN] {
-        let hash = blake3::keyed_hash(&self.0, block);
-        let (first, _) = hash
-            .as_bytes()
-            .split_first_chunk()
-            .unwrap_or((&[0; 8], &[]));
-        *first
+        match self.function {
+            BlockHashFunction::HighwayHash64 => {
+                let (words, _) = self.bytes.as_chunks();
+                let words = words.iter().copied().map(u64::from_le_bytes);
+                let mut key = highway::Key::default();
+                key.0
+                    .iter_mut()
+                    .zip(words)
+                    .for_each(|(to, word)| *to = word);
+                HighwayHasher::new(key).hash64(block).to_le_bytes()
+            }
+            BlockHashFunction::Blake3 | BlockHashFunction::Unknown => {
+                let hash = blake3::keyed_hash(&self.bytes, block);
+                hash.as_bytes().first_chunk().copied().unwrap_or_default()
+            }
+        }
     }
 
     /// The hashes of the blocks of runs, each of which begins with a block.
@@ -219,5 +248,45 @@ impl HashReader {
         }
         self.window = Bytes::new();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(function: BlockHashFunction) -> Key {
+        let bytes = std::array::from_fn(|at| at as u8);
+        Key { function, bytes }
+    }
+
+    #[test]
+    fn highwayhash_is_that_of_its_authors() {
+        // kExpected64 in c/highwayhash_test.c of github.com/google/highwayhash.
+        let expected = [
+            0x907A_56DE_22C2_6E53_u64,
+            0x7EAB_43AA_C7CD_DD78,
+            0xB8D0_569A_B0B5_3D62,
+        ];
+        let key = key(BlockHashFunction::HighwayHash64);
+        for (len, expected) in expected.iter().enumerate() {
+            let block = &[0, 1, 2][..len];
+            assert_eq!(key.hash(block), expected.to_le_bytes(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn a_record_without_a_function_has_blake3_and_one_of_another_function_no_key() {
+        let of = |function: &str| {
+            let key = "00".repeat(32);
+            let text = format!(r#"{{ {function} "key": "{key}", "objects": [] }}"#);
+            Key::of(&serde_json::from_str(&text).expect("a record"))
+        };
+        let hash = |key: Option<Key>| key.map(|key| key.hash(b"block"));
+        let blake3 = blake3::keyed_hash(&[0; 32], b"block");
+        assert_eq!(hash(of("")), blake3.as_bytes().first_chunk().copied());
+        let highway = hash(of(r#""function": "highwayhash64","#));
+        assert!(highway.is_some() && highway != hash(of("")));
+        assert!(of(r#""function": "sha3","#).is_none());
     }
 }

@@ -14,7 +14,7 @@ use super::packed::Packed;
 use super::pieces::{OWN, Piece, REFERENCES_MAX};
 use super::sources::{Referred, Source, read_referred};
 use super::writing::Changes;
-use crate::backup_record::{BackupRecord, ListedBackup};
+use crate::backup_record::{BackupRecord, BlockHashFunction, ListedBackup};
 use crate::error::ArchiveError;
 
 /// A backup to compare with, and all that may be referred to.
@@ -85,6 +85,13 @@ impl Prior {
             label: label.clone(),
             index,
         });
+        let is_unknown = |of: &Referred| {
+            let hashes = of.record.block_hashes.as_ref();
+            hashes.is_some_and(|hashes| hashes.function == BlockHashFunction::Unknown)
+        };
+        if referred.iter().any(is_unknown) {
+            return Err(unfit("has block hashes of a later version"));
+        }
         for Referred { record, label, .. } in &referred {
             check_objects(repository, label, record).await?;
         }
@@ -235,7 +242,7 @@ fn hash_source(
     };
     let hashes = record.block_hashes.as_ref();
     let hashes = hashes.ok_or_else(|| damaged("it has no block hashes"))?;
-    let key = Key::of_hex(&hashes.key);
+    let key = Key::of(hashes);
     let key = key.ok_or_else(|| damaged("the key of its block hashes is none"))?;
     let plain = HashReader::new(repository, label, &hashes.objects, ahead);
     let changed = HashReader::new(repository, label, &hashes.changed, ahead);

@@ -238,17 +238,14 @@ async fn store_chunks(
         }
         packs.write(encoded).await?;
     }
-    packs.close().await?;
+    let ((), objects, changed) =
+        tokio::try_join!(packs.close(), hashes.finish(), hashes_of_changed.finish(),)?;
     let mut chunks = packs.chunks;
     chunks.append(&mut packs.changed);
     Ok(Packed {
         packs: packs.packs,
         chunks,
-        block_hashes: BlockHashesRecord {
-            key: key.to_hex(),
-            objects: hashes.finish().await?,
-            changed: hashes_of_changed.finish().await?,
-        },
+        block_hashes: key.record(objects, changed),
     })
 }
 

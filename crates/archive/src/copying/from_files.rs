@@ -11,7 +11,7 @@ use crate::data_directory::{Copying, DataDirectory};
 use crate::error::ArchiveError;
 use crate::pg_manifest;
 use crate::progress::Phase;
-use crate::replication::{BackupEnd, Connection, Mode, OnlineBackup, ServerError};
+use crate::replication::{BackupEnd, OnlineBackup, ServerError};
 use crate::tablespaces;
 
 /// Reads the files of a data directory while its server is told that a backup runs.
@@ -19,10 +19,10 @@ pub(super) async fn copy(
     request: Request<'_>,
     directory: DataDirectory,
 ) -> Result<Copy, ArchiveError> {
-    let connection = Connection::open(request.settings, Mode::Sql).await?;
-    let backup = OnlineBackup::start(connection, &request.label(), request.fast_checkpoint).await?;
+    let label = request.label();
+    let mut backup = OnlineBackup::start(request.sql, &label, request.fast_checkpoint).await?;
     let start = backup.start;
-    let tablespaces = tablespaces::with_directories(request.settings).await?;
+    let tablespaces = tablespaces::with_directories(backup.session()).await?;
     refuse_in_place(&tablespaces)?;
 
     let (copied_sender, copied) = oneshot::channel();
@@ -55,11 +55,11 @@ pub(super) async fn copy(
     };
     let stop = async || {
         copied.await.map_err(|_| writing::stopped())?;
-        let end = backup.stop().await?;
+        let (end, sql) = backup.stop().await?;
         let label = BackupLabelFile::read(end.label.as_bytes());
         let label = label.map_err(|error| ServerError::Protocol(error.to_string()))?;
         let _ = label_sender.send(end.label);
-        Ok((end.lsn, label.start_timeline))
+        Ok((end.lsn, label.start_timeline, sql))
     };
     let stored = writing::store(
         request.writer,
@@ -68,7 +68,7 @@ pub(super) async fn copy(
         feed,
         stop,
     );
-    let ((lsn, timeline), cut, packed) = stored.await?;
+    let ((lsn, timeline, sql), cut, packed) = stored.await?;
     let range = pg_manifest::WalRange {
         timeline,
         start,
@@ -80,6 +80,7 @@ pub(super) async fn copy(
         timeline,
         end: BackupEnd { lsn, timeline },
         tablespaces,
+        sql,
         manifest: manifest.into(),
         cut,
         packed,

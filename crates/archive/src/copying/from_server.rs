@@ -13,6 +13,7 @@ use crate::progress::{Phase, Progress};
 use crate::replication::{
     BackupPart, BaseBackup, BaseBackupOptions, Connection, Mode, ServerError,
 };
+use crate::server;
 use crate::tar_files;
 
 /// How many of the server's messages wait to be cut.
@@ -31,9 +32,12 @@ enum Sent {
 
 /// Takes what the server sends.
 pub(super) async fn copy(request: Request<'_>) -> Result<Copy, ArchiveError> {
+    let label = request.label();
+    // It would be idle until the end.
+    request.sql.close().await;
     let mut connection = Connection::open(request.settings, Mode::Replication).await?;
     let base_backup_options = BaseBackupOptions {
-        label: request.label(),
+        label,
         fast_checkpoint: request.fast_checkpoint,
         checksums: request.encoding.checksums,
         estimate_size: request.estimate_size,
@@ -71,6 +75,7 @@ pub(super) async fn copy(request: Request<'_>) -> Result<Copy, ArchiveError> {
         timeline,
         end,
         tablespaces,
+        sql: server::session(request.settings).await?,
         manifest: manifest.freeze(),
         cut,
         packed,

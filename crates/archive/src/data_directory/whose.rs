@@ -13,27 +13,25 @@ use walzip_repo::ClusterIdentity;
 use super::DataDirectory;
 use crate::cluster;
 use crate::coding::off_the_runtime;
-use crate::replication::{Connection, ConnectionSettings, Mode, OnlineBackup, ServerError};
+use crate::replication::{Connection, OnlineBackup, ServerError};
 use crate::server::Server;
 
 /// The data directory of a server, or why it cannot be read.
 pub(crate) async fn find(
-    settings: &ConnectionSettings,
+    sql: &mut Connection,
     server: &Server,
 ) -> Result<Result<DataDirectory, String>, ServerError> {
     if server.in_recovery {
         return Ok(Err("the server is a standby".to_owned()));
     }
-    let mut sql = Connection::open(settings, Mode::Sql).await?;
     let Some(peer) = sql.peer_process() else {
         return Ok(Err(
             "the connection is not through a socket of this machine".to_owned(),
         ));
     };
-    let may = OnlineBackup::is_allowed(&mut sql).await?;
+    let may = OnlineBackup::is_allowed(sql).await?;
     let query = "SELECT setting FROM pg_settings WHERE name = 'data_directory'";
     let rows = sql.query(query).await?;
-    sql.close().await;
     if !may {
         return Ok(Err(
             "the role may not start and stop a backup by SQL".to_owned()

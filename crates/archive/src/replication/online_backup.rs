@@ -45,16 +45,13 @@ impl OnlineBackup {
     }
 
     /// Starts a backup, with or without a checkpoint at once. While it runs, the server writes
-    /// each page that it changes into the WAL in full.
+    /// each page that it changes into the WAL in full. The session says nothing for hours: it must
+    /// have no timeouts.
     pub async fn start(
         mut connection: Connection,
         label: &str,
         fast_checkpoint: bool,
     ) -> Result<OnlineBackup, ServerError> {
-        // The session says nothing for hours. Not every major has every setting.
-        let endless = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN \
-                       ('idle_session_timeout', 'statement_timeout', 'transaction_timeout')";
-        connection.query(endless).await?;
         let label = label.replace('\'', "''");
         let query = match has_short_names(&connection)? {
             true => format!("SELECT pg_backup_start('{label}', {fast_checkpoint})"),
@@ -68,15 +65,19 @@ impl OnlineBackup {
         })
     }
 
-    /// Stops it. The server does not wait until its WAL is archived: only the caller can see its
-    /// own archive.
-    pub async fn stop(mut self) -> Result<OnlineBackupEnd, ServerError> {
+    /// The session of the backup.
+    pub fn session(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
+    /// Stops it, and returns its session. The server does not wait until its WAL is archived: only
+    /// the caller can see its own archive.
+    pub async fn stop(mut self) -> Result<(OnlineBackupEnd, Connection), ServerError> {
         let query = match has_short_names(&self.connection)? {
             true => "SELECT lsn, labelfile FROM pg_backup_stop(false)",
             false => "SELECT lsn, labelfile FROM pg_stop_backup(false, false)",
         };
         let rows = self.connection.query(query).await?;
-        self.connection.close().await;
         let value = |at: usize| rows.first().and_then(|row| row.get(at)?.clone());
         let end = || {
             Some(OnlineBackupEnd {
@@ -84,6 +85,7 @@ impl OnlineBackup {
                 label: value(1)?,
             })
         };
-        end().ok_or_else(|| protocol(format!("a backup ended with {rows:?}")))
+        let end = end().ok_or_else(|| protocol(format!("a backup ended with {rows:?}")))?;
+        Ok((end, self.connection))
     }
 }

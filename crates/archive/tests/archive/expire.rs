@@ -12,8 +12,8 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use walzip_archive::expire::{ExpireRequest, Plan, Retention, expire, plan_expire_at};
 use walzip_archive::pins::{pin, unpin};
 use walzip_archive::{
-    ArchiveError, ArchiveRecord, BackupRecord, BlockHashesRecord, FilesRecord, Moment,
-    ObjectRecord, RequiredWal,
+    ArchiveError, ArchiveRecord, BackupRecord, BlockHashFunction, BlockHashesRecord, FilesRecord,
+    Moment, ObjectRecord, RequiredWal,
 };
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::testing::{Faults, FaultyStore, memory_store};
@@ -105,6 +105,7 @@ async fn back_up(
             index: stream("index.zst.0000"),
         }),
         block_hashes: Some(BlockHashesRecord {
+            function: BlockHashFunction::default(),
             key: "00".repeat(32),
             objects: vec![object("block_hashes.0000", b"block_hashes.0000")],
             changed: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::life::Life;
+use super::life::{Life, configured};
 use super::server::Server;
 use super::site::said;
 use crate::disk::Disk;
@@ -31,7 +31,8 @@ impl Life<'_> {
             return Ok(());
         };
         let server = Server::on(self.site, DATA);
-        let mut command = server.walzip(&["restore", "-D"]);
+        let restore = server.walzip(&["restore", "-D"]);
+        let mut command = configured(restore, self.config.as_deref());
         command
             .arg(server.data())
             .args(super::restores::flags(&target));

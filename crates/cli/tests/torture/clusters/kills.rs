@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::life::Life;
+use super::life::{Life, configured};
 use super::model::{Backup, archived};
 use super::server::Server;
 use super::site::said;
@@ -25,6 +25,7 @@ impl Life<'_> {
         let began = self.look(index)?;
         let before = backups(&self.site.repository())?;
         let command = self.running[index].server.walzip(&["backup"]);
+        let command = configured(command, self.config.as_deref());
         let succeeded = self.kill_at_random(command, BACKUP)?;
         let after = backups(&self.site.repository())?;
         match (succeeded, after.difference(&before).count()) {
@@ -51,8 +52,10 @@ impl Life<'_> {
     pub fn kill_restore(&mut self) -> Checked {
         let (target, told) = self.choose_target();
         let server = Server::on(self.site, "killed");
+        let config = self.config.clone();
         let restore = || {
-            let mut command = server.walzip(&["restore", "-D"]);
+            let restore = server.walzip(&["restore", "-D"]);
+            let mut command = configured(restore, config.as_deref());
             command
                 .arg(server.data())
                 .args(super::restores::flags(&target));

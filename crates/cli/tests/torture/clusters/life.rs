@@ -1,6 +1,7 @@
 //! The life of a cluster: what its servers do, noted in the model.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,9 @@ use crate::rounds::{Checked, Progress};
 
 /// How many pushes of a hundred are killed.
 const KILLED_PUSHES: usize = 20;
+
+/// How many of these have their worker killed as well, where there is one.
+const KILLED_WORKERS: usize = 50;
 
 /// `walzip backup` did not see its WAL arrive in time.
 const ARCHIVE_TIMEOUT: i32 = 82;
@@ -27,6 +31,8 @@ pub struct Life<'a> {
     pub model: Model,
     pub running: Vec<Branch<'a>>,
     pub step: u64,
+    /// The configuration file of those that push and fetch ahead.
+    pub config: Option<PathBuf>,
     seed: u64,
     commits: u64,
 }
@@ -63,8 +69,12 @@ const ACTIONS: &[(usize, &str, Action)] = &[
 ];
 
 impl<'a> Life<'a> {
-    /// A server that archives, with a first backup.
-    pub fn begin(site: &'a Site, seed: u64, progress: &'a Progress) -> Checked<Life<'a>> {
+    /// A server that archives, ahead or one by one, with a first backup.
+    pub fn begin(
+        site: &'a Site,
+        (seed, is_ahead): (u64, bool),
+        progress: &'a Progress,
+    ) -> Checked<Life<'a>> {
         let mut life = Life {
             site,
             progress,
@@ -72,11 +82,13 @@ impl<'a> Life<'a> {
             model: Model::default(),
             running: Vec::new(),
             step: 0,
+            config: is_ahead.then(|| site.path("walzip.toml")),
             seed,
             commits: 0,
         };
         let server = Server::create(site, "primary", 1);
         server.archive_with_walzip();
+        life.write_configuration()?;
         life.write_archiver()?;
         server.configure(&format!(
             "archive_command = 'bash {} %p'\nautovacuum = off\nfsync = off",
@@ -104,22 +116,49 @@ impl<'a> Life<'a> {
         Ok(life)
     }
 
+    /// Where commands that work ahead keep what they do.
+    fn write_configuration(&self) -> Checked {
+        let Some(path) = &self.config else {
+            return Ok(());
+        };
+        let config = format!(
+            "repo = \"{}\"\narchive-async = true\nspool-path = \"{}\"\nprocess-max = 2\n",
+            self.site.repository().display(),
+            self.site.create_directory("spool").display()
+        );
+        fs::write(path, config).map_err(|error| error.to_string())
+    }
+
     /// An archive_command that kills its push now and then, and says so with a code that
     /// PostgreSQL's archiver survives.
     fn write_archiver(&self) -> Checked {
+        let (place, kill_worker) = match &self.config {
+            None => (
+                format!("--repo {}", self.site.repository().display()),
+                String::new(),
+            ),
+            Some(config) => (
+                format!("--config {}", config.display()),
+                format!(
+                    "if [ $((RANDOM % 100)) -lt {KILLED_WORKERS} ]; then\n\
+                     pkill -9 -f '^walzip archive-push --worker .*{}'\n\
+                     fi\n",
+                    config.display()
+                ),
+            ),
+        };
         let script = format!(
-            "{} archive-push --level 1 --repo {} \"$1\" &\n\
+            "{} archive-push --level 1 {place} \"$1\" &\n\
              push=$!\n\
              if [ $((RANDOM % 100)) -lt {KILLED_PUSHES} ]; then\n\
              sleep 0.0$((RANDOM % 5))\n\
              kill -9 $push 2> /dev/null && echo \"$1\" >> {}\n\
-             fi\n\
+             {kill_worker}fi\n\
              wait $push\n\
              code=$?\n\
              if [ $code -gt 125 ]; then exit 1; fi\n\
              exit $code\n",
             self.site.program_under_test().display(),
-            self.site.repository().display(),
             self.site.path("kills").display(),
         );
         fs::write(self.site.path("archiver"), script).map_err(|error| error.to_string())
@@ -226,7 +265,8 @@ impl<'a> Life<'a> {
     pub fn back_up(&mut self) -> Checked {
         let index = self.any();
         let began = self.look(index)?;
-        let mut backup = self.running[index].server.walzip(&["backup"]);
+        let backup = self.running[index].server.walzip(&["backup"]);
+        let mut backup = configured(backup, self.config.as_deref());
         let output = backup.output().map_err(|error| error.to_string())?;
         match output.status.code() {
             Some(0) => {}
@@ -313,6 +353,15 @@ impl<'a> Life<'a> {
             fs::remove_dir_all(data).expect("remove the data directory");
         }
     }
+}
+
+/// A command of a life with this configuration file, or with none.
+pub fn configured(mut command: Command, config: Option<&Path>) -> Command {
+    if let Some(config) = config {
+        command.env_remove("WALZIP_REPO");
+        command.env("WALZIP_CONFIG", config);
+    }
+    command
 }
 
 /// Position, time in microseconds, and time as text.

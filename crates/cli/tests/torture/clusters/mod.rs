@@ -1,6 +1,7 @@
-//! Real servers, archived into one repository: they write, crash and fork, and are restored to
-//! random moments. A restored server has exactly the rows that were committed by then on the
-//! timeline that was followed, or the restore is refused with a code that the situation explains.
+//! Real servers, archived into one repository, one segment after the other or ahead: they write,
+//! crash and fork, and are restored to random moments. A restored server has exactly the rows that
+//! were committed by then on the timeline that was followed, or the restore is refused with a code
+//! that the situation explains.
 
 mod full_disk;
 mod kills;
@@ -37,13 +38,15 @@ pub fn torture(part: &Part, settings: &Settings) -> Result<Tally, Finding> {
 }
 
 fn round(seed: u64, steps: u64, progress: &Progress) -> Checked {
-    let major = MAJORS[(seed % MAJORS.len() as u64) as usize];
+    let majors = MAJORS.len() as u64;
+    let major = MAJORS[(seed % majors) as usize];
+    let is_ahead = seed / majors % 2 == 1;
     let Some(site) = Site::new(major) else {
         return Ok(());
     };
     // The servers are stopped before their directory is removed, or kept.
     let lived = catch_unwind(AssertUnwindSafe(|| {
-        let mut life = Life::begin(&site, seed, progress)?;
+        let mut life = Life::begin(&site, (seed, is_ahead), progress)?;
         for step in 1..=steps {
             life.step(step)?;
         }
@@ -54,8 +57,9 @@ fn round(seed: u64, steps: u64, progress: &Progress) -> Checked {
         Err(what) => {
             let directory = site.path("");
             std::mem::forget(site);
+            let way = if is_ahead { "ahead" } else { "one by one" };
             Err(format!(
-                "PostgreSQL {major}: {what}\nthe servers and the repository: {}",
+                "PostgreSQL {major}, segments {way}: {what}\nthe servers and the repository: {}",
                 directory.display()
             ))
         }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::life::{Branch, Life, body};
+use super::life::{Branch, Life, body, configured};
 use super::model::{self, Archived, Timeline, archived};
 use super::oracle::{Oracle, Target, Verdict};
 use super::server::Server;
@@ -165,7 +165,8 @@ impl<'a> Life<'a> {
         let server = Server::on(self.site, name);
         // Archiving goes on meanwhile: what is excused before or after is excused.
         let before = archived(&self.site.repository())?;
-        let mut command = server.walzip(&["restore", "-D"]);
+        let restore = server.walzip(&["restore", "-D"]);
+        let mut command = configured(restore, self.config.as_deref());
         command.arg(server.data()).args(options).args(flags(target));
         if let Some(told) = told {
             command.args(["--target-timeline", &told.to_string()]);
