@@ -201,8 +201,15 @@ impl Bars {
             Scale::Bars(_) => "Thin bars were published: on another machine, years ago.",
             Scale::Points(_) => "Hollow points were published: on another machine, years ago.",
         });
+        let is_cut = |runs: Runs| match runs {
+            Runs::Between(low, ..) => scale.percent(low).is_none(),
+            Runs::One | Runs::Unknown => false,
+        };
+        let cut = runs.clone().any(is_cut);
+        let cut = cut.then_some("A whisker from the left edge on goes down to 0.");
         whiskers
             .into_iter()
+            .chain(cut)
             .chain(single)
             .chain(published)
             .collect()
@@ -251,8 +258,10 @@ impl Bars {
             );
         }
         if let Runs::Between(low, high, _) = bar.runs
-            && let (Some(from), Some(to)) = (scale.percent(low), scale.percent(high))
+            && let Some(to) = scale.percent(high)
         {
+            // A logarithmic axis has no zero, and nothing below.
+            let from = scale.percent(low).unwrap_or_default();
             let _infallible = write!(
                 html,
                 "<b class=\"whisker\" style=\"left:{from:.2}%;width:{:.2}%\"></b>",
@@ -342,6 +351,18 @@ mod tests {
         single.of_runs("a", of(&[40.0]), (true, None));
         let drawn = html(&single);
         assert!(drawn.contains("A single run of each") && !drawn.contains("whisker"));
+    }
+
+    #[test]
+    fn a_whisker_down_to_zero_begins_where_a_logarithmic_axis_does() {
+        let mut bars = Bars::new("MB", 1);
+        bars.bar("a", Some(1.0), None);
+        bars.bar("b", Some(100.0), None);
+        bars.bars[1].runs = Runs::Between(-10.0, 100.0, "Whiskers are errors.");
+        let drawn = html(&bars);
+        let whisker = "class=\"whisker\" style=\"left:0.00%;width:100.00%\"";
+        assert!(drawn.contains(whisker), "{drawn}");
+        assert!(drawn.contains("goes down to 0"), "{drawn}");
     }
 
     #[test]
