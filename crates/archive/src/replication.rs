@@ -10,20 +10,24 @@
 //! before use: the size of a message is bounded before memory is reserved for it, and a message
 //! out of turn is an error.
 
+mod authentication;
 mod base_backup;
 mod connection;
 mod error;
 mod online_backup;
 mod settings;
 mod slots;
+mod tls;
+mod tls_settings;
 mod wal_stream;
 
 pub use base_backup::{
     BackupEnd, BackupPart, BackupTablespace, BaseBackup, BaseBackupOptions, ManifestChecksums,
 };
 pub use connection::{Connection, Mode, Row, SystemIdentification};
-pub use error::{ServerError, SqlError};
+pub use error::{ServerError, SqlError, TlsFault};
 pub use online_backup::{OnlineBackup, OnlineBackupEnd};
-pub use settings::{ConnectionSettings, Host, SslMode};
+pub use settings::{ConnectionSettings, Host};
 pub use slots::{SlotName, SlotPosition, slot_restart};
+pub use tls_settings::{ChannelBinding, RootCertificates, SslMode, TlsSettings};
 pub use wal_stream::{NextTimeline, StreamPart, WalStream};

@@ -5,7 +5,7 @@ use std::io;
 
 use jiff::tz::TimeZone;
 use walzip_archive::ArchiveError;
-use walzip_archive::replication::ServerError;
+use walzip_archive::replication::{ServerError, TlsFault};
 use walzip_archive::restore::TimeError;
 use walzip_codec::DecodeError;
 use walzip_repo::encryption::KeyError;
@@ -395,10 +395,17 @@ fn repository(error: &RepoError) -> KindAndHint {
 fn server(error: &ServerError) -> KindAndHint {
     match error {
         ServerError::Settings(_) => (Kind::OptionInvalid, None),
-        ServerError::TlsUnsupported(_) => (
-            Kind::FeatureNotSupported,
-            Some("Connect through a Unix socket or a tunnel."),
+        ServerError::TlsNotOffered { .. } => (
+            Kind::DbConnect,
+            Some(
+                "On the server, set ssl = on with a certificate. Or let sslmode=prefer take a \
+                 connection without encryption.",
+            ),
         ),
+        ServerError::Tls { fault, .. } => (Kind::DbConnect, tls(fault)),
+        // The reason says what to do.
+        ServerError::TlsFile { .. } => (Kind::OptionInvalid, None),
+        ServerError::NeitherWay { tls, .. } => server(tls),
         ServerError::Connect { .. } => (
             Kind::DbConnect,
             Some("Is the server running, and do --host and --port (or PGHOST, PGPORT) name it?"),
@@ -412,6 +419,13 @@ fn server(error: &ServerError) -> KindAndHint {
             Kind::Access,
             Some("A password is taken from the connection string, PGPASSWORD or ~/.pgpass."),
         ),
+        ServerError::Unbound { .. } => (
+            Kind::Access,
+            Some(
+                "It needs TLS, and a line hostssl ... scram-sha-256 in pg_hba.conf. Without it, \
+                 sslmode=verify-full tells who the server is.",
+            ),
+        ),
         ServerError::Protocol(_) => (Kind::Protocol, None),
         // Class 28: invalid authorization.
         ServerError::Sql(error) if error.sqlstate.starts_with("28") => (
@@ -419,6 +433,27 @@ fn server(error: &ServerError) -> KindAndHint {
             Some("Check the user and the password, and pg_hba.conf."),
         ),
         ServerError::Sql(_) => (Kind::DbQuery, None),
+    }
+}
+
+fn tls(fault: &TlsFault) -> Option<&'static str> {
+    match fault {
+        TlsFault::Certificate(_) => Some(
+            "sslrootcert (PGSSLROOTCERT, by default ~/.postgresql/root.crt) names the file with the \
+             certificate of the server's authority. Is the right server at this address?",
+        ),
+        TlsFault::Name(_) => Some(
+            "Connect by a name that the certificate has, or give the server a certificate for this \
+             one. sslmode=verify-ca does not look at the name.",
+        ),
+        TlsFault::Refused(_) => Some(
+            "The server's log says why. It may not trust the certificate that sslcert (PGSSLCERT, \
+             by default ~/.postgresql/postgresql.crt) names.",
+        ),
+        TlsFault::Incompatible(_) => {
+            Some("TLS 1.2 or 1.3 is needed. Is PostgreSQL at this address?")
+        }
+        TlsFault::Broken(_) => Some("The server's log may say why."),
     }
 }
 

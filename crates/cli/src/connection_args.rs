@@ -9,13 +9,21 @@ use crate::error::CommandError;
 use crate::{passfile, system_user};
 
 /// libpq's variables, and its names of the settings.
-const LIBPQ: [(&str, &str); 8] = [
+const LIBPQ: [(&str, &str); 15] = [
     ("PGHOST", "host"),
     ("PGPORT", "port"),
     ("PGUSER", "user"),
     ("PGPASSWORD", "password"),
     ("PGDATABASE", "dbname"),
     ("PGSSLMODE", "sslmode"),
+    ("PGSSLROOTCERT", "sslrootcert"),
+    ("PGSSLCERT", "sslcert"),
+    ("PGSSLKEY", "sslkey"),
+    ("PGSSLNEGOTIATION", "sslnegotiation"),
+    ("PGCHANNELBINDING", "channel_binding"),
+    // They are not supported, and to pass over them would be to trust what was revoked.
+    ("PGSSLCRL", "sslcrl"),
+    ("PGSSLCRLDIR", "sslcrldir"),
     ("PGAPPNAME", "application_name"),
     ("PGCONNECT_TIMEOUT", "connect_timeout"),
 ];
@@ -62,6 +70,8 @@ impl ConnectionArgs {
             .or(file)
             .or(libpq(|variable| std::env::var(variable).ok())?);
         settings.user = settings.user.or_else(system_user::own_name);
+        // As for libpq, the place of certificates and keys that nobody names.
+        settings.tls.directory = std::env::home_dir().map(|home| home.join(".postgresql"));
         if let (None, Some(path)) = (&settings.password, passfile::path()) {
             let user = settings.user.clone().unwrap_or_default();
             settings.password = passfile::password(&path, &settings, &user);
@@ -136,6 +146,36 @@ mod tests {
         let settings = flags.or(libpq(variables).expect("valid"));
         let expected = ConnectionSettings::parse("host=/run/pg port=5433 dbname=app");
         assert!(settings == expected.expect("valid"));
+    }
+
+    #[test]
+    fn the_settings_of_tls_come_from_libpqs_variables_and_a_connection_string() {
+        let variables = |name: &str| match name {
+            "PGSSLMODE" => text("verify-full"),
+            "PGSSLROOTCERT" => text("/etc/root.crt"),
+            "PGSSLCERT" => text("/etc/own.crt"),
+            "PGSSLKEY" => text("/etc/own.key"),
+            "PGCHANNELBINDING" => text("require"),
+            _ => None,
+        };
+        let string = text("host=h sslmode=verify-ca sslrootcert=/own/root.crt");
+        let flags = layer(&None, None, &None, &string).expect("valid");
+        let settings = flags.or(libpq(variables).expect("valid"));
+        let expected = ConnectionSettings::parse(
+            "host=h sslmode=verify-ca sslrootcert=/own/root.crt sslcert=/etc/own.crt \
+             sslkey=/etc/own.key channel_binding=require",
+        );
+        assert!(settings == expected.expect("valid"));
+    }
+
+    #[test]
+    fn a_list_of_revoked_certificates_is_not_passed_over() {
+        let revoked = libpq(|name| (name == "PGSSLCRL").then(|| "/etc/root.crl".to_owned()));
+        let error = format!("{:?}", revoked.err());
+        assert!(
+            error.contains("PGSSLCRL: ") && error.contains("not supported"),
+            "{error}"
+        );
     }
 
     #[test]

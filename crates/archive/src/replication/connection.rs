@@ -1,4 +1,4 @@
-//! One connection: start, authentication, simple queries.
+//! One connection: how it is begun, and simple queries.
 
 use std::collections::HashMap;
 use std::io;
@@ -6,18 +6,16 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use fallible_iterator::FallibleIterator;
-use postgres_protocol::authentication::{md5_hash, sasl};
-use postgres_protocol::message::backend::{
-    AuthenticationSaslBody, DataRowBody, ErrorResponseBody, Header, Message,
-};
+use postgres_protocol::message::backend::{DataRowBody, ErrorResponseBody, Header, Message};
 use postgres_protocol::message::frontend;
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use walzip_pgformat::{Lsn, SystemId, TimelineId};
 
-use super::settings::{ConnectionSettings, Host, SslMode};
-use super::{ServerError, SqlError};
+use super::settings::{ConnectionSettings, Host};
+use super::tls::{self, Secured, Session, Way};
+use super::{ServerError, SqlError, TlsFault};
 
 /// No message of this protocol needs more; a length beyond it is damage or not PostgreSQL.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -57,43 +55,56 @@ pub struct Connection {
     stream: Box<dyn Stream>,
     /// The process that listens at the socket, if that is one of this machine.
     peer: Option<i32>,
-    address: String,
+    pub(super) address: String,
+    /// `None` if it is in the clear.
+    pub(super) tls: Option<Session>,
     buffer: BytesMut,
     parameters: HashMap<String, String>,
+}
+
+/// What a session is begun with.
+struct Beginning<'a> {
+    settings: &'a ConnectionSettings,
+    mode: Mode,
+    user: &'a str,
+    host: Host,
+    address: String,
+}
+
+/// Why a session did not begin.
+struct Failure {
+    error: ServerError,
+    /// Whether it was, or would have been, with TLS.
+    tls: bool,
+}
+
+impl Failure {
+    /// Whether the server may take a session of the other kind, with TLS or without.
+    fn is_of_this_kind(&self) -> bool {
+        match &self.error {
+            ServerError::Tls { .. } | ServerError::TlsFile { .. } => true,
+            // invalid_authorization_specification: pg_hba.conf lets no such connection in.
+            error => error.sqlstate() == Some("28000"),
+        }
+    }
 }
 
 impl Connection {
     /// Connects and authenticates.
     pub async fn open(settings: &ConnectionSettings, mode: Mode) -> Result<Self, ServerError> {
-        match settings.sslmode {
-            None | Some(SslMode::NotRequired) => {}
-            Some(SslMode::Require) => return Err(ServerError::TlsUnsupported("require")),
-            Some(SslMode::VerifyCa) => return Err(ServerError::TlsUnsupported("verify-ca")),
-            Some(SslMode::VerifyFull) => return Err(ServerError::TlsUnsupported("verify-full")),
-        }
         let user = settings.required_user()?;
-        let address = match settings.host_or_default() {
+        let host = settings.host_or_default();
+        let address = match &host {
             Host::Tcp(name) => format!("{name} port {}", settings.port_or_default()),
-            Host::Unix(directory) => settings.socket_in(&directory).display().to_string(),
+            Host::Unix(directory) => settings.socket_in(directory).display().to_string(),
         };
-        let attempt = async {
-            let (stream, peer) = connect(settings).await.map_err(|source| {
-                let address = address.clone();
-                ServerError::Connect { address, source }
-            })?;
-            let mut connection = Connection {
-                stream,
-                peer,
-                address: address.clone(),
-                buffer: BytesMut::with_capacity(READ_BYTES),
-                parameters: HashMap::new(),
-            };
-            connection.start(settings, mode, user).await?;
-            connection
-                .authenticate(user, settings.password.as_deref())
-                .await?;
-            connection.until_ready().await?;
-            Ok(connection)
+        let ways = tls::ways(&host, settings.tls.mode_or_default()?);
+        let beginning = Beginning {
+            settings,
+            mode,
+            user,
+            host,
+            address,
         };
         let seconds = settings
             .connect_timeout_seconds
@@ -101,10 +112,10 @@ impl Connection {
         let limit = Duration::from_secs(seconds.unwrap_or(CONNECT_TIMEOUT_SECONDS));
         // As with libpq, the limit is for a session that can be used, not for a connection to
         // something that then keeps silent.
-        match tokio::time::timeout(limit, attempt).await {
+        match tokio::time::timeout(limit, beginning.by_any(ways)).await {
             Ok(opened) => opened,
             Err(_) => Err(ServerError::Connect {
-                address,
+                address: beginning.address,
                 source: io::ErrorKind::TimedOut.into(),
             }),
         }
@@ -317,119 +328,7 @@ impl Connection {
         }
     }
 
-    async fn start(
-        &mut self,
-        settings: &ConnectionSettings,
-        mode: Mode,
-        user: &str,
-    ) -> Result<(), ServerError> {
-        let application_name = settings.application_name.as_deref().unwrap_or("walzip");
-        let mut parameters = vec![
-            ("user", user),
-            ("application_name", application_name),
-            ("client_encoding", "UTF8"),
-            // Answers that are parsed must not depend on the role's settings.
-            ("datestyle", "ISO"),
-        ];
-        match mode {
-            Mode::Replication => parameters.push(("replication", "true")),
-            Mode::Sql => {
-                parameters.push(("database", settings.dbname.as_deref().unwrap_or("postgres")));
-            }
-        }
-        let mut buffer = BytesMut::new();
-        frontend::startup_message(parameters, &mut buffer).map_err(malformed)?;
-        self.send(&buffer).await
-    }
-
-    async fn authenticate(
-        &mut self,
-        user: &str,
-        password: Option<&str>,
-    ) -> Result<(), ServerError> {
-        match self.receive().await? {
-            Message::AuthenticationOk => return Ok(()),
-            Message::AuthenticationCleartextPassword => {
-                let password = self.needed(password)?;
-                self.send_password(password.as_bytes()).await?;
-            }
-            Message::AuthenticationMd5Password(body) => {
-                let password = self.needed(password)?;
-                let hash = md5_hash(user.as_bytes(), password.as_bytes(), body.salt());
-                self.send_password(hash.as_bytes()).await?;
-            }
-            Message::AuthenticationSasl(body) => {
-                let password = self.needed(password)?.to_owned();
-                self.scram(&body, &password).await?;
-            }
-            _ => return Err(self.unauthenticated("the server asks for an unsupported method")),
-        }
-        match self.receive().await? {
-            Message::AuthenticationOk => Ok(()),
-            other => Err(unexpected("authentication", &other)),
-        }
-    }
-
-    async fn scram(
-        &mut self,
-        body: &AuthenticationSaslBody,
-        password: &str,
-    ) -> Result<(), ServerError> {
-        let mut mechanisms = body.mechanisms();
-        let offered = mechanisms
-            .any(|name| Ok(name == sasl::SCRAM_SHA_256))
-            .map_err(malformed)?;
-        if !offered {
-            return Err(self.unauthenticated("the server does not offer SCRAM-SHA-256"));
-        }
-        let refused = |error: io::Error, this: &Self| this.unauthenticated(&error.to_string());
-        let binding = sasl::ChannelBinding::unsupported();
-        let mut scram = sasl::ScramSha256::new(password.as_bytes(), binding);
-
-        let mut buffer = BytesMut::new();
-        frontend::sasl_initial_response(sasl::SCRAM_SHA_256, scram.message(), &mut buffer)
-            .map_err(malformed)?;
-        self.send(&buffer).await?;
-        match self.receive().await? {
-            Message::AuthenticationSaslContinue(body) => {
-                scram
-                    .update(body.data())
-                    .map_err(|error| refused(error, self))?;
-            }
-            other => return Err(unexpected("SCRAM", &other)),
-        }
-
-        let mut buffer = BytesMut::new();
-        frontend::sasl_response(scram.message(), &mut buffer).map_err(malformed)?;
-        self.send(&buffer).await?;
-        match self.receive().await? {
-            // This proves that the server knows the password too.
-            Message::AuthenticationSaslFinal(body) => scram
-                .finish(body.data())
-                .map_err(|error| refused(error, self)),
-            other => Err(unexpected("SCRAM", &other)),
-        }
-    }
-
-    async fn send_password(&mut self, password: &[u8]) -> Result<(), ServerError> {
-        let mut buffer = BytesMut::new();
-        frontend::password_message(password, &mut buffer).map_err(malformed)?;
-        self.send(&buffer).await
-    }
-
-    fn needed<'a>(&self, password: Option<&'a str>) -> Result<&'a str, ServerError> {
-        password
-            .ok_or_else(|| self.unauthenticated("the server asks for a password, none is given"))
-    }
-
-    fn unauthenticated(&self, reason: &str) -> ServerError {
-        ServerError::Authentication {
-            address: self.address.clone(),
-            reason: reason.to_owned(),
-        }
-    }
-
-    async fn until_ready(&mut self) -> Result<(), ServerError> {
+    pub(super) async fn until_ready(&mut self) -> Result<(), ServerError> {
         loop {
             match self.receive().await? {
                 Message::BackendKeyData(_) => {}
@@ -440,21 +339,111 @@ impl Connection {
     }
 }
 
-/// Connects; says which process listens there, where the system tells.
-async fn connect(settings: &ConnectionSettings) -> io::Result<(Box<dyn Stream>, Option<i32>)> {
-    match settings.host_or_default() {
-        Host::Tcp(name) => {
-            let stream = TcpStream::connect((name.as_str(), settings.port_or_default())).await?;
-            stream.set_nodelay(true)?;
-            keep_alive(&stream)?;
-            Ok((Box::new(stream), None))
+impl Beginning<'_> {
+    /// A session by the first way that the server takes.
+    async fn by_any(&self, (first, second): (Way, Option<Way>)) -> Result<Connection, ServerError> {
+        let refused = match self.by(first).await {
+            Ok(connection) => return Ok(connection),
+            Err(failure) => failure,
+        };
+        let is_other = |way: &Way| (*way == Way::Tls) != refused.tls;
+        let Some(second) = second.filter(|way| refused.is_of_this_kind() && is_other(way)) else {
+            return Err(refused.error);
+        };
+        let again = match self.by(second).await {
+            Ok(connection) => {
+                if refused.tls && !matches!(refused.error, ServerError::Sql(_)) {
+                    tracing::warn!("{}; going on without encryption", refused.error);
+                }
+                return Ok(connection);
+            }
+            Err(failure) => failure.error,
+        };
+        let has_tls = !matches!(again, ServerError::TlsNotOffered { .. });
+        if !has_tls || again.to_string() == refused.error.to_string() {
+            return Err(refused.error);
         }
-        Host::Unix(directory) => {
-            let stream = UnixStream::connect(settings.socket_in(&directory)).await?;
-            let peer = stream.peer_cred().ok().and_then(|peer| peer.pid());
-            Ok((Box::new(stream), peer))
+        let (tls, plain) = match refused.tls {
+            true => (refused.error, again),
+            false => (again, refused.error),
+        };
+        Err(ServerError::NeitherWay {
+            tls: Box::new(tls),
+            plain: Box::new(plain),
+        })
+    }
+
+    async fn by(&self, way: Way) -> Result<Connection, Failure> {
+        let mut connection = self.connect(way).await.map_err(|error| Failure {
+            error,
+            tls: way != Way::Plain,
+        })?;
+        let tls = connection.tls.is_some();
+        match connection.log_in(self.settings, self.mode, self.user).await {
+            Ok(()) => Ok(connection),
+            Err(error) => Err(Failure {
+                error: as_refused(error),
+                tls,
+            }),
         }
     }
+
+    /// A connection on which nothing was said yet but about TLS.
+    async fn connect(&self, way: Way) -> Result<Connection, ServerError> {
+        let failed = |source| ServerError::Connect {
+            address: self.address.clone(),
+            source,
+        };
+        let (stream, peer, tls): (Box<dyn Stream>, _, _) = match &self.host {
+            Host::Unix(directory) => {
+                let socket = self.settings.socket_in(directory);
+                let stream = UnixStream::connect(socket).await.map_err(failed)?;
+                let peer = stream.peer_cred().ok().and_then(|peer| peer.pid());
+                (Box::new(stream), peer, None)
+            }
+            Host::Tcp(name) => {
+                let port = self.settings.port_or_default();
+                let stream = connect_tcp(name, port).await.map_err(failed)?;
+                let secured = match way {
+                    Way::Plain => Secured::Plain(stream),
+                    _ => tls::secure(stream, name, &self.settings.tls, way, &self.address).await?,
+                };
+                match secured {
+                    Secured::Plain(stream) => (Box::new(stream), None, None),
+                    Secured::Tls(stream, session) => (stream, None, Some(session)),
+                }
+            }
+        };
+        Ok(Connection {
+            stream,
+            peer,
+            address: self.address.clone(),
+            tls,
+            buffer: BytesMut::with_capacity(READ_BYTES),
+            parameters: HashMap::new(),
+        })
+    }
+}
+
+/// In TLS 1.3 a server refuses our certificate after the handshake, as far as we can see.
+fn as_refused(error: ServerError) -> ServerError {
+    match error {
+        ServerError::Lost { address, source } => match tls::of_tls(&source) {
+            Some(error) => ServerError::Tls {
+                address,
+                fault: TlsFault::of(error),
+            },
+            None => ServerError::Lost { address, source },
+        },
+        error => error,
+    }
+}
+
+async fn connect_tcp(name: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((name, port)).await?;
+    stream.set_nodelay(true)?;
+    keep_alive(&stream)?;
+    Ok(stream)
 }
 
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {

@@ -2,10 +2,14 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorFields;
+use rustls::CertificateError;
+
+use super::tls_settings::SslMode;
 
 /// A failed exchange with a server.
 #[derive(Debug, thiserror::Error)]
@@ -13,9 +17,38 @@ pub enum ServerError {
     /// The connection settings cannot be used: change them.
     #[error("invalid connection settings: {0}")]
     Settings(String),
-    /// TLS was demanded, and this client has none.
-    #[error("sslmode={0} asks for an encrypted connection, which is not supported yet")]
-    TlsUnsupported(&'static str),
+    /// TLS is demanded, and the server has none.
+    #[error("{address} offers no TLS, which sslmode={mode} demands")]
+    TlsNotOffered {
+        /// Host and port.
+        address: String,
+        /// What demands it.
+        mode: SslMode,
+    },
+    /// The server offers TLS, and there is no session.
+    #[error("no TLS with {address}: {fault}")]
+    Tls {
+        /// Host and port.
+        address: String,
+        /// Why.
+        fault: TlsFault,
+    },
+    /// A file of certificates or keys cannot be used: change it, or name another one.
+    #[error("{} {reason}", .path.display())]
+    TlsFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
+    /// Neither a connection with TLS nor one without was let in.
+    #[error("{tls}; and without TLS: {plain}")]
+    NeitherWay {
+        /// What was said to the one with TLS.
+        tls: Box<ServerError>,
+        /// What was said to the one without.
+        plain: Box<ServerError>,
+    },
     /// Nobody answers at the address.
     #[error("cannot connect to {address}: {source}")]
     Connect {
@@ -46,6 +79,14 @@ pub enum ServerError {
         /// What is missing or unsupported.
         reason: String,
     },
+    /// The session cannot be bound to TLS, which is demanded.
+    #[error("channel_binding=require cannot be met with {address}: {reason}")]
+    Unbound {
+        /// Host and port, or the socket's path.
+        address: String,
+        /// What is missing.
+        reason: &'static str,
+    },
     /// The server sent something that has no place in the protocol.
     #[error("unexpected answer from the server: {0}")]
     Protocol(String),
@@ -59,6 +100,7 @@ impl ServerError {
     pub fn sqlstate(&self) -> Option<&str> {
         match self {
             ServerError::Sql(error) => Some(&error.sqlstate),
+            ServerError::NeitherWay { tls, .. } => tls.sqlstate(),
             _ => None,
         }
     }
@@ -69,11 +111,48 @@ impl ServerError {
         match self {
             ServerError::Connect { .. } | ServerError::Lost { .. } => true,
             ServerError::Silent(_) | ServerError::Behind(_) => true,
+            ServerError::Tls { fault, .. } => matches!(fault, TlsFault::Broken(_)),
+            ServerError::NeitherWay { tls, plain } => tls.is_passing() || plain.is_passing(),
             // connection_exception, insufficient_resources, object_in_use, operator_intervention.
             ServerError::Sql(error) => ["08", "53", "55006", "57"]
                 .iter()
                 .any(|class| error.sqlstate.starts_with(class)),
             _ => false,
+        }
+    }
+}
+
+/// Why there is no TLS session, by what the caller can do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsFault {
+    /// The server's certificate is not valid, or nobody who is trusted vouches for it.
+    #[error("{0}")]
+    Certificate(String),
+    /// The server's certificate is for others.
+    #[error("{0}")]
+    Name(String),
+    /// The server does not want the session: it said so by an alert.
+    #[error("{0}")]
+    Refused(String),
+    /// The two have nothing in common, or what came is no TLS.
+    #[error("{0}")]
+    Incompatible(String),
+    /// The connection broke meanwhile.
+    #[error("connection lost: {0}")]
+    Broken(io::Error),
+}
+
+impl TlsFault {
+    pub(super) fn of(error: &rustls::Error) -> TlsFault {
+        use rustls::Error::{AlertReceived, InvalidCertificate};
+        let text = error.to_string();
+        match error {
+            InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            ) => TlsFault::Name(text),
+            InvalidCertificate(_) => TlsFault::Certificate(text),
+            AlertReceived(_) => TlsFault::Refused(text),
+            _ => TlsFault::Incompatible(text),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::ServerError;
+use super::tls_settings::TlsSettings;
 
 const DEFAULT_PORT: u16 = 5432;
 
@@ -22,19 +23,6 @@ pub enum Host {
     Unix(PathBuf),
 }
 
-/// How much the caller insists on encryption, in libpq's words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SslMode {
-    /// `disable`, `allow` or `prefer`: an unencrypted connection will do.
-    NotRequired,
-    /// `require`.
-    Require,
-    /// `verify-ca`.
-    VerifyCa,
-    /// `verify-full`.
-    VerifyFull,
-}
-
 /// What a connection needs to know. What is `None` was not said.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ConnectionSettings {
@@ -48,8 +36,8 @@ pub struct ConnectionSettings {
     pub password: Option<String>,
     /// The database for ordinary queries, `postgres` by default.
     pub dbname: Option<String>,
-    /// Whether encryption is demanded.
-    pub sslmode: Option<SslMode>,
+    /// Encryption.
+    pub tls: TlsSettings,
     /// What `pg_stat_activity` shows, `walzip` by default.
     pub application_name: Option<String>,
     /// How long to wait for a connection, in seconds.
@@ -64,7 +52,7 @@ impl fmt::Debug for ConnectionSettings {
             .field("port", &self.port)
             .field("user", &self.user)
             .field("dbname", &self.dbname)
-            .field("sslmode", &self.sslmode)
+            .field("tls", &self.tls)
             .finish_non_exhaustive()
     }
 }
@@ -92,12 +80,14 @@ impl ConnectionSettings {
             "user" => self.user = text(),
             "password" => self.password = text(),
             "dbname" => self.dbname = text(),
-            "sslmode" => self.sslmode = Some(ssl_mode(value)?),
             "application_name" => self.application_name = text(),
             "connect_timeout" => self.connect_timeout_seconds = Some(number(key, value)?),
             // pg_basebackup and others are handed such strings; what these say is our own affair.
             "replication" | "fallback_application_name" | "client_encoding" => {}
-            _ => return Err(invalid(format!("\"{key}\" is not supported"))),
+            _ => match self.tls.set(key, value) {
+                Some(taken) => taken?,
+                None => return Err(invalid(format!("\"{key}\" is not supported"))),
+            },
         }
         Ok(())
     }
@@ -110,7 +100,7 @@ impl ConnectionSettings {
             user: self.user.or(others.user),
             password: self.password.or(others.password),
             dbname: self.dbname.or(others.dbname),
-            sslmode: self.sslmode.or(others.sslmode),
+            tls: self.tls.or(others.tls),
             application_name: self.application_name.or(others.application_name),
             connect_timeout_seconds: self
                 .connect_timeout_seconds
@@ -181,7 +171,7 @@ impl ConnectionSettings {
     }
 }
 
-fn invalid(reason: String) -> ServerError {
+pub(super) fn invalid(reason: String) -> ServerError {
     ServerError::Settings(reason)
 }
 
@@ -203,16 +193,6 @@ fn host(value: &str) -> Result<Option<Host>, ServerError> {
         Some(b'/') => Some(Host::Unix(PathBuf::from(value))),
         Some(_) => Some(Host::Tcp(value.to_owned())),
     })
-}
-
-fn ssl_mode(value: &str) -> Result<SslMode, ServerError> {
-    match value {
-        "disable" | "allow" | "prefer" => Ok(SslMode::NotRequired),
-        "require" => Ok(SslMode::Require),
-        "verify-ca" => Ok(SslMode::VerifyCa),
-        "verify-full" => Ok(SslMode::VerifyFull),
-        _ => Err(invalid(format!("sslmode \"{value}\" is not known"))),
-    }
 }
 
 fn percent_decode(text: &str) -> Result<String, ServerError> {
@@ -264,6 +244,7 @@ fn value_at(text: &str) -> Result<(String, &str), ServerError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replication::SslMode;
 
     fn parsed(text: &str) -> ConnectionSettings {
         ConnectionSettings::parse(text).expect(text)
@@ -287,7 +268,7 @@ mod tests {
         assert_eq!(settings.user.as_deref(), Some("u@x"));
         assert_eq!(settings.password.as_deref(), Some("p/w"));
         assert_eq!(settings.dbname.as_deref(), Some("base"));
-        assert_eq!(settings.sslmode, Some(SslMode::NotRequired));
+        assert_eq!(settings.tls.mode, Some(SslMode::Prefer));
         assert_eq!(
             parsed("postgres://%2Frun%2Fpg/b").host,
             Some(Host::Unix("/run/pg".into()))
@@ -311,6 +292,8 @@ mod tests {
             "port=70000",
             "host=a,b",
             "sslmode=sometimes",
+            "sslcrl=/x",
+            "sslpassword=x",
             "color=blue",
             "postgresql://h/b?color=blue",
             "postgresql://h/b?sslmode",

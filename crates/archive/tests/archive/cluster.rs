@@ -120,6 +120,11 @@ impl Site {
 
     /// A cluster that archives into the directory `out`, by a command or by none that works.
     pub fn cluster(&self, name: &str, archive_command: &str) -> Cluster<'_> {
+        self.start(self.create(name, archive_command))
+    }
+
+    /// The data directory of such a cluster, which is not started.
+    pub fn create(&self, name: &str, archive_command: &str) -> PathBuf {
         let data = self.directory.path().join(name);
         // 1 MiB segments: the tests switch often.
         let arguments = [
@@ -144,15 +149,23 @@ impl Site {
         let path = data.join("postgresql.conf");
         let existing = fs::read_to_string(&path).expect("postgresql.conf");
         fs::write(&path, existing + &settings).expect("postgresql.conf");
-        self.start(data)
+        data
     }
 
     /// Starts a cluster in a data directory.
     pub fn start(&self, data: PathBuf) -> Cluster<'_> {
+        self.start_listening(data, "", 5432)
+    }
+
+    /// The same at an address, if it is not empty, and at a port.
+    pub fn start_listening(&self, data: PathBuf, address: &str, port: u16) -> Cluster<'_> {
         let sockets = data.with_extension("sockets");
         fs::create_dir(&sockets).expect("a new directory");
         self.give(&sockets);
-        let options = format!("-c listen_addresses= -k {}", sockets.display());
+        let options = format!(
+            "-c listen_addresses={address} -c port={port} -k {}",
+            sockets.display()
+        );
         let log = data.with_extension("log");
         self.run(
             "pg_ctl",
@@ -172,6 +185,7 @@ impl Site {
             site: self,
             data,
             sockets,
+            port,
         }
     }
 }
@@ -181,11 +195,13 @@ pub struct Cluster<'s> {
     site: &'s Site,
     pub data: PathBuf,
     sockets: PathBuf,
+    port: u16,
 }
 
 impl Cluster<'_> {
     pub fn settings(&self) -> ConnectionSettings {
-        let text = format!("host={} user=postgres", self.sockets.display());
+        let sockets = self.sockets.display();
+        let text = format!("host={sockets} port={} user=postgres", self.port);
         ConnectionSettings::parse(&text).expect("valid settings")
     }
 

@@ -6,9 +6,7 @@ use walzip_archive::ArchiveError;
 use walzip_archive::backup::{BackupOptions, backup};
 use walzip_archive::check::check;
 use walzip_archive::init::{Source, init};
-use walzip_archive::replication::{
-    Connection, ConnectionSettings, Host, Mode, ServerError, SslMode,
-};
+use walzip_archive::replication::{Connection, ConnectionSettings, Host, Mode, ServerError};
 
 use walzip_repo::Repository;
 use walzip_repo::testing::memory_store;
@@ -146,25 +144,6 @@ async fn goes_on_after_an_error_and_keeps_its_sqlstate() {
         .query_value("SELECT system_identifier FROM pg_control_system()")
         .await;
     assert_eq!(system.system_id.to_string(), expected.expect("a value"));
-}
-
-#[tokio::test]
-async fn refuses_to_go_without_the_encryption_that_was_asked_for() {
-    for (mode, name) in [
-        (SslMode::Require, "require"),
-        (SslMode::VerifyCa, "verify-ca"),
-        (SslMode::VerifyFull, "verify-full"),
-    ] {
-        let settings = ConnectionSettings {
-            sslmode: Some(mode),
-            ..ConnectionSettings::default()
-        };
-        let refused = Connection::open(&settings, Mode::Sql)
-            .await
-            .err()
-            .expect("refused");
-        assert!(matches!(refused, ServerError::TlsUnsupported(asked) if asked == name));
-    }
 }
 
 #[tokio::test]

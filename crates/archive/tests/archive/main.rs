@@ -3,6 +3,7 @@
 mod cluster;
 mod connections;
 mod damage;
+mod encrypted;
 mod expire;
 mod faults;
 mod first_format;

@@ -11,6 +11,7 @@ mod check;
 mod copy_methods;
 mod delta;
 mod deployment;
+mod encrypted;
 mod experiments;
 mod expire;
 mod faults;

@@ -11,6 +11,9 @@ use crate::clusters::site::{Site, program_of, succeed};
 /// How long anything may take before the test gives up on it.
 const PATIENCE: Duration = Duration::from_secs(180);
 
+/// The port of servers that have a socket only.
+const PORT: u16 = 5432;
+
 /// The name of the database that tests use.
 const DATABASE: &str = "postgres";
 
@@ -22,6 +25,7 @@ pub struct Server<'a> {
     site: &'a Site,
     name: &'a str,
     major: u32,
+    port: u16,
 }
 
 impl<'a> Server<'a> {
@@ -63,12 +67,24 @@ impl<'a> Server<'a> {
             site,
             name,
             major: site.major,
+            port: PORT,
         }
     }
 
     /// The same with the programs of another major than the site's.
     pub fn on_of(site: &'a Site, major: u32, name: &'a str) -> Server<'a> {
-        Server { site, name, major }
+        Server {
+            site,
+            name,
+            major,
+            port: PORT,
+        }
+    }
+
+    /// The same at another port, as one has to have that listens on TCP.
+    pub fn at_port(mut self, port: u16) -> Server<'a> {
+        self.port = port;
+        self
     }
 
     /// A new cluster of another major than the site's.
@@ -149,11 +165,12 @@ impl<'a> Server<'a> {
         // Durability of the server itself is not what is tested, and fsync takes most of its
         // time. walzip always syncs.
         let socket = format!("unix_socket_directories={}", self.socket().display());
+        let port = format!("port={}", self.port);
         let own = [
             socket.as_str(),
             "listen_addresses=",
             "fsync=off",
-            "port=5432",
+            port.as_str(),
         ];
         let options: Vec<String> = own
             .iter()
@@ -273,7 +290,7 @@ impl<'a> Server<'a> {
         let mut command = self.site.command(self.program(program));
         command
             .env("PGHOST", self.socket())
-            .env("PGPORT", "5432")
+            .env("PGPORT", self.port.to_string())
             .env("PGUSER", "tester");
         command
     }
@@ -283,7 +300,7 @@ impl<'a> Server<'a> {
         let mut command = self.site.walzip(arguments);
         command
             .env("WALZIP_HOST", self.socket())
-            .env("WALZIP_PORT", "5432");
+            .env("WALZIP_PORT", self.port.to_string());
         command
             .env("WALZIP_USER", "tester")
             .env("WALZIP_PGDATA", self.data());
