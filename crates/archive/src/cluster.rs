@@ -23,7 +23,7 @@ pub enum Source {
     /// The control file in this data directory.
     DataDirectory(PathBuf),
     /// A running server.
-    Server(ConnectionSettings),
+    Server(Box<ConnectionSettings>),
 }
 
 impl Source {

@@ -32,10 +32,10 @@ impl SourceArgs {
         let in_environment = || std::env::var_os("PGDATA").map(PathBuf::from);
         Ok(match self.pgdata {
             Some(path) => Source::DataDirectory(path),
-            None if self.connection.is_given() => Source::Server(settings),
+            None if self.connection.is_given() => Source::Server(Box::new(settings)),
             None => match config.pgdata.clone().or_else(in_environment) {
                 Some(path) => Source::DataDirectory(path),
-                None => Source::Server(settings),
+                None => Source::Server(Box::new(settings)),
             },
         })
     }

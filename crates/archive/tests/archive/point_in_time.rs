@@ -22,7 +22,7 @@ pub(crate) async fn repository_of(cluster: &Cluster<'_>) -> Repository {
     let store = memory_store();
     let made = init(store.clone(), &Source::DataDirectory(cluster.data.clone())).await;
     assert!(made.expect("made").created);
-    let again = init(store.clone(), &Source::Server(cluster.settings())).await;
+    let again = init(store.clone(), &Source::Server(Box::new(cluster.settings()))).await;
     assert!(!again.expect("the same cluster").created);
     Repository::open(store).await.expect("opened")
 }

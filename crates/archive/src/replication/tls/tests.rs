@@ -121,7 +121,9 @@ fn the_root_certificates_of_the_home_directory_count_if_they_are_there() {
     let none = files::roots(&empty, SslMode::Require).expect("not needed");
     assert!(none.is_none());
     for mode in [SslMode::VerifyCa, SslMode::VerifyFull] {
-        let error = files::roots(&empty, mode).err().expect("needed");
+        let Err(error) = files::roots(&empty, mode) else {
+            panic!("needed");
+        };
         assert!(
             error.to_string().contains("root.crt does not exist"),
             "{error}"
@@ -145,7 +147,9 @@ fn root_certificates_that_are_named_have_to_be_there_and_to_be_some() {
             root_certificates: Some(RootCertificates::File(file)),
             ..TlsSettings::default()
         };
-        let error = files::roots(&named, SslMode::Require).err().expect(name);
+        let Err(error) = files::roots(&named, SslMode::Require) else {
+            panic!("{name}");
+        };
         assert!(matches!(error, ServerError::TlsFile { .. }), "{error}");
     }
 }

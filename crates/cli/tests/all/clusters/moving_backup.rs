@@ -143,7 +143,7 @@ fn back_up_under_load(site: &Site, primary: &Server, seed: u64, way: [&str; 2], 
         primary.wait_until(match way[1] {
             "files" => {
                 "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'walzip'
-                 AND state = 'idle' AND query ~ 'pg_backup_start|pg_start_backup'"
+                 AND state = 'idle' AND query ~ 'pg_tablespace_location'"
             }
             _ => {
                 "SELECT count(*) = 1 FROM pg_stat_progress_basebackup
