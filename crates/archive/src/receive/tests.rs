@@ -164,7 +164,7 @@ struct Outcome {
 async fn receive_stream(stream: Vec<u8>) -> Outcome {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("bound").port();
-    let text = format!("host=127.0.0.1 port={port} user=x");
+    let text = format!("host=127.0.0.1 port={port} user=x sslmode=disable");
     let settings = ConnectionSettings::parse(&text).expect("valid");
     let directory = tempfile::tempdir().expect("a directory");
     let options = ReceiveOptions {
