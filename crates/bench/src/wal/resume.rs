@@ -161,12 +161,7 @@ impl Earlier {
             .load_of_others_before
             .or(self.origin.load_of_others())
             .filter(|_| count > 0);
-        let own = results.measurements.iter().filter(|of| of.start == number);
-        results.resumed = match own.count() {
-            // A start that measured nothing is none.
-            0 => self.resumed,
-            own => self.origin.and_before(self.resumed, own),
-        };
+        results.resumed = self.origin.and_before(self.resumed, count);
         count
     }
 
