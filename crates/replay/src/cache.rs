@@ -70,11 +70,11 @@ impl PageCache {
     }
 
     /// Remembers from now on what changes, for [`PageCache::undo`]: up to 32 MiB of pages as they were, and
-    /// so many bytes of differences.
-    pub fn remember(&mut self, difference_bytes: usize) {
+    /// so many bytes of what else has to be undone.
+    pub fn remember(&mut self, bytes: usize) {
         self.remember_within(Limits {
             copies: COPIES_MAX,
-            difference_bytes,
+            bytes,
         });
     }
 
@@ -262,7 +262,7 @@ mod tests {
             let mut expected = cache.clone();
             cache.remember_within(Limits {
                 copies: 2,
-                difference_bytes: usize::MAX,
+                bytes: usize::MAX,
             });
             apply(&mut cache, &undone);
             prop_assert!(cache.undo());
@@ -278,7 +278,7 @@ mod tests {
     fn what_changes_too_much_is_not_put_back() {
         let limits = Limits {
             copies: 1,
-            difference_bytes: 30,
+            bytes: 3 * undo::STEP_BYTES + 30,
         };
         for (changes, is_put_back) in [(2, true), (3, false)] {
             let mut cache = PageCache::new(8);

@@ -167,7 +167,8 @@ async fn skip(
     off_the_runtime(move || {
         for (member, bytes) in members.iter().zip(&read) {
             let at = last.decoding.next;
-            if index - at > PASSED_MAX {
+            let is_kept = member.original_len <= PASSED_BYTES_MAX as u64;
+            if index - at > PASSED_MAX || !is_kept {
                 last.decoding.pass(&pack, member, bytes)?;
                 continue;
             }

@@ -171,7 +171,7 @@ impl ConnectionSettings {
     }
 }
 
-pub(super) fn invalid(reason: String) -> ServerError {
+fn invalid(reason: String) -> ServerError {
     ServerError::Settings(reason)
 }
 

@@ -21,7 +21,6 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::ServerError;
-use super::connection::protocol;
 use super::error::TlsFault;
 use super::settings::Host;
 use super::tls_settings::{SslMode, TlsSettings};
@@ -92,7 +91,7 @@ pub async fn secure(
             address: address.to_owned(),
             source: io::Error::other("the server answers the request for TLS with an error"),
         }),
-        answer => Err(protocol(format!(
+        answer => Err(ServerError::Protocol(format!(
             "byte {answer:#04x} to the request for TLS"
         ))),
     }
@@ -149,7 +148,7 @@ fn configuration(settings: &TlsSettings, mode: SslMode) -> Result<ClientConfig, 
     let own = files::client_certificate(settings, &provider)?;
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| protocol(error.to_string()))?
+        .map_err(|error| ServerError::Protocol(error.to_string()))?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match own {

@@ -4,7 +4,6 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::ServerError;
-use super::settings::invalid;
 
 /// How much the caller insists on encryption and on knowing the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,9 +123,9 @@ impl TlsSettings {
         match self.mode {
             // Anybody can have a certificate of one of the system's many authorities.
             None if system => Ok(SslMode::VerifyFull),
-            Some(mode) if system && mode != SslMode::VerifyFull => Err(invalid(format!(
-                "sslmode={mode} is too weak for sslrootcert=system: use verify-full"
-            ))),
+            Some(mode) if system && mode != SslMode::VerifyFull => Err(ServerError::Settings(
+                format!("sslmode={mode} is too weak for sslrootcert=system: use verify-full"),
+            )),
             mode => Ok(mode.unwrap_or_default()),
         }
     }
@@ -136,7 +135,7 @@ fn ssl_mode(value: &str) -> Result<SslMode, ServerError> {
     let named = SSL_MODES.iter().find(|(name, _)| *name == value);
     named.map(|(_, mode)| *mode).ok_or_else(|| {
         let names = SSL_MODES.map(|(name, _)| name).join(", ");
-        invalid(format!("sslmode \"{value}\" is none of {names}"))
+        ServerError::Settings(format!("sslmode \"{value}\" is none of {names}"))
     })
 }
 
@@ -145,7 +144,7 @@ fn channel_binding(value: &str) -> Result<ChannelBinding, ServerError> {
         "disable" => Ok(ChannelBinding::Disable),
         "prefer" => Ok(ChannelBinding::Prefer),
         "require" => Ok(ChannelBinding::Require),
-        _ => Err(invalid(format!(
+        _ => Err(ServerError::Settings(format!(
             "channel_binding \"{value}\" is none of disable, prefer, require"
         ))),
     }
@@ -154,12 +153,12 @@ fn channel_binding(value: &str) -> Result<ChannelBinding, ServerError> {
 fn negotiation(value: &str) -> Result<(), ServerError> {
     match value {
         "postgres" => Ok(()),
-        "direct" => Err(invalid(
+        "direct" => Err(ServerError::Settings(
             "sslnegotiation=direct is not supported: every server also takes \
              sslnegotiation=postgres"
                 .to_owned(),
         )),
-        _ => Err(invalid(format!(
+        _ => Err(ServerError::Settings(format!(
             "sslnegotiation \"{value}\" is not postgres"
         ))),
     }

@@ -17,12 +17,15 @@ use crate::page::PageBytes;
 pub(super) struct Limits {
     /// Pages as copies: the ones that changed last.
     pub(super) copies: usize,
-    /// Bytes of differences. What changes more cannot be put back.
-    pub(super) difference_bytes: usize,
+    /// Bytes of differences and of all steps. What changes more cannot be put back.
+    pub(super) bytes: usize,
 }
 
 /// Pages that are kept as copies: 32 MiB.
 pub(super) const COPIES_MAX: usize = 4096;
+
+/// What a step takes besides a copy or a difference, and what an allocation costs.
+pub(super) const STEP_BYTES: usize = size_of::<Step>() + 16;
 
 const WORD: usize = 8;
 /// Words are compared in blocks of this number of bytes.
@@ -45,7 +48,8 @@ pub(super) struct Undo {
     copies: VecDeque<usize>,
     spare: Vec<Box<PageBytes>>,
     difference: Vec<u8>,
-    difference_bytes: usize,
+    /// Of steps and differences.
+    bytes: usize,
     limits: Limits,
 }
 
@@ -77,7 +81,7 @@ impl Undo {
             copies: VecDeque::new(),
             spare: Vec::new(),
             difference: Vec::new(),
-            difference_bytes: 0,
+            bytes: 0,
             limits,
         }
     }
@@ -94,10 +98,7 @@ impl Undo {
         let mut page = self.spare.pop().unwrap_or_else(|| Box::new([0; PAGE_SIZE]));
         page.copy_from_slice(&*slot.page);
         self.copies.push_back(self.steps.len());
-        self.steps.push(Step {
-            place,
-            was: Was::Page(page),
-        });
+        self.push(place, Was::Page(page));
         if self.copies.len() > self.limits.copies {
             self.shorten_oldest(slots);
         }
@@ -105,10 +106,14 @@ impl Undo {
 
     /// A place is about to get a page of another key.
     pub(super) fn note_key(&mut self, place: usize, key: PageKey) {
-        self.steps.push(Step {
-            place,
-            was: Was::Key(key),
-        });
+        if !self.is_too_much() {
+            self.push(place, Was::Key(key));
+        }
+    }
+
+    fn push(&mut self, place: usize, was: Was) {
+        self.bytes += STEP_BYTES;
+        self.steps.push(Step { place, was });
     }
 
     fn shorten_oldest(&mut self, slots: &[Slot]) {
@@ -121,7 +126,7 @@ impl Undo {
         };
         self.difference.clear();
         append_difference(&mut self.difference, page, &slot.page);
-        self.difference_bytes += self.difference.len();
+        self.bytes += self.difference.len();
         let difference = Was::Different(self.difference.as_slice().into());
         if let Was::Page(page) = std::mem::replace(&mut step.was, difference) {
             self.spare.push(page);
@@ -131,7 +136,7 @@ impl Undo {
 
     /// Whether more has changed than can be put back.
     pub(super) fn is_too_much(&self) -> bool {
-        self.difference_bytes > self.limits.difference_bytes
+        self.bytes > self.limits.bytes
     }
 
     /// What to do to the places, in this order.
