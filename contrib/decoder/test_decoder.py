@@ -28,6 +28,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
 import walzip_decode as decoder  # noqa: E402
+from highwayhash import highwayhash64  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(HERE))
 GOLDEN = os.path.join(ROOT, "crates", "codec", "tests", "golden")
@@ -57,6 +58,12 @@ class Parts(unittest.TestCase):
             self.assertEqual(decoder.blake3_slow(data), decoder.blake3(data), length)
             key = bytes(range(32))
             self.assertEqual(decoder.blake3_slow(data, key), decoder.blake3(data, key), length)
+
+    def test_highwayhash_is_that_of_its_authors(self):
+        # kExpected64 in c/highwayhash_test.c of their repository.
+        key = bytes(range(32))
+        for length, known in enumerate((0x907A56DE22C26E53, 0x7EAB43AAC7CDDD78, 0xB8D0569AB0B53D62)):
+            self.assertEqual(highwayhash64(bytes(range(length)), key), known.to_bytes(8, "little"))
 
     def test_the_foreign_member_of_the_document_is_abc(self):
         member = bytes.fromhex(
@@ -319,6 +326,7 @@ class RealRepository(unittest.TestCase):
             backup = decoder.Backup(decoder.Repository(self.repo), label)
             backup.load()
             described = backup.json["block_hashes"]
+            self.assertEqual(described["function"], "highwayhash64")
             key = bytes.fromhex(described["key"])
             stored = [b"".join(backup.stored_objects(described.get(n, []))) for n in ("objects", "changed")]
             expected, end = [b"", b""], [0, backup.own]
@@ -330,7 +338,7 @@ class RealRepository(unittest.TestCase):
                         end[changed] = at + length
                         data = b"".join(backup.read(at, length))
                         expected[changed] += b"".join(
-                            decoder.blake3(data[b : b + 8192], key)[:8] for b in range(0, length, 8192))
+                            highwayhash64(data[b : b + 8192], key) for b in range(0, length, 8192))
             self.assertEqual(expected, stored, label)
             self.assertEqual(end, [backup.own, backup.own + backup.changed])
 
