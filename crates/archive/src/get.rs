@@ -18,7 +18,7 @@ use walzip_repo::{ClusterIdentity, Repository, WalPacks};
 
 use crate::coding::Beginning;
 use crate::error::ArchiveError;
-use crate::packs::{Undecoded, is_damage};
+use crate::packs::{Before, Undecoded, is_damage};
 use crate::stored_wal::StoredWal;
 use crate::tablespace_guard::TablespaceGuard;
 use crate::timelines::Timelines;
@@ -106,7 +106,8 @@ async fn not_found(repository: &Repository, name: &str) -> Result<Got, ArchiveEr
 }
 
 /// Delivers it. Where an object of its own is damaged, a pack may have the segment too: whoever packed it
-/// was interrupted.
+/// was interrupted. Where a segment of a pack does not come out, those before it may have been passed
+/// wrongly: it is tried as its proof was made.
 async fn hand_over(
     stored: StoredWal,
     (store, cluster): (&Arc<dyn ObjectStore>, ClusterIdentity),
@@ -117,12 +118,16 @@ async fn hand_over(
     let is_single = matches!(stored, StoredWal::Single(_));
     let delivered = deliver_off_the_runtime(stored, cluster, name, destination, options).await;
     let error = match delivered {
-        Err(error) if is_single && is_damage(&error) => error,
+        Err(error) if is_damage(&error) => error,
         other => return other,
     };
-    match StoredWal::get_packed(&WalPacks::of(store, cluster), name).await {
+    let packs = WalPacks::of(store, cluster);
+    match StoredWal::get_packed(&packs, name, Before::Decoded).await {
         Ok(Some(packed)) => {
-            tracing::warn!("{error}; it is taken from a pack");
+            match is_single {
+                true => tracing::warn!("{error}; it is taken from a pack"),
+                false => tracing::warn!("{error}; all before it in its pack is decoded for it"),
+            }
             deliver_off_the_runtime(packed, cluster, name, destination, options).await
         }
         _ => Err(error),

@@ -8,7 +8,9 @@ mod plan;
 mod reading;
 mod sequence;
 mod settling;
+#[cfg(test)]
+mod testing;
 
 pub(crate) use reading::{PackReader, Undecoded, is_damage};
-pub(crate) use sequence::ReadySegment;
+pub(crate) use sequence::{Before, ReadySegment};
 pub(crate) use settling::{check_put, compare};

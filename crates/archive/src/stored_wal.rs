@@ -11,7 +11,7 @@ use walzip_repo::{ClusterIdentity, Repository, WalPacks};
 use crate::coding::{self, Beginning, off_the_runtime};
 use crate::decoding;
 use crate::error::ArchiveError;
-use crate::packs::{PackReader, ReadySegment, Undecoded, is_damage};
+use crate::packs::{Before, PackReader, ReadySegment, Undecoded, is_damage};
 
 /// What the archive has under a name.
 ///
@@ -49,7 +49,7 @@ impl StoredWal {
             return Ok(Some(StoredWal::Single(object)));
         }
         // What left its object is in a pack by now.
-        match packed(&WalPacks::of(store, cluster), name).await? {
+        match packed(&WalPacks::of(store, cluster), name, Before::Passed).await? {
             Packed::Found(segment) => Ok(Some(StoredWal::Packed(segment))),
             Packed::Nowhere => Ok(None),
             Packed::Gone => {
@@ -63,8 +63,9 @@ impl StoredWal {
     pub(crate) async fn get_packed(
         packs: &WalPacks,
         name: &str,
+        before: Before,
     ) -> Result<Option<StoredWal>, ArchiveError> {
-        match packed(packs, name).await? {
+        match packed(packs, name, before).await? {
             Packed::Found(segment) => Ok(Some(StoredWal::Packed(segment))),
             Packed::Gone | Packed::Nowhere => Ok(None),
         }
@@ -179,14 +180,14 @@ enum Packed {
 }
 
 /// A segment of a pack, from the first pack that can give it.
-async fn packed(packs: &WalPacks, name: &str) -> Result<Packed, ArchiveError> {
+async fn packed(packs: &WalPacks, name: &str, before: Before) -> Result<Packed, ArchiveError> {
     let (mut failed, mut was_there) = (None, false);
     for pack in packs.with(name).await? {
         let Some(index) = pack.name.index_of(name) else {
             continue;
         };
         let opened = match PackReader::open(packs, &pack).await {
-            Ok(Some(reader)) => ReadySegment::prepare(reader, index).await.map(Some),
+            Ok(Some(reader)) => prepare(reader, index, before).await.map(Some),
             other => other.map(|_| None),
         };
         match opened {
@@ -201,6 +202,22 @@ async fn packed(packs: &WalPacks, name: &str) -> Result<Packed, ArchiveError> {
         (Some(error), _) => Err(error),
         (None, true) => Ok(Packed::Gone),
         (None, false) => Ok(Packed::Nowhere),
+    }
+}
+
+/// A segment before which everything was decoded. What cannot be passed may be decoded still: a pack was
+/// proven by decoding it.
+async fn prepare(
+    reader: PackReader,
+    index: usize,
+    before: Before,
+) -> Result<ReadySegment, ArchiveError> {
+    let pack = reader.clone();
+    match ReadySegment::prepare(reader, index, before).await {
+        Err(error) if is_damage(&error) && before == Before::Passed => {
+            ReadySegment::prepare(pack, index, Before::Decoded).await
+        }
+        other => other,
     }
 }
 

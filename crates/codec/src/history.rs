@@ -133,7 +133,8 @@ impl HistoryDecoder {
         Ok(())
     }
 
-    /// BLAKE3 of all that the WAL so far has left. What is decoded next follows from that.
+    /// BLAKE3 of the pages that are known and of what was learned. Which page would go first, if there
+    /// were too many, is not in it.
     pub fn history_hash(&self) -> [u8; 32] {
         *self.history.hash().as_bytes()
     }

@@ -12,6 +12,8 @@ use super::format::{END_LEN_MAX, Index, Member, check_size, read_index};
 use crate::coding::{self, Beginning, off_the_runtime};
 use crate::error::ArchiveError;
 use crate::pack_header::{self, Content, HEADER_LEN};
+#[cfg(test)]
+use crate::packs::testing::Spoiling;
 
 /// So much of a pack is read at once, unless a segment has more.
 const READ_BYTES: u64 = 8 << 20;
@@ -100,14 +102,16 @@ pub(super) struct Decoding {
     decoder: HistoryDecoder,
     /// Which segment is decoded next.
     pub(super) next: usize,
+    #[cfg(test)]
+    is_spoiled: bool,
 }
 
 impl Decoding {
     /// Nothing before this segment is needed.
     pub(super) fn at(next: usize) -> Decoding {
         Decoding {
-            decoder: HistoryDecoder::new(),
             next,
+            ..Decoding::default()
         }
     }
 
@@ -129,6 +133,10 @@ impl Decoding {
         let wrong = |reason: &str| Undecoded::damaged(wrong(pack, member, reason));
         check_bytes(pack, member, bytes).map_err(Undecoded::damaged)?;
         self.begin(member);
+        #[cfg(test)]
+        if self.is_spoiled {
+            return Err(wrong("what was passed before it has spoiled it"));
+        }
         let mut checked = Checked {
             output,
             hasher: blake3::Hasher::new(),
@@ -165,6 +173,12 @@ impl Decoding {
     ) -> Result<(), ArchiveError> {
         check_bytes(pack, member, bytes)?;
         self.begin(member);
+        #[cfg(test)]
+        match Spoiling::get() {
+            Spoiling::Nothing => {}
+            Spoiling::Next => self.is_spoiled = true,
+            Spoiling::Itself => return Err(wrong(pack, member, "it is spoiled")),
+        }
         match self.decoder.pass(bytes) {
             Ok(()) => {}
             Err(DecodeToError::Decode(source)) => {

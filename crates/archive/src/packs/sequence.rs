@@ -21,6 +21,15 @@ use crate::error::ArchiveError;
 const PASSED_MAX: usize = 4;
 const PASSED_BYTES_MAX: usize = 64 << 20;
 
+/// How to go past what lies before a segment in its pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// Only what the segments after it need is made.
+    Passed,
+    /// Each segment is made and compared with its hash, as the proof of the pack did. It takes longer.
+    Decoded,
+}
+
 /// The decoder of a pack, which is told by all that its index says.
 #[derive(Debug, Default)]
 struct Sequence {
@@ -56,10 +65,12 @@ impl ReadySegment {
     pub(crate) async fn prepare(
         reader: PackReader,
         index: usize,
+        before: Before,
     ) -> Result<ReadySegment, ArchiveError> {
         let mut slot = Arc::clone(&LAST).lock_owned().await;
         // Taken out: after a failure there is none.
         let last = slot.take().filter(|last| last.pack == reader.hash());
+        let last = last.filter(|_| before == Before::Passed);
         let mut last = last.unwrap_or_default();
         let passed = last.passed.iter().position(|(at, _)| *at == index);
         let content = match passed {
@@ -76,8 +87,8 @@ impl ReadySegment {
                     };
                 }
                 while last.decoding.next < index {
-                    let skipped = skip(&reader, last, index).await;
-                    last = skipped.map_err(|error| before(&reader, index, error))?;
+                    let skipped = skip(&reader, last, index, before).await;
+                    last = skipped.map_err(|error| needs(&reader, index, error))?;
                 }
                 let read = reader.read(index..index + 1).await?.into_iter().next();
                 let member = reader.members().get(index).zip(read);
@@ -143,7 +154,7 @@ fn missing(reader: &PackReader, index: usize) -> ArchiveError {
 }
 
 /// What is wrong with a segment is wrong with all that follow it.
-fn before(reader: &PackReader, index: usize, error: ArchiveError) -> ArchiveError {
+fn needs(reader: &PackReader, index: usize, error: ArchiveError) -> ArchiveError {
     match reader.members().get(index) {
         Some(member) if is_damage(&error) => ArchiveError::Damaged {
             object: member.name.clone(),
@@ -158,6 +169,7 @@ async fn skip(
     reader: &PackReader,
     mut last: Sequence,
     index: usize,
+    before: Before,
 ) -> Result<Sequence, ArchiveError> {
     let from = last.decoding.next;
     let read = reader.read(from..index).await?;
@@ -168,14 +180,18 @@ async fn skip(
         for (member, bytes) in members.iter().zip(&read) {
             let at = last.decoding.next;
             let is_kept = member.original_len <= PASSED_BYTES_MAX as u64;
-            if index - at > PASSED_MAX || !is_kept {
+            let is_wanted = is_kept && index - at <= PASSED_MAX;
+            if !is_wanted && before == Before::Passed {
                 last.decoding.pass(&pack, member, bytes)?;
                 continue;
             }
-            let mut passed = Vec::new();
-            let decoded = last.decoding.decode(&pack, member, bytes, &mut passed);
+            let (mut passed, mut nobody) = (Vec::new(), std::io::sink());
+            let output: &mut dyn Write = if is_wanted { &mut passed } else { &mut nobody };
+            let decoded = last.decoding.decode(&pack, member, bytes, output);
             decoded.map_err(|failed| failed.into_archive(&member.name))?;
-            last.keep(at, passed.into());
+            if is_wanted {
+                last.keep(at, passed.into());
+            }
         }
         Ok(last)
     })
@@ -191,6 +207,29 @@ impl Sequence {
         };
         while too_many(&self.passed) {
             self.passed.remove(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::get::{GetOptions, Got, get};
+    use crate::packs::pack::pack;
+    use crate::packs::testing::{Spoiling, archive, name, options, segment};
+
+    /// A pack is proven by decoding it, and segments before the one that is asked for are passed. Where
+    /// passing them does harm, it is decoded as it was proven.
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_passed_is_decoded() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let repository = archive(directory.path(), 1..9).await;
+        pack(&repository, &options()).await.expect("packed");
+        for spoiling in [Spoiling::Itself, Spoiling::Next, Spoiling::Nothing] {
+            spoiling.set();
+            let destination = directory.path().join("RECOVERYXLOG");
+            let got = get(&repository, &name(8), &destination, &GetOptions::default()).await;
+            assert!(matches!(got.expect("got"), Got::Found { .. }));
+            assert!(std::fs::read(&destination).expect("a file") == segment(8, 0));
         }
     }
 }

@@ -12,6 +12,7 @@ use walzip_repo::layout::PACK_SETTLED_SECONDS;
 use walzip_repo::{Repository, WalPack};
 
 use super::reading::{Decoded, PackReader, damaged, gone};
+use super::sequence::Before;
 use crate::error::ArchiveError;
 use crate::stable_file::StableFile;
 use crate::stored_wal::StoredWal;
@@ -110,7 +111,8 @@ pub(crate) async fn check_put(
     if looked.elapsed() < SETTLED / 2 {
         return Ok(());
     }
-    let Some(packed) = StoredWal::get_packed(&repository.packs(), name).await? else {
+    let packs = repository.packs();
+    let Some(packed) = StoredWal::get_packed(&packs, name, Before::Passed).await? else {
         return Ok(());
     };
     if file.is_in(name, packed).await? {
@@ -125,59 +127,18 @@ pub(crate) async fn check_put(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packs::pack::{PackOptions, pack};
-    use crate::progress::Progress;
-    use crate::push::{PushOptions, push};
-    use walzip_codec::Level;
-    use walzip_repo::testing::memory_store;
-    use walzip_repo::{ClusterIdentity, PutOutcome};
-
-    const CLUSTER: ClusterIdentity = ClusterIdentity {
-        system_id: 7_600_000_000_000_000_001,
-        major: 15,
-    };
-    const SIZE: u32 = 1 << 20;
-
-    /// A segment that has nothing but its first page's header, and a byte.
-    fn segment(number: u32, byte: u8) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        bytes.extend(0xD110_u16.to_le_bytes());
-        bytes.extend(2_u16.to_le_bytes());
-        bytes.extend(1_u32.to_le_bytes());
-        bytes.extend(u64::from(number * SIZE).to_le_bytes());
-        bytes.extend([0; 8]);
-        bytes.extend(CLUSTER.system_id.to_le_bytes());
-        bytes.extend(SIZE.to_le_bytes());
-        bytes.extend(8192_u32.to_le_bytes());
-        bytes.resize(SIZE as usize - 1, 0);
-        bytes.push(byte);
-        bytes
-    }
+    use crate::packs::pack::pack;
+    use crate::packs::testing::{archive, name, options, segment};
+    use walzip_repo::PutOutcome;
 
     /// A put that took so long that the segment it should have found is in a pack by now.
     #[tokio::test(start_paused = true)]
     async fn what_was_put_too_late_is_compared_with_the_pack() {
         let directory = tempfile::tempdir().expect("a directory");
-        let repository = Repository::init(memory_store(), CLUSTER).await;
-        let (repository, _) = repository.expect("a repository");
-        let name = |number: u32| format!("0000000100000000{number:08X}");
+        let repository = archive(directory.path(), 1..3).await;
         let path = directory.path().join(name(1));
-        for number in 1..3 {
-            let path = directory.path().join(name(number));
-            std::fs::write(&path, segment(number, 0)).expect("a file");
-            let pushed = push(&repository, &path, &PushOptions::default()).await;
-            pushed.expect("pushed");
-        }
         let object = repository.get_wal(&name(1)).await.expect("read");
-        let options = PackOptions {
-            level: Level::MIN,
-            newest: 0,
-            segments: 256,
-            all: true,
-            dry_run: false,
-            progress: Progress::default(),
-        };
-        pack(&repository, &options).await.expect("packed");
+        pack(&repository, &options()).await.expect("packed");
         let long_ago = Instant::now()
             .checked_sub(SETTLED)
             .expect("a machine that has run for some seconds");

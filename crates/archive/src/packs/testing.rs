@@ -1,0 +1,83 @@
+//! Packs of small segments, for tests.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use walzip_codec::Level;
+use walzip_repo::testing::memory_store;
+use walzip_repo::{ClusterIdentity, Repository};
+
+use super::pack::PackOptions;
+use crate::progress::Progress;
+use crate::push::{PushOptions, push};
+
+const CLUSTER: ClusterIdentity = ClusterIdentity {
+    system_id: 7_600_000_000_000_000_001,
+    major: 15,
+};
+const SIZE: u32 = 1 << 20;
+
+/// A segment that has nothing but its first page's header, and a byte.
+pub(super) fn segment(number: u32, byte: u8) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bytes.extend(0xD110_u16.to_le_bytes());
+    bytes.extend(2_u16.to_le_bytes());
+    bytes.extend(1_u32.to_le_bytes());
+    bytes.extend(u64::from(number * SIZE).to_le_bytes());
+    bytes.extend([0; 8]);
+    bytes.extend(CLUSTER.system_id.to_le_bytes());
+    bytes.extend(SIZE.to_le_bytes());
+    bytes.extend(8192_u32.to_le_bytes());
+    bytes.resize(SIZE as usize - 1, 0);
+    bytes.push(byte);
+    bytes
+}
+
+/// A repository in memory to which these segments were pushed from a directory.
+pub(super) async fn archive(directory: &Path, numbers: std::ops::Range<u32>) -> Repository {
+    let repository = Repository::init(memory_store(), CLUSTER).await;
+    let (repository, _) = repository.expect("a repository");
+    for number in numbers {
+        let path = directory.join(name(number));
+        std::fs::write(&path, segment(number, 0)).expect("a file");
+        let pushed = push(&repository, &path, &PushOptions::default()).await;
+        pushed.expect("pushed");
+    }
+    repository
+}
+
+pub(super) fn name(number: u32) -> String {
+    format!("0000000100000000{number:08X}")
+}
+
+pub(super) fn options() -> PackOptions {
+    PackOptions {
+        level: Level::MIN,
+        newest: 0,
+        segments: 256,
+        all: true,
+        dry_run: false,
+        progress: Progress::default(),
+    }
+}
+
+/// What passing a segment spoils, in all packs of the process.
+#[derive(Clone, Copy)]
+pub(super) enum Spoiling {
+    Nothing,
+    /// What follows it.
+    Next,
+    Itself,
+}
+
+static SPOILING: Mutex<Spoiling> = Mutex::new(Spoiling::Nothing);
+
+impl Spoiling {
+    pub(super) fn get() -> Spoiling {
+        *SPOILING.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set(self) {
+        *SPOILING.lock().unwrap_or_else(PoisonError::into_inner) = self;
+    }
+}
