@@ -31,6 +31,7 @@ pub use crate::copying::CopyMethod;
 use crate::copying::{self, Copy, Request};
 use crate::databases;
 use crate::error::ArchiveError;
+use crate::own_history;
 use crate::pg_manifest::{ManifestError, PgManifest, WalRange};
 use crate::progress::{Phase, Progress};
 use crate::replication::{
@@ -151,6 +152,7 @@ pub async fn backup(
             settings
         ),
     )?;
+    own_history::check(repository, record.stop.timeline).await?;
     if let Some(prior) = &prior {
         prior
             .check_still_there(repository, &record.references)

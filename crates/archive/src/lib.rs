@@ -35,6 +35,7 @@ pub mod info;
 pub mod init;
 pub mod members;
 mod other_branch;
+mod own_history;
 mod pack_header;
 pub mod packs;
 mod pg_manifest;

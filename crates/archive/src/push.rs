@@ -26,7 +26,7 @@ use crate::spool::FileFacts;
 use crate::stable_file::StableFile;
 use crate::stored_wal::StoredWal;
 use crate::wal_times::SegmentTimes;
-use crate::{cluster, content, wal_index};
+use crate::{cluster, content, own_history, wal_index};
 
 /// How to push.
 #[derive(Clone, Debug)]
@@ -129,6 +129,16 @@ impl WalFile {
     ) -> Result<Pushed, ArchiveError> {
         let (name, path, file) = (&self.name, &self.path, &self.file);
         let part = owner(repository, name, file.beginning(), path, options).await?;
+        if let WalFileName::Segment(segment) | WalFileName::Partial(segment) = name {
+            self.check_content(&part)?;
+            let timeline = segment.timeline;
+            // It is encoded meanwhile.
+            try_join(
+                own_history::archive_beside(&part, path, timeline, options),
+                self.prepare(options),
+            )
+            .await?;
+        }
         self.archive(&part, options).await
     }
 

@@ -12,6 +12,7 @@ use crate::archive_command::PushCommand;
 use crate::archiver::Archiver;
 use crate::cluster;
 use crate::error::ArchiveError;
+use crate::own_history;
 use crate::replication::{Connection, ConnectionSettings, Mode, ServerError};
 use crate::wal_wait::Wait;
 
@@ -163,6 +164,7 @@ pub(crate) async fn check_archiving(
     };
     let mut kept = Some(sql);
     wait.until_there(vec![segment], &mut kept).await?;
+    own_history::check(repository, server.timeline).await?;
     let took = begin.elapsed();
     let asked = match kept.as_mut() {
         Some(sql) => archiving(sql).await.ok(),

@@ -11,7 +11,7 @@ use crate::coding;
 use crate::error::ArchiveError;
 
 /// The timeline that initdb makes; the only one without a history.
-const FIRST_TIMELINE: TimelineId = TimelineId(1);
+pub(crate) const FIRST_TIMELINE: TimelineId = TimelineId(1);
 
 /// The histories that a repository holds.
 #[derive(Debug, Default)]

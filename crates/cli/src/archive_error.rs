@@ -166,7 +166,10 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         ),
         ArchiveError::ArchiveModeOff => (
             Kind::OptionInvalid,
-            Some("Set archive_mode = on in postgresql.conf and restart the server."),
+            Some(
+                "Set archive_mode = on in postgresql.conf and restart the server. On a server that \
+                 was restored, ALTER SYSTEM RESET archive_mode before that.",
+            ),
         ),
         ArchiveError::NoArchiveCommand => (
             Kind::OptionInvalid,

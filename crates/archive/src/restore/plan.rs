@@ -71,6 +71,7 @@ async fn plan_of(whose: &Whose, options: &RestoreOptions) -> Result<Plan, Archiv
         TargetTimeline::Current => backup.stop.timeline,
         _ => choice.timeline,
     };
+    planner.check_histories(timeline)?;
     let end = planner.check_reach(&backup, timeline, found).await?;
     Ok(Plan {
         backup,
@@ -210,6 +211,20 @@ impl<'a> Planner<'a> {
             true => Err(ArchiveError::NoBackup(format!(
                 "the archive has no timeline {timeline}"
             ))),
+        }
+    }
+
+    /// A server asks for the history of its timeline, and for those of the numbers that follow, to find a
+    /// free one when it is promoted. It ends where one is lost.
+    fn check_histories(&self, timeline: TimelineId) -> Result<(), ArchiveError> {
+        let lost = self
+            .timelines
+            .without_history(self.with_wal.iter().copied());
+        let newest = self.timelines.newest_from(timeline);
+        let next = TimelineId(newest.0.saturating_add(1));
+        match lost.iter().find(|of| [timeline, next].contains(of)) {
+            Some(&of) => Err(self.history_lost(vec![of])),
+            None => Ok(()),
         }
     }
 

@@ -32,6 +32,9 @@ const RECOVERY_SETTINGS: [&str; 9] = [
     "recovery_target_action",
 ];
 
+/// A standby may stay behind on purpose. What is restored to be used must not wait for that.
+const NO_DELAY: &str = "recovery_min_apply_delay = '0'\n";
+
 /// What a restore of some databases sets besides.
 pub(super) const IGNORE_INVALID_PAGES: &str = "ignore_invalid_pages";
 
@@ -217,6 +220,9 @@ impl Recovery {
             writeln!(lines, "{name} = '{value}'")
                 .map_err(|error| ArchiveError::Internal(error.to_string()))?;
         }
+        if !standby {
+            lines.push_str(NO_DELAY);
+        }
         Ok(lines)
     }
 }
@@ -225,7 +231,9 @@ impl Recovery {
 pub(super) fn without_recovery_settings(content: &[u8]) -> Vec<u8> {
     let lines = content.split_inclusive(|&byte| byte == b'\n');
     let names = RECOVERY_SETTINGS.iter().chain([&IGNORE_INVALID_PAGES]);
-    let kept = lines.filter(|line| !names.clone().any(|name| sets(line, name)));
+    let is_ours = |line: &[u8]| line == NO_DELAY.as_bytes();
+    let is_of_recovery = |line: &[u8]| names.clone().any(|name| sets(line, name));
+    let kept = lines.filter(|line| !is_of_recovery(line) && !is_ours(line));
     kept.flatten().copied().collect()
 }
 
@@ -297,7 +305,8 @@ mod tests {
              restore_command = 'walzip --repo ''/a\\\\b'' archive-get %f %p'\n\
              recovery_target_timeline = '2'\n\
              recovery_target_inclusive = 'off'\n\
-             recovery_target_action = 'pause'\n"
+             recovery_target_action = 'pause'\n\
+             recovery_min_apply_delay = '0'\n"
         );
     }
 

@@ -153,6 +153,56 @@ async fn an_archived_history_is_pushed_again_where_the_timeline_lacks_its_beginn
     assert!(matches!(other, Err(ArchiveError::Duplicate { .. })));
 }
 
+/// Of a repository that is younger than the timeline, too.
+#[tokio::test]
+async fn the_history_beside_a_segment_is_archived_with_it() {
+    let repository = repository().await;
+    let pg_wal = PgWal::new();
+    let history = "1\t0/500000\tno recovery target specified\n";
+    std::fs::write(pg_wal.path().join("00000002.history"), history).expect("written");
+    let later = |number: u64| {
+        let start = number * SEGMENT_SIZE as u64;
+        let path = pg_wal
+            .path()
+            .join(segment_name(number).replacen('1', "2", 1));
+        std::fs::write(&path, segment(CLUSTER, PAGE_MAGIC_15, 2, start, 1)).expect("written");
+        path
+    };
+    push(&repository, &later(9), &PushOptions::default())
+        .await
+        .expect("a segment");
+    let archived = repository.list_wal().await.expect("listed");
+    let names: Vec<_> = archived.iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(names, ["00000002.history", "000000020000000000000009"]);
+    push(&repository, &later(10), &PushOptions::default())
+        .await
+        .expect("the next one");
+}
+
+/// Where an earlier time has archived WAL that does not fit to the history, WAL is archived all the same.
+#[tokio::test]
+async fn a_history_beside_a_segment_that_does_not_fit_is_not_archived() {
+    let repository = repository().await;
+    let name = "000000020000000000000009";
+    let content = segment(CLUSTER, PAGE_MAGIC_15, 2, 9 * SEGMENT_SIZE as u64, 1);
+    push_content(&repository, name, &content).await.expect("it");
+    let pg_wal = PgWal::new();
+    let history = "1\t0/500000\tno recovery target specified\n";
+    std::fs::write(pg_wal.path().join("00000002.history"), history).expect("written");
+    let next = pg_wal.path().join("00000002000000000000000A");
+    let content = segment(CLUSTER, PAGE_MAGIC_15, 2, 10 * SEGMENT_SIZE as u64, 1);
+    std::fs::write(&next, content).expect("written");
+    let pushed = push(&repository, &next, &PushOptions::default()).await;
+    assert_eq!(pushed.expect("pushed").outcome, PushOutcome::Stored);
+    assert!(
+        repository
+            .find_wal("00000002.history")
+            .await
+            .expect("asked")
+            .is_none()
+    );
+}
+
 #[tokio::test]
 async fn pushes_partial_segments_histories_and_backup_histories() {
     let repository = repository().await;

@@ -143,10 +143,9 @@ fn archive_mode(text: &str) -> Result<ArchiveMode, String> {
 }
 
 fn tablespace(text: &str) -> Result<(String, PathBuf), String> {
-    match text.split_once('=') {
-        Some((old, new)) if !old.is_empty() && Path::new(new).is_absolute() => {
-            Ok((old.to_owned(), PathBuf::from(new)))
-        }
+    // A name may have an equals sign, and an absolute path begins with a slash.
+    match text.split_once("=/") {
+        Some((old, new)) if !old.is_empty() => Ok((old.to_owned(), Path::new("/").join(new))),
         _ => Err("it has the form OLD=NEW, and NEW is an absolute path".to_owned()),
     }
 }
@@ -421,6 +420,10 @@ mod tests {
         assert_eq!(
             tablespace("16400=/new"),
             Ok(("16400".to_owned(), PathBuf::from("/new")))
+        );
+        assert_eq!(
+            tablespace("x=y=/new"),
+            Ok(("x=y".to_owned(), PathBuf::from("/new")))
         );
         for wrong in ["16400", "=/new", "/old=new"] {
             assert!(tablespace(wrong).is_err(), "{wrong}");

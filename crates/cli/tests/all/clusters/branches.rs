@@ -161,6 +161,57 @@ fn a_cluster_that_took_its_originals_place_is_followed_and_the_rest_is_named() {
     );
 }
 
+/// PostgreSQL hands the history over when a server is promoted, and never to one that did not archive then.
+#[test]
+fn a_restored_server_that_archives_later_archives_the_history_of_its_timeline() {
+    let Some(site) = Site::new(MAJOR) else { return };
+    let primary = primary(&site);
+    write(&primary, "1-common");
+    primary.archive_everything();
+    primary.stop();
+    let output = restore(&site, "successor", &[]);
+    assert!(output.status.success(), "{}", said(&output));
+    let successor = Server::on(&site, "successor");
+    successor.start(&[]);
+    successor.wait_until("SELECT NOT pg_is_in_recovery()");
+    let mut refusal = successor.walzip(&["backup"]);
+    let refusal = refusal.output().expect("walzip runs");
+    refused(&refusal, 31, &["ALTER SYSTEM RESET archive_mode"]);
+    successor.sql("ALTER SYSTEM RESET archive_mode");
+    successor.stop();
+    successor.start(&[]);
+    write(&successor, "2-after");
+    successor.archive_everything();
+    assert!(object(&site, "00000002.history").exists());
+    succeed(&mut successor.walzip(&["check"]));
+    succeed(&mut successor.walzip(&["backup"]));
+    write(&successor, "3-later");
+    successor.archive_everything();
+    succeed(&mut successor.walzip(&["verify"]));
+    assert_eq!(restored_rows(&site, &[]), "1-common 2-after 3-later");
+
+    // Without the history a backup would be none, and no server could be promoted.
+    fs::remove_file(object(&site, "00000002.history")).expect("removed");
+    let beside = successor.data().join("pg_wal/00000002.history");
+    fs::rename(&beside, site.path("kept")).expect("moved");
+    let mut backup = successor.walzip(&["backup"]);
+    let backup = backup.output().expect("walzip runs");
+    refused(&backup, 26, &["timeline 2"]);
+    for arguments in [
+        &["--target-timeline", "1"][..],
+        &["--target-immediate"],
+        &["--target-timeline", "current"],
+    ] {
+        refused(&restore(&site, "refused", arguments), 26, &["timeline 2"]);
+        assert!(!site.path("refused").exists(), "nothing was written");
+    }
+    fs::rename(site.path("kept"), &beside).expect("moved back");
+    write(&successor, "4-healed");
+    successor.archive_everything();
+    let expected = "1-common 2-after 3-later 4-healed";
+    assert_eq!(restored_rows(&site, &[]), expected);
+}
+
 #[test]
 fn a_lost_history_is_damage_everywhere_and_may_come_back() {
     let Some(site) = Site::new(MAJOR) else { return };
