@@ -6,6 +6,7 @@ mod format;
 pub mod pack;
 mod plan;
 mod reading;
+mod scratch;
 mod sequence;
 mod settling;
 #[cfg(test)]

@@ -4,7 +4,9 @@ use walzip_codec::{EncodeError, HistoryEncoder, Level};
 use walzip_repo::{PackName, Repository};
 
 use super::format::{EncodedMember, PackBuilder};
+use super::pack::PackOptions;
 use super::plan::{Candidate, LEAST_SEGMENTS};
+use super::scratch::Scratch;
 use crate::coding::{self, Beginning, off_the_runtime};
 use crate::error::ArchiveError;
 use crate::wal_object;
@@ -20,9 +22,9 @@ pub(super) struct EncodedPack {
 pub(super) async fn encode(
     part: &Repository,
     candidates: &[Candidate],
-    level: Level,
+    options: &PackOptions,
 ) -> Result<Option<EncodedPack>, ArchiveError> {
-    let mut building = Building::new(level);
+    let mut building = Building::new(options);
     for candidate in candidates {
         let name = &candidate.name;
         let Some(object) = part.get_wal(name).await? else {
@@ -53,10 +55,9 @@ pub(super) async fn encode(
         drop(encoder);
         pack.finish()
     };
-    Ok(Some(EncodedPack {
-        name,
-        object: off_the_runtime(finish).await,
-    }))
+    let object = off_the_runtime(finish).await;
+    let object = object.map_err(|error| ArchiveError::file("read", &options.scratch, error))?;
+    Ok(Some(EncodedPack { name, object }))
 }
 
 /// After this number of segments that were told from those before them, it is tried whether the next
@@ -76,12 +77,13 @@ struct Building {
 }
 
 impl Building {
-    fn new(level: Level) -> Building {
+    fn new(options: &PackOptions) -> Building {
+        let level = options.level;
         Building {
             level,
             encoder: HistoryEncoder::new(level),
             count: 0,
-            pack: PackBuilder::default(),
+            pack: PackBuilder::new(Scratch::new(&options.scratch)),
         }
     }
 

@@ -1,11 +1,14 @@
 //! The bytes of a pack of WAL, as in docs/format/wal-packs.md: a header, members, an index and a
 //! trailer.
 
+use std::io;
+
 use walzip_pgformat::bytes::{read_u32, read_u64};
 use walzip_pgformat::wal_file_name::{SEGMENT_SIZE_BYTES_MAX, SEGMENT_SIZE_BYTES_MIN};
 use walzip_repo::PackName;
 use walzip_repo::layout::{MAX_PACK_BYTES, MAX_PACK_ORIGINAL_BYTES, MAX_PACK_SEGMENTS};
 
+use super::scratch::Scratch;
 use crate::pack_header::{self, Content, HEADER_LEN};
 
 /// Length of a segment's entry in the index, in bytes.
@@ -78,15 +81,22 @@ pub(crate) struct EncodedMember {
     pub(crate) begins_anew: bool,
 }
 
-/// Builds a pack in memory.
-#[derive(Debug, Default)]
+/// Builds a pack, of which little is in memory before it is whole.
+#[derive(Debug)]
 pub(crate) struct PackBuilder {
     members: Vec<Member>,
-    /// Their bytes. Each has memory of its own, so that nothing is moved while they become more.
-    bytes: Vec<Vec<u8>>,
+    bytes: Scratch,
 }
 
 impl PackBuilder {
+    /// Without segments, whose bytes are kept there.
+    pub(super) fn new(bytes: Scratch) -> PackBuilder {
+        PackBuilder {
+            members: Vec::new(),
+            bytes,
+        }
+    }
+
     /// Appends a segment, unless the pack would be longer or hold more than packs may. It is told
     /// from those before it, or begins anew.
     pub(crate) fn push(&mut self, name: &str, segment: &[u8], encoded: EncodedMember) -> bool {
@@ -125,14 +135,11 @@ impl PackBuilder {
     }
 
     /// The whole pack.
-    pub(crate) fn finish(self) -> Vec<u8> {
-        let members_len: usize = self.bytes.iter().map(Vec::len).sum();
+    pub(crate) fn finish(self) -> io::Result<Vec<u8>> {
         let rest_len = self.members.len() * ENTRY_LEN + TRAILER_LEN;
-        let mut bytes = Vec::with_capacity(HEADER_LEN + members_len + rest_len);
+        let mut bytes = Vec::with_capacity(HEADER_LEN + self.bytes.len() + rest_len);
         bytes.extend_from_slice(&pack_header::header(Content::Wal));
-        for member in self.bytes {
-            bytes.extend_from_slice(&member);
-        }
+        self.bytes.append_to(&mut bytes)?;
         let index_offset = bytes.len() as u64;
         for member in &self.members {
             bytes.extend_from_slice(member.name.as_bytes());
@@ -151,7 +158,7 @@ impl PackBuilder {
         let hash = blake3::hash(bytes.get(index..).unwrap_or_default());
         bytes.extend_from_slice(hash.as_bytes());
         bytes.extend_from_slice(&TRAILER_MAGIC);
-        bytes
+        Ok(bytes)
     }
 }
 
@@ -284,13 +291,13 @@ mod tests {
     }
 
     fn pack(count: usize) -> Vec<u8> {
-        let mut pack = PackBuilder::default();
+        let mut pack = PackBuilder::new(Scratch::in_memory());
         for (number, segment) in name(count).segments().enumerate() {
             let original = vec![number as u8; 1 << 20];
             let encoded = member(&vec![number as u8; 10 + number], number == 2);
             assert!(pack.push(&segment, &original, encoded));
         }
-        pack.finish()
+        pack.finish().expect("a pack")
     }
 
     fn member(bytes: &[u8], begins_anew: bool) -> EncodedMember {
@@ -393,13 +400,13 @@ mod tests {
     #[test]
     fn an_index_that_contradicts_itself_is_refused() {
         let lie = |change: &dyn Fn(&mut Member)| {
-            let mut builder = PackBuilder::default();
+            let mut builder = PackBuilder::new(Scratch::in_memory());
             for (number, segment) in name(2).segments().enumerate() {
                 let encoded = member(&[number as u8; 10], false);
                 assert!(builder.push(&segment, &[0; 1 << 20], encoded));
             }
             change(&mut builder.members[1]);
-            read(2, &builder.finish())
+            read(2, &builder.finish().expect("a pack"))
         };
         assert!(lie(&|_| {}).is_ok());
         let lies: [&dyn Fn(&mut Member); 9] = [
@@ -420,7 +427,7 @@ mod tests {
 
     #[test]
     fn no_more_than_a_pack_may_have_is_added() {
-        let mut pack = PackBuilder::default();
+        let mut pack = PackBuilder::new(Scratch::in_memory());
         let segments = name(MAX_PACK_SEGMENTS).segments().collect::<Vec<_>>();
         for segment in &segments {
             assert!(pack.push(segment, &[0; 1 << 20], member(b"x", false)));
@@ -430,11 +437,11 @@ mod tests {
             &[0; 1 << 20],
             member(b"x", false)
         ));
-        let mut pack = PackBuilder::default();
+        let mut pack = PackBuilder::new(Scratch::in_memory());
         let long = member(&vec![0; MAX_PACK_BYTES - 1000], false);
         assert!(pack.push(&segments[0], b"x", long));
         assert!(!pack.push(&segments[1], b"x", member(&[0; 1000], false)));
-        let len = pack.finish().len();
+        let len = pack.finish().expect("a pack").len();
         assert!(len <= MAX_PACK_BYTES, "{len}");
     }
 }

@@ -4,6 +4,7 @@
 //! segment is there at every moment, and whoever was interrupted begins again.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -39,6 +40,8 @@ pub struct PackOptions {
     pub all: bool,
     /// Say what would be packed, and pack nothing.
     pub dry_run: bool,
+    /// The directory in which a pack is kept in a file without a name while it becomes longer.
+    pub scratch: PathBuf,
     /// Where to leave how far it has come.
     pub progress: Progress,
 }
@@ -184,7 +187,7 @@ impl Work<'_> {
 
     /// Makes a pack of the first of these segments; says how many.
     async fn make(&mut self, candidates: &[Candidate]) -> Result<Option<usize>, ArchiveError> {
-        let Some(encoded) = encode(self.part, candidates, self.options.level).await? else {
+        let Some(encoded) = encode(self.part, candidates, self.options).await? else {
             return Ok(None);
         };
         let name = encoded.name;

@@ -57,6 +57,8 @@ pub(super) fn options() -> PackOptions {
         segments: 256,
         all: true,
         dry_run: false,
+        // There is none: all stays in memory.
+        scratch: "/nowhere".into(),
         progress: Progress::default(),
     }
 }

@@ -30,6 +30,7 @@ fn options() -> PackOptions {
         segments: 256,
         all: true,
         dry_run: false,
+        scratch: std::env::temp_dir(),
         progress: Progress::default(),
     }
 }

@@ -81,6 +81,7 @@ pub fn run(args: PackArgs) -> Result<(), CommandError> {
         segments: args.segments.into(),
         all: args.all,
         dry_run: args.dry_run,
+        scratch: std::env::temp_dir(),
         progress: Progress::default(),
     };
     let places = args.repo.places(&config, None)?;
