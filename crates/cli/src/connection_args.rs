@@ -1,16 +1,20 @@
 //! How to reach the server: flags, variables, the configuration file, and for what is left
 //! unset libpq's variables.
 
+use std::ffi::OsString;
+
 use clap::ArgAction;
 use walzip_archive::replication::ConnectionSettings;
 
 use crate::config::Config;
 use crate::error::CommandError;
+use crate::exit_code::Kind;
 use crate::{passfile, system_user};
 
 /// libpq's variables, and its names of the settings.
-const LIBPQ: [(&str, &str); 15] = [
+const LIBPQ: [(&str, &str); 25] = [
     ("PGHOST", "host"),
+    ("PGHOSTADDR", "hostaddr"),
     ("PGPORT", "port"),
     ("PGUSER", "user"),
     ("PGPASSWORD", "password"),
@@ -21,9 +25,19 @@ const LIBPQ: [(&str, &str); 15] = [
     ("PGSSLKEY", "sslkey"),
     ("PGSSLNEGOTIATION", "sslnegotiation"),
     ("PGCHANNELBINDING", "channel_binding"),
-    // They are not supported, and to pass over them would be to trust what was revoked.
+    // These are not supported, but for values that ask for nothing. To pass over them would be to connect
+    // to another server, or less safely, than was asked for.
     ("PGSSLCRL", "sslcrl"),
     ("PGSSLCRLDIR", "sslcrldir"),
+    ("PGSSLCERTMODE", "sslcertmode"),
+    ("PGSSLMINPROTOCOLVERSION", "ssl_min_protocol_version"),
+    ("PGSSLMAXPROTOCOLVERSION", "ssl_max_protocol_version"),
+    ("PGREQUIRESSL", "requiressl"),
+    ("PGREQUIREAUTH", "require_auth"),
+    ("PGREQUIREPEER", "requirepeer"),
+    ("PGGSSENCMODE", "gssencmode"),
+    ("PGSERVICE", "service"),
+    ("PGTARGETSESSIONATTRS", "target_session_attrs"),
     ("PGAPPNAME", "application_name"),
     ("PGCONNECT_TIMEOUT", "connect_timeout"),
 ];
@@ -68,7 +82,7 @@ impl ConnectionArgs {
         let file = layer(&config.host, config.port, &config.user, &config.dbname)?;
         let mut settings = flags
             .or(file)
-            .or(libpq(|variable| std::env::var(variable).ok())?);
+            .or(libpq(|variable| std::env::var_os(variable))?);
         settings.user = settings.user.or_else(system_user::own_name);
         // As for libpq, the place of certificates and keys that nobody names.
         settings.tls.directory = std::env::home_dir().map(|home| home.join(".postgresql"));
@@ -106,10 +120,18 @@ fn layer(
     }
 }
 
-fn libpq(variable: impl Fn(&str) -> Option<String>) -> Result<ConnectionSettings, CommandError> {
+fn libpq<V: Into<OsString>>(
+    variable: impl Fn(&str) -> Option<V>,
+) -> Result<ConnectionSettings, CommandError> {
     let mut settings = ConnectionSettings::default();
     for (name, key) in LIBPQ {
-        if let Some(value) = variable(name).filter(|value| !value.is_empty()) {
+        let Some(value) = variable(name).map(V::into) else {
+            continue;
+        };
+        let value = value.into_string().map_err(|_| {
+            CommandError::new(Kind::OptionInvalid, "its value is not UTF-8").at(name)
+        })?;
+        if !value.is_empty() {
             settings
                 .set(key, &value)
                 .map_err(|error| CommandError::from(error).at(name))?;
@@ -121,6 +143,7 @@ fn libpq(variable: impl Fn(&str) -> Option<String>) -> Result<ConnectionSettings
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStringExt;
 
     fn text(value: &str) -> Option<String> {
         Some(value.to_owned())
@@ -176,6 +199,17 @@ mod tests {
             error.contains("PGSSLCRL: ") && error.contains("not supported"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn what_is_not_supported_or_not_text_is_not_passed_over() {
+        for name in ["PGSERVICE", "PGREQUIREAUTH", "PGGSSENCMODE"] {
+            let refused = libpq(|asked| (asked == name).then(|| "require".to_owned()));
+            assert!(format!("{:?}", refused.err()).contains(name), "{name}");
+        }
+        let value = OsString::from_vec(b"verify-full\xa0".to_vec());
+        let refused = libpq(|asked| (asked == "PGSSLMODE").then(|| value.clone()));
+        assert!(format!("{:?}", refused.err()).contains("PGSSLMODE"));
     }
 
     #[test]

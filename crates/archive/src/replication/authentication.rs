@@ -107,6 +107,11 @@ impl Connection {
                 _ => {}
             }
         }
+        if bound && self.tls.is_none() && wish != ChannelBinding::Disable {
+            // It would offer that on TLS only: somebody between us takes TLS away.
+            let reason = "the server offers SCRAM-SHA-256-PLUS on a connection without TLS";
+            return Err(self.unauthenticated(reason));
+        }
         let end_point = self.tls.as_ref().and_then(|tls| tls.end_point.as_ref());
         match (end_point.filter(|_| wish != ChannelBinding::Disable), wish) {
             (Some(end_point), _) if bound => {

@@ -19,6 +19,14 @@ use super::{ServerError, SqlError, TlsFault};
 
 /// No message of this protocol needs more; a length beyond it is damage or not PostgreSQL.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// The same before we know that the server is ours.
+const LOGIN_MESSAGE_BYTES_MAX: usize = 64 << 10;
+/// No answer to a query needs more.
+const ANSWER_BYTES_MAX: usize = 512 << 20;
+/// A server that says nothing for so long, although it was asked, is given up.
+const ANSWER_MAX: Duration = Duration::from_secs(300);
+/// What a server announces that we ask for.
+const PARAMETERS: [&str; 2] = ["server_version", "in_hot_standby"];
 const READ_BYTES: usize = 256 << 10;
 /// `CopyBothResponse`, which `postgres-protocol` does not know.
 const COPY_BOTH_RESPONSE: u8 = b'W';
@@ -59,6 +67,7 @@ pub struct Connection {
     /// `None` if it is in the clear.
     pub(super) tls: Option<Session>,
     buffer: BytesMut,
+    message_bytes_max: usize,
     parameters: HashMap<String, String>,
 }
 
@@ -76,13 +85,15 @@ struct Failure {
     error: ServerError,
     /// Whether it was, or would have been, with TLS.
     tls: bool,
+    /// Whether we began to log in.
+    is_connected: bool,
 }
 
 impl Failure {
     /// Whether the server may take a session of the other kind, with TLS or without.
     fn is_of_this_kind(&self) -> bool {
         match &self.error {
-            ServerError::Tls { .. } | ServerError::TlsFile { .. } => true,
+            ServerError::Tls { .. } => !self.is_connected,
             // invalid_authorization_specification: pg_hba.conf lets no such connection in.
             error => error.sqlstate() == Some("28000"),
         }
@@ -157,9 +168,12 @@ impl Connection {
 
     /// Runs a query or a replication command and returns its rows.
     pub async fn query(&mut self, query: &str) -> Result<Vec<Row>, ServerError> {
-        let rows = self.query_rows(query).await?;
-        let rows = rows.iter().map(|row| read_row(row).map_err(malformed));
-        rows.collect()
+        read_rows(&self.query_rows(query).await?)
+    }
+
+    /// The same for a query that may take any time, such as one that waits for a checkpoint.
+    pub(super) async fn query_for_long(&mut self, query: &str) -> Result<Vec<Row>, ServerError> {
+        read_rows(&self.query_rows_within(query, Duration::MAX).await?)
     }
 
     /// The same rows as the server sent them.
@@ -167,12 +181,27 @@ impl Connection {
         &mut self,
         query: &str,
     ) -> Result<Vec<DataRowBody>, ServerError> {
+        self.query_rows_within(query, ANSWER_MAX).await
+    }
+
+    async fn query_rows_within(
+        &mut self,
+        query: &str,
+        silence_max: Duration,
+    ) -> Result<Vec<DataRowBody>, ServerError> {
         self.send_query(query).await?;
-        let mut rows = Vec::new();
-        let mut failure = None;
+        let mut rows: Vec<DataRowBody> = Vec::new();
+        let (mut failure, mut bytes) = (None, 0);
         loop {
-            match self.receive_any().await? {
-                Message::DataRow(row) => rows.push(row),
+            let message = tokio::time::timeout(silence_max, self.receive_any()).await;
+            match message.map_err(|_| ServerError::Silent(silence_max))?? {
+                Message::DataRow(row) => {
+                    bytes += row.buffer().len();
+                    if bytes > ANSWER_BYTES_MAX {
+                        return Err(protocol(format!("an answer of more than {bytes} bytes")));
+                    }
+                    rows.push(row);
+                }
                 Message::ErrorResponse(body) => failure = Some(sql_error(&body)?),
                 Message::RowDescription(_)
                 | Message::CommandComplete(_)
@@ -273,9 +302,11 @@ impl Connection {
                 }
             }
             Message::ParameterStatus(body) => {
-                let name = body.name().map_err(malformed)?.to_owned();
-                let value = body.value().map_err(malformed)?.to_owned();
-                self.parameters.insert(name, value);
+                let name = body.name().map_err(malformed)?;
+                if PARAMETERS.contains(&name) {
+                    let value = body.value().map_err(malformed)?.to_owned();
+                    self.parameters.insert(name.to_owned(), value);
+                }
             }
             Message::NotificationResponse(_) => {}
             message => return Ok(Some(message)),
@@ -295,7 +326,7 @@ impl Connection {
         loop {
             if let Some(header) = Header::parse(&self.buffer).map_err(malformed)? {
                 let length = usize::try_from(header.len()).unwrap_or(usize::MAX);
-                if length > MESSAGE_BYTES_MAX {
+                if length > self.message_bytes_max {
                     return Err(protocol(format!("a message of {length} bytes")));
                 }
                 // The length does not count the tag.
@@ -377,13 +408,18 @@ impl Beginning<'_> {
         let mut connection = self.connect(way).await.map_err(|error| Failure {
             error,
             tls: way != Way::Plain,
+            is_connected: false,
         })?;
         let tls = connection.tls.is_some();
         match connection.log_in(self.settings, self.mode, self.user).await {
-            Ok(()) => Ok(connection),
+            Ok(()) => {
+                connection.message_bytes_max = MESSAGE_BYTES_MAX;
+                Ok(connection)
+            }
             Err(error) => Err(Failure {
                 error: as_refused(error),
                 tls,
+                is_connected: true,
             }),
         }
     }
@@ -403,7 +439,8 @@ impl Beginning<'_> {
             }
             Host::Tcp(name) => {
                 let port = self.settings.port_or_default();
-                let stream = connect_tcp(name, port).await.map_err(failed)?;
+                let address = self.settings.host_address.as_deref().unwrap_or(name);
+                let stream = connect_tcp(address, port).await.map_err(failed)?;
                 let secured = match way {
                     Way::Plain => Secured::Plain(stream),
                     _ => tls::secure(stream, name, &self.settings.tls, way, &self.address).await?,
@@ -420,6 +457,7 @@ impl Beginning<'_> {
             address: self.address.clone(),
             tls,
             buffer: BytesMut::with_capacity(READ_BYTES),
+            message_bytes_max: LOGIN_MESSAGE_BYTES_MAX,
             parameters: HashMap::new(),
         })
     }
@@ -452,6 +490,11 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(stream, Duration::from_secs(10))?;
     sockopt::set_tcp_keepcnt(stream, 6)?;
     Ok(())
+}
+
+fn read_rows(rows: &[DataRowBody]) -> Result<Vec<Row>, ServerError> {
+    let rows = rows.iter().map(|row| read_row(row).map_err(malformed));
+    rows.collect()
 }
 
 pub(super) fn read_row(body: &DataRowBody) -> io::Result<Row> {

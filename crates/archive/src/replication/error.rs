@@ -157,6 +157,9 @@ impl TlsFault {
     }
 }
 
+/// The longest text of a server's that is shown, in characters.
+const TEXT_MAX: usize = 4096;
+
 /// An error that the server reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SqlError {
@@ -176,7 +179,7 @@ impl SqlError {
     pub(super) fn read(mut fields: ErrorFields<'_>) -> io::Result<SqlError> {
         let mut error = SqlError::default();
         while let Some(field) = fields.next()? {
-            let value = String::from_utf8_lossy(field.value_bytes()).into_owned();
+            let value = printable(field.value_bytes());
             match field.type_() {
                 // 'V' is never translated; 'S' may be, and comes first.
                 b'S' if error.severity.is_empty() => error.severity = value,
@@ -192,6 +195,22 @@ impl SqlError {
     }
 }
 
+/// What a server says, of which nobody knows yet whether it is one: without characters that a terminal
+/// obeys, and not for ever.
+fn printable(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let mut characters = text.chars().map(|character| match character {
+        '\n' | '\t' => ' ',
+        control if control.is_control() => char::REPLACEMENT_CHARACTER,
+        other => other,
+    });
+    let mut shown: String = characters.by_ref().take(TEXT_MAX).collect();
+    if characters.next().is_some() {
+        shown.push_str(" ...");
+    }
+    shown
+}
+
 impl std::error::Error for SqlError {}
 
 impl fmt::Display for SqlError {
@@ -202,5 +221,19 @@ impl fmt::Display for SqlError {
             write!(f, " ({detail})")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_is_shown_on_one_line_and_cut() {
+        let said = printable(b"a\nwalzip: info: done\r\x1b]0;x\x07");
+        assert_eq!(said, "a walzip: info: done\u{fffd}\u{fffd}]0;x\u{fffd}");
+        let long = printable(&vec![b'x'; 2 * TEXT_MAX]);
+        assert!(long.len() == TEXT_MAX + 4 && long.ends_with("x ..."));
+        assert_eq!(printable(&vec![b'x'; TEXT_MAX]).len(), TEXT_MAX);
     }
 }

@@ -57,10 +57,12 @@ impl OnlineBackup {
             true => format!("SELECT pg_backup_start('{label}', {fast_checkpoint})"),
             false => format!("SELECT pg_start_backup('{label}', {fast_checkpoint}, false)"),
         };
-        let start = connection.query_value(&query).await?;
-        let wrong = || protocol(format!("a backup starts at \"{start}\""));
+        let rows = connection.query_for_long(&query).await?;
+        let start = rows
+            .first()
+            .and_then(|row| row.first()?.as_deref()?.parse().ok());
         Ok(OnlineBackup {
-            start: start.parse().map_err(|_| wrong())?,
+            start: start.ok_or_else(|| protocol(format!("a backup starts at {rows:?}")))?,
             connection,
         })
     }
@@ -77,7 +79,7 @@ impl OnlineBackup {
             true => "SELECT lsn, labelfile FROM pg_backup_stop(false)",
             false => "SELECT lsn, labelfile FROM pg_stop_backup(false, false)",
         };
-        let rows = self.connection.query(query).await?;
+        let rows = self.connection.query_for_long(query).await?;
         let value = |at: usize| rows.first().and_then(|row| row.get(at)?.clone());
         let end = || {
             Some(OnlineBackupEnd {

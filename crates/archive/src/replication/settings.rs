@@ -4,6 +4,7 @@
 //! settings to [`ConnectionSettings::or`].
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::ServerError;
@@ -28,6 +29,8 @@ pub enum Host {
 pub struct ConnectionSettings {
     /// The server.
     pub host: Option<Host>,
+    /// Its numeric address, if its name is not to be looked up. The name counts for all else.
+    pub host_address: Option<String>,
     /// Its port, 5432 by default.
     pub port: Option<u16>,
     /// The role. A connection needs one.
@@ -49,6 +52,7 @@ impl fmt::Debug for ConnectionSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConnectionSettings")
             .field("host", &self.host)
+            .field("host_address", &self.host_address)
             .field("port", &self.port)
             .field("user", &self.user)
             .field("dbname", &self.dbname)
@@ -75,13 +79,15 @@ impl ConnectionSettings {
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ServerError> {
         let text = || Some(value.to_owned());
         match key {
-            "host" | "hostaddr" => self.host = host(value)?,
+            "host" => self.host = host(value)?,
+            "hostaddr" => self.host_address = address(value)?,
             "port" => self.port = Some(number(key, value)?),
             "user" => self.user = text(),
             "password" => self.password = text(),
             "dbname" => self.dbname = text(),
             "application_name" => self.application_name = text(),
             "connect_timeout" => self.connect_timeout_seconds = Some(number(key, value)?),
+            _ if says_what_is_done_anyway(key, value) => {}
             // pg_basebackup and others are handed such strings; what these say is our own affair.
             "replication" | "fallback_application_name" | "client_encoding" => {}
             _ => match self.tls.set(key, value) {
@@ -96,6 +102,7 @@ impl ConnectionSettings {
     pub fn or(self, others: ConnectionSettings) -> ConnectionSettings {
         ConnectionSettings {
             host: self.host.or(others.host),
+            host_address: self.host_address.or(others.host_address),
             port: self.port.or(others.port),
             user: self.user.or(others.user),
             password: self.password.or(others.password),
@@ -116,6 +123,9 @@ impl ConnectionSettings {
     pub(super) fn host_or_default(&self) -> Host {
         if let Some(host) = &self.host {
             return host.clone();
+        }
+        if let Some(address) = &self.host_address {
+            return Host::Tcp(address.clone());
         }
         let directory = SOCKET_DIRECTORIES
             .into_iter()
@@ -140,20 +150,21 @@ impl ConnectionSettings {
     fn read_uri(&mut self, text: &str) -> Result<(), ServerError> {
         let uri = url::Url::parse(text).map_err(|error| invalid(error.to_string()))?;
         if let Some(name) = uri.host_str().filter(|name| !name.is_empty()) {
-            self.set("host", &percent_decode(name.trim_matches(['[', ']']))?)?;
+            let name = name.trim_matches(['[', ']']);
+            self.set("host", &percent_decode("host", name)?)?;
         }
         if let Some(port) = uri.port() {
             self.port = Some(port);
         }
         if !uri.username().is_empty() {
-            self.set("user", &percent_decode(uri.username())?)?;
+            self.set("user", &percent_decode("user", uri.username())?)?;
         }
         if let Some(password) = uri.password() {
-            self.set("password", &percent_decode(password)?)?;
+            self.set("password", &percent_decode("password", password)?)?;
         }
         let dbname = uri.path().trim_start_matches('/');
         if !dbname.is_empty() {
-            self.set("dbname", &percent_decode(dbname)?)?;
+            self.set("dbname", &percent_decode("dbname", dbname)?)?;
         }
         // Not query_pairs(): that reads '+' as a space, libpq does not.
         for pair in uri
@@ -165,7 +176,8 @@ impl ConnectionSettings {
             let (key, value) = pair
                 .split_once('=')
                 .ok_or_else(|| invalid(format!("\"{pair}\" in the URI has no value")))?;
-            self.set(&percent_decode(key)?, &percent_decode(value)?)?;
+            let key = percent_decode("name of a setting", key)?;
+            self.set(&key, &percent_decode(&key, value)?)?;
         }
         Ok(())
     }
@@ -195,11 +207,33 @@ fn host(value: &str) -> Result<Option<Host>, ServerError> {
     })
 }
 
-fn percent_decode(text: &str) -> Result<String, ServerError> {
+fn address(value: &str) -> Result<Option<String>, ServerError> {
+    match value.parse::<IpAddr>() {
+        Ok(_) => Ok(Some(value.to_owned())),
+        Err(_) if value.is_empty() => Ok(None),
+        Err(_) => Err(invalid(format!("hostaddr \"{value}\" is not an address"))),
+    }
+}
+
+/// Settings of libpq that are not supported, with a value that asks for nothing.
+fn says_what_is_done_anyway(key: &str, value: &str) -> bool {
+    match key {
+        "gssencmode" => matches!(value, "disable" | "prefer"),
+        "sslcertmode" => value == "allow",
+        "ssl_min_protocol_version" => matches!(value, "TLSv1" | "TLSv1.1" | "TLSv1.2"),
+        "ssl_max_protocol_version" => value == "TLSv1.3",
+        "target_session_attrs" => value == "any",
+        "requiressl" => value == "0",
+        _ => false,
+    }
+}
+
+/// Names what it decodes, and does not show it: it may be the password.
+fn percent_decode(what: &str, text: &str) -> Result<String, ServerError> {
     percent_encoding::percent_decode_str(text)
         .decode_utf8()
         .map(|decoded| decoded.into_owned())
-        .map_err(|_| invalid(format!("\"{text}\" in the URI is not UTF-8")))
+        .map_err(|_| invalid(format!("the {what} in the URI is not UTF-8")))
 }
 
 /// Splits `key = 'va\'lue' ...` as libpq's conninfo_parse does.
@@ -207,9 +241,12 @@ fn key_values(text: &str) -> Result<Vec<(String, String)>, ServerError> {
     let mut pairs = Vec::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
-        let (key, after) = rest
-            .split_once('=')
-            .ok_or_else(|| invalid(format!("missing \"=\" after \"{}\"", rest.trim_end())))?;
+        // It is not shown: it may be the rest of a password.
+        let missing = || {
+            let reason = "missing \"=\" after a word (a value with spaces needs single quotes)";
+            invalid(reason.to_owned())
+        };
+        let (key, after) = rest.split_once('=').ok_or_else(missing)?;
         let (value, after) = value_at(after.trim_start())?;
         pairs.push((key.trim_end().to_owned(), value));
         rest = after.trim_start();
@@ -295,6 +332,10 @@ mod tests {
             "sslcrl=/x",
             "sslpassword=x",
             "color=blue",
+            "hostaddr=db.example",
+            "require_auth=scram-sha-256",
+            "gssencmode=require",
+            "ssl_min_protocol_version=TLSv1.3",
             "postgresql://h/b?color=blue",
             "postgresql://h/b?sslmode",
         ] {
@@ -306,6 +347,26 @@ mod tests {
     fn never_shows_the_password() {
         let shown = format!("{:?}", parsed("host=h password=secret"));
         assert!(!shown.contains("secret"), "{shown}");
+        for wrong in ["postgresql://u:p%FFsecret@h/", "password=my secret"] {
+            let error = ConnectionSettings::parse(wrong).expect_err(wrong);
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_address_takes_the_place_of_the_names_only_to_connect() {
+        let both = parsed("hostaddr=127.0.0.1 host=db.example");
+        assert_eq!(both.host_or_default(), Host::Tcp("db.example".into()));
+        assert_eq!(both.host_address.as_deref(), Some("127.0.0.1"));
+        let alone = parsed("hostaddr=::1");
+        assert_eq!(alone.host_or_default(), Host::Tcp("::1".into()));
+    }
+
+    #[test]
+    fn settings_that_ask_for_nothing_are_taken() {
+        let nothing =
+            parsed("gssencmode=prefer ssl_min_protocol_version=TLSv1.2 sslcertmode=allow");
+        assert_eq!(nothing, ConnectionSettings::default());
     }
 
     #[test]

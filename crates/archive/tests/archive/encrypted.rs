@@ -298,9 +298,18 @@ async fn certificates_as_people_make_them_are_taken_as_libpq_takes_them() {
     assert!(matches!(fault, TlsFault::Certificate(_)), "{fault}");
 
     server.use_certificate("expired").await;
-    let fault = server.fault(&full("expired")).await;
+    let fault = server.fault(&full("authority")).await;
     assert!(matches!(fault, TlsFault::Certificate(_)), "{fault}");
     assert!(fault.to_string().contains("expired"), "{fault}");
+    // Nor does it vouch for itself.
+    let refused = server.refusal(&full("expired")).await;
+    assert!(matches!(refused, ServerError::TlsFile { .. }), "{refused}");
+    let text = "user=either sslrootcert=@absent.crt";
+    let refused = server.refusal(text).await;
+    assert!(matches!(refused, ServerError::TlsFile { .. }), "{refused}");
+    let others = "user=either sslmode=verify-full sslrootcert=@server.crt";
+    let fault = server.fault(others).await;
+    assert!(matches!(fault, TlsFault::Certificate(_)), "{fault}");
     assert!(server.is_encrypted("user=either sslmode=require").await);
 }
 

@@ -1,15 +1,23 @@
 //! What is read out of a certificate besides what rustls reads: the algorithm that signed it, its
-//! key and its common name.
+//! key, its common name, when it is valid and what it may be used for.
 //!
-//! Nothing here decides whether a certificate can be trusted. The layout is that of RFC 5280 in
-//! DER; what is not understood is nothing.
+//! The layout is that of RFC 5280 in DER; what is not understood is nothing.
 
+use std::time::SystemTime;
+
+use jiff::civil::DateTime;
+use jiff::tz::Offset;
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OBJECT_IDENTIFIER: u8 = 0x06;
+const BOOLEAN: u8 = 0x01;
+const OCTETS: u8 = 0x04;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
 const VERSION: u8 = 0xa0;
+const EXTENSIONS: u8 = 0xa3;
 
 /// The types of strings that names are made of and that are ASCII or UTF-8: UTF8String,
 /// PrintableString, IA5String.
@@ -17,6 +25,15 @@ const STRINGS: [u8; 3] = [0x0c, 0x13, 0x16];
 
 /// 2.5.4.3.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+/// 2.5.29.19, 2.5.29.30 and 2.5.29.37.
+const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
+const NAME_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x1e];
+const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
+/// 1.3.6.1.5.5.7.3.1, and 2.5.29.37.0 for any use.
+const SERVER_USES: [&[u8]; 2] = [
+    &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01],
+    &[0x55, 0x1d, 0x25, 0x00],
+];
 
 /// The channel binding `tls-server-end-point` (RFC 5929): the certificate's hash by the function
 /// that its signature is made with, SHA-256 in place of MD5 and SHA-1. Nothing for a signature
@@ -45,7 +62,7 @@ pub fn public_key(certificate: &[u8]) -> Option<&[u8]> {
     rest.get(..rest.len() - after.len())
 }
 
-/// The last common name of the subject.
+/// The common name of the subject, if it has one and no other one.
 pub fn common_name(certificate: &[u8]) -> Option<&str> {
     let (mut names, _) = element(SEQUENCE, after_validity(certificate)?)?;
     let mut found = None;
@@ -54,27 +71,144 @@ pub fn common_name(certificate: &[u8]) -> Option<&str> {
         let (name, _) = element(SEQUENCE, name)?;
         let (kind, value) = element(OBJECT_IDENTIFIER, name)?;
         if kind == COMMON_NAME {
+            if found.is_some() {
+                return None;
+            }
             let (value, _) = STRINGS.iter().find_map(|tag| element(*tag, value))?;
-            found = std::str::from_utf8(value).ok();
+            found = Some(std::str::from_utf8(value).ok()?);
         }
         names = rest;
     }
     found
 }
 
-/// The subject and what follows it.
-fn after_validity(certificate: &[u8]) -> Option<&[u8]> {
-    let (certificate, _) = element(SEQUENCE, certificate)?;
-    let (content, _) = element(SEQUENCE, certificate)?;
+/// Whether it may vouch for others: that of an authority, or of X.509's first version, which does not say.
+pub fn is_of_an_authority(certificate: &[u8]) -> bool {
+    if is_of_the_first_version(certificate) {
+        return true;
+    }
+    let constraints = extension(certificate, BASIC_CONSTRAINTS);
+    let content = constraints.and_then(|value| element(SEQUENCE, value));
+    let is_authority = content.and_then(|(content, _)| element(BOOLEAN, content));
+    is_authority.is_some_and(|(value, _)| value == [0xff])
+}
+
+/// Whether a server may use it.
+pub fn is_for_servers(certificate: &[u8]) -> bool {
+    let Some(value) = extension(certificate, EXTENDED_KEY_USAGE) else {
+        return true;
+    };
+    let Some((mut uses, _)) = element(SEQUENCE, value) else {
+        return false;
+    };
+    while let Some((usage, rest)) = element(OBJECT_IDENTIFIER, uses) {
+        if SERVER_USES.contains(&usage) {
+            return true;
+        }
+        uses = rest;
+    }
+    false
+}
+
+/// Whether it says for which names it may vouch.
+pub fn constrains_names(certificate: &[u8]) -> bool {
+    extension(certificate, NAME_CONSTRAINTS).is_some()
+}
+
+/// Whether it is valid at a time, as far as it says.
+pub fn is_valid_at(certificate: &[u8], time: SystemTime) -> Option<bool> {
+    let validity = fields(certificate)?.validity;
+    let (from, rest) = moment(validity)?;
+    let (until, _) = moment(rest)?;
+    Some((from..=until).contains(&time))
+}
+
+/// A time, and what follows it.
+fn moment(der: &[u8]) -> Option<(SystemTime, &[u8])> {
+    let (text, rest, century_digits) =
+        match (element(UTC_TIME, der), element(GENERALIZED_TIME, der)) {
+            (Some((text, rest)), _) => (text, rest, 0),
+            (_, Some((text, rest))) => (text, rest, 2),
+            _ => return None,
+        };
+    let digits = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
+    if digits.len() != 12 + century_digits || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let (year, others) = digits.split_at(2 + century_digits);
+    let year: i16 = match (year.parse().ok()?, century_digits) {
+        (year, 2) => year,
+        (year @ 50.., _) => 1900 + year,
+        (year, _) => 2000 + year,
+    };
+    let number = |at: usize| others.get(at..at + 2)?.parse::<i8>().ok();
+    let time = DateTime::new(
+        year,
+        number(0)?,
+        number(2)?,
+        number(4)?,
+        number(6)?,
+        number(8)?,
+        0,
+    );
+    let timestamp = Offset::UTC.to_timestamp(time.ok()?).ok()?;
+    Some((timestamp.into(), rest))
+}
+
+/// The value of an extension.
+fn extension<'c>(certificate: &'c [u8], identifier: &[u8]) -> Option<&'c [u8]> {
+    // The key comes first; identifiers of issuer and subject may come between.
+    let mut rest = fields(certificate)?.from_subject;
+    let mut all = loop {
+        let (_, after) = any_element(rest)?;
+        match element(EXTENSIONS, after) {
+            Some((extensions, _)) => break element(SEQUENCE, extensions)?.0,
+            None => rest = after,
+        }
+    };
+    while let Some((one, others)) = element(SEQUENCE, all) {
+        let (kind, value) = element(OBJECT_IDENTIFIER, one)?;
+        if kind == identifier {
+            let value = element(BOOLEAN, value).map_or(value, |(_, rest)| rest);
+            return Some(element(OCTETS, value)?.0);
+        }
+        all = others;
+    }
+    None
+}
+
+/// Parts of what is signed.
+struct Fields<'c> {
+    validity: &'c [u8],
+    /// The subject and what follows it.
+    from_subject: &'c [u8],
+}
+
+fn fields(certificate: &[u8]) -> Option<Fields<'_>> {
+    let content = content(certificate)?;
     // The first version does not say that it is.
     let content = element(VERSION, content).map_or(content, |(_, rest)| rest);
-    let (_, rest) = any_element(content)?;
-    // The algorithm, the issuer and the validity.
-    let mut rest = rest;
-    for _ in 0..3 {
-        (_, rest) = element(SEQUENCE, rest)?;
-    }
-    Some(rest)
+    let (_serial_number, rest) = any_element(content)?;
+    let (_algorithm, rest) = element(SEQUENCE, rest)?;
+    let (_issuer, rest) = element(SEQUENCE, rest)?;
+    let (validity, from_subject) = element(SEQUENCE, rest)?;
+    Some(Fields {
+        validity,
+        from_subject,
+    })
+}
+
+fn content(certificate: &[u8]) -> Option<&[u8]> {
+    let (certificate, _) = element(SEQUENCE, certificate)?;
+    Some(element(SEQUENCE, certificate)?.0)
+}
+
+fn is_of_the_first_version(certificate: &[u8]) -> bool {
+    content(certificate).is_some_and(|content| element(VERSION, content).is_none())
+}
+
+fn after_validity(certificate: &[u8]) -> Option<&[u8]> {
+    Some(fields(certificate)?.from_subject)
 }
 
 fn signature_algorithm(certificate: &[u8]) -> Option<&[u8]> {
@@ -180,6 +314,43 @@ mod tests {
     }
 
     #[test]
+    fn what_a_certificate_may_be_used_for_is_read() {
+        let (authority, server) = (certificate!("authority"), certificate!("server"));
+        assert!(is_of_an_authority(&authority) && !is_of_an_authority(&server));
+        assert!(is_of_an_authority(&certificate!("version-1")));
+        assert!(is_for_servers(&authority) && is_for_servers(&server));
+        assert!(!constrains_names(&authority) && !constrains_names(&server));
+        assert_eq!(extension(&authority, &[0x55, 0x1d, 0x7f]), None);
+    }
+
+    #[test]
+    fn when_a_certificate_is_valid_is_read() {
+        let year = |year: u64| {
+            let seconds = (year - 1970) * 31_556_952;
+            SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds)
+        };
+        for certificate in [certificate!("authority"), certificate!("version-1")] {
+            assert_eq!(is_valid_at(&certificate, year(1990)), Some(false));
+            assert_eq!(is_valid_at(&certificate, year(2027)), Some(true));
+            assert_eq!(is_valid_at(&certificate, year(9000)), Some(false));
+        }
+        let utc = |text: &str| {
+            let der = [&[UTC_TIME, text.len() as u8], text.as_bytes()].concat();
+            moment(&der).map(|(time, _)| time)
+        };
+        assert_eq!(utc("700101000000Z"), Some(SystemTime::UNIX_EPOCH));
+        assert!(utc("491231235959Z") > utc("700101000000Z"));
+        for wrong in [
+            "700101000000",
+            "7001010000Z",
+            "701301000000Z",
+            "+00101000000Z",
+        ] {
+            assert_eq!(utc(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
     fn nothing_is_read_beyond_the_end_of_a_certificate_that_is_cut() {
         for whole in [certificate!("server"), certificate!("version-1")] {
             for length in 0..whole.len() {
@@ -187,6 +358,8 @@ mod tests {
                 assert_eq!(end_point(cut), None, "{length}");
                 assert_eq!(public_key(cut), None, "{length}");
                 assert_eq!(common_name(cut), None, "{length}");
+                assert_eq!(is_valid_at(cut, SystemTime::UNIX_EPOCH), None, "{length}");
+                assert_eq!(extension(cut, BASIC_CONSTRAINTS), None, "{length}");
             }
         }
     }
@@ -202,6 +375,9 @@ mod tests {
                     end_point(&changed),
                     public_key(&changed),
                     common_name(&changed),
+                    is_valid_at(&changed, SystemTime::UNIX_EPOCH),
+                    is_of_an_authority(&changed),
+                    is_for_servers(&changed),
                 );
             }
         }

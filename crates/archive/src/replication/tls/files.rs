@@ -1,9 +1,11 @@
 //! The files of certificates and keys, at their places and with their defaults as for libpq.
 
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
@@ -16,6 +18,9 @@ use super::super::ServerError;
 use super::super::tls_settings::{RootCertificates, SslMode, TlsSettings};
 use super::certificate;
 use super::verifier::Roots;
+
+/// No file of certificates is longer; the system's own have some hundred KiB.
+const BYTES_MAX: u64 = 16 << 20;
 
 /// Who may vouch for the server. `None` if nobody has to.
 pub fn roots(settings: &TlsSettings, mode: SslMode) -> Result<Option<Roots>, ServerError> {
@@ -31,7 +36,7 @@ pub fn roots(settings: &TlsSettings, mode: SslMode) -> Result<Option<Roots>, Ser
             None => return Ok(None),
         },
     };
-    let pem = match std::fs::read(&path) {
+    let pem = match read(&path) {
         Ok(pem) => pem,
         Err(error) if is_absent(&error) && !is_named && !mode.verifies() => return Ok(None),
         Err(error) if is_absent(&error) => {
@@ -42,9 +47,18 @@ pub fn roots(settings: &TlsSettings, mode: SslMode) -> Result<Option<Roots>, Ser
         Err(error) => return Err(unusable(&path, &error.to_string())),
     };
     refuse_revocations(settings)?;
-    let certificates = certificates(&path, &pem)?;
+    let mut certificates = certificates(&path, &pem)?;
+    certificates.retain(is_valid_now);
+    if certificates.is_empty() {
+        let reason = "has no certificate that is valid at this time";
+        return Err(unusable(&path, reason));
+    }
     let mut authorities = RootCertStore::empty();
-    for certificate in &certificates {
+    // That of a server vouches for nobody else.
+    for certificate in certificates
+        .iter()
+        .filter(|certificate| certificate::is_of_an_authority(certificate))
+    {
         let added = authorities.add(certificate.clone());
         added.map_err(|error| unusable(&path, &error.to_string()))?;
     }
@@ -54,10 +68,15 @@ pub fn roots(settings: &TlsSettings, mode: SslMode) -> Result<Option<Roots>, Ser
     }))
 }
 
+/// rustls does not look when an authority's certificate is valid.
+fn is_valid_now(certificate: &CertificateDer<'_>) -> bool {
+    certificate::is_valid_at(certificate, SystemTime::now()) == Some(true)
+}
+
 fn system_roots() -> Result<Roots, ServerError> {
     let found = rustls_native_certs::load_native_certs();
     let mut authorities = RootCertStore::empty();
-    authorities.add_parsable_certificates(found.certs);
+    authorities.add_parsable_certificates(found.certs.into_iter().filter(is_valid_now));
     if authorities.is_empty() {
         let reason = "sslrootcert=system: the system has no certificates of authorities; install \
                       them (ca-certificates), or name a file";
@@ -90,7 +109,7 @@ pub fn client_certificate(
     let Some(path) = named.or_else(|| default_path(settings, "postgresql.crt")) else {
         return Ok(None);
     };
-    let pem = match std::fs::read(&path) {
+    let pem = match read(&path) {
         Ok(pem) => pem,
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(unusable(&path, &error.to_string())),
@@ -120,7 +139,7 @@ pub fn client_certificate(
 
 /// No error here quotes the file.
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, ServerError> {
-    let mut file = match File::open(path) {
+    let file = match open(path) {
         Ok(file) => file,
         Err(error) if is_absent(&error) => {
             let reason = "does not exist, although there is a certificate that it belongs to: \
@@ -131,16 +150,13 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, ServerError> {
     };
     let metadata = file.metadata();
     let metadata = metadata.map_err(|error| unusable(path, &error.to_string()))?;
-    if !metadata.is_file() {
-        return Err(unusable(path, "is not a regular file"));
-    }
     if is_open_to_others(&metadata) {
         let reason = "is a private key that its group or others may read: \
                       chmod 0600, or 0640 if root owns it";
         return Err(unusable(path, reason));
     }
     let mut pem = Zeroizing::new(Vec::new());
-    let read = file.read_to_end(&mut pem);
+    let read = file.take(BYTES_MAX).read_to_end(&mut pem);
     read.map_err(|error| unusable(path, &error.to_string()))?;
     if is_encrypted(&pem) {
         let reason = "is encrypted, which is not supported: decrypt it by openssl pkey -in OLD \
@@ -148,6 +164,26 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, ServerError> {
         return Err(unusable(path, reason));
     }
     PrivateKeyDer::from_pem_slice(&pem).map_err(|_| unusable(path, "is no private key in PEM"))
+}
+
+/// Opens a file, and waits for nobody who writes to a pipe.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits();
+    let flags = i32::try_from(flags).map_err(io::Error::other)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("is not a regular file")),
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The rule of libpq since 15: keys that the system's administrator keeps may be for a group.

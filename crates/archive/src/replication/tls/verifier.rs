@@ -9,7 +9,9 @@ use rustls::crypto::{
     WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
     verify_tls13_signature_with_raw_key,
 };
-use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::pki_types::{
+    CertificateDer, ServerName, SignatureVerificationAlgorithm, SubjectPublicKeyInfoDer, UnixTime,
+};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
@@ -54,11 +56,14 @@ impl ServerCertVerifier for Verifier {
                 self.algorithms.all,
             );
             match verified {
-                Err(error) if is_own_authority(&error, certificate, roots) => {}
+                Err(error) if is_trusted_itself(&error, certificate, roots) => {}
                 verified => verified?,
             }
             if self.is_for_the_name {
-                verify_name(certificate, &parsed, name)?;
+                // Constraints hold for other names than the common name, which then does not count.
+                let mut authorities = intermediates.iter().chain(&roots.certificates);
+                let is_free = !authorities.any(|of| certificate::constrains_names(of));
+                verify_name(certificate, &parsed, name, is_free)?;
             }
         }
         Ok(ServerCertVerified::assertion())
@@ -70,7 +75,10 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+        if self.roots.is_some() {
+            return verify_tls12_signature(message, certificate, signed, &self.algorithms);
+        }
+        self.verify_by_key(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -94,25 +102,56 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Whether nothing is wrong but that the server uses the certificate of an authority, and we trust
-/// that very certificate. So does who makes one by `openssl req -x509` and copies it to clients.
-fn is_own_authority(error: &Error, certificate: &CertificateDer<'_>, roots: &Roots) -> bool {
-    let Error::InvalidCertificate(CertificateError::Other(other)) = error else {
-        return false;
-    };
-    // This is found after that it is valid at this time.
-    let is_authority = matches!(
-        other.0.downcast_ref::<webpki::Error>(),
-        Some(webpki::Error::CaUsedAsEndEntity)
-    );
-    is_authority && roots.certificates.contains(certificate)
+impl Verifier {
+    /// By the certificate's key, whatever else the certificate says.
+    fn verify_by_key(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let bad = || Error::from(CertificateError::BadSignature);
+        let key = certificate::public_key(certificate).ok_or(CertificateError::BadEncoding)?;
+        let key = SubjectPublicKeyInfoDer::from(key);
+        let key = webpki::RawPublicKeyEntity::try_from(&key).map_err(|_| bad())?;
+        let mut mapping = self.algorithms.mapping.iter();
+        let algorithms = mapping.find(|(scheme, _)| *scheme == signed.scheme);
+        let (_, algorithms) = algorithms.ok_or_else(bad)?;
+        let is_by = |algorithm: &&dyn SignatureVerificationAlgorithm| {
+            key.verify_signature(*algorithm, message, signed.signature())
+                .is_ok()
+        };
+        match algorithms.iter().any(is_by) {
+            true => Ok(HandshakeSignatureValid::assertion()),
+            false => Err(bad()),
+        }
+    }
 }
 
-/// As libpq does, the common name counts in a certificate that has no other names.
+/// Whether nothing is wrong but that nobody else vouches for the server's certificate, or that it is an
+/// authority's, and we trust that very certificate. So does who makes one by `openssl req -x509` and copies
+/// it to clients. Both are found after that it is valid at this time.
+fn is_trusted_itself(error: &Error, certificate: &CertificateDer<'_>, roots: &Roots) -> bool {
+    let Error::InvalidCertificate(reason) = error else {
+        return false;
+    };
+    let is_alone = match reason {
+        CertificateError::UnknownIssuer => true,
+        CertificateError::Other(other) => matches!(
+            other.0.downcast_ref::<webpki::Error>(),
+            Some(webpki::Error::CaUsedAsEndEntity)
+        ),
+        _ => false,
+    };
+    is_alone && roots.certificates.contains(certificate) && certificate::is_for_servers(certificate)
+}
+
+/// As libpq does, the common name counts in a certificate that has no other names, unless it may not.
 fn verify_name(
     certificate: &CertificateDer<'_>,
     parsed: &ParsedCertificate<'_>,
     name: &ServerName<'_>,
+    common_name_counts: bool,
 ) -> Result<(), Error> {
     let error = match verify_server_name(parsed, name) {
         Ok(()) => return Ok(()),
@@ -124,7 +163,9 @@ fn verify_name(
             if presented.is_empty()
     );
     match certificate::common_name(certificate) {
-        Some(pattern) if has_no_names && is_name(pattern, &name.to_str()) => Ok(()),
+        Some(pattern) if common_name_counts && has_no_names && is_name(pattern, &name.to_str()) => {
+            Ok(())
+        }
         _ => Err(error),
     }
 }
