@@ -215,14 +215,16 @@ impl<'a> Planner<'a> {
     }
 
     /// A server asks for the history of its timeline, and for those of the numbers that follow, to find a
-    /// free one when it is promoted. It ends where one is lost.
+    /// free one when it is promoted. It ends where one is not there that has to be.
     fn check_histories(&self, timeline: TimelineId) -> Result<(), ArchiveError> {
         let lost = self
             .timelines
             .without_history(self.with_wal.iter().copied());
         let newest = self.timelines.newest_from(timeline);
         let next = TimelineId(newest.0.saturating_add(1));
-        match lost.iter().find(|of| [timeline, next].contains(of)) {
+        let is_absent = |of: &&TimelineId| self.timelines.unreadable(**of).is_none();
+        let mut asked = lost.iter().filter(|of| [timeline, next].contains(of));
+        match asked.find(is_absent) {
             Some(&of) => Err(self.history_lost(vec![of])),
             None => Ok(()),
         }

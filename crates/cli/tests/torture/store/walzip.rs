@@ -67,9 +67,11 @@ impl Store<'_> {
         Ok(ended)
     }
 
-    /// Puts bytes where PostgreSQL would have them.
+    /// Puts bytes where PostgreSQL would have them. A history that lies beside a segment would be archived
+    /// with it: here each file has its own turn.
     pub fn write_wal(&self, name: &str, content: &[u8]) -> Checked<PathBuf> {
         let path = self.directory.join("pg_wal").join(name);
+        let _ = fs::remove_file(path.with_file_name("00000002.history"));
         fs::write(&path, content).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(path)
     }
