@@ -4,42 +4,30 @@
 //! server does not archive then, as one that `restore` has just made, or if the repository is newer than the
 //! timeline. Without the history nothing of the timeline could be restored.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::Repository;
 
 use crate::error::ArchiveError;
-use crate::push::{PushOptions, WalFile};
 use crate::timelines::FIRST_TIMELINE;
 
-/// Archives the history that lies beside a segment, unless it is archived.
-pub(crate) async fn archive_beside(
+/// The history that lies beside a segment, unless it is archived.
+pub(crate) async fn left_beside(
     part: &Repository,
     segment: &Path,
     timeline: TimelineId,
-    options: &PushOptions,
-) -> Result<(), ArchiveError> {
+) -> Result<Option<PathBuf>, ArchiveError> {
     if timeline <= FIRST_TIMELINE {
-        return Ok(());
+        return Ok(None);
     }
     let name = WalFileName::History(timeline).to_string();
     let beside = segment.with_file_name(&name);
     if !beside.exists() || part.find_single(&name).await?.is_some() {
-        return Ok(());
+        return Ok(None);
     }
-    let file = WalFile::open(&beside).await?;
-    match file.archive(part, options).await {
-        Ok(_) => tracing::warn!(
-            "{name} was not archived yet: it is now, from {}",
-            beside.display()
-        ),
-        // It does not fit to what an earlier time has left. The segment may be archived all the same.
-        Err(error @ ArchiveError::HistoryConflict { .. }) => tracing::warn!("{error}"),
-        Err(error) => return Err(error),
-    }
-    Ok(())
+    Ok(Some(beside))
 }
 
 /// Fails if the history of a server's timeline is not archived: its WAL could not be restored.

@@ -14,9 +14,9 @@ use bytes::Bytes;
 use futures::future::try_join;
 use tokio::sync::OnceCell;
 use walzip_codec::Level;
-use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::timeline_history::TimelineHistory;
 use walzip_pgformat::wal_file_name::WalFileName;
+use walzip_pgformat::{PAGE_SIZE, TimelineId};
 use walzip_repo::{ClusterIdentity, PutOutcome, Repository};
 
 use crate::archived_wal::ArchivedWal;
@@ -133,11 +133,8 @@ impl WalFile {
             self.check_content(&part)?;
             let timeline = segment.timeline;
             // It is encoded meanwhile.
-            try_join(
-                own_history::archive_beside(&part, path, timeline, options),
-                self.prepare(options),
-            )
-            .await?;
+            let history = archive_history(&part, path, timeline, options);
+            try_join(history, self.prepare(options)).await?;
         }
         self.archive(&part, options).await
     }
@@ -280,6 +277,26 @@ async fn owner(
         "whose {name} is cannot be told, and the repository has several clusters: push it from \
          the cluster's own pg_wal"
     )))
+}
+
+/// Archives the history that lies beside a segment, unless it is archived.
+async fn archive_history(
+    part: &Repository,
+    segment: &Path,
+    timeline: TimelineId,
+    options: &PushOptions,
+) -> Result<(), ArchiveError> {
+    let Some(path) = own_history::left_beside(part, segment, timeline).await? else {
+        return Ok(());
+    };
+    let shown = path.display();
+    match WalFile::open(&path).await?.archive(part, options).await {
+        Ok(_) => tracing::warn!("{shown} was not archived yet, and is now"),
+        // It contradicts WAL that is archived. The segment may be archived all the same.
+        Err(error @ ArchiveError::HistoryConflict { .. }) => tracing::warn!("{error}"),
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 /// Refuses a history that is not the one of the WAL that the archive has of its timeline: where

@@ -42,12 +42,13 @@ pub fn password(path: &Path, settings: &ConnectionSettings, user: &str) -> Optio
 
 impl Wanted {
     fn new(settings: &ConnectionSettings, user: &str) -> Wanted {
-        let hosts = match &settings.host {
-            Some(Host::Tcp(name)) => vec![name.clone()],
-            Some(Host::Unix(directory)) => {
+        let hosts = match (&settings.host, &settings.host_address) {
+            (Some(Host::Tcp(name)), _) => vec![name.clone()],
+            (Some(Host::Unix(directory)), _) => {
                 vec![directory.display().to_string(), "localhost".to_owned()]
             }
-            None => vec!["localhost".to_owned()],
+            (None, Some(address)) => vec![address.clone()],
+            (None, None) => vec!["localhost".to_owned()],
         };
         let database = settings
             .dbname
@@ -117,6 +118,10 @@ mod tests {
                     *:*:*:*:second\n";
         assert_eq!(find("host=db1", text).as_deref(), Some("first"));
         assert_eq!(find("host=db2", text).as_deref(), Some("second"));
+        // An address that stands alone is no socket of this machine.
+        let local = "localhost:*:*:*:local\n192.0.2.1:*:*:*:far";
+        assert_eq!(find("hostaddr=192.0.2.1", local).as_deref(), Some("far"));
+        assert_eq!(find("hostaddr=192.0.2.2", local), None);
         assert_eq!(find("host=db2", "db1:*:*:*:no\nshort:line"), None);
     }
 

@@ -1,10 +1,11 @@
 //! A pack of segments that are objects of their own.
 
+use std::path::Path;
+
 use walzip_codec::{EncodeError, HistoryEncoder, Level};
 use walzip_repo::{PackName, Repository};
 
 use super::format::{EncodedMember, PackBuilder};
-use super::pack::PackOptions;
 use super::plan::{Candidate, LEAST_SEGMENTS};
 use super::scratch::Scratch;
 use crate::coding::{self, Beginning, off_the_runtime};
@@ -22,9 +23,10 @@ pub(super) struct EncodedPack {
 pub(super) async fn encode(
     part: &Repository,
     candidates: &[Candidate],
-    options: &PackOptions,
+    level: Level,
+    scratch: &Path,
 ) -> Result<Option<EncodedPack>, ArchiveError> {
-    let mut building = Building::new(options);
+    let mut building = Building::new(level, scratch);
     for candidate in candidates {
         let name = &candidate.name;
         let Some(object) = part.get_wal(name).await? else {
@@ -56,7 +58,7 @@ pub(super) async fn encode(
         pack.finish()
     };
     let object = off_the_runtime(finish).await;
-    let object = object.map_err(|error| ArchiveError::file("read", &options.scratch, error))?;
+    let object = object.map_err(|error| ArchiveError::file("read", scratch, error))?;
     Ok(Some(EncodedPack { name, object }))
 }
 
@@ -77,13 +79,12 @@ struct Building {
 }
 
 impl Building {
-    fn new(options: &PackOptions) -> Building {
-        let level = options.level;
+    fn new(level: Level, scratch: &Path) -> Building {
         Building {
             level,
             encoder: HistoryEncoder::new(level),
             count: 0,
-            pack: PackBuilder::new(Scratch::new(&options.scratch)),
+            pack: PackBuilder::new(Scratch::new(scratch)),
         }
     }
 

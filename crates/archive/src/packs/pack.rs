@@ -187,7 +187,8 @@ impl Work<'_> {
 
     /// Makes a pack of the first of these segments; says how many.
     async fn make(&mut self, candidates: &[Candidate]) -> Result<Option<usize>, ArchiveError> {
-        let Some(encoded) = encode(self.part, candidates, self.options).await? else {
+        let PackOptions { level, scratch, .. } = self.options;
+        let Some(encoded) = encode(self.part, candidates, *level, scratch).await? else {
             return Ok(None);
         };
         let name = encoded.name;

@@ -121,11 +121,11 @@ impl ConnectionSettings {
 
     /// The host that was named, or the socket directory that holds the port's socket.
     pub(super) fn host_or_default(&self) -> Host {
-        if let Some(host) = &self.host {
-            return host.clone();
-        }
-        if let Some(address) = &self.host_address {
-            return Host::Tcp(address.clone());
+        match (&self.host, &self.host_address) {
+            // As for libpq, an address is stronger than a directory.
+            (None | Some(Host::Unix(_)), Some(address)) => return Host::Tcp(address.clone()),
+            (Some(host), _) => return host.clone(),
+            (None, None) => {}
         }
         let directory = SOCKET_DIRECTORIES
             .into_iter()
@@ -360,6 +360,8 @@ mod tests {
         assert_eq!(both.host_address.as_deref(), Some("127.0.0.1"));
         let alone = parsed("hostaddr=::1");
         assert_eq!(alone.host_or_default(), Host::Tcp("::1".into()));
+        let directory = parsed("hostaddr=::1 host=/run/pg");
+        assert_eq!(directory.host_or_default(), Host::Tcp("::1".into()));
     }
 
     #[test]

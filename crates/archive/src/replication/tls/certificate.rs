@@ -5,6 +5,7 @@
 
 use std::time::SystemTime;
 
+use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
 use sha2::{Digest, Sha256, Sha384, Sha512};
@@ -82,10 +83,11 @@ pub fn common_name(certificate: &[u8]) -> Option<&str> {
     found
 }
 
-/// Whether it may vouch for others: that of an authority, or of X.509's first version, which does not say.
+/// Whether it may vouch for others: that of an authority, or one of X.509's first version, which does not
+/// say, that vouches for itself.
 pub fn is_of_an_authority(certificate: &[u8]) -> bool {
     if is_of_the_first_version(certificate) {
-        return true;
+        return is_self_issued(certificate);
     }
     let constraints = extension(certificate, BASIC_CONSTRAINTS);
     let content = constraints.and_then(|value| element(SEQUENCE, value));
@@ -151,8 +153,9 @@ fn moment(der: &[u8]) -> Option<(SystemTime, &[u8])> {
         number(8)?,
         0,
     );
-    let timestamp = Offset::UTC.to_timestamp(time.ok()?).ok()?;
-    Some((timestamp.into(), rest))
+    // The end of the year 9999 stands for no end (RFC 5280), and lies behind the last timestamp.
+    let timestamp = Offset::UTC.to_timestamp(time.ok()?);
+    Some((timestamp.unwrap_or(Timestamp::MAX).into(), rest))
 }
 
 /// The value of an extension.
@@ -179,6 +182,7 @@ fn extension<'c>(certificate: &'c [u8], identifier: &[u8]) -> Option<&'c [u8]> {
 
 /// Parts of what is signed.
 struct Fields<'c> {
+    issuer: &'c [u8],
     validity: &'c [u8],
     /// The subject and what follows it.
     from_subject: &'c [u8],
@@ -190,9 +194,10 @@ fn fields(certificate: &[u8]) -> Option<Fields<'_>> {
     let content = element(VERSION, content).map_or(content, |(_, rest)| rest);
     let (_serial_number, rest) = any_element(content)?;
     let (_algorithm, rest) = element(SEQUENCE, rest)?;
-    let (_issuer, rest) = element(SEQUENCE, rest)?;
+    let (issuer, rest) = element(SEQUENCE, rest)?;
     let (validity, from_subject) = element(SEQUENCE, rest)?;
     Some(Fields {
+        issuer,
         validity,
         from_subject,
     })
@@ -205,6 +210,12 @@ fn content(certificate: &[u8]) -> Option<&[u8]> {
 
 fn is_of_the_first_version(certificate: &[u8]) -> bool {
     content(certificate).is_some_and(|content| element(VERSION, content).is_none())
+}
+
+fn is_self_issued(certificate: &[u8]) -> bool {
+    let subject =
+        fields(certificate).and_then(|of| Some((of.issuer, element(SEQUENCE, of.from_subject)?.0)));
+    subject.is_some_and(|(issuer, subject)| issuer == subject)
 }
 
 fn after_validity(certificate: &[u8]) -> Option<&[u8]> {
@@ -317,7 +328,9 @@ mod tests {
     fn what_a_certificate_may_be_used_for_is_read() {
         let (authority, server) = (certificate!("authority"), certificate!("server"));
         assert!(is_of_an_authority(&authority) && !is_of_an_authority(&server));
-        assert!(is_of_an_authority(&certificate!("version-1")));
+        // Somebody else vouches for it.
+        assert!(!is_of_an_authority(&certificate!("version-1")));
+        assert!(is_self_issued(&authority) && !is_self_issued(&server));
         assert!(is_for_servers(&authority) && is_for_servers(&server));
         assert!(!constrains_names(&authority) && !constrains_names(&server));
         assert_eq!(extension(&authority, &[0x55, 0x1d, 0x7f]), None);
