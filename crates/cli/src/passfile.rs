@@ -119,9 +119,11 @@ mod tests {
         assert_eq!(find("host=db1", text).as_deref(), Some("first"));
         assert_eq!(find("host=db2", text).as_deref(), Some("second"));
         // An address that stands alone is no socket of this machine.
-        let local = "localhost:*:*:*:local\n192.0.2.1:*:*:*:far";
-        assert_eq!(find("hostaddr=192.0.2.1", local).as_deref(), Some("far"));
-        assert_eq!(find("hostaddr=192.0.2.2", local), None);
+        let line = |host: &str| [host, "*", "*", "*", host].join(":");
+        let text = [line("localhost"), line("192.0.2.1")].join("\n");
+        let far = find("hostaddr=192.0.2.1", &text);
+        assert_eq!(far.as_deref(), Some("192.0.2.1"));
+        assert_eq!(find("hostaddr=192.0.2.2", &text), None);
         assert_eq!(find("host=db2", "db1:*:*:*:no\nshort:line"), None);
     }
 
