@@ -2,7 +2,8 @@
 //!
 //! It follows the position that the calls record. It fetches the segments after it on the same
 //! timeline, several at a time, until so many are there that more would only take room. Where one is
-//! not in the archive, or cannot be fetched, it waits for the next call. What a call does not find it
+//! not in the archive, or cannot be fetched, it waits for the next call. Where the position goes back,
+//! it waits for one that follows: pg_rewind asks backwards. What a call does not find it
 //! fetches itself, so whatever happens here costs time and nothing else.
 
 use std::collections::BTreeSet;
@@ -14,7 +15,7 @@ use futures::future::LocalBoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 
 use crate::error::ArchiveError;
-use crate::spool::GetSpool;
+use crate::spool::{GetSpool, Position};
 
 /// How often it looks for the position.
 const TICK: Duration = Duration::from_millis(5);
@@ -65,7 +66,7 @@ pub async fn fetch_following(
         idle: Duration::ZERO,
     };
     let mut fetched = 0;
-    for name in window(spool, &options).into_iter().take(following) {
+    for name in window(spool.position(), &options).into_iter().take(following) {
         let path = spool.begin(&name)?;
         if !finish(spool, &name, fetch(name.clone(), path).await)? {
             break;
@@ -85,6 +86,7 @@ async fn follow(
     let mut fetching = BTreeSet::new();
     let mut position = None;
     let mut is_at_end = false;
+    let mut is_in_order = true;
     let mut is_ending = false;
     let mut last_call = Instant::now();
     let mut alive = spool.alive();
@@ -96,9 +98,10 @@ async fn follow(
             || last_call.elapsed() > options.idle;
         let now = spool.position();
         if now != position {
+            is_in_order = position.is_none_or(|last| follows(last, now, options));
             (position, last_call, is_at_end) = (now, Instant::now(), false);
         }
-        let window = window(spool, options);
+        let window = window(now, options);
         let ahead = spool.keep(|name| window.iter().any(|wanted| wanted == name));
         let is_missing = |name: &&String| !ahead.contains(name) && !fetching.contains(*name);
         let room = options.process_max.max(1).saturating_sub(fetching.len());
@@ -108,7 +111,8 @@ async fn follow(
             .take(room)
             .cloned()
             .collect();
-        for name in next.into_iter().filter(|_| !is_ending && !is_at_end) {
+        let fetches = is_in_order && !is_at_end && !is_ending;
+        for name in next.into_iter().filter(|_| fetches) {
             let path = spool.begin(&name)?;
             fetching.insert(name.clone());
             running.push(fetch(name.clone(), path).map(move |fetched| (name, fetched)));
@@ -128,14 +132,21 @@ async fn follow(
 }
 
 /// The segments that should lie ready.
-fn window(spool: &GetSpool, options: &GetAheadOptions) -> Vec<String> {
-    let Some(position) = spool.position() else {
-        return Vec::new();
-    };
-    let count = options.bytes_max / u64::from(position.segment_size.max(1));
-    let following = std::iter::successors(position.next(), |position| position.next());
-    let names = following.map(|position| position.name());
-    names.take(count.max(1) as usize).collect()
+fn window(position: Option<Position>, options: &GetAheadOptions) -> Vec<String> {
+    let following = position.into_iter().flat_map(|last| ahead_of(last, options));
+    following.map(Position::name).collect()
+}
+
+/// What may lie ready after a segment was given out.
+fn ahead_of(last: Position, options: &GetAheadOptions) -> impl Iterator<Item = Position> {
+    let count = options.bytes_max / u64::from(last.segment_size.max(1));
+    let following = std::iter::successors(last.next(), |position| position.next());
+    following.take(count.max(1) as usize)
+}
+
+/// Whether calls went on from one position to another.
+fn follows(last: Position, now: Option<Position>, options: &GetAheadOptions) -> bool {
+    ahead_of(last, options).any(|position| Some(position) == now)
 }
 
 /// Keeps what was fetched. Says whether to go on: not beyond the end of the archive, and not after

@@ -18,13 +18,15 @@
 //! Nothing here is needed to get a file back: everything may be deleted at any time. So nothing is
 //! made durable, and everything that is read is checked against what it is about.
 
+mod content_hash;
 mod file_facts;
 mod get_side;
 mod push_side;
 mod side;
 
 pub use file_facts::FileFacts;
-pub use get_side::{GetSpool, Prefetched};
+pub(crate) use get_side::Position;
+pub use get_side::{Advance, GetSpool, Prefetched};
 pub use push_side::{PushSpool, tally};
 
 pub use side::WorkerLock;

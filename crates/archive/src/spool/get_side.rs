@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! get/position                    the segment that was given out last, and its size in bytes
-//! get/ahead/NAME-HASH-SETTINGS    the segment NAME, the BLAKE3 of its bytes, and by which settings
+//! get/ahead/NAME-HASH-SETTINGS    the segment NAME, the hash of its bytes, and by which settings
 //! get/fetching/NAME               being fetched
 //! get/given/NAME-HASH-SETTINGS    the segment that was given out last: a recovery that ends asks again
 //! ```
@@ -11,7 +11,7 @@
 //! minutes at most, since what a timeline is may change in an archive (`walzip timeline set-aside`).
 
 use std::fs::{self, DirEntry, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -19,6 +19,7 @@ use std::time::Duration;
 use walzip_pgformat::control_file::{ControlFile, ControlFileError};
 use walzip_pgformat::wal_file_name::{SEGMENT_SIZE_BYTES_MAX, SegmentName, WalFileName};
 
+use super::content_hash;
 use super::side::{Alive, Side, WorkerLock};
 use crate::durable;
 use crate::error::ArchiveError;
@@ -64,10 +65,21 @@ impl Position {
     }
 }
 
+/// What a segment that was given out is to the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advance {
+    /// The first one of a recovery.
+    Begun,
+    /// It follows upon the last one.
+    Following,
+    /// It does not: a recovery that goes on elsewhere, or pg_rewind, which goes back.
+    Elsewhere,
+}
+
 /// A segment that was fetched before it was asked for.
 pub struct Prefetched {
     path: PathBuf,
-    hash: blake3::Hash,
+    hash: String,
     /// Where it is kept for who asks again.
     given: Option<PathBuf>,
 }
@@ -121,14 +133,13 @@ impl GetSpool {
                 (is_it && is_young(&entry)).then(|| (entry.path(), hash.to_owned()))
             });
         let (path, hash) = found?;
-        let hash = blake3::Hash::from_hex(hash).ok()?;
         let given = (place == AHEAD).then(|| self.side.path(GIVEN));
         Some(Prefetched { path, hash, given })
     }
 
     /// Keeps a segment that was given out, for a recovery that ends with it and asks again.
     pub fn remember(&self, name: &str, delivered: &Path) -> Result<(), ArchiveError> {
-        let hash = hash(delivered)?.to_hex();
+        let hash = hash(delivered)?;
         let file = format!("{name}-{hash}-{}", self.side.settings());
         remember(&self.side.path(GIVEN), delivered, &file);
         Ok(())
@@ -152,20 +163,26 @@ impl GetSpool {
         }
     }
 
-    /// Records that a segment was given out, of this size; says whether it followed upon the last.
-    pub fn advance(&self, name: &str, segment_size: u64) -> Result<bool, ArchiveError> {
+    /// Records that a segment was given out, of this size; says where the recovery is.
+    pub fn advance(&self, name: &str, segment_size: u64) -> Result<Advance, ArchiveError> {
         self.side.want_settings()?;
         let Ok(WalFileName::Segment(segment)) = name.parse() else {
-            return Ok(false);
+            return Ok(Advance::Elsewhere);
         };
-        let expected = self.position().and_then(Position::next);
-        let follows = expected.is_some_and(|expected| expected.segment == segment);
-        if !follows {
-            self.keep(|_| false);
-        }
+        let advance = match self.position() {
+            None => Advance::Begun,
+            Some(last) if last.next().is_some_and(|next| next.segment == segment) => {
+                Advance::Following
+            }
+            Some(_) => Advance::Elsewhere,
+        };
         let text = format!("{name} {segment_size}\n");
         super::write(&self.side.path(POSITION), text.as_bytes())?;
-        Ok(follows)
+        // Afterwards: before, a worker would fetch it again.
+        if advance != Advance::Following {
+            self.keep(|_| false);
+        }
+        Ok(advance)
     }
 
     pub(crate) fn position(&self) -> Option<Position> {
@@ -189,7 +206,7 @@ impl GetSpool {
     /// What was fetched is there for a call.
     pub(crate) fn finish(&self, name: &str) -> Result<(), ArchiveError> {
         let path = self.side.path(FETCHING).join(name);
-        let hash = hash(&path)?.to_hex();
+        let hash = hash(&path)?;
         let settings = self.side.settings();
         let to = self
             .side
@@ -282,12 +299,11 @@ fn system_id(data_directory: &Path) -> Option<u64> {
     None
 }
 
-fn hash(path: &Path) -> Result<blake3::Hash, ArchiveError> {
-    let mut hasher = blake3::Hasher::new();
+fn hash(path: &Path) -> Result<String, ArchiveError> {
     let opened = regular_file::open(path);
-    let hashed = opened.and_then(|(file, _)| hasher.update_reader(file).map(|_| ()));
-    hashed.map_err(|error| ArchiveError::file("read", path, error))?;
-    Ok(hasher.finalize())
+    let hashed = opened.and_then(|(file, _)| content_hash::of_file(file, u64::MAX));
+    let (hash, _) = hashed.map_err(|error| ArchiveError::file("read", path, error))?;
+    Ok(hash)
 }
 
 /// By a link: whoever writes into the file makes it another one, which its name tells. Where there can be
@@ -332,22 +348,15 @@ impl Prefetched {
         if fs::symlink_metadata(&self.path).is_ok_and(|metadata| !metadata.is_file()) {
             return Ok(None);
         }
-        let mut file = match regular_file::open(&self.path) {
-            Ok((file, _)) => file.take(SEGMENT_SIZE_BYTES_MAX.into()),
+        let file = match regular_file::open(&self.path) {
+            Ok((file, _)) => file,
             // Its worker has given it up.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
-        let mut hasher = blake3::Hasher::new();
-        let mut buffer = vec![0; 256 << 10];
-        loop {
-            match file.read(&mut buffer).map_err(failed)? {
-                0 => break,
-                read => hasher.update(&buffer[..read]),
-            };
-        }
-        let is_same = hasher.finalize() == self.hash;
-        Ok(is_same.then_some(hasher.count()))
+        let hashed = content_hash::of_file(file, SEGMENT_SIZE_BYTES_MAX.into());
+        let (hash, len) = hashed.map_err(failed)?;
+        Ok((hash == self.hash).then_some(len))
     }
 
     fn give(&self, destination: &Path) -> Result<(), ArchiveError> {

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use walzip_archive::get::Got;
 use walzip_archive::get_ahead::{GetAheadOptions, fetch_following, get_ahead};
-use walzip_archive::spool::{self, GetSpool};
+use walzip_archive::spool::{self, Advance, GetSpool};
 use walzip_pgformat::wal_file_name::WalFileName;
 
 use super::{pause, settings, worker};
@@ -94,8 +94,9 @@ impl<'s> Call<'s> {
         Ok(prefetched.deliver(&self.asked.destination)?)
     }
 
-    /// Records that the segment was given out. After two in a row those that follow are fetched:
-    /// pg_rewind asks backwards, and a standby for one at a time. So many follow in the same pack.
+    /// Records that the segment was given out. Where a recovery begins or goes on, those that follow
+    /// are fetched; pg_rewind asks backwards. So many follow in the same pack: those are decoded only
+    /// after two in a row.
     pub fn advance(&self, original_bytes: u64, following: usize) {
         if let Err(error) = self.try_advance(original_bytes, following) {
             tracing::warn!("{}; nothing is fetched ahead", error.message());
@@ -103,10 +104,10 @@ impl<'s> Call<'s> {
     }
 
     fn try_advance(&self, original_bytes: u64, following: usize) -> Result<(), CommandError> {
-        let is_second = self.spool.advance(&self.asked.name, original_bytes)?;
-        match is_second {
-            true if following > 0 => self.go_on_in_pack(following),
-            true if self.has_worker => self.start_worker(),
+        let advance = self.spool.advance(&self.asked.name, original_bytes)?;
+        match (advance, following) {
+            (Advance::Following, 1..) => self.go_on_in_pack(following),
+            (Advance::Begun | Advance::Following, 0) if self.has_worker => self.start_worker(),
             _ => Ok(()),
         }
     }
