@@ -66,7 +66,10 @@ pub async fn fetch_following(
         idle: Duration::ZERO,
     };
     let mut fetched = 0;
-    for name in window(spool.position(), &options).into_iter().take(following) {
+    for name in window(spool.position(), &options)
+        .into_iter()
+        .take(following)
+    {
         let path = spool.begin(&name)?;
         if !finish(spool, &name, fetch(name.clone(), path).await)? {
             break;
@@ -133,7 +136,9 @@ async fn follow(
 
 /// The segments that should lie ready.
 fn window(position: Option<Position>, options: &GetAheadOptions) -> Vec<String> {
-    let following = position.into_iter().flat_map(|last| ahead_of(last, options));
+    let following = position
+        .into_iter()
+        .flat_map(|last| ahead_of(last, options));
     following.map(Position::name).collect()
 }
 
