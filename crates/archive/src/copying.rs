@@ -107,7 +107,10 @@ fn refuse_in_place(tablespaces: &[BackupTablespace]) -> Result<(), ArchiveError>
         None => Ok(()),
         Some(tablespace) => {
             let oid = tablespace.oid;
-            let reason = format!("tablespace {oid} lies inside the data directory");
+            let reason = format!(
+                "tablespace {oid} lies inside the data directory (allow_in_place_tablespaces): drop \
+                 it, or make it with a directory of its own"
+            );
             Err(ArchiveError::Request(reason))
         }
     }

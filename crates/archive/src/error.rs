@@ -1,7 +1,7 @@
 //! Errors, told apart by what the caller can do about them.
 
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -131,7 +131,9 @@ pub enum ArchiveError {
     },
 
     /// The server archives nothing.
-    #[error("archive_mode is off on the server: none of its WAL is archived")]
+    #[error(
+        "archive_mode is off on the server, and nobody receives its WAL: none of it is archived"
+    )]
     ArchiveModeOff,
 
     /// Nothing is set that would archive.
@@ -438,6 +440,12 @@ impl ArchiveError {
             path: path.to_owned(),
             source,
         }
+    }
+
+    /// A disk of this machine has no room for a file.
+    pub fn is_full(&self) -> bool {
+        let is_full = |kind| matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+        matches!(self, ArchiveError::File { source, .. } if is_full(source.kind()))
     }
 
     /// What a damaged local file is, as opposed to a damaged stored object.

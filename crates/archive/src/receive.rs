@@ -203,7 +203,11 @@ impl Receiver<'_> {
                 return Err(error);
             }
             let wait = pause.next();
-            tracing::warn!("{error}; trying again in {} s", wait.as_secs());
+            let why = match error.is_full() {
+                true => ": there is no room until the repositories have taken what waits",
+                false => "",
+            };
+            tracing::warn!("{error}{why}; trying again in {} s", wait.as_secs());
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = stop.clone() => return Ok(()),
@@ -215,6 +219,11 @@ impl Receiver<'_> {
     fn is_passing(&self, error: &ArchiveError) -> bool {
         match error {
             ArchiveError::Server(error) => error.is_passing(),
+            // What waits goes when the repositories have it.
+            error if error.is_full() => {
+                let waiting = self.directory.waiting();
+                waiting.is_ok_and(|waiting| !waiting.is_empty())
+            }
             // After a failover the slot has to be made on the new server.
             ArchiveError::NoSlot { source, .. } if source.sqlstate() == Some(NO_SLOT) => {
                 self.options.if_not_exists && self.has_slot.replace(false)

@@ -123,7 +123,10 @@ fn archive(error: &ArchiveError) -> KindAndHint {
     match error {
         ArchiveError::Request(_) => (Kind::OptionInvalid, None),
         ArchiveError::Name(_) => (Kind::ParamInvalid, None),
-        ArchiveError::File { action, source, .. } => (file(action, source), None),
+        ArchiveError::File { action, source, .. } => (
+            file(action, source),
+            error.is_full().then_some("Make room there."),
+        ),
         ArchiveError::Invalid { .. } => (
             Kind::FileInvalid,
             Some("Nothing was archived; is this file from PostgreSQL's pg_wal?"),
@@ -167,8 +170,9 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         ArchiveError::ArchiveModeOff => (
             Kind::OptionInvalid,
             Some(
-                "Set archive_mode = on in postgresql.conf and restart the server. On a server that \
-                 was restored, ALTER SYSTEM RESET archive_mode before that.",
+                "Where \"walzip receive\" takes its WAL, start that. Otherwise set archive_mode = on in \
+                 postgresql.conf and restart the server; on a server that was restored, ALTER SYSTEM \
+                 RESET archive_mode before that.",
             ),
         ),
         ArchiveError::NoArchiveCommand => (

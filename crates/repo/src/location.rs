@@ -1,6 +1,7 @@
 //! Where a repository is: a path or URL, and how it is written.
 
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
@@ -173,16 +174,24 @@ fn local(text: &str) -> Result<Location, String> {
     if text.contains('\0') {
         return Err("it contains a zero byte".to_owned());
     }
-    std::path::absolute(Path::new(text))
-        .map(Location::Local)
-        .map_err(|error| error.to_string())
+    let path = std::path::absolute(Path::new(text)).map_err(|error| error.to_string())?;
+    on_one_line(path).map(Location::Local)
+}
+
+/// `restore_command` is a line of a configuration file, and has to name it.
+fn on_one_line(path: PathBuf) -> Result<PathBuf, String> {
+    match path.as_os_str().as_bytes().contains(&b'\n') {
+        true => Err("it contains a line break".to_owned()),
+        false => Ok(path),
+    }
 }
 
 fn file(text: &str) -> Result<Location, String> {
     let url = Url::parse(text).map_err(|error| error.to_string())?;
-    url.to_file_path()
-        .map(Location::Local)
-        .map_err(|()| "a file URL names an absolute path on this host".to_owned())
+    let path = url
+        .to_file_path()
+        .map_err(|()| "a file URL names an absolute path on this host".to_owned())?;
+    on_one_line(path).map(Location::Local)
 }
 
 fn bucket(service: Service, text: &str) -> Result<BucketLocation, String> {
@@ -286,6 +295,8 @@ mod tests {
     fn what_names_no_place_is_refused() {
         for text in [
             "s3://",
+            "/a\nb",
+            "file:///a%0Ab",
             "s3:///prefix",
             "s3://bucket//a",
             "s3://bucket/a//b",

@@ -44,6 +44,17 @@ impl Misplaced {
         Self::error("use", directory, found, false)
     }
 
+    /// The store's directory is not there any more.
+    pub(super) fn gone(directory: &Path) -> DiskError {
+        Self::error("use", directory, "gone".to_owned(), false)
+    }
+
+    /// The store's directory has become another one.
+    pub(super) fn replaced(directory: &Path) -> DiskError {
+        let found = "another directory than a moment ago".to_owned();
+        Self::error("use", directory, found, false)
+    }
+
     fn error(action: &'static str, path: &Path, found: String, is_object: bool) -> DiskError {
         let misplaced = Self {
             path: path.to_owned(),

@@ -11,6 +11,7 @@ mod disk_error;
 mod durable;
 mod listing;
 mod misplaced;
+mod same_directory;
 #[cfg(test)]
 mod simulated_disk;
 mod sweep;
@@ -37,6 +38,7 @@ use disk_error::DiskError;
 use durable::{Published, Staged, Writer};
 pub(crate) use misplaced::Misplaced;
 use misplaced::look;
+use same_directory::SameDirectory;
 use upload::LocalUpload;
 
 const STORE: &str = "local disk";
@@ -58,6 +60,7 @@ pub struct LocalStore {
 #[derive(Debug)]
 struct StoreDirectory {
     path: PathBuf,
+    same: SameDirectory,
     writer: Arc<Writer<RealDisk>>,
     swept: Once,
 }
@@ -71,6 +74,7 @@ impl LocalStore {
         let path = std::path::absolute(&path).unwrap_or(path);
         Self {
             directory: Arc::new(StoreDirectory {
+                same: SameDirectory::new(path.clone()),
                 writer: Arc::new(Writer::new(RealDisk, path.clone())),
                 path,
                 swept: Once::new(),
@@ -114,6 +118,7 @@ impl StoreDirectory {
     /// Makes sure that temporary files come into a directory of this repository, and removes
     /// what processes that were killed left there, once in each process that writes.
     fn prepare_staging(&self) -> Result<(), DiskError> {
+        self.same.check()?;
         let staging = self.writer.staging_directory();
         if let Some(metadata) = look(&staging)? {
             Misplaced::check_directory(&staging, &metadata)?;
@@ -138,6 +143,11 @@ impl StoreDirectory {
                 source: "its directory does not exist".into(),
             });
         }
+        let in_same_directory = |published: Published| {
+            self.same.check()?;
+            self.same.learn();
+            Ok(published)
+        };
         self.prepare_staging()
             .map_err(|error| store_error(key, error))?;
         let content = payload.into_iter().map(|bytes| bytes.as_ref());
@@ -149,6 +159,7 @@ impl StoreDirectory {
                 .map(|()| Published::Created),
             PutMode::Update(_) => return Err(not_supported("a conditional overwrite")),
         };
+        let published = published.and_then(in_same_directory);
         match published.map_err(|error| store_error(key, error))? {
             Published::Created => Ok(put_result()),
             Published::Exists => Err(object_store::Error::AlreadyExists {
@@ -163,12 +174,19 @@ impl StoreDirectory {
         self.writer.stage()
     }
 
+    fn publish(&self, staged: Staged<RealDisk>, object: &FilePath) -> Result<(), DiskError> {
+        self.same.check()?;
+        staged.publish_over(object)?;
+        self.same.check()
+    }
+
     fn get(&self, key: &Path, options: &GetOptions) -> StoreResult<GetResult> {
         let path = self.file(key)?;
         let open = || -> Result<(File, Metadata), DiskError> {
             let file = disk::open_file(&path).map_err(DiskError::at("open", &path))?;
             let metadata = file.metadata().map_err(DiskError::at("look at", &path))?;
             Misplaced::check_object(&path, &metadata)?;
+            self.same.learn();
             Ok((file, metadata))
         };
         let (file, metadata) = open().map_err(|error| store_error(key, error))?;
@@ -242,12 +260,13 @@ impl ObjectStore for LocalStore {
             return Err(not_supported("an object with attributes"));
         }
         let key = location.clone();
+        let shared = Arc::clone(&self.directory);
         self.run(move |directory| {
             let file = directory.file(&key)?;
             let staged = directory
                 .stage()
                 .map_err(|error| store_error(&key, error))?;
-            Ok(Box::new(LocalUpload::new(key, file, staged)) as Box<dyn MultipartUpload>)
+            Ok(Box::new(LocalUpload::new(key, file, shared, staged)) as Box<dyn MultipartUpload>)
         })
         .await
     }

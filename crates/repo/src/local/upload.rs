@@ -10,12 +10,13 @@ use object_store::{MultipartUpload, PutPayload, PutResult, UploadPart};
 
 use super::disk::RealDisk;
 use super::durable::Staged;
-use super::{StoreResult, put_result, store_error};
+use super::{StoreDirectory, StoreResult, put_result, store_error};
 
 #[derive(Debug)]
 pub(crate) struct LocalUpload {
     key: Path,
     file: PathBuf,
+    directory: Arc<StoreDirectory>,
     state: Arc<Mutex<State>>,
     sent_bytes: u64,
 }
@@ -28,10 +29,16 @@ struct State {
 }
 
 impl LocalUpload {
-    pub(crate) fn new(key: Path, file: PathBuf, staged: Staged<RealDisk>) -> Self {
+    pub(super) fn new(
+        key: Path,
+        file: PathBuf,
+        directory: Arc<StoreDirectory>,
+        staged: Staged<RealDisk>,
+    ) -> Self {
         Self {
             key,
             file,
+            directory,
             state: Arc::new(Mutex::new(State {
                 staged: Some(staged),
                 written_bytes: 0,
@@ -68,6 +75,7 @@ impl MultipartUpload for LocalUpload {
 
     async fn complete(&mut self) -> StoreResult<PutResult> {
         let state = Arc::clone(&self.state);
+        let directory = Arc::clone(&self.directory);
         let (key, file, sent_bytes) = (self.key.clone(), self.file.clone(), self.sent_bytes);
         tokio::task::spawn_blocking(move || {
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,8 +90,8 @@ impl MultipartUpload for LocalUpload {
                     .into(),
                 });
             }
-            staged
-                .publish_over(&file)
+            directory
+                .publish(staged, &file)
                 .map_err(|error| store_error(&key, error))?;
             Ok(put_result())
         })

@@ -256,6 +256,82 @@ async fn a_file_system_mounted_over_the_wal_is_told_from_an_empty_archive() {
     assert_not_in_place(put, "it is on another file system or mount than .incoming");
 }
 
+/// A file system may be unmounted, or a directory moved, while a command writes.
+#[tokio::test]
+async fn nothing_is_made_where_the_directory_of_the_store_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let (root, aside) = (
+        directory.path().join("root"),
+        directory.path().join("aside"),
+    );
+    let repository = local_repository(&root).await;
+    let store = repository.store();
+    let begin = || async {
+        let key = Key::from("backup/20261126-000000F/pack.0000");
+        let mut upload = store.put_multipart(&key).await.unwrap();
+        upload.put_part("content".into()).await.unwrap();
+        upload
+    };
+    let mut upload = begin().await;
+    fs::rename(&root, &aside).unwrap();
+    let detail = "it is gone";
+    assert_store_not_in_place(upload.complete().await, detail);
+    let key = Key::from("backup/20261126-000000F/backup.json");
+    assert_store_not_in_place(store.put(&key, "{}".into()).await, detail);
+    assert_store_not_in_place(store.put_multipart(&key).await.map(|_| ()), detail);
+    assert!(!root.exists(), "{root:?} was made");
+    fs::rename(&aside, &root).unwrap();
+    let mut upload = begin().await;
+    fs::rename(&root, &aside).unwrap();
+    fs::create_dir(&root).unwrap();
+    let detail = "it is another directory than a moment ago";
+    assert_store_not_in_place(upload.complete().await, detail);
+    assert_store_not_in_place(store.put(&key, "{}".into()).await, detail);
+    assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
+    fs::remove_dir(&root).unwrap();
+    fs::rename(&aside, &root).unwrap();
+    store.put(&key, "{}".into()).await.unwrap();
+}
+
+#[track_caller]
+fn assert_store_not_in_place<T: std::fmt::Debug>(outcome: object_store::Result<T>, detail: &str) {
+    let error = format!("{:?}", outcome.unwrap_err());
+    let detail = detail.strip_prefix("it is ").unwrap();
+    assert!(error.contains(detail), "{error}");
+}
+
+/// What was mounted is gone in the middle of a put: its directory is another one afterwards.
+#[tokio::test]
+async fn a_put_beside_an_unmount_does_not_count() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("root");
+    let repository = local_repository(&root).await;
+    repository.put_wal(SEGMENT, "x".into()).await.unwrap();
+    // The copy that has everything stands for the mount point.
+    let aside = directory.path().join("aside");
+    let copied = std::process::Command::new("cp")
+        .arg("-r")
+        .args([&root, &aside])
+        .status();
+    assert!(copied.unwrap().success());
+    fs::rename(&root, directory.path().join("unmounted")).unwrap();
+    fs::rename(&aside, &root).unwrap();
+    let put = repository.put_wal(HISTORY, "x".into()).await;
+    assert_not_in_place(put, "it is another directory than a moment ago");
+    let has_history = || {
+        let entries = fs::read_dir(cluster_directory(&root)).unwrap();
+        let mut names = entries.map(|entry| entry.unwrap().file_name());
+        names.any(|name| name.to_string_lossy().starts_with(HISTORY))
+    };
+    assert!(!has_history());
+    // Another process has not seen the first one.
+    let again = Repository::open(Arc::new(LocalStore::new(&root)))
+        .await
+        .unwrap();
+    again.put_wal(HISTORY, "x".into()).await.unwrap();
+    assert!(has_history());
+}
+
 /// It is damage, which is found, and no reason to keep the WAL back.
 #[tokio::test]
 async fn a_damaged_mark_shows_that_the_wal_is_there() {

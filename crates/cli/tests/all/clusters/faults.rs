@@ -4,22 +4,17 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use crate::clusters::object_store::{archived_files, assert_no_gaps, object_of};
 use crate::clusters::server::Server;
-use crate::clusters::site::{Site, is_root, not_run, said, succeed};
+use crate::clusters::site::{Site, said, succeed};
+use crate::clusters::small_disk::SmallDisk;
 
 #[test]
 fn a_full_disk_is_reported_and_recovered_from() {
     let Some(site) = Site::new(15) else { return };
-    if !is_root() {
-        not_run("a full disk, because only root can mount a small one");
-        return;
-    }
-    let Some(disk) = SmallDisk::mount(&site, site.create_directory("repository")) else {
-        not_run("a full disk, because this root may not mount a small one");
+    let Some(disk) = SmallDisk::mount(&site, site.create_directory("repository"), "4m") else {
         return;
     };
     let server = Server::create(&site, "primary", 1);
@@ -134,38 +129,5 @@ fn set_mode(directory: &Path, mode: u32) {
         if path.is_dir() {
             set_mode(&path, mode);
         }
-    }
-}
-
-/// A file system of a few megabytes in memory, unmounted when dropped.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    /// Nothing in a container whose root has no right to mount.
-    fn mount(site: &Site, directory: PathBuf) -> Option<SmallDisk> {
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
-            .arg(&directory)
-            .status();
-        if !mounted.expect("the mount command").success() {
-            return None;
-        }
-        site.hand_over(&directory);
-        Some(SmallDisk(directory))
-    }
-
-    fn grow(&self) {
-        succeed(
-            Command::new("mount")
-                .args(["-o", "remount,size=512m"])
-                .arg(&self.0),
-        );
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily: a failing test may drop this before its server.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }

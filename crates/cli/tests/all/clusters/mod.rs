@@ -39,6 +39,7 @@ mod set_aside;
 mod settings_elsewhere;
 mod several;
 pub mod site;
+mod small_disk;
 mod standby;
 mod stores;
 mod target_times;

@@ -9,6 +9,7 @@ use crate::clusters::receiver::{
 };
 use crate::clusters::server::Server;
 use crate::clusters::site::{Site, said, succeed};
+use crate::clusters::small_disk::SmallDisk;
 
 /// A server that archives nothing itself, started.
 fn primary(site: &Site) -> Server<'_> {
@@ -144,6 +145,44 @@ fn a_repository_that_is_away_holds_up_nothing_and_gets_everything_later() {
     restored.wait_until("SELECT NOT pg_is_in_recovery()");
     assert_eq!(restored.sql("SELECT number FROM newest"), "42");
     receiver.stop();
+}
+
+/// A repository that was away makes room as it takes what waits.
+#[test]
+fn a_full_directory_waits_for_the_repositories() {
+    let Some(site) = Site::new(15) else { return };
+    let server = primary(&site);
+    let Some(disk) = SmallDisk::mount(&site, site.create_directory(DIRECTORY), "6m") else {
+        return;
+    };
+    let receiver = Receiver::start_streaming(&site, &server, FIRST);
+    let away = site.path("repository.away");
+    fs::rename(site.repository(), &away).expect("moved away");
+    server.pgbench(&["-i", "-q", "-s", "2"]);
+    receiver.wait_until_said("until the repositories have taken");
+    assert!(receiver.log().contains("No space left on device"));
+    fs::rename(&away, site.repository()).expect("moved back");
+    let last = switch_segment(&server);
+    wait_until_archived(&site, &last);
+    assert_no_gaps(&archived_files(&site));
+    assert!(receiver::assert_same_as_in_pg_wal(&site, &server) > 20);
+    receiver.stop();
+    drop(disk);
+}
+
+/// Nothing that waits could make room.
+#[test]
+fn a_full_directory_in_which_nothing_waits_is_an_error() {
+    let Some(site) = Site::new(15) else { return };
+    let server = primary(&site);
+    let directory = site.create_directory(DIRECTORY);
+    let Some(_disk) = SmallDisk::mount(&site, directory, "512k") else {
+        return;
+    };
+    let receiver = Receiver::start(&site, &server, FIRST);
+    let status = receiver.wait();
+    assert_eq!(status.code(), Some(64));
+    assert!(receiver::log(&site).contains("Make room there"));
 }
 
 #[test]
