@@ -47,8 +47,11 @@ pub(crate) async fn timelines(
                 false => times(repository, &range.last).await?.last(),
             };
         }
-        let windows = Windows::find(&histories, &wal, backups, id)?;
-        timeline.recovery_windows = windows.read(repository).await?;
+        // `restore` refuses where the history is missing.
+        if !timeline.history_missing {
+            let windows = Windows::find(&histories, &wal, backups, id)?;
+            timeline.recovery_windows = windows.read(repository).await?;
+        }
         let newest = timeline.recovery_windows.last();
         timeline.restorable_to = newest.map(|window| window.to.clone());
         let last = timeline

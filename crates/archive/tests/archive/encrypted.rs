@@ -149,6 +149,25 @@ impl<'s> Server<'s> {
         panic!("{name} was not taken within 5 seconds");
     }
 
+    /// Makes the server speak TLS 1.2 and nothing newer.
+    async fn speak_tls_1_2(&self) {
+        let set = "ALTER SYSTEM SET ssl_max_protocol_version = 'TLSv1.2'";
+        self.cluster.sql(set).await;
+        self.cluster.sql("SELECT pg_reload_conf()").await;
+        let query = "SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+        for _ in 0..100 {
+            let opened = self.open("user=either sslmode=require").await;
+            let mut sql = opened.expect("a session");
+            let version = sql.query_value(query).await.expect("an answer");
+            sql.close().await;
+            if version == "TLSv1.2" {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("TLS 1.2 was not spoken within 5 seconds");
+    }
+
     /// What tells the server's certificates apart: who is trusted when it alone is.
     async fn certificate(&self) -> Vec<bool> {
         let mut trusted = Vec::new();
@@ -325,6 +344,25 @@ async fn a_certificate_of_the_first_version_is_for_those_who_verify_none() {
     assert!(matches!(fault, TlsFault::Certificate(_)), "{fault}");
     let bound = "user=scram password='it\\'s secret' sslmode=require channel_binding=require";
     assert!(server.is_encrypted(bound).await);
+    server.speak_tls_1_2().await;
+    assert!(server.is_encrypted("user=either sslmode=require").await);
+    assert!(server.is_encrypted(bound).await);
+    let fault = server.fault(text).await;
+    assert!(matches!(fault, TlsFault::Certificate(_)), "{fault}");
+}
+
+#[tokio::test]
+async fn tls_1_2_is_verified_as_well() {
+    let Some(site) = Site::new() else { return };
+    let server = Server::start(&site, Some("server")).await;
+    server.speak_tls_1_2().await;
+    let verified = "user=either sslmode=verify-full sslrootcert=@authority.crt";
+    assert!(server.is_encrypted(verified).await);
+    let others = "user=either sslmode=verify-full sslrootcert=@other-authority.crt";
+    let fault = server.fault(others).await;
+    assert!(matches!(fault, TlsFault::Certificate(_)), "{fault}");
+    let own = "user=tester sslmode=require sslcert=@client.crt sslkey=@client.key";
+    assert!(server.is_encrypted(own).await);
 }
 
 #[tokio::test]

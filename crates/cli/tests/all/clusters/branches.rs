@@ -197,6 +197,9 @@ fn a_restored_server_that_archives_later_archives_the_history_of_its_timeline() 
     let mut backup = successor.walzip(&["backup"]);
     let backup = backup.output().expect("walzip runs");
     refused(&backup, 26, &["timeline 2"]);
+    let info = succeed(&mut successor.walzip(&["info"]));
+    assert!(info.contains("timeline 2: CANNOT BE RESTORED: its history is missing"));
+    assert!(!info.contains("timeline 2 can be restored"), "{info}");
     for arguments in [
         &["--target-timeline", "1"][..],
         &["--target-immediate"],
