@@ -31,9 +31,10 @@ pub use push_side::{PushSpool, tally};
 
 pub use side::WorkerLock;
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -41,6 +42,9 @@ use std::time::{Duration, SystemTime};
 use rustix::process::geteuid;
 
 use crate::error::ArchiveError;
+
+/// A data directory that is gone may be mounted again.
+const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A spool of this user's own in a directory for everybody's temporary files, if it can be had.
 pub fn of_this_user(temporary_directory: &Path) -> Option<PathBuf> {
@@ -54,6 +58,7 @@ fn directory_of(spool_path: &Path, data_directory: &Path) -> Result<PathBuf, Arc
     check_closed(spool_path)?;
     let directory = path_of(spool_path, data_directory)?;
     if make_private(&directory)? {
+        remove_abandoned(spool_path);
         let path = canonical(data_directory)?;
         write(
             &directory.join("data-directory"),
@@ -61,6 +66,22 @@ fn directory_of(spool_path: &Path, data_directory: &Path) -> Result<PathBuf, Arc
         )?;
     }
     Ok(directory)
+}
+
+/// Removes what is of data directories that have been gone for a day: each recovery has another one on
+/// hosts that try their restores. What cannot be removed stays.
+fn remove_abandoned(spool_path: &Path) {
+    let entries = fs::read_dir(spool_path).into_iter().flatten();
+    for directory in entries.flatten().map(|entry| entry.path()) {
+        let Some(data_directory) = read(&directory.join("data-directory")) else {
+            continue;
+        };
+        let data_directory = PathBuf::from(OsString::from_vec(data_directory));
+        let is_old = age(&directory).is_some_and(|age| age > ABANDONED_AFTER);
+        if is_old && data_directory.is_absolute() && !data_directory.exists() {
+            let _ = fs::remove_dir_all(&directory);
+        }
+    }
 }
 
 /// One that was moved away, or that another container has under the same path, is another one.

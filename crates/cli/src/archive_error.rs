@@ -105,7 +105,11 @@ fn mismatch(found: ClusterIdentity, repository: ClusterIdentity) -> &'static str
             "A new initdb (dump and restore) makes another cluster, which needs a repository of its \
              own. Only of a pg_upgrade that was done again: walzip upgrade --same-major."
         }
-        Ordering::Less => "Another cluster needs a repository of its own.",
+        Ordering::Less => {
+            "Another cluster needs a repository of its own. One that was registered by mistake, and has \
+             neither WAL nor backups, is taken back by removing the last record that \"walzip repo ls \
+             cluster\" shows: walzip repo rm KEY --force --confirm."
+        }
     }
 }
 
@@ -274,7 +278,10 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         ArchiveError::WalRemoved { .. } => (
             Kind::WalMissing,
             Some(
-                "Nothing was skipped. Where that WAL is archived otherwise, or is given up,                  --accept-gap goes on behind it: then take a backup at once, since no restore gets                  across the gap. Drop a slot that is lost and make it again (--create-slot), and                  raise max_slot_wal_keep_size.",
+                "Nothing was skipped. Where that WAL is archived otherwise, or is given up, --accept-gap \
+                 goes on behind it: then take a backup at once, since no restore gets across the gap. \
+                 Drop a slot that is lost and make it again (--create-slot), and raise \
+                 max_slot_wal_keep_size.",
             ),
         ),
         ArchiveError::NoSlot { .. } => (
@@ -288,7 +295,8 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         ArchiveError::Diverged(_) => (
             Kind::TimelineAmbiguous,
             Some(
-                "What was received is kept, and may have commits that this server does not have. To                  follow this server, name another --directory; then take a backup.",
+                "What was received is kept, and may have commits that this server does not have. To \
+                 follow this server, name another --directory; then take a backup.",
             ),
         ),
         ArchiveError::TargetNotFound { .. } => (
@@ -362,7 +370,8 @@ fn repository(error: &RepoError) -> KindAndHint {
         RepoError::NoSpace { .. } => (
             Kind::FileWrite,
             Some(
-                "Make room: \"walzip expire\" removes what the retention does not keep. PostgreSQL \
+                "Make room: \"walzip expire --confirm\" removes what the retention does not keep. Where \
+                 that is what failed, remove other files on that disk, or give it more room. PostgreSQL \
                  keeps the WAL and tries again.",
             ),
         ),

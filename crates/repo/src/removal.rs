@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
+use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use object_store::path::Path;
@@ -113,7 +114,12 @@ impl Repository {
             cluster: cluster.map(ClusterIdentity::name),
         })?;
         let key = layout::backup_key(label, BACKUP_EXPIRING);
-        match self.create(&key, json).await {
+        let mut put = self.create(&key, json).await;
+        // On a full disk, an object without content often finds a place. The mark is what counts.
+        if let Err(RepoError::NoSpace { .. }) = put {
+            put = self.create(&key, Bytes::new()).await;
+        }
+        match put {
             Err(RepoError::AlreadyExists { .. }) => Ok(()),
             put => put,
         }

@@ -321,6 +321,7 @@ fn report_left_out(out: &mut impl Write, restored: &Restored) -> std::io::Result
     writeln!(
         out,
         "{} files of {} databases, {} bytes, are left out: they are empty, and are not checked. \
+         Let nobody connect to these databases: PostgreSQL ends all sessions where somebody does. \
          Once promoted:",
         restored.files_left_out,
         restored.left_out.len(),

@@ -21,7 +21,9 @@ use crate::{running_as_root, runtime};
 /// The cluster is read from the new data directory, or asked of the running server when a
 /// connection flag is given or no data directory is known. Doing it twice is harmless. An older
 /// major version is refused, and so is another cluster of the same one: that takes a repository of
-/// its own.
+/// its own. Whether a newer cluster is the older one's, walzip cannot tell. One that was registered by
+/// mistake is taken back, as long as it has neither WAL nor backups, by removing the last record that
+/// "repo ls cluster" shows: repo rm KEY --force --confirm.
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -506,6 +506,28 @@ fn a_recovery_that_begins_again_asks_the_archive() {
         Some(1),
         "it is not in the archive any more"
     );
+}
+
+/// Each restored server has a spool of its own, and may be gone the next day.
+#[test]
+fn the_spool_of_a_data_directory_that_is_gone_is_removed_after_a_day() {
+    let sandbox = archived(2);
+    let spool = |name: &str, data_directory: PathBuf, hours: u64| {
+        let path = sandbox.path("spool").join(name);
+        fs::create_dir_all(path.join("get/ahead")).expect("a directory");
+        let text = data_directory.as_os_str().as_encoded_bytes();
+        fs::write(path.join("data-directory"), text).expect("written");
+        let time = SystemTime::now() - Duration::from_secs(hours * 60 * 60);
+        let directory = fs::File::open(&path).expect("opened");
+        directory.set_modified(time).expect("set");
+        path
+    };
+    let gone = spool("gone-0123456789abcdef", sandbox.path("gone"), 25);
+    let new = spool("new-0123456789abcdef", sandbox.path("gone"), 23);
+    let there = spool("there-0123456789abcdef", sandbox.path("data"), 25);
+    get(&sandbox, 1);
+    assert!(!gone.exists());
+    assert!(new.exists() && there.exists());
 }
 
 #[test]

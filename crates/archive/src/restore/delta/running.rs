@@ -16,6 +16,8 @@ use rustix::process::{Pid, test_kill_process};
 use crate::error::ArchiveError;
 
 const LOCK_FILE: &str = "postmaster.pid";
+/// What all processes of a server are called.
+const SERVER: &str = "postgres";
 /// The line with the key and the number of the shared memory, from 0 on.
 const SHARED_MEMORY_LINE: usize = 6;
 /// The shared memory of the system, with a line for each segment.
@@ -27,13 +29,10 @@ pub(super) fn refuse(data: &Path) -> Result<(), ArchiveError> {
     let path = data.join(LOCK_FILE);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return refuse_without_file(data),
         Err(error) => return Err(ArchiveError::file("read", &path, error)),
     };
-    let in_use = |why| ArchiveError::ServerRunning {
-        directory: data.to_owned(),
-        why,
-    };
+    let in_use = |why| in_use(data, why);
     let mut lines = text.lines();
     // A server without a postmaster (postgres --single) writes its number with a minus.
     let number = lines
@@ -57,6 +56,38 @@ pub(super) fn refuse(data: &Path) -> Result<(), ArchiveError> {
         ))),
         _ => Ok(()),
     }
+}
+
+fn in_use(data: &Path, why: String) -> ArchiveError {
+    ArchiveError::ServerRunning {
+        directory: data.to_owned(),
+        why,
+    }
+}
+
+/// Somebody may have removed the file of a server that runs, which notices it a minute later.
+fn refuse_without_file(data: &Path) -> Result<(), ArchiveError> {
+    let Ok(data) = data.canonicalize() else {
+        return Ok(());
+    };
+    let is_server = |process: &PathBuf| {
+        fs::read_link(process.join("cwd")).is_ok_and(|place| place == data)
+            && fs::read_to_string(process.join("comm")).is_ok_and(|name| name.trim() == SERVER)
+    };
+    match processes().find(is_server) {
+        None => Ok(()),
+        Some(process) => {
+            let number = process.file_name().unwrap_or_default().to_string_lossy();
+            let why = format!("by process {number}, though its {LOCK_FILE} is gone: stop it first");
+            Err(in_use(&data, why))
+        }
+    }
+}
+
+/// The directories of all processes.
+fn processes() -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    entries.filter_map(Result::ok).map(|entry| entry.path())
 }
 
 /// Whether the process that wrote the file is still there. Its number may be another's by now: a
@@ -104,10 +135,7 @@ pub(super) fn refuse_shared<'p>(
 
 /// Where the processes of servers work: in their data directories.
 fn data_directories_of_servers() -> BTreeSet<PathBuf> {
-    let processes = fs::read_dir("/proc").into_iter().flatten();
-    let places = processes
-        .filter_map(Result::ok)
-        .filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
+    let places = processes().filter_map(|process| fs::read_link(process.join("cwd")).ok());
     places
         .filter(|place| place.join(LOCK_FILE).exists())
         .collect()
@@ -165,6 +193,30 @@ mod tests {
             note(damaged);
             assert!(is_refused(), "{damaged:?}");
         }
+    }
+
+    #[test]
+    fn a_server_is_seen_whose_file_was_removed() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let (data, program) = (scratch.path().join("data"), scratch.path().join(SERVER));
+        fs::create_dir(&data).expect("made");
+        fs::copy("/bin/cat", &program).expect("copied");
+        let run = |program: &Path| {
+            let mut command = Command::new(program);
+            command.current_dir(&data).stdin(Stdio::piped());
+            command.spawn().expect("cat runs")
+        };
+        let mut shell = run(Path::new("cat"));
+        refuse(&data).expect("somebody who looks around is no server");
+        let mut server = run(&program);
+        let refused = refuse(&data).expect_err("it runs").to_string();
+        assert!(refused.contains(&server.id().to_string()), "{refused}");
+        refuse(scratch.path()).expect("it is of another directory");
+        server.kill().expect("killed");
+        server.wait().expect("ended");
+        refuse(&data).expect("it has ended");
+        shell.kill().expect("killed");
+        shell.wait().expect("ended");
     }
 
     #[test]

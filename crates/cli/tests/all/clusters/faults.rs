@@ -3,6 +3,7 @@
 //! recovery stops there, and does not open the database without what it could not read.
 
 use std::fs;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -27,6 +28,42 @@ fn a_full_disk_is_reported_and_recovered_from() {
     );
     disk.grow();
     recovers(&site, &server);
+}
+
+#[test]
+fn expire_makes_room_on_a_full_disk() {
+    let Some(site) = Site::new(15) else { return };
+    let Some(disk) = SmallDisk::mount(&site, site.create_directory("repository"), "48m") else {
+        return;
+    };
+    let server = Server::create(&site, "primary", 1);
+    server.archive_with_walzip();
+    server.start(&[]);
+    for _ in 0..3 {
+        write_a_segment(&server);
+        succeed(&mut server.walzip(&["backup", "--type", "full"]));
+    }
+    server.archive_everything();
+    let filler = site.repository().join("filler");
+    let fill = || -> std::io::Result<()> {
+        let mut file = fs::File::create(&filler)?;
+        loop {
+            file.write_all(&[1; 4096])?;
+        }
+    };
+    let full = fill().expect_err("the disk is small");
+    assert_eq!(full.kind(), ErrorKind::StorageFull);
+    let push = push_into_the_fault(&site, &server);
+    assert!(push.contains("expire --confirm"), "unclear hint: {push}");
+    let expire = ["expire", "--retention-full", "1", "--confirm"];
+    succeed(&mut server.walzip(&expire));
+    server.archive_everything();
+    succeed(&mut server.walzip(&["verify"]));
+    let info = succeed(&mut server.walzip(&["info", "--json"]));
+    let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
+    let backups = info["backups"].as_array().expect("backups");
+    assert_eq!(backups.len(), 1, "{info}");
+    drop(disk);
 }
 
 #[test]
