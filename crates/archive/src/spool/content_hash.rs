@@ -1,7 +1,7 @@
 //! The hash of a file in the spool: HighwayHash, of 256 bits, without a key.
 //!
 //! It tells what was damaged or cut, and not what was forged: only this user can write there. A
-//! recovery waits for it, and it takes a third of the time of BLAKE3.
+//! recovery waits for it, and it takes less time than BLAKE3.
 
 use std::fmt::Write as _;
 use std::fs::File;

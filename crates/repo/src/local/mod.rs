@@ -215,6 +215,7 @@ impl StoreDirectory {
     /// Removes an object, or a directory that has been left without any. Stores without
     /// directories pass over the latter.
     fn delete(&self, key: &Path) -> StoreResult<()> {
+        self.same.check().map_err(|error| store_error(key, error))?;
         let levels = self.levels(key)?;
         if let Some((last, above)) = levels.split_last() {
             let way = above.iter().chain([last]);

@@ -287,6 +287,7 @@ async fn nothing_is_made_where_the_directory_of_the_store_is_gone() {
     let detail = "it is another directory than a moment ago";
     assert_store_not_in_place(upload.complete().await, detail);
     assert_store_not_in_place(store.put(&key, "{}".into()).await, detail);
+    assert_store_not_in_place(store.delete(&key).await, detail);
     assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
     fs::remove_dir(&root).unwrap();
     fs::rename(&aside, &root).unwrap();
