@@ -48,7 +48,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing::level_filters::LevelFilter;
 
-use crate::commands::Command;
+use crate::commands::{Command, PostgresCommand};
 use crate::log::LogFormat;
 
 /// Compresses, archives and restores PostgreSQL write-ahead log.
@@ -59,6 +59,36 @@ Exit codes are listed in docs/errors.md, settings in docs/configuration.md. Each
 taken from the configuration file, then from its WALZIP_* variable, then from its flag; the
 later wins.")]
 struct Cli {
+    #[command(flatten)]
+    messages: Messages,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The same for the commands that PostgreSQL calls for each file. A call for a file that is there already
+/// would take twice as long if the definitions of all other commands were made for it.
+#[derive(Debug, Parser)]
+struct CalledByPostgres {
+    #[command(flatten)]
+    messages: Messages,
+
+    #[command(subcommand)]
+    command: PostgresCommand,
+}
+
+impl From<CalledByPostgres> for Cli {
+    fn from(called: CalledByPostgres) -> Cli {
+        Cli {
+            messages: called.messages,
+            command: called.command.into(),
+        }
+    }
+}
+
+/// What is said on standard error.
+#[derive(Debug, clap::Args)]
+struct Messages {
     /// Say more on standard error: once what is done, twice every detail
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     verbose: u8,
@@ -76,9 +106,6 @@ struct Cli {
         hide_default_value = true
     )]
     log_format: LogFormat,
-
-    #[command(subcommand)]
-    command: Command,
 }
 
 fn main() -> ExitCode {
@@ -87,8 +114,8 @@ fn main() -> ExitCode {
     }
     allocator::set_up();
     panic::exit_code_of(|| {
-        let done = usage::parse().and_then(|cli: Cli| {
-            log::start(log_level(&cli), cli.log_format);
+        let done = usage::parse::<CalledByPostgres, Cli>().and_then(|cli| {
+            log::start(cli.messages.level(), cli.messages.log_format);
             commands::run(cli.command)
         });
         match done {
@@ -101,12 +128,14 @@ fn main() -> ExitCode {
     })
 }
 
-fn log_level(cli: &Cli) -> LevelFilter {
-    match (cli.quiet, cli.verbose) {
-        (true, _) => LevelFilter::ERROR,
-        (false, 0) => LevelFilter::WARN,
-        (false, 1) => LevelFilter::INFO,
-        (false, _) => LevelFilter::DEBUG,
+impl Messages {
+    fn level(&self) -> LevelFilter {
+        match (self.quiet, self.verbose) {
+            (true, _) => LevelFilter::ERROR,
+            (false, 0) => LevelFilter::WARN,
+            (false, 1) => LevelFilter::INFO,
+            (false, _) => LevelFilter::DEBUG,
+        }
     }
 }
 
@@ -117,5 +146,6 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::Cli::command().debug_assert();
+        super::CalledByPostgres::command().debug_assert();
     }
 }

@@ -8,12 +8,20 @@ use clap::{Command, Parser};
 use crate::error::CommandError;
 use crate::exit_code::Kind;
 
-/// Reads the command line. Help and version are printed here, and end the program.
-pub fn parse<C: Parser>() -> Result<C, CommandError> {
+/// Reads the command line: as `Few`, whose definition is small, if it is one of those, otherwise as `All`.
+/// Help and version are printed here, and end the program.
+pub fn parse<Few: Parser + Into<All>, All: Parser>() -> Result<All, CommandError> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    C::try_parse_from(&arguments).map_err(|error| match error.kind() {
+    match Few::try_parse_from(&arguments) {
+        Ok(parsed) => Ok(parsed.into()),
+        Err(_) => parse_all(&arguments),
+    }
+}
+
+fn parse_all<C: Parser>(arguments: &[OsString]) -> Result<C, CommandError> {
+    C::try_parse_from(arguments).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.exit(),
-        _ => failure(error, &C::command(), &arguments),
+        _ => failure(error, &C::command(), arguments),
     })
 }
 

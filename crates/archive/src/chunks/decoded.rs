@@ -25,6 +25,45 @@ type ChunkId = (u32, usize);
 /// Whoever needs it first decodes it; the others wait.
 type Slot = Arc<Mutex<Option<Arc<Vec<u8>>>>>;
 
+/// The chunks that were used last, and those that are in use.
+#[derive(Debug)]
+struct Held {
+    /// The one that was used last is at the end.
+    slots: VecDeque<(ChunkId, Slot)>,
+    max: usize,
+}
+
+impl Held {
+    fn new(max: usize) -> Held {
+        Held {
+            slots: VecDeque::new(),
+            max,
+        }
+    }
+
+    /// The slot of a chunk, which is there or is to be filled. One that somebody has stays: a chunk of
+    /// changed blocks may be told from more chunks than are held, and is used for each of its blocks.
+    fn slot(&mut self, id: ChunkId) -> Slot {
+        let known = self.slots.iter().position(|(other, _)| *other == id);
+        let entry = known.and_then(|at| self.slots.remove(at));
+        let (_, slot) = entry.unwrap_or_else(|| (id, Slot::default()));
+        self.slots.push_back((id, Arc::clone(&slot)));
+        self.let_go();
+        slot
+    }
+
+    /// Lets go of what nobody has and was not used for the longest time.
+    fn let_go(&mut self) {
+        while self.slots.len() > self.max {
+            let is_free = |(_, slot): &(ChunkId, Slot)| Arc::strong_count(slot) == 1;
+            let Some(oldest) = self.slots.iter().position(is_free) else {
+                return;
+            };
+            self.slots.remove(oldest);
+        }
+    }
+}
+
 /// The chunks of a backup and of those that it refers to.
 #[derive(Debug)]
 pub(crate) struct Decoded {
@@ -34,8 +73,7 @@ pub(crate) struct Decoded {
     label: BackupLabel,
     /// By their numbers in pieces; nothing for the backup itself while it is written.
     sources: Vec<Option<Source>>,
-    held: Mutex<VecDeque<(ChunkId, Slot)>>,
-    held_max: usize,
+    held: Mutex<Held>,
     /// Packs whose headers were looked at: the numbers of their backups, and their own.
     checked: Mutex<BTreeSet<(u32, u32)>>,
 }
@@ -52,8 +90,7 @@ impl Decoded {
             runtime: Handle::current(),
             label: label.clone(),
             sources,
-            held: Mutex::default(),
-            held_max: HELD + HELD_BY_THREAD * workers::processors(),
+            held: Mutex::new(Held::new(HELD + HELD_BY_THREAD * workers::processors())),
             checked: Mutex::default(),
         }
     }
@@ -77,19 +114,14 @@ impl Decoded {
         }
         let bytes = Arc::new(self.decode(id)?);
         *decoded = Some(Arc::clone(&bytes));
+        // What it was told from was used before it.
+        drop(self.slot(id));
         Ok(bytes)
     }
 
     fn slot(&self, id: ChunkId) -> Slot {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = held.iter().position(|(other, _)| *other == id);
-        let entry = known.and_then(|at| held.remove(at));
-        let (_, slot) = entry.unwrap_or_else(|| (id, Slot::default()));
-        held.push_back((id, Arc::clone(&slot)));
-        if held.len() > self.held_max {
-            held.pop_front();
-        }
-        slot
+        held.slot(id)
     }
 
     /// Appends bytes of a backup's stream.
@@ -163,6 +195,24 @@ impl Decoded {
         Ok(bytes)
     }
 
+    /// How many bytes have to be decoded for runs of that stream: whole chunks.
+    pub(crate) fn decoded_for(&self, runs: &[[u64; 2]]) -> Result<u64, ArchiveError> {
+        let source = self.source(OWN + 1)?;
+        let chunks: BTreeSet<usize> = runs
+            .iter()
+            .filter(|[_, len]| *len > 0)
+            .flat_map(|&[offset, len]| {
+                let last = offset.saturating_add(len - 1);
+                source.chunk_at(offset)..=source.chunk_at(last)
+            })
+            .collect();
+        let lens = chunks
+            .iter()
+            .filter_map(|&chunk| source.chunks.get(chunk))
+            .map(|chunk| u64::from(chunk.original_bytes));
+        Ok(lens.sum())
+    }
+
     async fn fetch(
         &self,
         number: u32,
@@ -214,4 +264,53 @@ pub(crate) fn decode(bytes: &[u8], chunk: &Chunk, base: Option<&[u8]>) -> Result
         None => walzip_codec::decode(bytes),
     };
     decoded.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(slot: &Slot, byte: u8) {
+        *slot.lock().expect("whole") = Some(Arc::new(vec![byte]));
+    }
+
+    fn is_filled(held: &mut Held, id: ChunkId) -> bool {
+        held.slot(id).lock().expect("whole").is_some()
+    }
+
+    #[test]
+    fn what_was_used_last_is_held() {
+        let mut held = Held::new(2);
+        for chunk in 0..3 {
+            fill(&held.slot((0, chunk)), 1);
+        }
+        assert!(is_filled(&mut held, (0, 2)));
+        assert!(is_filled(&mut held, (0, 1)));
+        assert!(!is_filled(&mut held, (0, 0)));
+    }
+
+    #[test]
+    fn a_chunk_is_held_while_more_than_can_be_held_are_decoded_for_it() {
+        let mut held = Held::new(2);
+        let changed = held.slot((0, 7));
+        for chunk in 0..10 {
+            fill(&held.slot((1, chunk)), 1);
+        }
+        fill(&changed, 2);
+        drop(held.slot((0, 7)));
+        drop(changed);
+        assert!(held.slots.len() <= 3);
+        fill(&held.slot((1, 10)), 1);
+        assert!(is_filled(&mut held, (0, 7)));
+        assert_eq!(held.slots.len(), 2);
+    }
+
+    #[test]
+    fn who_waits_for_a_chunk_gets_what_another_one_decodes() {
+        let mut held = Held::new(1);
+        let first = held.slot((0, 1));
+        drop(held.slot((0, 2)));
+        let second = held.slot((0, 1));
+        assert!(Arc::ptr_eq(&first, &second));
+    }
 }

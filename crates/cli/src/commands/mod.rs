@@ -65,6 +65,22 @@ pub enum Command {
     Manual(manual::ManualArgs),
 }
 
+/// What PostgreSQL calls.
+#[derive(Debug, clap::Subcommand)]
+pub enum PostgresCommand {
+    ArchivePush(archive_push::ArchivePushArgs),
+    ArchiveGet(archive_get::ArchiveGetArgs),
+}
+
+impl From<PostgresCommand> for Command {
+    fn from(command: PostgresCommand) -> Command {
+        match command {
+            PostgresCommand::ArchivePush(args) => Command::ArchivePush(args),
+            PostgresCommand::ArchiveGet(args) => Command::ArchiveGet(args),
+        }
+    }
+}
+
 /// Runs a command.
 pub fn run(command: Command) -> Result<(), CommandError> {
     match command {
