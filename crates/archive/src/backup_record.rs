@@ -12,6 +12,7 @@ use walzip_repo::{BackupLabel, BackupType, ClusterIdentity, Repository};
 
 use crate::chunks::pieces::REFERENCES_MAX;
 use crate::error::ArchiveError;
+use crate::read_each::read_each;
 use crate::tablespace_record::TablespaceRecord;
 use crate::text;
 
@@ -346,12 +347,18 @@ pub(crate) struct ListedBackup {
 impl ListedBackup {
     /// The backups of all clusters, oldest first.
     pub(crate) async fn all(repository: &Repository) -> Result<Vec<ListedBackup>, ArchiveError> {
-        let mut listed = Vec::new();
-        for label in repository.list_backups().await? {
+        let read = async |label: BackupLabel| {
             let read = BackupRecord::read_any(repository, &label).await;
-            listed.push(ListedBackup { label, read });
-        }
-        Ok(listed)
+            ListedBackup { label, read }
+        };
+        Ok(read_each(repository.list_backups().await?, read).await)
+    }
+
+    /// How many others it needs, where that can be read.
+    pub(crate) fn references(&self) -> usize {
+        self.read
+            .as_ref()
+            .map_or(0, |record| record.references.len())
     }
 
     /// Whose backup it is, where that can be read.

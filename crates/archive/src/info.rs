@@ -11,6 +11,7 @@ use crate::backup_record::{BackupRecord, ListedBackup, Moment, of_another};
 use crate::error::ArchiveError;
 use crate::growth::Growth;
 use crate::pins;
+use crate::read_each::read_each;
 use crate::receive::ReceiveState;
 use crate::set_aside::{self, SetAside};
 use crate::tablespace_record::TablespaceRecord;
@@ -221,8 +222,11 @@ async fn describe(
     let mut backups: Vec<BackupInfo> = own
         .map(|backup| backup_info(backup, &listing, &records))
         .collect();
-    for backup in &mut backups {
-        backup.pinned = pins::of(part, &backup.label.parse()?).await?;
+    let pinned = async |label: String| pins::of(part, &label.parse()?).await;
+    let labels = backups.iter().map(|backup| backup.label.clone());
+    let pins = read_each(labels.collect::<Vec<_>>(), pinned).await;
+    for (backup, pinned) in backups.iter_mut().zip(pins) {
+        backup.pinned = pinned?;
     }
     let segment_size_bytes = match records.last() {
         Some(record) => Some(record.segment_size_bytes),

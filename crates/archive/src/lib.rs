@@ -46,6 +46,7 @@ mod promised;
 mod proven_copy;
 pub mod push;
 pub mod push_ahead;
+mod read_each;
 pub mod receive;
 mod regular_file;
 pub mod replication;

@@ -9,6 +9,7 @@ use walzip_repo::{Repository, WalEntry};
 
 use crate::coding;
 use crate::error::ArchiveError;
+use crate::read_each::read_each;
 
 /// The timeline that initdb makes; the only one without a history.
 pub(crate) const FIRST_TIMELINE: TimelineId = TimelineId(1);
@@ -25,11 +26,16 @@ impl Timelines {
     /// Reads the histories that a listing of the WAL shows.
     pub(crate) async fn read(repository: &Repository, listing: &[WalEntry]) -> Timelines {
         let mut timelines = Timelines::default();
-        for entry in listing {
-            let Ok(WalFileName::History(timeline)) = entry.name.parse() else {
-                continue;
-            };
-            match read_object(repository, &entry.name, timeline).await {
+        let named = listing.iter().filter_map(|entry| match entry.name.parse() {
+            Ok(WalFileName::History(timeline)) => Some((entry, timeline)),
+            _ => None,
+        });
+        let read = async |(entry, timeline): (&WalEntry, TimelineId)| {
+            let read = read_object(repository, &entry.name, timeline).await;
+            (timeline, read)
+        };
+        for (timeline, read) in read_each(named, read).await {
+            match read {
                 Ok(Some(history)) => {
                     timelines.histories.insert(timeline, history);
                 }

@@ -1,10 +1,11 @@
 //! What incremental backups take beside full ones: loads a workload's data on a throw-away server,
-//! takes a full backup, runs transactions, and takes an incremental and another full backup.
+//! takes a full backup, runs transactions, and takes an incremental and another full backup. With
+//! `--backups N` it runs transactions before each of N incremental backups.
 //!
 //! ```text
 //! cargo run --release -p walzip --example incremental_backups -- \
-//!     [--workload shop] [--scale 10] [--transactions 20000] [--level 1] [--pg-bin DIR] \
-//!     [--keep DIR] [WALZIP]
+//!     [--workload shop] [--scale 10] [--transactions 20000] [--backups 1] [--level 1] \
+//!     [--pg-bin DIR] [--keep DIR] [WALZIP]
 //! ```
 //!
 //! WALZIP is the program, by default the one beside the example's own directory. Of each backup the
@@ -34,6 +35,7 @@ struct Request {
     workload: Workload,
     scale: u32,
     transactions: u64,
+    backups: u64,
     level: u32,
     pg_bin: Option<PathBuf>,
     keep: Option<PathBuf>,
@@ -57,6 +59,7 @@ fn request() -> Result<Request, Box<dyn Error>> {
         workload: Workload::Shop,
         scale: 10,
         transactions: 20_000,
+        backups: 1,
         level: 1,
         pg_bin: None,
         keep: None,
@@ -73,6 +76,7 @@ fn request() -> Result<Request, Box<dyn Error>> {
             "--workload" => request.workload = value.parse()?,
             "--scale" => request.scale = value.parse()?,
             "--transactions" => request.transactions = value.parse()?,
+            "--backups" => request.backups = value.parse()?,
             "--level" => request.level = value.parse()?,
             "--pg-bin" => request.pg_bin = Some(value.into()),
             "--keep" => request.keep = Some(value.into()),
@@ -134,26 +138,32 @@ impl Experiment<'_> {
         self.server.sql("CHECKPOINT")?;
         self.keep("before")?;
         let [full, of] = self.backup("full", &mut labels)?;
-        let how = Transactions {
-            scale: request.scale,
-            count: request.transactions,
-            clients: CLIENTS,
-            seed: SEED,
-        };
-        request.workload.run(&self.server, &how)?;
-        self.server.sql("CHECKPOINT")?;
-        self.keep("after")?;
-        let [incremental, _] = self.backup("incr", &mut labels)?;
+        let mut incremental = 0;
+        for number in 0..request.backups {
+            let how = Transactions {
+                scale: request.scale,
+                count: request.transactions,
+                clients: CLIENTS,
+                seed: SEED + number,
+            };
+            request.workload.run(&self.server, &how)?;
+            self.server.sql("CHECKPOINT")?;
+            if number == 0 {
+                self.keep("after")?;
+            }
+            [incremental, _] = self.backup("incr", &mut labels)?;
+        }
         self.backup("full", &mut labels)?;
         for label in &labels {
             self.restore(label)?;
         }
         self.walzip(&["verify"])?;
         println!(
-            "{} scale {}, {} bytes; after {} transactions: {:.3} of the full backup",
+            "{} scale {}, {} bytes; {} times {} transactions, the last backup: {:.3} of the full one",
             request.workload,
             request.scale,
             of,
+            request.backups,
             request.transactions,
             incremental as f64 / full as f64
         );

@@ -2,23 +2,29 @@
 //! together, and for those that tell changed blocks from what they were.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use walzip_repo::{BackupLabel, Repository};
 
+use super::buffers::CHUNK_BYTES;
 use super::index::Chunk;
 use super::pack;
-use super::pieces::OWN;
+use super::pieces::{OWN, REFERENCES_AT_ONCE};
 use super::sources::{Source, needed};
 use crate::error::ArchiveError;
 use crate::workers;
 
-/// How many chunks are held beside those that the threads work on.
-const HELD: usize = 12;
-/// How many a thread works on: a chunk of changed blocks, and what it is told from.
-const HELD_BY_THREAD: usize = 3;
+/// A backup's stream is used in two places at a time: at new blocks, and at changed ones.
+const PLACES: usize = 2;
+/// In how many places the streams of all backups are used at a time. The second is what memory allows: 256 MB.
+const USED_MIN: usize = 8;
+const USED_MAX: usize = 2 * REFERENCES_AT_ONCE;
+/// How many chunks are held beside those that are used, and those that the threads decode.
+const SPARE: usize = 4;
+/// How many others a thread has that are decoded for a chunk of changed blocks.
+const BASES_BY_THREAD: usize = 2;
 
 /// A backup's number, and a chunk's.
 type ChunkId = (u32, usize);
@@ -41,8 +47,12 @@ impl Held {
         }
     }
 
-    /// The slot of a chunk, which is there or is to be filled. One that somebody has stays: a chunk of
-    /// changed blocks may be told from more chunks than are held, and is used for each of its blocks.
+    fn has(&self, id: ChunkId) -> bool {
+        self.slots.iter().any(|(other, _)| *other == id)
+    }
+
+    /// The slot of a chunk, which is there or is to be filled. One that somebody has stays: it is being
+    /// filled, and others may have come meanwhile.
     fn slot(&mut self, id: ChunkId) -> Slot {
         let known = self.slots.iter().position(|(other, _)| *other == id);
         let entry = known.and_then(|at| self.slots.remove(at));
@@ -64,6 +74,14 @@ impl Held {
     }
 }
 
+fn locked(held: &Mutex<Held>) -> MutexGuard<'_, Held> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn used_at_once(backups: usize) -> usize {
+    (PLACES * backups).clamp(USED_MIN, USED_MAX)
+}
+
 /// The chunks of a backup and of those that it refers to.
 #[derive(Debug)]
 pub(crate) struct Decoded {
@@ -74,6 +92,9 @@ pub(crate) struct Decoded {
     /// By their numbers in pieces; nothing for the backup itself while it is written.
     sources: Vec<Option<Source>>,
     held: Mutex<Held>,
+    /// What changed blocks are told from. A chunk of them may need more than are held, which would have to
+    /// go for it.
+    bases: Mutex<Held>,
     /// Packs whose headers were looked at: the numbers of their backups, and their own.
     checked: Mutex<BTreeSet<(u32, u32)>>,
 }
@@ -85,14 +106,22 @@ impl Decoded {
         label: &BackupLabel,
         sources: Vec<Option<Source>>,
     ) -> Decoded {
+        let threads = workers::processors();
+        let held = used_at_once(sources.len()) + SPARE + threads;
         Decoded {
             repository: repository.clone(),
             runtime: Handle::current(),
             label: label.clone(),
             sources,
-            held: Mutex::new(Held::new(HELD + HELD_BY_THREAD * workers::processors())),
+            held: Mutex::new(Held::new(held)),
+            bases: Mutex::new(Held::new(SPARE + BASES_BY_THREAD * threads)),
             checked: Mutex::default(),
         }
+    }
+
+    /// How many chunks the files of all backups are in at a time, of those that are held.
+    pub(crate) fn used_at_once(&self) -> usize {
+        used_at_once(self.sources.len())
     }
 
     /// A backup by its number.
@@ -106,7 +135,17 @@ impl Decoded {
 
     /// The bytes of a chunk. For threads that may block.
     pub(crate) fn chunk(&self, id: ChunkId) -> Result<Arc<Vec<u8>>, ArchiveError> {
-        let slot = self.slot(id);
+        self.decoded(&self.held, id)
+    }
+
+    /// The same for what a chunk of changed blocks is told from.
+    fn base_chunk(&self, id: ChunkId) -> Result<Arc<Vec<u8>>, ArchiveError> {
+        let is_held = locked(&self.held).has(id);
+        self.decoded(if is_held { &self.held } else { &self.bases }, id)
+    }
+
+    fn decoded(&self, held: &Mutex<Held>, id: ChunkId) -> Result<Arc<Vec<u8>>, ArchiveError> {
+        let slot = locked(held).slot(id);
         // What another thread failed at is tried again.
         let mut decoded = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bytes) = decoded.as_ref() {
@@ -114,18 +153,11 @@ impl Decoded {
         }
         let bytes = Arc::new(self.decode(id)?);
         *decoded = Some(Arc::clone(&bytes));
-        // What it was told from was used before it.
-        drop(self.slot(id));
         Ok(bytes)
     }
 
-    fn slot(&self, id: ChunkId) -> Slot {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.slot(id)
-    }
-
-    /// Appends bytes of a backup's stream.
-    pub(crate) fn append(
+    /// Appends bytes of the stream of a backup that blocks are told from.
+    fn append(
         &self,
         number: u32,
         (mut offset, len): (u64, u64),
@@ -135,7 +167,7 @@ impl Decoded {
         let end = offset.saturating_add(len);
         while offset < end {
             let chunk = source.chunk_at(offset);
-            let bytes = self.chunk((number, chunk))?;
+            let bytes = self.base_chunk((number, chunk))?;
             let start = source.starts.get(chunk).copied().unwrap_or_default();
             let from = usize::try_from(offset - start).unwrap_or(usize::MAX);
             let rest = bytes.get(from..).unwrap_or_default();
@@ -188,7 +220,9 @@ impl Decoded {
 
     /// Runs of the stream of the first backup that is referred to.
     pub(crate) fn runs(&self, runs: &[[u64; 2]]) -> Result<Vec<u8>, ArchiveError> {
-        let mut bytes = Vec::new();
+        let lens = runs.iter().map(|&[_, len]| len);
+        let len = lens.fold(0, u64::saturating_add);
+        let mut bytes = Vec::with_capacity(len.min(CHUNK_BYTES as u64) as usize);
         for &[offset, len] in runs {
             self.append(OWN + 1, (offset, len), &mut bytes)?;
         }
@@ -297,9 +331,8 @@ mod tests {
             fill(&held.slot((1, chunk)), 1);
         }
         fill(&changed, 2);
-        drop(held.slot((0, 7)));
+        assert!(is_filled(&mut held, (0, 7)));
         drop(changed);
-        assert!(held.slots.len() <= 3);
         fill(&held.slot((1, 10)), 1);
         assert!(is_filled(&mut held, (0, 7)));
         assert_eq!(held.slots.len(), 2);

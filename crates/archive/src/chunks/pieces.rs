@@ -191,6 +191,10 @@ impl Expected {
     }
 }
 
+/// Backups that a new one refers to, at most. Chunks of so many can be held in memory while files are put
+/// together: blocks of one file that follow one another may lie in all of them.
+pub(crate) const REFERENCES_AT_ONCE: usize = 32;
+
 /// Backups that one refers to, at most.
 pub(crate) const REFERENCES_MAX: usize = 1 << 12;
 

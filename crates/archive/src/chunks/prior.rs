@@ -11,7 +11,7 @@ use super::changes::{Comparison, HashSource, PriorFile};
 use super::decoded::Decoded;
 use super::index::Index;
 use super::packed::Packed;
-use super::pieces::{OWN, Piece, REFERENCES_MAX};
+use super::pieces::{OWN, Piece, REFERENCES_AT_ONCE, REFERENCES_MAX};
 use super::sources::{Referred, Source, read_referred};
 use super::writing::Changes;
 use crate::backup_record::{BackupRecord, BlockHashFunction, ListedBackup};
@@ -37,9 +37,25 @@ impl Prior {
         let mut listed = ListedBackup::all(repository).await?;
         listed.retain(|backup| {
             let cluster = backup.cluster();
-            let is_own = cluster.is_none() || cluster == Some(repository.cluster());
-            is_own && (wanted == BackupType::Incr || backup.label.backup_type() == BackupType::Full)
+            cluster.is_none() || cluster == Some(repository.cluster())
         });
+        let is_full = |backup: &ListedBackup| backup.label.backup_type() == BackupType::Full;
+        if let Some(newest) = listed.last()
+            && wanted == BackupType::Incr
+            && newest.references() >= REFERENCES_AT_ONCE
+            && listed.iter().any(is_full)
+        {
+            tracing::warn!(
+                "the new backup is compared with the newest full backup, as one of type diff is: {} needs {} \
+                 others, and a restore should not need more",
+                newest.label,
+                newest.references()
+            );
+            listed.retain(is_full);
+        }
+        if wanted == BackupType::Diff {
+            listed.retain(is_full);
+        }
         let reason = match listed.pop() {
             None => "the repository has no backup of this cluster to compare with".to_owned(),
             Some(ListedBackup { label, read }) => {

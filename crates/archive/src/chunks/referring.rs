@@ -17,9 +17,6 @@ use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::workers::{Workers, processors};
 
-/// Chunks that were needed last: those are still held.
-const RECENT: usize = 8;
-
 /// Files that consist of the same bytes: one, or some small ones.
 struct Wanted {
     entries: Vec<Entry>,
@@ -50,7 +47,7 @@ pub(crate) async fn read<S: FileSink + Send + 'static>(
             decoded: &decoded,
             workers,
             ahead: Needs::of(&decoded, &wanted),
-            recent: Recent::default(),
+            recent: Recent::of(&decoded),
             error: None,
         };
         for _ in 0..threads {
@@ -212,21 +209,32 @@ impl Read for Content<'_, '_> {
     }
 }
 
-/// The chunks that were needed last.
-#[derive(Default)]
-struct Recent(VecDeque<(u32, usize)>);
+/// The chunks that were needed last: those are still held.
+struct Recent {
+    ids: VecDeque<(u32, usize)>,
+    max: usize,
+}
 
 impl Recent {
+    fn of(decoded: &Decoded) -> Recent {
+        Recent {
+            ids: VecDeque::new(),
+            max: decoded.used_at_once(),
+        }
+    }
+
     /// Notes a chunk; whether it is none of the last ones.
     fn is_new(&mut self, id: (u32, usize)) -> bool {
-        if self.0.contains(&id) {
-            return false;
+        let known = self.ids.iter().position(|other| *other == id);
+        let is_new = known.is_none();
+        if let Some(at) = known {
+            self.ids.remove(at);
         }
-        self.0.push_back(id);
-        if self.0.len() > RECENT {
-            self.0.pop_front();
+        self.ids.push_back(id);
+        if self.ids.len() > self.max {
+            self.ids.pop_front();
         }
-        true
+        is_new
     }
 }
 
@@ -245,7 +253,7 @@ impl<'d> Needs<'d> {
             decoded,
             pieces: Box::new(pieces.copied()),
             current: None,
-            recent: Recent::default(),
+            recent: Recent::of(decoded),
         }
     }
 }

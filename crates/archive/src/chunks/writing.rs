@@ -28,16 +28,43 @@ use crate::workers::{Pending, Workers};
 /// Changed blocks that become more than this part of their bytes may be smaller by themselves.
 const DOUBTFUL_PART: usize = 8;
 
-/// Changed blocks are told from the full backup unless they are a smaller part than this of what would have to
-/// be fetched and decoded for it. Told from nothing, a block takes about 1 KB more: all of them together at
-/// most some 3 % of the full backup.
-const CHANGED_PART_MIN: u64 = 32;
+/// Changed blocks are told from the full backup where they are at least this part of what has to be fetched and
+/// decoded for it. Told from nothing, a block takes about 1 KB more.
+const CHANGED_PART: u64 = 32;
+/// A restore decodes the full backup for each backup that is told from it. The part grows with the backups
+/// that it refers to, up to this many times.
+const TIMES_MAX: u64 = 4;
 
 /// What changed blocks are found and told by.
 pub(crate) struct Changes {
     pub(crate) comparison: Comparison,
     /// The full backup's chunks.
     pub(crate) full: Arc<Decoded>,
+}
+
+impl Changes {
+    /// How many times the changed part has to be what it has to be where only the full backup is referred to.
+    fn times(&self) -> u64 {
+        (self.comparison.sources.len() as u64).clamp(1, TIMES_MAX)
+    }
+}
+
+/// What changed blocks are told from, and from which part of it on that is done.
+#[derive(Clone)]
+struct Base {
+    full: Arc<Decoded>,
+    times: u64,
+}
+
+impl Base {
+    /// The bytes of runs, if a large enough part of what is decoded for them is wanted.
+    fn runs(&self, runs: &[[u64; 2]], len: usize) -> Result<Option<Vec<u8>>, ArchiveError> {
+        let decoded = self.full.decoded_for(runs)?.saturating_mul(self.times);
+        match decoded <= CHANGED_PART * len as u64 {
+            true => self.full.runs(runs).map(Some),
+            false => Ok(None),
+        }
+    }
 }
 
 /// How to encode the chunks.
@@ -89,10 +116,11 @@ pub(crate) async fn store<T>(
 ) -> Result<(T, Cut, Packed), ArchiveError> {
     let (pending_sender, pending) = mpsc::channel(2 * encoding.threads);
     let key = Key::random()?;
-    let (comparison, full) = match changes {
-        Some(Changes { comparison, full }) => (Some(comparison), Some(full)),
-        None => (None, None),
-    };
+    let full = changes.as_ref().map(|changes| Base {
+        full: Arc::clone(&changes.full),
+        times: changes.times(),
+    });
+    let comparison = changes.map(|changes| changes.comparison);
     let work = Work {
         level: encoding.level,
         proves: encoding.proves,
@@ -160,7 +188,7 @@ struct Work {
     /// Of the block hashes.
     key: Key,
     /// What changed blocks are told from.
-    full: Option<Arc<Decoded>>,
+    full: Option<Base>,
 }
 
 impl Work {
@@ -174,9 +202,8 @@ impl Work {
         } = chunk;
         let mut told = None;
         if let (Some(runs), Some(full)) = (&base, &self.full)
-            && full.decoded_for(runs)? <= CHANGED_PART_MIN * bytes.len() as u64
+            && let Some(base) = full.runs(runs, bytes.len())?
         {
-            let base = full.runs(runs)?;
             let (level, proves) = (self.level, self.proves);
             match walzip_codec::encode_differences(extents, bytes, &base, level, proves) {
                 Ok(member) => told = member,

@@ -8,6 +8,7 @@ use walzip_repo::{BackupLabel, ClusterIdentity, LabelObject, RepoError, Reposito
 use super::facts::{ClusterFacts, Finished, Inventory, LabelFacts, LabelState, time_of};
 use crate::backup_record::{BackupRecord, of_another};
 use crate::error::ArchiveError;
+use crate::read_each::read_each;
 use crate::timelines::Timelines;
 
 type Objects = BTreeMap<String, LabelObject>;
@@ -20,10 +21,10 @@ pub(super) async fn read(repository: &Repository) -> Result<Inventory, ArchiveEr
         inventory.clusters.push(cluster(part).await?);
     }
     let listed = repository.list_labels_with_objects().await?;
-    for (label, objects) in listed {
-        let facts = read_label(repository, &inventory.clusters, label, objects).await?;
-        inventory.labels.push(facts);
-    }
+    let clusters = &inventory.clusters;
+    let read = |(label, objects)| read_label(repository, clusters, label, objects);
+    let labels = read_each(listed, read).await;
+    inventory.labels = labels.into_iter().collect::<Result<_, _>>()?;
     note_missing_references(&mut inventory.labels);
     Ok(inventory)
 }

@@ -39,7 +39,8 @@ pub struct BackupArgs {
     repo: RepoArgs,
 
     /// Store all files, or what has changed since the newest full backup (diff) or the newest one
-    /// (incr); where there is none that fits, all files
+    /// (incr); where there is none that fits, all files. Where the newest one already needs 32 others,
+    /// incr is as diff
     #[arg(long = "type", value_name = "TYPE", value_enum, default_value_t = Type::Full)]
     backup_type: Type,
 

@@ -43,8 +43,9 @@ pub(super) async fn push_for_ever(pushing: &Pushing<'_>, stop: Stop) {
             Ok(None) => PAUSE,
             Ok(Some(Ended::OtherSettings)) => {
                 tracing::warn!(
-                    "archive_command has other settings than this service, and archives by itself: \
-                     give both the same flags, configuration file and variables"
+                    "archive_command has other settings or repositories than this service had, and \
+                     archives by itself for now: unless a repository was made anew, give both the same \
+                     flags, configuration file and variables"
                 );
                 PAUSE_MAX
             }
