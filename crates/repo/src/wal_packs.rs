@@ -73,7 +73,11 @@ impl PackName {
 
     /// Which of its segments has this name.
     pub fn index_of(&self, name: &str) -> Option<usize> {
-        self.segments().position(|segment| segment == name)
+        let digits = name.strip_prefix(&self.directory)?;
+        let number = u32::from_str_radix(digits, 16).ok()?;
+        let index = number.checked_sub(self.first)? as usize;
+        // One way to write it.
+        (self.segment(index)? == name).then_some(index)
     }
 
     pub(crate) fn directory(&self) -> &str {

@@ -20,8 +20,34 @@ use crate::error::ArchiveError;
 /// A backup to compare with, and all that may be referred to.
 pub(crate) struct Prior {
     pub(crate) label: BackupLabel,
-    /// First the full one; last the one that is compared with.
+    /// First the full one; last the one that is compared with. Those between have no index: an index has
+    /// a line for each file.
     pub(crate) referred: Vec<Referred>,
+    /// Where the block hashes of each are.
+    hashed: Vec<Hashed>,
+}
+
+/// Which bytes of a stream have block hashes.
+struct Hashed {
+    /// Where the bytes of each file begin in the stream, and the number of its first hash.
+    runs: Vec<(u64, u64)>,
+    /// How many hashes there are, but for those of changed blocks.
+    count: u64,
+    changed_start: u64,
+    stream_bytes: u64,
+}
+
+impl Hashed {
+    fn of(index: &Index) -> Hashed {
+        let changed_start = index.changed_start();
+        let (runs, count) = runs_of(index, changed_start);
+        Hashed {
+            runs,
+            count,
+            changed_start,
+            stream_bytes: index.chunk_starts().last().copied().unwrap_or_default(),
+        }
+    }
 }
 
 impl Prior {
@@ -94,8 +120,17 @@ impl Prior {
         if record.references.len() + 1 >= REFERENCES_MAX {
             return Err(unfit("refers to too many others"));
         }
-        let mut referred = read_referred(repository, &record).await?;
+        let keep = |mut referred: Referred| {
+            let hashed = Hashed::of(&referred.index);
+            if referred.record.backup_type() != BackupType::Full {
+                referred.index = Arc::default();
+            }
+            Ok((referred, hashed))
+        };
+        let kept = read_referred(repository, &record, keep).await?;
+        let (mut referred, mut hashed): (Vec<_>, Vec<_>) = kept.into_iter().unzip();
         let index = Packed::read(repository, &label, files).await?.index;
+        hashed.push(Hashed::of(&index));
         referred.push(Referred {
             record,
             label: label.clone(),
@@ -111,7 +146,11 @@ impl Prior {
         for Referred { record, label, .. } in &referred {
             check_objects(repository, label, record).await?;
         }
-        Ok(Prior { label, referred })
+        Ok(Prior {
+            label,
+            referred,
+            hashed,
+        })
     }
 
     /// What the backup with a label finds and tells changed blocks by. To be called on the runtime,
@@ -135,10 +174,8 @@ impl Prior {
     /// What the blocks of a new backup are compared with.
     fn comparison(&self, repository: &Repository) -> Result<Comparison, ArchiveError> {
         let ahead = block_hashes::bytes_ahead(2 * self.referred.len());
-        let sources = self
-            .referred
-            .iter()
-            .map(|of| hash_source(repository, of, ahead));
+        let both = self.referred.iter().zip(&self.hashed);
+        let sources = both.map(|(of, hashed)| hash_source(repository, of, hashed, ahead));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
         let own = self.referred.len() as u32;
         let (mut files, mut full_files) = (HashMap::new(), HashMap::new());
@@ -245,13 +282,10 @@ async fn check_objects(
 fn hash_source(
     repository: &Repository,
     referred: &Referred,
+    hashed: &Hashed,
     ahead: u64,
 ) -> Result<HashSource, ArchiveError> {
-    let Referred {
-        record,
-        label,
-        index,
-    } = referred;
+    let Referred { record, label, .. } = referred;
     let damaged = |reason: &str| ArchiveError::Damaged {
         object: format!("backup {label}"),
         reason: reason.to_owned(),
@@ -262,19 +296,16 @@ fn hash_source(
     let key = key.ok_or_else(|| damaged("the key of its block hashes is none"))?;
     let plain = HashReader::new(repository, label, &hashes.objects, ahead);
     let changed = HashReader::new(repository, label, &hashes.changed, ahead);
-    let changed_start = index.changed_start();
-    let (runs, count) = runs_of(index, changed_start);
-    let stream_bytes = index.chunk_starts().last().copied().unwrap_or_default();
-    let changed_count = block_hashes::count(stream_bytes - changed_start);
-    if (plain.count(), changed.count()) != (count, changed_count) {
+    let changed_count = block_hashes::count(hashed.stream_bytes - hashed.changed_start);
+    if (plain.count(), changed.count()) != (hashed.count, changed_count) {
         return Err(damaged("it has more or fewer block hashes than blocks"));
     }
     Ok(HashSource {
         key,
         plain,
         changed,
-        changed_start,
-        runs,
+        changed_start: hashed.changed_start,
+        runs: hashed.runs.clone(),
     })
 }
 

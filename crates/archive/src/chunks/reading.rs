@@ -59,11 +59,9 @@ pub(crate) async fn with_referred(
     record: &BackupRecord,
 ) -> Result<Option<Arc<decoded::Decoded>>, ArchiveError> {
     let (repository, label) = (packed.repository, packed.label);
-    let referred = read_referred(repository, record).await?;
-    let own = Source::of(label, packed.packs, &packed.index);
-    let mut all = vec![own];
-    all.extend(referred.iter().map(|referred| referred.source()));
-    drop(referred);
+    let mut all = vec![Source::of(label, packed.packs, &packed.index)];
+    let referred = read_referred(repository, record, |referred| Ok(referred.source()));
+    all.extend(referred.await?);
     sources::check(&packed.index, &all).map_err(|reason| ArchiveError::Damaged {
         object: format!("the index of backup {label}"),
         reason,

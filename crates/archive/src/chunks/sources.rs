@@ -54,17 +54,20 @@ pub(crate) struct Referred {
     pub(crate) index: Arc<Index>,
 }
 
-/// Reads the backups that one refers to, in the order of its references.
-pub(crate) async fn read_referred(
+/// Reads the backups that one refers to, in the order of its references, and keeps of each what `keep`
+/// returns: an index has a line for each file.
+pub(crate) async fn read_referred<T>(
     repository: &Repository,
     record: &BackupRecord,
-) -> Result<Vec<Referred>, ArchiveError> {
-    let mut read = Vec::with_capacity(record.references.len());
+    keep: impl Fn(Referred) -> Result<T, ArchiveError>,
+) -> Result<Vec<T>, ArchiveError> {
+    let mut kept = Vec::with_capacity(record.references.len());
     for reference in &record.references {
         let referred = read_one(repository, record, reference).await;
-        read.push(referred.map_err(|error| needed(&record.label, reference, error))?);
+        let referred = referred.map_err(|error| needed(&record.label, reference, error))?;
+        kept.push(keep(referred)?);
     }
-    Ok(read)
+    Ok(kept)
 }
 
 async fn read_one(

@@ -146,7 +146,7 @@ async fn pack_cluster(part: &Repository, options: &PackOptions) -> Result<Packin
         part,
         options,
         packing,
-        proven: None,
+        proven: VecDeque::new(),
     };
     for pack in &plan.unsettled {
         let settled = work.prove(pack, since).await;
@@ -166,8 +166,8 @@ struct Work<'w> {
     part: &'w Repository,
     options: &'w PackOptions,
     packing: Packing,
-    /// The last pack, which settles while the next one is encoded.
-    proven: Option<ProvenPack>,
+    /// Packs that settle while others are encoded.
+    proven: VecDeque<ProvenPack>,
 }
 
 impl Work<'_> {
@@ -218,15 +218,17 @@ impl Work<'_> {
         Ok(Some(name.count()))
     }
 
-    /// Proves a pack, and lets the one before settle. One that is not there any more has expired or was
-    /// set aside meanwhile, and is nothing to prove.
+    /// Proves a pack, and finishes those that have settled. One that is not there any more has expired or
+    /// was set aside meanwhile, and is nothing to prove.
     async fn prove(&mut self, pack: &WalPack, since: Instant) -> Result<bool, ArchiveError> {
         let proven = match prove(self.part, pack, since).await {
             Err(error) if is_damage(&error) && !self.is_there(pack).await? => return Ok(false),
             proven => proven?,
         };
-        self.settle().await?;
-        self.proven = Some(proven);
+        while let Some(settled) = self.proven.pop_front_if(|pack| pack.has_settled()) {
+            settled.settle(self.part).await?;
+        }
+        self.proven.push_back(proven);
         Ok(true)
     }
 
@@ -235,8 +237,9 @@ impl Work<'_> {
         Ok(self.part.packs().with(&first).await?.contains(pack))
     }
 
+    /// Waits until all have settled, and finishes them.
     async fn settle(&mut self) -> Result<(), ArchiveError> {
-        if let Some(proven) = self.proven.take() {
+        while let Some(proven) = self.proven.pop_front() {
             proven.settle(self.part).await?;
         }
         Ok(())

@@ -82,6 +82,11 @@ pub(crate) async fn compare(
 }
 
 impl ProvenPack {
+    /// Whether it has been there for long enough.
+    pub(super) fn has_settled(&self) -> bool {
+        self.single.is_empty() || self.since.elapsed() >= SETTLED
+    }
+
     /// Removes the segments' own objects, the lowest position first.
     pub(super) async fn settle(self, part: &Repository) -> Result<(), ArchiveError> {
         if self.single.is_empty() {
