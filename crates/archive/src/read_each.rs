@@ -1,5 +1,5 @@
 //! Small objects that are read several at a time: a store on another host takes as long to answer for one
-//! as for all of them.
+//! as for all of them. WAL is not small: a segment may have 1 GB.
 
 use futures::stream::{self, StreamExt};
 

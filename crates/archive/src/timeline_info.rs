@@ -12,7 +12,6 @@ use crate::archived_wal::{ArchivedWal, Reach, Way};
 use crate::backup_record::BackupRecord;
 use crate::branches::readable;
 use crate::error::ArchiveError;
-use crate::read_each::read_each;
 use crate::restore::last_segments;
 use crate::timelines::{self, Timelines};
 use crate::wal_index::{self, RecoveryWindow, TimelineWal};
@@ -40,18 +39,12 @@ pub(crate) async fn timelines(
             timeline.parent = Some(parent.0);
             timeline.parted_at = Some(at.to_string());
         }
-        let ends = timeline.ranges.iter().flat_map(|range| {
-            let first = std::iter::once(range.first.clone());
-            first.chain((range.first != range.last).then(|| range.last.clone()))
-        });
-        let read = async |name: String| times(repository, &name).await;
-        let mut read = read_each(ends.collect::<Vec<_>>(), read).await.into_iter();
         for range in &mut timeline.ranges {
-            let first = read.next().transpose()?.unwrap_or_default();
+            let first = times(repository, &range.first).await?;
             range.first_time = first.first();
             range.last_time = match range.first == range.last {
                 true => first.last(),
-                false => read.next().transpose()?.unwrap_or_default().last(),
+                false => times(repository, &range.last).await?.last(),
             };
         }
         // `restore` refuses where the history is missing.
