@@ -225,7 +225,9 @@ impl Work<'_> {
             Err(error) if is_damage(&error) && !self.is_there(pack).await? => return Ok(false),
             proven => proven?,
         };
-        while let Some(settled) = self.proven.pop_front_if(|pack| pack.has_settled()) {
+        while self.proven.front().is_some_and(ProvenPack::has_settled)
+            && let Some(settled) = self.proven.pop_front()
+        {
             settled.settle(self.part).await?;
         }
         self.proven.push_back(proven);
