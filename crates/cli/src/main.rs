@@ -66,8 +66,8 @@ struct Cli {
     command: Command,
 }
 
-/// The same for the commands that PostgreSQL calls for each file. A call for a file that is there already
-/// would take twice as long if the definitions of all other commands were made for it.
+/// The same for the commands that PostgreSQL calls for each file: to make the definitions of all other
+/// commands takes a quarter of the time of a short call.
 #[derive(Debug, Parser)]
 struct CalledByPostgres {
     #[command(flatten)]

@@ -18,9 +18,10 @@ use crate::workers;
 
 /// A backup's stream is used in two places at a time: at new blocks, and at changed ones.
 const PLACES: usize = 2;
-/// In how many places the streams of all backups are used at a time. The second is what memory allows: 256 MB.
+/// In how many places the streams of all backups are used at a time, at least and at most: so many chunks
+/// are held for it, 264 MiB of them at most.
 const USED_MIN: usize = 8;
-const USED_MAX: usize = 2 * REFERENCES_AT_ONCE;
+const USED_MAX: usize = PLACES * (REFERENCES_AT_ONCE + 1);
 /// How many chunks are held beside those that are used, and those that the threads decode.
 const SPARE: usize = 4;
 /// How many others a thread has that are decoded for a chunk of changed blocks.

@@ -125,12 +125,17 @@ impl Prior {
             if referred.record.backup_type() != BackupType::Full {
                 referred.index = Arc::default();
             }
-            Ok((referred, hashed))
+            (referred, hashed)
         };
         let kept = read_referred(repository, &record, keep).await?;
         let (mut referred, mut hashed): (Vec<_>, Vec<_>) = kept.into_iter().unzip();
         let index = Packed::read(repository, &label, files).await?.index;
         hashed.push(Hashed::of(&index));
+        // A chunk of it could be told from itself.
+        let is_plain = |full: &Hashed| full.changed_start == full.stream_bytes;
+        if !hashed.first().is_some_and(is_plain) {
+            return Err(unfit("is told from a full backup that has changed blocks"));
+        }
         referred.push(Referred {
             record,
             label: label.clone(),

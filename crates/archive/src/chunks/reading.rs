@@ -60,7 +60,7 @@ pub(crate) async fn with_referred(
 ) -> Result<Option<Arc<decoded::Decoded>>, ArchiveError> {
     let (repository, label) = (packed.repository, packed.label);
     let mut all = vec![Source::of(label, packed.packs, &packed.index)];
-    let referred = read_referred(repository, record, |referred| Ok(referred.source()));
+    let referred = read_referred(repository, record, |referred| referred.source());
     all.extend(referred.await?);
     sources::check(&packed.index, &all).map_err(|reason| ArchiveError::Damaged {
         object: format!("the index of backup {label}"),

@@ -59,13 +59,13 @@ pub(crate) struct Referred {
 pub(crate) async fn read_referred<T>(
     repository: &Repository,
     record: &BackupRecord,
-    keep: impl Fn(Referred) -> Result<T, ArchiveError>,
+    keep: impl Fn(Referred) -> T,
 ) -> Result<Vec<T>, ArchiveError> {
     let mut kept = Vec::with_capacity(record.references.len());
     for reference in &record.references {
         let referred = read_one(repository, record, reference).await;
         let referred = referred.map_err(|error| needed(&record.label, reference, error))?;
-        kept.push(keep(referred)?);
+        kept.push(keep(referred));
     }
     Ok(kept)
 }
