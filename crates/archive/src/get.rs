@@ -49,6 +49,16 @@ pub enum Got {
     NotFound,
 }
 
+/// A file that the archive has, and that nobody has decoded yet.
+#[derive(Debug)]
+pub struct FoundWal {
+    name: String,
+    stored: StoredWal,
+    store: Arc<dyn ObjectStore>,
+    cluster: ClusterIdentity,
+    options: GetOptions,
+}
+
 /// Writes the file of this name to `destination`, which is replaced if it exists.
 pub async fn get(
     repository: &Repository,
@@ -56,81 +66,103 @@ pub async fn get(
     destination: &Path,
     options: &GetOptions,
 ) -> Result<Got, ArchiveError> {
+    match find(repository, name, options).await? {
+        Some(found) => found.deliver(destination).await,
+        None => Ok(Got::NotFound),
+    }
+}
+
+/// Finds the file of this name.
+pub async fn find(
+    repository: &Repository,
+    name: &str,
+    options: &GetOptions,
+) -> Result<Option<FoundWal>, ArchiveError> {
     let _: WalFileName = name.parse()?;
     let asking = match &options.data_directory {
         Some(data_directory) => cluster::part_of_data_directory(repository, data_directory).await?,
         None => None,
     };
     let repository = asking.as_ref().unwrap_or(repository);
-    match StoredWal::get(repository, name).await? {
-        Some(stored) => {
-            let place = (repository.store(), repository.cluster());
-            hand_over(stored, place, name, destination, options).await
-        }
-        None => not_found(repository, name).await,
-    }
+    let Some(stored) = StoredWal::get(repository, name).await? else {
+        check_not_lost(repository, name).await?;
+        return Ok(None);
+    };
+    Ok(Some(FoundWal {
+        name: name.to_owned(),
+        stored,
+        store: Arc::clone(repository.store()),
+        cluster: repository.cluster(),
+        options: options.clone(),
+    }))
 }
 
 /// The same for a cluster whose data directory asks. What is found costs one request: its key
 /// and its content say whose it is, and no record has to.
-pub async fn get_of_data_directory(
+pub async fn find_for_data_directory(
     store: &Arc<dyn ObjectStore>,
     data_directory: &Path,
     name: &str,
-    destination: &Path,
-) -> Result<Got, ArchiveError> {
+) -> Result<Option<FoundWal>, ArchiveError> {
     let _: WalFileName = name.parse()?;
     let cluster = cluster::of_data_directory(data_directory).await?;
-    let options = GetOptions {
-        data_directory: Some(data_directory.to_owned()),
+    let Some(stored) = StoredWal::get_unopened(store, cluster, name).await? else {
+        // Whether that means anything, the records and the mark say.
+        let repository = Repository::open(Arc::clone(store)).await?;
+        let what = || data_directory.display().to_string();
+        let part = cluster::part_of(&repository, cluster, what).await?;
+        part.check_wal().await?;
+        check_not_lost(&part, name).await?;
+        return Ok(None);
     };
-    match StoredWal::get_unopened(store, cluster, name).await? {
-        Some(stored) => hand_over(stored, (store, cluster), name, destination, &options).await,
-        None => {
-            // Whether that means anything, the records and the mark say.
-            let repository = Repository::open(Arc::clone(store)).await?;
-            let what = || data_directory.display().to_string();
-            let part = cluster::part_of(&repository, cluster, what).await?;
-            part.check_wal().await?;
-            not_found(&part, name).await
-        }
+    Ok(Some(FoundWal {
+        name: name.to_owned(),
+        stored,
+        store: Arc::clone(store),
+        cluster,
+        options: GetOptions {
+            data_directory: Some(data_directory.to_owned()),
+        },
+    }))
+}
+
+/// Refuses to say that the archive does not have what it should have.
+async fn check_not_lost(repository: &Repository, name: &str) -> Result<(), ArchiveError> {
+    match name.parse()? {
+        WalFileName::History(timeline) => refuse_lost_history(repository, timeline).await,
+        _ => Ok(()),
     }
 }
 
-/// What the archive does not have, unless it should.
-async fn not_found(repository: &Repository, name: &str) -> Result<Got, ArchiveError> {
-    if let WalFileName::History(timeline) = name.parse()? {
-        refuse_lost_history(repository, timeline).await?;
+impl FoundWal {
+    /// How many segments follow it in its pack, if it is in one.
+    pub fn following(&self) -> Option<usize> {
+        self.stored.following()
     }
-    Ok(Got::NotFound)
-}
 
-/// Delivers it. Where an object of its own is damaged, a pack may have the segment too: whoever packed it
-/// was interrupted. Where a segment of a pack does not come out, those before it may have been passed
-/// wrongly: it is tried as its proof was made.
-async fn hand_over(
-    stored: StoredWal,
-    (store, cluster): (&Arc<dyn ObjectStore>, ClusterIdentity),
-    name: &str,
-    destination: &Path,
-    options: &GetOptions,
-) -> Result<Got, ArchiveError> {
-    let is_single = matches!(stored, StoredWal::Single(_));
-    let delivered = deliver_off_the_runtime(stored, cluster, name, destination, options).await;
-    let error = match delivered {
-        Err(error) if is_damage(&error) => error,
-        other => return other,
-    };
-    let packs = WalPacks::of(store, cluster);
-    match StoredWal::get_packed(&packs, name, Before::Decoded).await {
-        Ok(Some(packed)) => {
-            match is_single {
-                true => tracing::warn!("{error}; it is taken from a pack"),
-                false => tracing::warn!("{error}; all before it in its pack is decoded for it"),
+    /// Writes it to `destination`. Where an object of its own is damaged, a pack may have the segment
+    /// too: whoever packed it was interrupted. Where a segment of a pack does not come out, those
+    /// before it may have been passed wrongly: it is tried as its proof was made.
+    pub async fn deliver(self, destination: &Path) -> Result<Got, ArchiveError> {
+        let (name, cluster, options) = (&*self.name, self.cluster, &self.options);
+        let is_single = matches!(self.stored, StoredWal::Single(_));
+        let delivered =
+            deliver_off_the_runtime(self.stored, cluster, name, destination, options).await;
+        let error = match delivered {
+            Err(error) if is_damage(&error) => error,
+            other => return other,
+        };
+        let packs = WalPacks::of(&self.store, cluster);
+        match StoredWal::get_packed(&packs, name, Before::Decoded).await {
+            Ok(Some(packed)) => {
+                match is_single {
+                    true => tracing::warn!("{error}; it is taken from a pack"),
+                    false => tracing::warn!("{error}; all before it in its pack is decoded for it"),
+                }
+                deliver_off_the_runtime(packed, cluster, name, destination, options).await
             }
-            deliver_off_the_runtime(packed, cluster, name, destination, options).await
+            _ => Err(error),
         }
-        _ => Err(error),
     }
 }
 

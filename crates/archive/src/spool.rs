@@ -18,8 +18,8 @@
 //! Nothing here is needed to get a file back: everything may be deleted at any time. So nothing is
 //! made durable, and everything that is read is checked against what it is about.
 
-mod content_hash;
 mod file_facts;
+mod file_state;
 mod get_side;
 mod push_side;
 mod side;
@@ -168,6 +168,12 @@ fn read(path: &Path) -> Option<Vec<u8>> {
         true => fs::read(path).ok(),
         false => None,
     }
+}
+
+/// What tells this boot of the machine from every other.
+fn boot() -> String {
+    let id = read(Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
+    String::from_utf8_lossy(&id).trim().to_owned()
 }
 
 /// How long ago a file was written. The clock of a file system may be ahead of this one's.

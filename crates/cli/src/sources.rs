@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use walzip_archive::get::{GetOptions, Got, get, get_of_data_directory};
+use walzip_archive::get::{FoundWal, GetOptions, Got, find, find_for_data_directory};
 use walzip_repo::{ClusterIdentity, open_store};
 
 use crate::cluster_args;
@@ -52,18 +52,19 @@ impl Sources {
     }
 
     /// Gets it from the first repository that has it and can give it. The archive does not have it
-    /// if no repository has: one that gave no answer might.
-    pub async fn get(&self, asked: &Asked) -> Result<Got, CommandError> {
+    /// if no repository has: one that gave no answer might. What was found is shown before it is
+    /// decoded.
+    pub async fn get(&self, asked: &Asked, show: &dyn Fn(&FoundWal)) -> Result<Got, CommandError> {
         let mut failed: Option<CommandError> = None;
         let mut cluster = None;
         for place in &self.0 {
-            match from(place, asked, &mut cluster).await {
+            match from(place, asked, &mut cluster, show).await {
                 Ok(Got::NotFound) => {}
-                Ok(found) => {
+                Ok(got) => {
                     if let Some(error) = failed {
                         tracing::warn!("{}; {} is from {place}", error.message(), asked.name);
                     }
-                    return Ok(found);
+                    return Ok(got);
                 }
                 Err(error) => {
                     let error = place.name_in(error);
@@ -83,11 +84,23 @@ async fn from(
     place: &Place,
     asked: &Asked,
     cluster: &mut Option<ClusterIdentity>,
+    show: &dyn Fn(&FoundWal),
 ) -> Result<Got, CommandError> {
-    let (name, destination) = (&asked.name, &asked.destination);
+    let Some(found) = find_in(place, asked, cluster).await? else {
+        return Ok(Got::NotFound);
+    };
+    show(&found);
+    Ok(found.deliver(&asked.destination).await?)
+}
+
+async fn find_in(
+    place: &Place,
+    asked: &Asked,
+    cluster: &mut Option<ClusterIdentity>,
+) -> Result<Option<FoundWal>, CommandError> {
     if let Some(data_directory) = asked.cluster_directory() {
         let store = open_store(place, &place.settings)?;
-        return Ok(get_of_data_directory(&store, data_directory, name, destination).await?);
+        return Ok(find_for_data_directory(&store, data_directory, &asked.name).await?);
     }
     let repository = cluster_args::open(place, None).await?;
     let expected = *cluster.get_or_insert(repository.cluster());
@@ -96,11 +109,5 @@ async fn from(
         return Err(CommandError::new(Kind::ArchiveMismatch, message));
     }
     let data_directory = asked.data_directory.clone();
-    Ok(get(
-        &repository,
-        name,
-        destination,
-        &GetOptions { data_directory },
-    )
-    .await?)
+    Ok(find(&repository, &asked.name, &GetOptions { data_directory }).await?)
 }

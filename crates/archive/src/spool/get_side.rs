@@ -1,10 +1,10 @@
 //! The side of `archive-get`:
 //!
 //! ```text
-//! get/position                    the segment that was given out last, and its size in bytes
-//! get/ahead/NAME-HASH-SETTINGS    the segment NAME, the hash of its bytes, and by which settings
+//! get/position                    the segment that is given out or was last, and its size in bytes
+//! get/ahead/NAME-STATE-SETTINGS   the segment NAME, its file's state, and by which settings
 //! get/fetching/NAME               being fetched
-//! get/given/NAME-HASH-SETTINGS    the segment that was given out last: a recovery that ends asks again
+//! get/given/NAME-STATE-SETTINGS   the segment that was given out last: a recovery that ends asks again
 //! ```
 //!
 //! What is not there means nothing: the call asks the archive itself. A segment stays here for some
@@ -17,9 +17,9 @@ use std::thread;
 use std::time::Duration;
 
 use walzip_pgformat::control_file::{ControlFile, ControlFileError};
-use walzip_pgformat::wal_file_name::{SEGMENT_SIZE_BYTES_MAX, SegmentName, WalFileName};
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 
-use super::content_hash;
+use super::file_state;
 use super::side::{Alive, Side, WorkerLock};
 use crate::durable;
 use crate::error::ArchiveError;
@@ -44,9 +44,10 @@ pub struct GetSpool {
     side: Side,
     data_directory: PathBuf,
     system_id: u64,
+    segment_size: u32,
 }
 
-/// A segment that was delivered last.
+/// The segment that is given out, or was last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) segment: SegmentName,
@@ -79,7 +80,7 @@ pub enum Advance {
 /// A segment that was fetched before it was asked for.
 pub struct Prefetched {
     path: PathBuf,
-    hash: String,
+    state: String,
     /// Where it is kept for who asks again.
     given: Option<PathBuf>,
 }
@@ -93,9 +94,10 @@ impl GetSpool {
         data_directory: &Path,
         settings: &str,
     ) -> Result<Option<GetSpool>, ArchiveError> {
-        let Some(system_id) = system_id(data_directory) else {
+        let Some(control_file) = control_file(data_directory) else {
             return Ok(None);
         };
+        let system_id = control_file.system_id.0;
         let settings = format!("{settings}{system_id:016x}");
         let side = Side::open(spool_path, data_directory, "get", &settings)?;
         for name in [AHEAD, FETCHING, GIVEN] {
@@ -105,12 +107,14 @@ impl GetSpool {
             side,
             data_directory: super::canonical(data_directory)?,
             system_id,
+            segment_size: control_file.segment_size_bytes,
         }))
     }
 
     /// Whether the data directory is still the cluster's for which this was opened.
     pub(crate) fn is_of_same_cluster(&self) -> bool {
-        system_id(&self.data_directory) == Some(self.system_id)
+        control_file(&self.data_directory)
+            .is_some_and(|control_file| control_file.system_id.0 == self.system_id)
     }
 
     /// The segment of this name, if it was fetched from these repositories for this cluster, and
@@ -128,19 +132,19 @@ impl GetSpool {
             .find_map(|entry| {
                 let file = entry.file_name();
                 let (found, rest) = file.to_str()?.split_once('-')?;
-                let (hash, settings) = rest.split_once('-')?;
+                let (state, settings) = rest.split_once('-')?;
                 let is_it = found == name && settings == self.side.settings();
-                (is_it && is_young(&entry)).then(|| (entry.path(), hash.to_owned()))
+                (is_it && is_young(&entry)).then(|| (entry.path(), state.to_owned()))
             });
-        let (path, hash) = found?;
+        let (path, state) = found?;
         let given = (place == AHEAD).then(|| self.side.path(GIVEN));
-        Some(Prefetched { path, hash, given })
+        Some(Prefetched { path, state, given })
     }
 
     /// Keeps a segment that was given out, for a recovery that ends with it and asks again.
     pub fn remember(&self, name: &str, delivered: &Path) -> Result<(), ArchiveError> {
-        let hash = hash(delivered)?;
-        let file = format!("{name}-{hash}-{}", self.side.settings());
+        let state = state(delivered)?;
+        let file = format!("{name}-{state}-{}", self.side.settings());
         remember(&self.side.path(GIVEN), delivered, &file);
         Ok(())
     }
@@ -163,8 +167,8 @@ impl GetSpool {
         }
     }
 
-    /// Records that a segment was given out, of this size; says where the recovery is.
-    pub fn advance(&self, name: &str, segment_size: u64) -> Result<Advance, ArchiveError> {
+    /// Records which segment a call gives out; says where the recovery is.
+    pub fn advance(&self, name: &str) -> Result<Advance, ArchiveError> {
         self.side.want_settings()?;
         let Ok(WalFileName::Segment(segment)) = name.parse() else {
             return Ok(Advance::Elsewhere);
@@ -176,7 +180,7 @@ impl GetSpool {
             }
             Some(_) => Advance::Elsewhere,
         };
-        let text = format!("{name} {segment_size}\n");
+        let text = format!("{name} {}\n", self.segment_size);
         super::write(&self.side.path(POSITION), text.as_bytes())?;
         // Afterwards: before, a worker would fetch it again.
         if advance != Advance::Following {
@@ -206,12 +210,12 @@ impl GetSpool {
     /// What was fetched is there for a call.
     pub(crate) fn finish(&self, name: &str) -> Result<(), ArchiveError> {
         let path = self.side.path(FETCHING).join(name);
-        let hash = hash(&path)?;
+        let state = state(&path)?;
         let settings = self.side.settings();
         let to = self
             .side
             .path(AHEAD)
-            .join(format!("{name}-{hash}-{settings}"));
+            .join(format!("{name}-{state}-{settings}"));
         fs::rename(&path, &to).map_err(|error| ArchiveError::file("rename to", &to, error))
     }
 
@@ -284,13 +288,13 @@ impl GetSpool {
     }
 }
 
-/// The system identifier of a data directory, if it can be told.
-fn system_id(data_directory: &Path) -> Option<u64> {
+/// The control file of a data directory, if it can be read.
+fn control_file(data_directory: &Path) -> Option<ControlFile> {
     let path = data_directory.join("global").join("pg_control");
     for _ in 0..CONTROL_FILE_ATTEMPTS {
         let content = regular_file::read_at_once(&path, CONTROL_FILE_LEN_MAX).ok()?;
         match ControlFile::read(&content) {
-            Ok(control_file) => return Some(control_file.system_id.0),
+            Ok(control_file) => return Some(control_file),
             // The server may be writing it.
             Err(ControlFileError::Checksum { .. }) => thread::sleep(CONTROL_FILE_PAUSE),
             Err(_) => return None,
@@ -299,14 +303,13 @@ fn system_id(data_directory: &Path) -> Option<u64> {
     None
 }
 
-fn hash(path: &Path) -> Result<String, ArchiveError> {
-    let opened = regular_file::open(path);
-    let hashed = opened.and_then(|(file, _)| content_hash::of_file(file, u64::MAX));
-    let (hash, _) = hashed.map_err(|error| ArchiveError::file("read", path, error))?;
-    Ok(hash)
+fn state(path: &Path) -> Result<String, ArchiveError> {
+    let metadata = fs::symlink_metadata(path);
+    let metadata = metadata.map_err(|error| ArchiveError::file("read", path, error))?;
+    Ok(file_state::of(&metadata))
 }
 
-/// By a link: whoever writes into the file makes it another one, which its name tells. Where there can be
+/// By a link: whoever writes into the file changes its state, which the name tells. Where there can be
 /// no link, it is not kept.
 fn remember(given: &Path, delivered: &Path, name: &str) {
     for entry in entries(given) {
@@ -325,8 +328,8 @@ fn is_young(entry: &DirEntry) -> bool {
 }
 
 impl Prefetched {
-    /// Gives it the name that was asked for, if it still has the bytes that were fetched; says how
-    /// many. It is removed either way.
+    /// Gives it the name that was asked for, if it still is the file that was fetched; says how long
+    /// it is. It is removed either way.
     pub fn deliver(self, destination: &Path) -> Result<Option<u64>, ArchiveError> {
         let delivered = self.checked().and_then(|len| match len {
             Some(len) => {
@@ -342,21 +345,18 @@ impl Prefetched {
         delivered
     }
 
+    /// Its length, if nobody has written to it since it was fetched.
     fn checked(&self) -> Result<Option<u64>, ArchiveError> {
-        let failed = |error| ArchiveError::file("read", &self.path, error);
-        // A link leads elsewhere, and is as good as nothing.
-        if fs::symlink_metadata(&self.path).is_ok_and(|metadata| !metadata.is_file()) {
-            return Ok(None);
-        }
-        let file = match regular_file::open(&self.path) {
-            Ok((file, _)) => file,
+        match fs::symlink_metadata(&self.path) {
+            // A link leads elsewhere, and is as good as nothing.
+            Ok(metadata) if metadata.is_file() && file_state::of(&metadata) == self.state => {
+                Ok(Some(metadata.len()))
+            }
+            Ok(_) => Ok(None),
             // Its worker has given it up.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed(error)),
-        };
-        let hashed = content_hash::of_file(file, SEGMENT_SIZE_BYTES_MAX.into());
-        let (hash, len) = hashed.map_err(failed)?;
-        Ok((hash == self.hash).then_some(len))
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(ArchiveError::file("read", &self.path, error)),
+        }
     }
 
     fn give(&self, destination: &Path) -> Result<(), ArchiveError> {

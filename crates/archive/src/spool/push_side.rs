@@ -47,11 +47,8 @@ impl PushSpool {
         }
         // After a restart of the machine nobody knows what a file system has made of its last
         // seconds. Without this file, none is told from another.
-        let boot = super::read(Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
-        Ok(PushSpool {
-            side,
-            boot: String::from_utf8_lossy(&boot).trim().to_owned(),
-        })
+        let boot = super::boot();
+        Ok(PushSpool { side, boot })
     }
 
     /// Whether this very file is in these very repositories.

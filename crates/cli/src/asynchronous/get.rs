@@ -1,5 +1,6 @@
 //! `archive-get` with a worker.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,8 @@ pub struct Call<'s> {
     spool: GetSpool,
     /// Whether a worker is to be there.
     has_worker: bool,
+    /// Whether the spool knows of the segment: it may be found again, where it could not be decoded.
+    is_recorded: Cell<bool>,
 }
 
 impl<'s> Call<'s> {
@@ -66,6 +69,7 @@ impl<'s> Call<'s> {
             sources,
             spool,
             has_worker,
+            is_recorded: Cell::new(false),
         }))
     }
 
@@ -75,7 +79,7 @@ impl<'s> Call<'s> {
             tracing::warn!("{}; what was fetched ahead is not used", error.message());
             None
         });
-        taken.inspect(|&original_bytes| self.advance(original_bytes, 0))
+        taken.inspect(|_| self.found(0))
     }
 
     fn try_take(&self) -> Result<Option<u64>, CommandError> {
@@ -94,21 +98,33 @@ impl<'s> Call<'s> {
         Ok(prefetched.deliver(&self.asked.destination)?)
     }
 
-    /// Records that the segment was given out. Where a recovery begins or goes on, those that follow
-    /// are fetched; pg_rewind asks backwards. So many follow in the same pack: those are decoded only
-    /// after two in a row.
-    pub fn advance(&self, original_bytes: u64, following: usize) {
-        if let Err(error) = self.try_advance(original_bytes, following) {
-            tracing::warn!("{}; nothing is fetched ahead", error.message());
+    /// Records that the segment was found, before it is decoded. Where a recovery begins or goes on,
+    /// a worker fetches those that follow meanwhile; pg_rewind asks backwards. So many follow in the
+    /// same pack: those have to wait for it.
+    pub fn found(&self, following: usize) {
+        if following == 0 {
+            self.record(|advance| match advance {
+                Advance::Begun | Advance::Following if self.has_worker => self.start_worker(),
+                _ => Ok(()),
+            });
         }
     }
 
-    fn try_advance(&self, original_bytes: u64, following: usize) -> Result<(), CommandError> {
-        let advance = self.spool.advance(&self.asked.name, original_bytes)?;
-        match (advance, following) {
+    /// The segment was given out. Those that follow in its pack are decoded, after two in a row.
+    pub fn gave(&self, following: usize) {
+        self.record(|advance| match (advance, following) {
             (Advance::Following, 1..) => self.go_on_in_pack(following),
-            (Advance::Begun | Advance::Following, 0) if self.has_worker => self.start_worker(),
             _ => Ok(()),
+        });
+    }
+
+    fn record(&self, then: impl Fn(Advance) -> Result<(), CommandError>) {
+        if self.is_recorded.replace(true) {
+            return;
+        }
+        let advanced = self.spool.advance(&self.asked.name);
+        if let Err(error) = advanced.map_err(CommandError::from).and_then(then) {
+            tracing::warn!("{}; nothing is fetched ahead", error.message());
         }
     }
 
@@ -152,7 +168,7 @@ impl<'s> Call<'s> {
             if asked.cluster_directory().is_none() {
                 return Err("the data directory is gone".to_owned());
             }
-            match self.sources.get(&asked).await {
+            match self.sources.get(&asked, &|_| ()).await {
                 Ok(got) => Ok(got != Got::NotFound),
                 Err(error) => Err(error.message().to_owned()),
             }

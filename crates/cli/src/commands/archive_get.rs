@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use walzip_archive::get::Got;
+use walzip_archive::get::{FoundWal, Got};
 
 use crate::asynchronous::{self, AsyncArgs, get::Call};
 use crate::config::Config;
@@ -101,7 +101,12 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
         tracing::info!("got {}: {original_bytes} bytes, fetched ahead", asked.name);
         return Ok(());
     }
-    match runtime::block_on(get(&sources, &asked))? {
+    let show = |found: &FoundWal| {
+        if let Some(call) = &call {
+            call.found(found.following().unwrap_or_default());
+        }
+    };
+    match runtime::block_on(get(&sources, &asked, &show))? {
         Got::Found {
             original_bytes,
             stored_bytes,
@@ -112,7 +117,7 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
                 asked.name
             );
             if let Some(call) = call {
-                call.advance(original_bytes, following.unwrap_or_default());
+                call.gave(following.unwrap_or_default());
             }
             Ok(())
         }
@@ -147,14 +152,18 @@ fn call<'s>(
 }
 
 /// Gets it, and asks storage that fails again.
-async fn get(sources: &Sources, asked: &Asked) -> Result<Got, CommandError> {
+async fn get(
+    sources: &Sources,
+    asked: &Asked,
+    show: &dyn Fn(&FoundWal),
+) -> Result<Got, CommandError> {
     // A store on another host has been asked again already.
     let pauses = match sources.are_local() {
         true => &PAUSES[..],
         false => &[],
     };
     for &pause in pauses {
-        match sources.get(asked).await {
+        match sources.get(asked, show).await {
             Err(error) if error.kind() == Kind::Service => {
                 tracing::warn!("{}; trying again", error.message());
                 tokio::time::sleep(pause).await;
@@ -162,5 +171,5 @@ async fn get(sources: &Sources, asked: &Asked) -> Result<Got, CommandError> {
             other => return other,
         }
     }
-    sources.get(asked).await
+    sources.get(asked, show).await
 }
