@@ -491,7 +491,7 @@ class Header:
         need(reader.take(4) == b"WALZ", "not a file of walzip, or damaged: the magic number is missing")
         self.version = reader.u8()
         need(self.version, "version 0 of the format does not exist")
-        need(self.version <= 8, f"version {self.version} of the format is a later one than this decoder knows")
+        need(self.version <= 9, f"version {self.version} of the format is a later one than this decoder knows")
         self.kind, references = reader.u8(), reader.u8()
         need(self.kind <= (3 if self.version >= 7 else 1), f"a member of the unknown kind {self.kind}")
         need(references == (self.kind == DIFFERENCES), "references that are not those of the member's kind")

@@ -12,7 +12,7 @@ pub struct FormatVersion(u8);
 
 impl FormatVersion {
     /// The version that is written.
-    pub const CURRENT: FormatVersion = FormatVersion(8);
+    pub const CURRENT: FormatVersion = FormatVersion(9);
 
     const GIST: FormatVersion = FormatVersion(2);
     const ROW_VERSIONS: FormatVersion = FormatVersion(3);
@@ -23,6 +23,7 @@ impl FormatVersion {
     const PAGES: FormatVersion = FormatVersion(7);
     const SECOND_REPLAY: FormatVersion = FormatVersion(8);
     const CHANGED_WORDS: FormatVersion = FormatVersion(8);
+    const LEAF_BLOCKS: FormatVersion = FormatVersion(9);
 
     /// The version of a number; `None` where this walzip does not read it.
     pub const fn of(number: u8) -> Option<FormatVersion> {
@@ -104,6 +105,11 @@ impl FormatVersion {
     /// New versions of rows are told word by word.
     pub fn has_changed_words(self) -> bool {
         self >= Self::CHANGED_WORDS
+    }
+
+    /// The key of a new index tuple tells the block of its leaf page.
+    pub fn has_leaf_blocks(self) -> bool {
+        self >= Self::LEAF_BLOCKS
     }
 
     /// Headers have the name of the original.

@@ -18,7 +18,12 @@ macro_rules! models {
 
             /// It is for segments that are told from those before them.
             pub fn needs_history(self) -> bool {
-                matches!(self, OptionalModel::ForetoldImages | OptionalModel::SplitData)
+                matches!(
+                    self,
+                    OptionalModel::ForetoldImages
+                        | OptionalModel::SplitData
+                        | OptionalModel::LeafBlocks
+                )
             }
 
             /// What it does, in words.
@@ -71,4 +76,5 @@ models! {
     Bins, "numbers in bins";
     ForetoldImages, "images foretold by replay";
     SplitData, "items of a new right page taken from the left one";
+    LeafBlocks, "blocks of leaf pages found by the key";
 }

@@ -222,7 +222,7 @@ impl<'h> Past<'h> {
             revision: format.replay(),
         };
         let known = history.map(|history| {
-            history.begin(header, format.history_pages_max());
+            history.begin(header, format);
             (history, ForetoldImages::new(rules, len))
         });
         Past {

@@ -6,7 +6,7 @@ use walzip_pgformat::opcode::btree;
 
 use crate::btree_deletion;
 use crate::btree_page::{
-    NO_BLOCK, SPECIAL_LEN, change_flags, first_data, is_rightmost, put_special, special_at,
+    LEAF, NO_BLOCK, SPECIAL_LEN, change_flags, first_data, is_rightmost, put_special, special_at,
 };
 use crate::index_tuple::{self, PostingList};
 use crate::page::{Page, PageBytes};
@@ -16,7 +16,6 @@ use crate::record::Record;
 const OPCODE: u8 = 0xF0;
 
 /// Flags of a page (`BTP_*`).
-const LEAF: u16 = 1 << 0;
 const ROOT: u16 = 1 << 1;
 const HAS_GARBAGE: u16 = 1 << 6;
 const INCOMPLETE_SPLIT: u16 = 1 << 7;

@@ -3,13 +3,12 @@
 
 use walzip_pgformat::opcode::btree;
 
-use crate::btree_page::{NO_BLOCK, SPECIAL_LEN, put_special};
+use crate::btree_page::{LEAF, NO_BLOCK, SPECIAL_LEN, put_special};
 use crate::page::{HEADER_LEN, Page, PageBytes};
 use crate::pages::BlockPages;
 use crate::record::Record;
 
 /// Flags of a page (`BTP_*`).
-const LEAF: u16 = 1 << 0;
 const DELETED: u16 = 1 << 2;
 const HALF_DEAD: u16 = 1 << 4;
 const HAS_FULL_XID: u16 = 1 << 8;

@@ -8,6 +8,9 @@ pub const SPECIAL_LEN: usize = 16;
 /// No sibling (`P_NONE`).
 pub const NO_BLOCK: u32 = 0;
 
+/// The flag of a leaf (`BTP_LEAF`).
+pub const LEAF: u16 = 1;
+
 /// Where the special space begins.
 pub fn special_at(page: &PageBytes) -> Option<usize> {
     let at = page.special();
@@ -23,6 +26,17 @@ pub fn put_special(page: &mut PageBytes, at: usize, bytes: &[u8]) -> Option<()> 
 /// The page has no right sibling.
 pub fn is_rightmost(page: &PageBytes) -> Option<bool> {
     Some(page.u32_at(special_at(page)? + 4) == NO_BLOCK)
+}
+
+/// The right sibling, if there is one.
+pub fn right_sibling(page: &PageBytes) -> Option<u32> {
+    let block = page.u32_at(special_at(page)? + 4);
+    (block != NO_BLOCK).then_some(block)
+}
+
+/// The page is a leaf.
+pub fn is_leaf(page: &PageBytes) -> bool {
+    special_at(page).is_some_and(|at| page.u16_at(at + 12) & LEAF != 0)
 }
 
 /// Sets flags and clears others.

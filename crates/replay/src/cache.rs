@@ -2,6 +2,7 @@
 
 mod undo;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
@@ -32,6 +33,9 @@ impl From<&Block> for PageKey {
     }
 }
 
+/// How many places are remembered that were found.
+const FOUND: usize = 8;
+
 #[derive(Clone)]
 struct Slot {
     key: PageKey,
@@ -46,6 +50,8 @@ pub struct PageCache {
     /// Whoever writes to the database chooses the keys: the hash begins at random.
     places: HashMap<PageKey, u32, RandomState>,
     slots: Vec<Slot>,
+    /// Places that were found last: a record's pages are asked for again and again.
+    found: [Cell<u32>; FOUND],
     pages_max: usize,
     hand: usize,
     /// What has changed, if it is remembered.
@@ -58,6 +64,7 @@ impl PageCache {
         PageCache {
             places: HashMap::default(),
             slots: Vec::new(),
+            found: Default::default(),
             pages_max: pages_max.max(1),
             hand: 0,
             undo: None,
@@ -136,22 +143,34 @@ impl PageCache {
         self.slots.iter().map(|slot| (&slot.key, &*slot.page))
     }
 
+    /// Where a page is kept.
+    fn place(&self, key: &PageKey) -> Option<usize> {
+        let found = &self.found[key.block as usize % FOUND];
+        let place = found.get() as usize;
+        if self.slots.get(place).is_some_and(|slot| slot.key == *key) {
+            return Some(place);
+        }
+        let place = *self.places.get(key)?;
+        found.set(place);
+        Some(place as usize)
+    }
+
     /// A page that is kept, without using it.
     pub fn peek(&self, key: &PageKey) -> Option<&PageBytes> {
-        let slot = self.slots.get(*self.places.get(key)? as usize)?;
+        let slot = self.slots.get(self.place(key)?)?;
         Some(&slot.page)
     }
 
     /// A page that is kept, to change, without using it.
     pub fn peek_mut(&mut self, key: &PageKey) -> Option<&mut PageBytes> {
-        let place = *self.places.get(key)? as usize;
+        let place = self.place(key)?;
         self.note(place);
         Some(&mut self.slots[place].page)
     }
 
     /// A page that is kept.
     pub fn get_mut(&mut self, key: &PageKey) -> Option<&mut PageBytes> {
-        let place = *self.places.get(key)? as usize;
+        let place = self.place(key)?;
         self.note(place);
         let slot = &mut self.slots[place];
         slot.was_used = true;
@@ -160,8 +179,8 @@ impl PageCache {
 
     /// A page that is kept, or else one of zeros that is kept from now on.
     pub fn get_or_new(&mut self, key: PageKey) -> &mut PageBytes {
-        let place = match self.places.get(&key) {
-            Some(&place) => place as usize,
+        let place = match self.place(&key) {
+            Some(place) => place,
             None => self.place_for(key),
         };
         self.note(place);

@@ -13,10 +13,16 @@ use crate::page::max_align;
 const HEADER_LEN: usize = 8;
 const TID_LEN: usize = 6;
 const LEN_MASK: u16 = 0x1FFF;
+/// `INDEX_VAR_MASK`
+const HAS_VARIABLE: u16 = 0x4000;
+/// `INDEX_NULL_MASK`
+const HAS_NULLS: u16 = 0x8000;
 /// `INDEX_ALT_TID_MASK`
 const ALT_TID: u16 = 0x2000;
 /// `BT_IS_POSTING`
 const IS_POSTING: u16 = 0x2000;
+/// `BT_PIVOT_HEAP_TID_ATTR`
+const HAS_ROW: u16 = 0x1000;
 /// `BT_OFFSET_MASK`
 const COUNT_MASK: u16 = 0x0FFF;
 
@@ -49,10 +55,42 @@ pub fn key(tuple: &[u8]) -> Option<&[u8]> {
     tuple.get(HEADER_LEN..end)
 }
 
+/// The key of a tuple none of whose attributes is null.
+pub fn key_without_nulls(tuple: &[u8]) -> Option<&[u8]> {
+    match read_u16(tuple, 6)? & HAS_NULLS {
+        0 => key(tuple),
+        _ => None,
+    }
+}
+
+/// Whether an attribute of a tuple has a variable length.
+pub fn is_variable(tuple: &[u8]) -> Option<bool> {
+    Some(read_u16(tuple, 6)? & HAS_VARIABLE != 0)
+}
+
 /// The first row that a tuple stands for: its block, and the number of its line pointer.
 pub fn first_row(tuple: &[u8]) -> Option<(u16, u16, u16)> {
     let tid = tuple.get(posting(tuple).map_or(0, |(at, _)| at)..)?;
     Some((read_u16(tid, 0)?, read_u16(tid, 2)?, read_u16(tid, 4)?))
+}
+
+/// The key of a high key, and the row with which it is compared where keys are equal: it may lack
+/// the attributes that tell it from others, and has its row behind its key (`_bt_truncate`).
+pub fn high_key(tuple: &[u8]) -> Option<(&[u8], (u16, u16, u16))> {
+    let (number, info) = (read_u16(tuple, 4)?, read_u16(tuple, 6)?);
+    if info & ALT_TID == 0 || number & IS_POSTING != 0 {
+        return Some((key(tuple)?, first_row(tuple)?));
+    }
+    if number & HAS_ROW == 0 {
+        return Some((key(tuple)?, (0, 0, 0)));
+    }
+    let at = tuple.len().checked_sub(max_align(TID_LEN))?;
+    let row = (
+        read_u16(tuple, at)?,
+        read_u16(tuple, at + 2)?,
+        read_u16(tuple, at + 4)?,
+    );
+    Some((tuple.get(HEADER_LEN..at)?, row))
 }
 
 /// How many rows a tuple stands for.

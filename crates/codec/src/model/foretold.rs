@@ -6,5 +6,5 @@ mod forms;
 mod history;
 mod images;
 
-pub use history::History;
+pub use history::{History, is_leaf_insertion};
 pub use images::ForetoldImages;

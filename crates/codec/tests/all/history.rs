@@ -3,8 +3,9 @@
 //! The golden files are sequences of segments of 1 MB: `pg13` and `pg18_pglz` of pgbench, and for each
 //! major `changes`: inserts, updates, deletes, locks, vacuums and freezing of a table with two B-trees
 //! that split and lose pages, and checkpoints between them. The example `history` made them. The
-//! first ones are of format 7, `v8_*` are of the same segments. What replay
-//! does is part of the format, and they hold it. `left.txt` has the hash of what each sequence leaves.
+//! first ones are of format 7, `v8_*` are of the same segments. `v9_*` are of rows in no order in a
+//! table with B-trees on numbers, texts, uuids, times and on several of them. What replay does is part
+//! of the format, and they hold it. `left.txt` has the hash of what each sequence leaves.
 
 use std::fs;
 use std::path::Path;
@@ -64,7 +65,7 @@ fn kinds(files: &[Vec<u8>]) -> Vec<MemberKind> {
 }
 
 /// Each sequence of golden files.
-const ALL: [&str; 14] = [
+const ALL: [&str; 17] = [
     "pg13",
     "pg13_changes",
     "pg14_changes",
@@ -79,6 +80,9 @@ const ALL: [&str; 14] = [
     "v8_pg16_changes",
     "v8_pg17_changes",
     "v8_pg18_changes",
+    "v9_pg13_leaves",
+    "v9_pg15_leaves",
+    "v9_pg18_leaves",
 ];
 
 #[test]

@@ -6,10 +6,11 @@ use walzip_pgformat::opcode::btree;
 use walzip_pgformat::rmgr_id::BTREE;
 use walzip_pgformat::wal::{Block, Image, RecordLayout, RelFileLocator, SegmentHeader};
 use walzip_pgformat::{Lsn, PAGE_SIZE};
-use walzip_replay::{KeyOrders, Page, PageBytes, PageCache, PageKey, Record, Rules};
+use walzip_replay::{KeyOrders, Leaves, Page, PageBytes, PageCache, PageKey, Record, Rules};
 
 use super::forms::{Form, FormKey};
 use crate::fast_hash::FastHash;
+use crate::format_version::FormatVersion;
 use crate::model::pages::recreation::Recreation;
 
 /// The longest record of which a part is kept for what follows, in bytes.
@@ -28,6 +29,10 @@ const ORDERS_MAX: usize = 65536;
 pub struct History {
     pub(super) cache: PageCache,
     pub(super) learned: Learned,
+    /// Where the leaf pages of B-trees begin.
+    leaves: Leaves,
+    /// Whether that is learned from the records that come now.
+    learns_leaves: bool,
     /// What was learned before, as long as it may be wanted back.
     before: Option<Box<Learned>>,
 }
@@ -53,6 +58,8 @@ impl Default for History {
         History {
             cache: PageCache::new(1),
             learned: Learned::default(),
+            leaves: Leaves::default(),
+            learns_leaves: false,
             before: None,
         }
     }
@@ -91,6 +98,9 @@ impl History {
                 hasher.update(&count.to_le_bytes());
             }
         }
+        for index in self.leaves.known() {
+            hasher.update(&index);
+        }
         hasher.update(&[learned.logs_hints.into()]);
         hasher.update(&learned.images_from.0.to_le_bytes());
         hasher.update(&learned.end.0.to_le_bytes());
@@ -101,6 +111,7 @@ impl History {
     /// Remembers from now on what changes while WAL of this length is replayed, for [`History::undo`].
     pub fn remember(&mut self, wal_len: usize) {
         self.before = Some(Box::new(self.learned.clone()));
+        self.leaves.remember();
         let bytes_max = wal_len.saturating_mul(UNDO_BYTES_EACH);
         self.cache.remember(bytes_max.max(UNDO_BYTES_MIN));
     }
@@ -111,15 +122,17 @@ impl History {
         match self.before.take() {
             Some(before) => {
                 self.learned = *before;
+                self.leaves.undo();
                 self.cache.undo()
             }
             None => false,
         }
     }
 
-    /// A segment, or a part of one, begins. At least `pages_max` pages may be kept from now on.
-    pub fn begin(&mut self, header: &SegmentHeader, pages_max: usize) {
-        self.cache.allow(pages_max);
+    /// A segment, or a part of one, begins, encoded in this format.
+    pub fn begin(&mut self, header: &SegmentHeader, format: FormatVersion) {
+        self.cache.allow(format.history_pages_max());
+        self.learns_leaves = format.has_leaf_blocks();
         if header.start != self.learned.end {
             self.learned.pending.clear();
         }
@@ -207,8 +220,10 @@ impl History {
     pub fn expected_number(&self, layout: &RecordLayout, bytes: &[u8]) -> Option<u16> {
         let (block, tuple) = leaf_insertion(layout, bytes)?;
         let page = self.cache.peek(&PageKey::from(block))?;
-        let orders = self.learned.orders.get(&block.locator).copied();
-        orders.unwrap_or_default().expected(page, tuple)
+        match self.learns_leaves && self.leaves.knows(block.locator) {
+            true => self.leaves.number(block.locator, tuple, page),
+            false => self.orders(block.locator).expected(page, tuple),
+        }
     }
 
     /// Learns from the number that it got.
@@ -216,6 +231,9 @@ impl History {
         let Some((block, tuple)) = leaf_insertion(layout, bytes) else {
             return;
         };
+        if self.learns_leaves && self.leaves.knows(block.locator) {
+            return;
+        }
         let Some(page) = self.cache.peek(&PageKey::from(block)) else {
             return;
         };
@@ -225,6 +243,36 @@ impl History {
         }
         let orders = orders.entry(block.locator).or_default();
         orders.learn(page, tuple, number);
+    }
+
+    /// The block of the leaf page that the tuple of a record is likely to go to, which
+    /// [`is_leaf_insertion`].
+    pub fn expected_leaf(&self, layout: &RecordLayout, bytes: &[u8]) -> Option<u32> {
+        let block = layout.blocks.first()?;
+        let end = block.data_start + usize::from(block.data_len);
+        let tuple = bytes.get(block.data_start..end)?;
+        self.leaves.expected(block.locator, tuple, &self.cache)
+    }
+
+    /// Learns from a record where leaf pages begin, after it was replayed.
+    pub fn learn_leaves(&mut self, layout: &RecordLayout, bytes: &[u8]) {
+        if !self.learns_leaves || layout.header.rmid != BTREE {
+            return;
+        }
+        if let Some((block, tuple)) = leaf_insertion(layout, bytes) {
+            let (locator, number) = (block.locator, block.number);
+            self.leaves.learn(locator, tuple, number, &self.cache);
+        } else if super::forms::is_split(layout) || is_insertion(layout) {
+            for block in layout.blocks.iter().filter(|block| block.id <= 1) {
+                let (locator, number) = (block.locator, block.number);
+                self.leaves.learn_page(locator, number, &self.cache);
+            }
+        }
+    }
+
+    fn orders(&self, locator: RelFileLocator) -> KeyOrders {
+        let orders = self.learned.orders.get(&locator).copied();
+        orders.unwrap_or_default()
     }
 
     /// The version that an update replaces, as it stands on its page: the bytes from `t_hoff` on.
@@ -325,17 +373,25 @@ impl History {
     }
 }
 
+/// Whether a record puts a tuple into a leaf page of a B-tree, and has the tuple.
+pub fn is_leaf_insertion(layout: &RecordLayout) -> bool {
+    let is_plain = |block: &Block| block.image.is_none() && block.fork_flags & Block::HAS_DATA != 0;
+    is_insertion(layout) && matches!(&layout.blocks[..], [block] if is_plain(block))
+}
+
+/// Whether a record puts a tuple into a leaf page of a B-tree.
+fn is_insertion(layout: &RecordLayout) -> bool {
+    layout.header.rmid == BTREE && layout.header.info & 0xF0 == btree::INSERT_LEAF
+}
+
 /// The block reference and the tuple of a record that inserts it into a leaf page.
 fn leaf_insertion<'r>(layout: &'r RecordLayout, bytes: &'r [u8]) -> Option<(&'r Block, &'r [u8])> {
     let block = layout.blocks.first()?;
-    let is_insertion = layout.header.rmid == BTREE
-        && layout.header.info & 0xF0 == btree::INSERT_LEAF
-        && layout.main_len >= 2
-        && block.image.is_none();
+    let is_whole = is_insertion(layout) && layout.main_len >= 2 && block.image.is_none();
     let end = block.data_start + usize::from(block.data_len);
     bytes
         .get(block.data_start..end)
-        .filter(|tuple| is_insertion && !tuple.is_empty())
+        .filter(|tuple| is_whole && !tuple.is_empty())
         .map(|tuple| (block, tuple))
 }
 

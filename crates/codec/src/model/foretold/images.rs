@@ -51,6 +51,8 @@ pub struct ForetoldImages {
     /// Whether each block's page is known, and an image to be expected.
     foretold: Vec<Option<bool>>,
     record: Vec<u8>,
+    /// The expected number of the record's tuple on its leaf page.
+    number: Option<u16>,
     /// Whether data follow from a page.
     rest: LazyStream,
     has_rest: bool,
@@ -124,6 +126,7 @@ impl ForetoldImages {
             spare: Vec::new(),
             foretold: Vec::new(),
             record: Vec::new(),
+            number: None,
             rest: LazyStream::default(),
             has_rest: false,
             whole: Vec::new(),
@@ -157,7 +160,8 @@ impl ForetoldImages {
         if choices.uses(OptionalModel::SplitData) {
             self.take_rest(history, layout, record);
         }
-        if let Some(expected) = history.expected_number(layout, record) {
+        self.number = history.expected_number(layout, record);
+        if let Some(expected) = self.number {
             change_number(layout, record, |number| number.wrapping_sub(expected));
         }
     }
@@ -417,7 +421,10 @@ impl ForetoldImages {
         if !C::ENCODING {
             self.clear();
         }
-        if let Some(expected) = history.expected_number(layout, record) {
+        if !C::ENCODING {
+            self.number = history.expected_number(layout, record);
+        }
+        if let Some(expected) = self.number {
             let number = change_number(layout, record, |number| number.wrapping_add(expected));
             if number != expected {
                 history.learn_number(layout, record, number);
@@ -431,6 +438,7 @@ impl ForetoldImages {
         history.replay(self.rules, layout, record);
         self.code_differences(coder, history);
         history.keep_images(layout, record, &mut self.recreation);
+        history.learn_leaves(layout, record);
     }
 
     /// Codes whether data follow from the page, and puts them back into the record.

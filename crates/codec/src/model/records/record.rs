@@ -8,7 +8,7 @@ use super::heap_fields::{is_update, new_line_pointer_at, update_old_line_pointer
 use super::heap_rows::HeapRecord;
 use super::kind::Kinds;
 use super::xid::Xids;
-use crate::model::foretold::History;
+use crate::model::foretold::{History, is_leaf_insertion};
 use crate::model::index::gin::extracted_tuples::ExtractedTuples;
 use crate::model::index::known_rows::KnownRows;
 use crate::model::pages::image::ImageModel;
@@ -16,6 +16,7 @@ use crate::model::relations::Relations;
 use crate::model::rows::change::ChangeScratch;
 use crate::model::rows::recent::RecentRows;
 use crate::model::rows::versions::RowVersions;
+use crate::optional_model::OptionalModel;
 use crate::streams::StreamWriter;
 use crate::streams::coder::{Coder, LazyStream};
 use crate::streams::kind::StreamKind;
@@ -116,12 +117,24 @@ impl Model {
         } else if !C::ENCODING {
             layout.header.prev = self.prev;
         }
-        self.code_references(coder, number, layout)?;
+        // It is looked for with the tuple.
+        let leaf_of =
+            past.filter(|_| coder.format().has_leaf_blocks() && is_leaf_insertion(layout));
+        self.code_references(coder, number, layout, leaf_of.is_some())?;
         self.code_main(coder, number, layout, record, past)?;
         if coder.failed() {
             return None;
         }
-        self.code_data(coder, number, layout, record, past)
+        self.code_data(coder, number, layout, record, past)?;
+        if let Some(past) = leaf_of {
+            self.code_leaf_block(coder, number, layout, record, past)?;
+        }
+        if !C::ENCODING {
+            layout.main_start = record.len();
+            record.extend_from_slice(&self.main);
+            layout.write_headers(record);
+        }
+        Some(())
     }
 
     /// Codes the fields of the headers that differ within a kind.
@@ -130,6 +143,7 @@ impl Model {
         coder: &mut C,
         number: usize,
         layout: &mut RecordLayout,
+        is_block_later: bool,
     ) -> Option<()> {
         let kind = self.kinds.get_mut(number)?;
         if let Some(origin) = &mut layout.origin {
@@ -144,7 +158,9 @@ impl Model {
             let relation = self
                 .relations
                 .get_mut(kind.shape.blocks.get(index)?.relation)?;
-            block.number = relation.block_numbers.code(coder, block.number);
+            if !is_block_later {
+                block.number = relation.block_numbers.code(coder, block.number);
+            }
             if block.fork_flags & walzip_pgformat::wal::Block::HAS_DATA != 0 {
                 let len = &mut kind.block_streams.get_mut(index)?.len;
                 let stream = len.open(coder, StreamKind::BlockDataLen, 2);
@@ -270,11 +286,29 @@ impl Model {
                 return None;
             }
         }
-        if !C::ENCODING {
-            layout.main_start = record.len();
-            record.extend_from_slice(&self.main);
-            layout.write_headers(record);
-        }
         Some(())
+    }
+
+    /// Codes the block of the leaf page that a tuple was put into.
+    fn code_leaf_block<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        number: usize,
+        layout: &mut RecordLayout,
+        record: &[u8],
+        past: &History,
+    ) -> Option<()> {
+        let kind = self.kinds.get_mut(number)?;
+        let relation = kind.shape.blocks.first()?.relation;
+        let relation = self.relations.get_mut(relation)?;
+        let is_wanted = !C::ENCODING || coder.choices().uses(OptionalModel::LeafBlocks);
+        let expected = match is_wanted {
+            true => past.expected_leaf(layout, record),
+            false => None,
+        };
+        let block = layout.blocks.first_mut()?;
+        let numbers = &mut relation.block_numbers;
+        block.number = numbers.code_expected(coder, expected, block.number);
+        (!coder.failed()).then_some(())
     }
 }

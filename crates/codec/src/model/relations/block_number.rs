@@ -7,6 +7,8 @@ use crate::streams::recency::to_front;
 
 /// Maximum number of recent blocks.
 const RECENT_MAX: usize = 32;
+/// The rank that says "the block that was expected".
+const EXPECTED: u8 = 253;
 /// The rank that says "the block after the last one".
 const NEXT: u8 = 254;
 /// The rank that says "the block number follows".
@@ -24,20 +26,40 @@ pub struct BlockNumbers {
 impl BlockNumbers {
     /// Codes the block number of a reference.
     pub fn code<C: Coder>(&mut self, coder: &mut C, number: u32) -> u32 {
+        self.code_expected(coder, None, number)
+    }
+
+    /// The same where a block may be expected.
+    pub fn code_expected<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        expected: Option<u32>,
+        number: u32,
+    ) -> u32 {
         let next = self.recent.first().map_or(0, |last| last.wrapping_add(1));
-        let known = if C::ENCODING && coder.choices().uses(OptionalModel::RecentBlocks) {
+        let known = if C::ENCODING && expected == Some(number) {
+            EXPECTED
+        } else if C::ENCODING && coder.choices().uses(OptionalModel::RecentBlocks) {
             self.rank_of(number, next)
         } else {
             OTHER
         };
         let stream = self.rank.open(coder, StreamKind::BlockRank, 1);
         let rank = coder.u8(stream, known);
-        if let Some(number) = to_front(&mut self.recent, rank.into()) {
+        let place = match rank {
+            EXPECTED => {
+                let mut recent = self.recent.iter();
+                recent.position(|block| Some(*block) == expected)
+            }
+            _ => Some(rank.into()),
+        };
+        if let Some(number) = place.and_then(|place| to_front(&mut self.recent, place)) {
             return number;
         }
-        let number = match rank {
-            NEXT => next,
-            OTHER => {
+        let number = match (rank, expected) {
+            (EXPECTED, Some(expected)) => expected,
+            (NEXT, _) => next,
+            (OTHER, _) => {
                 let stream = self.number.open(coder, StreamKind::BlockNumber, 4);
                 coder.u32(stream, number)
             }
