@@ -25,6 +25,8 @@ const LEAVES_MAX: usize = 1 << 17;
 
 /// So many tuples went elsewhere when the shape of keys is looked for again.
 const WRONG_MAX: u16 = 128;
+/// That number doubles each time, so often.
+const LOOKED_MAX: u8 = 7;
 /// Leaf pages from which a shape is told.
 const BLOCKS: usize = 16;
 
@@ -71,6 +73,8 @@ struct Index {
 struct Doubt {
     /// Tuples that went elsewhere since the shape was looked for.
     wrong: u16,
+    /// How often it was looked for.
+    looked: u8,
     /// Some of the blocks that they went to.
     blocks: [u32; BLOCKS],
     /// How many they were, at most so many.
@@ -91,10 +95,18 @@ impl Doubt {
         &self.blocks[..usize::from(self.len)]
     }
 
-    /// Whether the shape is looked for again. At first that is soon.
+    /// Whether the shape is looked for again: soon at first, and more and more seldom.
     fn is_enough(&self, has_shape: bool) -> bool {
         let wrong_max = if has_shape { WRONG_MAX } else { WRONG_MAX / 4 };
-        self.wrong >= wrong_max
+        self.wrong >= wrong_max << self.looked.min(LOOKED_MAX)
+    }
+
+    /// The shape was looked for.
+    fn looked(&self) -> Doubt {
+        Doubt {
+            looked: self.looked.saturating_add(1),
+            ..Doubt::default()
+        }
     }
 }
 
@@ -243,12 +255,13 @@ impl Leaves {
         let found = KeyShape::of(&leaves);
         if found == shape {
             if let Some(index) = self.indexes.get_mut(&locator) {
-                index.doubt = Doubt::default();
+                index.doubt = doubt.looked();
             }
             return;
         }
         let index = Index {
             shape: found,
+            doubt: doubt.looked(),
             ..Index::default()
         };
         let was = self.indexes.insert(locator, index);
@@ -326,6 +339,7 @@ impl Leaves {
             let shape = index.shape.map_or(0, |shape| shape.number());
             bytes.extend_from_slice(&shape.to_le_bytes());
             bytes.extend_from_slice(&index.doubt.wrong.to_le_bytes());
+            bytes.push(index.doubt.looked);
             for block in index.doubt.blocks() {
                 bytes.extend_from_slice(&block.to_le_bytes());
             }
