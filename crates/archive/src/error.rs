@@ -272,8 +272,10 @@ pub enum ArchiveError {
     /// A transaction or a restore point is in no WAL after a backup.
     #[error(
         "the target, {target}, is nowhere in the archived WAL of timeline {timeline} after a \
-         backup{}",
-        hole.as_ref().map(|hole| format!("; {hole} is missing there")).unwrap_or_default()
+         backup{}{}",
+        hole.as_ref().map(|hole| format!("; {hole} is missing there")).unwrap_or_default(),
+        superseded.iter().map(|other| format!("; timeline {other} was given up for it"))
+            .collect::<String>()
     )]
     TargetNotFound {
         /// The target.
@@ -282,6 +284,8 @@ pub enum ArchiveError {
         timeline: TimelineId,
         /// The first missing segment, where there is a hole.
         hole: Option<String>,
+        /// Timelines that were given up for that one, with commits that it lacks.
+        superseded: Vec<TimelineId>,
     },
 
     /// Directories to restore into hold something. Nothing was written.

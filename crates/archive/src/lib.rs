@@ -11,6 +11,7 @@ mod archiver;
 pub mod backup;
 mod backup_files;
 pub mod backup_get;
+mod backup_objects;
 mod backup_record;
 mod backup_stream;
 mod branches;

@@ -160,7 +160,7 @@ pub async fn restore(
 
     tracing::info!("restoring backup {}", record.label);
     let restored = async {
-        let taken = take(repository, &directories, record, &manifest, options).await?;
+        let taken = take(repository, &directories, &manifest, options).await?;
         let destination = match taken.removed {
             Some(_) => Destination::Delta(directories.clone()),
             None => Destination::Empty(directories.clone()),
@@ -241,7 +241,6 @@ struct Taken {
 async fn take(
     repository: &Repository,
     directories: &Directories,
-    record: &BackupRecord,
     manifest: &PgManifest,
     options: &RestoreOptions,
 ) -> Result<Taken, ArchiveError> {
@@ -264,8 +263,6 @@ async fn take(
         })
         .await;
     };
-    // What is there is given up for the backup: it had better be whole.
-    delta::check_objects(repository, record).await?;
     let files = manifest.files.keys().cloned().collect();
     off_the_runtime(move || {
         let (lock, removed) = found.take(&files)?;

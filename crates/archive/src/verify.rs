@@ -15,6 +15,7 @@ use futures::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use walzip_pgformat::wal_file_name::WalFileName;
+use walzip_repo::encryption::KeyError;
 use walzip_repo::layout::CLUSTER_PREFIX;
 use walzip_repo::{BackupLabel, RepoError, Repository, WalEntry, WalPack};
 
@@ -167,7 +168,12 @@ pub async fn verify(
     if options.notes
         && let Err(error) = note.put(repository).await
     {
-        tracing::warn!("what was verified could not be noted: {error}");
+        match error {
+            ArchiveError::Repository(RepoError::Key(KeyError::ReadsOnly)) => {
+                tracing::info!("nothing is noted of what was verified: {error}");
+            }
+            error => tracing::warn!("what was verified could not be noted: {error}"),
+        }
     }
     Ok(verification)
 }

@@ -302,8 +302,8 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         ArchiveError::TargetNotFound { .. } => (
             Kind::TargetNotArchived,
             Some(
-                "If it is recent, \"walzip check\" brings in what is not archived yet. --backup names \
-                 a backup to replay from without looking for the target first.",
+                "If it is on another timeline, --target-timeline names that: \"walzip info\" lists \
+                 them. If it is recent, \"walzip check\" brings in what is not archived yet.",
             ),
         ),
         _ => (Kind::Internal, None),
@@ -344,6 +344,10 @@ fn repository(error: &RepoError) -> KindAndHint {
         RepoError::KeyFile { .. } => (
             Kind::Crypto,
             Some("\"walzip key init FILE\" makes a key file."),
+        ),
+        RepoError::Key(KeyError::ReadsOnly) => (
+            Kind::Crypto,
+            Some("To write, use the key file that the repository was made with."),
         ),
         RepoError::Key(KeyError::NotOurs { .. }) => (
             Kind::Crypto,

@@ -41,6 +41,9 @@ pub enum KeyError {
         /// The epoch.
         epoch: u32,
     },
+    /// Anybody could have made the key for the key file that is for recovery.
+    #[error("the key file is for recovery: with it, the repository can be read and not written")]
+    ReadsOnly,
     /// An object was encrypted with another key.
     #[error("{0}")]
     Wrong(SealError),

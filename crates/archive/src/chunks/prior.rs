@@ -14,6 +14,7 @@ use super::packed::Packed;
 use super::pieces::{OWN, Piece, REFERENCES_AT_ONCE, REFERENCES_MAX};
 use super::sources::{Referred, Source, read_referred};
 use super::writing::Changes;
+use crate::backup_objects;
 use crate::backup_record::{BackupRecord, BlockHashFunction, ListedBackup};
 use crate::error::ArchiveError;
 
@@ -148,8 +149,8 @@ impl Prior {
         if referred.iter().any(is_unknown) {
             return Err(unfit("has block hashes of a later version"));
         }
-        for Referred { record, label, .. } in &referred {
-            check_objects(repository, label, record).await?;
+        for Referred { record, .. } in &referred {
+            backup_objects::check(repository, record).await?;
         }
         Ok(Prior {
             label,
@@ -241,7 +242,7 @@ impl Prior {
             if !references.contains(&record.label) {
                 continue;
             }
-            check_objects(repository, label, record).await?;
+            backup_objects::check(repository, record).await?;
             if BackupRecord::read(repository, label).await? != *record {
                 return Err(ArchiveError::Damaged {
                     object: format!("backup {label}, which the new backup needs,"),
@@ -262,25 +263,6 @@ impl Referred {
             .as_ref()
             .map(|files| files.packs.as_slice());
         Source::of(&self.label, packs.unwrap_or_default(), &self.index)
-    }
-}
-
-/// Whether all objects of a backup are there, as long as they were.
-async fn check_objects(
-    repository: &Repository,
-    label: &BackupLabel,
-    record: &BackupRecord,
-) -> Result<(), ArchiveError> {
-    let stored = repository.list_backup_objects(label).await?;
-    let lost = record
-        .objects()
-        .find(|object| stored.get(&object.name) != Some(&object.size_bytes));
-    match lost {
-        None => Ok(()),
-        Some(object) => Err(ArchiveError::Damaged {
-            object: format!("backup {label}"),
-            reason: format!("{} is missing, or has another size", object.name),
-        }),
     }
 }
 

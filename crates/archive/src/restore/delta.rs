@@ -15,7 +15,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use walzip_repo::{BackupLabel, ClusterIdentity, Location, Repository};
+use walzip_repo::{ClusterIdentity, Location, Repository};
 
 use self::cleaning::LINKS;
 pub use self::cleaning::Removed;
@@ -23,7 +23,6 @@ use super::directories::Directories;
 use super::marker::{DirectoryLock, Marker};
 use super::unpack::CONTROL_FILE_UNFINISHED;
 use crate::backup_files::CONTROL_FILE;
-use crate::backup_record::BackupRecord;
 use crate::durable;
 use crate::error::ArchiveError;
 use crate::{cluster, placement};
@@ -94,6 +93,7 @@ pub(super) async fn look(
             return Err(ArchiveError::WalNotArchived { files });
         }
     }
+    cleaning::check_access(directories, links.values())?;
     let found = Found {
         links,
         directories: directories.clone(),
@@ -237,35 +237,6 @@ impl Found {
                 target.display()
             );
         }
-    }
-}
-
-/// Refuses a backup of which objects are missing or cut short.
-pub(super) async fn check_objects(
-    repository: &Repository,
-    record: &BackupRecord,
-) -> Result<(), ArchiveError> {
-    check_own_objects(repository, record).await?;
-    for label in &record.references {
-        let referred = BackupRecord::read(repository, &label.parse()?).await?;
-        check_own_objects(repository, &referred).await?;
-    }
-    Ok(())
-}
-
-async fn check_own_objects(
-    repository: &Repository,
-    record: &BackupRecord,
-) -> Result<(), ArchiveError> {
-    let label: BackupLabel = record.label.parse()?;
-    let there = repository.list_backup_objects(&label).await?;
-    let mut objects = record.objects();
-    match objects.find(|object| there.get(&object.name) != Some(&object.size_bytes)) {
-        None => Ok(()),
-        Some(object) => Err(ArchiveError::Damaged {
-            object: format!("{} of backup {label}", object.name),
-            reason: format!("it should have {} bytes", object.size_bytes),
-        }),
     }
 }
 

@@ -15,10 +15,12 @@ use super::RestoreOptions;
 use super::target::{RecoveryTarget, TargetTimeline};
 use super::whose::Whose;
 use crate::archived_wal::{ArchivedWal, Reach, Way};
+use crate::backup_objects;
 use crate::backup_record::{BackupRecord, ListedBackup};
 use crate::branches::{Branches, Choice};
 use crate::error::ArchiveError;
 use crate::other_branch::OtherBranch;
+use crate::packs::is_damage;
 use crate::restore::last_segments;
 use crate::timelines::{self, Timelines};
 use crate::wal_end::WalEnd;
@@ -252,7 +254,10 @@ impl<'a> Planner<'a> {
         let goal = choice.timeline;
         if let Some(asked) = &self.asked {
             return match self.obstacle(asked, goal, None) {
-                None => Ok((asked.clone(), None)),
+                None => {
+                    backup_objects::check_with_referred(self.repository, asked).await?;
+                    Ok((asked.clone(), None))
+                }
                 Some(obstacle) => {
                     let label = &asked.label;
                     Err(ArchiveError::NoBackup(format!("{label} {obstacle}")))
@@ -261,7 +266,13 @@ impl<'a> Planner<'a> {
         }
         let found = match self.wanted() {
             None => None,
-            Some(wanted) => Some(self.find(&wanted, goal).await?),
+            Some(wanted) => match self.find(&wanted, choice).await {
+                // It may be on another one.
+                Err(ArchiveError::TargetNotFound { .. }) if !choice.competing.is_empty() => {
+                    return Err(self.competing(choice));
+                }
+                found => Some(found?),
+            },
         };
         if let Some(found) = &found
             && choice
@@ -282,9 +293,8 @@ impl<'a> Planner<'a> {
                 Err(_) => {}
                 Ok(record) => match self.obstacle(record, goal, found) {
                     Some(obstacle) => obstacles.push(format!("{label} {obstacle}")),
-                    None => match self.missing(record)? {
-                        Some(missing) => passed_over
-                            .push(format!("{label} needs {missing}, which is not archived")),
+                    None => match self.damage(record).await? {
+                        Some(damage) => passed_over.push(format!("{label} {damage}")),
                         None if passed_over.is_empty() => return Ok((record.clone(), found)),
                         None => {
                             return Err(ArchiveError::BackupUnusable {
@@ -346,6 +356,19 @@ impl<'a> Planner<'a> {
         ))
     }
 
+    /// Why a backup is worth nothing: a segment that it needs is not archived, or one of its objects is
+    /// not there.
+    async fn damage(&self, record: &BackupRecord) -> Result<Option<String>, ArchiveError> {
+        if let Some(missing) = self.missing(record)? {
+            return Ok(Some(format!("needs {missing}, which is not archived")));
+        }
+        match backup_objects::check_with_referred(self.repository, record).await {
+            Ok(()) => Ok(None),
+            Err(error) if is_damage(&error) => Ok(Some(format!("cannot be used: {error}"))),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The first segment without which a backup is worth nothing and that is not archived.
     fn missing(&self, record: &BackupRecord) -> Result<Option<String>, ArchiveError> {
         let missing = self.wal.missing(&record.required_segments()?)?;
@@ -363,7 +386,8 @@ impl<'a> Planner<'a> {
 
     /// Looks for the target from the newest backup's WAL back to the oldest's. PostgreSQL stops at
     /// the first that it meets after a backup, so there must not be two.
-    async fn find(&self, wanted: &Wanted, goal: TimelineId) -> Result<Found, ArchiveError> {
+    async fn find(&self, wanted: &Wanted, choice: &Choice) -> Result<Found, ArchiveError> {
+        let goal = choice.timeline;
         let way = self.wal.way(&self.timelines, goal);
         let mut before = None;
         let mut hole = None;
@@ -404,6 +428,11 @@ impl<'a> Planner<'a> {
             target: self.target().to_string(),
             timeline: goal,
             hole: hole.map(|hole| hole.first.to_string()),
+            superseded: choice
+                .superseded
+                .iter()
+                .map(|other| other.timeline)
+                .collect(),
         })
     }
 

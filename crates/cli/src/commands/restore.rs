@@ -329,7 +329,7 @@ fn report_left_out(out: &mut impl Write, restored: &Restored) -> std::io::Result
     )?;
     for database in &restored.left_out {
         match &database.name {
-            Some(name) => writeln!(out, "  DROP DATABASE {};", sql_identifier(name))?,
+            Some(name) => writeln!(out, "  DROP DATABASE IF EXISTS {};", sql_identifier(name))?,
             None => writeln!(
                 out,
                 "  DROP DATABASE the one that this names: SELECT datname FROM pg_database WHERE \

@@ -65,7 +65,7 @@ struct SetAsideArgs {
 Example:
   walzip timeline put-back 00000002 --repo /var/lib/walzip --confirm")]
 struct PutBackArgs {
-    /// What to put back, as "walzip info" shows it: 00000002
+    /// What to put back, as "walzip info" shows it: 00000002; or the timeline's number
     #[arg(value_name = "LABEL")]
     label: String,
 
@@ -119,9 +119,18 @@ fn run_set_aside(args: SetAsideArgs) -> Result<(), CommandError> {
     })
 }
 
+/// A label, or the number of a timeline, by which it was set aside.
+fn label(text: &str) -> Result<AsideLabel, CommandError> {
+    const LABEL_LEN: usize = 8;
+    match text.parse::<u32>() {
+        Ok(number) if text.len() < LABEL_LEN => Ok(format!("{number:08X}").parse()?),
+        _ => Ok(text.parse()?),
+    }
+}
+
 fn run_put_back(args: PutBackArgs) -> Result<(), CommandError> {
     let location = args.repo.sole_place(&args.repo.config()?)?;
-    let label: AsideLabel = args.label.parse()?;
+    let label = label(&args.label)?;
     if args.confirm {
         running_as_root::refuse_foreign_repository(&location)?;
     }
@@ -169,4 +178,19 @@ fn describe(moved: &MovedTimeline) -> String {
 fn say(line: impl std::fmt::Display) -> Result<(), CommandError> {
     let written: io::Result<()> = writeln!(io::stdout(), "{line}");
     written.map_err(CommandError::stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_may_be_the_number_of_a_timeline() {
+        let of = |text| label(text).map(|label| label.to_string()).ok();
+        assert_eq!(of("2").as_deref(), Some("00000002"));
+        assert_eq!(of("11").as_deref(), Some("0000000B"));
+        assert_eq!(of("0000000B").as_deref(), Some("0000000B"));
+        assert_eq!(of("00000011-2").as_deref(), Some("00000011-2"));
+        assert_eq!(of("B"), None);
+    }
 }

@@ -250,7 +250,7 @@ impl Epochs {
     async fn ours(&self, epoch: u32) -> Result<EpochKey, RepoError> {
         match self.read(epoch).await? {
             (key, true) => Ok(key),
-            (_, false) => Err(KeyError::NotOurs { epoch }.into()),
+            (_, false) => Err(KeyError::ReadsOnly.into()),
         }
     }
 

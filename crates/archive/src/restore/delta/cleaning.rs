@@ -12,6 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Access;
+
 use crate::error::ArchiveError;
 use crate::restore::directories::Directories;
 use crate::restore::marker::UNFINISHED;
@@ -21,6 +23,40 @@ use crate::restore::unpack::CONTROL_FILE_UNFINISHED;
 const OWN: [&str; 3] = [UNFINISHED, CONTROL_FILE_UNFINISHED, "recovery.signal"];
 /// Where the links of the tablespaces are.
 pub(super) const LINKS: &str = "pg_tblspc";
+
+/// Refuses directories that cannot be cleaned, before anything is changed: those of file systems have
+/// one of root's, `lost+found`.
+pub(super) fn check_access<'p>(
+    directories: &'p Directories,
+    links: impl Iterator<Item = &'p PathBuf>,
+) -> Result<(), ArchiveError> {
+    let mut waiting = vec![directories.data.clone()];
+    for location in links.chain(directories.tablespaces.values()) {
+        if location.is_dir() {
+            let versions = version_directories(location, directories.major())?;
+            waiting.extend(directories_of(versions)?);
+        }
+    }
+    while let Some(directory) = waiting.pop() {
+        let needed = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+        rustix::fs::access(&directory, needed)
+            .map_err(|error| ArchiveError::file("clean", &directory, error.into()))?;
+        waiting.extend(directories_of(entries(&directory)?)?);
+    }
+    Ok(())
+}
+
+/// Those of entries that are directories, and no links to them.
+fn directories_of(entries: Vec<DirEntry>) -> Result<Vec<PathBuf>, ArchiveError> {
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.path();
+        if metadata(&path)?.is_dir() {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
 
 /// What was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -98,6 +98,7 @@ fn a_copy_that_archives_does_not_hijack_the_restore_of_its_original() {
     let copy = archiving_copy(&site, "copy", &["--target-time", &before]);
     write(&copy, "3-copy");
     let on_both = write(&primary, "4-production");
+    primary.sql("SELECT pg_create_restore_point('of production')");
     write(&primary, "5-production");
     primary.archive_everything();
     succeed(&mut primary.walzip(&["backup"]));
@@ -109,6 +110,9 @@ fn a_copy_that_archives_does_not_hijack_the_restore_of_its_original() {
     let names = ["timeline 1 went on", "timeline 2", "--target-timeline"];
     refused(&restore(&site, "refused", &[]), 110, &names);
     let at = ["--target-time", &on_both];
+    refused(&restore(&site, "refused", &at), 110, &names);
+    // It is not on the timeline that was born last, and may be on another one.
+    let at = ["--target-name", "of production"];
     refused(&restore(&site, "refused", &at), 110, &names);
     assert!(!site.path("refused").exists(), "nothing was written");
 
@@ -137,6 +141,7 @@ fn a_cluster_that_took_its_originals_place_is_followed_and_the_rest_is_named() {
     let primary = primary(&site);
     let before = write(&primary, "1-common");
     let lost = write(&primary, "2-undone");
+    primary.sql("SELECT pg_create_restore_point('undone')");
     write(&primary, "3-undone");
     primary.archive_everything();
     primary.stop();
@@ -152,6 +157,11 @@ fn a_cluster_that_took_its_originals_place_is_followed_and_the_rest_is_named() {
         said(&output)
     );
     assert_eq!(restored_rows(&site, &[]), "1-common 4-after");
+    refused(
+        &restore(&site, "refused", &["--target-name", "undone"]),
+        112,
+        &["timeline 1 was given up", "--target-timeline"],
+    );
     // The moment that was undone lies on the timeline that was alive then.
     write(&successor, "5-later");
     successor.archive_everything();
@@ -377,12 +387,24 @@ fn an_older_backup_is_taken_only_by_its_name() {
     let labels = fs::read_dir(site.repository().join("backup")).expect("readable");
     let mut labels: Vec<PathBuf> = labels.map(|entry| entry.expect("one").path()).collect();
     labels.sort();
+    let [older, newest] = [0, 1].map(|of: usize| {
+        let label = labels[of].file_name().expect("a label");
+        label.to_string_lossy().into_owned()
+    });
+    // Nothing is written before it is known that all objects are there.
+    let (pack, aside) = (labels[1].join("pack.0000"), site.path("aside"));
+    fs::rename(&pack, &aside).expect("moved");
+    let words = ["pack.0000", "is missing", "--backup"];
+    refused(&restore(&site, "refused", &[]), 75, &words);
+    let named = restore(&site, "refused", &["--backup", &newest]);
+    refused(&named, 26, &words[..2]);
+    let content = fs::read(&aside).expect("readable");
+    fs::write(&pack, &content[..content.len() - 1]).expect("written");
+    refused(&restore(&site, "refused", &[]), 75, &words);
+    assert!(!site.path("refused").exists(), "nothing was written");
+    fs::rename(&aside, &pack).expect("moved back");
+
     fs::write(labels[1].join("backup.json"), "{").expect("damaged");
-    let older = labels[0]
-        .file_name()
-        .expect("a label")
-        .to_string_lossy()
-        .into_owned();
     refused(
         &restore(&site, "refused", &[]),
         75,

@@ -1,7 +1,7 @@
 //! `restore --delta`: over a cluster that went on, was damaged, or was left by a killed restore.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -295,6 +295,39 @@ fn a_killed_restore_into_an_empty_directory_is_completed_by_delta() {
     succeed(&mut restore(&site, "copy", &["--delta"]));
     assert_same(&site.path("copy"), &site.path("plain"));
     assert_same_tablespaces(&site);
+}
+
+/// A file system has a directory of root's where it is mounted. It cannot be cleaned, and that is said
+/// before anything is changed.
+#[test]
+fn a_directory_that_cannot_be_read_is_refused_before_anything_is_changed() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = archived_primary(&site);
+    let expected = primary.fingerprint();
+    primary.stop();
+    succeed(&mut restore(&site, "copy", &[]));
+    let data = site.path("copy");
+    let lost = data.join("pg_wal/lost+found");
+    let deep = site.path("copy.fast");
+    let deep = fs::read_dir(deep).expect("readable").next().expect("one");
+    let deep = deep.expect("an entry").path().join("closed");
+    let extra = data.join("base/extra");
+    fs::write(&extra, "to be removed").expect("written");
+    for closed in [&lost, &deep] {
+        fs::create_dir(closed).expect("made");
+        fs::set_permissions(closed, fs::Permissions::from_mode(0)).expect("closed");
+        let refusal = refused(&mut restore(&site, "copy", &["--delta"]), 64);
+        let name = closed.display().to_string();
+        assert!(refusal.contains(&name), "{refusal}");
+        assert!(data.join("global/pg_control").is_file() && extra.exists());
+        fs::remove_dir(closed).expect("removed");
+    }
+    succeed(&mut restore(&site, "copy", &["--delta"]));
+    assert!(!extra.exists());
+    let copy = Server::on(&site, "copy");
+    copy.start(&["archive_mode=off"]);
+    copy.wait_until("SELECT NOT pg_is_in_recovery()");
+    assert_eq!(copy.fingerprint(), expected);
 }
 
 /// What a server wrote before it crashed is not lost, and is restored when it was pushed.
