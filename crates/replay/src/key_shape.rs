@@ -19,6 +19,8 @@ const ATTRIBUTES_MAX: usize = 4;
 const TUPLES_MIN: usize = 8;
 /// Tuples of a page that are looked at.
 const TUPLES_MAX: usize = 64;
+/// Attributes that are tried, after all that may come before them.
+const TRIES_MAX: u32 = 128;
 /// Of these many neighbours in a page, one may be out of order.
 const DISORDER_PART: usize = 16;
 
@@ -66,6 +68,7 @@ impl KeyShape {
         }
         let mut search = Search {
             is_variable: most.iter().any(|key| key.is_variable),
+            tries_left: TRIES_MAX,
             found: Vec::new(),
         };
         search.go_on(KeyShape::default(), 0, &most, 0);
@@ -163,6 +166,7 @@ fn keys_of(page: &PageBytes) -> Option<Vec<Keyed<'_>>> {
 /// Shapes that fit the keys of a page, and how many neighbours are out of order.
 struct Search {
     is_variable: bool,
+    tries_left: u32,
     found: Vec<(KeyShape, usize)>,
 }
 
@@ -179,6 +183,10 @@ impl Search {
             return;
         }
         for kind in KINDS {
+            let Some(tries_left) = self.tries_left.checked_sub(1) else {
+                return;
+            };
+            self.tries_left = tries_left;
             let mut next = keys.to_vec();
             let Some(more) = go_past(&mut next, kind) else {
                 continue;

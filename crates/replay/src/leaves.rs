@@ -23,6 +23,9 @@ use crate::page::{Page, PageBytes};
 /// forgotten.
 const LEAVES_MAX: usize = 1 << 17;
 
+/// Indexes of which anything is known. Where there are more, all are forgotten.
+const INDEXES_MAX: usize = 1 << 14;
+
 /// So many tuples went elsewhere when the shape of keys is looked for again.
 const WRONG_MAX: u16 = 128;
 /// That number doubles each time, so often.
@@ -236,6 +239,9 @@ impl Leaves {
     /// forgotten.
     fn doubt(&mut self, locator: RelFileLocator, block: u32, pages: &PageCache) {
         if !self.indexes.contains_key(&locator) {
+            if self.indexes.len() >= INDEXES_MAX {
+                self.forget();
+            }
             self.indexes.insert(locator, Index::default());
             self.note(Was::Index(locator, None));
         }
@@ -277,20 +283,24 @@ impl Leaves {
     }
 
     fn set(&mut self, locator: RelFileLocator, block: u32, begin: Option<Place>) {
-        if begin.is_some() && self.len >= LEAVES_MAX {
-            let was = std::mem::take(&mut self.indexes);
-            self.len = 0;
-            self.note(Was::All(was));
-            return;
-        }
         let Some(index) = self.indexes.get_mut(&locator) else {
             return;
         };
+        let is_new = begin.is_some() && !index.begins.contains_key(&block);
+        if is_new && self.len >= LEAVES_MAX {
+            return self.forget();
+        }
         let was = index.set(block, begin);
         self.len = self.len + usize::from(begin.is_some()) - usize::from(was.is_some());
         if was != begin {
             self.note(Was::Page(locator, block, was));
         }
+    }
+
+    fn forget(&mut self) {
+        let was = std::mem::take(&mut self.indexes);
+        self.len = 0;
+        self.note(Was::All(was));
     }
 
     fn note(&mut self, was: Was) {
@@ -455,6 +465,24 @@ mod tests {
         assert_eq!(leaves.expected(INDEX, &tuple, &pages), Some(3));
         leaves.learn(INDEX, &tuple, 4, &pages);
         assert_eq!(leaves.expected(INDEX, &tuple, &pages), Some(4));
+    }
+
+    #[test]
+    fn indexes_are_not_more_than_so_many() {
+        let (pages, mut leaves) = (index(), Leaves::default());
+        for number in 0..100 {
+            let key = scattered(number);
+            leaves.learn(INDEX, &tuple_of(key), block_of(key), &pages);
+        }
+        let was = known(&leaves);
+        leaves.remember();
+        for relation in 0..=INDEXES_MAX as u32 {
+            let locator = RelFileLocator { relation, ..INDEX };
+            leaves.learn(locator, &tuple_of(1), 1, &pages);
+            assert!(leaves.indexes.len() <= INDEXES_MAX);
+        }
+        leaves.undo();
+        assert_eq!(known(&leaves), was);
     }
 
     fn known(leaves: &Leaves) -> Vec<Vec<u8>> {
