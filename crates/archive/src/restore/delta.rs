@@ -93,7 +93,6 @@ pub(super) async fn look(
             return Err(ArchiveError::WalNotArchived { files });
         }
     }
-    cleaning::check_access(directories, links.values())?;
     let found = Found {
         links,
         directories: directories.clone(),
@@ -102,6 +101,7 @@ pub(super) async fn look(
         lock,
     };
     directories.refuse_occupied(|path| found.is_own(path))?;
+    cleaning::check_access(directories, found.links.values())?;
     Ok(Some(found))
 }
 
