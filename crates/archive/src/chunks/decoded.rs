@@ -12,7 +12,8 @@ use super::buffers::CHUNK_BYTES;
 use super::index::Chunk;
 use super::pack;
 use super::pieces::{OWN, REFERENCES_AT_ONCE};
-use super::sources::{Source, needed};
+use super::sources::Source;
+use crate::backup_objects::needed;
 use crate::error::ArchiveError;
 use crate::workers;
 

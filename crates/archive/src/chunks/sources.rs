@@ -7,6 +7,7 @@ use walzip_repo::{BackupLabel, BackupType, Repository};
 use super::index::{Chunk, Index};
 use super::packed::Packed;
 use super::pieces::Piece;
+use crate::backup_objects::needed;
 use crate::backup_record::{BackupRecord, ObjectRecord};
 use crate::error::ArchiveError;
 
@@ -99,23 +100,6 @@ async fn read_one(
         label,
         index,
     })
-}
-
-/// An error at a backup that another one needs: it names both.
-pub(crate) fn needed(by: &str, reference: &str, error: ArchiveError) -> ArchiveError {
-    let reason = match error {
-        ArchiveError::Damaged { object, reason } => format!("{object} {reason}"),
-        ArchiveError::Repository(walzip_repo::RepoError::NotFound { key }) => {
-            format!("{key} is missing")
-        }
-        // What may pass is no damage.
-        error @ (ArchiveError::Repository(_) | ArchiveError::Internal(_)) => return error,
-        error => error.to_string(),
-    };
-    ArchiveError::Damaged {
-        object: format!("backup {by}, which needs backup {reference},"),
-        reason,
-    }
 }
 
 /// Refuses pieces and bases that are not in the streams that they name.

@@ -302,7 +302,12 @@ fn a_missing_or_damaged_full_backup_is_named_with_the_one_that_needs_it() {
             !restored.join("global/pg_control").exists(),
             "it would start"
         );
-        fs::remove_dir_all(restored).expect("removed");
+        // What is cut short is found before anything is written.
+        let is_short = fs::read(&pack).expect("a pack").len() < whole.len();
+        assert_eq!(restored.exists(), !is_short);
+        if !is_short {
+            fs::remove_dir_all(restored).expect("removed");
+        }
         let (told, code) = fails(&mut site.walzip(&["verify"]));
         assert!(told.contains(&full) && told.contains(&incr), "{told}");
         assert_eq!(code, 104, "{told}");
