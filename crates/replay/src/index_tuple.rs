@@ -28,6 +28,9 @@ const COUNT_MASK: u16 = 0x0FFF;
 
 type Tid = [u8; TID_LEN];
 
+/// A row: the two halves of its block's number, and the number of its line pointer.
+pub type Row = (u16, u16, u16);
+
 /// Takes the tuple at the front of `bytes`, with its padding.
 pub fn take(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let len = max_align((read_u16(bytes, 6)? & LEN_MASK).into());
@@ -69,14 +72,14 @@ pub fn is_variable(tuple: &[u8]) -> Option<bool> {
 }
 
 /// The first row that a tuple stands for: its block, and the number of its line pointer.
-pub fn first_row(tuple: &[u8]) -> Option<(u16, u16, u16)> {
+pub fn first_row(tuple: &[u8]) -> Option<Row> {
     let tid = tuple.get(posting(tuple).map_or(0, |(at, _)| at)..)?;
     Some((read_u16(tid, 0)?, read_u16(tid, 2)?, read_u16(tid, 4)?))
 }
 
 /// The key of a high key, and the row with which it is compared where keys are equal: it may lack
 /// the attributes that tell it from others, and has its row behind its key (`_bt_truncate`).
-pub fn high_key(tuple: &[u8]) -> Option<(&[u8], (u16, u16, u16))> {
+pub fn high_key(tuple: &[u8]) -> Option<(&[u8], Row)> {
     let (number, info) = (read_u16(tuple, 4)?, read_u16(tuple, 6)?);
     if info & ALT_TID == 0 || number & IS_POSTING != 0 {
         return Some((key(tuple)?, first_row(tuple)?));

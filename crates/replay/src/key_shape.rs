@@ -61,7 +61,7 @@ pub struct KeyShape {
 impl KeyShape {
     /// The shape of the keys of leaf pages; `None` if they have too few tuples, or none fits.
     pub fn of(pages: &[&PageBytes]) -> Option<KeyShape> {
-        let keys = pages.iter().filter_map(|page| Some(keys_of(page)?));
+        let keys = pages.iter().filter_map(|page| keys_of(page));
         let most = keys.max_by_key(|keys| keys.len())?;
         if most.len() < TUPLES_MIN {
             return None;

@@ -15,7 +15,7 @@ use walzip_pgformat::wal::RelFileLocator;
 
 use crate::btree_page::{first_data, is_leaf, right_sibling};
 use crate::cache::{PageCache, PageKey};
-use crate::index_tuple;
+use crate::index_tuple::{self, Row};
 use crate::key_shape::{KeyShape, Sortable};
 use crate::page::{Page, PageBytes};
 
@@ -36,11 +36,11 @@ const BLOCKS: usize = 16;
 /// A tuple that can be ordered: the beginning of its key, and its first row.
 type Place = (Sortable, u64);
 
-fn place(shape: KeyShape, key: &[u8], row: (u16, u16, u16)) -> Place {
+fn place(shape: KeyShape, key: &[u8], row: Row) -> Place {
     (shape.sortable(key), row_number(row))
 }
 
-fn row_number((high, low, number): (u16, u16, u16)) -> u64 {
+fn row_number((high, low, number): Row) -> u64 {
     u64::from(high) << 32 | u64::from(low) << 16 | u64::from(number)
 }
 

@@ -315,7 +315,7 @@ fn a_directory_that_cannot_be_read_is_refused_before_anything_is_changed() {
     fs::write(&extra, "to be removed").expect("written");
     for closed in [&lost, &deep] {
         fs::create_dir(closed).expect("made");
-        fs::set_permissions(closed, fs::Permissions::from_mode(0)).expect("closed");
+        fs::set_permissions(closed, fs::Permissions::from_mode(0o000)).expect("closed");
         let refusal = refused(&mut restore(&site, "copy", &["--delta"]), 64);
         let name = closed.display().to_string();
         assert!(refusal.contains(&name), "{refusal}");
