@@ -77,15 +77,16 @@ pub fn first_row(tuple: &[u8]) -> Option<Row> {
     Some((read_u16(tid, 0)?, read_u16(tid, 2)?, read_u16(tid, 4)?))
 }
 
-/// The key of a high key, and the row with which it is compared where keys are equal: it may lack
+/// The key of a high key without nulls, and the row with which it is compared where keys are equal: it may lack
 /// the attributes that tell it from others, and has its row behind its key (`_bt_truncate`).
 pub fn high_key(tuple: &[u8]) -> Option<(&[u8], Row)> {
     let (number, info) = (read_u16(tuple, 4)?, read_u16(tuple, 6)?);
+    let key = key_without_nulls(tuple)?;
     if info & ALT_TID == 0 || number & IS_POSTING != 0 {
-        return Some((key(tuple)?, first_row(tuple)?));
+        return Some((key, first_row(tuple)?));
     }
     if number & HAS_ROW == 0 {
-        return Some((key(tuple)?, (0, 0, 0)));
+        return Some((key, (0, 0, 0)));
     }
     let at = tuple.len().checked_sub(max_align(TID_LEN))?;
     let row = (

@@ -173,7 +173,7 @@ struct Search {
 impl Search {
     /// Tries each kind for the next attribute.
     fn go_on(&mut self, shape: KeyShape, depth: usize, keys: &[Keyed<'_>], wrong: usize) {
-        let is_whole = keys.iter().all(|key| key.is_read());
+        let is_whole = depth > 0 && keys.iter().all(|key| key.is_read());
         let variable = [Some(Kind::Numeric), Some(Kind::Text)];
         let is_variable = shape.attributes.iter().any(|kind| variable.contains(kind));
         if is_whole || depth == ATTRIBUTES_MAX {

@@ -57,9 +57,9 @@ pub struct Leaves {
     len: usize,
     /// What has changed, the last change at the end, if it is remembered.
     undo: Option<Vec<Was>>,
-    /// The block that was found last, if its page is known to begin before the tuple: nothing is to
-    /// be learned if it is the one.
-    found: Cell<Option<(RelFileLocator, u32)>>,
+    /// What was found last, if nothing has changed since and the page does not begin after the tuple:
+    /// nothing is to be learned of it.
+    found: Cell<Option<(RelFileLocator, Place, u32)>>,
 }
 
 /// The leaf pages of one index.
@@ -121,7 +121,7 @@ enum Was {
     /// What spoke against the shape of an index.
     Doubt(RelFileLocator, Box<Doubt>),
     /// All of an index, if anything was known of it.
-    Index(RelFileLocator, Option<Index>),
+    Index(RelFileLocator, Option<Box<Index>>),
     /// All of all.
     All(HashMap<RelFileLocator, Index, RandomState>),
 }
@@ -163,7 +163,7 @@ impl Leaves {
         let page = pages.peek(&main_fork(locator, block));
         let right = page.and_then(|page| right_of(shape, page, &place));
         let is_found = begin <= place && right.is_none();
-        self.found.set(is_found.then_some((locator, block)));
+        self.found.set(is_found.then_some((locator, place, block)));
         Some(right.unwrap_or(block))
     }
 
@@ -199,15 +199,15 @@ impl Leaves {
 
     /// Learns that a tuple went to a block, whose page has it by now if it is known.
     pub fn learn(&mut self, locator: RelFileLocator, tuple: &[u8], block: u32, pages: &PageCache) {
-        if self.found.take() == Some((locator, block)) {
-            return;
-        }
         let Some(shape) = self.shape(locator) else {
             return self.doubt(locator, block, pages);
         };
         let Some(place) = place_of(shape, tuple) else {
             return;
         };
+        if self.found.take() == Some((locator, place, block)) {
+            return;
+        }
         let index = self.indexes.get(&locator);
         let found = index.and_then(|index| index.find(&place));
         if found.is_some_and(|(begin, found)| found == block && begin <= place) {
@@ -270,9 +270,10 @@ impl Leaves {
             doubt: doubt.looked(),
             ..Index::default()
         };
+        self.found.set(None);
         let was = self.indexes.insert(locator, index);
         self.len -= was.as_ref().map_or(0, |was| was.begins.len());
-        self.note(Was::Index(locator, was));
+        self.note(Was::Index(locator, was.map(Box::new)));
     }
 
     fn note_doubt(&mut self, locator: RelFileLocator, was: Doubt) {
@@ -286,6 +287,7 @@ impl Leaves {
         let Some(index) = self.indexes.get_mut(&locator) else {
             return;
         };
+        self.found.set(None);
         let is_new = begin.is_some() && !index.begins.contains_key(&block);
         if is_new && self.len >= LEAVES_MAX {
             return self.forget();
@@ -298,6 +300,7 @@ impl Leaves {
     }
 
     fn forget(&mut self) {
+        self.found.set(None);
         let was = std::mem::take(&mut self.indexes);
         self.len = 0;
         self.note(Was::All(was));
@@ -316,6 +319,7 @@ impl Leaves {
 
     /// Becomes what it was when it began to remember.
     pub fn undo(&mut self) {
+        self.found.set(None);
         for was in self.undo.take().unwrap_or_default().into_iter().rev() {
             match was {
                 Was::Page(locator, block, begin) => {
@@ -329,7 +333,7 @@ impl Leaves {
                     }
                 }
                 Was::Index(locator, Some(index)) => {
-                    self.indexes.insert(locator, index);
+                    self.indexes.insert(locator, *index);
                 }
                 Was::Index(locator, None) => {
                     self.indexes.remove(&locator);
