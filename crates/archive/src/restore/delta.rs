@@ -101,7 +101,7 @@ pub(super) async fn look(
         lock,
     };
     directories.refuse_occupied(|path| found.is_own(path))?;
-    cleaning::check_access(directories, found.links.values())?;
+    cleaning::check_access(directories, found.given_up())?;
     Ok(Some(found))
 }
 
@@ -165,6 +165,17 @@ impl Found {
         known.any(|own| is_same(own, path))
     }
 
+    /// The directories of tablespaces that the backup does not have.
+    fn given_up(&self) -> impl Iterator<Item = &PathBuf> {
+        let planned = &self.directories.tablespaces;
+        let links = self.links.iter();
+        links
+            .filter(|(oid, location)| {
+                !planned.contains_key(oid) && !planned.values().any(|path| is_same(path, location))
+            })
+            .map(|(_, location)| location)
+    }
+
     /// Takes the directories, and removes the files that the backup does not list.
     pub(super) fn take(
         self,
@@ -208,18 +219,19 @@ impl Found {
         let mut removed = Removed::default();
         let planned = &self.directories.tablespaces;
         for (oid, location) in &self.links {
-            match planned.get(oid) {
-                Some(path) if is_same(path, location) => {}
-                Some(_) => tracing::warn!(
+            if planned
+                .get(oid)
+                .is_some_and(|path| !is_same(path, location))
+            {
+                tracing::warn!(
                     "tablespace {oid} was in {}: what is there is left, and is not the cluster's \
                      any more",
                     location.display()
-                ),
-                None if planned.values().any(|path| is_same(path, location)) => {}
-                None => {
-                    cleaning::empty_tablespace(location, self.directories.major(), &mut removed)?;
-                }
+                );
             }
+        }
+        for location in self.given_up() {
+            cleaning::empty_tablespace(location, self.directories.major(), &mut removed)?;
         }
         self.warn_of_link_for_wal();
         cleaning::remove_files(&self.directories, files, &mut removed)?;

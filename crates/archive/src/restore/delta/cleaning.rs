@@ -28,10 +28,10 @@ pub(super) const LINKS: &str = "pg_tblspc";
 /// one of root's, `lost+found`.
 pub(super) fn check_access<'p>(
     directories: &'p Directories,
-    links: impl Iterator<Item = &'p PathBuf>,
+    given_up: impl Iterator<Item = &'p PathBuf>,
 ) -> Result<(), ArchiveError> {
     let mut waiting = vec![directories.data.clone()];
-    for location in links.chain(directories.tablespaces.values()) {
+    for location in given_up.chain(directories.tablespaces.values()) {
         if location.is_dir() {
             let versions = version_directories(location, directories.major())?;
             waiting.extend(directories_of(versions)?);
