@@ -19,7 +19,7 @@ const ATTRIBUTES_MAX: usize = 4;
 const TUPLES_MIN: usize = 8;
 /// Tuples of a page that are looked at.
 const TUPLES_MAX: usize = 64;
-/// Attributes that are tried, after all that may come before them.
+/// Sequences of kinds that are tried.
 const TRIES_MAX: u32 = 128;
 /// Of these many neighbours in a page, one may be out of order.
 const DISORDER_PART: usize = 16;
@@ -319,7 +319,8 @@ fn numeric(number: &[u8]) -> Option<u64> {
         sign => (sign != 0, read_u16(number, 2)? as i16, number.get(4..)?),
     };
     let (digits, rest) = digits.as_chunks::<2>();
-    let digits = digits.iter().map(|digit| u16::from_le_bytes(*digit));
+    let digits = digits.iter().take(DIGITS);
+    let digits = digits.map(|digit| u16::from_le_bytes(*digit));
     if !rest.is_empty() || digits.clone().any(|digit| digit >= DIGIT_END) {
         return None;
     }
