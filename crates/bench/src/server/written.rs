@@ -20,7 +20,7 @@ const CHECKPOINT_ONLINE: u8 = 0x10;
 pub struct Written {
     /// From the first position to the last.
     pub bytes: u64,
-    /// Records, but for the few that lie in two segments.
+    /// Records.
     pub records: u64,
     /// Their bytes.
     pub record_bytes: u64,
@@ -38,33 +38,65 @@ impl Written {
         self.image_bytes as f64 / self.record_bytes.max(1) as f64
     }
 
-    /// Counts the records of a segment that begin in a range of positions.
-    fn count(&mut self, segment: &[u8], range: &Range<u64>) -> Result<(), String> {
+    fn add(&mut self, layout: &RecordLayout) {
+        self.records += 1;
+        self.record_bytes += u64::from(layout.header.total_len);
+        for image in layout
+            .blocks
+            .iter()
+            .filter_map(|block| block.image.as_ref())
+        {
+            self.images += 1;
+            self.image_bytes += u64::from(image.len);
+        }
+        let kind = (layout.header.rmid, layout.header.info & 0xF0);
+        if kind == (rmgr_id::XLOG, CHECKPOINT_ONLINE) {
+            self.checkpoints += 1;
+        }
+    }
+}
+
+/// Counts the records that begin in a range of positions, over segments that follow one another.
+struct Counting {
+    range: Range<u64>,
+    written: Written,
+    /// The beginning of a record whose rest is in the next segment.
+    broken_off: Option<(Lsn, Vec<u8>)>,
+}
+
+impl Counting {
+    fn segment(&mut self, segment: &[u8]) -> Result<(), String> {
         let mut layout = RecordLayout::default();
         let mut reader = SegmentReader::new(segment).map_err(|error| error.to_string())?;
+        let version = reader.header().version;
         while let Some(event) = reader.next_event(&mut layout) {
-            let Event::Record { lsn } = event else {
-                continue;
-            };
-            if !range.contains(&lsn.0) {
-                continue;
-            }
-            self.records += 1;
-            self.record_bytes += u64::from(layout.header.total_len);
-            for image in layout
-                .blocks
-                .iter()
-                .filter_map(|block| block.image.as_ref())
-            {
-                self.images += 1;
-                self.image_bytes += u64::from(image.len);
-            }
-            let kind = (layout.header.rmid, layout.header.info & 0xF0);
-            if kind == (rmgr_id::XLOG, CHECKPOINT_ONLINE) {
-                self.checkpoints += 1;
+            match event {
+                Event::Record { lsn } => self.record(lsn, &layout),
+                Event::Tail { lsn } => self.broken_off = Some((lsn, reader.bytes().to_vec())),
+                Event::Lead { whole } => {
+                    let Some((lsn, mut record)) = self.broken_off.take() else {
+                        continue;
+                    };
+                    record.extend_from_slice(reader.bytes());
+                    if !whole {
+                        self.broken_off = Some((lsn, record));
+                    } else {
+                        layout
+                            .read(&record, version)
+                            .map_err(|error| format!("the record at {lsn}: {error}"))?;
+                        self.record(lsn, &layout);
+                    }
+                }
+                _ => {}
             }
         }
         Ok(())
+    }
+
+    fn record(&mut self, lsn: Lsn, layout: &RecordLayout) {
+        if self.range.contains(&lsn.0) {
+            self.written.add(layout);
+        }
     }
 }
 
@@ -82,9 +114,13 @@ impl AddAssign for Written {
 impl Server {
     /// What is in the WAL between two positions, all of which the server must still have.
     pub fn written(&self, range: Range<u64>) -> Result<Written, Error> {
-        let mut written = Written {
-            bytes: range.end.saturating_sub(range.start),
-            ..Written::default()
+        let mut counting = Counting {
+            written: Written {
+                bytes: range.end.saturating_sub(range.start),
+                ..Written::default()
+            },
+            range: range.clone(),
+            broken_off: None,
         };
         let size = self.segment_bytes();
         for number in range.start / size..=range.end / size {
@@ -94,14 +130,12 @@ impl Server {
                 continue;
             }
             let segment = fs::read(&path).map_err(|source| Error::file(&path, source))?;
-            written
-                .count(&segment, &range)
-                .map_err(|reason| Error::Server {
-                    doing: format!("read segment {name}"),
-                    reason,
-                })?;
+            counting.segment(&segment).map_err(|reason| Error::Server {
+                doing: format!("read segment {name}"),
+                reason,
+            })?;
         }
-        Ok(written)
+        Ok(counting.written)
     }
 
     /// How large a segment is.
