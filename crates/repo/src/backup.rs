@@ -24,6 +24,7 @@ use crate::layout::{
     self, BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PREFIX, BACKUP_STARTED, FORMAT,
     MAX_BACKUP_JSON_BYTES, MAX_STARTED_JSON_BYTES,
 };
+use crate::local::content;
 use crate::{BackupLabel, BackupType, Pin, RepoError, Repository};
 
 /// The size of the parts in which a backup object is sent, all but the last.
@@ -205,7 +206,7 @@ impl Repository {
         let key = layout::backup_object_key(label.as_str(), name)?;
         let object = self.open_object(&key).await?;
         let size_bytes = object.meta.size;
-        Ok(whole(key, size_bytes, object.into_stream()))
+        Ok(whole(key, size_bytes, content(object)))
     }
 
     /// Reads a part of a data object of a backup, all of it or none.

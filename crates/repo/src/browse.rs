@@ -8,6 +8,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
 use crate::layout::{self, BACKUP_PREFIX, KEYS_PREFIX, REPOSITORY_JSON, WAL_PREFIX};
+use crate::local::content;
 use crate::{BackupLabel, ClusterIdentity, PackName, RepoError};
 
 /// What lies at a place of a store.
@@ -115,7 +116,7 @@ pub async fn read(store: &dyn ObjectStore, key: &str) -> Result<Reader, RepoErro
     let found = found.map_err(|error| RepoError::from_store(key, error))?;
     Ok(Reader {
         key: key.to_owned(),
-        stream: found.into_stream(),
+        stream: content(found),
     })
 }
 

@@ -20,6 +20,7 @@ use crate::layout::{
     CLUSTER_JSON, KEYS_PREFIX, MAX_SMALL_JSON_BYTES, MAX_WAL_OBJECT_BYTES, PACKED_JSON, PROBE,
     REPOSITORY_JSON, VERIFIED_PREFIX, WAL_PREFIX,
 };
+use crate::local::content;
 use crate::{BackupLabel, RepoError, Repository};
 
 /// The end of the keys of timeline histories.
@@ -507,7 +508,7 @@ fn pieces(
     found: GetResult,
 ) -> futures::stream::BoxStream<'static, Result<Bytes, RepoError>> {
     let size_bytes = found.meta.size;
-    whole(key.to_owned(), size_bytes, found.into_stream())
+    whole(key.to_owned(), size_bytes, content(found))
 }
 
 async fn read_whole(key: &str, found: GetResult) -> Result<Bytes, RepoError> {

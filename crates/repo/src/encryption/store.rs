@@ -21,6 +21,7 @@ use super::sealed::{self, Header, Sealer};
 use super::upload::SealedUpload;
 use crate::RepoError;
 use crate::layout::KEYS_PREFIX;
+use crate::local::content;
 
 type StoreResult<T> = object_store::Result<T>;
 
@@ -210,7 +211,7 @@ impl EncryptedStore {
             found.attributes.clone(),
             found.extensions.clone(),
         );
-        let mut pieces = reading::Pieces::new(found.into_stream());
+        let mut pieces = reading::Pieces::new(content(found));
         let header = pieces.header().await?;
         let sealer = self.keys.sealer(location, header).await?;
         let size = sealed::content_len(meta.size)?;

@@ -4,6 +4,7 @@
 //! of that name. object_store has such a store as well; docs/decisions/ says where it
 //! falls short of what an archive must promise.
 
+mod content;
 #[cfg(test)]
 mod crash;
 mod disk;
@@ -33,6 +34,7 @@ use object_store::{
     ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
 
+pub(crate) use content::content;
 use disk::RealDisk;
 use disk_error::DiskError;
 use durable::{Published, Staged, Writer};
