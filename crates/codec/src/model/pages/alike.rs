@@ -2,10 +2,14 @@
 
 /// Bytes at the front that are alike.
 pub fn common(a: &[u8], b: &[u8]) -> usize {
-    let (a_words, _) = a.as_chunks::<8>();
-    let (b_words, _) = b.as_chunks::<8>();
-    let words = a_words.iter().zip(b_words);
-    let whole = words.take_while(|(a, b)| a == b).count() * 8;
-    let rest = a[whole..].iter().zip(&b[whole..]);
-    whole + rest.take_while(|(a, b)| a == b).count()
+    let long = common_parts::<32>(a, b);
+    let words = long + common_parts::<8>(&a[long..], &b[long..]);
+    words + common_parts::<1>(&a[words..], &b[words..])
+}
+
+/// The same in whole parts of so many bytes.
+fn common_parts<const LEN: usize>(a: &[u8], b: &[u8]) -> usize {
+    let (a, b) = (a.as_chunks::<LEN>().0, b.as_chunks::<LEN>().0);
+    let parts = a.iter().zip(b);
+    parts.take_while(|(a, b)| a == b).count() * LEN
 }

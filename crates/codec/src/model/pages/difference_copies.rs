@@ -109,11 +109,16 @@ impl Places {
         start: usize,
         (before, last): (Source, usize),
     ) -> Copy {
-        let at_hand = [before, Source::Base(0), Source::Base(last)];
+        let (in_place, moved) = (Source::Base(0), Source::Base(last));
+        let at_hand = [
+            Some(before),
+            (before != in_place).then_some(in_place),
+            (before != moved && last != 0).then_some(moved),
+        ];
         let mut at = start;
         while at < PAGE_SIZE {
             let mut best = (0, Source::Zeros);
-            for source in at_hand {
+            for source in at_hand.into_iter().flatten() {
                 let len = len_of(base, block, at, source);
                 if len > best.0 {
                     best = (len, source);
