@@ -23,6 +23,8 @@ const SCALE_MAX: u8 = 12;
 const INTEGER_END: u64 = 1_000_000_000_000_000;
 /// Bytes of a value at most: the header, and eight digits.
 const LEN_MAX: usize = 3 + 2 * 8;
+/// Stands in place of the integer for a value that is none.
+const OTHER: i64 = i64::MIN;
 /// Values that are looked at first, and of how many one may be something else.
 const SAMPLE: usize = 64;
 const EXCEPTIONS_OF: usize = 16;
@@ -57,24 +59,37 @@ impl Scale {
         exceptions.nth(few).is_none().then_some(scale)
     }
 
-    /// The integer that a value is, times ten to the power of the scale.
+    /// The integer that a value is, times ten to the power of the scale. `None` where the integer
+    /// would come back as another value: the server writes no digits of 0 at either end.
     pub fn down(self, value: &[u8]) -> Option<i64> {
         if value.len() < 3 || value.len() > LEN_MAX {
             return None;
         }
         let (is_long, content) = plain_content(value)?;
+        let is_whole = value.first().map(|&header| usize::from(header >> 1)) == Some(value.len());
         let (header, digits) = content.split_first_chunk()?;
         let header = u16::from_le_bytes(*header);
-        if is_long || header & FORM != SHORT || !digits.len().is_multiple_of(2) {
+        let (digits, rest) = digits.as_chunks::<2>();
+        let scale = (header >> 7 & 0x3F) as u8;
+        if is_long || !is_whole || header & FORM != SHORT || scale != self.0 || !rest.is_empty() {
             return None;
         }
         let weight = i32::from((header as u8) << 1) as i8 as i32 / 2;
-        let digits = digits.as_chunks().0.iter();
+        if digits.first() == Some(&[0; 2]) || digits.last() == Some(&[0; 2]) {
+            return None;
+        }
+        // Zero has one form.
+        if digits.is_empty() {
+            return (header & SIGN == 0 && weight == 0).then_some(0);
+        }
         let mut integer = 0u64;
         let mut place = weight;
         for digit in digits {
-            integer = integer.checked_mul(BASE)?;
-            integer = integer.checked_add(u16::from_le_bytes(*digit).into())?;
+            let digit = u64::from(u16::from_le_bytes(*digit));
+            if digit >= BASE {
+                return None;
+            }
+            integer = integer.checked_mul(BASE)?.checked_add(digit)?;
             place -= 1;
         }
         // `integer` now counts units of the base to the power of `place + 1`.
@@ -82,7 +97,8 @@ impl Scale {
         let power = 10u64.checked_pow(exponent.unsigned_abs())?;
         let integer = match exponent {
             0.. => integer.checked_mul(power)?,
-            _ => integer / power,
+            _ if integer.is_multiple_of(power) => integer / power,
+            _ => return None,
         };
         if integer >= INTEGER_END {
             return None;
@@ -91,7 +107,8 @@ impl Scale {
             0 => integer as i64,
             _ => -(integer as i64),
         };
-        (self.up(integer)?.bytes() == value).then_some(integer)
+        debug_assert!(self.up(integer).is_some_and(|up| up.bytes() == value));
+        Some(integer)
     }
 
     /// The value that an integer stands for.
@@ -162,16 +179,18 @@ impl NumericStreams {
 
     /// Codes the value at `at` and returns the offset of its end.
     pub fn code<C: Coder>(&self, coder: &mut C, data: &mut [u8], at: usize) -> usize {
-        let mut known = i64::MIN;
         if C::ENCODING {
             let len = data.get(at).map_or(0, |header| usize::from(header >> 1));
             let value = data.get(at..at + len);
-            known = value
-                .and_then(|value| self.scale.down(value))
-                .unwrap_or(known);
+            let known = value.and_then(|value| self.scale.down(value));
+            coder.u64(self.integers, known.unwrap_or(OTHER) as u64);
+            return match known {
+                Some(_) => at + len,
+                None => self.others.code(coder, data, at),
+            };
         }
-        let integer = coder.u64(self.integers, known as u64) as i64;
-        if integer == i64::MIN {
+        let integer = coder.u64(self.integers, 0) as i64;
+        if integer == OTHER {
             return self.others.code(coder, data, at);
         }
         let Some(written) = self.scale.up(integer) else {
@@ -211,6 +230,39 @@ mod tests {
                 let written = Scale(scale).up(integer).unwrap();
                 prop_assert_eq!(written.bytes(), &value[..]);
             }
+        }
+    }
+
+    /// The integer that writes a value, by trying the one nearest to it.
+    fn tried(scale: Scale, sign: bool, weight: i32, digits: &[u16], value: &[u8]) -> Option<i64> {
+        let mut integer = 0i128;
+        for (index, &digit) in digits.iter().enumerate() {
+            let exponent = (weight - index as i32) * 4 + i32::from(scale.0);
+            let power = 10i128.checked_pow(exponent.unsigned_abs())?;
+            integer += match exponent {
+                0.. => i128::from(digit).checked_mul(power)?,
+                _ => i128::from(digit) / power,
+            };
+        }
+        let integer = i64::try_from(if sign { -integer } else { integer }).ok()?;
+        (scale.up(integer)?.bytes() == value).then_some(integer)
+    }
+
+    proptest! {
+        #[test]
+        fn exactly_what_an_integer_writes_is_taken(
+            scale in 0u8..=SCALE_MAX,
+            sign in any::<bool>(),
+            weight in -4i32..6,
+            digits in prop::collection::vec(prop_oneof![Just(0u16), 0u16..10, 0u16..10_002, (0u16..100).prop_map(|n| n * 100)], 0..6),
+        ) {
+            let sign_bit = if sign { SIGN } else { 0 };
+            let header = SHORT | sign_bit | u16::from(scale) << 7 | (weight as u16 & 0x7F);
+            let mut value = vec![(3 + 2 * digits.len()) as u8 * 2 + 1];
+            value.extend(header.to_le_bytes());
+            value.extend(digits.iter().flat_map(|digit| digit.to_le_bytes()));
+            let scale = Scale(scale);
+            prop_assert_eq!(scale.down(&value), tried(scale, sign, weight, &digits, &value));
         }
     }
 
