@@ -128,21 +128,39 @@ impl Items {
     pub fn read(&mut self, page: &[u8], lower: usize, upper: usize, special: usize) -> Option<()> {
         self.pointers.clear();
         self.stored.clear();
-        // For each offset in units of 8 bytes, the index in `stored` of the item there, plus 1.
-        let mut item_at = [0u16; PAGE_SIZE / 8];
+        self.order.clear();
+        // Where the item before begins, as long as each lies in front of the one before it.
+        let mut front = Some(special);
         for (number, at) in (PAGE_HEADER_LEN..lower).step_by(4).enumerate() {
             let pointer = LinePointer::from_bits(get_u32(page, at));
             self.pointers.push(pointer);
             if pointer.len != 0 {
-                let slot = item_at.get_mut(usize::from(pointer.offset) / 8)?;
-                if !pointer.offset.is_multiple_of(8) || *slot != 0 {
-                    return None;
-                }
                 self.stored.push(number as u16);
-                *slot = self.stored.len() as u16;
+                let begin = usize::from(pointer.offset);
+                let end = begin + max_align(usize::from(pointer.len));
+                front = front.filter(|&front| front == end).map(|_| begin);
             }
         }
-        self.order.clear();
+        match front == Some(upper) && upper.is_multiple_of(8) {
+            true => self.order.extend(0..self.stored.len() as u16),
+            false => self.find_order(upper, special)?,
+        }
+        self.mode = self.mode_of(page, upper - lower);
+        Some(())
+    }
+
+    /// Finds in which order items lie on a page. `None` if they do not tile it.
+    fn find_order(&mut self, upper: usize, special: usize) -> Option<()> {
+        // For each offset in units of 8 bytes, the index in `stored` of the item there, plus 1.
+        let mut item_at = [0u16; PAGE_SIZE / 8];
+        for (number, item) in (1..).zip(0..self.stored.len()) {
+            let offset = usize::from(self.pointer(item)?.offset);
+            let slot = item_at.get_mut(offset / 8)?;
+            if !offset.is_multiple_of(8) || *slot != 0 {
+                return None;
+            }
+            *slot = number;
+        }
         // `item_at` has only offsets at multiples of 8.
         if !upper.is_multiple_of(8) {
             return None;
@@ -150,13 +168,10 @@ impl Items {
         let mut at = upper;
         while at < special {
             let item = item_at.get(at / 8)?.checked_sub(1)?;
-            let pointer = self.pointer(usize::from(item))?;
-            at += max_align(usize::from(pointer.len));
+            at += max_align(usize::from(self.pointer(usize::from(item))?.len));
             self.order.push(item);
         }
         self.order.reverse();
-        let hole_len = upper - lower;
-        self.mode = self.mode_of(page, hole_len);
         (at == special && self.order.len() == self.stored.len()).then_some(())
     }
 
