@@ -7,24 +7,37 @@ use crate::backup_record::BackupRecord;
 use crate::error::ArchiveError;
 use crate::read_each::read_each;
 
-/// Refuses a backup of which an object is missing or cut short.
+/// Refuses a backup of which an object is missing or has another size.
 pub(crate) async fn check(
     repository: &Repository,
     record: &BackupRecord,
 ) -> Result<(), ArchiveError> {
+    let wrong = wrong(repository, record).await?.into_iter().next();
+    wrong.map_or(Ok(()), |(name, reason)| {
+        Err(ArchiveError::Damaged {
+            object: format!("{name} of backup {}", record.label),
+            reason: format!("it {reason}"),
+        })
+    })
+}
+
+/// The names of objects of a backup that are missing or have other sizes, and which of it.
+pub(crate) async fn wrong(
+    repository: &Repository,
+    record: &BackupRecord,
+) -> Result<Vec<(String, String)>, ArchiveError> {
     let label: BackupLabel = record.label.parse()?;
     let there = repository.list_backup_objects(&label).await?;
-    let mut objects = record.objects();
-    match objects.find(|object| there.get(&object.name) != Some(&object.size_bytes)) {
-        None => Ok(()),
-        Some(object) => Err(ArchiveError::Damaged {
-            object: format!("{} of backup {label}", object.name),
-            reason: format!(
-                "it is missing, or does not have its {} bytes",
-                object.size_bytes
-            ),
-        }),
-    }
+    let wrong = record.objects().filter_map(|object| {
+        let written = object.size_bytes;
+        let reason = match there.get(&object.name) {
+            None => "is missing".to_owned(),
+            Some(&bytes) if bytes == written => return None,
+            Some(bytes) => format!("has {bytes} bytes, {written} were written"),
+        };
+        Some((object.name.clone(), reason))
+    });
+    Ok(wrong.collect())
 }
 
 /// The same, with the backups that it refers to.

@@ -1,6 +1,7 @@
 //! A backup's files as chunks in packs, with one index (docs/format/backup.md).
 
 mod block_hashes;
+mod blocking_reads;
 mod buffers;
 mod changes;
 pub(crate) mod cutter;

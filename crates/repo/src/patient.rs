@@ -240,14 +240,16 @@ impl ObjectStore for PatientStore {
         }
         let (meta, range) = (found.meta.clone(), found.range.clone());
         let (attributes, extensions) = (found.attributes.clone(), found.extensions.clone());
+        let patience = self
+            .deadline(range.end.saturating_sub(range.start))
+            .patience;
         let body = Body {
             store: self.clone(),
             meta: meta.clone(),
             next: range.start,
             end: range.end,
-            left: self
-                .deadline(range.end.saturating_sub(range.start))
-                .patience,
+            patience,
+            left: patience,
             stream: found.into_stream(),
         };
         Ok(GetResult {
@@ -315,7 +317,9 @@ struct Body {
     meta: ObjectMeta,
     next: u64,
     end: u64,
-    /// How long the store may still be waited for. The time that the receiver takes for itself
+    /// How long the store may be waited for, in all.
+    patience: Duration,
+    /// How long it may still be waited for. The time that the receiver takes for itself
     /// does not count.
     left: Duration,
     stream: BoxStream<'static, Result<Bytes>>,
@@ -324,7 +328,10 @@ struct Body {
 impl Body {
     fn into_stream(self) -> BoxStream<'static, Result<Bytes>> {
         let pieces = futures::stream::try_unfold(self, |mut body| async move {
-            let mut deadline = Deadline::of(body.left);
+            let mut deadline = Deadline {
+                patience: body.patience,
+                ..Deadline::of(body.left)
+            };
             let piece = body.piece(&mut deadline).await?;
             body.left = deadline.end.saturating_duration_since(Instant::now());
             Ok(piece.map(|piece| (piece, body)))

@@ -9,10 +9,10 @@ use std::path::Path;
 
 use bytes::Bytes;
 use highway::{HighwayHash, HighwayHasher};
-use tokio::runtime::Handle;
 use walzip_pgformat::PAGE_SIZE;
 use walzip_repo::{BackupLabel, BackupObject, BackupWriter, Repository};
 
+use super::blocking_reads::BlockingReads;
 use crate::backup_record::{BlockHashFunction, BlockHashesRecord, ObjectRecord};
 use crate::error::ArchiveError;
 
@@ -176,8 +176,7 @@ pub(crate) fn bytes_ahead(readers: usize) -> u64 {
 
 /// Reads hashes by their numbers, ahead. For threads that may block.
 pub(crate) struct HashReader {
-    repository: Repository,
-    runtime: Handle,
+    reads: BlockingReads,
     label: BackupLabel,
     objects: Vec<ObjectRecord>,
     /// Bytes that are read at once.
@@ -196,8 +195,7 @@ impl HashReader {
         ahead: u64,
     ) -> HashReader {
         HashReader {
-            repository: repository.clone(),
-            runtime: Handle::current(),
+            reads: BlockingReads::of(repository),
             label: label.clone(),
             objects: objects.to_vec(),
             ahead,
@@ -237,10 +235,7 @@ impl HashReader {
             let end = start.saturating_add(object.size_bytes);
             if (start..end).contains(&at) {
                 let range = at - start..(at - start + self.ahead).min(object.size_bytes);
-                let read = self
-                    .repository
-                    .read_backup_range(&self.label, &object.name, range);
-                self.window = self.runtime.block_on(read)?;
+                self.window = self.reads.range(&self.label, &object.name, range)?;
                 self.first = number;
                 return Ok(());
             }

@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use tokio::runtime::Handle;
 use walzip_repo::{BackupLabel, Repository};
 
+use super::blocking_reads::BlockingReads;
 use super::buffers::CHUNK_BYTES;
 use super::index::Chunk;
 use super::pack;
@@ -87,8 +87,7 @@ fn used_at_once(backups: usize) -> usize {
 /// The chunks of a backup and of those that it refers to.
 #[derive(Debug)]
 pub(crate) struct Decoded {
-    repository: Repository,
-    runtime: Handle,
+    reads: BlockingReads,
     /// The backup that needs the others.
     label: BackupLabel,
     /// By their numbers in pieces; nothing for the backup itself while it is written.
@@ -111,8 +110,7 @@ impl Decoded {
         let threads = workers::processors();
         let held = used_at_once(sources.len()) + SPARE + threads;
         Decoded {
-            repository: repository.clone(),
-            runtime: Handle::current(),
+            reads: BlockingReads::of(repository),
             label: label.clone(),
             sources,
             held: Mutex::new(Held::new(held)),
@@ -195,7 +193,7 @@ impl Decoded {
             object: format!("backup {}", source.label),
             reason: format!("it has no chunk {chunk_number}"),
         })?;
-        let fetched = self.runtime.block_on(self.fetch(number, source, chunk));
+        let fetched = self.fetch(number, source, chunk);
         let decoded = fetched.and_then(|bytes| {
             let base = self.base(chunk)?;
             let decoded = decode(&bytes, chunk, base.as_deref());
@@ -249,26 +247,18 @@ impl Decoded {
         Ok(lens.sum())
     }
 
-    async fn fetch(
-        &self,
-        number: u32,
-        source: &Source,
-        chunk: &Chunk,
-    ) -> Result<Bytes, ArchiveError> {
+    fn fetch(&self, number: u32, source: &Source, chunk: &Chunk) -> Result<Bytes, ArchiveError> {
         let label = &source.label;
         let object = source.packs.get(chunk.pack as usize);
         let object = object.ok_or_else(|| ArchiveError::Damaged {
             object: format!("backup {label}"),
             reason: "its index names a pack that it has not".to_owned(),
         })?;
-        let repository = &self.repository;
         let id = (number, chunk.pack);
         let checked = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
         if !checked().contains(&id) {
             let header = 0..pack::HEADER_LEN as u64;
-            let header = repository
-                .read_backup_range(label, &object.name, header)
-                .await?;
+            let header = self.reads.range(label, &object.name, header)?;
             pack::check_header(&header).map_err(|reason| ArchiveError::Damaged {
                 object: format!("{} of backup {label}", object.name),
                 reason,
@@ -276,9 +266,7 @@ impl Decoded {
             checked().insert(id);
         }
         let range = chunk.offset..chunk.offset + u64::from(chunk.size_bytes);
-        Ok(repository
-            .read_backup_range(label, &object.name, range)
-            .await?)
+        self.reads.range(label, &object.name, range)
     }
 }
 

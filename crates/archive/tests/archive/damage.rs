@@ -139,6 +139,16 @@ async fn finds_damage_and_restores_nothing_from_it_that_starts() {
     assert_unstartable(&data);
     put(&store, &key, &content).await;
 
+    // A restore refuses a pack that has become longer, so it is no whole backup either.
+    store.delete(&key).await.expect("deleted");
+    put(&store, &key, &[&content[..], b"x"].concat()).await;
+    assert_eq!(
+        findings(&repository).await,
+        [(FindingKind::BackupDamaged, label.clone())]
+    );
+    store.delete(&key).await.expect("deleted");
+    put(&store, &key, &content).await;
+
     // What a restore left behind is in the way of the next one.
     let again = restore(&repository, &data, &options(RecoveryTarget::Latest)).await;
     assert!(

@@ -76,7 +76,7 @@ mod tests {
     async fn store(len: u64) -> (tempfile::TempDir, LocalStore, Vec<u8>) {
         let directory = tempfile::tempdir().expect("a directory");
         let store = LocalStore::new(directory.path().join("store"));
-        let bytes: Vec<u8> = (0..len).map(|n| (n * 31 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..len).map(|n| (n * 31 / 8) as u8).collect();
         let payload = bytes.clone().into();
         let key = Path::from("object");
         let put = store.put_opts(&key, payload, Default::default()).await;

@@ -143,10 +143,11 @@ impl Choice {
         {
             let scaled: Vec<[u8; 8]> = values
                 .iter()
+                .take(sample)
                 .map(|value| found.down(value).to_le_bytes())
                 .collect();
             let scaled: Vec<&[u8]> = scaled.iter().map(|value| &value[..len]).collect();
-            let cost = fixed_cost(&scaled, len, sample);
+            let cost = sample_cost(&scaled, len, values.len());
             if cost < best {
                 best = cost;
                 (choice.mode, choice.scale) = (Mode::Scaled, found);
@@ -198,7 +199,11 @@ impl Choice {
 
 /// The estimated size of values of a fixed length, in planes or in planes of differences.
 fn fixed_cost(values: &[&[u8]], len: usize, sample: usize) -> f64 {
-    let sample = &values[..values.len().min(sample)];
+    sample_cost(&values[..values.len().min(sample)], len, values.len())
+}
+
+/// The same of so many values as a sample of them tells.
+fn sample_cost(sample: &[&[u8]], len: usize, count: usize) -> f64 {
     let mut counts = vec![[0u32; 256]; len];
     let mut delta_counts = vec![[0u32; 256]; len];
     let mut last = 0u64;
@@ -229,7 +234,7 @@ fn fixed_cost(values: &[&[u8]], len: usize, sample: usize) -> f64 {
     } else {
         cost(&counts)
     };
-    best * values.len() as f64 / sample.len().max(1) as f64
+    best * count as f64 / sample.len().max(1) as f64
 }
 
 /// The estimated size of integers of `len` bytes that values are; those of no integer count as 0.
