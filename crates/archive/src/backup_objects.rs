@@ -3,17 +3,18 @@
 
 use walzip_repo::{BackupLabel, RepoError, Repository};
 
-use crate::backup_record::BackupRecord;
+use crate::backup_record::{BackupRecord, ObjectRecord};
 use crate::error::ArchiveError;
 use crate::read_each::read_each;
 
-/// Refuses a backup of which an object is missing or has another size.
-pub(crate) async fn check(
+/// Refuses a backup of which one of these objects is missing or has another size.
+pub(crate) async fn check<'r>(
     repository: &Repository,
     record: &BackupRecord,
+    objects: impl Iterator<Item = &'r ObjectRecord>,
 ) -> Result<(), ArchiveError> {
-    let wrong = wrong(repository, record).await?.into_iter().next();
-    wrong.map_or(Ok(()), |(name, reason)| {
+    let wrong = wrong(repository, record, objects).await?;
+    wrong.into_iter().next().map_or(Ok(()), |(name, reason)| {
         Err(ArchiveError::Damaged {
             object: format!("{name} of backup {}", record.label),
             reason: format!("it {reason}"),
@@ -21,14 +22,15 @@ pub(crate) async fn check(
     })
 }
 
-/// The names of objects of a backup that are missing or have other sizes, and which of it.
-pub(crate) async fn wrong(
+/// The names of those objects of a backup that are missing or have other sizes, and which of it.
+pub(crate) async fn wrong<'r>(
     repository: &Repository,
     record: &BackupRecord,
+    objects: impl Iterator<Item = &'r ObjectRecord>,
 ) -> Result<Vec<(String, String)>, ArchiveError> {
     let label: BackupLabel = record.label.parse()?;
     let there = repository.list_backup_objects(&label).await?;
-    let wrong = record.objects().filter_map(|object| {
+    let wrong = objects.filter_map(|object| {
         let written = object.size_bytes;
         let reason = match there.get(&object.name) {
             None => "is missing".to_owned(),
@@ -40,16 +42,17 @@ pub(crate) async fn wrong(
     Ok(wrong.collect())
 }
 
-/// The same, with the backups that it refers to.
+/// Refuses a backup that cannot be restored, by itself or by the backups that it refers to, since an
+/// object is missing or has another size.
 pub(crate) async fn check_with_referred(
     repository: &Repository,
     record: &BackupRecord,
 ) -> Result<(), ArchiveError> {
-    check(repository, record).await?;
+    check(repository, record, record.restored_objects()).await?;
     let checked = read_each(&record.references, async |label| {
         let checked = async {
             let referred = BackupRecord::read(repository, &label.parse()?).await?;
-            check(repository, &referred).await
+            check(repository, &referred, referred.restored_objects()).await
         };
         let checked = checked.await;
         checked.map_err(|error| needed(&record.label, label, error))

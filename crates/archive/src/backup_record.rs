@@ -225,11 +225,19 @@ impl BackupRecord {
 
     /// All objects of the backup but its description.
     pub fn objects(&self) -> impl Iterator<Item = &ObjectRecord> {
+        self.restored_objects().chain(self.hash_objects())
+    }
+
+    /// Those that a restore reads.
+    pub(crate) fn restored_objects(&self) -> impl Iterator<Item = &ObjectRecord> {
         let packs = self.files.iter().flat_map(|files| &files.packs);
-        let hashes = self.block_hashes.iter();
-        let hashes = hashes.flat_map(|hashes| hashes.objects.iter().chain(&hashes.changed));
-        let packs = packs.chain(hashes);
         packs.chain(self.streams().flat_map(|stream| &stream.objects))
+    }
+
+    /// Those of block hashes, which only the next backup reads.
+    pub(crate) fn hash_objects(&self) -> impl Iterator<Item = &ObjectRecord> {
+        let hashes = self.block_hashes.iter();
+        hashes.flat_map(|hashes| hashes.objects.iter().chain(&hashes.changed))
     }
 
     /// What is stored as a stream.

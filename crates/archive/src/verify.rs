@@ -492,7 +492,7 @@ async fn verify_label(
 
 /// The objects of a backup that are not there, or have other sizes.
 async fn verify_sizes(repository: &Repository, record: &BackupRecord) -> Vec<String> {
-    match backup_objects::wrong(repository, record).await {
+    match backup_objects::wrong(repository, record, record.objects()).await {
         Ok(wrong) => {
             let wrong = wrong.into_iter();
             wrong.map(|(name, why)| format!("{name} {why}")).collect()
@@ -512,13 +512,12 @@ async fn verify_backup(
     progress: &Progress,
 ) -> Vec<String> {
     // No restore needs them, and the next backup does.
-    let hashes = record.block_hashes.iter();
-    let hashes = hashes.flat_map(|hashes| hashes.objects.iter().chain(&hashes.changed));
+    let hashes = record.hash_objects();
     let read = backup_stream::read_stored(repository, label, hashes, async |_| Ok(()));
     let mut wrong: Vec<String> = read.await.err().map(detail_of_hashes).into_iter().collect();
     let proven = async {
         // Unpacking a pack does not see what lies behind its last chunk. A restore refuses it.
-        backup_objects::check(repository, record).await?;
+        backup_objects::check(repository, record, record.restored_objects()).await?;
         restore::prove(repository, record, progress).await
     };
     let Err(fault) = proven.await else {

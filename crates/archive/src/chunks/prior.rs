@@ -150,7 +150,7 @@ impl Prior {
             return Err(unfit("has block hashes of a later version"));
         }
         for Referred { record, .. } in &referred {
-            backup_objects::check(repository, record).await?;
+            backup_objects::check(repository, record, record.objects()).await?;
         }
         Ok(Prior {
             label,
@@ -242,7 +242,7 @@ impl Prior {
             if !references.contains(&record.label) {
                 continue;
             }
-            backup_objects::check(repository, record).await?;
+            backup_objects::check(repository, record, record.objects()).await?;
             if BackupRecord::read(repository, label).await? != *record {
                 return Err(ArchiveError::Damaged {
                     object: format!("backup {label}, which the new backup needs,"),

@@ -139,6 +139,17 @@ async fn finds_damage_and_restores_nothing_from_it_that_starts() {
     assert_unstartable(&data);
     put(&store, &key, &content).await;
 
+    // Without block hashes the next backup is a full one, and this one can be restored.
+    let (hashes, bytes) = take(&store, "block_hashes.0000").await;
+    assert_eq!(
+        findings(&repository).await,
+        [(FindingKind::BackupDamaged, label.clone())]
+    );
+    let without = site.directory("without");
+    let restored = restore(&repository, &without, &options(RecoveryTarget::Latest)).await;
+    restored.expect("restored");
+    put(&store, &hashes, &bytes).await;
+
     // A restore refuses a pack that has become longer, so it is no whole backup either.
     store.delete(&key).await.expect("deleted");
     put(&store, &key, &[&content[..], b"x"].concat()).await;
