@@ -47,9 +47,9 @@ pub fn not_empty(directories: &[OccupiedDirectory]) -> String {
 /// What to do when a recovery stops before it takes the directory of another cluster.
 pub fn in_use() -> String {
     format!(
-        "Where the recovery's target lies before that, the server only reads ahead: \
-         recovery_prefetch = off, from 15 on, keeps it from doing so. Otherwise, if no server uses \
-         that directory any more, move it away and start this one again. If one does, restore from \
+        "If the recovery's target lies before this segment, the server only reads ahead: set \
+         recovery_prefetch = off (PostgreSQL 15 and later). Otherwise, if no server uses that \
+         directory any more, move it away and start this one again. If one does, restore from \
          a backup that was taken after the tablespace was created, with -T, or {ELSEWHERE}."
     )
 }

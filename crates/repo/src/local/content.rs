@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::LocalStore;
 
-    /// A store with an object of so many bytes, and those.
+    /// A store with an object of `len` bytes, and those.
     async fn store(len: u64) -> (tempfile::TempDir, LocalStore, Vec<u8>) {
         let directory = tempfile::tempdir().expect("a directory");
         let store = LocalStore::new(directory.path().join("store"));

@@ -7,7 +7,7 @@ pub fn common(a: &[u8], b: &[u8]) -> usize {
     words + common_parts::<1>(&a[words..], &b[words..])
 }
 
-/// The same in whole parts of so many bytes.
+/// The same in whole parts of `LEN` bytes.
 fn common_parts<const LEN: usize>(a: &[u8], b: &[u8]) -> usize {
     let (a, b) = (a.as_chunks::<LEN>().0, b.as_chunks::<LEN>().0);
     let parts = a.iter().zip(b);

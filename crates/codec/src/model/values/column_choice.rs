@@ -202,7 +202,7 @@ fn fixed_cost(values: &[&[u8]], len: usize, sample: usize) -> f64 {
     sample_cost(&values[..values.len().min(sample)], len, values.len())
 }
 
-/// The same of so many values as a sample of them tells.
+/// The same of `count` values, as a sample of them tells.
 fn sample_cost(sample: &[&[u8]], len: usize, count: usize) -> f64 {
     let mut counts = vec![[0u32; 256]; len];
     let mut delta_counts = vec![[0u32; 256]; len];
