@@ -1,11 +1,62 @@
 //! Whether the objects of a backup are there, as long as they were: one listing for each backup. And
 //! whose fault it is for another one.
 
-use walzip_repo::{BackupLabel, RepoError, Repository};
+use std::collections::BTreeMap;
 
-use crate::backup_record::{BackupRecord, ObjectRecord};
+use serde::Serialize;
+use walzip_repo::{BackupLabel, LabelObject, RepoError, Repository};
+
+use crate::backup_record::{BackupRecord, ListedBackup, ObjectRecord};
 use crate::error::ArchiveError;
 use crate::read_each::read_each;
+
+/// An object of a backup that is missing or has another size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DamagedObject {
+    /// The label of the backup.
+    pub backup: String,
+    /// Its name within the backup.
+    pub object: String,
+    /// What is wrong, after "it".
+    pub problem: String,
+}
+
+/// The objects of all backups with their sizes, as one listing shows them.
+pub(crate) struct AllObjects(BTreeMap<BackupLabel, BTreeMap<String, LabelObject>>);
+
+impl AllObjects {
+    pub(crate) async fn list(repository: &Repository) -> Result<AllObjects, ArchiveError> {
+        Ok(AllObjects(repository.list_labels_with_objects().await?))
+    }
+
+    /// Whether there is an object of this name below the label.
+    pub(crate) fn has(&self, label: &BackupLabel, name: &str) -> bool {
+        let objects = self.0.get(label);
+        objects.is_some_and(|objects| objects.contains_key(name))
+    }
+
+    /// Which of these objects of a backup are missing or have other sizes.
+    pub(crate) fn damaged<'r>(
+        &self,
+        record: &BackupRecord,
+        objects: impl Iterator<Item = &'r ObjectRecord>,
+    ) -> Result<Vec<DamagedObject>, ArchiveError> {
+        let there = self.0.get(&record.label.parse()?);
+        let size_of = |name: &str| Some(there?.get(name)?.size_bytes);
+        Ok(compare(record, objects, size_of))
+    }
+}
+
+/// The objects of finished backups that are missing or have other sizes, by one listing.
+pub async fn damaged(repository: &Repository) -> Result<Vec<DamagedObject>, ArchiveError> {
+    let listed = ListedBackup::all(repository).await?;
+    let there = AllObjects::list(repository).await?;
+    let mut damaged = Vec::new();
+    for record in listed.iter().filter_map(|backup| backup.read.as_ref().ok()) {
+        damaged.extend(there.damaged(record, record.objects())?);
+    }
+    Ok(damaged)
+}
 
 /// Refuses a backup of which one of these objects is missing or has another size.
 pub(crate) async fn check<'r>(
@@ -13,33 +64,45 @@ pub(crate) async fn check<'r>(
     record: &BackupRecord,
     objects: impl Iterator<Item = &'r ObjectRecord>,
 ) -> Result<(), ArchiveError> {
-    let wrong = wrong(repository, record, objects).await?;
-    wrong.into_iter().next().map_or(Ok(()), |(name, reason)| {
+    let damaged = damaged_of(repository, record, objects).await?;
+    damaged.into_iter().next().map_or(Ok(()), |damaged| {
         Err(ArchiveError::Damaged {
-            object: format!("{name} of backup {}", record.label),
-            reason: format!("it {reason}"),
+            object: format!("{} of backup {}", damaged.object, damaged.backup),
+            reason: format!("it {}", damaged.problem),
         })
     })
 }
 
-/// The names of those objects of a backup that are missing or have other sizes, and which of it.
-pub(crate) async fn wrong<'r>(
+/// Those of these objects of one backup that are missing or have other sizes.
+pub(crate) async fn damaged_of<'r>(
     repository: &Repository,
     record: &BackupRecord,
     objects: impl Iterator<Item = &'r ObjectRecord>,
-) -> Result<Vec<(String, String)>, ArchiveError> {
+) -> Result<Vec<DamagedObject>, ArchiveError> {
     let label: BackupLabel = record.label.parse()?;
     let there = repository.list_backup_objects(&label).await?;
-    let wrong = objects.filter_map(|object| {
+    Ok(compare(record, objects, |name| there.get(name).copied()))
+}
+
+fn compare<'r>(
+    record: &BackupRecord,
+    objects: impl Iterator<Item = &'r ObjectRecord>,
+    size_of: impl Fn(&str) -> Option<u64>,
+) -> Vec<DamagedObject> {
+    let damaged = objects.filter_map(|object| {
         let written = object.size_bytes;
-        let reason = match there.get(&object.name) {
+        let problem = match size_of(&object.name) {
             None => "is missing".to_owned(),
-            Some(&bytes) if bytes == written => return None,
+            Some(bytes) if bytes == written => return None,
             Some(bytes) => format!("has {bytes} bytes, {written} were written"),
         };
-        Some((object.name.clone(), reason))
+        Some(DamagedObject {
+            backup: record.label.clone(),
+            object: object.name.clone(),
+            problem,
+        })
     });
-    Ok(wrong.collect())
+    damaged.collect()
 }
 
 /// Refuses a backup that cannot be restored, by itself or by the backups that it refers to, since an

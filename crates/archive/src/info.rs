@@ -5,8 +5,10 @@
 use jiff::Timestamp;
 use serde::Serialize;
 use walzip_pgformat::wal_file_name::SegmentName;
+use walzip_repo::layout::{BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PINNED};
 use walzip_repo::{BackupType, ClusterIdentity, Pin, RepoError, Repository, WalEntry};
 
+use crate::backup_objects::{AllObjects, DamagedObject};
 use crate::backup_record::{BackupRecord, ListedBackup, Moment, of_another};
 use crate::error::ArchiveError;
 use crate::growth::Growth;
@@ -131,6 +133,18 @@ pub struct BackupInfo {
     /// Required segments that are not in the repository any more. A backup with any cannot be
     /// restored.
     pub missing_segments: Vec<String>,
+    /// Objects that a restore of it reads, its own and those of the backups that it refers to, that
+    /// are missing or have other sizes. A backup with any cannot be restored.
+    pub damaged_objects: Vec<DamagedObject>,
+}
+
+impl BackupInfo {
+    /// Whether the backup can be restored, as far as names and sizes show.
+    pub fn is_whole(&self) -> bool {
+        self.missing_references.is_empty()
+            && self.missing_segments.is_empty()
+            && self.damaged_objects.is_empty()
+    }
 }
 
 /// A backup that says nothing.
@@ -154,10 +168,12 @@ pub async fn info(repository: &Repository) -> Result<Info, ArchiveError> {
         .chain([&newest])
         .map(Repository::cluster)
         .collect();
-    let (records, unreadable_backups) = sort_out(ListedBackup::all(repository).await?, &known);
+    let (mut records, unreadable_backups) = sort_out(ListedBackup::all(repository).await?, &known);
+    let objects = AllObjects::list(repository).await?;
+    records.retain(|(record, _)| !is_being_expired(record, &objects));
     let mut older_clusters = Vec::new();
     for part in older {
-        match describe(&part, &records).await {
+        match describe(&part, &records, &objects).await {
             Ok(content) => older_clusters.push(content),
             Err(ArchiveError::Repository(error @ RepoError::NotInPlace { .. })) => {
                 cluster_problems.push(error.to_string());
@@ -168,7 +184,7 @@ pub async fn info(repository: &Repository) -> Result<Info, ArchiveError> {
     let unfinished = repository.list_unfinished_backups().await?;
     Ok(Info {
         format: 1,
-        newest: describe(&newest, &records).await?,
+        newest: describe(&newest, &records, &objects).await?,
         unreadable_backups,
         unfinished_backups: unfinished.iter().map(ToString::to_string).collect(),
         last_verified: repository.last_verified(Timestamp::now()).await?,
@@ -208,10 +224,19 @@ fn sort_out(
     (described, unreadable)
 }
 
+/// Whether an expiry has begun to remove a backup since it was listed.
+fn is_being_expired(record: &BackupRecord, objects: &AllObjects) -> bool {
+    let label = record.label.parse();
+    label.is_ok_and(|label| {
+        objects.has(&label, BACKUP_EXPIRING) || !objects.has(&label, BACKUP_JSON)
+    })
+}
+
 /// Describes what a repository has of one cluster.
 async fn describe(
     part: &Repository,
     backups: &[Described],
+    objects: &AllObjects,
 ) -> Result<ClusterContent, ArchiveError> {
     let cluster = part.cluster();
     let listing = part.list_wal().await?;
@@ -219,10 +244,15 @@ async fn describe(
         .iter()
         .filter(|(record, _)| record.cluster() == Some(cluster));
     let records: Vec<BackupRecord> = own.clone().map(|(record, _)| record.clone()).collect();
-    let mut backups: Vec<BackupInfo> = own
-        .map(|backup| backup_info(backup, &listing, &records))
-        .collect();
-    let pinned = async |label: String| pins::of(part, &label.parse()?).await;
+    let backups = own.map(|backup| backup_info(backup, &listing, &records, objects));
+    let mut backups: Vec<BackupInfo> = backups.collect::<Result<_, _>>()?;
+    let pinned = async |label: String| {
+        let label = label.parse()?;
+        match objects.has(&label, BACKUP_PINNED) {
+            true => pins::of(part, &label).await,
+            false => Ok(None),
+        }
+    };
     let labels = backups.iter().map(|backup| backup.label.clone());
     let pins = read_each(labels.collect::<Vec<_>>(), pinned).await;
     for (backup, pinned) in backups.iter_mut().zip(pins) {
@@ -233,6 +263,9 @@ async fn describe(
         None => wal_index::segment_size(part, &listing).await?,
     };
     let segment_size = segment_size_bytes.unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE);
+    let of_backups = records.iter().zip(&backups);
+    let whole = of_backups.filter(|(_, backup)| backup.is_whole());
+    let whole: Vec<BackupRecord> = whole.map(|(record, _)| record.clone()).collect();
     Ok(ClusterContent {
         cluster: ClusterInfo {
             system_identifier: cluster.system_id.to_string(),
@@ -241,7 +274,7 @@ async fn describe(
         created: part.created(),
         segment_size_bytes,
         backups,
-        wal: timeline_info::timelines(part, &listing, &records, segment_size).await?,
+        wal: timeline_info::timelines(part, &listing, &whole, segment_size).await?,
         stored_wal: StoredWal::of(&listing),
         set_aside: set_aside::list(part).await?,
         growth: Growth::of(&listing, &records, segment_size, Timestamp::now()),
@@ -259,18 +292,35 @@ fn missing_references(record: &BackupRecord, own: &[BackupRecord]) -> Vec<String
         .collect()
 }
 
+/// The objects that a restore of a backup reads and that are not as they were written.
+fn damaged_objects(
+    record: &BackupRecord,
+    own: &[BackupRecord],
+    objects: &AllObjects,
+) -> Result<Vec<DamagedObject>, ArchiveError> {
+    let is_needed = |other: &&BackupRecord| {
+        other.label == record.label || record.references.contains(&other.label)
+    };
+    let mut damaged = Vec::new();
+    for needed in own.iter().filter(is_needed) {
+        damaged.extend(objects.damaged(needed, needed.restored_objects())?);
+    }
+    Ok(damaged)
+}
+
 fn backup_info(
     (record, required): &Described,
     listing: &[WalEntry],
     own: &[BackupRecord],
-) -> BackupInfo {
+    objects: &AllObjects,
+) -> Result<BackupInfo, ArchiveError> {
     let is_archived = |name: &String| {
         listing
             .binary_search_by(|entry| entry.name.as_str().cmp(name))
             .is_ok()
     };
     let names: Vec<String> = required.iter().map(ToString::to_string).collect();
-    BackupInfo {
+    Ok(BackupInfo {
         original_bytes: record.original_bytes(),
         stored_bytes: record.stored_bytes(),
         label: record.label.clone(),
@@ -290,7 +340,8 @@ fn backup_info(
             .into_iter()
             .filter(|name| !is_archived(name))
             .collect(),
-    }
+        damaged_objects: damaged_objects(record, own, objects)?,
+    })
 }
 
 #[cfg(test)]
@@ -360,6 +411,11 @@ mod tests {
                     reason: Some("why".to_owned()),
                 }),
                 missing_segments: Vec::new(),
+                damaged_objects: vec![DamagedObject {
+                    backup: "20261121-220129F".to_owned(),
+                    object: "pack.0000".to_owned(),
+                    problem: "is missing".to_owned(),
+                }],
             }],
             wal: vec![TimelineWal {
                 timeline: 1,
@@ -467,6 +523,11 @@ mod tests {
                 "tablespaces": [{ "oid": 16385, "name": "fast", "location": "/srv/fast" }],
                 "pinned": { "pinned": epoch, "reason": "why" },
                 "missing_segments": [],
+                "damaged_objects": [{
+                    "backup": "20261121-220129F",
+                    "object": "pack.0000",
+                    "problem": "is missing",
+                }],
             }],
             "unreadable_backups": [{ "label": "20261121-220128F", "problem": "damaged" }],
             "unfinished_backups": ["20261121-220129F"],

@@ -78,6 +78,7 @@ mod workers;
 
 pub use archive_status::{Backlog, is_ready};
 pub use archiver::{Archiver, Attempt};
+pub use backup_objects::{DamagedObject, damaged as damaged_objects};
 pub use backup_record::{
     ArchiveRecord, BackupRecord, BlockHashFunction, BlockHashesRecord, DatabaseRecord, FilesRecord,
     Moment, ObjectRecord, RequiredWal,

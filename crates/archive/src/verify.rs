@@ -492,10 +492,12 @@ async fn verify_label(
 
 /// The objects of a backup that are not there, or have other sizes.
 async fn verify_sizes(repository: &Repository, record: &BackupRecord) -> Vec<String> {
-    match backup_objects::wrong(repository, record, record.objects()).await {
-        Ok(wrong) => {
-            let wrong = wrong.into_iter();
-            wrong.map(|(name, why)| format!("{name} {why}")).collect()
+    match backup_objects::damaged_of(repository, record, record.objects()).await {
+        Ok(damaged) => {
+            let damaged = damaged.into_iter();
+            damaged
+                .map(|damaged| format!("{} {}", damaged.object, damaged.problem))
+                .collect()
         }
         Err(error) => vec![detail_of(error)],
     }

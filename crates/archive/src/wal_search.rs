@@ -6,7 +6,7 @@
 use futures::StreamExt;
 use jiff::Timestamp;
 use walzip_pgformat::Lsn;
-use walzip_pgformat::wal::{Event, RecordLayout, SegmentReader, TimedRecord};
+use walzip_pgformat::wal::{Records, TimedRecord};
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::Repository;
 
@@ -48,7 +48,7 @@ pub(crate) async fn search(
     let mut searched = Searched {
         wanted: wanted.clone(),
         found: Vec::new(),
-        broken_off: None,
+        records: Records::default(),
     };
     while let Some(content) = contents.next().await {
         let content = content?;
@@ -64,41 +64,19 @@ pub(crate) async fn search(
 struct Searched {
     wanted: Wanted,
     found: Vec<Found>,
-    /// The beginning of a record whose rest is in the next segment.
-    broken_off: Option<(Lsn, Vec<u8>)>,
+    records: Records,
 }
 
 impl Searched {
     fn read(&mut self, segment: &[u8]) {
-        let Ok(mut reader) = SegmentReader::new(segment) else {
-            self.broken_off = None;
-            return;
-        };
-        let version = reader.header().version;
-        let mut layout = RecordLayout::default();
-        while let Some(event) = reader.next_event(&mut layout) {
-            match event {
-                Event::Record { lsn } => {
-                    let record = TimedRecord::read(reader.bytes(), &layout, version.major);
-                    self.look_at(lsn, record);
-                }
-                Event::Lead { whole } => {
-                    let Some((lsn, mut record)) = self.broken_off.take() else {
-                        continue;
-                    };
-                    record.extend_from_slice(reader.bytes());
-                    if !whole {
-                        // A record longer than a segment goes on in the next one.
-                        self.broken_off = Some((lsn, record));
-                    } else if layout.read(&record, version).is_ok() {
-                        let read = TimedRecord::read(&record, &layout, version.major);
-                        self.look_at(lsn, read);
-                    }
-                }
-                Event::Tail { lsn } => self.broken_off = Some((lsn, reader.bytes().to_vec())),
-                _ => {}
-            }
-        }
+        let mut records = std::mem::take(&mut self.records);
+        // What cannot be read has no target: recovery ends there.
+        let _ = records.read(segment, |record| {
+            let major = record.version.major;
+            let timed = TimedRecord::read(record.bytes, record.layout, major);
+            self.look_at(record.lsn, timed);
+        });
+        self.records = records;
     }
 
     fn look_at(&mut self, lsn: Lsn, record: Option<TimedRecord>) {

@@ -16,7 +16,7 @@ use walzip_archive::restore::{
     ArchiveMode, Recovery, RecoveryTarget, RestoreOptions, TargetTimeline, restore,
 };
 use walzip_archive::verify::{FindingKind, VerifyOptions, verify};
-use walzip_archive::{ArchiveError, BackupRecord};
+use walzip_archive::{ArchiveError, BackupRecord, DamagedObject, damaged_objects};
 use walzip_pgformat::TimelineId;
 use walzip_repo::testing::{Faults, FaultyStore, memory_store};
 use walzip_repo::{BackupType, Repository};
@@ -50,6 +50,14 @@ async fn repository_of(cluster: &Cluster<'_>) -> (Arc<dyn ObjectStore>, Reposito
     init(store.clone(), &source).await.expect("made");
     let repository = Repository::open(store.clone()).await.expect("opened");
     (store, repository)
+}
+
+fn damaged_object(backup: &str, object: &str, problem: &str) -> DamagedObject {
+    DamagedObject {
+        backup: backup.to_owned(),
+        object: object.to_owned(),
+        problem: problem.to_owned(),
+    }
 }
 
 async fn findings(repository: &Repository) -> Vec<(FindingKind, String)> {
@@ -122,6 +130,11 @@ async fn finds_damage_and_restores_nothing_from_it_that_starts() {
         findings(&repository).await,
         [(FindingKind::BackupDamaged, label.clone())]
     );
+    let is_lost = [damaged_object(&label, "pack.0000", "is missing")];
+    let told = info(&repository).await.expect("readable");
+    assert_eq!(told.newest.backups[0].damaged_objects, is_lost);
+    assert_eq!(told.newest.wal[0].recovery_windows, []);
+    assert_eq!(damaged_objects(&repository).await.expect("listed"), is_lost);
     let mut changed = content.clone();
     let middle = changed.len() / 2;
     changed[middle] ^= 1;
@@ -148,6 +161,12 @@ async fn finds_damage_and_restores_nothing_from_it_that_starts() {
     let without = site.directory("without");
     let restored = restore(&repository, &without, &options(RecoveryTarget::Latest)).await;
     restored.expect("restored");
+    let told = info(&repository).await.expect("readable");
+    assert_eq!(told.newest.backups[0].damaged_objects, []);
+    assert_eq!(
+        damaged_objects(&repository).await.expect("listed"),
+        [damaged_object(&label, "block_hashes.0000", "is missing")]
+    );
     put(&store, &hashes, &bytes).await;
 
     // A restore refuses a pack that has become longer, so it is no whole backup either.
@@ -157,8 +176,20 @@ async fn finds_damage_and_restores_nothing_from_it_that_starts() {
         findings(&repository).await,
         [(FindingKind::BackupDamaged, label.clone())]
     );
+    let longer = format!(
+        "has {} bytes, {} were written",
+        content.len() + 1,
+        content.len()
+    );
+    let told = info(&repository).await.expect("readable");
+    assert_eq!(
+        told.newest.backups[0].damaged_objects,
+        [damaged_object(&label, "pack.0000", &longer)]
+    );
     store.delete(&key).await.expect("deleted");
     put(&store, &key, &content).await;
+    let told = info(&repository).await.expect("readable");
+    assert!(told.newest.backups[0].is_whole() && told.newest.wal[0].recovery_windows.len() == 1);
 
     // What a restore left behind is in the way of the next one.
     let again = restore(&repository, &data, &options(RecoveryTarget::Latest)).await;

@@ -5,7 +5,7 @@ use std::ops::{AddAssign, Range};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use walzip_pgformat::wal::{Event, RecordLayout, SegmentReader};
+use walzip_pgformat::wal::{RecordLayout, Records};
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId, rmgr_id};
 
@@ -56,50 +56,6 @@ impl Written {
     }
 }
 
-/// Counts the records that begin in a range of positions, over segments that follow one another.
-struct Counting {
-    range: Range<u64>,
-    written: Written,
-    /// The beginning of a record whose rest is in the next segment.
-    broken_off: Option<(Lsn, Vec<u8>)>,
-}
-
-impl Counting {
-    fn segment(&mut self, segment: &[u8]) -> Result<(), String> {
-        let mut layout = RecordLayout::default();
-        let mut reader = SegmentReader::new(segment).map_err(|error| error.to_string())?;
-        let version = reader.header().version;
-        while let Some(event) = reader.next_event(&mut layout) {
-            match event {
-                Event::Record { lsn } => self.record(lsn, &layout),
-                Event::Tail { lsn } => self.broken_off = Some((lsn, reader.bytes().to_vec())),
-                Event::Lead { whole } => {
-                    let Some((lsn, mut record)) = self.broken_off.take() else {
-                        continue;
-                    };
-                    record.extend_from_slice(reader.bytes());
-                    if !whole {
-                        self.broken_off = Some((lsn, record));
-                    } else {
-                        layout
-                            .read(&record, version)
-                            .map_err(|error| format!("the record at {lsn}: {error}"))?;
-                        self.record(lsn, &layout);
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn record(&mut self, lsn: Lsn, layout: &RecordLayout) {
-        if self.range.contains(&lsn.0) {
-            self.written.add(layout);
-        }
-    }
-}
-
 impl AddAssign for Written {
     fn add_assign(&mut self, other: Written) {
         self.bytes += other.bytes;
@@ -114,14 +70,11 @@ impl AddAssign for Written {
 impl Server {
     /// What is in the WAL between two positions, all of which the server must still have.
     pub fn written(&self, range: Range<u64>) -> Result<Written, Error> {
-        let mut counting = Counting {
-            written: Written {
-                bytes: range.end.saturating_sub(range.start),
-                ..Written::default()
-            },
-            range: range.clone(),
-            broken_off: None,
+        let mut written = Written {
+            bytes: range.end.saturating_sub(range.start),
+            ..Written::default()
         };
+        let mut records = Records::default();
         let size = self.segment_bytes();
         for number in range.start / size..=range.end / size {
             let (name, path) = self.segment(number)?;
@@ -130,12 +83,17 @@ impl Server {
                 continue;
             }
             let segment = fs::read(&path).map_err(|source| Error::file(&path, source))?;
-            counting.segment(&segment).map_err(|reason| Error::Server {
+            let read = records.read(&segment, |record| {
+                if range.contains(&record.lsn.0) {
+                    written.add(record.layout);
+                }
+            });
+            read.map_err(|error| Error::Server {
                 doing: format!("read segment {name}"),
-                reason,
+                reason: error.to_string(),
             })?;
         }
-        Ok(counting.written)
+        Ok(written)
     }
 
     /// How large a segment is.

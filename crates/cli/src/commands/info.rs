@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use jiff::{SignedDuration, Timestamp};
 use walzip_archive::info::{BackupInfo, ClusterContent, Info, info};
 use walzip_archive::receive::{ReceiveState, receive_state};
-use walzip_archive::{Growth, RecoveryWindow, TimelineWal};
+use walzip_archive::{DamagedObject, Growth, RecoveryWindow, TimelineWal};
 
 use crate::each_repository::each;
 use crate::error::CommandError;
@@ -178,6 +178,7 @@ fn write_cluster(f: &mut fmt::Formatter<'_>, what: &str, content: &ClusterConten
         write_references(f, backup)?;
         write_pin(f, backup)?;
         write_missing(f, backup)?;
+        write_damaged(f, backup)?;
     }
     Ok(())
 }
@@ -302,6 +303,26 @@ fn write_missing(f: &mut fmt::Formatter<'_>, backup: &BackupInfo) -> fmt::Result
     writeln!(
         f,
         "{}: CANNOT BE RESTORED: {first}{more} missing from the WAL",
+        backup.label
+    )
+}
+
+fn write_damaged(f: &mut fmt::Formatter<'_>, backup: &BackupInfo) -> fmt::Result {
+    let Some(DamagedObject {
+        backup: of,
+        object,
+        problem,
+    }) = backup.damaged_objects.first()
+    else {
+        return Ok(());
+    };
+    let more = match backup.damaged_objects.len() {
+        1 => String::new(),
+        count => format!("; {} more objects are damaged", count - 1),
+    };
+    writeln!(
+        f,
+        "{}: CANNOT BE RESTORED: {object} of backup {of} {problem}{more}",
         backup.label
     )
 }

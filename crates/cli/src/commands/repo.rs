@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use walzip_archive::damaged_objects;
 use walzip_archive::expire::protection;
 use walzip_repo::browse::{self, Listed};
 use walzip_repo::{CopyRepositoryOptions, Location, begin_encryption, copy_repository, open_store};
@@ -236,7 +237,13 @@ fn copy(args: CopyArgs) -> Result<(), CommandError> {
             return Err(CommandError::new(Kind::OptionRequired, message)
                 .hint("Name its key file with --to-key-file, or choose another place."));
         }
-        Ok(copy_repository(&repository, store.as_ref(), options, &|_| ()).await?)
+        let mut copied = copy_repository(&repository, store.as_ref(), options, &|_| ()).await?;
+        // What is not there cannot be copied, and a backup without it is none.
+        for lost in damaged_objects(&repository).await? {
+            let key = format!("object {} of backup {}", lost.object, lost.backup);
+            copied.damaged.push((key, format!("it {}", lost.problem)));
+        }
+        Ok(copied)
     })?;
     let mut out = std::io::stdout().lock();
     let report = |out: &mut std::io::StdoutLock<'_>| {

@@ -153,11 +153,8 @@ impl Gauges {
 
     fn set_backups(&self, repo: &str, info: &Info) {
         let backups = &info.newest.backups;
-        let is_unusable = |backup: &&_| {
-            let backup: &&walzip_archive::info::BackupInfo = backup;
-            !backup.missing_segments.is_empty() || !backup.missing_references.is_empty()
-        };
-        let unusable = backups.iter().filter(is_unusable).count() + info.unreadable_backups.len();
+        let not_whole = backups.iter().filter(|backup| !backup.is_whole()).count();
+        let unusable = not_whole + info.unreadable_backups.len();
         self.unusable
             .with_label_values(&[repo])
             .set(unusable as f64);

@@ -9,6 +9,7 @@ mod checksum;
 mod page_header;
 mod reader;
 mod record;
+mod records;
 mod segment_header;
 mod tablespace_creations;
 mod timed_record;
@@ -20,6 +21,7 @@ pub use record::{
     Block, Compression, IMAGE_HAS_HOLE, Image, RECORD_HEADER_LEN, RecordError, RecordHeader,
     RecordLayout, RelFileLocator,
 };
+pub use records::{ReadRecord, Records, RecordsError};
 pub use segment_header::{SegmentHeader, SegmentHeaderError, is_segment_size};
 pub use tablespace_creations::{TablespaceCreation, TablespaceCreations};
 pub use timed_record::{TimedRecord, UnixMicros};

@@ -5,6 +5,7 @@ mod corruption;
 mod edge_cases;
 mod page_images;
 mod pg_waldump;
+mod records;
 mod rewrite;
 mod round_trip;
 mod samples;

@@ -152,6 +152,7 @@ fn a_dropped_table_comes_back_from_an_encrypted_repository() {
     ];
     succeed(&mut site.walzip(&to));
     succeed(&mut with(&stranger, &["verify", "--repo", &other]));
+    a_copy_without_a_pack_is_no_success(&site, &plain);
     // A repository in plain does not become an encrypted one, and is refused with a key file.
     let primary = Server::on(&site, "primary");
     let data = primary.data().display().to_string();
@@ -299,4 +300,32 @@ fn a_host_key_that_is_not_known_is_refused_with_its_fingerprint() {
     for expected in ["a key that is not known", "SHA256:", "ssh-keyscan -p"] {
         assert!(said.contains(expected), "{said}");
     }
+}
+
+/// A pack that is gone cannot be copied, and `info` says what that means.
+fn a_copy_without_a_pack_is_no_success(site: &Site, repo: &str) {
+    let listed = succeed(&mut site.walzip(&["repo", "ls", "backup", "--recurse", "--repo", repo]));
+    let pack = listed
+        .split_whitespace()
+        .find(|word| word.ends_with("/pack.0000"))
+        .expect("a pack");
+    fs::remove_file(Path::new(repo).join(pack)).expect("removed");
+    let copy = site.path("copy_without").display().to_string();
+    let refused = site
+        .walzip(&["repo", "copy", &copy, "--repo", repo])
+        .output();
+    let refused = refused.expect("run");
+    assert_eq!(refused.status.code(), Some(104), "{}", said(&refused));
+    let lost = "damaged: object pack.0000 of backup ";
+    assert!(said(&refused).contains(lost), "{}", said(&refused));
+    let info = succeed(&mut site.walzip(&["info", "--repo", &copy]));
+    assert!(
+        info.contains(": CANNOT BE RESTORED: pack.0000 of backup "),
+        "{info}"
+    );
+    let metrics = succeed(&mut site.walzip(&["metrics", "--repo", &copy]));
+    assert!(
+        metrics.contains("walzip_backups_unusable{repo=\"1\"} 1"),
+        "{metrics}"
+    );
 }
