@@ -13,7 +13,6 @@ mod choice;
 mod guess;
 mod logistic;
 mod mixer;
-mod prefetch;
 mod refinement;
 mod repeats;
 mod slots;

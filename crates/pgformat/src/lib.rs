@@ -13,6 +13,7 @@ mod input;
 pub mod opcode;
 pub mod page_checksum;
 pub mod pglz;
+pub mod prefetch;
 pub mod relation_file;
 pub mod rmgr;
 pub mod rmgr_id;

@@ -161,6 +161,8 @@ impl Leaves {
         let place = place_of(shape, tuple)?;
         let (begin, block) = index.find(&place)?;
         let page = pages.peek(&main_fork(locator, block));
+        // The tuple's number on the page is asked for next.
+        page.inspect(|page| page.prefetch_line_pointers());
         let right = page.and_then(|page| right_of(shape, page, &place));
         let is_found = begin <= place && right.is_none();
         self.found.set(is_found.then_some((locator, place, block)));
@@ -173,7 +175,10 @@ impl Leaves {
         let place = place_of(shape, tuple)?;
         let (mut low, mut high) = (first_data(page)?, page.items() + 1);
         while low < high {
-            let middle = low + (high - low) / 2;
+            let middle = middle_of(low, high);
+            // One of these is next: which one is known only after this one was read.
+            page.prefetch_item(middle_of(low, middle));
+            page.prefetch_item(middle_of(middle + 1, high));
             let item = page.item(middle)?;
             let order = shape.compare(index_tuple::key_without_nulls(item)?, &place.0);
             let is_before = match order {
@@ -365,6 +370,10 @@ impl Leaves {
             bytes
         })
     }
+}
+
+fn middle_of(low: u16, high: u16) -> u16 {
+    low + (high - low) / 2
 }
 
 fn main_fork(locator: RelFileLocator, block: u32) -> PageKey {

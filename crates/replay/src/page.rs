@@ -6,6 +6,7 @@
 
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::bytes::{read_u16, read_u32, read_u64};
+use walzip_pgformat::prefetch::prefetch;
 
 use crate::rules::Rules;
 
@@ -15,6 +16,8 @@ pub type PageBytes = [u8; PAGE_SIZE];
 /// Bytes of the page header (`SizeOfPageHeaderData`).
 pub const HEADER_LEN: usize = 24;
 const LINE_POINTER_LEN: usize = 4;
+/// Bytes that a processor fetches at a time.
+const CACHE_LINE_LEN: usize = 64;
 /// So many items of an index page are removed one by one (`PageIndexMultiDelete`).
 const REMOVED_ONE_BY_ONE: usize = 2;
 /// Version 4 of the layout, and the size of a page (`pd_pagesize_version`).
@@ -242,6 +245,22 @@ pub trait Page {
     /// The item with a number.
     fn item(&self, number: u16) -> Option<&[u8]> {
         self.bytes().get(self.item_range(number)?)
+    }
+
+    /// Begins to fetch the line pointers, which takes time where the page was not used lately.
+    fn prefetch_line_pointers(&self) {
+        let pointers = self.bytes().get(HEADER_LEN..self.lower());
+        for line in pointers.unwrap_or_default().chunks(CACHE_LINE_LEN) {
+            line.first().inspect(|byte| prefetch(*byte));
+        }
+    }
+
+    /// Begins to fetch the item with a number.
+    fn prefetch_item(&self, number: u16) {
+        let offset = self.line_pointer(number).map(|pointer| pointer.offset);
+        if let Some(byte) = offset.and_then(|at| self.bytes().get(usize::from(at))) {
+            prefetch(byte);
+        }
     }
 
     /// The item with a number, to change.

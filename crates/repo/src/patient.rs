@@ -12,7 +12,8 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -36,6 +37,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// An operation has a second more for each so many bytes: 256 KiB/s is a slow line.
 const BYTES_PER_SECOND: u64 = 256 << 10;
+/// An operation that takes this long is reported, and others in this time are not.
+const REPORTED_EVERY: Duration = Duration::from_secs(10);
 
 /// A store that has patience with another one.
 #[derive(Clone)]
@@ -43,19 +46,38 @@ pub(crate) struct PatientStore {
     inner: Arc<dyn ObjectStore>,
     location: String,
     patience: Duration,
+    delays: Arc<Delays>,
 }
 
 impl PatientStore {
     pub(crate) fn new(inner: Arc<dyn ObjectStore>, location: String, patience: Duration) -> Self {
         Self {
             inner,
+            delays: Arc::new(Delays {
+                location: location.clone(),
+                reported: Mutex::default(),
+            }),
             location,
             patience,
         }
     }
 
     fn deadline(&self, bytes: u64) -> Deadline {
-        Deadline::of(self.patience + Duration::from_secs(bytes / BYTES_PER_SECOND))
+        self.deadline_in(self.patience, bytes)
+    }
+
+    /// The end of an operation on so many bytes that has this time besides.
+    fn deadline_in(&self, patience: Duration, bytes: u64) -> Deadline {
+        let transfer = Duration::from_secs(bytes / BYTES_PER_SECOND);
+        let (now, patience) = (Instant::now(), patience + transfer);
+        Deadline {
+            end: now + patience,
+            patience,
+            pause: PAUSE_MIN,
+            last: None,
+            reported_from: now + REPORTED_EVERY + transfer,
+            delays: Arc::clone(&self.delays),
+        }
     }
 
     /// Repeats what fails for the moment.
@@ -110,12 +132,34 @@ impl fmt::Debug for PatientStore {
     }
 }
 
+/// Reports that a store lets its users wait. Of the operations at one time, one is reported.
+struct Delays {
+    location: String,
+    reported: Mutex<Option<Instant>>,
+}
+
+impl Delays {
+    fn report(&self, reason: &dyn fmt::Display, left: Duration) {
+        let now = Instant::now();
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.is_some_and(|last| now.duration_since(last) < REPORTED_EVERY) {
+            return;
+        }
+        *reported = Some(now);
+        let (location, left) = (&self.location, left.as_secs());
+        tracing::warn!("{location}: {reason}; trying for {left} s more");
+    }
+}
+
 /// When an operation ends, whatever it has come to.
 struct Deadline {
     end: Instant,
     patience: Duration,
     pause: Duration,
     last: Option<Error>,
+    /// From then on a delay is reported.
+    reported_from: Instant,
+    delays: Arc<Delays>,
 }
 
 /// Says that an operation has used up its time.
@@ -128,19 +172,23 @@ struct OutOfTime {
 }
 
 impl Deadline {
-    fn of(patience: Duration) -> Deadline {
-        Deadline {
-            end: Instant::now() + patience,
-            patience,
-            pause: PAUSE_MIN,
-            last: None,
-        }
-    }
-
     async fn limit<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut work = pin!(work);
+        let reported_at = self.reported_from.max(Instant::now() + REPORTED_EVERY);
+        match timeout_at(reported_at.min(self.end), &mut work).await {
+            Ok(outcome) => return outcome,
+            Err(_) => self.report(&"no answer"),
+        }
         match timeout_at(self.end, work).await {
             Ok(outcome) => outcome,
             Err(_) => Err(self.out_of_time()),
+        }
+    }
+
+    fn report(&self, reason: &dyn fmt::Display) {
+        let now = Instant::now();
+        if self.reported_from <= now && now < self.end {
+            self.delays.report(reason, self.end - now);
         }
     }
 
@@ -157,6 +205,7 @@ impl Deadline {
             return Err(error);
         }
         tracing::info!("{error}; trying again");
+        self.report(&error);
         self.last = Some(error);
         sleep(self.pause).await;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
@@ -328,10 +377,8 @@ struct Body {
 impl Body {
     fn into_stream(self) -> BoxStream<'static, Result<Bytes>> {
         let pieces = futures::stream::try_unfold(self, |mut body| async move {
-            let mut deadline = Deadline {
-                patience: body.patience,
-                ..Deadline::of(body.left)
-            };
+            let mut deadline = body.store.deadline_in(body.left, 0);
+            deadline.patience = body.patience;
             let piece = body.piece(&mut deadline).await?;
             body.left = deadline.end.saturating_duration_since(Instant::now());
             Ok(piece.map(|piece| (piece, body)))

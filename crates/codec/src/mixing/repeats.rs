@@ -4,7 +4,8 @@
     reason = "indices are masked to the length of the table"
 )]
 
-use super::prefetch::prefetch;
+use walzip_pgformat::prefetch::prefetch;
+
 use super::{fixed_table, hash};
 
 /// Minimum number of bytes that must agree.

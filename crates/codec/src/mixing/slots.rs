@@ -4,8 +4,9 @@
     reason = "indices are masked to the length of the table"
 )]
 
+use walzip_pgformat::prefetch::prefetch;
+
 use super::fixed_table;
-use super::prefetch::prefetch;
 
 /// A check byte, then the histories of the nodes of a binary tree of depth four: node 1 is the
 /// root, nodes 2 n and 2 n + 1 are the children of n.

@@ -1,6 +1,6 @@
 //! What can go wrong with a server behind SSH, told apart by whether it may pass.
 
-use std::io;
+use std::{fmt, io};
 
 use object_store::path::Path;
 use russh_sftp::client::error::Error as ProtocolError;
@@ -23,7 +23,7 @@ pub(crate) enum SftpError {
     Request {
         action: &'static str,
         path: String,
-        source: ProtocolError,
+        source: Refusal,
     },
     /// Something else than a plain file or directory of ours.
     #[error("{path} on the SSH server is {found}")]
@@ -31,6 +31,33 @@ pub(crate) enum SftpError {
     #[error("{path} on the SSH server has {found} bytes, {sent} were sent")]
     Length { path: String, found: u64, sent: u64 },
 }
+
+/// What the server or the library answered to a request, in words that say what happened.
+#[derive(Debug)]
+pub(crate) struct Refusal(ProtocolError);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            // OpenSSH says this, and no more, of all that has no code of its own (sftp-server.c).
+            ProtocolError::Status(status) if status.status_code == StatusCode::Failure => {
+                f.write_str("the server failed and did not say why; its disk may be full")
+            }
+            ProtocolError::Status(status) => write!(f, "{}", status.error_message),
+            ProtocolError::Timeout => f.write_str("the server did not answer in time"),
+            // What the library says when the channel is closed before the answer has come.
+            ProtocolError::UnexpectedBehavior(said) if said.ends_with("sender dropped") => {
+                f.write_str("the connection was lost")
+            }
+            ProtocolError::UnexpectedBehavior(said) if said.starts_with("SendError") => {
+                f.write_str("the connection was lost")
+            }
+            other => write!(f, "{other}"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
 
 impl SftpError {
     pub(super) fn at(
@@ -41,7 +68,7 @@ impl SftpError {
         move |source| SftpError::Request {
             action,
             path,
-            source,
+            source: Refusal(source),
         }
     }
 
@@ -49,7 +76,7 @@ impl SftpError {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Connect { .. } | Self::NoAnswer(_) | Self::Ssh(_) => true,
-            Self::Request { source, .. } => match source {
+            Self::Request { source, .. } => match &source.0 {
                 ProtocolError::Status(status) => matches!(
                     status.status_code,
                     StatusCode::NoConnection | StatusCode::ConnectionLost
@@ -63,7 +90,7 @@ impl SftpError {
     fn status(&self) -> Option<StatusCode> {
         match self {
             Self::Request {
-                source: ProtocolError::Status(status),
+                source: Refusal(ProtocolError::Status(status)),
                 ..
             } => Some(status.status_code),
             _ => None,
@@ -100,6 +127,36 @@ impl SftpError {
                 store: super::STORE,
                 source: Box::new(self),
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use russh_sftp::protocol::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_happened() {
+        let status = |status_code, error_message: &str| {
+            ProtocolError::Status(Status {
+                id: 1,
+                status_code,
+                error_message: error_message.to_owned(),
+                language_tag: String::new(),
+            })
+        };
+        let dropped = ProtocolError::UnexpectedBehavior("sender dropped".to_owned());
+        for (error, said) in [
+            (status(StatusCode::Failure, "Failure"), "its disk may be full"),
+            (status(StatusCode::PermissionDenied, "Permission denied"), "Permission denied"),
+            (ProtocolError::Timeout, "did not answer in time"),
+            (dropped, "the connection was lost"),
+            (ProtocolError::IO("broken pipe".to_owned()), "I/O: broken pipe"),
+        ] {
+            let refusal = Refusal(error).to_string();
+            assert!(refusal.ends_with(said), "{refusal}");
         }
     }
 }

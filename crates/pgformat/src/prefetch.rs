@@ -1,4 +1,5 @@
-//! Prefetching of memory that will be read soon.
+//! Prefetching of memory that will be read soon: pages, of which many are known, are seldom in the
+//! processor's cache.
 #![allow(unsafe_code)]
 
 /// Prefetches the memory of a value. It affects nothing but the time.
