@@ -68,6 +68,22 @@ impl Archiver {
         })
     }
 
+    /// Whether a segment waits to be archived. Only some roles may know.
+    pub(crate) async fn waits(
+        sql: &mut Connection,
+        segment: &SegmentName,
+    ) -> Result<bool, ServerError> {
+        let query = format!(
+            "SELECT count(*) FROM pg_ls_archive_statusdir() WHERE name = '{segment}.ready'"
+        );
+        Ok(sql.query_value(&query).await? != "0")
+    }
+
+    /// Whether its server archives by itself.
+    pub fn archives(&self) -> bool {
+        self.mode != "off" && !self.has_no_command()
+    }
+
     /// Whether nothing is set that would archive.
     pub fn has_no_command(&self) -> bool {
         self.command.is_empty() && self.library.is_empty()

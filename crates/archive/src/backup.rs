@@ -38,7 +38,7 @@ use crate::replication::{
     BackupEnd, Connection, ConnectionSettings, ManifestChecksums, ServerError,
 };
 use crate::restore;
-use crate::server::{self, Server};
+use crate::server::{self, Acknowledgement, Server};
 use crate::tablespaces::{self, Tablespaces};
 use crate::wal_wait;
 use crate::workers;
@@ -149,7 +149,7 @@ pub async fn backup(
             repository,
             record.required_segments()?,
             wal_timeout,
-            settings
+            (settings, server.in_recovery)
         ),
     )?;
     own_history::check(repository, record.stop.timeline).await?;
@@ -209,13 +209,27 @@ async fn check_archiving(
     options: &BackupOptions,
     server: &Server,
 ) -> Result<(), ArchiveError> {
-    match server::check_archiving(repository, settings, server, options.archive_timeout).await {
+    let wait = (options.archive_timeout, Acknowledgement::NotAwaited);
+    match server::check_archiving(repository, settings, server, wait).await {
         // What would be found now is found after the copy.
         Err(error @ ArchiveError::SwitchRefused(_)) => {
             tracing::warn!("while the copy begins: {error}");
             Ok(())
         }
-        checked => checked.map(drop),
+        checked => {
+            let arrival = checked?;
+            let archiver = arrival.as_ref().map(|arrival| &arrival.archiver);
+            // Something else brought the segment.
+            if let Some(failed) = archiver.and_then(|archiver| archiver.current_failure(None)) {
+                tracing::warn!(
+                    "the server's archive_command last failed at {} for {}: PostgreSQL keeps its \
+                     WAL until it succeeds; \"walzip check\" says more",
+                    failed.time,
+                    failed.wal
+                );
+            }
+            Ok(())
+        }
     }
 }
 

@@ -12,6 +12,9 @@ pub(crate) const CONTROL_FILE: &str = "global/pg_control";
 /// Says where recovery starts.
 pub(crate) const BACKUP_LABEL: &str = "backup_label";
 
+/// Where the links of tablespaces are.
+pub(crate) const TABLESPACE_LINKS: &str = "pg_tblspc";
+
 /// A file or a directory of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {

@@ -6,10 +6,11 @@ use walzip_repo::Repository;
 
 use crate::error::ArchiveError;
 use crate::replication::ConnectionSettings;
-use crate::server;
 pub use crate::server::Arrival;
+use crate::server::{self, Acknowledgement};
 
-/// Forces a WAL switch on a primary and waits until the segment is in the repository.
+/// Forces a WAL switch on a primary and waits until the segment is in the repository, and until the
+/// server's archiver, if it has one, has succeeded.
 ///
 /// Returns what arrived, or `None` on a standby, where no switch can be forced. The
 /// server's identity was checked in either case.
@@ -20,5 +21,6 @@ pub async fn check(
 ) -> Result<Option<Arrival>, ArchiveError> {
     let (part, server, sql) = server::inspect(repository, settings).await?;
     sql.close().await;
-    server::check_archiving(&part, settings, &server, timeout).await
+    let wait = (timeout, Acknowledgement::Awaited);
+    server::check_archiving(&part, settings, &server, wait).await
 }

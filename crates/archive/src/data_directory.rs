@@ -24,7 +24,7 @@ use walzip_pgformat::control_file::ControlFile;
 use self::changing_file::ChangingFile;
 use self::left_out::LeftOut;
 use self::pace::{Pace, Paced};
-use crate::backup_files::{CONTROL_FILE, Entry, FileSink, tablespace_of_link};
+use crate::backup_files::{CONTROL_FILE, Entry, FileSink, TABLESPACE_LINKS, tablespace_of_link};
 use crate::error::ArchiveError;
 use crate::progress::Progress;
 use crate::replication::BackupTablespace;
@@ -33,7 +33,6 @@ use crate::replication::BackupTablespace;
 const WAL: &str = "pg_wal";
 const WAL_DIRECTORIES: [&str; 2] = ["pg_wal/archive_status", "pg_wal/summaries"];
 /// Where the links to tablespaces lie.
-const TABLESPACE_LINKS: &str = "pg_tblspc";
 /// Directories no deeper than this have files of PostgreSQL.
 const DEPTH_MAX: usize = 100;
 /// How often a control file is read that may be in the middle of a write.

@@ -11,6 +11,11 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use crate::error::ArchiveError;
 use crate::regular_file;
 
+/// The name under which a file is written that gets this name.
+pub(crate) fn temporary_name(name: &str) -> String {
+    format!(".{name}.walzip.tmp")
+}
+
 /// Writes a file under a temporary name, makes it durable and renames it into place.
 pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<(), ArchiveError> {
     write_with(path, Durability::Synced, |file| {
@@ -81,7 +86,7 @@ impl Temporary {
             )));
         };
         let name = name.to_string_lossy();
-        let usual = parent(path).join(format!(".{name}.walzip.tmp"));
+        let usual = parent(path).join(temporary_name(&name));
         let file = open(&usual)?;
         let is_locked = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
         if is_locked && is_at(&file, &usual) {

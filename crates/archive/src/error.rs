@@ -162,6 +162,26 @@ pub enum ArchiveError {
         archiver: Option<Box<Archiver>>,
     },
 
+    /// WAL is in the archive, and the server's archiver does not succeed all the same.
+    #[error("{segment} is in the archive, but the server's archive_command has not succeeded within {waited_seconds} seconds{}", because(.failure))]
+    NotAcknowledged {
+        /// The segment.
+        segment: String,
+        /// How long the server was asked.
+        waited_seconds: u64,
+        /// The last failure that the server's archiver reports, if it is not past.
+        failure: Option<String>,
+        /// What the server said.
+        archiver: Box<Archiver>,
+    },
+
+    /// A segment is pushed that the server still writes.
+    #[error("{}: the server that runs there has not finished this segment", .path.display())]
+    Unfinished {
+        /// The segment.
+        path: PathBuf,
+    },
+
     /// The role may not make the server end a segment, so that nothing shows that WAL arrives.
     #[error("whether WAL arrives cannot be checked: {0}")]
     SwitchRefused(ServerError),

@@ -2,21 +2,23 @@
 //!
 //! The field names are what scripts read: they are added to, never renamed.
 
+mod backups;
+
 use jiff::Timestamp;
 use serde::Serialize;
-use walzip_pgformat::wal_file_name::SegmentName;
-use walzip_repo::layout::{BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PINNED};
-use walzip_repo::{BackupType, ClusterIdentity, Pin, RepoError, Repository, WalEntry};
+use walzip_repo::layout::{BACKUP_JSON, BACKUP_PINNED};
+use walzip_repo::{ClusterIdentity, RepoError, Repository, WalEntry};
 
-use crate::backup_objects::{AllObjects, DamagedObject};
-use crate::backup_record::{BackupRecord, ListedBackup, Moment, of_another};
+pub use self::backups::BackupInfo;
+use self::backups::{Described, backup_info};
+use crate::backup_objects::AllObjects;
+use crate::backup_record::{BackupRecord, ListedBackup, of_another};
 use crate::error::ArchiveError;
 use crate::growth::Growth;
 use crate::pins;
 use crate::read_each::read_each;
 use crate::receive::ReceiveState;
 use crate::set_aside::{self, SetAside};
-use crate::tablespace_record::TablespaceRecord;
 use crate::timeline_info;
 use crate::wal_index::{self, TimelineWal};
 
@@ -95,58 +97,6 @@ pub struct ClusterInfo {
     pub major: u32,
 }
 
-/// A finished backup.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct BackupInfo {
-    /// Its label.
-    pub label: String,
-    /// Its type.
-    #[serde(rename = "type")]
-    pub backup_type: BackupType,
-    /// The backup that it was compared with.
-    pub prior: Option<String>,
-    /// The backups without which it cannot be restored.
-    pub references: Vec<String>,
-    /// Those of them that are not in the repository any more, or cannot be read. A backup with any
-    /// cannot be restored.
-    pub missing_references: Vec<String>,
-    /// The server's version.
-    pub server_version: String,
-    /// Whether the server was a standby.
-    pub from_standby: bool,
-    /// Where recovery starts.
-    pub start: Moment,
-    /// The earliest moment to which it can be restored.
-    pub stop: Moment,
-    /// The first segment that it needs.
-    pub first_segment: Option<String>,
-    /// The last segment that it needs.
-    pub last_segment: Option<String>,
-    /// The size of the cluster.
-    pub original_bytes: u64,
-    /// The size in the repository, WAL and what it refers to not counted.
-    pub stored_bytes: u64,
-    /// The tablespaces other than the data directory.
-    pub tablespaces: Vec<TablespaceRecord>,
-    /// Since when it is pinned, and why, if it is: it is not expired.
-    pub pinned: Option<Pin>,
-    /// Required segments that are not in the repository any more. A backup with any cannot be
-    /// restored.
-    pub missing_segments: Vec<String>,
-    /// Objects that a restore of it reads, its own and those of the backups that it refers to, that
-    /// are missing or have other sizes. A backup with any cannot be restored.
-    pub damaged_objects: Vec<DamagedObject>,
-}
-
-impl BackupInfo {
-    /// Whether the backup can be restored, as far as names and sizes show.
-    pub fn is_whole(&self) -> bool {
-        self.missing_references.is_empty()
-            && self.missing_segments.is_empty()
-            && self.damaged_objects.is_empty()
-    }
-}
-
 /// A backup that says nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnreadableBackup {
@@ -170,7 +120,7 @@ pub async fn info(repository: &Repository) -> Result<Info, ArchiveError> {
         .collect();
     let (mut records, unreadable_backups) = sort_out(ListedBackup::all(repository).await?, &known);
     let objects = AllObjects::list(repository).await?;
-    records.retain(|(record, _)| !is_being_expired(record, &objects));
+    records.retain(|(record, _)| !was_removed(record, &objects));
     let mut older_clusters = Vec::new();
     for part in older {
         match describe(&part, &records, &objects).await {
@@ -193,9 +143,6 @@ pub async fn info(repository: &Repository) -> Result<Info, ArchiveError> {
         received: None,
     })
 }
-
-/// A backup, and the segments that it needs.
-type Described = (BackupRecord, Vec<SegmentName>);
 
 /// Parts the backups that can be described, of clusters that are known, from the others.
 fn sort_out(
@@ -224,12 +171,11 @@ fn sort_out(
     (described, unreadable)
 }
 
-/// Whether an expiry has begun to remove a backup since it was listed.
-fn is_being_expired(record: &BackupRecord, objects: &AllObjects) -> bool {
+/// Whether an expiry has removed the description of a backup since it was listed. Until then the backup can
+/// be restored.
+fn was_removed(record: &BackupRecord, objects: &AllObjects) -> bool {
     let label = record.label.parse();
-    label.is_ok_and(|label| {
-        objects.has(&label, BACKUP_EXPIRING) || !objects.has(&label, BACKUP_JSON)
-    })
+    label.is_ok_and(|label| !objects.has(&label, BACKUP_JSON))
 }
 
 /// Describes what a repository has of one cluster.
@@ -264,8 +210,8 @@ async fn describe(
     };
     let segment_size = segment_size_bytes.unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE);
     let of_backups = records.iter().zip(&backups);
-    let whole = of_backups.filter(|(_, backup)| backup.is_whole());
-    let whole: Vec<BackupRecord> = whole.map(|(record, _)| record.clone()).collect();
+    let stored = of_backups.filter(|(_, backup)| backup.is_stored());
+    let stored: Vec<BackupRecord> = stored.map(|(record, _)| record.clone()).collect();
     Ok(ClusterContent {
         cluster: ClusterInfo {
             system_identifier: cluster.system_id.to_string(),
@@ -274,82 +220,23 @@ async fn describe(
         created: part.created(),
         segment_size_bytes,
         backups,
-        wal: timeline_info::timelines(part, &listing, &whole, segment_size).await?,
+        wal: timeline_info::timelines(part, &listing, &stored, segment_size).await?,
         stored_wal: StoredWal::of(&listing),
         set_aside: set_aside::list(part).await?,
         growth: Growth::of(&listing, &records, segment_size, Timestamp::now()),
     })
 }
 
-/// The backups that one refers to and that are not among those of its cluster.
-fn missing_references(record: &BackupRecord, own: &[BackupRecord]) -> Vec<String> {
-    let is_missing = |label: &&String| !own.iter().any(|other| other.label == **label);
-    record
-        .references
-        .iter()
-        .filter(is_missing)
-        .cloned()
-        .collect()
-}
-
-/// The objects that a restore of a backup reads and that are not as they were written.
-fn damaged_objects(
-    record: &BackupRecord,
-    own: &[BackupRecord],
-    objects: &AllObjects,
-) -> Result<Vec<DamagedObject>, ArchiveError> {
-    let is_needed = |other: &&BackupRecord| {
-        other.label == record.label || record.references.contains(&other.label)
-    };
-    let mut damaged = Vec::new();
-    for needed in own.iter().filter(is_needed) {
-        damaged.extend(objects.damaged(needed, needed.restored_objects())?);
-    }
-    Ok(damaged)
-}
-
-fn backup_info(
-    (record, required): &Described,
-    listing: &[WalEntry],
-    own: &[BackupRecord],
-    objects: &AllObjects,
-) -> Result<BackupInfo, ArchiveError> {
-    let is_archived = |name: &String| {
-        listing
-            .binary_search_by(|entry| entry.name.as_str().cmp(name))
-            .is_ok()
-    };
-    let names: Vec<String> = required.iter().map(ToString::to_string).collect();
-    Ok(BackupInfo {
-        original_bytes: record.original_bytes(),
-        stored_bytes: record.stored_bytes(),
-        label: record.label.clone(),
-        backup_type: record.backup_type(),
-        prior: record.prior.clone(),
-        references: record.references.clone(),
-        missing_references: missing_references(record, own),
-        server_version: record.server_version.clone(),
-        from_standby: record.from_standby,
-        start: record.start,
-        stop: record.stop,
-        first_segment: names.first().cloned(),
-        last_segment: names.last().cloned(),
-        tablespaces: record.tablespaces.clone(),
-        pinned: None,
-        missing_segments: names
-            .into_iter()
-            .filter(|name| !is_archived(name))
-            .collect(),
-        damaged_objects: damaged_objects(record, own, objects)?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backup_objects::DamagedObject;
+    use crate::backup_record::Moment;
+    use crate::tablespace_record::TablespaceRecord;
     use crate::wal_end::WalEnd;
     use crate::wal_index::{RecoveryWindow, SegmentRange};
     use walzip_pgformat::{Lsn, TimelineId};
+    use walzip_repo::{BackupType, Pin};
 
     fn example() -> Info {
         let moment = Moment {

@@ -26,7 +26,7 @@ use crate::spool::FileFacts;
 use crate::stable_file::StableFile;
 use crate::stored_wal::StoredWal;
 use crate::wal_times::SegmentTimes;
-use crate::{cluster, content, own_history, wal_index};
+use crate::{cluster, content, own_history, unfinished_segment, wal_index};
 
 /// How to push.
 #[derive(Clone, Debug)]
@@ -99,6 +99,9 @@ impl WalFile {
     /// Opens it.
     pub async fn open(path: &Path) -> Result<WalFile, ArchiveError> {
         let name = wal_file_name(path)?;
+        if let WalFileName::Segment(segment) = name {
+            unfinished_segment::refuse(path, segment)?;
+        }
         let beginning_len = match name {
             WalFileName::Segment(_) | WalFileName::Partial(_) => PAGE_SIZE as u64,
             WalFileName::History(_) | WalFileName::BackupHistory { .. } => u64::MAX,

@@ -220,7 +220,7 @@ async fn check_referred(
 
 /// Says what to do with a directory in which a restore has begun.
 fn warn_of_mark(data: &Path) {
-    if data.join(marker::UNFINISHED).exists() {
+    if data.join(directories::UNFINISHED).exists() {
         tracing::warn!(
             "{} is unfinished: no server starts in it, and \"walzip restore --delta\" goes on with \
              it",

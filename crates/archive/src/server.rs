@@ -127,6 +127,13 @@ pub(crate) async fn clock(sql: &mut Connection) -> Result<Timestamp, ServerError
     time.ok_or_else(|| ServerError::Protocol(format!("the server's time is \"{text}\"")))
 }
 
+/// Whether the server's own archiver has to succeed too, where something else may bring WAL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acknowledgement {
+    Awaited,
+    NotAwaited,
+}
+
 /// Makes a primary finish a segment and waits until it is in the repository: a broken
 /// `archive_command` is found before hours of copying, not after.
 ///
@@ -135,7 +142,7 @@ pub(crate) async fn check_archiving(
     repository: &Repository,
     settings: &ConnectionSettings,
     server: &Server,
-    timeout: Duration,
+    (timeout, acknowledgement): (Duration, Acknowledgement),
 ) -> Result<Option<Arrival>, ArchiveError> {
     if server.in_recovery {
         return Ok(None);
@@ -161,11 +168,15 @@ pub(crate) async fn check_archiving(
         timeout,
         since: Some(switch.time),
         believes_reports: is_own,
+        is_standby: false,
     };
     let mut kept = Some(sql);
     wait.until_there(vec![segment], &mut kept).await?;
     own_history::check(repository, server.timeline).await?;
     let took = begin.elapsed();
+    if acknowledgement == Acknowledgement::Awaited && server.archiver.archives() {
+        wait.until_acknowledged(&segment, &mut kept).await?;
+    }
     let asked = match kept.as_mut() {
         Some(sql) => archiving(sql).await.ok(),
         None => None,

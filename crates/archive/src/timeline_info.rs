@@ -17,7 +17,7 @@ use crate::timelines::{self, Timelines};
 use crate::wal_index::{self, RecoveryWindow, TimelineWal};
 use crate::wal_times::SegmentTimes;
 
-/// Describes the archived WAL by timeline.
+/// Describes the archived WAL by timeline. Of the backups, all files have to be there.
 pub(crate) async fn timelines(
     repository: &Repository,
     listing: &[WalEntry],
@@ -94,10 +94,7 @@ impl<'a> Windows<'a> {
             if last.is_some_and(|last| way.number_at(backup.stop.lsn) <= last) {
                 continue;
             }
-            let is_there = |label: &String| backups.iter().any(|other| other.label == *label);
-            let is_whole = backup.references.iter().all(is_there)
-                && wal.missing(&backup.required_segments()?)?.is_empty();
-            if is_whole {
+            if wal.missing(&backup.required_segments()?)?.is_empty() {
                 let reach = way.reach(wal.number_at(backup.start.lsn))?;
                 found.push((backup, reach));
             }

@@ -12,6 +12,7 @@ use walzip_repo::Repository;
 
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
+use crate::packs::is_damage;
 use crate::wal_times::{read_segment, timestamp};
 
 /// How many segments are got and decoded at the same time.
@@ -51,7 +52,10 @@ pub(crate) async fn search(
         records: Records::default(),
     };
     while let Some(content) = contents.next().await {
-        let content = content?;
+        let content = match content {
+            Ok(content) => content,
+            Err(error) => return Err(searched.cut_off(error)),
+        };
         searched = off_the_runtime(move || {
             searched.read(&content);
             searched
@@ -77,6 +81,17 @@ impl Searched {
             self.look_at(record.lsn, timed);
         });
         self.records = records;
+    }
+
+    /// A segment cannot be read. What was found before it can be named, if it is what was meant.
+    fn cut_off(&self, error: ArchiveError) -> ArchiveError {
+        match self.found.first() {
+            Some(Found { lsn, .. }) if is_damage(&error) => ArchiveError::Request(format!(
+                "the target is at {lsn}, and whether it is there once more after that cannot be told, \
+                 since {error}: --target-lsn {lsn} names the one that was found"
+            )),
+            _ => error,
+        }
     }
 
     fn look_at(&mut self, lsn: Lsn, record: Option<TimedRecord>) {

@@ -18,6 +18,10 @@ use crate::replication::{Connection, ConnectionSettings, Mode};
 /// After a tenth of the time that was waited so far, it is looked again, within these bounds.
 const POLL_MIN: Duration = Duration::from_millis(10);
 const POLL_MAX: Duration = Duration::from_secs(2);
+/// Who waits is told so.
+const REPORTED_AFTER: Duration = Duration::from_secs(10);
+const REPORTED_EVERY: Duration = Duration::from_secs(300);
+const ON_STANDBY: &str = ": the primary has not finished it; SELECT pg_switch_wal() there does";
 /// So long a server that is there may take to say what it has archived.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
@@ -26,7 +30,7 @@ pub(crate) async fn wait_for(
     repository: &Repository,
     segments: Vec<SegmentName>,
     timeout: Duration,
-    server: &ConnectionSettings,
+    (server, is_standby): (&ConnectionSettings, bool),
 ) -> Result<(), ArchiveError> {
     let wait = Wait {
         repository,
@@ -34,6 +38,7 @@ pub(crate) async fn wait_for(
         timeout,
         since: None,
         believes_reports: false,
+        is_standby,
     };
     let mut connection = None;
     let waited = wait.until_there(segments, &mut connection).await;
@@ -53,6 +58,8 @@ pub(crate) struct Wait<'a> {
     /// Whether a segment that the server reports as archived has to be in the repository: then
     /// one that is not there will never be, and there is nothing to wait for.
     pub(crate) believes_reports: bool,
+    /// The server is a standby: its primary finishes segments.
+    pub(crate) is_standby: bool,
 }
 
 impl Wait<'_> {
@@ -67,6 +74,7 @@ impl Wait<'_> {
         let since = Instant::now();
         let deadline = since + self.timeout;
         let mut missing = VecDeque::from(segments);
+        let mut reported_at = since + REPORTED_AFTER;
         while let Some(segment) = missing.front() {
             let name = segment.to_string();
             // Asked before the repository is: what is reported then has to be there.
@@ -98,9 +106,51 @@ impl Wait<'_> {
                     None => self.not_archived(name, connection).await,
                 });
             }
+            if Instant::now() >= reported_at {
+                reported_at += REPORTED_EVERY;
+                let seconds = deadline.saturating_duration_since(Instant::now()).as_secs();
+                let why = if self.is_standby { ON_STANDBY } else { "" };
+                tracing::warn!("waiting for {name} to be archived, for {seconds} s more{why}");
+            }
             tokio::time::sleep((since.elapsed() / 10).clamp(POLL_MIN, POLL_MAX)).await;
         }
         Ok(())
+    }
+
+    /// Waits until the server knows that a segment is archived which is in the repository: something
+    /// else may have brought it, and PostgreSQL keeps its WAL until its own archiver has succeeded.
+    pub(crate) async fn until_acknowledged(
+        &self,
+        segment: &SegmentName,
+        connection: &mut Option<Connection>,
+    ) -> Result<(), ArchiveError> {
+        let since = Instant::now();
+        loop {
+            // What cannot be asked says nothing.
+            let Some(archiver) = self.archiver(connection).await else {
+                return Ok(());
+            };
+            if archiver.reports(segment) || !waits(connection, segment).await {
+                return Ok(());
+            }
+            if since.elapsed() >= self.timeout {
+                return Err(ArchiveError::NotAcknowledged {
+                    segment: segment.to_string(),
+                    waited_seconds: self.timeout.as_secs(),
+                    failure: self.failure(&archiver),
+                    archiver: Box::new(archiver),
+                });
+            }
+            tokio::time::sleep((since.elapsed() / 10).clamp(POLL_MIN, POLL_MAX)).await;
+        }
+    }
+
+    fn failure(&self, archiver: &Archiver) -> Option<String> {
+        let failed = archiver.current_failure(self.since)?;
+        Some(format!(
+            "the server's archive_command last failed at {} for {}",
+            failed.time, failed.wal
+        ))
     }
 
     async fn not_archived(
@@ -109,17 +159,12 @@ impl Wait<'_> {
         connection: &mut Option<Connection>,
     ) -> ArchiveError {
         let archiver = self.archiver(connection).await;
-        let failure = archiver.as_ref().and_then(|archiver| {
-            let failed = archiver.current_failure(self.since)?;
-            Some(format!(
-                "the server's archive_command last failed at {} for {}",
-                failed.time, failed.wal
-            ))
-        });
         ArchiveError::NotArchived {
             segment,
             waited_seconds: self.timeout.as_secs(),
-            failure,
+            failure: archiver
+                .as_ref()
+                .and_then(|archiver| self.failure(archiver)),
             archiver: archiver.map(Box::new),
         }
     }
@@ -145,6 +190,15 @@ async fn ask(mut connection: Connection) -> Option<(Archiver, Connection)> {
     let asked = tokio::time::timeout(ANSWER_MAX, Archiver::ask(&mut connection));
     let archiver = asked.await.ok()?.ok()?;
     Some((archiver, connection))
+}
+
+/// Whether the server still waits to have a segment archived. A role that may not know is told so by
+/// the archiver's statistics, a little later.
+async fn waits(connection: &mut Option<Connection>, segment: &SegmentName) -> bool {
+    match connection {
+        Some(sql) => Archiver::waits(sql, segment).await.unwrap_or(true),
+        None => true,
+    }
 }
 
 #[cfg(test)]
@@ -175,7 +229,7 @@ mod tests {
         };
         let nobody = ConnectionSettings::parse("host=/nowhere").expect("valid");
         let timeout = Duration::from_millis(300);
-        wait_for(&repository, vec![segment], timeout, &nobody).await
+        wait_for(&repository, vec![segment], timeout, (&nobody, false)).await
     }
 
     #[tokio::test]

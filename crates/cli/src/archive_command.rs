@@ -141,6 +141,18 @@ pub fn explain(error: ArchiveError, repository: &Location) -> CommandError {
             );
             missing(head, None, State::Reported, &archiver, repository)
         }
+        ArchiveError::NotAcknowledged {
+            segment,
+            waited_seconds,
+            failure,
+            archiver,
+        } => {
+            let head = format!(
+                "{segment} is in {repository}, but the server's own archiving has not succeeded \
+                 within {waited_seconds} seconds"
+            );
+            missing(head, failure, State::Unacknowledged, &archiver, repository)
+        }
         error => error.into(),
     }
 }
@@ -151,6 +163,8 @@ enum State {
     Failing,
     Reported,
     Silent,
+    /// Something else brought the segment.
+    Unacknowledged,
 }
 
 fn missing(
@@ -204,6 +218,12 @@ fn way_out(
 ) -> String {
     let setting = Setting(archiver);
     let own = own(repository);
+    if let State::Unacknowledged = state {
+        return format!(
+            "Something else brings WAL here, and PostgreSQL keeps it until its own command succeeds: \
+             pg_wal grows. The server has {setting}; its log says why that fails."
+        );
+    }
     match destination {
         Destination::Elsewhere(other) => format!(
             "Set {own} and reload the server, then take a backup, since WAL is missing here; or \
@@ -222,7 +242,7 @@ fn way_out(
                 "Is the server in a container or on another host, where {repository} is another \
                  directory, or does this hide a failure: {setting}?"
             ),
-            State::Silent => format!(
+            State::Silent | State::Unacknowledged => format!(
                 "The archiver says neither that it succeeded nor that it failed. See whether this \
                  hangs, or wait longer with --archive-timeout: {setting}."
             ),

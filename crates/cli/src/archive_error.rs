@@ -1,13 +1,14 @@
 //! Every failure of the libraries, as a kind, a message and a hint.
 
 use std::cmp::Ordering;
-use std::io;
+use std::io::{self, ErrorKind};
 
 use jiff::tz::TimeZone;
-use walzip_archive::ArchiveError;
 use walzip_archive::replication::{ServerError, TlsFault};
 use walzip_archive::restore::TimeError;
+use walzip_archive::{ArchiveError, OtherBranch};
 use walzip_codec::DecodeError;
+use walzip_pgformat::TimelineId;
 use walzip_repo::encryption::KeyError;
 use walzip_repo::{ClusterIdentity, RepoError};
 
@@ -40,6 +41,14 @@ impl From<ArchiveError> for CommandError {
                     other.name(),
                     newest.name()
                 ))
+            }
+            ArchiveError::BranchesCompete {
+                timeline,
+                ref others,
+                ..
+            } => {
+                let hint = competing(timeline, others);
+                CommandError::new(Kind::TimelineAmbiguous, &error).hint(hint)
             }
             ArchiveError::Time(error) => {
                 CommandError::new(Kind::OptionInvalid, &error).hint(target_time(&error))
@@ -113,6 +122,28 @@ fn mismatch(found: ClusterIdentity, repository: ClusterIdentity) -> &'static str
     }
 }
 
+/// How to say which of several timelines is meant. The first one cannot be put away.
+fn competing(timeline: TimelineId, others: &[OtherBranch]) -> String {
+    let all = std::iter::once(timeline).chain(others.iter().map(|other| other.timeline));
+    let named: Vec<String> = all
+        .clone()
+        .map(|timeline| format!("--target-timeline {timeline}"))
+        .collect();
+    let mut hint = format!(
+        "Name the one to restore: {}; \"walzip info\" shows their times.",
+        named.join(" or ")
+    );
+    let put_away: Vec<String> = all
+        .filter(|timeline| timeline.0 > 1)
+        .map(|timeline| format!("\"walzip timeline set-aside {timeline}\""))
+        .collect();
+    if !put_away.is_empty() {
+        let commands = put_away.join(" or ");
+        hint.push_str(&format!(" If it is abandoned, {commands} puts it away."));
+    }
+    hint
+}
+
 type KindAndHint = (Kind, Option<&'static str>);
 
 /// Another cluster has taken the number of a timeline.
@@ -150,7 +181,16 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Kind::ArchiveDuplicate,
             Some(
                 "Do two servers archive into this repository? Nothing was changed; \
-                 \"walzip archive-get\" shows what the archive has.",
+                 \"walzip archive-get\" shows what the archive has. If that was pushed by hand before it \
+                 was finished, remove it: walzip repo rm KEY --force --confirm, with the key that \
+                 \"walzip repo ls wal --recurse\" shows. PostgreSQL's next attempt succeeds then.",
+            ),
+        ),
+        ArchiveError::Unfinished { .. } => (
+            Kind::FileInvalid,
+            Some(
+                "Nothing was archived. PostgreSQL archives it when it is full; SELECT pg_switch_wal() \
+                 finishes it now.",
             ),
         ),
         ArchiveError::Undecodable { source, .. } => (decoding(source), None),
@@ -189,6 +229,12 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Kind::ArchiveTimeout,
             Some("\"walzip check\" says more; the server's log has what archive_command said."),
         ),
+        ArchiveError::NotAcknowledged { .. } => (
+            Kind::ArchiveTimeout,
+            Some(
+                "PostgreSQL keeps its WAL until that succeeds; the server's log says why it fails.",
+            ),
+        ),
         ArchiveError::ArchivedElsewhere { .. } => (
             Kind::ArchiveTimeout,
             Some("Does archive_command lead to another repository? \"walzip check\" says more."),
@@ -214,13 +260,6 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         ArchiveError::NoBackup(_) => (
             Kind::BackupSetInvalid,
             Some("\"walzip info\" lists the backups, and --backup names one."),
-        ),
-        ArchiveError::BranchesCompete { .. } => (
-            Kind::TimelineAmbiguous,
-            Some(
-                "Name the one to restore with --target-timeline; \"walzip info\" shows their times. \
-                 \"walzip timeline set-aside\" puts an abandoned one away.",
-            ),
         ),
         ArchiveError::HistoryLost { .. } => (
             Kind::Damaged,
@@ -341,9 +380,26 @@ fn repository(error: &RepoError) -> KindAndHint {
                 "Make an encrypted one at another place: \"walzip repo copy\" copies this one there.",
             ),
         ),
-        RepoError::KeyFile { .. } => (
+        RepoError::KeyFileForPlain { .. } => (
             Kind::Crypto,
-            Some("\"walzip key init FILE\" makes a key file."),
+            Some(
+                "Is this the repository that you mean? If it is, leave out --repo-key-file, \
+                 WALZIP_REPO_KEY_FILE and the key \"repo-key-file\" of the configuration file.",
+            ),
+        ),
+        RepoError::KeyFile { kind, .. } => (
+            Kind::Crypto,
+            Some(match kind {
+                Some(ErrorKind::PermissionDenied) => {
+                    "Give it to the user that runs this command, as a rule the one that runs \
+                     PostgreSQL: chown postgres FILE, and chmod 600 FILE."
+                }
+                _ => {
+                    "Bring back the key file with which the repository was made, or a copy of it: \
+                     another one cannot read what is there. Only for a new repository, \"walzip key \
+                     init FILE\" makes one."
+                }
+            }),
         ),
         RepoError::Key(KeyError::ReadsOnly) => (
             Kind::Crypto,
@@ -412,6 +468,9 @@ fn repository(error: &RepoError) -> KindAndHint {
     }
 }
 
+/// A role may not do what it was asked to (utils/errcodes.txt).
+const INSUFFICIENT_PRIVILEGE: &str = "42501";
+
 fn server(error: &ServerError) -> KindAndHint {
     match error {
         ServerError::Settings(_) => (Kind::OptionInvalid, None),
@@ -451,6 +510,13 @@ fn server(error: &ServerError) -> KindAndHint {
         ServerError::Sql(error) if error.sqlstate.starts_with("28") => (
             Kind::Access,
             Some("Check the user and the password, and pg_hba.conf."),
+        ),
+        ServerError::Sql(error) if error.sqlstate == INSUFFICIENT_PRIVILEGE => (
+            Kind::DbQuery,
+            Some(
+                "backup, check and receive need a role with the REPLICATION attribute; docs/errors.md \
+                 says under 57 what else.",
+            ),
         ),
         ServerError::Sql(_) => (Kind::DbQuery, None),
     }

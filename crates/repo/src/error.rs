@@ -141,11 +141,20 @@ pub enum RepoError {
         location: String,
     },
 
+    /// A key file is named, and the repository is not encrypted.
+    #[error("the repository is not encrypted ({key} is not), and a key file is named")]
+    KeyFileForPlain {
+        /// An object that is not encrypted.
+        key: String,
+    },
+
     /// The key file cannot be used.
     #[error("the key file {} cannot be used: {detail}", path.display())]
     KeyFile {
         /// Its path.
         path: PathBuf,
+        /// The system's error, if it was one.
+        kind: Option<ErrorKind>,
         /// Why not; nothing of its content.
         detail: String,
     },

@@ -1,7 +1,8 @@
 //! The store that reaches a location.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -71,21 +72,36 @@ fn key_file(settings: &StoreSettings) -> Result<Option<KeyFile>, RepoError> {
         true => PathBuf::from("AGE-SECRET-KEY-..."),
         false => path.clone(),
     };
-    let unusable = |detail: String| RepoError::KeyFile {
+    let unusable = |kind, detail: String| RepoError::KeyFile {
         path: shown.clone(),
+        kind,
         detail,
     };
     // Neither a core dump nor another process of the user is to have the keys.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| {
-        unusable(format!(
-            "its keys cannot be kept out of core dumps: {error}"
-        ))
+        let why = format!("its keys cannot be kept out of core dumps: {error}");
+        unusable(None, why)
     })?;
     let mut text = Zeroizing::new(String::new());
-    let read =
-        File::open(path).and_then(|file| file.take(LEN_MAX as u64 + 1).read_to_string(&mut text));
-    read.map_err(|error| unusable(error.to_string()))?;
-    KeyFile::parse(&text).map(Some).map_err(unusable)
+    let read = File::open(path).and_then(|file| {
+        if may_be_read_by_others(&file.metadata()?) {
+            tracing::warn!(
+                "the key file {} can be read by others: chmod 600",
+                shown.display()
+            );
+        }
+        file.take(LEN_MAX as u64 + 1).read_to_string(&mut text)
+    });
+    read.map_err(|error| unusable(Some(error.kind()), error.to_string()))?;
+    let parsed = KeyFile::parse(&text);
+    parsed.map(Some).map_err(|detail| unusable(None, detail))
+}
+
+/// As PostgreSQL sees it with the keys of its TLS: the group may read what is root's
+/// (libpq/be-secure-common.c, 18).
+fn may_be_read_by_others(file: &Metadata) -> bool {
+    let allowed = if file.uid() == 0 { 0o740 } else { 0o700 };
+    file.is_file() && file.mode() & 0o777 & !allowed != 0
 }
 
 fn open_inner(

@@ -196,7 +196,7 @@ impl Deadline {
     async fn wait_after(&mut self, error: Error) -> Result<()> {
         match is_transient(&error) {
             true => self.wait(error).await,
-            false => Err(error),
+            false => Err(misunderstood(error)),
         }
     }
 
@@ -225,6 +225,48 @@ fn generic(source: impl StdError + Send + Sync + 'static) -> Error {
         store: "repository",
         source: Box::new(source),
     }
+}
+
+/// What a store's answer means where the client takes it for something else: it reads no more than the
+/// status of a request.
+fn misunderstood(error: Error) -> Error {
+    let mut said = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        said.push_str(&source.to_string());
+        next = source.source();
+    }
+    let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    match error {
+        // Every 404 is an object that is not there.
+        Error::NotFound { .. } if says(&NO_BUCKET) => generic(NoBucket),
+        Error::NotFound { path, source } if says(&NO_USER) => {
+            Error::PermissionDenied { path, source }
+        }
+        // Without credentials the client asks a cloud's machine for those of its role.
+        Error::Generic { source, .. } if says(&[MACHINE_ROLE]) => Error::Unauthenticated {
+            path: String::new(),
+            source: Box::new(NoCredentials { source }),
+        },
+        error => error,
+    }
+}
+
+/// What S3, Azure and GCS say of a bucket or a container that is not there.
+const NO_BUCKET: [&str; 3] = ["NoSuchBucket", "ContainerNotFound", "bucket does not exist"];
+/// What versitygw says of an access key that nobody has.
+const NO_USER: [&str; 1] = ["XAdminUserNotFound"];
+/// Where machines of clouds tell their role's credentials.
+const MACHINE_ROLE: &str = "//169.254.169.254/";
+
+#[derive(Debug, thiserror::Error)]
+#[error("the store has no bucket or container of this name")]
+struct NoBucket;
+
+#[derive(Debug, thiserror::Error)]
+#[error("no credentials were given, and a role of this machine has none")]
+struct NoCredentials {
+    source: Box<dyn StdError + Send + Sync>,
 }
 
 /// Whether a create met another one in progress, rather than an object.

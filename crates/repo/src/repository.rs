@@ -85,8 +85,17 @@ impl Repository {
         number: u32,
     ) -> Result<Option<Self>, RepoError> {
         let key = layout::record_key(number);
-        let Some(json) = read(store.as_ref(), &key, MAX_SMALL_JSON_BYTES).await? else {
-            return Ok(None);
+        let json = match read(store.as_ref(), &key, MAX_SMALL_JSON_BYTES).await {
+            Ok(Some(json)) => json,
+            Ok(None) => return Ok(None),
+            // The first thing that is read of a repository.
+            Err(RepoError::Corrupt { key, detail })
+                if number == FIRST_CLUSTER
+                    && detail == encryption::SealError::Plaintext.to_string() =>
+            {
+                return Err(RepoError::KeyFileForPlain { key });
+            }
+            Err(error) => return Err(error),
         };
         let record = ClusterRecord::read(&key, &json)?;
         Ok(Some(Self::part(Arc::clone(store), number, record)))

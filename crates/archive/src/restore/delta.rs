@@ -7,7 +7,6 @@
 //! it until the restore is finished, by this run or by a repetition of it.
 
 mod cleaning;
-mod running;
 mod unarchived;
 
 use std::collections::{BTreeMap, HashSet};
@@ -17,15 +16,14 @@ use std::path::{Path, PathBuf};
 
 use walzip_repo::{ClusterIdentity, Location, Repository};
 
-use self::cleaning::LINKS;
 pub use self::cleaning::Removed;
 use super::directories::Directories;
 use super::marker::{DirectoryLock, Marker};
 use super::unpack::CONTROL_FILE_UNFINISHED;
-use crate::backup_files::CONTROL_FILE;
+use crate::backup_files::{CONTROL_FILE, TABLESPACE_LINKS};
 use crate::durable;
 use crate::error::ArchiveError;
-use crate::{cluster, placement};
+use crate::{cluster, placement, running_server};
 
 /// How to restore over what is there.
 #[derive(Clone, Debug)]
@@ -77,10 +75,10 @@ pub(super) async fn look(
         }
         None => return Err(foreign(data, "the mark of its restore is damaged")),
     }
-    running::refuse(data)?;
+    running_server::refuse(data)?;
     let links = links_of(data)?;
     let tablespaces = links.values().chain(directories.tablespaces.values());
-    running::refuse_shared(data, tablespaces)?;
+    running_server::refuse_shared(data, tablespaces)?;
     placement::check(
         &options.location,
         &cluster::Source::DataDirectory(data.clone()),
@@ -127,7 +125,7 @@ fn foreign(data: &Path, reason: &str) -> ArchiveError {
 
 /// The links to the cluster's tablespaces.
 fn links_of(data: &Path) -> Result<BTreeMap<u32, PathBuf>, ArchiveError> {
-    let directory = data.join(LINKS);
+    let directory = data.join(TABLESPACE_LINKS);
     let failed = |error| ArchiveError::file("read", &directory, error);
     let entries = match fs::read_dir(&directory) {
         Ok(entries) => entries,
@@ -202,7 +200,7 @@ impl Found {
         // A server that began to start meanwhile has noted itself before it read the control
         // file: it gets its file back, unless that is one of an interrupted restore. One that
         // comes later does not find it.
-        if let Err(refusal) = running::refuse(data) {
+        if let Err(refusal) = running_server::refuse(data) {
             if self.marker.is_none() {
                 rename(&unfinished, &named)?;
                 Marker::remove(data)?;

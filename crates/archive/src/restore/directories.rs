@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use crate::backup_record::BackupRecord;
+use crate::durable;
 use crate::error::{ArchiveError, OccupiedDirectory};
 use crate::tablespace_guard;
 use crate::tablespace_record::TablespaceRecord;
@@ -262,9 +263,19 @@ fn is_plain(path: &Path) -> bool {
             .all(|component| matches!(component, Component::RootDir | Component::Normal(_)))
 }
 
+/// The name of the file that marks a data directory as being restored.
+pub(super) const UNFINISHED: &str = "walzip_restore.unfinished";
+
+/// Whether there is anything but what a restore leaves that was killed while it wrote its mark.
 pub(super) fn has_content(directory: &Path) -> Result<bool, ArchiveError> {
     match fs::read_dir(directory) {
-        Ok(mut entries) => Ok(entries.next().is_some()),
+        Ok(mut entries) => {
+            let mark = durable::temporary_name(UNFINISHED);
+            let is_content = |entry: io::Result<fs::DirEntry>| {
+                entry.map_or(true, |entry| entry.file_name() != *mark)
+            };
+            Ok(entries.any(is_content))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(ArchiveError::file("read", directory, error)),
     }
@@ -276,6 +287,18 @@ pub(super) mod tests {
     use crate::backup_record::{ArchiveRecord, Moment};
     use jiff::Timestamp;
     use walzip_pgformat::{Lsn, TimelineId};
+
+    #[test]
+    fn a_mark_that_was_not_finished_is_no_content() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let data = scratch.path();
+        let has_content = || has_content(data).expect("readable");
+        assert!(!has_content());
+        fs::write(data.join(".walzip_restore.unfinished.walzip.tmp"), b"{").expect("written");
+        assert!(!has_content());
+        fs::write(data.join("PG_VERSION"), b"15").expect("written");
+        assert!(has_content());
+    }
 
     fn tablespace(oid: u32, name: &str, location: &str) -> TablespaceRecord {
         TablespaceRecord {

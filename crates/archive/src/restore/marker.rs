@@ -13,12 +13,10 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use walzip_repo::ClusterIdentity;
 
-use super::directories::Directories;
+use super::directories::{Directories, UNFINISHED};
 use crate::error::ArchiveError;
 use crate::{durable, regular_file};
 
-/// Its name in the data directory.
-pub(super) const UNFINISHED: &str = "walzip_restore.unfinished";
 /// A path in it has at most 4 KiB, and no cluster has so many tablespaces.
 const BYTES_MAX: u64 = 16 << 20;
 

@@ -11,7 +11,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use super::destination::{Destination, Output, make_directory, set_mode};
-use super::marker::UNFINISHED;
+use super::directories::UNFINISHED;
 use super::selection::Selection;
 use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE, Entry, FileSink};
 use crate::error::ArchiveError;

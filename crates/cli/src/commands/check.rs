@@ -18,8 +18,9 @@ use crate::runtime;
 ///
 /// Asks the server which cluster it is, forces a WAL switch and waits until the segment is in
 /// the repository. Says how long that took and whether archive_command or "walzip receive" did it or,
-/// when the segment does not come, what the server's settings and its archiver say of the reason. On a standby,
-/// where no switch can be forced, only the cluster is compared. Without --repo, all repositories of
+/// when the segment does not come, what the server's settings and its archiver say of the reason. Where
+/// something else has brought it, such as "walzip serve", the server's own archiver has to succeed too. On a
+/// standby, where no switch can be forced, only the cluster is compared. Without --repo, all repositories of
 /// the configuration file are checked.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -69,7 +70,7 @@ fn check_one(
         Some(arrival) => report(&mut out, &arrival, location),
         None => writeln!(
             out,
-            "the server is the repository's cluster; no segment was forced"
+            "the server is the repository's cluster, and a standby: archiving was not tested"
         ),
     }
     .map_err(CommandError::stdout)

@@ -74,10 +74,13 @@ fn init_one(
     if done.created {
         running_as_root::warn_of_own_repository(location);
     }
-    let what = if done.created {
-        "created"
-    } else {
-        "exists already"
+    let what = match done.created {
+        true => "created".to_owned(),
+        false if recipients.is_empty() => "exists already".to_owned(),
+        false => format!(
+            "exists already; its keys are given to {} more: \"walzip key list\" shows to whom",
+            recipients.len()
+        ),
     };
     writeln!(
         std::io::stdout(),

@@ -149,11 +149,20 @@ mod tests {
         };
         let dropped = ProtocolError::UnexpectedBehavior("sender dropped".to_owned());
         for (error, said) in [
-            (status(StatusCode::Failure, "Failure"), "its disk may be full"),
-            (status(StatusCode::PermissionDenied, "Permission denied"), "Permission denied"),
+            (
+                status(StatusCode::Failure, "Failure"),
+                "its disk may be full",
+            ),
+            (
+                status(StatusCode::PermissionDenied, "Permission denied"),
+                "Permission denied",
+            ),
             (ProtocolError::Timeout, "did not answer in time"),
             (dropped, "the connection was lost"),
-            (ProtocolError::IO("broken pipe".to_owned()), "I/O: broken pipe"),
+            (
+                ProtocolError::IO("broken pipe".to_owned()),
+                "I/O: broken pipe",
+            ),
         ] {
             let refusal = Refusal(error).to_string();
             assert!(refusal.ends_with(said), "{refusal}");

@@ -14,15 +14,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 
+use crate::backup_files::TABLESPACE_LINKS;
 use crate::error::ArchiveError;
-use crate::restore::directories::Directories;
-use crate::restore::marker::UNFINISHED;
+use crate::restore::directories::{Directories, UNFINISHED};
 use crate::restore::unpack::CONTROL_FILE_UNFINISHED;
 
 /// What a restore has there itself, if it is a file.
 const OWN: [&str; 3] = [UNFINISHED, CONTROL_FILE_UNFINISHED, "recovery.signal"];
-/// Where the links of the tablespaces are.
-pub(super) const LINKS: &str = "pg_tblspc";
 
 /// Refuses directories that cannot be cleaned, before anything is changed: those of file systems have
 /// one of root's, `lost+found`.
@@ -81,7 +79,7 @@ fn roots(directories: &Directories) -> Result<Vec<Root>, ArchiveError> {
     }];
     for (oid, path) in &directories.tablespaces {
         for entry in version_directories(path, directories.major())? {
-            let mut name = format!("{LINKS}/{oid}/").into_bytes();
+            let mut name = format!("{TABLESPACE_LINKS}/{oid}/").into_bytes();
             name.extend_from_slice(entry.file_name().as_bytes());
             let path = entry.path();
             match metadata(&path)?.is_dir() {
@@ -127,7 +125,7 @@ pub(super) fn remove_files(
     let user = rustix::process::geteuid().as_raw();
     let mut waiting = roots(directories)?;
     while let Some(root) = waiting.pop() {
-        let is_links = root.name == LINKS.as_bytes();
+        let is_links = root.name == TABLESPACE_LINKS.as_bytes();
         for entry in entries(&root.path)? {
             let path = entry.path();
             let name = below(&root.name, &entry.file_name());

@@ -1,5 +1,10 @@
 //! `walzip check` on a real server: every reason why WAL does not arrive has its own words.
 
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use crate::clusters::server::Server;
 use crate::clusters::site::{Site, said, succeed};
 
@@ -25,6 +30,30 @@ fn complaint(server: &Server, code: i32, timeout: &str) -> String {
     let told = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(told.lines().count(), 2, "{told}");
     told
+}
+
+/// Pushes the files that wait to be archived, as long as something runs.
+fn while_pushed_by_another<T>(server: &Server, run: impl FnOnce() -> T) -> T {
+    let is_done = AtomicBool::new(false);
+    let pg_wal = server.data().join("pg_wal");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                let marks = fs::read_dir(pg_wal.join("archive_status")).expect("readable");
+                for mark in marks.map(|mark| mark.expect("an entry").file_name()) {
+                    let mark = mark.to_string_lossy().into_owned();
+                    if let Some(name) = mark.strip_suffix(".ready") {
+                        let path = pg_wal.join(name).display().to_string();
+                        succeed(&mut server.walzip(&["archive-push", &path]));
+                    }
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let result = catch_unwind(AssertUnwindSafe(run));
+        is_done.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|panic| resume_unwind(panic))
+    })
 }
 
 #[track_caller]
@@ -109,6 +138,22 @@ fn a_check_names_what_archives_and_tells_the_reasons_of_failure_apart() {
         &["server's log says why this failed: archive_command = 'false && "],
     );
     assert!(!failing.contains("another repository"), "{failing}");
+
+    // Something else brings the segments, as `serve` does, and PostgreSQL keeps them all the same.
+    let kept = while_pushed_by_another(&primary, || complaint(&primary, 82, "3"));
+    says(
+        &kept,
+        &["but the server's own archiving has not succeeded within 3 seconds"],
+    );
+    says(&kept, &["archive_command last failed at ", "pg_wal grows"]);
+    primary.sql("CREATE TABLE begins_a_segment ()");
+    let unfinished = primary.sql("SELECT pg_walfile_name(pg_current_wal_lsn())");
+    let unfinished = primary.data().join("pg_wal").join(unfinished.trim());
+    let path = unfinished.display().to_string();
+    let by_hand = primary.walzip(&["archive-push", &path]).output();
+    let by_hand = by_hand.expect("walzip starts");
+    assert_eq!(by_hand.status.code(), Some(28), "{}", said(&by_hand));
+    says(&said(&by_hand), &["has not finished this segment"]);
 
     set_command(&primary, &right);
     let past = succeed(&mut primary.walzip(&["check"]));

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, test_kill_process};
 
+use crate::backup_files::TABLESPACE_LINKS;
 use crate::error::ArchiveError;
 
 const LOCK_FILE: &str = "postmaster.pid";
@@ -25,7 +26,7 @@ const SHARED_MEMORY: &str = "/proc/sysvipc/shm";
 
 /// Refuses a data directory that a server uses. A file that a server left behind is stale, and
 /// does not count.
-pub(super) fn refuse(data: &Path) -> Result<(), ArchiveError> {
+pub(crate) fn refuse(data: &Path) -> Result<(), ArchiveError> {
     let path = data.join(LOCK_FILE);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
@@ -105,7 +106,7 @@ fn is_running(process: Pid, data: &Path) -> bool {
 
 /// Refuses directories of tablespaces that a server of another data directory has too, as far as
 /// this user may look at the host's processes.
-pub(super) fn refuse_shared<'p>(
+pub(crate) fn refuse_shared<'p>(
     data: &Path,
     tablespaces: impl Iterator<Item = &'p PathBuf>,
 ) -> Result<(), ArchiveError> {
@@ -120,7 +121,7 @@ pub(super) fn refuse_shared<'p>(
         if Some(&other) == data.as_ref() {
             continue;
         }
-        let links = fs::read_dir(other.join(super::LINKS));
+        let links = fs::read_dir(other.join(TABLESPACE_LINKS));
         let links = links.into_iter().flatten().filter_map(Result::ok);
         let mut targets = links.filter_map(|link| link.path().canonicalize().ok());
         if let Some(shared) = targets.find(|target| tablespaces.contains(target)) {
