@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::duration::duration;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
 
@@ -21,6 +22,18 @@ pub const DEFAULT_PATH: &str = "/etc/walzip.toml";
 
 /// The variable that names the configuration file.
 pub const PATH_VARIABLE: &str = "WALZIP_CONFIG";
+
+fn at_least_one(key: &str, value: Option<u64>) -> Result<(), CommandError> {
+    match value {
+        Some(0) => Err(wrong_value(key, 0, "it has to be 1 or more")),
+        _ => Ok(()),
+    }
+}
+
+fn wrong_value(key: &str, value: impl std::fmt::Display, why: &str) -> CommandError {
+    let message = format!("the key \"{key}\" is {value}: {why}");
+    CommandError::new(Kind::Config, message)
+}
 
 /// Names the commit when walzip is built; who builds it may have it set afterwards.
 const BUILD_VARIABLE: &str = "WALZIP_COMMIT";
@@ -168,6 +181,39 @@ impl Config {
             .collect()
     }
 
+    /// Refuses values that no command could use, of any repository. A command needs few of them, and
+    /// which one is wrong should not be seen at night: `check` and `serve` look at all.
+    pub fn check_values(&self) -> Result<(), CommandError> {
+        for number in self.repositories() {
+            let own = self.of_repository(number)?;
+            let repo = match number {
+                1 => "repo".to_owned(),
+                number => format!("repo{number}"),
+            };
+            at_least_one("process-max", own.process_max.map(u64::from))?;
+            at_least_one(&format!("{repo}-timeout"), own.repo_timeout)?;
+            at_least_one(
+                &format!("{repo}-retention-full"),
+                own.repo_retention_full.map(u64::from),
+            )?;
+            if let Some(level) = own.level.filter(|level| !(1..=9).contains(level)) {
+                return Err(wrong_value("level", level, "it has to be from 1 to 9"));
+            }
+            let window = format!("{repo}-retention-window");
+            for (key, value) in [
+                (window.as_str(), &own.repo_retention_window),
+                ("expire-every", &own.expire_every),
+                ("pack-every", &own.pack_every),
+                ("verify-every", &own.verify_every),
+            ] {
+                if let Some(text) = value {
+                    duration(text).map_err(|why| wrong_value(key, text, &why))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// What it says of anything else than repositories.
     pub fn without_repositories(&self) -> Config {
         Config {
@@ -296,6 +342,30 @@ mod tests {
 
     fn message(text: &str) -> String {
         format!("{:?}", Config::parse(text).expect_err("the file is wrong"))
+    }
+
+    #[test]
+    fn a_value_that_nothing_could_use_is_named() {
+        for (text, named) in [
+            ("level = 12", "\"level\" is 12: it has to be from 1 to 9"),
+            (
+                "repo2-retention-full = 0",
+                "\"repo2-retention-full\" is 0: it has to be 1 or more",
+            ),
+            (
+                "expire-every = \"daily\"",
+                "\"expire-every\" is daily: it is a number followed by",
+            ),
+            ("process-max = 0", "\"process-max\" is 0"),
+        ] {
+            let text = format!("repo = \"/r\"\nrepo2 = \"/s\"\n{text}\n");
+            let config = Config::parse(&text).expect("of the right types");
+            let error = config.check_values().expect_err("wrong");
+            assert!(error.message().contains(named), "{}", error.message());
+        }
+        let fine = "repo = \"/r\"\nlevel = 9\nrepo-retention-window = \"14d\"\n";
+        let fine = Config::parse(fine).expect("valid");
+        fine.check_values().expect("nothing is wrong");
     }
 
     #[test]

@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use futures::TryStreamExt;
 use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde_json::{Value, json};
 use walzip_archive::ArchiveError;
 use walzip_archive::backup::{BackupOptions, backup};
 use walzip_archive::backup_get::backup_get;
+use walzip_archive::info::info;
 use walzip_archive::init::{Source, init};
 use walzip_archive::verify::{FindingKind, VerifyOptions, verify};
 use walzip_repo::testing::memory_store;
@@ -232,4 +234,43 @@ fn replaced_offset(text: &str, offset: &str) -> String {
     let at = text.match_indices(",2,").next().expect("a piece").0 + 3;
     let end = at + text[at..].find(']').expect("its end");
     format!("{}{offset}{}", &text[..at], &text[end..])
+}
+
+/// A backup needs the files of the one that it refers to, and none of its WAL.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn info_says_of_each_backup_what_it_needs() {
+    let Some(site) = Site::new() else { return };
+    let taken = taken(&site).await;
+    let said = async || {
+        let told = info(&taken.repository).await.expect("readable").newest;
+        let whole = told.backups.iter().map(|backup| backup.is_whole());
+        let windows = told.wal.iter().flat_map(|wal| &wal.recovery_windows);
+        let windows: Vec<String> = windows.map(|window| window.backup.clone()).collect();
+        (whole.collect::<Vec<bool>>(), windows)
+    };
+    let (full, incr) = (&taken.full, &taken.incr);
+    assert_eq!(said().await, (vec![true, true], vec![full.clone()]));
+
+    // Marked by an expiry that did not get further.
+    taken.write(full, "expiring", b"{}").await;
+    assert_eq!(said().await, (vec![true, true], vec![full.clone()]));
+    let mark = taken.key(full, "expiring");
+    taken.store.delete(&mark).await.expect("deleted");
+
+    let record = taken.record(full).await;
+    let wal = record["required_wal"][0]["first_segment"].as_str();
+    let wal = format!("/{}.wz", wal.expect("a segment"));
+    let listed = taken.store.list(None).map_ok(|object| object.location);
+    let objects: Vec<Key> = listed.try_collect().await.expect("listed");
+    let wal = objects.iter().find(|key| key.as_ref().ends_with(&wal));
+    let wal = wal.expect("archived").clone();
+    let content = taken.store.get(&wal).await.expect("there");
+    let content = content.bytes().await.expect("readable");
+    taken.store.delete(&wal).await.expect("deleted");
+    assert_eq!(said().await, (vec![false, true], vec![incr.clone()]));
+    taken.store.put(&wal, content.into()).await.expect("put");
+
+    let pack = taken.key(full, "pack.0000");
+    taken.store.delete(&pack).await.expect("deleted");
+    assert_eq!(said().await, (vec![false, false], vec![]));
 }

@@ -44,6 +44,7 @@ pub struct CheckArgs {
 /// Runs the command.
 pub fn run(args: CheckArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
+    config.check_values()?;
     let places = args.repo.places(&config, None)?;
     let settings = args.connection.settings(&config)?;
     let timeout = Duration::from_secs(args.archive_timeout);

@@ -249,7 +249,8 @@ fn write_timeline(f: &mut fmt::Formatter<'_>, wal: &TimelineWal) -> fmt::Result 
     if wal.history_missing {
         writeln!(
             f,
-            "timeline {timeline}: CANNOT BE RESTORED: its history is missing"
+            "timeline {timeline}: CANNOT BE RESTORED: its history is missing; a restore to another \
+             timeline is refused too where its server would ask for that"
         )?;
     }
     if let (Some(parent), Some(at)) = (wal.parent, &wal.parted_at) {

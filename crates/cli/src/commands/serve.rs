@@ -73,6 +73,7 @@ pub struct ServeArgs {
 /// Runs the command.
 pub fn run(args: ServeArgs) -> Result<(), CommandError> {
     let config = args.repo.config()?;
+    config.check_values()?;
     let places = args.repo.places(&config, Some(ARCHIVE_TIMEOUT))?;
     let data_directory = args.pgdata.clone().or_else(|| config.pgdata.clone());
     let spool_path = match data_directory.is_some() {
