@@ -182,8 +182,7 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Some(
                 "Do two servers archive into this repository? Nothing was changed; \
                  \"walzip archive-get\" shows what the archive has. If that was pushed by hand before it \
-                 was finished, remove it: walzip repo rm KEY --force --confirm, with the key that \
-                 \"walzip repo ls wal --recurse\" shows. PostgreSQL's next attempt succeeds then.",
+                 was finished, docs/errors.md says under 45 how to make room for the whole.",
             ),
         ),
         ArchiveError::Unfinished { .. } => (

@@ -23,18 +23,6 @@ pub const DEFAULT_PATH: &str = "/etc/walzip.toml";
 /// The variable that names the configuration file.
 pub const PATH_VARIABLE: &str = "WALZIP_CONFIG";
 
-fn at_least_one(key: &str, value: Option<u64>) -> Result<(), CommandError> {
-    match value {
-        Some(0) => Err(wrong_value(key, 0, "it has to be 1 or more")),
-        _ => Ok(()),
-    }
-}
-
-fn wrong_value(key: &str, value: impl std::fmt::Display, why: &str) -> CommandError {
-    let message = format!("the key \"{key}\" is {value}: {why}");
-    CommandError::new(Kind::Config, message)
-}
-
 /// Names the commit when walzip is built; who builds it may have it set afterwards.
 const BUILD_VARIABLE: &str = "WALZIP_COMMIT";
 
@@ -334,6 +322,18 @@ fn nearest<'a>(wrong: &str, names: &[&'a str]) -> Option<&'a str> {
     let distance = |name: &&str| strsim::damerau_levenshtein(wrong, name);
     let best = names.iter().copied().min_by_key(distance)?;
     (distance(&best) <= 1 + wrong.len() / 4).then_some(best)
+}
+
+fn at_least_one(key: &str, value: Option<u64>) -> Result<(), CommandError> {
+    match value {
+        Some(0) => Err(wrong_value(key, 0, "it has to be 1 or more")),
+        _ => Ok(()),
+    }
+}
+
+fn wrong_value(key: &str, value: impl std::fmt::Display, why: &str) -> CommandError {
+    let message = format!("the key \"{key}\" is {value}: {why}");
+    CommandError::new(Kind::Config, message)
 }
 
 #[cfg(test)]
