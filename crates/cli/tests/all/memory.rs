@@ -41,6 +41,16 @@ fn takes_at_most(sandbox: &Sandbox, megabytes: u64, code: i32, args: &[&str]) {
     assert!(peak <= megabytes * MB, "{args:?}: {} MB", peak / MB);
 }
 
+/// What the program takes for itself: of its file, which is several times as long in a build for tests,
+/// the kernel maps more or less.
+fn peak_of_a_few_bytes(sandbox: &Sandbox) -> u64 {
+    sandbox.write("few", b"a few bytes");
+    sandbox.ok(&["compress", "-1", "-k", "-f", "few"]);
+    let (ended, peak) = peak_in(sandbox, &["decompress", "-c", "few.wz"]);
+    assert_eq!(ended, 0);
+    peak
+}
+
 /// zstd's longest block, of one byte again and again.
 const RUN_LEN: u64 = 128 << 10;
 
@@ -145,7 +155,10 @@ fn foreign_files_of_any_length_take_the_memory_of_a_member() {
             &["compress", level, "-k", "-f", "a"],
         );
         takes_at_most(&sandbox, 32, 0, &["decompress", "-t", "a.wz"]);
-        takes_at_most(&sandbox, 40, 0, &["decompress", "-c", "a.wz"]);
+        let (_, peak) = peak_in(&sandbox, &["decompress", "-c", "a.wz"]);
+        let more = peak.saturating_sub(peak_of_a_few_bytes(&sandbox));
+        println!("decompress -c: {} KB more than for a few bytes", more >> 10);
+        assert!(more <= 30 * MB, "{more}");
     }
     fs::remove_file(sandbox.path("a")).expect("removable");
     sandbox.ok(&["decompress", "a.wz"]);
