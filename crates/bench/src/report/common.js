@@ -63,7 +63,9 @@ function placeNames() {
   for (const field of document.querySelectorAll(".scatter .field")) {
     const points = [...field.querySelectorAll(".point")].map((one) => one.getBoundingClientRect());
     const taken = [], bounds = field.closest(".scatter").getBoundingClientRect();
-    for (const name of field.querySelectorAll(".point b")) {
+    // Where there is no room for all, walzip's own come first.
+    for (const name of [".point.ours b", ".point:not(.ours) b"].flatMap((of) => [...field.querySelectorAll(of)])) {
+      name.style.display = "";
       const own = name.parentElement.getBoundingClientRect();
       const fits = ["", "to-left", "below", "below to-left"].some((place) => {
         name.parentElement.classList.remove("to-left", "below");
@@ -72,7 +74,7 @@ function placeNames() {
         const others = points.filter((point) => point.left !== own.left || point.top !== own.top);
         return box.left >= bounds.left && box.right <= bounds.right && ![...taken, ...others].some((other) => covers(box, other));
       });
-      name.style.visibility = fits ? "" : "hidden";
+      name.style.display = fits ? "" : "none";
       if (fits) taken.push(name.getBoundingClientRect());
     }
   }
