@@ -172,7 +172,12 @@ impl Config {
     /// Refuses values that no command could use, of any repository. A command needs few of them, and
     /// which one is wrong should not be seen at night: `check` and `serve` look at all.
     pub fn check_values(&self) -> Result<(), CommandError> {
-        for number in self.repositories() {
+        // A file without a repository has the other keys all the same.
+        let further = self
+            .repositories()
+            .into_iter()
+            .filter(|number| *number != 1);
+        for number in std::iter::once(1).chain(further) {
             let own = self.of_repository(number)?;
             let repo = match number {
                 1 => "repo".to_owned(),
@@ -363,6 +368,8 @@ mod tests {
             let error = config.check_values().expect_err("wrong");
             assert!(error.message().contains(named), "{}", error.message());
         }
+        let alone = Config::parse("level = 0\n").expect("of the right types");
+        assert!(alone.check_values().is_err());
         let fine = "repo = \"/r\"\nlevel = 9\nrepo-retention-window = \"14d\"\n";
         let fine = Config::parse(fine).expect("valid");
         fine.check_values().expect("nothing is wrong");
