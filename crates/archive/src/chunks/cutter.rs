@@ -7,7 +7,7 @@ use walzip_codec::Extent;
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::relation_file::{Fork, RelationFile};
 
-use super::buffers::{Buffers, CHUNK_BYTES};
+use super::buffers::{Buffer, Buffers, CHUNK_BYTES};
 use super::changes::{Compared, Comparison};
 use super::index::{Member, SHARED_BYTES_MAX};
 use super::pieces::{self, OWN, Piece, Spread};
@@ -23,7 +23,7 @@ const CHUNK_BYTES_MIN: usize = CHUNK_BYTES / 4;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CutChunk {
     pub(crate) extents: Vec<Extent>,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Buffer,
     /// Lengths of the runs of the bytes that are of one file each. They begin with a block.
     pub(crate) runs: Vec<usize>,
     /// Of changed blocks: what they are told from, in the stream of the full backup.
@@ -155,10 +155,9 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
             true => left,
             false => room / PAGE_SIZE as u64 * PAGE_SIZE as u64,
         };
-        let read = content.take(wanted).read_to_end(bytes);
-        match read {
-            Ok(read) if read as u64 == wanted => Ok(read),
-            Ok(_) => Err(unreadable(&io::ErrorKind::UnexpectedEof.into())),
+        let bytes = bytes.grow(wanted as usize);
+        match content.read_exact(bytes) {
+            Ok(()) => Ok(bytes.len()),
             Err(error) => Err(unreadable(&error)),
         }
     }

@@ -1,7 +1,10 @@
 //! How the encoder chooses the mode of a column: by the estimated sizes of its values.
 
+use std::ops::RangeInclusive;
+
 use super::attribute::Attribute;
 use super::decimal::Decimals;
+use super::dictionary::VALUE_LEN_MAX;
 use super::distinct::DistinctValues;
 use super::json::Json;
 use super::mode::Mode;
@@ -30,6 +33,9 @@ const QUICK_TRIAL_LEN: usize = 1024;
 const SAMPLE: usize = 2048;
 /// The same for quick choices.
 const QUICK_SAMPLE: usize = 512;
+
+/// Lengths of the value of a column that has no other, for which a dictionary is taken at once.
+const ONE_VALUE_LENS: RangeInclusive<usize> = 9..=VALUE_LEN_MAX;
 
 /// What the size of a sample of integers is taken times: of few values it looks too small.
 const SAMPLED_MORE: f64 = 1.06;
@@ -73,6 +79,11 @@ impl Choice {
 
     /// Chooses the coding of the values.
     pub fn make<'v>(attribute: Attribute, values: &[&'v [u8]], choices: Choices) -> Choice {
+        if choices.uses(OptionalModel::Dictionaries)
+            && let Some(choice) = Choice::of_one_value(values)
+        {
+            return choice;
+        }
         let (mut best, mut choice) = match attribute.fixed() {
             Some((len, _)) => Choice::of_fixed(values, len, choices),
             None => Choice::of_varlena(values, choices),
@@ -127,6 +138,18 @@ impl Choice {
             };
         }
         choice
+    }
+
+    /// A dictionary of the only value, where it is long: numbers take less time than its bytes.
+    fn of_one_value(values: &[&[u8]]) -> Option<Choice> {
+        let (value, others) = values.split_first()?;
+        let is_wanted = !others.is_empty() && ONE_VALUE_LENS.contains(&value.len());
+        (is_wanted && others.iter().all(|other| other == value)).then(|| Choice {
+            mode: Mode::Dictionary,
+            dictionary: vec![value.to_vec()],
+            numbers: vec![0; values.len()],
+            ..Choice::default()
+        })
     }
 
     /// The estimated size of values of a fixed length, and their coding.
