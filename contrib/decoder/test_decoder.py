@@ -385,6 +385,26 @@ class RealRepository(unittest.TestCase):
         copied, label = self.rewrite(as_format_1)
         self.compare(expected, self.decode_backup(copied, label))
 
+    def test_4_the_objects_of_later_attempts_are_read(self):
+        expected = self.decode_backup(self.repo, self.labels[0])
+
+        def as_format_4(described, directory):
+            described["format"], described["attempts"] = 4, 2
+            os.mkdir(os.path.join(directory, "2"))
+            for found in described["files"]["index"]["objects"] + described["manifest"]["objects"]:
+                os.rename(os.path.join(directory, found["name"]), os.path.join(directory, "2", found["name"]))
+                found["name"] = "2/" + found["name"]
+
+        copied, label = self.rewrite(as_format_4)
+        self.compare(expected, self.decode_backup(copied, label))
+
+        def as_format_3(described, directory):
+            described["attempts"] = 2
+
+        copied, label = self.rewrite(as_format_3)
+        out = tempfile.mkdtemp(dir=self.scratch) + "/out"
+        self.assertEqual(run_decoder("--repo", copied, "backup", label, "-o", out)[0], 1)
+
     @staticmethod
     def zstd(data):
         if decoder._ZSTANDARD:

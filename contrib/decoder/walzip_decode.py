@@ -3440,14 +3440,16 @@ class Backup:
              + (f", and {needed_by} needs it" if needed_by else ""))
         self.json = d = parse_json(repository.read(what, MAX_BACKUP_JSON_BYTES), what)
         self.format = field(d, "format", int, what)
-        need(1 <= self.format <= 3, f"{what} has the format {self.format}, which this decoder does not know")
+        need(1 <= self.format <= 4, f"{what} has the format {self.format}, which this decoder does not know")
         need(field(d, "label", str, what) == label, f"{what} is of another backup")
         self.cluster = f"{field(d, 'major', int, what)}-{field(d, 'system_identifier', str, what)}"
         need(self.cluster in repository.clusters, f"{what} is of a cluster that the repository does not have")
         self.type = d.get("type", "full")
-        need(("type" in d) == (self.format == 3), f"{what} has a type, or has none, against its format")
-        need(("block_hashes" in d) == (self.format == 3), f"{what} has block hashes, or has none, against its format")
+        need(("type" in d) == (self.format >= 3), f"{what} has a type, or has none, against its format")
+        need(("block_hashes" in d) == (self.format >= 3), f"{what} has block hashes, or has none, against its format")
         need(("files" in d) == (self.format > 1), f"{what} has files, or has none, against its format")
+        attempts = field(d, "attempts", int, what) if "attempts" in d else 1
+        need((attempts > 1) == (self.format == 4), f"{what} has attempts, or has none, against its format")
         need(self.type == TYPES[label[-1]], f"the type of {what} is not that of its label")
         self.references = d.get("references", [])
         if self.type == "full":
@@ -3460,6 +3462,7 @@ class Backup:
         self.tablespaces = [field(t, "oid", int, what) for t in field(d, "tablespaces", list, what)]
         self.new_tablespaces = [field(t, "oid", int, what) for t in d.get("new_tablespaces", [])]
         self.chunks, self.entries, self.others = [], [], []
+        self.pack_ends = {}
         self.cache = OrderedDict()
         if self.format > 1:
             self.files = field(d, "files", dict, what)
@@ -3579,8 +3582,9 @@ class Backup:
                 isinstance(r, list) and len(r) == 2 and all(isinstance(x, int) for x in r) and r[0] >= 0 and r[1] > 0
                 for r in c.base), f"{what} has a base that is none")
             need(not c.base or sum(r[1] for r in c.base) == c.length, f"{what} has a base of another length")
-        if before and (before.base is None) == (c.base is None):
-            need((before.pack, before.offset + before.size) <= (c.pack, c.offset), f"{what} does not lie behind the last")
+        end = self.pack_ends.get((c.pack, c.base is None), 0)
+        need(end <= c.offset, f"{what} does not lie behind the last in its pack")
+        self.pack_ends[c.pack, c.base is None] = c.offset + c.size
         need(c.offset >= 16, f"{what} lies in the header of its pack")
         c.start = before.start + before.length if before else 0
         self.chunks.append(c)

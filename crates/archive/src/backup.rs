@@ -15,6 +15,7 @@ use walzip_codec::Level;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{BackupLabel, BackupType, BackupWriter, Pin, Repository};
 
+use crate::backup_attempt::{self, Wanted};
 use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE};
 use crate::backup_record::{
     ArchiveRecord, BackupRecord, BlockHashesRecord, DatabaseRecord, FilesRecord, Moment,
@@ -23,10 +24,11 @@ use crate::backup_record::{
 use crate::backup_stream;
 use crate::chunks::cutter::Cut;
 use crate::chunks::index::{Chunk, Index};
+use crate::chunks::kept::How;
 use crate::chunks::pack::PACK_BYTES;
 use crate::chunks::prior::Prior;
 use crate::chunks::sources::Referred;
-use crate::chunks::writing::{Changes, Encoding};
+use crate::chunks::writing::{Earlier, Encoding};
 pub use crate::copying::CopyMethod;
 use crate::copying::{self, Copy, Request};
 use crate::databases;
@@ -75,6 +77,8 @@ pub struct BackupOptions {
     pub method: CopyMethod,
     /// Keep it from being expired.
     pub pin: Option<Pin>,
+    /// Go on with the newest backup, if that is a full one that was interrupted.
+    pub resume: bool,
     /// Where to leave how far it has come.
     pub progress: Progress,
 }
@@ -95,6 +99,7 @@ impl Default for BackupOptions {
             estimate_size: false,
             method: CopyMethod::default(),
             pin: None,
+            resume: true,
             progress: Progress::default(),
         }
     }
@@ -111,10 +116,11 @@ pub async fn backup(
     let (repository, server) = (&repository, &server);
     progress.begin(Phase::CheckingArchiving, 0);
     let mut prior = Prior::choose(repository, options.backup_type).await?;
-    let writer = start(repository, options, prior.as_ref()).await?;
-    let changes = match &mut prior {
-        Some(prior) => Some(prior.changes(repository, writer.label())?),
-        None => None,
+    let (writer, kept) = backup_attempt::start(repository, wanted(options), prior.as_ref()).await?;
+    let earlier = match (&mut prior, kept) {
+        (Some(prior), _) => Earlier::Backups(prior.changes(repository, writer.label())?),
+        (None, Some(kept)) => Earlier::Attempts(kept),
+        (None, None) => Earlier::Nothing,
     };
     let referred = prior.as_ref().map_or(&[][..], |prior| &prior.referred);
     // An archive_command that does not work ends the copy before anything of it is stored.
@@ -131,7 +137,7 @@ pub async fn backup(
             (settings, sql),
             options,
             server,
-            (changes, referred),
+            (earlier, referred),
             may_store
         ),
         checked,
@@ -164,12 +170,25 @@ pub async fn backup(
     if let Some(pin) = &options.pin {
         writer.pin(pin).await?;
     }
+    let attempt = writer.attempt();
     let label = writer.finish(json.into()).await?;
     if let Err(error) = confirm(repository, &label, &record, prior.as_ref()).await {
         repository.remove_backup_json(&label).await?;
         return Err(error);
     }
+    backup_attempt::remove_others(repository, (&label, attempt), &record).await;
     Ok(record)
+}
+
+fn wanted(options: &BackupOptions) -> Wanted {
+    Wanted {
+        backup_type: options.backup_type,
+        resume: options.resume,
+        how: How {
+            level: options.level,
+            proves: options.verify,
+        },
+    }
 }
 
 /// What an expiry that began before the backup was listed may have removed is there still: what it
@@ -233,35 +252,6 @@ async fn check_archiving(
     }
 }
 
-/// Claims a label. Without a backup to compare with, it is that of a full one.
-async fn start(
-    repository: &Repository,
-    options: &BackupOptions,
-    prior: Option<&Prior>,
-) -> Result<BackupWriter, ArchiveError> {
-    let backup_type = match prior {
-        Some(_) => options.backup_type,
-        None => BackupType::Full,
-    };
-    let references = prior.map_or_else(Vec::new, Prior::labels);
-    let writer = repository
-        .start_backup_of(backup_type, Timestamp::now(), references)
-        .await?;
-    // An expiry that has begun before the claim has marked what it removes; a later one sees the
-    // claim.
-    if let Some(prior) = prior
-        && let Err(error) = prior.check_stays(repository).await
-    {
-        writer.give_up().await?;
-        return Err(error);
-    }
-    match prior {
-        Some(prior) => tracing::info!("backup {} begins, after {}", writer.label(), prior.label),
-        None => tracing::info!("backup {} begins", writer.label()),
-    }
-    Ok(writer)
-}
-
 /// Reads back what was stored, if the backup is to be proven.
 async fn read_back(
     repository: &Repository,
@@ -305,16 +295,17 @@ async fn copy(
     (settings, mut sql): (&ConnectionSettings, Connection),
     options: &BackupOptions,
     server: &Server,
-    (changes, referred): (Option<Changes>, &[Referred]),
+    (earlier, referred): (Earlier, &[Referred]),
     may_store: oneshot::Receiver<()>,
 ) -> Result<Copied, ArchiveError> {
     let names = tablespaces::names(&mut sql).await?;
     let databases = databases::list(&mut sql).await?;
     let start_time = server::clock(&mut sql).await?;
     options.progress.begin(Phase::WaitingForCheckpoint, 0);
+    let How { level, proves } = wanted(options).how;
     let encoding = Encoding {
-        level: options.level,
-        proves: options.verify,
+        level,
+        proves,
         threads: options.threads.max(1),
         checksums: options.checksums,
         pack_bytes: options.pack_bytes,
@@ -330,7 +321,7 @@ async fn copy(
         estimate_size: options.estimate_size,
         progress: &options.progress,
         encoding,
-        changes,
+        earlier,
         may_store,
     };
     let Copy {
@@ -429,8 +420,10 @@ fn record(
     prior: Option<&Prior>,
 ) -> Result<BackupRecord, ArchiveError> {
     let required_wal = required_wal(&copied.wal_ranges, server.segment_size_bytes)?;
+    let (format, attempts) = BackupRecord::format_of(writer.attempt());
     let record = BackupRecord {
-        format: BackupRecord::FORMAT,
+        format,
+        attempts,
         label: writer.label().to_string(),
         backup_type: Some(writer.label().backup_type()),
         prior: prior.map(|prior| prior.label.to_string()),

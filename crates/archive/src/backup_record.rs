@@ -16,12 +16,15 @@ use crate::read_each::read_each;
 use crate::tablespace_record::TablespaceRecord;
 use crate::text;
 
-/// The version of the descriptions that this walzip writes.
-const FORMAT: u32 = 3;
+/// The newest version of descriptions.
+const FORMAT: u32 = 4;
 /// The version in which the files were stored as tar archives.
 const FORMAT_OF_ARCHIVES: u32 = 1;
 /// The first version with block hashes, in which backups may refer to others.
 const FORMAT_OF_TYPES: u32 = 3;
+/// That of backups that took several attempts. Those of one have the version before it, which more
+/// readers know.
+const FORMAT_OF_ATTEMPTS: u32 = 4;
 
 /// More segments than any backup needs: 64 TiB of the default size. A description that asks for
 /// more is damaged.
@@ -30,7 +33,7 @@ const REQUIRED_SEGMENTS_MAX: u64 = 1 << 22;
 /// A finished base backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupRecord {
-    /// The version of this description, 1 to 3.
+    /// The version of this description, 1 to 4.
     pub format: u32,
     /// The backup's label, as in its key.
     pub label: String,
@@ -44,6 +47,9 @@ pub struct BackupRecord {
     /// which changed blocks are told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<String>,
+    /// In format 4: how many attempts it took, of which the last one was finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
     /// The cluster's system identifier, as text: JSON readers lose digits of large numbers.
     pub system_identifier: String,
     /// The server's major version.
@@ -179,6 +185,12 @@ pub struct ObjectRecord {
     pub blake3: String,
 }
 
+/// The name of the pack with a number, for messages.
+pub(crate) fn name_of(packs: &[ObjectRecord], number: u32) -> &str {
+    let pack = packs.get(number as usize);
+    pack.map_or("a pack that it has not", |pack| &pack.name)
+}
+
 impl RequiredWal {
     /// The names of the segments.
     fn segments(&self, segment_size_bytes: u32) -> Result<Vec<SegmentName>, ArchiveError> {
@@ -209,7 +221,13 @@ impl RequiredWal {
 
 impl BackupRecord {
     /// The version of the descriptions that this build writes.
-    pub(crate) const FORMAT: u32 = FORMAT;
+    /// The version of a description that is written now, and how many attempts it names.
+    pub(crate) fn format_of(attempt: u32) -> (u32, Option<u32>) {
+        match attempt {
+            0 | 1 => (FORMAT_OF_TYPES, None),
+            _ => (FORMAT_OF_ATTEMPTS, Some(attempt)),
+        }
+    }
 
     /// The size of the cluster's files.
     pub fn original_bytes(&self) -> u64 {
@@ -302,6 +320,10 @@ impl BackupRecord {
         let has_type = self.backup_type.is_some() && self.block_hashes.is_some();
         if has_type != (self.format >= FORMAT_OF_TYPES) {
             return Some("its description has no type, or one that its format does not know");
+        }
+        if self.attempts.is_some_and(|attempts| attempts > 1) != (self.format >= FORMAT_OF_ATTEMPTS)
+        {
+            return Some("its description has attempts, or none that its format asks for");
         }
         let label: Option<BackupLabel> = self.label.parse().ok();
         if label.map(|label| label.backup_type()) != Some(self.backup_type()) {

@@ -29,7 +29,7 @@ pub(crate) async fn write(
     name: &str,
     content: &[u8],
 ) -> Result<ArchiveRecord, ArchiveError> {
-    let name = format!("{name}.zst.0000");
+    let name = writer.name(&format!("{name}.zst.0000"));
     let mut object = writer.create_object(&name).await?;
     let mut hasher = blake3::Hasher::new();
     let mut encoder = Encoder::new(Vec::new(), ZSTD_LEVEL).map_err(zstd_failed)?;

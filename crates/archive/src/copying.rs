@@ -10,7 +10,7 @@ use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::BackupWriter;
 
 use crate::chunks::cutter::Cut;
-use crate::chunks::writing::{Changes, Encoding, Packed};
+use crate::chunks::writing::{Earlier, Encoding, Packed};
 use crate::data_directory::whose;
 use crate::error::ArchiveError;
 use crate::progress::Progress;
@@ -45,8 +45,8 @@ pub(crate) struct Request<'r> {
     pub(crate) estimate_size: bool,
     pub(crate) progress: &'r Progress,
     pub(crate) encoding: Encoding,
-    /// What changed blocks are found and told by, unless all is copied.
-    pub(crate) changes: Option<Changes>,
+    /// What the repository has already.
+    pub(crate) earlier: Earlier,
     /// Sends when the first chunk may be stored.
     pub(crate) may_store: oneshot::Receiver<()>,
 }

@@ -9,6 +9,7 @@ mod archive_status;
 mod archived_wal;
 mod archiver;
 pub mod backup;
+mod backup_attempt;
 mod backup_files;
 pub mod backup_get;
 mod backup_objects;

@@ -16,13 +16,12 @@ use futures::{StreamExt, TryStreamExt};
 use jiff::{Timestamp, ToSpan};
 use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
-use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
+use crate::claim::{self, StartedJson};
 use crate::json::encode_json;
 use crate::layout::{
-    self, BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PREFIX, BACKUP_STARTED, FORMAT,
-    MAX_BACKUP_JSON_BYTES, MAX_STARTED_JSON_BYTES,
+    self, BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PREFIX, BACKUP_STARTED, MAX_BACKUP_JSON_BYTES,
 };
 use crate::local::content;
 use crate::{BackupLabel, BackupType, Pin, RepoError, Repository};
@@ -37,15 +36,6 @@ const MAX_PARTS: u64 = 10_000;
 pub const MAX_OBJECT_BYTES: u64 = MAX_PARTS * PART_BYTES as u64;
 /// How many following seconds are tried when a label is taken.
 const LABEL_ATTEMPTS: i64 = 60;
-
-/// `started`, as in docs/format/repository.md.
-#[derive(Serialize, Deserialize)]
-struct StartedJson {
-    format: u64,
-    started: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    references: Option<Vec<String>>,
-}
 
 impl Repository {
     /// Claims a label for a full backup that begins now.
@@ -67,11 +57,7 @@ impl Repository {
         started: Timestamp,
         references: Vec<String>,
     ) -> Result<BackupWriter, RepoError> {
-        let json = encode_json(&StartedJson {
-            format: FORMAT,
-            started,
-            references: Some(references),
-        })?;
+        let json = encode_json(&StartedJson::new(started, references))?;
         let mut attempt = 0;
         loop {
             let second = started.saturating_add(attempt.seconds()).unwrap_or(started);
@@ -87,6 +73,7 @@ impl Repository {
                     return Ok(BackupWriter {
                         repository: self.clone(),
                         label,
+                        attempt: 1,
                         objects: Arc::default(),
                     });
                 }
@@ -120,20 +107,6 @@ impl Repository {
         }
     }
 
-    /// The backups that one which is not finished may refer to; nothing where it does not say.
-    pub async fn read_claimed_references(
-        &self,
-        label: &BackupLabel,
-    ) -> Result<Option<Vec<String>>, RepoError> {
-        let key = layout::backup_key(label, BACKUP_STARTED);
-        let json = match self.read(&key, MAX_STARTED_JSON_BYTES).await {
-            Err(RepoError::Corrupt { .. }) => None,
-            read => read?,
-        };
-        let started = json.and_then(|json| serde_json::from_slice(&json).ok());
-        Ok(started.and_then(|started: StartedJson| started.references))
-    }
-
     /// Lists the finished backups, oldest first.
     pub async fn list_backups(&self) -> Result<Vec<BackupLabel>, RepoError> {
         let (finished, _) = self.list_labels().await?;
@@ -147,7 +120,9 @@ impl Repository {
         Ok(unfinished)
     }
 
-    async fn list_labels(&self) -> Result<(Vec<BackupLabel>, Vec<BackupLabel>), RepoError> {
+    pub(crate) async fn list_labels(
+        &self,
+    ) -> Result<(Vec<BackupLabel>, Vec<BackupLabel>), RepoError> {
         let prefix = Path::from(BACKUP_PREFIX);
         let listing = self
             .store()
@@ -319,14 +294,16 @@ pub(crate) fn whole(
 
 /// The objects of a backup being written: the size of each complete one, nothing for
 /// one that is open or was given up.
-type Objects = Arc<Mutex<BTreeMap<String, Option<u64>>>>;
+pub(crate) type Objects = Arc<Mutex<BTreeMap<String, Option<u64>>>>;
 
 /// A backup being written. Dropping it leaves an unfinished backup.
 #[derive(Debug)]
 pub struct BackupWriter {
-    repository: Repository,
-    label: BackupLabel,
-    objects: Objects,
+    pub(crate) repository: Repository,
+    pub(crate) label: BackupLabel,
+    /// Which attempt it is, from 1 on.
+    pub(crate) attempt: u32,
+    pub(crate) objects: Objects,
 }
 
 impl BackupWriter {
@@ -340,12 +317,23 @@ impl BackupWriter {
         self.repository.pin(&self.label, pin).await
     }
 
-    /// Lets go of the label. Nothing but the claim may have been put.
+    /// Which attempt it is, from 1 on.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// The name of an object of this attempt.
+    pub fn name(&self, name: &str) -> String {
+        claim::object_name(self.attempt, name)
+    }
+
+    /// Lets go of the label. Nothing but the claim may have been put, and not by a second attempt.
     pub async fn give_up(self) -> Result<(), RepoError> {
         self.repository.remove_backup_claim(&self.label).await
     }
 
-    /// Begins a data object. Several may be written at the same time.
+    /// Begins a data object, of one of the names that the attempt has. Several may be written at the
+    /// same time.
     pub async fn create_object(&self, name: &str) -> Result<BackupObject, RepoError> {
         let key = layout::backup_object_key(self.label.as_str(), name)?;
         {
@@ -382,7 +370,7 @@ impl BackupWriter {
         match self.repository.create(&key, backup_json.clone()).await {
             Ok(()) => Ok(self.label),
             Err(RepoError::AlreadyExists { key }) => {
-                // The label is ours, so this is our own put whose answer was lost.
+                // Unless another attempt was faster, this is our own put whose answer was lost.
                 let found = self.repository.read_backup_json(&self.label).await?;
                 if found == backup_json {
                     Ok(self.label)

@@ -127,7 +127,8 @@ impl<'w> HashWriter<'w> {
     }
 
     fn object_name(&self) -> String {
-        format!("{}.{:04}", self.name, self.objects.len())
+        let name = format!("{}.{:04}", self.name, self.objects.len());
+        self.writer.name(&name)
     }
 
     /// Stores the next hashes.

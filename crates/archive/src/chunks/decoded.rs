@@ -14,6 +14,7 @@ use super::pack;
 use super::pieces::{OWN, REFERENCES_AT_ONCE};
 use super::sources::Source;
 use crate::backup_objects::needed;
+use crate::backup_record;
 use crate::error::ArchiveError;
 use crate::workers;
 
@@ -198,7 +199,7 @@ impl Decoded {
             let base = self.base(chunk)?;
             let decoded = decode(&bytes, chunk, base.as_deref());
             decoded.map_err(|reason| {
-                let pack = pack::name(chunk.pack as usize);
+                let pack = backup_record::name_of(&source.packs, chunk.pack);
                 let label = &source.label;
                 ArchiveError::Damaged {
                     object: format!("chunk {chunk_number} of backup {label}, in {pack},"),

@@ -292,7 +292,8 @@ impl Index {
     }
 
     fn check(&self, expected: &Expected) -> Result<(), String> {
-        let mut ends = [(0, 0); 2];
+        // Where the last chunk ends in each pack, of those of changed blocks and of the others.
+        let mut ends = HashMap::new();
         let mut has_changed = false;
         for (number, chunk) in self.chunks.iter().enumerate() {
             let is_changed = chunk.base.is_some();
@@ -301,7 +302,7 @@ impl Index {
             }
             has_changed = is_changed;
             chunk
-                .check(&mut ends[usize::from(is_changed)])
+                .check(ends.entry((is_changed, chunk.pack)).or_default())
                 .map_err(|wrong| format!("chunk {number} {wrong}"))?;
         }
         self.check_shared()?;
@@ -477,8 +478,8 @@ impl Index {
 }
 
 impl Chunk {
-    /// Says what cannot be; `end` is where the chunk before it ends in its pack.
-    fn check(&self, end: &mut (u32, u64)) -> Result<(), String> {
+    /// Says what cannot be; `end` is where the chunk before it in its pack ends.
+    fn check(&self, end: &mut u64) -> Result<(), String> {
         let lengths = [
             (self.size_bytes, ENCODED_BYTES_MAX),
             (self.original_bytes, CHUNK_BYTES_MAX),
@@ -486,12 +487,12 @@ impl Chunk {
         if lengths.iter().any(|&(len, max)| len == 0 || len > max) {
             return Err("has an impossible length".to_owned());
         }
-        if (self.pack, self.offset) < *end {
-            return Err("is not behind the one before it".to_owned());
+        if self.offset < *end {
+            return Err("is not behind the one before it in its pack".to_owned());
         }
         let chunk_end = self.offset.checked_add(self.size_bytes.into());
         let impossible = || "has an impossible offset".to_owned();
-        *end = (self.pack, chunk_end.ok_or_else(impossible)?);
+        *end = chunk_end.ok_or_else(impossible)?;
         let Some(base) = self.base.as_deref().filter(|base| !base.is_empty()) else {
             return Ok(());
         };

@@ -16,7 +16,7 @@ use super::packed::Packed;
 use super::sources::{self, Source, read_referred};
 use super::{decoded, pack, referring};
 use crate::backup_files::{Entry, FileSink};
-use crate::backup_record::{BackupRecord, ObjectRecord};
+use crate::backup_record::{self, BackupRecord, ObjectRecord};
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::workers::{Pending, Workers, processors};
@@ -87,6 +87,7 @@ async fn read_alone<S: FileSink + Send + 'static>(
     let numbers = packed.index.chunks_of(&selected);
     let mut content = Content {
         label: packed.label.clone(),
+        packs: packed.packs.to_vec(),
         starts: packed.index.chunk_starts(),
         index: Arc::clone(&packed.index),
         pending,
@@ -136,7 +137,12 @@ pub(crate) async fn damaged(packed: &Packed<'_>, record: &BackupRecord) -> Vec<A
                 if found.len() == CHUNKS_NAMED_MAX {
                     return Err(too_many(packed.label));
                 }
-                found.push(damage(packed.label, &packed.index, number, &reason));
+                found.push(damage(
+                    packed.label,
+                    packed.packs,
+                    &packed.index,
+                    (number, &reason),
+                ));
             }
             Ok(())
         });
@@ -296,7 +302,12 @@ fn decode(fetched: &Fetched) -> Decoded {
 }
 
 /// Names a damaged chunk by its pack, and the files that it is of.
-fn damage(label: &BackupLabel, index: &Index, number: usize, reason: &str) -> ArchiveError {
+fn damage(
+    label: &BackupLabel,
+    packs: &[ObjectRecord],
+    index: &Index,
+    (number, reason): (usize, &str),
+) -> ArchiveError {
     let files = index.files_of(number);
     let shown = files.iter().take(FILES_SHOWN).map(String::as_str);
     let mut shown = shown.collect::<Vec<_>>().join(", ");
@@ -304,7 +315,7 @@ fn damage(label: &BackupLabel, index: &Index, number: usize, reason: &str) -> Ar
         shown.push_str(&format!(" and {} other files", files.len() - FILES_SHOWN));
     }
     let pack = index.chunks.get(number).map_or(0, |chunk| chunk.pack);
-    let pack = pack::name(pack as usize);
+    let pack = backup_record::name_of(packs, pack);
     ArchiveError::Damaged {
         object: format!("chunk {number} of backup {label}, in {pack} and of {shown},"),
         reason: reason.to_owned(),
@@ -314,6 +325,7 @@ fn damage(label: &BackupLabel, index: &Index, number: usize, reason: &str) -> Ar
 /// The stream of files, decoded, as far as it was asked for.
 struct Content {
     label: BackupLabel,
+    packs: Vec<ObjectRecord>,
     index: Arc<Index>,
     /// Where the chunks begin in the stream.
     starts: Vec<u64>,
@@ -386,7 +398,12 @@ impl Content {
         };
         let decoded = pending.blocking_result().map_err(io::Error::other)?;
         self.current = decoded.map_err(|reason| {
-            self.damage = Some(damage(&self.label, &self.index, number, &reason));
+            self.damage = Some(damage(
+                &self.label,
+                &self.packs,
+                &self.index,
+                (number, &reason),
+            ));
             io::Error::other(reason)
         })?;
         self.start = self.starts.get(number).copied().unwrap_or_default();

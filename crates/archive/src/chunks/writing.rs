@@ -8,7 +8,7 @@ use std::sync::Arc;
 use blake3::Hash;
 use tokio::sync::{mpsc, oneshot};
 use walzip_codec::{ChunkEncoder, EncodeError, Level};
-use walzip_repo::{BackupObject, BackupWriter};
+use walzip_repo::BackupWriter;
 
 use super::block_hashes::{HashWriter, Key};
 use super::buffers::Buffers;
@@ -16,7 +16,8 @@ use super::changes::Comparison;
 use super::cutter::{Cut, CutChunk, Cutter};
 use super::decoded::Decoded;
 use super::index::Chunk;
-use super::pack;
+use super::kept::{How, Kept, KeptChunk};
+use super::pack_writer::{Encoded, PackWriter, Stored};
 use crate::backup_files::FileSink;
 use crate::backup_record::{BlockHashesRecord, ObjectRecord};
 use crate::coding::off_the_runtime;
@@ -67,6 +68,16 @@ impl Base {
     }
 }
 
+/// What is in the repository already.
+pub(crate) enum Earlier {
+    /// Nothing that a full backup can use.
+    Nothing,
+    /// Other backups.
+    Backups(Changes),
+    /// What earlier attempts at the same backup have stored.
+    Attempts(Kept),
+}
+
 /// How to encode the chunks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Encoding {
@@ -80,16 +91,13 @@ pub(crate) struct Encoding {
     pub(crate) pack_bytes: u64,
 }
 
-/// A chunk, encoded.
-struct Encoded {
-    bytes: Vec<u8>,
-    hash: Hash,
-    original_bytes: u32,
-    original_hash: Hash,
-    /// The hashes of its blocks.
-    hashes: Vec<u8>,
-    /// What it is told from, if it is of changed blocks.
-    base: Option<Vec<[u64; 2]>>,
+impl Encoding {
+    fn how(&self) -> How {
+        How {
+            level: self.level,
+            proves: self.proves,
+        }
+    }
 }
 
 /// The chunk, unless what it is told from cannot be had, or it cannot be encoded.
@@ -110,12 +118,17 @@ pub(crate) struct Packed {
 pub(crate) async fn store<T>(
     writer: &BackupWriter,
     encoding: Encoding,
-    (changes, may_store): (Option<Changes>, oneshot::Receiver<()>),
+    (earlier, may_store): (Earlier, oneshot::Receiver<()>),
     feed: impl FnOnce(&mut dyn FileSink) -> Result<(), ArchiveError> + Send + 'static,
     meanwhile: impl AsyncFnOnce() -> Result<T, ArchiveError>,
 ) -> Result<(T, Cut, Packed), ArchiveError> {
     let (pending_sender, pending) = mpsc::channel(2 * encoding.threads);
     let key = Key::random()?;
+    let (changes, mut kept) = match earlier {
+        Earlier::Nothing => (None, None),
+        Earlier::Backups(changes) => (Some(changes), None),
+        Earlier::Attempts(kept) => (None, Some(kept)),
+    };
     let full = changes.as_ref().map(|changes| Base {
         full: Arc::clone(&changes.full),
         times: changes.times(),
@@ -133,21 +146,25 @@ pub(crate) async fn store<T>(
             let mut work = work.clone();
             let mut encoder = ChunkEncoder::new(work.level, work.proves);
             let used = buffers.clone();
-            move |mut chunk: CutChunk| {
-                let encoded = work.encode(&mut encoder, &mut chunk);
+            move |(mut chunk, kept): (CutChunk, Option<KeptChunk>)| {
+                let encoded = match kept {
+                    Some(kept) => Ok(Ok(work.keep(kept, &chunk))),
+                    None => work.encode(&mut encoder, &mut chunk),
+                };
                 used.give_back(chunk.bytes);
                 encoded
             }
         })?;
         let take = |chunk| {
-            let sent = pending_sender.blocking_send(workers.submit(chunk));
+            let kept = kept.as_mut().and_then(|kept| kept.take(&chunk));
+            let sent = pending_sender.blocking_send(workers.submit((chunk, kept)));
             sent.map_err(|_| stopped())
         };
         let mut cutter = Cutter::new(hasher(encoding.checksums), comparison, buffers, take);
         feed(&mut cutter)?;
         cutter.finish()
     });
-    let storing = store_chunks(writer, (encoding.pack_bytes, key), may_store, pending);
+    let storing = store_chunks(writer, (encoding, key), may_store, pending);
     let (done, stored, cut) = tokio::join!(meanwhile(), storing, cutting);
     let failures = [
         done.as_ref().err(),
@@ -229,38 +246,42 @@ impl Work {
             Ok(header) => Hash::from_bytes(header.original_hash),
             Err(_) => blake3::hash(bytes),
         };
+        let hash = blake3::hash(&encoded);
         Ok(Ok(Encoded {
-            hash: blake3::hash(&encoded),
-            bytes: encoded,
+            stored: Stored::New(encoded, hash),
             original_bytes: bytes.len() as u32,
             original_hash,
             hashes: self.key.hashes(bytes, runs),
             base,
         }))
     }
+
+    /// A chunk that an earlier attempt has stored.
+    fn keep(&self, kept: KeptChunk, chunk: &CutChunk) -> Encoded {
+        Encoded {
+            original_bytes: kept.chunk.original_bytes,
+            original_hash: kept.chunk.original_blake3,
+            stored: Stored::Kept(kept),
+            hashes: self.key.hashes(&chunk.bytes, &chunk.runs),
+            base: None,
+        }
+    }
 }
 
 /// Stores the chunks as they are done, in their order.
 async fn store_chunks(
     writer: &BackupWriter,
-    (pack_bytes, key): (u64, Key),
+    (encoding, key): (Encoding, Key),
     may_store: oneshot::Receiver<()>,
     mut pending: mpsc::Receiver<Pending<EncodedOr>>,
 ) -> Result<Packed, ArchiveError> {
     may_store.await.map_err(|_| stopped())?;
-    let mut packs = Packs {
-        writer,
-        pack_bytes,
-        open: None,
-        packs: Vec::new(),
-        chunks: Vec::new(),
-        changed: Vec::new(),
-    };
+    let mut packs = PackWriter::new(writer, encoding.pack_bytes, encoding.how());
     let mut hashes = HashWriter::new(writer, "block_hashes");
     let mut hashes_of_changed = HashWriter::new(writer, "changed_hashes");
     while let Some(chunk) = pending.recv().await {
         let mut encoded = chunk.result().await??.map_err(|source| {
-            let name = format!("chunk {}", packs.chunks.len() + packs.changed.len());
+            let name = format!("chunk {}", packs.count());
             ArchiveError::Encode { name, source }
         })?;
         match encoded.base {
@@ -272,85 +293,12 @@ async fn store_chunks(
         }
         packs.write(encoded).await?;
     }
-    let ((), objects, changed) =
-        tokio::try_join!(packs.close(), hashes.finish(), hashes_of_changed.finish(),)?;
-    let mut chunks = packs.chunks;
-    chunks.append(&mut packs.changed);
+    let (stored, objects, changed) =
+        tokio::try_join!(packs.finish(), hashes.finish(), hashes_of_changed.finish())?;
+    let (packs, chunks) = stored;
     Ok(Packed {
-        packs: packs.packs,
+        packs,
         chunks,
         block_hashes: key.record(objects, changed),
     })
-}
-
-struct Packs<'w> {
-    writer: &'w BackupWriter,
-    pack_bytes: u64,
-    open: Option<OpenPack>,
-    packs: Vec<ObjectRecord>,
-    chunks: Vec<Chunk>,
-    /// Chunks of changed blocks.
-    changed: Vec<Chunk>,
-}
-
-struct OpenPack {
-    object: BackupObject,
-    hasher: blake3::Hasher,
-    size_bytes: u64,
-}
-
-impl OpenPack {
-    async fn write(&mut self, bytes: Vec<u8>) -> Result<(), ArchiveError> {
-        self.hasher.update(&bytes);
-        self.size_bytes += bytes.len() as u64;
-        Ok(self.object.write(bytes).await?)
-    }
-}
-
-impl Packs<'_> {
-    async fn write(&mut self, chunk: Encoded) -> Result<(), ArchiveError> {
-        let number = self.packs.len();
-        let open = match &mut self.open {
-            Some(open) => open,
-            None => {
-                let mut open = OpenPack {
-                    object: self.writer.create_object(&pack::name(number)).await?,
-                    hasher: blake3::Hasher::new(),
-                    size_bytes: 0,
-                };
-                open.write(pack::header().to_vec()).await?;
-                self.open.insert(open)
-            }
-        };
-        let chunks = match chunk.base {
-            None => &mut self.chunks,
-            Some(_) => &mut self.changed,
-        };
-        chunks.push(Chunk {
-            pack: number as u32,
-            offset: open.size_bytes,
-            size_bytes: chunk.bytes.len() as u32,
-            original_bytes: chunk.original_bytes,
-            blake3: chunk.hash,
-            original_blake3: chunk.original_hash,
-            base: chunk.base,
-        });
-        open.write(chunk.bytes).await?;
-        match open.size_bytes < self.pack_bytes {
-            true => Ok(()),
-            false => self.close().await,
-        }
-    }
-
-    async fn close(&mut self) -> Result<(), ArchiveError> {
-        if let Some(open) = self.open.take() {
-            open.object.finish().await?;
-            self.packs.push(ObjectRecord {
-                name: pack::name(self.packs.len()),
-                size_bytes: open.size_bytes,
-                blake3: open.hasher.finalize().to_hex().to_string(),
-            });
-        }
-        Ok(())
-    }
 }

@@ -64,7 +64,7 @@ pub(super) async fn copy(
     let stored = writing::store(
         request.writer,
         request.encoding,
-        (request.changes, request.may_store),
+        (request.earlier, request.may_store),
         feed,
         stop,
     );

@@ -63,7 +63,7 @@ pub(super) async fn copy(request: Request<'_>) -> Result<Copy, ArchiveError> {
     let stored = writing::store(
         request.writer,
         request.encoding,
-        (request.changes, request.may_store),
+        (request.earlier, request.may_store),
         feed,
         send,
     );

@@ -318,7 +318,8 @@ pub(super) mod tests {
             time: Timestamp::UNIX_EPOCH,
         };
         BackupRecord {
-            format: BackupRecord::FORMAT,
+            format: 3,
+            attempts: None,
             label: "20261121-220130F".to_owned(),
             backup_type: None,
             prior: None,

@@ -80,6 +80,7 @@ async fn back_up(
     let segment = segment_name(number).parse().expect("a segment");
     let record = BackupRecord {
         format: 3,
+        attempts: None,
         label: writer.label().to_string(),
         backup_type: Some(backup_type),
         prior: references.last().cloned(),

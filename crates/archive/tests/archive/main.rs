@@ -12,6 +12,7 @@ mod packs;
 mod point_in_time;
 mod push;
 mod references;
+mod resumed;
 mod set_aside;
 mod timelines;
 mod verified;

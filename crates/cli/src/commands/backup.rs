@@ -80,6 +80,11 @@ pub struct BackupArgs {
     #[arg(long, value_name = "REASON", num_args = 0..=1, default_missing_value = "")]
     pin: Option<String>,
 
+    /// Begin anew where the newest backup is a full one that was interrupted. Otherwise a full backup
+    /// goes on with it: under its label, and with the parts of files that it has stored already
+    #[arg(long)]
+    no_resume: bool,
+
     #[command(flatten)]
     connection: ConnectionArgs,
 
@@ -162,6 +167,7 @@ pub fn run(args: BackupArgs) -> Result<(), CommandError> {
             pinned: Timestamp::now(),
             reason: Some(reason).filter(|reason| !reason.is_empty()),
         }),
+        resume: !args.no_resume,
         estimate_size: progress_line::is_wanted(),
         ..defaults
     };
@@ -173,15 +179,21 @@ pub fn run(args: BackupArgs) -> Result<(), CommandError> {
     })?;
     writeln!(
         std::io::stdout(),
-        "backup {}{}: {} bytes stored in {}, WAL {} to {}",
+        "backup {}{}: {} bytes stored in {}, WAL {} to {}{}",
         record.label,
         location.in_which(),
         record.original_bytes(),
         record.stored_bytes(),
         record.start.lsn,
-        record.stop.lsn
+        record.stop.lsn,
+        attempts(record.attempts)
     )
     .map_err(CommandError::stdout)
+}
+
+/// How many attempts a backup took, if it was more than one.
+fn attempts(attempts: Option<u32>) -> String {
+    attempts.map_or_else(String::new, |attempts| format!(", in {attempts} attempts"))
 }
 
 #[cfg(test)]

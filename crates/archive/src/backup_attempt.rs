@@ -1,0 +1,112 @@
+//! The beginning and the end of an attempt at a backup: whose label it has, and what it leaves.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use walzip_repo::{BackupLabel, BackupType, BackupWriter, Repository};
+
+use crate::backup_record::BackupRecord;
+use crate::chunks::kept::{How, Kept};
+use crate::chunks::prior::Prior;
+use crate::error::ArchiveError;
+
+/// What of the options of a backup decides under which label it is made, and from what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) backup_type: BackupType,
+    /// Go on with a full backup that was interrupted.
+    pub(crate) resume: bool,
+    /// How the chunks are encoded.
+    pub(crate) how: How,
+}
+
+/// Goes on with a full backup that was interrupted, or claims a label.
+pub(crate) async fn start(
+    repository: &Repository,
+    wanted: Wanted,
+    prior: Option<&Prior>,
+) -> Result<(BackupWriter, Option<Kept>), ArchiveError> {
+    if wanted.resume
+        && prior.is_none()
+        && let Some((writer, kept)) = resume(repository, wanted.how).await?
+    {
+        return Ok((writer, Some(kept)));
+    }
+    Ok((claim(repository, wanted, prior).await?, None))
+}
+
+/// Claims the next attempt at the newest backup, if that is a full one that was interrupted and has
+/// something to begin with.
+async fn resume(
+    repository: &Repository,
+    how: How,
+) -> Result<Option<(BackupWriter, Kept)>, ArchiveError> {
+    let Some(interrupted) = repository.interrupted_backup().await? else {
+        return Ok(None);
+    };
+    let Some(kept) = Kept::read(repository, &interrupted, how).await else {
+        return Ok(None);
+    };
+    let writer = repository.continue_backup(&interrupted).await?;
+    if let Some(writer) = &writer {
+        tracing::info!(
+            "backup {} was interrupted, and is gone on with: attempt {}",
+            writer.label(),
+            writer.attempt()
+        );
+    }
+    Ok(writer.map(|writer| (writer, kept)))
+}
+
+/// Removes what only another attempt would need. No other one can finish any more.
+pub(crate) async fn remove_others(
+    repository: &Repository,
+    (label, attempt): (&BackupLabel, u32),
+    record: &BackupRecord,
+) {
+    let packs = record.files.as_ref().map_or(0, |files| files.packs.len());
+    if attempt == 1 && packs < 2 {
+        return;
+    }
+    let own: HashSet<&str> = record
+        .objects()
+        .map(|object| object.name.as_str())
+        .collect();
+    let removed = async {
+        let objects = repository.list_backup_objects(label).await?;
+        let others = objects.into_keys().filter(|name| !own.contains(&**name));
+        repository.remove_backup_objects(label, others).await
+    };
+    if let Err(error) = removed.await {
+        tracing::warn!("what backup {label} does not need stays beside it: {error}");
+    }
+}
+
+/// Claims a label. Without a backup to compare with, it is that of a full one.
+async fn claim(
+    repository: &Repository,
+    wanted: Wanted,
+    prior: Option<&Prior>,
+) -> Result<BackupWriter, ArchiveError> {
+    let backup_type = match prior {
+        Some(_) => wanted.backup_type,
+        None => BackupType::Full,
+    };
+    let references = prior.map_or_else(Vec::new, Prior::labels);
+    let writer = repository
+        .start_backup_of(backup_type, Timestamp::now(), references)
+        .await?;
+    // An expiry that has begun before the claim has marked what it removes; a later one sees the
+    // claim.
+    if let Some(prior) = prior
+        && let Err(error) = prior.check_stays(repository).await
+    {
+        writer.give_up().await?;
+        return Err(error);
+    }
+    match prior {
+        Some(prior) => tracing::info!("backup {} begins, after {}", writer.label(), prior.label),
+        None => tracing::info!("backup {} begins", writer.label()),
+    }
+    Ok(writer)
+}

@@ -1,0 +1,176 @@
+//! Chunks that earlier attempts at a backup have stored. A later attempt that comes to the same bytes
+//! takes them as they are.
+//!
+//! Whenever an attempt has closed a full pack, it notes in an object beside it what is in there:
+//! lines of JSON, of the pack and of its chunks. The notes of a backup are removed when it is
+//! finished.
+
+use std::collections::HashMap;
+
+use blake3::Hash;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use walzip_codec::Level;
+use walzip_repo::{BackupWriter, Interrupted, Repository};
+
+use super::cutter::CutChunk;
+use super::index::Chunk;
+use crate::backup_record::ObjectRecord;
+use crate::error::ArchiveError;
+
+/// How the names of notes begin; the number of the pack follows.
+const NOTES: &str = "chunks.";
+
+/// A line of notes.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Line {
+    /// Comes first.
+    Pack(PackLine),
+    /// A chunk of that pack. Its own number of a pack means nothing.
+    Chunk(Chunk),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct PackLine {
+    #[serde(flatten)]
+    object: ObjectRecord,
+    /// The level of its chunks.
+    level: u8,
+    /// Whether they were decoded and compared.
+    proven: bool,
+}
+
+/// How chunks were encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct How {
+    pub(crate) level: Level,
+    pub(crate) proves: bool,
+}
+
+/// Notes what is in a pack, which is stored.
+pub(crate) async fn note(
+    writer: &BackupWriter,
+    number: usize,
+    (object, how): (&ObjectRecord, How),
+    chunks: &[&Chunk],
+) -> Result<(), ArchiveError> {
+    let mut text = Vec::new();
+    let pack = Line::Pack(PackLine {
+        object: object.clone(),
+        level: how.level.get(),
+        proven: how.proves,
+    });
+    let chunks = chunks.iter().map(|&chunk| Line::Chunk(chunk.clone()));
+    for line in std::iter::once(pack).chain(chunks) {
+        serde_json::to_writer(&mut text, &line)
+            .map_err(|error| ArchiveError::Internal(error.to_string()))?;
+        text.push(b'\n');
+    }
+    let name = writer.name(&format!("{NOTES}{number:04}"));
+    let mut notes = writer.create_object(&name).await?;
+    notes.write(text).await?;
+    notes.finish().await?;
+    Ok(())
+}
+
+/// A pack of an earlier attempt.
+#[derive(Clone, Debug)]
+struct KeptPack {
+    object: ObjectRecord,
+    /// Where the last chunk that was taken ends.
+    taken_to: u64,
+}
+
+/// A chunk of an earlier attempt, and the pack that it is in.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptChunk {
+    pub(crate) object: ObjectRecord,
+    /// Its number of a pack is that of the earlier attempt's notes.
+    pub(crate) chunk: Chunk,
+}
+
+/// What earlier attempts have stored.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    packs: Vec<KeptPack>,
+    /// By the hash of the bytes before encoding.
+    chunks: HashMap<Hash, Chunk>,
+}
+
+impl Kept {
+    /// What can be taken; `None` if that is nothing. What cannot be read counts for nothing.
+    pub(crate) async fn read(
+        repository: &Repository,
+        interrupted: &Interrupted,
+        how: How,
+    ) -> Option<Kept> {
+        let mut kept = Kept::default();
+        for name in interrupted.objects.keys().filter(|name| is_notes(name)) {
+            match repository
+                .read_backup_object(&interrupted.label, name)
+                .await
+            {
+                Ok(Some(notes)) => kept.add(&notes, interrupted, how),
+                Ok(None) => {}
+                Err(error) => tracing::debug!("{name} of an earlier attempt: {error}"),
+            }
+        }
+        (!kept.chunks.is_empty()).then_some(kept)
+    }
+
+    /// Takes the chunks of a pack that is there, if they are encoded as this attempt would.
+    fn add(&mut self, notes: &Bytes, interrupted: &Interrupted, how: How) {
+        let lines = notes.split(|&byte| byte == b'\n');
+        let mut lines = lines.map_while(|line| serde_json::from_slice(line).ok());
+        let Some(Line::Pack(pack)) = lines.next() else {
+            return;
+        };
+        let stored = interrupted.objects.get(&pack.object.name);
+        let is_wanted = stored == Some(&pack.object.size_bytes)
+            && pack.level == how.level.get()
+            && (pack.proven || !how.proves);
+        if !is_wanted {
+            return;
+        }
+        let number = self.packs.len() as u32;
+        self.packs.push(KeptPack {
+            object: pack.object,
+            taken_to: 0,
+        });
+        for line in lines {
+            if let Line::Chunk(chunk) = line {
+                let chunk = Chunk {
+                    pack: number,
+                    ..chunk
+                };
+                self.chunks.entry(chunk.original_blake3).or_insert(chunk);
+            }
+        }
+    }
+
+    /// The chunk that has the bytes of another one, once, unless it is of changed blocks or one that
+    /// stands behind it in its pack was taken before.
+    pub(crate) fn take(&mut self, wanted: &CutChunk) -> Option<KeptChunk> {
+        if wanted.base.is_some() {
+            return None;
+        }
+        let chunk = self.chunks.get(&blake3::hash(&wanted.bytes))?;
+        let pack = self.packs.get_mut(chunk.pack as usize)?;
+        let is_behind = chunk.offset >= pack.taken_to;
+        if !is_behind || chunk.original_bytes as usize != wanted.bytes.len() {
+            return None;
+        }
+        pack.taken_to = chunk.offset.checked_add(chunk.size_bytes.into())?;
+        Some(KeptChunk {
+            object: pack.object.clone(),
+            chunk: chunk.clone(),
+        })
+    }
+}
+
+/// Whether an object of any attempt is notes.
+fn is_notes(name: &str) -> bool {
+    let own = name.rsplit_once('/').map_or(name, |(_, own)| own);
+    own.starts_with(NOTES)
+}
