@@ -12,6 +12,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 use walzip_codec::Level;
+use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{BackupLabel, BackupType, BackupWriter, Pin, Repository};
 
@@ -34,6 +35,7 @@ use crate::copying::{self, Copy, Request};
 use crate::databases;
 use crate::error::ArchiveError;
 use crate::own_history;
+use crate::own_wal;
 use crate::pg_manifest::{ManifestError, PgManifest, WalRange};
 use crate::progress::{Phase, Progress};
 use crate::replication::{
@@ -142,7 +144,7 @@ pub async fn backup(
         ),
         checked,
     )?;
-    let record = record(&writer, server, copied, prior.as_ref())?;
+    let (record, label) = record(&writer, server, copied, prior.as_ref())?;
 
     tracing::info!(
         "backup {} is read back, and waits for its WAL",
@@ -159,6 +161,7 @@ pub async fn backup(
         ),
     )?;
     own_history::check(repository, record.stop.timeline).await?;
+    own_wal::check_backup(repository, &record, &label).await?;
     if let Some(prior) = &prior {
         prior
             .check_still_there(repository, &record.references)
@@ -418,7 +421,7 @@ fn record(
     server: &Server,
     copied: Copied,
     prior: Option<&Prior>,
-) -> Result<BackupRecord, ArchiveError> {
+) -> Result<(BackupRecord, BackupLabelFile), ArchiveError> {
     let required_wal = required_wal(&copied.wal_ranges, server.segment_size_bytes)?;
     let (format, attempts) = BackupRecord::format_of(writer.attempt());
     let record = BackupRecord {
@@ -448,9 +451,9 @@ fn record(
         block_hashes: Some(copied.block_hashes),
         manifest: copied.manifest,
     };
-    restore::check_backup_label(&copied.backup_label, &record)?;
+    let label = restore::check_backup_label(&copied.backup_label, &record)?;
     restore::check_control_file(&copied.control_file, &record, server.identity)?;
-    Ok(record)
+    Ok((record, label))
 }
 
 /// The segments that hold the ranges.

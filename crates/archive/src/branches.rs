@@ -90,9 +90,13 @@ impl Branches<'_> {
                 Life::Until(time) => Some(time),
                 Life::Over | Life::Unknown => None,
             };
+            let is_parent = common.is_some_and(|(last_common, _)| last_common == timeline);
+            let own_from =
+                is_parent.then(|| self.wal.name(timeline, self.wal.number_at(parted_at)));
             let branch = OtherBranch {
                 timeline,
                 parted_at,
+                own_from: own_from.transpose()?,
                 last,
             };
             match (life, birth) {

@@ -103,6 +103,15 @@ pub enum ArchiveError {
         name: String,
     },
 
+    /// The archive has another server's WAL under the names of this server's.
+    #[error("{segment} in the repository is not what this server wrote: it lacks {lacks}")]
+    ForeignWal {
+        /// The name of a segment.
+        segment: String,
+        /// What this server has written into it.
+        lacks: String,
+    },
+
     /// An object in the repository cannot be decoded.
     #[error("{object} in the repository cannot be decoded: {source}")]
     Undecodable {

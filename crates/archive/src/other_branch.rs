@@ -1,6 +1,7 @@
 //! A timeline beside the one that a recovery follows.
 
 use jiff::Timestamp;
+use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId};
 
 /// A timeline that is not the one followed.
@@ -10,6 +11,8 @@ pub struct OtherBranch {
     pub timeline: TimelineId,
     /// Where it parts from the one followed.
     pub parted_at: Lsn,
+    /// The segment of its own in which it parts, where the one followed descends from it.
+    pub own_from: Option<SegmentName>,
     /// Its last commit or backup after that, as far as it can be read.
     pub last: Option<Timestamp>,
 }

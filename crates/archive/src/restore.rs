@@ -436,7 +436,7 @@ impl Finishing {
 pub(crate) fn check_backup_label(
     content: &[u8],
     record: &BackupRecord,
-) -> Result<(), ArchiveError> {
+) -> Result<BackupLabelFile, ArchiveError> {
     let damaged = |reason: String| ArchiveError::Damaged {
         object: format!("backup {}", record.label),
         reason,
@@ -449,7 +449,7 @@ pub(crate) fn check_backup_label(
             "it starts at {start}, its backup_label says {found}"
         )));
     }
-    Ok(())
+    Ok(label)
 }
 
 pub(crate) fn check_control_file(

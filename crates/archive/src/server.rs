@@ -1,5 +1,6 @@
 //! What a backup needs to know of the server that it is taken from.
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,6 +14,7 @@ use crate::archiver::Archiver;
 use crate::cluster;
 use crate::error::ArchiveError;
 use crate::own_history;
+use crate::own_wal::{self, Place};
 use crate::replication::{Connection, ConnectionSettings, Mode, ServerError};
 use crate::wal_wait::Wait;
 
@@ -172,6 +174,12 @@ pub(crate) async fn check_archiving(
     };
     let mut kept = Some(sql);
     wait.until_there(vec![segment], &mut kept).await?;
+    let place = Place {
+        timeline: server.timeline,
+        segment_size_bytes: server.segment_size_bytes,
+    };
+    let (name, end) = &switch.restore_point;
+    own_wal::check_restore_point(repository, place, (name, *end)).await?;
     own_history::check(repository, server.timeline).await?;
     let took = begin.elapsed();
     if acknowledgement == Acknowledgement::Awaited && server.archiver.archives() {
@@ -207,20 +215,28 @@ async fn archiving(sql: &mut Connection) -> Result<(Archiver, bool), ServerError
 /// The end of a segment that was made, and when.
 struct Switch {
     end: Lsn,
+    /// The name of the record that was written before, and where it ends.
+    restore_point: (String, Lsn),
     time: Timestamp,
 }
 
 /// Ends the current segment.
 async fn switch_wal(sql: &mut Connection) -> Result<Switch, ServerError> {
     let time = clock(sql).await?;
-    // A switch does nothing in a segment without records: this writes one.
-    sql.query("SELECT pg_create_restore_point('walzip check')")
-        .await?;
-    let text = sql.query_value("SELECT pg_switch_wal()").await?;
-    match text.parse() {
-        Ok(end) => Ok(Switch { end, time }),
-        Err(_) => Err(ServerError::Protocol(format!(
-            "pg_switch_wal returned {text}"
-        ))),
-    }
+    // A switch does nothing in a segment without records: this writes one. No other has its name.
+    let number = RandomState::new().hash_one(time);
+    let name = format!("walzip check {number:016x}");
+    let point = position(sql, &format!("SELECT pg_create_restore_point('{name}')")).await?;
+    Ok(Switch {
+        end: position(sql, "SELECT pg_switch_wal()").await?,
+        restore_point: (name, point),
+        time,
+    })
+}
+
+/// The position that a query returns.
+async fn position(sql: &mut Connection, query: &str) -> Result<Lsn, ServerError> {
+    let text = sql.query_value(query).await?;
+    text.parse()
+        .map_err(|_| ServerError::Protocol(format!("{query} returned {text}")))
 }

@@ -4,6 +4,8 @@
 //! Its WAL moves to `aside/`, together with that of all timelines that descend from it. Histories
 //! go last: as long as one is there, PostgreSQL's new history is refused, and its WAL waits.
 
+mod from;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -18,6 +20,8 @@ use crate::stored_wal::StoredWal;
 use crate::timelines::Timelines;
 use crate::wal_index;
 use crate::wal_times::SegmentTimes;
+
+pub use from::plan_set_aside_from;
 
 /// What is set aside under one label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -41,6 +45,10 @@ pub struct Move {
     names: Vec<String>,
     /// The packs that move, each whole: all its segments are of one timeline.
     packs: Vec<PackName>,
+    /// The first segment that moves of a timeline of which only a part does.
+    from: Option<SegmentName>,
+    /// The history of that timeline. It is copied, and stays.
+    copied: Option<String>,
 }
 
 /// A timeline that moves.
@@ -101,7 +109,9 @@ pub async fn plan_set_aside(
         return moved_before(repository, timeline, &listing).await;
     }
     refuse_unknown_descent(timeline, &timelines)?;
-    refuse_backups(repository, &moving).await?;
+    let what: Vec<String> = moving.iter().map(ToString::to_string).collect();
+    let what = format!("timeline {}", what.join(", "));
+    refuse_backups(repository, &what, |of| moving.contains(&of.timeline)).await?;
     let partial = partial_of_parent(repository, &listing, &timelines, &moving, timeline).await?;
     let single = of_timelines(&objects.single, &moving).cloned();
     let single: Vec<WalEntry> = single.chain(partial.clone()).collect();
@@ -115,13 +125,15 @@ pub async fn plan_set_aside(
         timelines: describe(repository, &entries, &timelines, &moving).await?,
         names: histories_last(&single),
         packs,
+        from: None,
+        copied: None,
     })
 }
 
 /// Sets aside what was planned. Whatever interrupts it, planning and doing it again goes on.
 pub async fn set_aside(repository: &Repository, plan: &Move) -> Result<(), ArchiveError> {
     let (packs, aside) = (repository.packs(), repository.packs_aside(plan.label));
-    for name in &plan.names {
+    for name in plan.names.iter().chain(&plan.copied) {
         let copied = repository.copy_aside(plan.label, name).await;
         copied.map_err(|error| conflict(error, name))?;
     }
@@ -181,6 +193,8 @@ pub async fn plan_put_back(
         timelines: Vec::new(),
         names: histories_last(&entries),
         packs,
+        from: None,
+        copied: None,
     })
 }
 
@@ -213,7 +227,8 @@ fn refuse_root(timeline: TimelineId, timelines: &Timelines) -> Result<(), Archiv
     if timeline.0 <= 1 || history.is_some_and(|history| history.ancestors.is_empty()) {
         return Err(ArchiveError::Request(format!(
             "timeline {timeline} left no other: it is where the cluster began, and cannot be set \
-             aside"
+             aside whole; --from SEGMENT sets aside what a stray server has archived on it, from that \
+             segment on"
         )));
     }
     Ok(())
@@ -253,6 +268,8 @@ async fn moved_before(
             timelines: Vec::new(),
             names: Vec::new(),
             packs: Vec::new(),
+            from: None,
+            copied: None,
         });
     }
     let names = listing.iter().filter_map(|entry| entry.name.parse().ok());
@@ -278,7 +295,8 @@ fn refuse_unknown_descent(timeline: TimelineId, timelines: &Timelines) -> Result
 /// A backup is worth nothing without the WAL that it ended in.
 async fn refuse_backups(
     repository: &Repository,
-    moving: &BTreeSet<TimelineId>,
+    what: &str,
+    moves: impl Fn(SegmentName) -> bool,
 ) -> Result<(), ArchiveError> {
     let mut labels = Vec::new();
     for label in repository.list_backups().await? {
@@ -288,21 +306,19 @@ async fn refuse_backups(
             Err(ArchiveError::Damaged { .. }) => continue,
             Err(error) => return Err(error),
         };
-        let required = record.required_wal.iter();
-        let mut needed = required.map(|range| range.first_segment.timeline);
-        if moving.contains(&record.stop.timeline) || needed.any(|id| moving.contains(&id)) {
+        // Each range is of one timeline.
+        let mut required = record.required_wal.iter();
+        if required.any(|range| moves(range.first_segment) || moves(range.last_segment)) {
             labels.push(record.label);
         }
     }
     if labels.is_empty() {
         return Ok(());
     }
-    let moving: Vec<String> = moving.iter().map(ToString::to_string).collect();
     Err(ArchiveError::Request(format!(
-        "finished backups need the WAL of timeline {}: {}; if that branch is abandoned, remove \
-         them (walzip expire --set LABEL) first, and the branch cannot be restored from them any \
-         more",
-        moving.join(", "),
+        "finished backups need the WAL of {what}: {}; if they too are of a branch that is abandoned, \
+         remove them (walzip expire --set LABEL) first, and it cannot be restored from them any \
+         more; if they are of production, another branch is the one to set aside",
         labels.join(", ")
     )))
 }
@@ -428,7 +444,10 @@ async fn times(
 /// Stops while the histories are still there when WAL of these timelines has arrived meanwhile: who
 /// writes it would write it into the next timeline of this number.
 async fn refuse_newcomers(repository: &Repository, plan: &Move) -> Result<(), ArchiveError> {
-    let moving: BTreeSet<TimelineId> = plan.timelines.iter().map(|moved| moved.timeline).collect();
+    // Where a part of a timeline went, the server to which the rest belongs may archive by now.
+    let moved = plan.timelines.iter().map(|moved| moved.timeline);
+    let part = plan.from.map(|from| from.timeline);
+    let moving: BTreeSet<TimelineId> = moved.filter(|&moved| Some(moved) != part).collect();
     let listing = repository.list_wal().await?;
     let mut left = of_timelines(&listing, &moving);
     match left.find(|entry| !is_history(&entry.name) || !plan.names.contains(&entry.name)) {

@@ -122,30 +122,48 @@ fn mismatch(found: ClusterIdentity, repository: ClusterIdentity) -> &'static str
     }
 }
 
-/// How to say which of several timelines is meant. The first one cannot be put away.
+/// How to say which of several timelines is meant, and how the others are put away.
 fn competing(timeline: TimelineId, others: &[OtherBranch]) -> String {
     let all = std::iter::once(timeline).chain(others.iter().map(|other| other.timeline));
     let named: Vec<String> = all
-        .clone()
         .map(|timeline| format!("--target-timeline {timeline}"))
         .collect();
+    let mut put_away: Vec<String> = others.iter().filter_map(set_aside).collect();
+    if timeline.0 > 1 {
+        put_away.push(format!("\"walzip timeline set-aside {timeline}\""));
+    }
     let mut hint = format!(
         "Name the one to restore: {}; \"walzip info\" shows their times.",
         named.join(" or ")
     );
-    let put_away: Vec<String> = all
-        .filter(|timeline| timeline.0 > 1)
-        .map(|timeline| format!("\"walzip timeline set-aside {timeline}\""))
-        .collect();
     if !put_away.is_empty() {
         let commands = put_away.join(" or ");
-        hint.push_str(&format!(" If it is abandoned, {commands} puts it away."));
+        hint.push_str(&format!(
+            " What an abandoned server has archived is put away by {commands}: the number is the \
+             abandoned one's."
+        ));
     }
     hint
 }
 
+/// The command that puts a branch away. The one that is followed needs the beginning of its parent.
+fn set_aside(other: &OtherBranch) -> Option<String> {
+    let timeline = other.timeline;
+    match other.own_from {
+        Some(from) => Some(format!(
+            "\"walzip timeline set-aside {timeline} --from {from}\""
+        )),
+        None if timeline.0 > 1 => Some(format!("\"walzip timeline set-aside {timeline}\"")),
+        None => None,
+    }
+}
+
 type KindAndHint = (Kind, Option<&'static str>);
 
+/// The repository's own data are damaged.
+const DAMAGED: &str = "\"walzip verify\" lists what is damaged. A restore can take an older backup \
+     (--backup) or end before damaged WAL (--target-lsn); docs/errors.md says under 26 how an object \
+     comes back from another repository.";
 /// Another cluster has taken the number of a timeline.
 const NUMBER_TAKEN: &str = "Another cluster, such as a restored copy, has archived a timeline of this \
      number. If its branch is abandoned, \"walzip timeline set-aside\" puts it away, and \
@@ -185,6 +203,13 @@ fn archive(error: &ArchiveError) -> KindAndHint {
                  was finished, docs/errors.md says under 45 how to make room for the whole.",
             ),
         ),
+        ArchiveError::ForeignWal { .. } => (
+            Kind::ArchiveDuplicate,
+            Some(
+                "A copy of this server archives into this repository, or did: stop it, or its archiving. \
+                 docs/errors.md says under 45 how to put its WAL away. Then take a backup.",
+            ),
+        ),
         ArchiveError::Unfinished { .. } => (
             Kind::FileInvalid,
             Some(
@@ -192,7 +217,13 @@ fn archive(error: &ArchiveError) -> KindAndHint {
                  finishes it now.",
             ),
         ),
-        ArchiveError::Undecodable { source, .. } => (decoding(source), None),
+        ArchiveError::Undecodable { source, .. } => match decoding(source) {
+            // What the repository has is walzip's: something else in its place is damage.
+            Kind::Format if matches!(source, DecodeError::NotWalzip) => {
+                (Kind::Damaged, Some(DAMAGED))
+            }
+            kind => (kind, (kind == Kind::Damaged).then_some(DAMAGED)),
+        },
         ArchiveError::WrongPages(_) => (
             Kind::FileInvalid,
             Some(
@@ -201,7 +232,7 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             ),
         ),
         ArchiveError::NoFile(_) => (Kind::FileMissing, None),
-        ArchiveError::Damaged { .. } => (Kind::Damaged, None),
+        ArchiveError::Damaged { .. } => (Kind::Damaged, Some(DAMAGED)),
         ArchiveError::Encode { .. } => (
             Kind::Internal,
             Some("Nothing was archived. Please report this."),
@@ -264,8 +295,8 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Kind::Damaged,
             Some(
                 "Push it from the pg_wal of a server on that timeline or a later one: walzip \
-                 archive-push pg_wal/0000000N.history. \"walzip timeline set-aside\" puts an \
-                 abandoned timeline away.",
+                 archive-push pg_wal/0000000N.history. Where no server has it, \"walzip timeline \
+                 rebuild-history N\" makes it from the archived WAL.",
             ),
         ),
         ArchiveError::HistoryConflict { .. } => (Kind::ArchiveDuplicate, Some(NUMBER_TAKEN)),
@@ -305,8 +336,9 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         ArchiveError::WalNotArchived { .. } => (
             Kind::WalNotArchived,
             Some(
-                "To keep them, push each of them: walzip archive-push FILE. To restore without \
-                 them: --force. Nothing was changed.",
+                "To keep them, push each of them (walzip archive-push FILE), and do not start this \
+                 server again: it would go on writing into the last one. To restore without them: \
+                 --force. Nothing was changed.",
             ),
         ),
         ArchiveError::AnotherCluster { .. } => (

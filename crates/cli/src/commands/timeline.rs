@@ -1,11 +1,14 @@
-//! `walzip timeline`: an abandoned branch out of the way, and back.
+//! `walzip timeline`: an abandoned branch out of the way, and back; a lost history.
 
 use std::io::{self, Write};
 
+use walzip_archive::ArchiveError;
+use walzip_archive::rebuilt_history::rebuild_history;
 use walzip_archive::set_aside::{
-    Move, MovedTimeline, plan_put_back, plan_set_aside, put_back, set_aside,
+    Move, MovedTimeline, plan_put_back, plan_set_aside, plan_set_aside_from, put_back, set_aside,
 };
 use walzip_pgformat::TimelineId;
+use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::AsideLabel;
 
 use crate::cluster_args::{self, ClusterArgs};
@@ -13,7 +16,7 @@ use crate::error::CommandError;
 use crate::repo_args::RepoArgs;
 use crate::{running_as_root, runtime};
 
-/// Set the WAL of an abandoned timeline aside, or put it back
+/// Set the WAL of an abandoned timeline aside, or put it back; make a lost history
 #[derive(Debug, clap::Args)]
 pub struct TimelineArgs {
     #[command(subcommand)]
@@ -24,6 +27,7 @@ pub struct TimelineArgs {
 enum What {
     SetAside(SetAsideArgs),
     PutBack(PutBackArgs),
+    RebuildHistory(RebuildHistoryArgs),
 }
 
 /// Set aside the WAL of a timeline and of all that descend from it
@@ -32,6 +36,11 @@ enum What {
 /// number. When production is promoted to the same number, its history is refused (exit code 45),
 /// and its WAL waits. If the copy is abandoned, this moves what it archived below aside in the
 /// repository, where no restore looks; nothing is lost, and "put-back" brings it back.
+///
+/// With --from, only a part of a timeline moves: what a copy of the server has archived on
+/// production's own timeline, or the old primary after a failover. The first segment in which it
+/// differs is the one that the server's archive_command is refused with (exit code 45); after a
+/// failover, the one behind the segment in which production's timeline left, as "walzip info" shows.
 ///
 /// Stop the abandoned server first, or its archiving. Without --confirm, this only says what would
 /// be moved. When it is interrupted, run it again. Run only one at a time.
@@ -44,6 +53,12 @@ struct SetAsideArgs {
     /// The timeline's number, as "walzip info" shows it
     #[arg(value_name = "TIMELINE")]
     timeline: u32,
+
+    /// Only from this segment of the timeline on, and the timelines that left it behind that segment:
+    /// what a copy of the server has archived under the names of the server's own WAL, or the old
+    /// primary after a failover
+    #[arg(long, value_name = "SEGMENT")]
+    from: Option<String>,
 
     /// Do it
     #[arg(long)]
@@ -80,11 +95,38 @@ struct PutBackArgs {
     cluster: ClusterArgs,
 }
 
+/// Make the history of a timeline that the archive has lost from its WAL
+///
+/// A restore is refused (exit code 26) where the archive has WAL of a timeline, but not its history.
+/// Where a server on that timeline or a later one still has the file in its pg_wal, push that one.
+/// Otherwise the first archived segment of the timeline says where it began, and this makes the file
+/// of it. Without --confirm, this only prints it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  walzip timeline rebuild-history 3 --repo /var/lib/walzip --confirm")]
+struct RebuildHistoryArgs {
+    /// The timeline's number, as the refusal says it
+    #[arg(value_name = "TIMELINE")]
+    timeline: u32,
+
+    /// Archive it
+    #[arg(long)]
+    confirm: bool,
+
+    #[command(flatten)]
+    repo: RepoArgs,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
 /// Runs the command.
 pub fn run(args: TimelineArgs) -> Result<(), CommandError> {
     match args.what {
         What::SetAside(args) => run_set_aside(args),
         What::PutBack(args) => run_put_back(args),
+        What::RebuildHistory(args) => run_rebuild_history(args),
     }
 }
 
@@ -96,7 +138,10 @@ fn run_set_aside(args: SetAsideArgs) -> Result<(), CommandError> {
     runtime::block_on(async {
         let repository = cluster_args::open(&location, args.cluster.cluster).await?;
         let timeline = TimelineId(args.timeline);
-        let plan = plan_set_aside(&repository, timeline).await?;
+        let plan = match &args.from {
+            None => plan_set_aside(&repository, timeline).await?,
+            Some(from) => plan_set_aside_from(&repository, segment(from, timeline)?).await?,
+        };
         let label = plan.label;
         let directory = format!("aside/{}/{label}", repository.cluster().name());
         if plan.objects() == 0 {
@@ -117,6 +162,19 @@ fn run_set_aside(args: SetAsideArgs) -> Result<(), CommandError> {
             plan.objects()
         ))
     })
+}
+
+/// A segment of a timeline.
+fn segment(name: &str, timeline: TimelineId) -> Result<SegmentName, CommandError> {
+    let segment: SegmentName = name.parse().map_err(ArchiveError::from)?;
+    match segment.timeline == timeline {
+        true => Ok(segment),
+        false => Err(ArchiveError::Request(format!(
+            "{segment} is of timeline {}, not of timeline {timeline}",
+            segment.timeline
+        ))
+        .into()),
+    }
 }
 
 /// A label, or the number of a timeline, by which it was set aside.
@@ -149,6 +207,28 @@ fn run_put_back(args: PutBackArgs) -> Result<(), CommandError> {
     })
 }
 
+fn run_rebuild_history(args: RebuildHistoryArgs) -> Result<(), CommandError> {
+    let location = args.repo.sole_place(&args.repo.config()?)?;
+    if args.confirm {
+        running_as_root::refuse_foreign_repository(&location)?;
+    }
+    runtime::block_on(async {
+        let repository = cluster_args::open(&location, args.cluster.cluster).await?;
+        let rebuilt = rebuild_history(&repository, TimelineId(args.timeline)).await?;
+        let name = &rebuilt.name;
+        say(format_args!(
+            "{name}: timeline {} left timeline {} at {}",
+            args.timeline, rebuilt.parent, rebuilt.switch
+        ))?;
+        if !args.confirm {
+            say(String::from_utf8_lossy(&rebuilt.content).trim_end())?;
+            return say("nothing was done: --confirm archives it");
+        }
+        rebuilt.archive(&repository).await?;
+        say(format_args!("archived {name}"))
+    })
+}
+
 fn would_move(plan: &Move, from_or_to: impl std::fmt::Display) -> Result<(), CommandError> {
     say(format_args!(
         "would move {from_or_to}: WAL files {}\nnothing was done: --confirm does it",
@@ -160,6 +240,7 @@ fn describe(moved: &MovedTimeline) -> String {
     let timeline = moved.timeline;
     let from = match moved.parent {
         Some((parent, at)) => format!("left timeline {parent} at {at}"),
+        None if timeline == TimelineId(1) => "the first one".to_owned(),
         None => "its history is lost".to_owned(),
     };
     let times = match (moved.first_time, moved.last_time) {

@@ -5,6 +5,7 @@
 //! not fit goes on behind the header of the next page, be it in the next file.
 //! (src/include/access/xlog_internal.h, xlogrecord.h; PostgreSQL 13 to 19.)
 
+mod backup_mark;
 mod checksum;
 mod page_header;
 mod reader;
@@ -15,6 +16,7 @@ mod tablespace_creations;
 mod timed_record;
 mod writer;
 
+pub use backup_mark::BackupMark;
 pub use page_header::{FIRST_IS_CONTRECORD, LONG_HEADER, PageHeader};
 pub use reader::{Event, PageState, SegmentReader};
 pub use record::{

@@ -279,6 +279,29 @@ fn a_lost_history_is_damage_everywhere_and_may_come_back() {
     let other = push("1\t0/700000\tanother cluster's\n");
     assert_eq!(other.status.code(), Some(45), "{}", said(&other));
     let content = String::from_utf8(content.expect("in pg_wal")).expect("text");
+    // What no server has any more is made of the WAL.
+    let rebuild = |timeline| ["timeline", "rebuild-history", timeline];
+    let told = succeed(&mut third.walzip(&rebuild("2")));
+    let switch = content.split('\t').nth(1).expect("a position");
+    assert!(
+        told.contains(&format!("left timeline 1 at {switch}\n")),
+        "{told}"
+    );
+    assert!(told.contains("nothing was done"), "{told}");
+    let history_of_third = object(&site, "00000003.history");
+    fs::remove_file(&history_of_third).expect("removed");
+    let both = third.walzip(&rebuild("3")).output().expect("runs");
+    assert_eq!(both.status.code(), Some(31), "{}", said(&both));
+    assert!(said(&both).contains("timeline 2, whose history is lost too"));
+    for timeline in ["2", "3"] {
+        succeed(third.walzip(&rebuild(timeline)).arg("--confirm"));
+    }
+    succeed(&mut third.walzip(&["verify"]));
+    assert_eq!(restored_rows(&site, &[]), "1-common 2-second 3-third");
+    let there = third.walzip(&rebuild("2")).output().expect("runs");
+    assert_eq!(there.status.code(), Some(31), "{}", said(&there));
+    fs::remove_file(&history).expect("removed");
+
     let own = push(&content);
     assert!(own.status.success(), "{}", said(&own));
     succeed(&mut third.walzip(&["verify"]));

@@ -42,6 +42,7 @@ pub mod site;
 mod small_disk;
 mod standby;
 mod stores;
+mod strays;
 mod target_times;
 mod tree;
 mod upgrade;

@@ -1,0 +1,135 @@
+//! Whether archived WAL is of the server at hand.
+//!
+//! A copy of a server has its system identifier, and may archive under the names that the original
+//! comes to. That a segment is there says nothing then: its records do.
+
+use walzip_pgformat::backup_label::{BackupLabel as BackupLabelFile, BackupSource};
+use walzip_pgformat::wal::{BackupMark, ReadRecord, Records, TimedRecord};
+use walzip_pgformat::wal_file_name::SegmentName;
+use walzip_pgformat::{Lsn, TimelineId};
+use walzip_repo::Repository;
+
+use crate::backup_record::BackupRecord;
+use crate::coding::off_the_runtime;
+use crate::error::ArchiveError;
+use crate::wal_times::read_segment;
+
+/// No record that is looked for is longer, with the page headers in it.
+const RECORD_BYTES_MAX: u64 = 512;
+
+/// A place in the WAL.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) timeline: TimelineId,
+    pub(crate) segment_size_bytes: u32,
+}
+
+impl Place {
+    /// The segments of a short record, of which one byte is at this position.
+    fn around(self, begin: Lsn, end: Lsn) -> Result<Vec<SegmentName>, ArchiveError> {
+        let (of, size) = (self.timeline, self.segment_size_bytes);
+        let first = SegmentName::from_lsn(of, begin, size)?;
+        let last = SegmentName::from_lsn(of, end, size)?;
+        Ok(match first == last {
+            true => vec![first],
+            false => vec![first, last],
+        })
+    }
+}
+
+/// A restore point that this server has written, which ends at `end`, is in the archived WAL.
+pub(crate) async fn check_restore_point(
+    repository: &Repository,
+    place: Place,
+    (name, end): (&str, Lsn),
+) -> Result<(), ArchiveError> {
+    let last = Lsn(end.0.saturating_sub(1));
+    let segments = place.around(Lsn(last.0.saturating_sub(RECORD_BYTES_MAX)), last)?;
+    let wanted = name.as_bytes().to_vec();
+    let is_there = has(repository, &segments, move |record| {
+        let major = record.version.major;
+        let read = TimedRecord::read(record.bytes, record.layout, major);
+        matches!(read, Some(TimedRecord::RestorePoint { name, .. }) if name == wanted)
+    });
+    let lacks = || format!("the restore point that it wrote up to {end}");
+    foreign_unless(is_there.await?, &segments, lacks)
+}
+
+/// The archived WAL has the records with which a backup began and, if it is a primary's, ended.
+pub(crate) async fn check_backup(
+    repository: &Repository,
+    record: &BackupRecord,
+    label: &BackupLabelFile,
+) -> Result<(), ArchiveError> {
+    let (start, stop) = (record.start, record.stop);
+    let place = |timeline| Place {
+        timeline,
+        segment_size_bytes: record.segment_size_bytes,
+    };
+    let checkpoint = label.checkpoint;
+    // On a standby, the record may be on a later timeline than the start.
+    let required = record.required_segments()?;
+    let is_required = |segment: &SegmentName| required.contains(segment);
+    let segments = place(start.timeline).around(
+        checkpoint,
+        Lsn(checkpoint.0.saturating_add(RECORD_BYTES_MAX)),
+    )?;
+    let segments: Vec<SegmentName> = segments.into_iter().filter(is_required).collect();
+    if !segments.is_empty() {
+        let is_there = has(repository, &segments, move |record| {
+            let mark = BackupMark::read(record.bytes, record.layout);
+            record.lsn == checkpoint && mark == Some(BackupMark::Checkpoint { redo: start.lsn })
+        });
+        let lacks = || format!("the checkpoint at {checkpoint} with which the backup began");
+        foreign_unless(is_there.await?, &segments, lacks)?;
+    }
+    if label.from == BackupSource::Standby {
+        return Ok(());
+    }
+    let last = Lsn(stop.lsn.0.saturating_sub(1));
+    let begin = Lsn(last.0.saturating_sub(RECORD_BYTES_MAX)).max(start.lsn);
+    let segments = place(stop.timeline).around(begin, last)?;
+    let is_there = has(repository, &segments, move |record| {
+        let mark = BackupMark::read(record.bytes, record.layout);
+        mark == Some(BackupMark::End { start: start.lsn })
+    });
+    let lacks = || format!("the end of the backup at {}", stop.lsn);
+    foreign_unless(is_there.await?, &segments, lacks)
+}
+
+/// Whether a record of archived segments is wanted. What cannot be read has none.
+async fn has(
+    repository: &Repository,
+    segments: &[SegmentName],
+    is_wanted: impl Fn(&ReadRecord<'_>) -> bool + Send + 'static,
+) -> Result<bool, ArchiveError> {
+    let mut contents = Vec::with_capacity(segments.len());
+    for &segment in segments {
+        // The one before the first that was ever archived is not there.
+        if repository.find_wal(&segment.to_string()).await?.is_some() {
+            contents.push(read_segment(repository, segment).await?);
+        }
+    }
+    let found = off_the_runtime(move || {
+        let (mut records, mut found) = (Records::default(), false);
+        for content in &contents {
+            let _ = records.read(content, |record| found |= is_wanted(&record));
+        }
+        found
+    });
+    Ok(found.await)
+}
+
+fn foreign_unless(
+    is_there: bool,
+    segments: &[SegmentName],
+    lacks: impl FnOnce() -> String,
+) -> Result<(), ArchiveError> {
+    match (is_there, segments.last()) {
+        (false, Some(segment)) => Err(ArchiveError::ForeignWal {
+            segment: segment.to_string(),
+            lacks: lacks(),
+        }),
+        _ => Ok(()),
+    }
+}

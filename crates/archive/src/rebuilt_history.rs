@@ -1,0 +1,148 @@
+//! A timeline's history, made of its WAL: where the archive has lost it, and no server has it any more.
+
+use std::path::Path;
+
+use walzip_pgformat::wal::{PageHeader, TimedRecord};
+use walzip_pgformat::wal_file_name::WalFileName;
+use walzip_pgformat::{Lsn, PAGE_SIZE, TimelineId};
+use walzip_repo::Repository;
+
+use crate::archived_wal::ArchivedWal;
+use crate::error::ArchiveError;
+use crate::push::{PushOptions, WalFile};
+use crate::stored_wal::StoredWal;
+use crate::wal_index;
+use crate::wal_times::SegmentTimes;
+
+const FIRST_TIMELINE: TimelineId = TimelineId(1);
+
+/// A history, as PostgreSQL would have written it, but for the reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RebuiltHistory {
+    /// The timeline.
+    pub timeline: TimelineId,
+    /// The name of the file.
+    pub name: String,
+    /// Its content.
+    pub content: Vec<u8>,
+    /// The timeline that it left.
+    pub parent: TimelineId,
+    /// Where it left that.
+    pub switch: Lsn,
+}
+
+/// Makes the history of a timeline whose first segment is archived. That of the timeline which it
+/// left has to be there.
+pub async fn rebuild_history(
+    repository: &Repository,
+    timeline: TimelineId,
+) -> Result<RebuiltHistory, ArchiveError> {
+    let refuse = |reason: String| Err(ArchiveError::Request(reason));
+    let name = WalFileName::History(timeline).to_string();
+    if repository.find_wal(&name).await?.is_some() {
+        return refuse(format!(
+            "{name} is in the archive; one that is damaged has to be removed first: \"walzip verify\" \
+             names it, \"walzip repo rm\" removes it"
+        ));
+    }
+    let listing = repository.list_wal().await?;
+    let size = wal_index::segment_size(repository, &listing).await?;
+    let size = size.unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE);
+    let wal = ArchivedWal::of(&listing, size)?;
+    let Some(first) = wal.numbers_from(timeline, 0).next() else {
+        return refuse(format!("the archive has no WAL of timeline {timeline}"));
+    };
+    let segment = wal.name(timeline, first)?;
+    let times = SegmentTimes::read(repository, segment).await?;
+    let begins = times.beginning(timeline);
+    let Some((lsn, parent)) = begins.and_then(|timed| Some((timed.lsn, parent_of(&timed.record)?)))
+    else {
+        return refuse(format!(
+            "{segment}, the first archived segment of timeline {timeline}, does not say where the \
+             timeline began"
+        ));
+    };
+    let mut content = history_of(repository, parent).await?;
+    let switch = end_before(lsn, size);
+    content.extend_from_slice(
+        format!("{parent}\t{switch}\trebuilt from the archived WAL\n").as_bytes(),
+    );
+    Ok(RebuiltHistory {
+        timeline,
+        name,
+        content,
+        parent,
+        switch,
+    })
+}
+
+impl RebuiltHistory {
+    /// Archives it.
+    pub async fn archive(&self, repository: &Repository) -> Result<(), ArchiveError> {
+        let name = WalFileName::History(self.timeline);
+        let file = WalFile::unpacked(Path::new(&self.name), name, self.content.clone());
+        file.archive(repository, &PushOptions::default()).await?;
+        Ok(())
+    }
+}
+
+fn parent_of(record: &TimedRecord) -> Option<TimelineId> {
+    match record {
+        TimedRecord::Checkpoint {
+            previous_timeline, ..
+        } => Some(*previous_timeline),
+        _ => None,
+    }
+}
+
+/// The lines of the history of a timeline, each with its end.
+async fn history_of(
+    repository: &Repository,
+    timeline: TimelineId,
+) -> Result<Vec<u8>, ArchiveError> {
+    if timeline <= FIRST_TIMELINE {
+        return Ok(Vec::new());
+    }
+    let name = WalFileName::History(timeline).to_string();
+    let Some(stored) = StoredWal::get(repository, &name).await? else {
+        return Err(ArchiveError::Request(format!(
+            "it left timeline {timeline}, whose history is lost too: rebuild that one first"
+        )));
+    };
+    let mut content = stored.content(&name).await?;
+    if !content.is_empty() && !content.ends_with(b"\n") {
+        content.push(b'\n');
+    }
+    Ok(content)
+}
+
+/// The position behind the record before, which a page header may separate from this one.
+fn end_before(record: Lsn, segment_size_bytes: u32) -> Lsn {
+    let header_len = match record.0 % u64::from(segment_size_bytes) < PAGE_SIZE as u64 {
+        true => PageHeader::LONG_LEN,
+        false => PageHeader::SHORT_LEN,
+    };
+    match record.0 % PAGE_SIZE as u64 == header_len as u64 {
+        true => Lsn(record.0 - header_len as u64),
+        false => record,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeline_begins_before_the_header_of_its_first_page() {
+        let size = 1 << 20;
+        for (record, expected) in [
+            (0x30_0028, 0x30_0000),
+            (0x30_2018, 0x30_2000),
+            (0x30_2028, 0x30_2028),
+            (0x30_0018, 0x30_0018),
+            (0x30_2100, 0x30_2100),
+        ] {
+            assert_eq!(end_before(Lsn(record), size), Lsn(expected));
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The WAL of a timeline from a segment on, set aside.
+//!
+//! A copy of a server, or one that came back after a failover, has archived on the timeline that
+//! production is on, or was. What is before its first own segment stays.
+
+use std::collections::BTreeSet;
+
+use walzip_pgformat::TimelineId;
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_repo::{PackName, Repository, WalEntry};
+
+use super::{
+    Move, choose_label, describe, histories_last, is_history, of_timelines, refuse_backups,
+    refuse_unknown_descent,
+};
+use crate::error::ArchiveError;
+use crate::timelines::Timelines;
+use crate::wal_index;
+
+/// A part of a timeline.
+struct Part {
+    from: SegmentName,
+    /// The number of that segment.
+    number: u64,
+    segment_size_bytes: u32,
+}
+
+impl Part {
+    /// Whether a segment, or another file of one, is in it.
+    fn has(&self, segment: SegmentName) -> bool {
+        segment.timeline == self.from.timeline
+            && segment
+                .number(self.segment_size_bytes)
+                .is_ok_and(|number| number >= self.number)
+    }
+
+    fn has_file(&self, name: &str) -> bool {
+        match name.parse() {
+            Ok(WalFileName::Segment(segment) | WalFileName::Partial(segment)) => self.has(segment),
+            Ok(WalFileName::BackupHistory { segment, .. }) => self.has(segment),
+            _ => false,
+        }
+    }
+
+    /// Timelines that left it behind its first segment. One that left in that segment begins with a
+    /// copy of it.
+    fn descendants(&self, timelines: &Timelines) -> BTreeSet<TimelineId> {
+        let leaves = |other: &TimelineId| {
+            let history = timelines.history(*other);
+            let switch = history.and_then(|history| history.switch_of(self.from.timeline));
+            switch.is_some_and(|switch| switch.0 / u64::from(self.segment_size_bytes) > self.number)
+        };
+        timelines.known().filter(leaves).collect()
+    }
+}
+
+/// Finds out what setting a timeline aside from a segment on would move, and whether it may be.
+/// Timelines that left it behind that segment go with it.
+pub async fn plan_set_aside_from(
+    repository: &Repository,
+    from: SegmentName,
+) -> Result<Move, ArchiveError> {
+    let objects = repository.list_wal_objects().await?;
+    let listing = objects.entries();
+    let mut timelines = Timelines::read(repository, &listing).await;
+    if let Some(error) = timelines.take_failure() {
+        return Err(error);
+    }
+    let size = wal_index::segment_size(repository, &listing).await?;
+    let segment_size_bytes = size.unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE);
+    let part = Part {
+        from,
+        number: from.number(segment_size_bytes)?,
+        segment_size_bytes,
+    };
+    let whole = part.descendants(&timelines);
+    let of_part = listing.iter().filter(|entry| part.has_file(&entry.name));
+    let mut entries: Vec<WalEntry> = of_part.cloned().collect();
+    if entries.is_empty() {
+        return Err(ArchiveError::Request(format!(
+            "the archive has nothing of timeline {} from {from} on",
+            from.timeline
+        )));
+    }
+    refuse_unknown_descent(from.timeline, &timelines)?;
+    let needs = |segment: SegmentName| part.has(segment) || whole.contains(&segment.timeline);
+    let what = format!("timeline {} from {from} on", from.timeline);
+    refuse_backups(repository, &what, needs).await?;
+    let packs = packs_of(
+        objects.packs.into_iter().map(|pack| pack.name),
+        &part,
+        &whole,
+    )?;
+    let single = objects.single.iter();
+    let single = single.filter(|entry| part.has_file(&entry.name)).cloned();
+    let of_whole: Vec<WalEntry> = of_timelines(&objects.single, &whole).cloned().collect();
+    let single: Vec<WalEntry> = single.chain(of_whole).collect();
+    entries.extend(of_timelines(&listing, &whole).cloned());
+    let mut moving = whole;
+    moving.insert(from.timeline);
+    // The last ones go first: whoever waits to archive the first one waits until all have gone.
+    let mut names = histories_last(&single);
+    let others = names.iter().take_while(|name| !is_history(name)).count();
+    names[..others].reverse();
+    let history = WalFileName::History(from.timeline).to_string();
+    let has_history = listing.iter().any(|entry| entry.name == history);
+    Ok(Move {
+        label: choose_label(repository, from.timeline, (&single, &packs)).await?,
+        timelines: describe(repository, &entries, &timelines, &moving).await?,
+        names,
+        packs,
+        from: Some(from),
+        copied: has_history.then_some(history),
+    })
+}
+
+/// The packs that move. A pack moves whole.
+fn packs_of(
+    packs: impl Iterator<Item = PackName>,
+    part: &Part,
+    whole: &BTreeSet<TimelineId>,
+) -> Result<Vec<PackName>, ArchiveError> {
+    let mut moving = Vec::new();
+    for pack in packs {
+        if whole.contains(&TimelineId(pack.timeline())) {
+            moving.push(pack);
+            continue;
+        }
+        let names: Vec<String> = pack.segments().collect();
+        let inside = names.iter().filter(|name| part.has_file(name)).count();
+        if inside == names.len() {
+            moving.push(pack);
+        } else if inside > 0 {
+            let first = names.first().cloned().unwrap_or_default();
+            return Err(ArchiveError::Request(format!(
+                "{} is in a pack with segments before it, from {first} on, and a pack moves whole: \
+                 name {first}, or a segment behind the pack",
+                part.from
+            )));
+        }
+    }
+    moving.reverse();
+    Ok(moving)
+}

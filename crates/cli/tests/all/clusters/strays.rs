@@ -1,0 +1,129 @@
+//! Servers that archive where they should not: a copy with the system identifier of production, and
+//! the old primary after a failover.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::clusters::server::Server;
+use crate::clusters::site::{Site, said, succeed};
+
+const ROWS: &str = "SELECT string_agg(body, ' ' ORDER BY body) FROM note";
+
+fn primary(site: &Site) -> Server<'_> {
+    let primary = Server::create(site, "primary", 1);
+    primary.archive_with_walzip();
+    primary.start(&[]);
+    primary.sql("CREATE TABLE note (body text); INSERT INTO note VALUES ('1-common')");
+    succeed(&mut primary.walzip(&["backup"]));
+    primary.archive_everything();
+    primary
+}
+
+/// What a restored server has.
+fn restored_rows(site: &Site) -> String {
+    let restored = Server::on(site, "restored");
+    let mut command = restored.walzip(&["restore", "-D"]);
+    succeed(command.arg(restored.data()));
+    restored.start(&[]);
+    restored.wait_until("SELECT NOT pg_is_in_recovery()");
+    let rows = restored.sql(ROWS);
+    restored.stop();
+    fs::remove_dir_all(restored.data()).expect("removed");
+    rows
+}
+
+#[test]
+fn a_copy_that_has_archived_first_is_found_and_put_away() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = primary(&site);
+    primary.stop();
+    let copy = Server::on(&site, "copy");
+    succeed(
+        Command::new("cp")
+            .arg("-a")
+            .args([primary.data(), copy.data()]),
+    );
+    primary.start(&[]);
+    copy.start(&[]);
+    for number in 0..6 {
+        copy.sql(&format!("INSERT INTO note VALUES ('copy-{number}')"));
+        copy.archive_everything();
+    }
+    primary.sql("INSERT INTO note VALUES ('2-production'); SELECT pg_switch_wal()");
+    primary.wait_until("SELECT last_failed_wal IS NOT NULL FROM pg_stat_archiver");
+    let first = primary.sql("SELECT last_failed_wal FROM pg_stat_archiver");
+
+    // A segment of the name is there, and is the copy's.
+    for command in [&["check", "--archive-timeout", "20"][..], &["backup"]] {
+        let output = primary.walzip(command).output().expect("walzip runs");
+        assert_eq!(output.status.code(), Some(45), "{}", said(&output));
+        let told = said(&output);
+        assert!(told.contains("is not what this server wrote"), "{told}");
+    }
+    let info = succeed(&mut primary.walzip(&["info"]));
+    assert_eq!(info.matches("unfinished:").count(), 1, "{info}");
+
+    copy.stop();
+    let set_aside = ["timeline", "set-aside", "1", "--from", first.as_str()];
+    let told = succeed(&mut site.walzip(&set_aside));
+    assert!(told.contains("nothing was done"), "{told}");
+    succeed(site.walzip(&set_aside).arg("--confirm"));
+    primary.archive_everything();
+    succeed(&mut primary.walzip(&["check"]));
+    succeed(&mut primary.walzip(&["backup"]));
+    primary.sql("INSERT INTO note VALUES ('3-production')");
+    primary.archive_everything();
+    succeed(&mut primary.walzip(&["verify"]));
+    assert_eq!(restored_rows(&site), "1-common 2-production 3-production");
+    let put_back = ["timeline", "put-back", "1", "--confirm"];
+    let refused = site.walzip(&put_back).output().expect("walzip runs");
+    assert_eq!(refused.status.code(), Some(45), "{}", said(&refused));
+
+    // A backup now needs it.
+    let refused = site.walzip(&set_aside).output().expect("walzip runs");
+    assert_eq!(refused.status.code(), Some(31), "{}", said(&refused));
+    assert!(said(&refused).contains("need the WAL of timeline 1 from"));
+}
+
+#[test]
+fn what_the_old_primary_archives_after_a_failover_is_put_away_by_the_hint() {
+    let Some(site) = Site::new(15) else { return };
+    let old = primary(&site);
+    // WAL says to the second when a timeline was born.
+    std::thread::sleep(Duration::from_millis(1100));
+    let new = Server::on(&site, "new");
+    let mut command = new.walzip(&["restore", "--archive-mode", "preserve", "-D"]);
+    succeed(command.arg(new.data()));
+    new.start(&[]);
+    new.wait_until("SELECT NOT pg_is_in_recovery()");
+    new.sql("INSERT INTO note VALUES ('2-production')");
+    new.archive_everything();
+    std::thread::sleep(Duration::from_millis(1100));
+    for number in 0..3 {
+        old.sql(&format!("INSERT INTO note VALUES ('old-{number}')"));
+        old.archive_everything();
+    }
+    old.stop();
+    new.sql("INSERT INTO note VALUES ('3-production')");
+    new.archive_everything();
+
+    let restored = Server::on(&site, "refused");
+    let mut command = restored.walzip(&["restore", "-D"]);
+    let refused = command.arg(restored.data()).output().expect("walzip runs");
+    assert_eq!(refused.status.code(), Some(110), "{}", said(&refused));
+    let told = said(&refused);
+    let from = told.split("timeline set-aside 1 --from ").nth(1);
+    let from = from
+        .and_then(|rest| rest.split('"').next())
+        .expect("a way out");
+    let set_aside = ["timeline", "set-aside", "1", "--from", from, "--confirm"];
+    succeed(&mut site.walzip(&set_aside));
+    assert_eq!(restored_rows(&site), "1-common 2-production 3-production");
+
+    let put_back = ["timeline", "put-back", "1", "--confirm"];
+    succeed(&mut site.walzip(&put_back));
+    let mut command = restored.walzip(&["restore", "-D"]);
+    let refused = command.arg(restored.data()).output().expect("walzip runs");
+    assert_eq!(refused.status.code(), Some(110), "{}", said(&refused));
+}
