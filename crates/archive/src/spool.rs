@@ -56,6 +56,7 @@ pub fn of_this_user(temporary_directory: &Path) -> Option<PathBuf> {
 /// The directory of one data directory, made where it is missing.
 fn directory_of(spool_path: &Path, data_directory: &Path) -> Result<PathBuf, ArchiveError> {
     check_closed(spool_path)?;
+    check_outside(spool_path, data_directory)?;
     let directory = path_of(spool_path, data_directory)?;
     if make_private(&directory)? {
         remove_abandoned(spool_path);
@@ -115,6 +116,18 @@ fn check_closed(spool_path: &Path) -> Result<(), ArchiveError> {
     match metadata.mode() & 0o002 != 0 && metadata.mode() & STICKY == 0 {
         true => Err(open_to_others(spool_path)),
         false => Ok(()),
+    }
+}
+
+/// Refuses a spool that base backups would contain.
+fn check_outside(spool_path: &Path, data_directory: &Path) -> Result<(), ArchiveError> {
+    match canonical(spool_path)?.starts_with(canonical(data_directory)?) {
+        false => Ok(()),
+        true => Err(ArchiveError::Request(format!(
+            "the spool {} lies in the data directory, and every backup would contain it: set another \
+             spool-path",
+            spool_path.display()
+        ))),
     }
 }
 

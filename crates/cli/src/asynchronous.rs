@@ -84,7 +84,11 @@ impl AsyncArgs {
         let path = self.spool_path.as_ref().or(config.spool_path.as_ref());
         let path = path.cloned().unwrap_or_else(|| DEFAULT_SPOOL_PATH.into());
         if !path.is_dir() {
-            let message = format!("the spool directory {} does not exist", path.display());
+            let problem = match path.exists() {
+                true => "is no directory",
+                false => "does not exist",
+            };
+            let message = format!("the spool directory {} {problem}", path.display());
             return Err(CommandError::new(Kind::FileMissing, message).hint(
                 "Make it, for the user that runs PostgreSQL, or name another one: spool-path.",
             ));

@@ -210,7 +210,10 @@ fn resolve<'m>(
         };
         let tablespace = match called(&record.tablespaces).as_slice() {
             [tablespace] => tablespace.clone(),
-            [] => return Err(not_in_the_backup(said, &called(&record.new_tablespaces))),
+            [] => {
+                let new = called(&record.new_tablespaces);
+                return Err(not_in_the_backup(said, &new, &record.tablespaces));
+            }
             [one, other, ..] => {
                 return Err(ArchiveError::Request(format!(
                     "\"{said}\" means {one} and {other}: call them by their directories"
@@ -229,9 +232,19 @@ fn resolve<'m>(
     Ok(mapped)
 }
 
-fn not_in_the_backup(said: &str, new: &[TablespaceRecord]) -> ArchiveError {
+fn not_in_the_backup(
+    said: &str,
+    new: &[TablespaceRecord],
+    all: &[TablespaceRecord],
+) -> ArchiveError {
+    let described = |of: &TablespaceRecord| format!("{of} in {}", of.location.escape_debug());
+    let all: Vec<String> = all.iter().map(described).collect();
     ArchiveError::Request(match new.first() {
-        None => format!("the backup has no tablespace {said}"),
+        None if all.is_empty() => format!("the backup has no tablespace {said}, and no other"),
+        None => format!(
+            "the backup has no tablespace {said}; it has {}",
+            all.join(", ")
+        ),
         Some(tablespace) => format!(
             "{tablespace} was created while the backup ran: the replay creates it in {location}, \
              and nowhere else. Leave it out of the mapping; to have it in another place, make \

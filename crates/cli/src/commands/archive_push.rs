@@ -55,14 +55,19 @@ pub fn run(args: ArchivePushArgs) -> Result<(), CommandError> {
     let places = args.repo.places(&config, Some(ARCHIVE_TIMEOUT))?;
     let data_directory = asynchronous::data_directory_of(&args.path);
     let destinations = Destinations::new(&places, &args.level, !args.no_verify, data_directory)?;
-    let spool_path = args.background.spool_path(&config)?;
-    let call = Call::of(&args.path, &destinations, spool_path.as_deref())?;
+    let spool_path = args.background.spool_path(&config);
+    let call = spool_path.and_then(|path| Call::of(&args.path, &destinations, path.as_deref()));
     if args.background.is_worker() {
-        return match call {
+        return match call? {
             Some(call) => call.work(args.background.process_max(&config)?),
             None => Err(asynchronous::no_work()),
         };
     }
+    // PostgreSQL's WAL does not wait until somebody has made a directory.
+    let call = call.unwrap_or_else(|error| {
+        tracing::warn!("{}; this call pushes the file itself", error.message());
+        None
+    });
     if let Some(outcome) = call.and_then(|call| call.wait()) {
         return outcome;
     }

@@ -19,6 +19,10 @@ use crate::repo_args::{self, Place, RepoArgs};
 use crate::table::write_section;
 use crate::{running_as_root, runtime};
 
+/// Where the environment has a retention.
+const FULL_VARIABLE: &str = "WALZIP_REPO_RETENTION_FULL";
+const WINDOW_VARIABLE: &str = "WALZIP_REPO_RETENTION_WINDOW";
+
 /// Remove backups and WAL that the retention does not keep
 ///
 /// Kept are the last full backups (--retention-full) and all backups after them, and every moment of
@@ -44,7 +48,7 @@ pub struct ExpireArgs {
     #[arg(
         long,
         value_name = "N",
-        env = "WALZIP_REPO_RETENTION_FULL",
+        env = FULL_VARIABLE,
         hide_env_values = true
     )]
     retention_full: Option<NonZeroU32>,
@@ -53,7 +57,7 @@ pub struct ExpireArgs {
     #[arg(
         long,
         value_name = "TIME",
-        env = "WALZIP_REPO_RETENTION_WINDOW",
+        env = WINDOW_VARIABLE,
         hide_env_values = true
     )]
     #[arg(value_parser = duration)]
@@ -161,13 +165,7 @@ fn request(args: &ExpireArgs, config: &Config) -> Result<ExpireRequest, CommandE
         (None, None) => None,
     };
     if set.is_empty() && full.is_none() && window.is_none() {
-        return Err(
-            CommandError::new(Kind::OptionRequired, "no retention is given").hint(
-                "Use --retention-full or --retention-window, their variables, or the keys \
-                 \"repo-retention-full\" and \"repo-retention-window\" of the configuration file, \
-                 which each repository has of its own (\"repo2-retention-full\").",
-            ),
-        );
+        return Err(no_retention());
     }
     Ok(ExpireRequest {
         retention: Retention { full, window },
@@ -176,6 +174,22 @@ fn request(args: &ExpireArgs, config: &Config) -> Result<ExpireRequest, CommandE
         aside: args.aside,
         ignores_clock: args.ignore_clock,
     })
+}
+
+/// Whether the configuration of a repository or the environment has a retention.
+pub(super) fn has_retention(config: &Config) -> bool {
+    let is_set = |variable: &&str| std::env::var_os(variable).is_some();
+    config.repo_retention_full.is_some()
+        || config.repo_retention_window.is_some()
+        || [FULL_VARIABLE, WINDOW_VARIABLE].iter().any(is_set)
+}
+
+pub(super) fn no_retention() -> CommandError {
+    CommandError::new(Kind::OptionRequired, "no retention is given").hint(
+        "Use --retention-full or --retention-window, their variables, or the keys \
+         \"repo-retention-full\" and \"repo-retention-window\" of the configuration file, \
+         which each repository has of its own (\"repo2-retention-full\").",
+    )
 }
 
 /// The plan for a person.

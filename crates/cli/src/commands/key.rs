@@ -146,7 +146,10 @@ fn rewrap(args: RewrapArgs) -> Result<(), CommandError> {
         let epochs = epochs(&place)?;
         epochs.add(&add).await?;
         for recipient in &add {
-            say(format_args!("added {recipient}"))?;
+            say(format_args!(
+                "added {recipient}: a recovery key file with this public key can read the \
+                 repository; one without the line \"# walzip: recovery\" does not"
+            ))?;
         }
         for recipient in &remove {
             let copies = epochs.remove(recipient).await?;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use walzip_archive::progress::Progress;
 use walzip_archive::restore::{
-    ArchiveMode, DeltaOptions, Recovery, RecoveryTarget, RestoreOptions, Restored, TargetAction,
-    TargetTimeline, restore, shown,
+    ArchiveMode, DeltaOptions, LeftOutDatabase, Recovery, RecoveryTarget, RestoreOptions, Restored,
+    TargetAction, TargetTimeline, restore, shown,
 };
 use walzip_pgformat::Lsn;
 use walzip_repo::{BackupLabel, Location};
@@ -321,23 +321,19 @@ fn report_left_out(out: &mut impl Write, restored: &Restored) -> std::io::Result
     writeln!(
         out,
         "{} files of {} databases, {} bytes, are left out: they are empty, and are not checked. \
-         Let nobody connect to these databases: PostgreSQL ends all sessions where somebody does. \
-         Once promoted:",
+         Let nobody connect to these databases, nor to one that was copied from them after the backup: \
+         PostgreSQL ends all sessions where somebody does. They are{}. Once promoted, in psql:",
         restored.files_left_out,
         restored.left_out.len(),
-        restored.bytes_left_out
+        restored.bytes_left_out,
+        names_of(&restored.left_out)
     )?;
-    for database in &restored.left_out {
-        match &database.name {
-            Some(name) => writeln!(out, "  DROP DATABASE IF EXISTS {};", sql_identifier(name))?,
-            None => writeln!(
-                out,
-                "  DROP DATABASE the one that this names: SELECT datname FROM pg_database WHERE \
-                 oid = {};",
-                database.oid
-            )?,
-        }
-    }
+    let oids = restored.left_out.iter().map(|left| left.oid.to_string());
+    let oids = oids.collect::<Vec<_>>().join(", ");
+    writeln!(
+        out,
+        "  SELECT format('DROP DATABASE %I', datname) FROM pg_database WHERE oid IN ({oids}) \\gexec"
+    )?;
     writeln!(
         out,
         "  ALTER SYSTEM RESET ignore_invalid_pages;\n\
@@ -346,9 +342,17 @@ fn report_left_out(out: &mut impl Write, restored: &Restored) -> std::io::Result
     )
 }
 
-/// A name as SQL has it.
-fn sql_identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
+/// The names that databases had when the backup was made, as far as it says. They may have others
+/// after the replay.
+fn names_of(databases: &[LeftOutDatabase]) -> String {
+    let names = databases
+        .iter()
+        .filter_map(|database| database.name.as_deref());
+    let names: Vec<String> = names.map(|name| format!(" \"{name}\"")).collect();
+    match names.is_empty() {
+        true => " those of the OIDs below".to_owned(),
+        false => format!("{}, by their names in the backup", names.join(",")),
+    }
 }
 
 /// Debian and Ubuntu keep a cluster's settings in /etc, where no base backup finds them. A server

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
+use super::expire;
 use crate::asynchronous::AsyncArgs;
 use crate::config::Config;
 use crate::destinations::Destinations;
@@ -101,6 +102,14 @@ pub fn run(args: ServeArgs) -> Result<(), CommandError> {
         metrics_listen: metrics_listen(&args, &config)?,
         jobs: jobs(&args, &config)?,
     };
+    let expires = args.expire_every.is_some() || config.expire_every.is_some();
+    if expires
+        && !places
+            .iter()
+            .any(|place| expire::has_retention(&place.config))
+    {
+        return Err(expire::no_retention());
+    }
     let is_idle =
         service.pushing.is_none() && service.metrics_listen.is_none() && service.jobs.is_empty();
     if is_idle {

@@ -82,10 +82,12 @@ fn restores_one_database(major: u32) {
     command.arg(format!("fast={}", site.path("restored.fast").display()));
     let told = succeed(command.args(["--database", "wanted"]));
     println!("{told}");
+    let names = "SELECT format('DROP DATABASE %I', datname) FROM pg_database WHERE oid IN";
     assert!(
-        told.contains("DROP DATABASE IF EXISTS \"un\"\"wanted\";"),
+        told.contains(&format!("{names} ({unwanted}) \\gexec")),
         "{told}"
     );
+    assert!(told.contains("\"un\"wanted\", by their names"), "{told}");
     for (oid, is_empty) in [(&wanted, false), (&unwanted, true)] {
         let files = relation_files(&site, oid);
         assert!(files.len() > 100, "{files:?}");
@@ -108,7 +110,9 @@ fn restores_one_database(major: u32) {
         in_database(&restored, "wanted", "SELECT count(*) FROM frozen"),
         "50000"
     );
-    restored.sql("DROP DATABASE \"un\"\"wanted\"");
+    let drop = restored.sql(&format!("{names} ({unwanted})"));
+    assert_eq!(drop, "DROP DATABASE \"un\"\"wanted\"");
+    restored.sql(&drop);
     restored.sql("ALTER SYSTEM RESET ignore_invalid_pages");
     restored.sql("CHECKPOINT");
     restored.stop();
