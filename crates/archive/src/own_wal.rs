@@ -25,6 +25,16 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// The segment of the last byte before a position.
+    pub(crate) fn segment_before(self, end: Lsn) -> Result<SegmentName, ArchiveError> {
+        let last = Lsn(end.0.saturating_sub(1));
+        Ok(SegmentName::from_lsn(
+            self.timeline,
+            last,
+            self.segment_size_bytes,
+        )?)
+    }
+
     /// The segments of a short record, of which one byte is at this position.
     fn around(self, begin: Lsn, end: Lsn) -> Result<Vec<SegmentName>, ArchiveError> {
         let (of, size) = (self.timeline, self.segment_size_bytes);

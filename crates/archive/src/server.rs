@@ -173,12 +173,15 @@ pub(crate) async fn check_archiving(
         is_standby: false,
     };
     let mut kept = Some(sql);
-    wait.until_there(vec![segment], &mut kept).await?;
     let place = Place {
         timeline: server.timeline,
         segment_size_bytes: server.segment_size_bytes,
     };
     let (name, end) = &switch.restore_point;
+    // Another switch may have come between, and segments may come in another order.
+    let mut awaited = vec![place.segment_before(*end)?, segment];
+    awaited.dedup();
+    wait.until_there(awaited, &mut kept).await?;
     own_wal::check_restore_point(repository, place, (name, *end)).await?;
     own_history::check(repository, server.timeline).await?;
     let took = begin.elapsed();
