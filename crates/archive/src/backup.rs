@@ -179,7 +179,8 @@ pub async fn backup(
         repository.remove_backup_json(&label).await?;
         return Err(error);
     }
-    backup_attempt::remove_others(repository, (&label, attempt), &record).await;
+    let stored = (&record, options.pack_bytes);
+    backup_attempt::remove_others(repository, (&label, attempt), stored).await;
     Ok(record)
 }
 

@@ -62,10 +62,10 @@ async fn resume(
 pub(crate) async fn remove_others(
     repository: &Repository,
     (label, attempt): (&BackupLabel, u32),
-    record: &BackupRecord,
+    (record, pack_bytes): (&BackupRecord, u64),
 ) {
-    let packs = record.files.as_ref().map_or(0, |files| files.packs.len());
-    if attempt == 1 && packs < 2 {
+    let mut packs = record.files.iter().flat_map(|files| &files.packs);
+    if attempt == 1 && !packs.any(|pack| pack.size_bytes >= pack_bytes) {
         return;
     }
     let own: HashSet<&str> = record

@@ -17,6 +17,7 @@ use super::cutter::CutChunk;
 use super::index::Chunk;
 use crate::backup_record::ObjectRecord;
 use crate::error::ArchiveError;
+use crate::text;
 
 /// How the names of notes begin; the number of the pack follows.
 const NOTES: &str = "chunks.";
@@ -29,6 +30,8 @@ enum Line {
     Pack(PackLine),
     /// A chunk of that pack. Its own number of a pack means nothing.
     Chunk(Chunk),
+    /// Comes last: the hash of the lines before. Without it, nothing of them counts.
+    Blake3(#[serde(with = "text")] Hash),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -63,15 +66,37 @@ pub(crate) async fn note(
     });
     let chunks = chunks.iter().map(|&chunk| Line::Chunk(chunk.clone()));
     for line in std::iter::once(pack).chain(chunks) {
-        serde_json::to_writer(&mut text, &line)
-            .map_err(|error| ArchiveError::Internal(error.to_string()))?;
-        text.push(b'\n');
+        write_line(&mut text, &line)?;
     }
+    let hash = blake3::hash(&text);
+    write_line(&mut text, &Line::Blake3(hash))?;
     let name = writer.name(&format!("{NOTES}{number:04}"));
     let mut notes = writer.create_object(&name).await?;
     notes.write(text).await?;
     notes.finish().await?;
     Ok(())
+}
+
+fn write_line(text: &mut Vec<u8>, line: &Line) -> Result<(), ArchiveError> {
+    serde_json::to_writer(&mut *text, line)
+        .map_err(|error| ArchiveError::Internal(error.to_string()))?;
+    text.push(b'\n');
+    Ok(())
+}
+
+/// The lines of notes, if they are as they were written.
+fn read_lines(notes: &[u8]) -> Option<Vec<Line>> {
+    let text = notes.strip_suffix(b"\n")?;
+    let end = text.iter().rposition(|&byte| byte == b'\n')? + 1;
+    let (lines, last) = text.split_at(end);
+    match serde_json::from_slice(last).ok()? {
+        Line::Blake3(hash) if hash == blake3::hash(lines) => {}
+        _ => return None,
+    }
+    let lines = lines.split_inclusive(|&byte| byte == b'\n');
+    lines
+        .map(|line| serde_json::from_slice(line).ok())
+        .collect()
 }
 
 /// A pack of an earlier attempt.
@@ -121,8 +146,7 @@ impl Kept {
 
     /// Takes the chunks of a pack that is there, if they are encoded as this attempt would.
     fn add(&mut self, notes: &Bytes, interrupted: &Interrupted, how: How) {
-        let lines = notes.split(|&byte| byte == b'\n');
-        let mut lines = lines.map_while(|line| serde_json::from_slice(line).ok());
+        let mut lines = read_lines(notes).unwrap_or_default().into_iter();
         let Some(Line::Pack(pack)) = lines.next() else {
             return;
         };
@@ -173,4 +197,37 @@ impl Kept {
 fn is_notes(name: &str) -> bool {
     let own = name.rsplit_once('/').map_or(name, |(_, own)| own);
     own.starts_with(NOTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_that_are_not_as_they_were_written_count_for_nothing() {
+        let mut text = Vec::new();
+        let chunk = |offset| {
+            Line::Chunk(Chunk {
+                pack: 0,
+                offset,
+                size_bytes: 10,
+                original_bytes: 8192,
+                blake3: blake3::hash(b"stored"),
+                original_blake3: blake3::hash(b"original"),
+                base: None,
+            })
+        };
+        for offset in [16, 26] {
+            write_line(&mut text, &chunk(offset)).expect("JSON");
+        }
+        let hash = blake3::hash(&text);
+        write_line(&mut text, &Line::Blake3(hash)).expect("JSON");
+        assert_eq!(read_lines(&text).expect("whole").len(), 2);
+        for at in 0..text.len() {
+            let mut changed = text.clone();
+            changed[at] ^= 1;
+            assert!(read_lines(&changed).is_none(), "byte {at}");
+            assert!(read_lines(&text[..at]).is_none(), "{at} bytes");
+        }
+    }
 }
