@@ -8,6 +8,7 @@
 //! is not ours to guess.
 
 use jiff::Timestamp;
+use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::Repository;
 
@@ -91,8 +92,7 @@ impl Branches<'_> {
                 Life::Over | Life::Unknown => None,
             };
             let is_parent = common.is_some_and(|(last_common, _)| last_common == timeline);
-            let own_from =
-                is_parent.then(|| self.wal.name(timeline, self.wal.number_at(parted_at)));
+            let own_from = is_parent.then(|| self.own_from(timeline, parted_at));
             let branch = OtherBranch {
                 timeline,
                 parted_at,
@@ -140,6 +140,19 @@ impl Branches<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// The first segment that a timeline has for itself, after another one has left it. That in which it
+    /// was left is needed where a backup ends there.
+    fn own_from(&self, timeline: TimelineId, left_at: Lsn) -> Result<SegmentName, ArchiveError> {
+        let number = self.wal.number_at(left_at);
+        let first = self.wal.name(timeline, number)?;
+        let is_needed = self
+            .backups
+            .iter()
+            .flat_map(|backup| &backup.required_wal)
+            .any(|range| range.first_segment <= first && first <= range.last_segment);
+        self.wal.name(timeline, number + u64::from(is_needed))
     }
 
     /// Until when a timeline was written to after `from`. A segment without commits that was

@@ -7,10 +7,12 @@
 use std::path::{Path, PathBuf};
 
 use walzip_pgformat::TimelineId;
+use walzip_pgformat::timeline_history::TimelineHistory;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::Repository;
 
 use crate::error::ArchiveError;
+use crate::stored_wal::StoredWal;
 use crate::timelines::FIRST_TIMELINE;
 
 /// The history that lies beside a segment, unless it is archived.
@@ -32,12 +34,22 @@ pub(crate) async fn left_beside(
 
 /// Fails if the history of a server's timeline is not archived: its WAL could not be restored.
 pub(crate) async fn check(part: &Repository, timeline: TimelineId) -> Result<(), ArchiveError> {
-    let name = WalFileName::History(timeline).to_string();
-    if timeline <= FIRST_TIMELINE || part.find_single(&name).await?.is_some() {
+    if timeline <= FIRST_TIMELINE {
         return Ok(());
     }
+    let name = WalFileName::History(timeline).to_string();
+    let damage = match StoredWal::get(part, &name).await? {
+        None => None,
+        Some(stored) => match stored.content(&name).await {
+            Ok(content) => match TimelineHistory::read(timeline, &content) {
+                Ok(_) => return Ok(()),
+                Err(error) => Some(error.to_string()),
+            },
+            Err(error) => Some(error.to_string()),
+        },
+    };
     Err(ArchiveError::HistoryLost {
         timelines: vec![timeline],
-        damage: None,
+        damage,
     })
 }

@@ -3,6 +3,7 @@
 //! A copy of a server has its system identifier, and may archive under the names that the original
 //! comes to. That a segment is there says nothing then: its records do.
 
+use jiff::{SignedDuration, Timestamp};
 use walzip_pgformat::backup_label::{BackupLabel as BackupLabelFile, BackupSource};
 use walzip_pgformat::wal::{BackupMark, ReadRecord, Records, TimedRecord};
 use walzip_pgformat::wal_file_name::SegmentName;
@@ -12,10 +13,13 @@ use walzip_repo::Repository;
 use crate::backup_record::BackupRecord;
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
-use crate::wal_times::read_segment;
+use crate::wal_times::{read_segment, timestamp};
 
 /// No record that is looked for is longer, with the page headers in it.
 const RECORD_BYTES_MAX: u64 = 512;
+
+/// In how many segments the end of the last transaction is looked for.
+const REPLAYED_SEGMENTS: usize = 2;
 
 /// A place in the WAL.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +51,13 @@ impl Place {
     }
 }
 
+/// How far a standby had replayed, and when the last transaction in that had ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replayed {
+    pub(crate) lsn: Lsn,
+    pub(crate) last_end: Timestamp,
+}
+
 /// A restore point that this server has written, which ends at `end`, is in the archived WAL.
 pub(crate) async fn check_restore_point(
     repository: &Repository,
@@ -69,7 +80,7 @@ pub(crate) async fn check_restore_point(
 pub(crate) async fn check_backup(
     repository: &Repository,
     record: &BackupRecord,
-    label: &BackupLabelFile,
+    (label, replayed): (&BackupLabelFile, &[Replayed]),
 ) -> Result<(), ArchiveError> {
     let (start, stop) = (record.start, record.stop);
     let place = |timeline| Place {
@@ -94,6 +105,9 @@ pub(crate) async fn check_backup(
         foreign_unless(is_there.await?, &segments, lacks)?;
     }
     if label.from == BackupSource::Standby {
+        for &replayed in replayed {
+            check_replayed(repository, place(stop.timeline), &required, replayed).await?;
+        }
         return Ok(());
     }
     let last = Lsn(stop.lsn.0.saturating_sub(1));
@@ -105,6 +119,37 @@ pub(crate) async fn check_backup(
     });
     let lacks = || format!("the end of the backup at {}", stop.lsn);
     foreign_unless(is_there.await?, &segments, lacks)
+}
+
+/// A standby writes nothing by which its WAL could be told. The last transaction whose end it has
+/// replayed is in the archived WAL up to there, if the end of any is.
+async fn check_replayed(
+    repository: &Repository,
+    place: Place,
+    required: &[SegmentName],
+    Replayed { lsn, last_end }: Replayed,
+) -> Result<(), ArchiveError> {
+    let last = place.segment_before(lsn)?;
+    let Some(at) = required.iter().position(|segment| *segment == last) else {
+        return Ok(());
+    };
+    let segments = &required[at.saturating_sub(REPLAYED_SEGMENTS - 1)..=at];
+    let ends = move |record: &ReadRecord<'_>| {
+        let major = record.version.major;
+        match TimedRecord::read(record.bytes, record.layout, major) {
+            Some(TimedRecord::TransactionEnd { time, .. }) if record.lsn < lsn => timestamp(time),
+            _ => None,
+        }
+    };
+    let (has_any, has_last) = tokio::try_join!(
+        has(repository, segments, move |record| ends(record).is_some()),
+        has(repository, segments, move |record| {
+            let apart = ends(record).map(|end| end.duration_since(last_end).abs());
+            apart.is_some_and(|apart| apart <= SignedDuration::from_micros(1))
+        }),
+    )?;
+    let lacks = || format!("the transaction that this standby replayed last, of {last_end}");
+    foreign_unless(has_last || !has_any, segments, lacks)
 }
 
 /// Whether a record of archived segments is wanted. What cannot be read has none.

@@ -357,6 +357,11 @@ async fn compare(
         });
     };
     let stored_bytes = stored.stored_bytes();
+    if let StoredWal::Single(object) = &stored
+        && is_same_history(name, file, object.clone()).await
+    {
+        return Ok(stored_bytes);
+    }
     // What a get refuses is not archived, whatever its content.
     if !file.is_in(name, stored).await? {
         return Err(ArchiveError::Duplicate {
@@ -364,6 +369,24 @@ async fn compare(
         });
     }
     Ok(stored_bytes)
+}
+
+/// Whether histories say the same of a timeline: one that was made of the WAL has other words for it.
+async fn is_same_history(name: &str, file: &StableFile, object: Bytes) -> bool {
+    let Ok(WalFileName::History(timeline)) = name.parse() else {
+        return false;
+    };
+    let left = |content: &[u8]| {
+        let history = TimelineHistory::read(timeline, content).ok()?;
+        let left = history.ancestors.iter().map(|of| (of.timeline, of.switch));
+        Some(left.collect::<Vec<_>>())
+    };
+    let stored = StoredWal::Single(object).content(name).await.ok();
+    let (own, stored) = (
+        left(file.beginning()),
+        stored.and_then(|content| left(&content)),
+    );
+    own.is_some_and(|own| !own.is_empty() && stored.is_some_and(|stored| own == stored))
 }
 
 fn wal_file_name(path: &Path) -> Result<WalFileName, ArchiveError> {

@@ -42,7 +42,7 @@ pub async fn rebuild_history(
     if repository.find_wal(&name).await?.is_some() {
         return refuse(format!(
             "{name} is in the archive; one that is damaged has to be removed first: \"walzip verify\" \
-             names it, \"walzip repo rm\" removes it"
+             names it, \"walzip repo rm KEY --force --confirm\" removes it"
         ));
     }
     let listing = repository.list_wal().await?;

@@ -14,7 +14,7 @@ use crate::archiver::Archiver;
 use crate::cluster;
 use crate::error::ArchiveError;
 use crate::own_history;
-use crate::own_wal::{self, Place};
+use crate::own_wal::{self, Place, Replayed};
 use crate::replication::{Connection, ConnectionSettings, Mode, ServerError};
 use crate::wal_wait::Wait;
 
@@ -127,6 +127,26 @@ pub(crate) async fn clock(sql: &mut Connection) -> Result<Timestamp, ServerError
         .ok()
         .and_then(|micros| Timestamp::from_microsecond(micros).ok());
     time.ok_or_else(|| ServerError::Protocol(format!("the server's time is \"{text}\"")))
+}
+
+/// How far a standby has replayed, and when its last transaction had ended; nothing where it says none.
+pub(crate) async fn replayed(sql: &mut Connection) -> Result<Option<Replayed>, ServerError> {
+    let query = "SELECT pg_last_wal_replay_lsn() || ' ' || \
+        (extract(epoch FROM pg_last_xact_replay_timestamp()) * 1000000)::bigint";
+    let text = sql
+        .query(query)
+        .await?
+        .into_iter()
+        .flatten()
+        .flatten()
+        .next();
+    Ok(text.and_then(|text| {
+        let (lsn, micros) = text.split_once(' ')?;
+        Some(Replayed {
+            lsn: lsn.parse().ok()?,
+            last_end: Timestamp::from_microsecond(micros.parse().ok()?).ok()?,
+        })
+    }))
 }
 
 /// Whether the server's own archiver has to succeed too, where something else may bring WAL.

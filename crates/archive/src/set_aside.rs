@@ -5,6 +5,7 @@
 //! go last: as long as one is there, PostgreSQL's new history is refused, and its WAL waits.
 
 mod from;
+mod order;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,6 +23,7 @@ use crate::wal_index;
 use crate::wal_times::SegmentTimes;
 
 pub use from::plan_set_aside_from;
+use order::{Removed, histories_last, is_history, last_first};
 
 /// What is set aside under one label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -141,15 +143,14 @@ pub async fn set_aside(repository: &Repository, plan: &Move) -> Result<(), Archi
         let copied = repository.copy_pack(&packs, &aside, name).await;
         copied.map_err(|error| conflict(error, &name.to_string()))?;
     }
-    for name in &plan.packs {
-        let removed = repository.remove_copied_pack(&packs, &aside, name).await;
-        removed.map_err(|error| conflict(error, &name.to_string()))?;
-    }
     let (histories, others): (Vec<_>, Vec<_>) =
         plan.names.iter().partition(|name| is_history(name));
-    for name in others {
-        let removed = repository.remove_copied_aside(plan.label, name).await;
-        removed.map_err(|error| conflict(error, name))?;
+    for one in last_first(others, &plan.packs) {
+        let removed = match one {
+            Removed::Object(name) => repository.remove_copied_aside(plan.label, name).await,
+            Removed::Pack(name) => repository.remove_copied_pack(&packs, &aside, name).await,
+        };
+        removed.map_err(|error| conflict(error, &one.to_string()))?;
     }
     refuse_newcomers(repository, plan).await?;
     for name in histories {
@@ -538,19 +539,6 @@ async fn refuse_taken(repository: &Repository, pack: &PackName) -> Result<(), Ar
         }
     }
     Ok(())
-}
-
-fn histories_last(entries: &[WalEntry]) -> Vec<String> {
-    let names = entries.iter().map(|entry| entry.name.clone());
-    let (mut histories, mut names): (Vec<String>, Vec<String>) = names.partition(|n| is_history(n));
-    histories.sort();
-    names.sort();
-    names.extend(histories.into_iter().rev());
-    names
-}
-
-fn is_history(name: &str) -> bool {
-    matches!(name.parse(), Ok(WalFileName::History(_)))
 }
 
 /// Another object has the name.

@@ -9,10 +9,8 @@ use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_repo::{PackName, Repository, WalEntry};
 
-use super::{
-    Move, choose_label, describe, histories_last, is_history, of_timelines, refuse_backups,
-    refuse_unknown_descent,
-};
+use super::order::histories_last;
+use super::{Move, choose_label, describe, of_timelines, refuse_backups, refuse_unknown_descent};
 use crate::error::ArchiveError;
 use crate::timelines::Timelines;
 use crate::wal_index;
@@ -55,10 +53,12 @@ impl Part {
 }
 
 /// Finds out what setting a timeline aside from a segment on would move, and whether it may be.
-/// Timelines that left it behind that segment go with it.
+/// Timelines that left it behind that segment go with it. What is archived under the names of segments
+/// that were set aside before is another server's, and moves only `again`.
 pub async fn plan_set_aside_from(
     repository: &Repository,
     from: SegmentName,
+    again: bool,
 ) -> Result<Move, ArchiveError> {
     let objects = repository.list_wal_objects().await?;
     let listing = objects.entries();
@@ -98,16 +98,15 @@ pub async fn plan_set_aside_from(
     entries.extend(of_timelines(&listing, &whole).cloned());
     let mut moving = whole;
     moving.insert(from.timeline);
-    // The last ones go first: whoever waits to archive the first one waits until all have gone.
-    let mut names = histories_last(&single);
-    let others = names.iter().take_while(|name| !is_history(name)).count();
-    names[..others].reverse();
+    if !again {
+        refuse_moved_before(repository, from, &single).await?;
+    }
     let history = WalFileName::History(from.timeline).to_string();
     let has_history = listing.iter().any(|entry| entry.name == history);
     Ok(Move {
         label: choose_label(repository, from.timeline, (&single, &packs)).await?,
         timelines: describe(repository, &entries, &timelines, &moving).await?,
-        names,
+        names: histories_last(&single),
         packs,
         from: Some(from),
         copied: has_history.then_some(history),
@@ -131,14 +130,52 @@ fn packs_of(
         if inside == names.len() {
             moving.push(pack);
         } else if inside > 0 {
+            let before: Vec<&str> = names
+                .iter()
+                .filter(|name| !part.has_file(name))
+                .map(String::as_str)
+                .collect();
             let first = names.first().cloned().unwrap_or_default();
             return Err(ArchiveError::Request(format!(
-                "{} is in a pack with segments before it, from {first} on, and a pack moves whole: \
-                 name {first}, or a segment behind the pack",
-                part.from
+                "{from} is in a pack with segments before it, and a pack moves whole. Save those that stay \
+                 first: walzip archive-get NAME FILE, for {before}. Then name {first} instead of {from}, \
+                 and push them again: walzip archive-push FILE",
+                from = part.from,
+                before = before.join(", ")
             )));
         }
     }
     moving.reverse();
     Ok(moving)
+}
+
+/// Refuses to move segments of whose names others were set aside: the first move was completed, and
+/// what is there now was archived since then.
+async fn refuse_moved_before(
+    repository: &Repository,
+    from: SegmentName,
+    single: &[WalEntry],
+) -> Result<(), ArchiveError> {
+    for label in repository.list_aside_labels().await? {
+        if label.timeline() != from.timeline.0 {
+            continue;
+        }
+        let there = repository.list_aside_objects(label).await?.entries();
+        for entry in single {
+            if !there.iter().any(|other| other.name == entry.name) {
+                continue;
+            }
+            // Of a pack that is aside, the segments are not looked at: one that is single is another's.
+            let aside = repository.get_aside(label, &entry.name).await?;
+            if aside.is_none() || repository.get_wal(&entry.name).await? != aside {
+                return Err(ArchiveError::Request(format!(
+                    "{name} was set aside before, as {label}: what has the name now was archived since \
+                     then, as it seems by the server that stays. Nothing was changed. If it is of a \
+                     stray server again, --again sets it aside too",
+                    name = entry.name
+                )));
+            }
+        }
+    }
+    Ok(())
 }

@@ -332,7 +332,8 @@ fn report_left_out(out: &mut impl Write, restored: &Restored) -> std::io::Result
     let oids = oids.collect::<Vec<_>>().join(", ");
     writeln!(
         out,
-        "  SELECT format('DROP DATABASE %I', datname) FROM pg_database WHERE oid IN ({oids}) \\gexec"
+        "  SELECT format('ALTER DATABASE %I IS_TEMPLATE false', datname) FROM pg_database WHERE oid IN ({oids}) AND datistemplate \\gexec\n  \
+         SELECT format('DROP DATABASE %I', datname) FROM pg_database WHERE oid IN ({oids}) \\gexec"
     )?;
     writeln!(
         out,

@@ -60,6 +60,10 @@ struct SetAsideArgs {
     #[arg(long, value_name = "SEGMENT")]
     from: Option<String>,
 
+    /// With --from, also where segments of these names were set aside before
+    #[arg(long, requires = "from")]
+    again: bool,
+
     /// Do it
     #[arg(long)]
     confirm: bool,
@@ -140,7 +144,10 @@ fn run_set_aside(args: SetAsideArgs) -> Result<(), CommandError> {
         let timeline = TimelineId(args.timeline);
         let plan = match &args.from {
             None => plan_set_aside(&repository, timeline).await?,
-            Some(from) => plan_set_aside_from(&repository, segment(from, timeline)?).await?,
+            Some(from) => {
+                let from = segment(from, timeline)?;
+                plan_set_aside_from(&repository, from, args.again).await?
+            }
         };
         let label = plan.label;
         let directory = format!("aside/{}/{label}", repository.cluster().name());

@@ -9,7 +9,7 @@ use crate::clusters::site::{Site, said, succeed};
 const ROWS: &str = "SELECT string_agg(body, ' ' ORDER BY body) FROM note";
 
 /// Restores and lets the cluster archive as its original does.
-fn restore<'a>(site: &'a Site, name: &'a str, arguments: &[&str]) -> Server<'a> {
+pub fn restore<'a>(site: &'a Site, name: &'a str, arguments: &[&str]) -> Server<'a> {
     let server = Server::on(site, name);
     let mut command = server.walzip(&["restore", "-D"]);
     command.arg(server.data()).args(arguments);
@@ -18,7 +18,7 @@ fn restore<'a>(site: &'a Site, name: &'a str, arguments: &[&str]) -> Server<'a> 
 }
 
 /// Makes a restored directory a standby that streams, and never asks the archive.
-fn follow(site: &Site, standby: &Server, primary: &Server) {
+pub fn follow(site: &Site, standby: &Server, primary: &Server) {
     let data = standby.data();
     fs::rename(data.join("recovery.signal"), data.join("standby.signal")).expect("renamed");
     site.hand_over(&data.join("standby.signal"));

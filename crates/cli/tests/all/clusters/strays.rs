@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::clusters::server::Server;
+use crate::clusters::set_aside::{follow, restore};
 use crate::clusters::site::{Site, said, succeed};
 
 const ROWS: &str = "SELECT string_agg(body, ' ' ORDER BY body) FROM note";
@@ -70,6 +71,11 @@ fn a_copy_that_has_archived_first_is_found_and_put_away() {
     assert!(told.contains("nothing was done"), "{told}");
     succeed(site.walzip(&set_aside).arg("--confirm"));
     primary.archive_everything();
+    // What has the names now is production's.
+    let refused = site.walzip(&set_aside).arg("--confirm").output();
+    let refused = refused.expect("walzip runs");
+    assert_eq!(refused.status.code(), Some(31), "{}", said(&refused));
+    assert!(said(&refused).contains("was set aside before, as 00000001"));
     succeed(&mut primary.walzip(&["check"]));
     succeed(&mut primary.walzip(&["backup"]));
     primary.sql("INSERT INTO note VALUES ('3-production')");
@@ -84,6 +90,47 @@ fn a_copy_that_has_archived_first_is_found_and_put_away() {
     let refused = site.walzip(&set_aside).output().expect("walzip runs");
     assert_eq!(refused.status.code(), Some(31), "{}", said(&refused));
     assert!(said(&refused).contains("need the WAL of timeline 1 from"));
+}
+
+/// A standby writes no WAL by which its own could be told.
+#[test]
+fn a_standby_is_not_backed_up_with_the_wal_of_a_copy() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = primary(&site);
+    let standby = restore(&site, "standby", &["--archive-mode", "preserve"]);
+    follow(&site, &standby, &primary);
+    standby.start(&[]);
+    primary.stop();
+    let copy = Server::on(&site, "copy");
+    succeed(
+        Command::new("cp")
+            .arg("-a")
+            .args([primary.data(), copy.data()]),
+    );
+    copy.start(&[]);
+    for number in 0..8 {
+        copy.sql(&format!("INSERT INTO note VALUES ('copy-{number}')"));
+        copy.archive_everything();
+    }
+    copy.stop();
+    primary.start(&[]);
+    standby.sql("CHECKPOINT");
+    for number in 0..3 {
+        primary.sql(&format!(
+            "INSERT INTO note VALUES ('production-{number}'); SELECT pg_switch_wal()"
+        ));
+    }
+    primary.sql("INSERT INTO note VALUES ('production-last')");
+    standby.wait_until("SELECT count(*) = 1 FROM note WHERE body = 'production-last'");
+    let output = standby
+        .walzip(&["backup", "--archive-timeout", "20"])
+        .output();
+    let output = output.expect("walzip runs");
+    assert_eq!(output.status.code(), Some(45), "{}", said(&output));
+    let told = said(&output);
+    assert!(told.contains("that this standby replayed last"), "{told}");
+    let info = succeed(&mut primary.walzip(&["info"]));
+    assert_eq!(info.matches("F  full  ").count(), 1, "{info}");
 }
 
 #[test]
