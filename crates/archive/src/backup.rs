@@ -20,12 +20,12 @@ use crate::backup_attempt::{self, Wanted};
 use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE};
 use crate::backup_record::{
     ArchiveRecord, BackupRecord, BlockHashesRecord, DatabaseRecord, FilesRecord, Moment,
-    RequiredWal,
+    ObjectRecord, RequiredWal,
 };
 use crate::backup_stream;
 use crate::chunks::cutter::Cut;
 use crate::chunks::index::{Chunk, Index};
-use crate::chunks::kept::How;
+use crate::chunks::kept::{How, Kept};
 use crate::chunks::pack::PACK_BYTES;
 use crate::chunks::prior::Prior;
 use crate::chunks::sources::Referred;
@@ -35,7 +35,7 @@ use crate::copying::{self, Copy, Request};
 use crate::databases;
 use crate::error::ArchiveError;
 use crate::own_history;
-use crate::own_wal;
+use crate::own_wal::{self, Replayed};
 use crate::pg_manifest::{ManifestError, PgManifest, WalRange};
 use crate::progress::{Phase, Progress};
 use crate::replication::{
@@ -117,8 +117,37 @@ pub async fn backup(
     let (repository, server, sql) = server::inspect(repository, settings).await?;
     let (repository, server) = (&repository, &server);
     progress.begin(Phase::CheckingArchiving, 0);
-    let mut prior = Prior::choose(repository, options.backup_type).await?;
+    let prior = Prior::choose(repository, options.backup_type).await?;
     let (writer, kept) = backup_attempt::start(repository, wanted(options), prior.as_ref()).await?;
+    let (label, attempt) = (writer.label().clone(), writer.attempt());
+    let taken = take(
+        repository,
+        settings,
+        options,
+        (server, sql),
+        (writer, kept),
+        prior,
+    )
+    .await;
+    match taken {
+        Ok(record) => {
+            let stored = (&record, options.pack_bytes);
+            backup_attempt::remove_others(repository, (&label, attempt), stored).await;
+            Ok(record)
+        }
+        Err(error) => Err(backup_attempt::failed(repository, (&label, attempt), error).await),
+    }
+}
+
+/// Makes an attempt at a backup.
+async fn take(
+    repository: &Repository,
+    settings: &ConnectionSettings,
+    options: &BackupOptions,
+    (server, sql): (&Server, Connection),
+    (writer, kept): (BackupWriter, Option<Kept>),
+    mut prior: Option<Prior>,
+) -> Result<BackupRecord, ArchiveError> {
     let earlier = match (&mut prior, kept) {
         (Some(prior), _) => Earlier::Backups(prior.changes(repository, writer.label())?),
         (None, Some(kept)) => Earlier::Attempts(kept),
@@ -133,7 +162,7 @@ pub async fn backup(
         let _ = archives.send(());
         Ok(())
     };
-    let (copied, ()) = tokio::try_join!(
+    let (mut copied, ()) = tokio::try_join!(
         copy(
             &writer,
             (settings, sql),
@@ -144,6 +173,7 @@ pub async fn backup(
         ),
         checked,
     )?;
+    let replayed = std::mem::take(&mut copied.replayed);
     let (record, label) = record(&writer, server, copied, prior.as_ref())?;
 
     tracing::info!(
@@ -161,7 +191,7 @@ pub async fn backup(
         ),
     )?;
     own_history::check(repository, record.stop.timeline).await?;
-    own_wal::check_backup(repository, &record, &label).await?;
+    own_wal::check_backup(repository, &record, (&label, &replayed)).await?;
     if let Some(prior) = &prior {
         prior
             .check_still_there(repository, &record.references)
@@ -173,14 +203,11 @@ pub async fn backup(
     if let Some(pin) = &options.pin {
         writer.pin(pin).await?;
     }
-    let attempt = writer.attempt();
     let label = writer.finish(json.into()).await?;
     if let Err(error) = confirm(repository, &label, &record, prior.as_ref()).await {
         repository.remove_backup_json(&label).await?;
         return Err(error);
     }
-    let stored = (&record, options.pack_bytes);
-    backup_attempt::remove_others(repository, (&label, attempt), stored).await;
     Ok(record)
 }
 
@@ -211,6 +238,15 @@ async fn confirm(
     if let Some(prior) = prior {
         let references = &record.references;
         prior.check_still_there(repository, references).await?;
+    }
+    // Another attempt may have finished before, been expired, and taken them with it.
+    let stored = repository.list_backup_objects(label).await?;
+    let is_gone = |object: &&ObjectRecord| stored.get(&object.name) != Some(&object.size_bytes);
+    if let Some(gone) = record.objects().find(is_gone) {
+        return Err(ArchiveError::Damaged {
+            object: format!("backup {label}"),
+            reason: format!("{} was removed meanwhile", gone.name),
+        });
     }
     for range in &record.required_wal {
         // The oldest segments are removed first.
@@ -289,6 +325,8 @@ struct Copied {
     references: Vec<String>,
     manifest: ArchiveRecord,
     wal_ranges: Vec<WalRange>,
+    /// Of a standby: how far it had replayed before and after the copy.
+    replayed: Vec<Replayed>,
     /// The content of `backup_label` and of the control file.
     backup_label: Vec<u8>,
     control_file: Vec<u8>,
@@ -305,6 +343,10 @@ async fn copy(
     let names = tablespaces::names(&mut sql).await?;
     let databases = databases::list(&mut sql).await?;
     let start_time = server::clock(&mut sql).await?;
+    let mut replayed = Vec::new();
+    if server.in_recovery {
+        replayed.extend(server::replayed(&mut sql).await?);
+    }
     options.progress.begin(Phase::WaitingForCheckpoint, 0);
     let How { level, proves } = wanted(options).how;
     let encoding = Encoding {
@@ -347,6 +389,9 @@ async fn copy(
     let tablespaces = Tablespaces::after_copy(&mut sql, announced, links, names).await;
     let databases = databases::after_copy(&mut sql, databases).await;
     let stop_time = server::clock(&mut sql).await?;
+    if server.in_recovery {
+        replayed.extend(server::replayed(&mut sql).await?);
+    }
     sql.close().await;
 
     let listed = PgManifest::read(&manifest).map_err(incredible)?;
@@ -377,6 +422,7 @@ async fn copy(
         references,
         manifest,
         wal_ranges: listed.wal_ranges,
+        replayed,
         backup_label,
         control_file,
     })

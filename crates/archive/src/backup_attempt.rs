@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use walzip_repo::{BackupLabel, BackupType, BackupWriter, Repository};
 
 use crate::backup_record::BackupRecord;
-use crate::chunks::kept::{How, Kept};
+use crate::chunks::kept::{self, How, Kept};
 use crate::chunks::prior::Prior;
 use crate::error::ArchiveError;
 
@@ -80,6 +80,39 @@ pub(crate) async fn remove_others(
     if let Err(error) = removed.await {
         tracing::warn!("what backup {label} does not need stays beside it: {error}");
     }
+}
+
+/// What a failure means, where another attempt has finished the backup. Where what an earlier attempt
+/// has stored is damaged, no later one takes it.
+pub(crate) async fn failed(
+    repository: &Repository,
+    (label, attempt): (&BackupLabel, u32),
+    error: ArchiveError,
+) -> ArchiveError {
+    if let Ok(true) = repository.stays(label).await {
+        if let Ok(record) = BackupRecord::read(repository, label).await {
+            remove_others(repository, (label, attempt), (&record, 0)).await;
+        }
+        return ArchiveError::FinishedElsewhere {
+            label: label.to_string(),
+            source: Box::new(error),
+        };
+    }
+    if attempt > 1 && matches!(error, ArchiveError::Damaged { .. }) {
+        let removed = async {
+            let objects = repository.list_backup_objects(label).await?;
+            let notes = objects.into_keys().filter(|name| kept::is_notes(name));
+            repository.remove_backup_objects(label, notes).await
+        };
+        match removed.await {
+            Ok(()) => tracing::warn!(
+                "what earlier attempts at backup {label} have stored is not used again: the next \
+                 backup begins anew"
+            ),
+            Err(failure) => tracing::warn!("--no-resume begins anew: {failure}"),
+        }
+    }
+    error
 }
 
 /// Claims a label. Without a backup to compare with, it is that of a full one.

@@ -103,6 +103,15 @@ pub enum ArchiveError {
         name: String,
     },
 
+    /// An attempt at a backup failed, and another one has finished it.
+    #[error("{source}; another attempt has finished backup {label}, which can be restored")]
+    FinishedElsewhere {
+        /// The backup's label.
+        label: String,
+        /// Why this attempt failed.
+        source: Box<ArchiveError>,
+    },
+
     /// The archive has another server's WAL under the names of this server's.
     #[error("{segment} in the repository is not what this server wrote: it lacks {lacks}")]
     ForeignWal {

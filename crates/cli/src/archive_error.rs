@@ -203,6 +203,10 @@ fn archive(error: &ArchiveError) -> KindAndHint {
                  was finished, docs/errors.md says under 45 how to make room for the whole.",
             ),
         ),
+        ArchiveError::FinishedElsewhere { .. } => (
+            Kind::FileExists,
+            Some("Two backups ran at the same time. Nothing is left of this one."),
+        ),
         ArchiveError::ForeignWal { .. } => (
             Kind::ArchiveDuplicate,
             Some(
@@ -296,7 +300,8 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             Some(
                 "Push it from the pg_wal of a server on that timeline or a later one: walzip \
                  archive-push pg_wal/0000000N.history. Where no server has it, \"walzip timeline \
-                 rebuild-history N\" makes it from the archived WAL.",
+                 rebuild-history N\" makes it from the archived WAL. One that is damaged has to be removed \
+                 first: walzip repo rm KEY --force --confirm.",
             ),
         ),
         ArchiveError::HistoryConflict { .. } => (Kind::ArchiveDuplicate, Some(NUMBER_TAKEN)),

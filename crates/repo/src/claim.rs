@@ -3,6 +3,8 @@
 use std::fs;
 
 use jiff::Timestamp;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::BackupLabel;
@@ -30,9 +32,9 @@ impl StartedJson {
         }
     }
 
-    /// Whether the process is known to have ended.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.process.as_ref().is_some_and(Process::has_ended)
+    /// Whether the process runs, as far as that can be known.
+    pub(crate) fn runs(&self) -> Option<bool> {
+        self.process.as_ref()?.runs()
     }
 }
 
@@ -58,31 +60,40 @@ impl Process {
             boot: boot.trim().to_owned(),
             pid_namespace: namespace.to_str()?.to_owned(),
             pid,
-            start_ticks: start_ticks(pid)?,
+            start_ticks: stat(pid)?.1,
         })
     }
 
-    /// Whether it is known to have ended: it ran here, and does not any more.
-    fn has_ended(&self) -> bool {
-        let Some(own) = Process::current() else {
-            return false;
-        };
-        let is_here = own.boot == self.boot && own.pid_namespace == self.pid_namespace;
-        is_here && start_ticks(self.pid) != Some(self.start_ticks)
+    /// Whether it runs, where that can be known: if it began here.
+    fn runs(&self) -> Option<bool> {
+        let own = Process::current()?;
+        if own.boot != self.boot || own.pid_namespace != self.pid_namespace {
+            return None;
+        }
+        match stat(self.pid) {
+            Some((state, start_ticks)) => {
+                Some(start_ticks == self.start_ticks && !ENDED.contains(&state.as_str()))
+            }
+            // Processes of other users may be hidden.
+            None => {
+                let pid = Pid::from_raw(self.pid.cast_signed())?;
+                let is_gone = test_kill_process(pid) == Err(Errno::SRCH);
+                is_gone.then_some(false)
+            }
+        }
     }
 }
 
 /// States of processes that have ended, and whose parents have not noticed yet.
 const ENDED: [&str; 2] = ["Z", "X"];
 
-/// When a process began that has not ended. The name of its program may have spaces and parentheses.
-fn start_ticks(pid: u32) -> Option<u64> {
+/// The state of a process, and when it began. The name of its program may have spaces and parentheses.
+fn stat(pid: u32) -> Option<(String, u64)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, behind_name) = stat.rsplit_once(')')?;
     let mut fields = behind_name.split_whitespace();
-    let state = fields.next()?;
-    let start = fields.nth(18)?.parse().ok()?;
-    (!ENDED.contains(&state)).then_some(start)
+    let state = fields.next()?.to_owned();
+    Some((state, fields.nth(18)?.parse().ok()?))
 }
 
 /// The name of an object of an attempt.
@@ -106,12 +117,18 @@ mod tests {
     #[test]
     fn a_process_has_ended_only_where_that_can_be_known() {
         let own = || Process::current().expect("it is known");
-        assert!(!own().has_ended());
+        assert_eq!(own().runs(), Some(true));
         let reused = Process {
             start_ticks: own().start_ticks + 1,
             ..own()
         };
-        assert!(reused.has_ended());
+        assert_eq!(reused.runs(), Some(false));
+        let gone = Process {
+            // More than a system has.
+            pid: (1 << 30) - 1,
+            ..own()
+        };
+        assert_eq!(gone.runs(), Some(false));
         let elsewhere = Process {
             boot: "another".to_owned(),
             ..own()
@@ -125,7 +142,7 @@ mod tests {
                 start_ticks: 0,
                 ..process
             };
-            assert!(!gone.has_ended());
+            assert_eq!(gone.runs(), None);
         }
     }
 }

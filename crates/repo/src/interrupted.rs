@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use crate::claim::{StartedJson, claim_key, object_name};
 use crate::json::encode_json;
 use crate::layout::{
-    self, BACKUP_EXPIRING, BACKUP_STARTED, MAX_BACKUP_JSON_BYTES, MAX_STARTED_JSON_BYTES,
+    self, BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PINNED, BACKUP_STARTED, MAX_BACKUP_JSON_BYTES,
+    MAX_STARTED_JSON_BYTES,
 };
 use crate::{BackupLabel, BackupType, BackupWriter, RepoError, Repository};
 
@@ -72,6 +73,8 @@ impl Repository {
         let attempts = 1 + claims.count() as u32;
         let is_free = attempts < ATTEMPTS_MAX
             && !self.has_backup_key(&label, BACKUP_EXPIRING).await?
+            // Whose reason that was is not known any more.
+            && !self.has_backup_key(&label, BACKUP_PINNED).await?
             && self.were_interrupted(&label, attempts).await?;
         Ok(is_free.then_some(Interrupted {
             label,
@@ -80,28 +83,32 @@ impl Repository {
         }))
     }
 
-    /// Whether no attempt runs any more: its process has ended, or has put nothing for long.
+    /// Whether no attempt runs any more: its process has ended, or nobody knows and it has put nothing
+    /// for long.
     async fn were_interrupted(
         &self,
         label: &BackupLabel,
         attempts: u32,
     ) -> Result<bool, RepoError> {
-        let modified = self.backup_modified(label).await?;
-        let age = modified.and_then(|last| SystemTime::now().duration_since(last).ok());
-        if age.is_some_and(|age| age >= INTERRUPTED_AGE) {
-            return Ok(true);
-        }
+        let mut all_have_ended = true;
         for attempt in 1..=attempts {
             let started = self.read_started(label, attempt).await?;
-            if !started.is_some_and(|started| started.has_ended()) {
-                return Ok(false);
+            match started.and_then(|started| started.runs()) {
+                Some(true) => return Ok(false),
+                Some(false) => {}
+                None => all_have_ended = false,
             }
         }
-        Ok(true)
+        if all_have_ended {
+            return Ok(true);
+        }
+        let modified = self.backup_modified(label).await?;
+        let age = modified.and_then(|last| SystemTime::now().duration_since(last).ok());
+        Ok(age.is_some_and(|age| age >= INTERRUPTED_AGE))
     }
 
     /// Claims the next attempt at a backup that was interrupted; `None` if somebody else has, or if
-    /// it is being expired by now.
+    /// it is finished or being expired by now.
     pub async fn continue_backup(
         &self,
         interrupted: &Interrupted,
@@ -118,8 +125,11 @@ impl Repository {
             Err(error) => return Err(error),
         }
         // An expiry that marks the label from now on sees the claim before it removes anything.
-        if self.has_backup_key(label, BACKUP_EXPIRING).await? {
-            return Ok(None);
+        for reserved in [BACKUP_EXPIRING, BACKUP_JSON] {
+            if self.has_backup_key(label, reserved).await? {
+                self.remove(&key).await?;
+                return Ok(None);
+            }
         }
         Ok(Some(BackupWriter {
             repository: self.clone(),

@@ -194,7 +194,7 @@ impl Kept {
 }
 
 /// Whether an object of any attempt is notes.
-fn is_notes(name: &str) -> bool {
+pub(crate) fn is_notes(name: &str) -> bool {
     let own = name.rsplit_once('/').map_or(name, |(_, own)| own);
     own.starts_with(NOTES)
 }

@@ -246,7 +246,24 @@ async fn an_attempt_that_may_run_and_one_that_was_made_otherwise_are_left_alone(
         place.remove(&record.label).await;
     }
 
-    // A pack that is not as it was noted is stored again.
+    // One that has become damaged fails the backup, and no later one.
+    let pack = Key::from(format!("backup/{left}/pack.0000"));
+    let whole = place.store.get(&pack).await.unwrap().bytes().await.unwrap();
+    let mut damaged = whole.to_vec();
+    damaged[1000] ^= 1;
+    place.store.put(&pack, damaged.into()).await.unwrap();
+    let failed = place.take(&place.repository, &small()).await;
+    let failed = failed.expect_err("its hash is another one");
+    assert!(matches!(failed, ArchiveError::Damaged { .. }), "{failed}");
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let record = place.take(&place.repository, &small()).await;
+    let record = record.expect("anew");
+    assert_eq!(record.attempts, None);
+    place.assert_whole(&record).await;
+
+    // A pack that is not as long as it was noted is not taken.
+    let left = place.interrupted_after(2).await;
+    place.end_attempts().await;
     let pack = Key::from(format!("backup/{left}/pack.0000"));
     place.store.put(&pack, "cut".into()).await.unwrap();
     let record = place
