@@ -89,10 +89,11 @@ pub(crate) async fn failed(
     (label, attempt): (&BackupLabel, u32),
     error: ArchiveError,
 ) -> ArchiveError {
-    if let Ok(true) = repository.stays(label).await {
-        if let Ok(record) = BackupRecord::read(repository, label).await {
-            remove_others(repository, (label, attempt), (&record, 0)).await;
-        }
+    if let Ok(true) = repository.stays(label).await
+        && let Ok(record) = BackupRecord::read(repository, label).await
+        && record.attempts.unwrap_or(1) != attempt
+    {
+        remove_others(repository, (label, attempt), (&record, 0)).await;
         return ArchiveError::FinishedElsewhere {
             label: label.to_string(),
             source: Box::new(error),

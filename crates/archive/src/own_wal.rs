@@ -134,30 +134,40 @@ async fn check_replayed(
         return Ok(());
     };
     let segments = &required[at.saturating_sub(REPLAYED_SEGMENTS - 1)..=at];
-    let ends = move |record: &ReadRecord<'_>| {
+    let ends = collect(repository, segments, |record| {
         let major = record.version.major;
-        match TimedRecord::read(record.bytes, record.layout, major) {
-            Some(TimedRecord::TransactionEnd { time, .. }) if record.lsn < lsn => timestamp(time),
+        match TimedRecord::read(record.bytes, record.layout, major)? {
+            TimedRecord::TransactionEnd { time, .. } => Some((record.lsn, timestamp(time)?)),
             _ => None,
         }
-    };
-    let (has_any, has_last) = tokio::try_join!(
-        has(repository, segments, move |record| ends(record).is_some()),
-        has(repository, segments, move |record| {
-            let apart = ends(record).map(|end| end.duration_since(last_end).abs());
-            apart.is_some_and(|apart| apart <= SignedDuration::from_micros(1))
-        }),
-    )?;
+    });
+    let ends = ends.await?;
+    let has_any = ends.iter().any(|(at, _)| *at < lsn);
+    let is_last =
+        |end: Timestamp| end.duration_since(last_end).abs() <= SignedDuration::from_micros(1);
+    let has_last = ends.iter().any(|(_, end)| is_last(*end));
     let lacks = || format!("the transaction that this standby replayed last, of {last_end}");
     foreign_unless(has_last || !has_any, segments, lacks)
 }
 
-/// Whether a record of archived segments is wanted. What cannot be read has none.
+/// Whether a record of archived segments is wanted.
 async fn has(
     repository: &Repository,
     segments: &[SegmentName],
     is_wanted: impl Fn(&ReadRecord<'_>) -> bool + Send + 'static,
 ) -> Result<bool, ArchiveError> {
+    let found = collect(repository, segments, move |record| {
+        is_wanted(record).then_some(())
+    });
+    Ok(!found.await?.is_empty())
+}
+
+/// What is wanted of the records of archived segments. What cannot be read has none.
+async fn collect<T: Send + 'static>(
+    repository: &Repository,
+    segments: &[SegmentName],
+    wanted: impl Fn(&ReadRecord<'_>) -> Option<T> + Send + 'static,
+) -> Result<Vec<T>, ArchiveError> {
     let mut contents = Vec::with_capacity(segments.len());
     for &segment in segments {
         // The one before the first that was ever archived is not there.
@@ -166,9 +176,9 @@ async fn has(
         }
     }
     let found = off_the_runtime(move || {
-        let (mut records, mut found) = (Records::default(), false);
+        let (mut records, mut found) = (Records::default(), Vec::new());
         for content in &contents {
-            let _ = records.read(content, |record| found |= is_wanted(&record));
+            let _ = records.read(content, |record| found.extend(wanted(&record)));
         }
         found
     });

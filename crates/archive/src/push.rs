@@ -358,7 +358,7 @@ async fn compare(
     };
     let stored_bytes = stored.stored_bytes();
     if let StoredWal::Single(object) = &stored
-        && is_same_history(name, file, object.clone()).await
+        && is_rebuilt(name, file, object.clone()).await
     {
         return Ok(stored_bytes);
     }
@@ -371,22 +371,13 @@ async fn compare(
     Ok(stored_bytes)
 }
 
-/// Whether histories say the same of a timeline: one that was made of the WAL has other words for it.
-async fn is_same_history(name: &str, file: &StableFile, object: Bytes) -> bool {
+/// Whether a history that is archived was made of the WAL, and is otherwise this one.
+async fn is_rebuilt(name: &str, file: &StableFile, object: Bytes) -> bool {
     let Ok(WalFileName::History(timeline)) = name.parse() else {
         return false;
     };
-    let left = |content: &[u8]| {
-        let history = TimelineHistory::read(timeline, content).ok()?;
-        let left = history.ancestors.iter().map(|of| (of.timeline, of.switch));
-        Some(left.collect::<Vec<_>>())
-    };
-    let stored = StoredWal::Single(object).content(name).await.ok();
-    let (own, stored) = (
-        left(file.beginning()),
-        stored.and_then(|content| left(&content)),
-    );
-    own.is_some_and(|own| !own.is_empty() && stored.is_some_and(|stored| own == stored))
+    let archived = StoredWal::Single(object).content(name).await;
+    archived.is_ok_and(|archived| own_history::is_rebuilt_of(timeline, &archived, file.beginning()))
 }
 
 fn wal_file_name(path: &Path) -> Result<WalFileName, ArchiveError> {

@@ -9,12 +9,12 @@ use walzip_repo::Repository;
 
 use crate::archived_wal::ArchivedWal;
 use crate::error::ArchiveError;
+use crate::own_history::REBUILT;
 use crate::push::{PushOptions, WalFile};
 use crate::stored_wal::StoredWal;
+use crate::timelines::FIRST_TIMELINE;
 use crate::wal_index;
 use crate::wal_times::SegmentTimes;
-
-const FIRST_TIMELINE: TimelineId = TimelineId(1);
 
 /// A history, as PostgreSQL would have written it, but for the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,9 +64,7 @@ pub async fn rebuild_history(
     };
     let mut content = history_of(repository, parent).await?;
     let switch = end_before(lsn, size);
-    content.extend_from_slice(
-        format!("{parent}\t{switch}\trebuilt from the archived WAL\n").as_bytes(),
-    );
+    content.extend_from_slice(format!("{parent}\t{switch}\t{REBUILT}\n").as_bytes());
     Ok(RebuiltHistory {
         timeline,
         name,

@@ -131,8 +131,9 @@ pub(crate) async fn clock(sql: &mut Connection) -> Result<Timestamp, ServerError
 
 /// How far a standby has replayed, and when its last transaction had ended; nothing where it says none.
 pub(crate) async fn replayed(sql: &mut Connection) -> Result<Option<Replayed>, ServerError> {
-    let query = "SELECT pg_last_wal_replay_lsn() || ' ' || \
-        (extract(epoch FROM pg_last_xact_replay_timestamp()) * 1000000)::bigint";
+    // The position comes last: the end of the transaction lies before it.
+    let query = "SELECT (extract(epoch FROM pg_last_xact_replay_timestamp()) * 1000000)::bigint \
+        || ' ' || pg_last_wal_replay_lsn()";
     let text = sql
         .query(query)
         .await?
@@ -141,7 +142,7 @@ pub(crate) async fn replayed(sql: &mut Connection) -> Result<Option<Replayed>, S
         .flatten()
         .next();
     Ok(text.and_then(|text| {
-        let (lsn, micros) = text.split_once(' ')?;
+        let (micros, lsn) = text.split_once(' ')?;
         Some(Replayed {
             lsn: lsn.parse().ok()?,
             last_end: Timestamp::from_microsecond(micros.parse().ok()?).ok()?,

@@ -100,10 +100,7 @@ pub async fn plan_set_aside(
 ) -> Result<Move, ArchiveError> {
     let objects = repository.list_wal_objects().await?;
     let listing = objects.entries();
-    let mut timelines = Timelines::read(repository, &listing).await;
-    if let Some(error) = timelines.take_failure() {
-        return Err(error);
-    }
+    let timelines = timelines_of(repository, &listing).await?;
     refuse_root(timeline, &timelines)?;
     let moving = family(timeline, &timelines);
     let mut entries: Vec<WalEntry> = of_timelines(&listing, &moving).cloned().collect();
@@ -220,6 +217,17 @@ pub async fn put_back(repository: &Repository, plan: &Move) -> Result<(), Archiv
         removed.map_err(|error| conflict(error, name))?;
     }
     Ok(())
+}
+
+async fn timelines_of(
+    repository: &Repository,
+    listing: &[WalEntry],
+) -> Result<Timelines, ArchiveError> {
+    let mut timelines = Timelines::read(repository, listing).await;
+    match timelines.take_failure() {
+        Some(error) => Err(error),
+        None => Ok(timelines),
+    }
 }
 
 /// A timeline that left no other is where the cluster began.

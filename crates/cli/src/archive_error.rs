@@ -205,7 +205,7 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         ),
         ArchiveError::FinishedElsewhere { .. } => (
             Kind::FileExists,
-            Some("Two backups ran at the same time. Nothing is left of this one."),
+            Some("Two backups ran at the same time. There is nothing left to do."),
         ),
         ArchiveError::ForeignWal { .. } => (
             Kind::ArchiveDuplicate,

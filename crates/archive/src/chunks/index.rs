@@ -479,7 +479,7 @@ impl Index {
 
 impl Chunk {
     /// Says what cannot be; `end` is where the chunk before it in its pack ends.
-    fn check(&self, end: &mut u64) -> Result<(), String> {
+    pub(super) fn check(&self, end: &mut u64) -> Result<(), String> {
         let lengths = [
             (self.size_bytes, ENCODED_BYTES_MAX),
             (self.original_bytes, CHUNK_BYTES_MAX),

@@ -15,12 +15,16 @@ use walzip_repo::{BackupWriter, Interrupted, Repository};
 
 use super::cutter::CutChunk;
 use super::index::Chunk;
+use super::pack::HEADER_LEN;
 use crate::backup_record::ObjectRecord;
 use crate::error::ArchiveError;
 use crate::text;
 
 /// How the names of notes begin; the number of the pack follows.
 const NOTES: &str = "chunks.";
+
+/// More chunks are not kept: they are held in memory, and are of 4 TB.
+const CHUNKS_MAX: usize = 1 << 20;
 
 /// A line of notes.
 #[derive(Debug, Serialize, Deserialize)]
@@ -158,18 +162,28 @@ impl Kept {
             return;
         }
         let number = self.packs.len() as u32;
+        let chunks = lines.map_while(|line| match line {
+            Line::Chunk(chunk) => Some(Chunk {
+                pack: number,
+                ..chunk
+            }),
+            _ => None,
+        });
+        let chunks: Vec<Chunk> = chunks.collect();
+        let mut end = HEADER_LEN as u64;
+        let is_possible = |chunk: &Chunk| chunk.base.is_none() && chunk.check(&mut end).is_ok();
+        if !chunks.iter().all(is_possible)
+            || end > pack.object.size_bytes
+            || self.chunks.len() + chunks.len() > CHUNKS_MAX
+        {
+            return;
+        }
         self.packs.push(KeptPack {
             object: pack.object,
             taken_to: 0,
         });
-        for line in lines {
-            if let Line::Chunk(chunk) = line {
-                let chunk = Chunk {
-                    pack: number,
-                    ..chunk
-                };
-                self.chunks.entry(chunk.original_blake3).or_insert(chunk);
-            }
+        for chunk in chunks {
+            self.chunks.entry(chunk.original_blake3).or_insert(chunk);
         }
     }
 

@@ -10,7 +10,10 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_repo::{PackName, Repository, WalEntry};
 
 use super::order::histories_last;
-use super::{Move, choose_label, describe, of_timelines, refuse_backups, refuse_unknown_descent};
+use super::{
+    Move, choose_label, describe, of_timelines, refuse_backups, refuse_unknown_descent,
+    timelines_of,
+};
 use crate::error::ArchiveError;
 use crate::timelines::Timelines;
 use crate::wal_index;
@@ -62,10 +65,7 @@ pub async fn plan_set_aside_from(
 ) -> Result<Move, ArchiveError> {
     let objects = repository.list_wal_objects().await?;
     let listing = objects.entries();
-    let mut timelines = Timelines::read(repository, &listing).await;
-    if let Some(error) = timelines.take_failure() {
-        return Err(error);
-    }
+    let timelines = timelines_of(repository, &listing).await?;
     let size = wal_index::segment_size(repository, &listing).await?;
     let segment_size_bytes = size.unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE);
     let part = Part {
@@ -161,10 +161,11 @@ async fn refuse_moved_before(
             continue;
         }
         let there = repository.list_aside_objects(label).await?.entries();
-        for entry in single {
-            if !there.iter().any(|other| other.name == entry.name) {
-                continue;
-            }
+        let there: BTreeSet<&str> = there.iter().map(|other| other.name.as_str()).collect();
+        for entry in single
+            .iter()
+            .filter(|entry| there.contains(entry.name.as_str()))
+        {
             // Of a pack that is aside, the segments are not looked at: one that is single is another's.
             let aside = repository.get_aside(label, &entry.name).await?;
             if aside.is_none() || repository.get_wal(&entry.name).await? != aside {

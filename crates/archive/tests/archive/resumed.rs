@@ -27,7 +27,19 @@ struct Place<'c> {
     repository: Repository,
 }
 
-impl Place<'_> {
+impl<'c> Place<'c> {
+    async fn of(cluster: &'c Cluster<'c>) -> Place<'c> {
+        let store = memory_store();
+        let source = Source::DataDirectory(cluster.data.clone());
+        init(store.clone(), &source).await.expect("made");
+        let repository = Repository::open(store.clone()).await.expect("opened");
+        Place {
+            cluster,
+            store,
+            repository,
+        }
+    }
+
     async fn keys(&self, prefix: &str) -> BTreeSet<String> {
         let prefix = Key::from(prefix);
         let found: Vec<_> = self.store.list(Some(&prefix)).try_collect().await.unwrap();
@@ -143,18 +155,9 @@ async fn a_backup_goes_on_with_the_one_that_was_interrupted() {
     let Some(site) = Site::new() else { return };
     let out = site.directory("out");
     let primary = site.cluster("primary", &copy_to(&out));
-    let store = memory_store();
-    init(store.clone(), &Source::DataDirectory(primary.data.clone()))
-        .await
-        .expect("made");
-    let repository = Repository::open(store.clone()).await.expect("opened");
-    let _shipper = Shipper::start(repository.clone(), out);
+    let place = Place::of(&primary).await;
+    let _shipper = Shipper::start(place.repository.clone(), out);
     filled(&primary).await;
-    let place = Place {
-        cluster: &primary,
-        store,
-        repository,
-    };
     for (number, notes) in [1, 3, 5].into_iter().enumerate() {
         let left = place.interrupted_after(notes).await;
         place.end_attempts().await;
@@ -195,18 +198,9 @@ async fn an_attempt_that_may_run_and_one_that_was_made_otherwise_are_left_alone(
     let Some(site) = Site::new() else { return };
     let out = site.directory("out");
     let primary = site.cluster("primary", &copy_to(&out));
-    let store = memory_store();
-    init(store.clone(), &Source::DataDirectory(primary.data.clone()))
-        .await
-        .expect("made");
-    let repository = Repository::open(store.clone()).await.expect("opened");
-    let _shipper = Shipper::start(repository.clone(), out);
+    let place = Place::of(&primary).await;
+    let _shipper = Shipper::start(place.repository.clone(), out);
     filled(&primary).await;
-    let place = Place {
-        cluster: &primary,
-        store,
-        repository,
-    };
     let left = place.interrupted_after(2).await;
     // It may run: nobody says that its process has ended.
     let beside = place

@@ -97,8 +97,8 @@ impl fmt::Display for Text<'_> {
         for label in &info.unfinished_backups {
             writeln!(
                 f,
-                "{label}: unfinished: it still runs, or was interrupted; then the next full backup goes \
-                 on with it, or \"walzip expire\" removes what it left"
+                "{label}: unfinished: it still runs, or was interrupted; then the next full backup may \
+                 go on with it, or \"walzip expire\" removes what it left"
             )?;
         }
         write_wal(f, &info.newest)?;

@@ -9,11 +9,11 @@ use walzip_archive::set_aside::{
 };
 use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::SegmentName;
-use walzip_repo::AsideLabel;
+use walzip_repo::{AsideLabel, Repository};
 
 use crate::cluster_args::{self, ClusterArgs};
 use crate::error::CommandError;
-use crate::repo_args::RepoArgs;
+use crate::repo_args::{Place, RepoArgs};
 use crate::{running_as_root, runtime};
 
 /// Set the WAL of an abandoned timeline aside, or put it back; make a lost history
@@ -28,6 +28,34 @@ enum What {
     SetAside(SetAsideArgs),
     PutBack(PutBackArgs),
     RebuildHistory(RebuildHistoryArgs),
+}
+
+/// Where, and whether at last.
+#[derive(Debug, clap::Args)]
+struct OnArgs {
+    /// Do it
+    #[arg(long)]
+    confirm: bool,
+
+    #[command(flatten)]
+    repo: RepoArgs,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+impl OnArgs {
+    fn place(&self) -> Result<Place, CommandError> {
+        let place = self.repo.sole_place(&self.repo.config()?)?;
+        if self.confirm {
+            running_as_root::refuse_foreign_repository(&place)?;
+        }
+        Ok(place)
+    }
+
+    async fn open(&self, place: &Place) -> Result<Repository, CommandError> {
+        cluster_args::open(place, self.cluster.cluster).await
+    }
 }
 
 /// Set aside the WAL of a timeline and of all that descend from it
@@ -64,15 +92,8 @@ struct SetAsideArgs {
     #[arg(long, requires = "from")]
     again: bool,
 
-    /// Do it
-    #[arg(long)]
-    confirm: bool,
-
     #[command(flatten)]
-    repo: RepoArgs,
-
-    #[command(flatten)]
-    cluster: ClusterArgs,
+    on: OnArgs,
 }
 
 /// Put back what was set aside
@@ -88,15 +109,8 @@ struct PutBackArgs {
     #[arg(value_name = "LABEL")]
     label: String,
 
-    /// Do it
-    #[arg(long)]
-    confirm: bool,
-
     #[command(flatten)]
-    repo: RepoArgs,
-
-    #[command(flatten)]
-    cluster: ClusterArgs,
+    on: OnArgs,
 }
 
 /// Make the history of a timeline that the archive has lost from its WAL
@@ -114,15 +128,8 @@ struct RebuildHistoryArgs {
     #[arg(value_name = "TIMELINE")]
     timeline: u32,
 
-    /// Archive it
-    #[arg(long)]
-    confirm: bool,
-
     #[command(flatten)]
-    repo: RepoArgs,
-
-    #[command(flatten)]
-    cluster: ClusterArgs,
+    on: OnArgs,
 }
 
 /// Runs the command.
@@ -135,12 +142,9 @@ pub fn run(args: TimelineArgs) -> Result<(), CommandError> {
 }
 
 fn run_set_aside(args: SetAsideArgs) -> Result<(), CommandError> {
-    let location = args.repo.sole_place(&args.repo.config()?)?;
-    if args.confirm {
-        running_as_root::refuse_foreign_repository(&location)?;
-    }
+    let place = args.on.place()?;
     runtime::block_on(async {
-        let repository = cluster_args::open(&location, args.cluster.cluster).await?;
+        let repository = args.on.open(&place).await?;
         let timeline = TimelineId(args.timeline);
         let plan = match &args.from {
             None => plan_set_aside(&repository, timeline).await?,
@@ -159,7 +163,7 @@ fn run_set_aside(args: SetAsideArgs) -> Result<(), CommandError> {
         for moved in &plan.timelines {
             say(describe(moved))?;
         }
-        if !args.confirm {
+        if !args.on.confirm {
             return would_move(&plan, format_args!("to {directory}"));
         }
         set_aside(&repository, &plan).await?;
@@ -194,16 +198,13 @@ fn label(text: &str) -> Result<AsideLabel, CommandError> {
 }
 
 fn run_put_back(args: PutBackArgs) -> Result<(), CommandError> {
-    let location = args.repo.sole_place(&args.repo.config()?)?;
     let label = label(&args.label)?;
-    if args.confirm {
-        running_as_root::refuse_foreign_repository(&location)?;
-    }
+    let place = args.on.place()?;
     runtime::block_on(async {
-        let repository = cluster_args::open(&location, args.cluster.cluster).await?;
+        let repository = args.on.open(&place).await?;
         let plan = plan_put_back(&repository, label).await?;
         let directory = format!("aside/{}/{label}", repository.cluster().name());
-        if !args.confirm {
+        if !args.on.confirm {
             return would_move(&plan, format_args!("from {directory} back to wal"));
         }
         put_back(&repository, &plan).await?;
@@ -215,19 +216,16 @@ fn run_put_back(args: PutBackArgs) -> Result<(), CommandError> {
 }
 
 fn run_rebuild_history(args: RebuildHistoryArgs) -> Result<(), CommandError> {
-    let location = args.repo.sole_place(&args.repo.config()?)?;
-    if args.confirm {
-        running_as_root::refuse_foreign_repository(&location)?;
-    }
+    let place = args.on.place()?;
     runtime::block_on(async {
-        let repository = cluster_args::open(&location, args.cluster.cluster).await?;
+        let repository = args.on.open(&place).await?;
         let rebuilt = rebuild_history(&repository, TimelineId(args.timeline)).await?;
         let name = &rebuilt.name;
         say(format_args!(
             "{name}: timeline {} left timeline {} at {}",
             args.timeline, rebuilt.parent, rebuilt.switch
         ))?;
-        if !args.confirm {
+        if !args.on.confirm {
             say(String::from_utf8_lossy(&rebuilt.content).trim_end())?;
             return say("nothing was done: --confirm archives it");
         }

@@ -300,6 +300,10 @@ fn a_lost_history_is_damage_everywhere_and_may_come_back() {
     assert_eq!(restored_rows(&site, &[]), "1-common 2-second 3-third");
     let there = third.walzip(&rebuild("2")).output().expect("runs");
     assert_eq!(there.status.code(), Some(31), "{}", said(&there));
+    let other = push(&content.replacen(switch, "0/700000", 1));
+    assert_eq!(other.status.code(), Some(45), "{}", said(&other));
+    let own = push(&content);
+    assert!(own.status.success(), "{}", said(&own));
     fs::remove_file(&history).expect("removed");
 
     let own = push(&content);

@@ -21,6 +21,14 @@ fn primary(site: &Site) -> Server<'_> {
     primary
 }
 
+/// A copy of a server that is stopped, with its system identifier.
+fn copy_of<'a>(site: &'a Site, server: &Server<'_>) -> Server<'a> {
+    let copy = Server::on(site, "copy");
+    let mut command = Command::new("cp");
+    succeed(command.arg("-a").args([server.data(), copy.data()]));
+    copy
+}
+
 /// What a restored server has.
 fn restored_rows(site: &Site) -> String {
     let restored = Server::on(site, "restored");
@@ -39,12 +47,7 @@ fn a_copy_that_has_archived_first_is_found_and_put_away() {
     let Some(site) = Site::new(15) else { return };
     let primary = primary(&site);
     primary.stop();
-    let copy = Server::on(&site, "copy");
-    succeed(
-        Command::new("cp")
-            .arg("-a")
-            .args([primary.data(), copy.data()]),
-    );
+    let copy = copy_of(&site, &primary);
     primary.start(&[]);
     copy.start(&[]);
     for number in 0..6 {
@@ -101,12 +104,7 @@ fn a_standby_is_not_backed_up_with_the_wal_of_a_copy() {
     follow(&site, &standby, &primary);
     standby.start(&[]);
     primary.stop();
-    let copy = Server::on(&site, "copy");
-    succeed(
-        Command::new("cp")
-            .arg("-a")
-            .args([primary.data(), copy.data()]),
-    );
+    let copy = copy_of(&site, &primary);
     copy.start(&[]);
     for number in 0..8 {
         copy.sql(&format!("INSERT INTO note VALUES ('copy-{number}')"));

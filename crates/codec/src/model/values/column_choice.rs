@@ -333,3 +333,27 @@ fn varlena_costs(values: &[&[u8]], trial_len: usize) -> (f64, f64, Vec<u8>) {
         found,
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_of_one_long_value_has_a_dictionary_of_it() {
+        let of = |values: &[&[u8]]| {
+            let choice = Choice::of_one_value(values)?;
+            Some((choice.mode, choice.dictionary, choice.numbers))
+        };
+        let long = b"\x15the filler".as_slice();
+        let dictionary = vec![long.to_vec()];
+        assert_eq!(
+            of(&[long; 3]),
+            Some((Mode::Dictionary, dictionary, vec![0; 3]))
+        );
+        assert_eq!(of(&[long, long, b"\x15the filled"]), None);
+        assert_eq!(of(&[b"\x07abc".as_slice(); 3]), None);
+        assert_eq!(of(&[[b'a'; VALUE_LEN_MAX + 1].as_slice(); 3]), None);
+        assert_eq!(of(&[long]), None);
+        assert_eq!(of(&[]), None);
+    }
+}
