@@ -17,14 +17,19 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 
+use walzip_codec::table::{Entries, TableRows};
 use walzip_codec::{
-    Encoder, Extent, Header, Level, MemberKind, VERSION, encode_chunk, encode_differences,
-    encode_verified, name_file,
+    ChunkEncoder, Encoder, Extent, Header, Level, MemberKind, RunBoth, VERSION, encode_chunk,
+    encode_differences, encode_verified, name_file,
 };
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::rmgr_id::{BTREE, GIN, HEAP, HEAP2, XACT, XLOG};
 use walzip_pgformat::wal::{Compression, Event, Image, PageHeader, RecordLayout, SegmentReader};
+
+#[path = "../tests/all/table_pages.rs"]
+mod table_pages;
 
 type Error = Box<dyn std::error::Error>;
 
@@ -272,6 +277,7 @@ fn make(folder: &Path) -> Result<(), Error> {
         files.push((name, vec![original], file));
     }
     write_differences(&folder.join("differences"), &inputs)?;
+    write_index_pages(&folder.join("index_pages"))?;
     let (original, file) = parts()?;
     files.push(("parts", vec![original], file));
     for (name, members, file) in files {
@@ -286,6 +292,42 @@ fn make(folder: &Path) -> Result<(), Error> {
         writeln!(list, "{hash}  {name}")?;
     }
     fs::write(folder.join("hashes.txt"), list)?;
+    Ok(())
+}
+
+/// Pages of indexes that are told from the rows of their table.
+fn write_index_pages(folder: &Path) -> Result<(), Error> {
+    let rows = table_pages::rows(900, 10);
+    let (pages, tids) = table_pages::table(&rows);
+    let shape = table_pages::shape();
+    let mut of_table = TableRows::new(&shape, 1 << 20);
+    of_table.add_pages(&shape, 0, &pages);
+    let run_both: RunBoth = |beside, here| {
+        here();
+        beside();
+    };
+    let rows_of_table = Arc::new(of_table);
+    fs::create_dir_all(folder)?;
+    let indexes = [
+        ("index_pages", table_pages::text_index(&rows, &tids)),
+        ("posting_lists", table_pages::long_index(&rows, &tids)),
+    ];
+    for ((name, bytes), key) in indexes.iter().zip(&shape.indexes) {
+        let entries = Entries::sort(Arc::clone(&rows_of_table), &shape, key, run_both);
+        let extents = [Extent::Pages {
+            relation: 0,
+            first_block: 1,
+            pages: (bytes.len() / PAGE_SIZE) as u32,
+        }];
+        let mut encoder = ChunkEncoder::new(Level::default(), true);
+        let (member, is_told) = encoder.encode_index(&extents, bytes, &Arc::new(entries))?;
+        if !is_told {
+            return Err(format!("{name} is no member of an index").into());
+        }
+        let path = folder.join(format!("v{VERSION}_{name}.wz"));
+        println!("{:6} {}", member.len(), path.display());
+        fs::write(path, member)?;
+    }
     Ok(())
 }
 

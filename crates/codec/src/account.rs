@@ -7,7 +7,7 @@ use crate::encoder;
 use crate::error::EncodeError;
 use crate::level::Level;
 use crate::member;
-use crate::model::{History, KnownRelations};
+use crate::model::{ChunkPages, History, KnownRelations};
 use crate::optional_model::OptionalModel;
 use crate::packing;
 use crate::segment;
@@ -91,6 +91,7 @@ pub fn account_chunk(
     match chunk::encode(
         extents,
         bytes,
+        ChunkPages::default(),
         packing::chunk_choices(level),
         &mut KnownRelations::default(),
     ) {

@@ -106,11 +106,11 @@ pub fn check(extents: &[Extent], len: usize) -> Result<(), EncodeError> {
 pub fn encode(
     extents: &[Extent],
     mut bytes: &[u8],
+    mut model: ChunkPages,
     choices: Choices,
     known: &mut KnownRelations,
 ) -> Option<Vec<Filled>> {
     let mut coder = StreamWriter::new(choices);
-    let mut model = ChunkPages::default();
     let list = LazyStream::default().open(&mut coder, StreamKind::Extents, 1);
     let mut other = LazyStream::default();
     let mut numbers: HashMap<u32, u32, FastHash> = HashMap::default();
@@ -160,12 +160,13 @@ pub fn encode(
 /// Makes the chunk of streams, of a length.
 pub fn decode(
     streams: StreamReader<'_>,
+    model: ChunkPages,
     len: usize,
     original: &mut Original<'_>,
 ) -> Result<(), DecodeToError> {
     let mut decoder = Decoder {
         coder: streams,
-        model: ChunkPages::default(),
+        model,
         other: LazyStream::default(),
         relations: 0,
         left: len,

@@ -35,6 +35,9 @@ pub enum DecodeError {
     /// from.
     #[error("a member of differences needs the blocks that it was told from")]
     BaseNeeded,
+    /// The member is of an index, and is not decoded without the rows of its table.
+    #[error("a member of an index needs the rows of its table")]
+    TableNeeded,
     /// The WAL before it is needed to decode it.
     #[error(
         "told from the WAL before it: it stands in a pack, and is decoded with those before it"

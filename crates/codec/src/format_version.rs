@@ -12,7 +12,7 @@ pub struct FormatVersion(u8);
 
 impl FormatVersion {
     /// The version that is written.
-    pub const CURRENT: FormatVersion = FormatVersion(9);
+    pub const CURRENT: FormatVersion = FormatVersion(10);
 
     const GIST: FormatVersion = FormatVersion(2);
     const ROW_VERSIONS: FormatVersion = FormatVersion(3);
@@ -24,6 +24,7 @@ impl FormatVersion {
     const SECOND_REPLAY: FormatVersion = FormatVersion(8);
     const CHANGED_WORDS: FormatVersion = FormatVersion(8);
     const LEAF_BLOCKS: FormatVersion = FormatVersion(9);
+    const INDEX_PAGES: FormatVersion = FormatVersion(10);
 
     /// The version of a number; `None` where this walzip does not read it.
     pub const fn of(number: u8) -> Option<FormatVersion> {
@@ -110,6 +111,11 @@ impl FormatVersion {
     /// The key of a new index tuple tells the block of its leaf page.
     pub fn has_leaf_blocks(self) -> bool {
         self >= Self::LEAF_BLOCKS
+    }
+
+    /// There are members of indexes that are told from the rows of their tables.
+    pub fn has_index_pages(self) -> bool {
+        self >= Self::INDEX_PAGES
     }
 
     /// Headers have the name of the original.

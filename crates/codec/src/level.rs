@@ -35,6 +35,11 @@ impl Level {
         }
     }
 
+    /// Whether chunks of an index are worth the time that it takes to sort the rows of its table.
+    pub fn tells_indexes(self) -> bool {
+        self.0 >= 3
+    }
+
     /// The level's number.
     pub fn get(self) -> u8 {
         self.0

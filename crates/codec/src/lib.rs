@@ -32,13 +32,14 @@ mod proof;
 mod run_both;
 mod segment;
 mod streams;
+pub mod table;
 mod varint;
 
 pub use account::{
     HistoryAccount, KindAccount, account, account_chunk, account_differences, encode_without,
 };
 pub use chunk::Extent;
-pub use chunk_encoder::{ChunkEncoder, encode_chunk};
+pub use chunk_encoder::{ChunkEncoder, decode_index_chunk, encode_chunk};
 pub use compressors::page_image::PageImages;
 pub use container::{
     Claims, HEADER_LEN_MAX, Header, MAGIC, MemberKind, VERSION, WalIdentity, name_file,

@@ -12,7 +12,7 @@ use crate::error::{DecodeError, DecodeToError, EncodeError, NO_MEMORY};
 use crate::format_version::FormatVersion;
 use crate::level::Level;
 use crate::limits::MEMBER_LEN_MAX;
-use crate::model::History;
+use crate::model::{ChunkPages, History};
 use crate::original::{Hashed, HashingOutput, InMemory, Original};
 use crate::packing;
 use crate::run_both::{RunBoth, run_in_turn};
@@ -203,7 +203,7 @@ fn decode_into(
         let len = member.original_len();
         match segment {
             Some(segment) => segment::decode(streams, segment, len, history, &mut original)?,
-            None => chunk::decode(streams, len, &mut original)?,
+            None => chunk::decode(streams, ChunkPages::default(), len, &mut original)?,
         }
     }
     original.check(header.original_len, &header.original_hash)?;
@@ -231,6 +231,7 @@ impl<'m> Member<'m> {
             .and_then(|all| all.get(header.header_len..));
         match header.kind {
             MemberKind::Differences => Err(DecodeError::BaseNeeded),
+            MemberKind::IndexPages => Err(DecodeError::TableNeeded),
             _ => Ok(Member {
                 body: body.ok_or(CUT)?,
                 header,

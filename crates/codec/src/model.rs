@@ -11,6 +11,7 @@ mod pages;
 mod records;
 mod relations;
 mod rows;
+pub mod table;
 mod values;
 
 pub use foretold::{ForetoldImages, History};
@@ -18,3 +19,4 @@ pub use pages::chunk_pages::ChunkPages;
 pub use pages::difference::BlockDifferences;
 pub use pages::known_relations::KnownRelations;
 pub use records::Model;
+pub use values::attribute::Attribute;

@@ -30,6 +30,9 @@ pub enum MemberKind {
     Differences = 3,
     /// The streams of a WAL segment or of a part of one that is told from the WAL before it.
     WalAfter = 4,
+    /// The streams of a chunk of an index that is told from the rows of its table, which the decoder
+    /// is given.
+    IndexPages = 5,
 }
 
 impl MemberKind {
@@ -41,6 +44,7 @@ impl MemberKind {
             2 if format.has_pages() => Some(MemberKind::Pages),
             3 if format.has_pages() => Some(MemberKind::Differences),
             4 if format.has_history() => Some(MemberKind::WalAfter),
+            5 if format.has_index_pages() => Some(MemberKind::IndexPages),
             _ => None,
         }
     }
@@ -49,7 +53,7 @@ impl MemberKind {
     fn references(self) -> u8 {
         u8::from(matches!(
             self,
-            MemberKind::Differences | MemberKind::WalAfter
+            MemberKind::Differences | MemberKind::WalAfter | MemberKind::IndexPages
         ))
     }
 
@@ -63,7 +67,9 @@ impl MemberKind {
         match self {
             MemberKind::Foreign => original_len,
             MemberKind::Wal | MemberKind::WalAfter => streams_of(CONTENT_EXPANSION_MAX),
-            MemberKind::Pages | MemberKind::Differences => streams_of(CHUNK_EXPANSION_MAX),
+            MemberKind::Pages | MemberKind::Differences | MemberKind::IndexPages => {
+                streams_of(CHUNK_EXPANSION_MAX)
+            }
         }
     }
 
@@ -71,7 +77,7 @@ impl MemberKind {
     pub fn original_len_max(self) -> usize {
         match self {
             MemberKind::Foreign | MemberKind::Wal | MemberKind::WalAfter => MEMBER_LEN_MAX,
-            MemberKind::Pages | MemberKind::Differences => CHUNK_LEN_MAX,
+            MemberKind::Pages | MemberKind::Differences | MemberKind::IndexPages => CHUNK_LEN_MAX,
         }
     }
 }
@@ -189,7 +195,7 @@ impl Header {
         let hash = take(32)?;
         let (mut identity, mut base_hash) = (None, None);
         match kind {
-            MemberKind::Foreign | MemberKind::Pages => {}
+            MemberKind::Foreign | MemberKind::Pages | MemberKind::IndexPages => {}
             MemberKind::Wal | MemberKind::WalAfter => {
                 identity = WalIdentity::from_bytes(take(WalIdentity::LEN)?)
             }

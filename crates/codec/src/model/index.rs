@@ -1,5 +1,6 @@
 //! Index tuples, and how they follow from the rows that they point to.
 
+mod expected_entries;
 pub mod gin;
 pub mod known_rows;
 pub mod page_tuples;

@@ -119,6 +119,9 @@ kinds! {
     DifferenceByte = 70, OtherPages, "changed blocks, new bytes";
     ForetoldMark = 71, RecordHeaders, "images that replay foretells";
     ForetoldForm = 72, RecordHeaders, "images that replay foretells, forms";
+    EntryStart = 73, IndexTuples, "entries of rows, where a page begins";
+    EntryStep = 74, IndexTuples, "entries of rows";
+    EntryCount = 75, IndexTuples, "entries of rows, posting lists";
 }
 
 impl StreamKind {

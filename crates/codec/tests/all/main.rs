@@ -8,6 +8,7 @@ mod corruption;
 mod counting_allocator;
 mod differences;
 mod history;
+mod index_chunks;
 mod inputs;
 mod member_file;
 mod memory;
@@ -17,6 +18,7 @@ mod readers;
 mod round_trip;
 mod samples;
 mod specification;
+mod table_pages;
 mod truncation;
 
 #[global_allocator]

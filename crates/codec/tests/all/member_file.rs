@@ -113,7 +113,7 @@ impl MemberFile {
 
 /// Only members of differences need other bytes.
 fn references_of(kind: u8) -> u8 {
-    u8::from(kind == 3)
+    u8::from(matches!(kind, 3 | 5))
 }
 
 /// A block: its coding, bytes of its content, its data.

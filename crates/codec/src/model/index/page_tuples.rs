@@ -66,6 +66,24 @@ impl IndexStreams {
         tuples: &mut TupleFields,
         place: Place,
     ) {
+        let expected = self.expected.take_if(|_| place == Place::Leaf);
+        let Some(mut expected) = expected else {
+            return self.unexpected_tuples(coder, bytes, spans, tuples, place);
+        };
+        expected.code(coder, bytes, spans, |coder, bytes, spans| {
+            self.unexpected_tuples(coder, bytes, spans, tuples, place);
+        });
+        self.expected = Some(expected);
+    }
+
+    fn unexpected_tuples<C: Coder>(
+        &mut self,
+        coder: &mut C,
+        bytes: &mut [u8],
+        spans: &mut ItemSpans,
+        tuples: &mut TupleFields,
+        place: Place,
+    ) {
         let streams = &mut self.places[place as usize];
         let starts = spans.starts.iter();
         tuples.infos.clear();

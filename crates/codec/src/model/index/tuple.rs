@@ -5,12 +5,16 @@
 //! 0 t_tid: block high u16, block low u16, offset u16   6 t_info u16   8 key, posting list
 //! ```
 
+use std::sync::Arc;
+
+use super::expected_entries::ExpectedEntries;
 use super::gin::extracted_key::Sources;
 use super::known_rows::KnownRows;
 use super::recipe::Recipes;
 use super::tid_run::TidRun;
 use super::tuple_header::{INDEX_TUPLE_HEADER_LEN, SIZE_MASK};
 use crate::model::rows::recent::{RecentRows, RowNumber, Tid};
+use crate::model::table::entries::Entries;
 use crate::optional_model::OptionalModel;
 use crate::streams::coder::{Care, Coder, LazyStream, get_u16};
 use crate::streams::kind::StreamKind;
@@ -19,9 +23,9 @@ use crate::streams::rows_by_len::RowsByLen;
 /// `INDEX_ALT_TID_MASK`: t_tid is not the TID of a heap tuple.
 pub(super) const ALT_TID: u16 = 0x2000;
 /// `BT_IS_POSTING`, in t_tid's offset: the tuple has a posting list.
-const IS_POSTING: u16 = 0x2000;
+pub(super) const IS_POSTING: u16 = 0x2000;
 /// `BT_OFFSET_MASK`: the number of TIDs in the posting list.
-const POSTING_COUNT: u16 = 0x0FFF;
+pub(super) const POSTING_COUNT: u16 = 0x0FFF;
 const TID_LEN: usize = 6;
 /// `INDEX_NULL_MASK`: a null bitmap precedes the key.
 const HAS_NULLS: u16 = 0x8000;
@@ -82,6 +86,7 @@ pub struct IndexStreams {
     last_row: RowNumber,
     recipes: Recipes,
     sources: Sources,
+    pub(super) expected: Option<Box<ExpectedEntries>>,
 }
 
 impl PlaceStreams {
@@ -96,6 +101,14 @@ impl PlaceStreams {
 }
 
 impl IndexStreams {
+    /// The streams of an index of which the entries are known.
+    pub fn of_entries(entries: Arc<Entries>) -> IndexStreams {
+        IndexStreams {
+            expected: Some(Box::new(ExpectedEntries::new(entries))),
+            ..IndexStreams::default()
+        }
+    }
+
     /// Codes the tuple of a record at the front of `tuple` and returns its length. The encoder has
     /// checked the length with [`tuple_len`]. The decoder's slice is zeros, and may be longer.
     fn tuple<C: Coder>(&mut self, coder: &mut C, tuple: &mut [u8], place: Place) -> usize {

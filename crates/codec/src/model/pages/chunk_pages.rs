@@ -1,6 +1,8 @@
 //! Whole pages of relations: as an image without its hole, with what the hole has and the
 //! checksum besides.
 
+use std::sync::Arc;
+
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::page_checksum::{page_checksum, stored_checksum};
 
@@ -9,7 +11,9 @@ use super::known_relations::KnownRelations;
 use super::page::{ImageShape, PageModel};
 use super::stale::StaleStreams;
 use super::stale_copies::Places;
+use crate::model::index::tuple::IndexStreams;
 use crate::model::relations::{Relation, RelationFork};
+use crate::model::table::entries::Entries;
 use crate::streams::StreamWriter;
 use crate::streams::coder::{Coder, LazyStream, get_u16};
 use crate::streams::kind::StreamKind;
@@ -46,6 +50,8 @@ pub struct ChunkPages {
     pages: PageModel,
     image: Image,
     places: Places,
+    /// The entries of the index that the pages are of.
+    entries: Option<Arc<Entries>>,
 }
 
 /// A page without its hole.
@@ -76,6 +82,14 @@ impl Hole {
 }
 
 impl ChunkPages {
+    /// Pages of an index of which the entries are known.
+    pub fn of_entries(entries: Arc<Entries>) -> ChunkPages {
+        ChunkPages {
+            entries: Some(entries),
+            ..ChunkPages::default()
+        }
+    }
+
     /// Codes a page of the relation with this number, which is at most the number of those that
     /// had pages before, and the number of the page. The decoder's page is zeros.
     pub fn code<C: Coder>(
@@ -86,7 +100,8 @@ impl ChunkPages {
         page: &mut [u8; PAGE_SIZE],
     ) {
         if number == self.relations.len() {
-            self.relations.push(ChunkRelation::new());
+            self.relations
+                .push(ChunkRelation::new(self.entries.as_ref()));
         }
         let Some(relation) = self.relations.get_mut(number) else {
             return coder.fail();
@@ -135,9 +150,13 @@ impl ChunkPages {
 }
 
 impl ChunkRelation {
-    fn new() -> ChunkRelation {
+    fn new(entries: Option<&Arc<Entries>>) -> ChunkRelation {
+        let mut relation = Relation::new(RelationFork::default());
+        if let Some(entries) = entries {
+            relation.index = IndexStreams::of_entries(Arc::clone(entries));
+        }
         ChunkRelation {
-            relation: Relation::new(RelationFork::default()),
+            relation,
             form: LazyStream::default(),
             hole_offset: LazyStream::default(),
             hole_len: LazyStream::default(),

@@ -1,0 +1,11 @@
+//! Tables whose indexes are told from their rows.
+//!
+//! [`TableRows`] takes the rows out of the pages of a table, and [`Entries`] sorts them as an index
+//! does. With these, [`ChunkEncoder::encode_index`](crate::ChunkEncoder::encode_index) encodes chunks
+//! of the index and [`decode_index_chunk`](crate::decode_index_chunk) decodes them.
+
+pub use crate::model::Attribute;
+pub use crate::model::table::entries::Entries;
+pub use crate::model::table::row_order::in_row_order;
+pub use crate::model::table::rows::{TableRows, Tid};
+pub use crate::model::table::shape::{KeyAttribute, KeyShape, Order, TableShape};
