@@ -176,8 +176,10 @@ pub enum ArchiveError {
         waited_seconds: u64,
         /// The last failure that the server's archiver reports, if it is not past.
         failure: Option<String>,
-        /// What the server said, if it could be asked.
+        /// What the server said, if it could be asked; nothing where its primary has to archive.
         archiver: Option<Box<Archiver>>,
+        /// Whether the server is a standby that leaves archiving to its primary.
+        by_primary: bool,
     },
 
     /// WAL is in the archive, and the server's archiver does not succeed all the same.
@@ -334,8 +336,7 @@ pub enum ArchiveError {
         directories: Vec<OccupiedDirectory>,
     },
 
-    /// A directory to restore over is no data directory, or cannot be told to be one of the
-    /// cluster. Nothing was changed in it.
+    /// A directory to restore over is, for all that is known, not the cluster's. It was not changed.
     #[error("{} is not a data directory of the cluster: {reason}", path.display())]
     NotOfCluster {
         /// The directory.

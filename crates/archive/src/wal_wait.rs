@@ -159,6 +159,18 @@ impl Wait<'_> {
         connection: &mut Option<Connection>,
     ) -> ArchiveError {
         let archiver = self.archiver(connection).await;
+        let archives = |archiver: &Archiver| archiver.mode == "always";
+        if self.is_standby && !archiver.as_ref().is_some_and(archives) {
+            return ArchiveError::NotArchived {
+                segment,
+                waited_seconds: self.timeout.as_secs(),
+                failure: Some(
+                    "the server is a standby, whose primary finishes and archives it".into(),
+                ),
+                archiver: None,
+                by_primary: true,
+            };
+        }
         ArchiveError::NotArchived {
             segment,
             waited_seconds: self.timeout.as_secs(),
@@ -166,6 +178,7 @@ impl Wait<'_> {
                 .as_ref()
                 .and_then(|archiver| self.failure(archiver)),
             archiver: archiver.map(Box::new),
+            by_primary: false,
         }
     }
 

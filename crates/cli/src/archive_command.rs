@@ -122,11 +122,19 @@ pub fn explain(error: ArchiveError, repository: &Location) -> CommandError {
         ArchiveError::NoArchiveCommand => CommandError::new(Kind::OptionInvalid, &error).hint(
             format_args!("Set {} and reload the server.", own(repository)),
         ),
+        ArchiveError::NotArchived { by_primary: true, .. } => {
+            CommandError::new(Kind::ArchiveTimeout, &error).hint(
+                "SELECT pg_switch_wal() on the primary finishes a segment in which nothing more is written; \
+                 \"walzip check\" there does so too, and says whether it is archived. With archive_timeout set \
+                 on the primary, an idle one finishes its segments by itself.",
+            )
+        }
         ArchiveError::NotArchived {
             segment,
             waited_seconds,
             failure,
             archiver: Some(archiver),
+            by_primary: false,
         } => {
             let head = format!("{segment} was not archived within {waited_seconds} seconds");
             let state = match failure {
