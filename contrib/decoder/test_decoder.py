@@ -17,6 +17,7 @@ import json
 import os
 import pwd
 import shutil
+import struct
 import subprocess
 import sys
 import tarfile
@@ -91,6 +92,93 @@ class Parts(unittest.TestCase):
         self.assertIsNone(decoder.pglz_compress(b"be brief", True))
         self.assertEqual(decoder.lz4_compress(b"be brief"), b"\x80be brief")
 
+    def test_sort_keys_are_those_of_the_document(self):
+        def sort_key(value, sort, order, **flags):
+            table = decoder.Table({"first_chunk": 0, "chunks": 1, "attributes": [decoder.TYPES_OF_VALUES[sort]],
+                                   "indexes": [[{"attribute": 0, "order": order, **flags}]]}, "a table")
+            return decoder.Entries(decoder.TableRows(table), table.keys[0]).sort_key((value,))
+
+        numeric = struct.Struct("<BHHH")
+        for value, sort, order, flags, expected in (
+                (struct.pack("<i", -2), 3, "signed", {}, "7F FF FF FE"),
+                (struct.pack("<i", 5), 3, "signed", {"nullable": True, "descending": True}, "01 7F FF FF FA"),
+                (None, 3, "signed", {"nullable": True}, "02"),
+                (struct.pack("<d", -1), 4, "float", {}, "40 0F FF FF FF FF FF FF"),
+                (b"\x07ab", 0, "bytes", {}, "61 62 00"),
+                (b"\x07ab", 0, "bytes", {"descending": True}, "9E 9D FF"),
+                (numeric.pack(0x0F, 0x8100, 44, 500), 0, "numeric", {}, "03 80 00 00 2D 01 F5 00 00"),
+                (numeric.pack(0x0F, 0xA100, 44, 500), 0, "numeric", {}, "01 7F FF FF D2 FE 0A FF FF")):
+            self.assertEqual(sort_key(value, sort, order, **flags), bytes.fromhex(expected).ljust(64, b"\0"))
+
+    def test_the_index_of_the_document_is_one(self):
+        text = read(ROOT, "docs", "format", "backup.md").decode()
+        example = next(part.split("```")[0] for part in text.split("```json\n")[1:] if '{"table"' in part)
+
+        def index(lines):
+            backup = decoder.Backup.__new__(decoder.Backup)
+            backup.label, backup.what, backup.packs, backup.pack_ends = "it", "it", [None], {}
+            backup.chunks, backup.tables, backup.entries, backup.others, backup.references = [], [], [], [], []
+            backup.files, backup.tablespaces = {"index": {}, "original_bytes": 5270656}, [16385]
+            backup.stored_stream = lambda *_: [lines.encode()]
+            backup._load(True)
+            return backup
+
+        read_index = index(example)
+        self.assertEqual([c.index for c in read_index.chunks], [None, [0, 1], None])
+        self.assertEqual([len(key) for key in read_index.tables[0].keys], [1, 2])
+        lines = example.splitlines(keepends=True)
+        with self.assertRaises(decoder.Damaged):
+            index("".join([lines[3], *lines[:3], *lines[4:]]))
+        for one, other in (('"index":[0,1]', '"index":[0,2]'), ('"index":[0,1]', '"index":[1,0]'),
+                           ('"first_chunk":0', '"first_chunk":1'), ('"first_chunk":0', '"first_chunk":2'),
+                           ('"chunks":1', '"chunks":0'), ('"chunks":1', '"chunks":2'), ('"chunks":1', '"chunks":9'),
+                           ('"order":"bytes"', '"order":"signed"'), ('"attribute":2', '"attribute":3'),
+                           ('"fixed8"', '"fixed3"'), ('"original_bytes":4194304', '"original_bytes":4194303')):
+            self.assertIn(one, example)
+            with self.assertRaises(decoder.Damaged, msg=other):
+                index(example.replace(one, other, 1))
+
+
+def table_of_golden_files():
+    """The pages that crates/codec/tests/all/table_pages.rs makes of 900 rows."""
+    state = 10
+
+    def below(end):
+        nonlocal state
+        state = state * 6364136223846793005 + 1442695040888963407 & decoder.M64
+        return (state >> 33) % end
+
+    def padded(data, to):
+        return data + bytes(-len(data) % to)
+
+    pages, pointers, items = [], [], b""
+
+    def end_page():
+        head = struct.pack("<8xxxxxHHHHI", 24 + 4 * len(pointers), 8192 - len(items), 8192, 0x2004, 0)
+        pages.append(head + struct.pack(f"<{len(pointers)}I", *pointers) + bytes(8168 - 4 * len(pointers) - len(items)) + items)
+
+    for _ in range(900):
+        number = below(1 << 20) - (1 << 19)
+        text = b"key %d" % below(500) if below(10) else None
+        long, state_of_row = below(300) - 100, below(20)
+        if 24 + 4 * (len(pointers) + 2) + 104 + 64 > 8192 - len(items):
+            end_page()
+            pointers, items = [], b""
+        if state_of_row == 1:
+            pointers.append(3 << 15)
+            continue
+        if state_of_row == 0:
+            pointers.append(len(pointers) + 2 | 2 << 15)
+        head = padded(b"\t" + bytes(17) + struct.pack("<HH", 3 | (0 if state_of_row else 0x8000), text is None) + b"\0"
+                      + (b"" if text else b"\5"), 8)
+        head = head[:22] + bytes([len(head)]) + head[23:]
+        own = struct.pack("<i", number) + (bytes([len(text) + 1 << 1 | 1]) + text if text else b"")
+        own = padded(head + own, 8) + struct.pack("<q", long)
+        items = padded(own, 8) + items
+        pointers.append(8192 - len(items) | 1 << 15 | len(own) << 17)
+    end_page()
+    return b"".join(pages)
+
 
 class GoldenFiles(unittest.TestCase):
     def test_every_golden_file_gives_its_original(self):
@@ -111,6 +199,25 @@ class GoldenFiles(unittest.TestCase):
         for wrong in (None, base[8192:], bytes(len(base))):
             with self.assertRaises(decoder.Damaged):
                 decoder.decode_file(data, wrong)
+
+    def test_pages_of_an_index_need_their_table(self):
+        table = decoder.Table({"first_chunk": 0, "chunks": 1, "attributes": ["fixed4", "varlena", "fixed8"], "indexes": [
+            [{"attribute": 1, "order": "bytes", "nullable": True}, {"attribute": 0, "order": "signed"}],
+            [{"attribute": 2, "order": "signed", "descending": True}]]}, "a table")
+        rows = decoder.TableRows(table)
+        pages = table_of_golden_files()
+        rows.add(pages[:8192])
+        rows.add(pages[8192:])
+        entries = [decoder.Entries(rows, key) for key in table.keys]
+        for n, name in enumerate(("v10_index_pages.wz", "v10_posting_lists.wz")):
+            data = read(GOLDEN, "index_pages", name)
+            original, _ = decoder.decode_file(data, None, entries[n])
+            self.assertEqual(len(original) % 8192, 0)
+            for wrong in (None, entries[1 - n], decoder.Entries(decoder.TableRows(table), table.keys[n])):
+                with self.assertRaises(decoder.Damaged):
+                    decoder.decode_file(data, None, wrong)
+        with self.assertRaises(decoder.Damaged):
+            decoder.decode_file(read(GOLDEN, "v7_btree_pages.wz"), None, entries[0])
 
     def test_the_golden_repository_gives_its_segment(self):
         with tempfile.TemporaryDirectory() as scratch:
@@ -182,6 +289,14 @@ create table things (id int primary key, name text, price numeric(10,2), weight 
 create index on things (name); create index on things using gin (doc); create index on things using gin (tags);
 create index on things using gist (box(point(id, id), point(id + 1, id + 1)));
 create table cold (a bigint primary key, b text) tablespace away;
+create table told (a bigint, b text collate "C", c numeric, d float8, e uuid);
+create index on told (b, a desc); create index on told (c desc nulls last) include (a); create index on told (e, d);
+"""
+TOLD = """
+insert into told select n % 5000, case when n % 9 > 0 then md5((n % 7000)::text) end, (n * 7919 % 100003 - 50000) / 100.0,
+  sin(n), md5((n * 31)::text)::uuid from generate_series(1, 40000) n;
+delete from told where a % 11 = 0; update told set d = 0 where a % 7 = 0; vacuum told;
+update told set c = -c where a % 50 = 0; delete from told where a % 13 = 0; checkpoint
 """
 FILL = """
 insert into things select n, 'thing ' || n % 97, n * 1.25, n / 8.0, '2026-01-01'::timestamptz + n * interval '1 min',
@@ -239,9 +354,9 @@ class RealRepository(unittest.TestCase):
         return cls.run_as_server(os.path.join(PG_BIN, "psql"), "-XqAt", "-v", "ON_ERROR_STOP=1", "-c", text)
 
     @classmethod
-    def backup(cls, sort):
+    def backup(cls, sort, *options):
         before = set(decoder.Repository(cls.repo).labels())
-        cls.run_as_server(cls.walzip, "backup", "--type", sort)
+        cls.run_as_server(cls.walzip, "backup", "--type", sort, *options)
         return (set(decoder.Repository(cls.repo).labels()) - before).pop()
 
     @classmethod
@@ -260,7 +375,9 @@ class RealRepository(unittest.TestCase):
         for statement in SCHEMA.split(";")[:-1]:
             cls.sql(statement)
         cls.sql(FILL.format(1, 6000))
-        cls.labels = [cls.backup("full")]
+        for statement in TOLD.split(";"):
+            cls.sql(statement)
+        cls.labels = [cls.backup("full", "--level", "3")]
         cls.sql("alter system set wal_compression = pglz"), cls.sql("select pg_reload_conf()")
         cls.sql("update things set price = price + 1, name = name || '!' where id % 50 = 0; delete from cold where a % 9 = 0")
         cls.sql("vacuum things"), cls.sql("checkpoint"), cls.sql(FILL.format(6001, 6500))
@@ -269,10 +386,17 @@ class RealRepository(unittest.TestCase):
         cls.sql("update things set weight = weight * 2 where id between 100 and 400; checkpoint")
         cls.sql("update things set doc = doc || '{\"more\": [1.5, null, \"x\"]}' where id between 300 and 500")
         cls.labels.append(cls.backup("incr"))
-        cls.sql("update cold set b = b || 'x' where a between 10 and 90")
+        cls.sql("update cold set b = b || 'x' where a between 10 and 90; update told set c = c + 1 where a % 500 = 1; checkpoint")
         cls.labels.append(cls.backup("diff"))
         cls.expected = cls.sql("select count(*), sum(length(b)) > 0 from cold").strip()
         cls.run_as_server(control, "-D", cls.data, "-m", "fast", "-w", "stop")
+
+    def test_0_indexes_are_told_from_their_table(self):
+        told = decoder.Backup(decoder.Repository(self.repo), self.labels[0])
+        told.load()
+        self.assertEqual([len(table.keys) for table in told.tables], [3])
+        self.assertEqual({c.index[1] for c in told.chunks if c.index}, {0, 1, 2})
+        self.assertEqual(told.format, 5)
 
     def decode_backup(self, repository, label):
         out = tempfile.mkdtemp(dir=self.scratch) + "/out"
@@ -398,12 +522,13 @@ class RealRepository(unittest.TestCase):
         copied, label = self.rewrite(as_format_4)
         self.compare(expected, self.decode_backup(copied, label))
 
-        def as_format_3(described, directory):
-            described["attempts"] = 2
+        for wrong in ((3, 2), (4, 1), (5, 1), (6, 2)):
+            def changed(described, directory, wrong=wrong):
+                described["format"], described["attempts"] = wrong
 
-        copied, label = self.rewrite(as_format_3)
-        out = tempfile.mkdtemp(dir=self.scratch) + "/out"
-        self.assertEqual(run_decoder("--repo", copied, "backup", label, "-o", out)[0], 1)
+            copied, label = self.rewrite(changed)
+            out = tempfile.mkdtemp(dir=self.scratch) + "/out"
+            self.assertEqual(run_decoder("--repo", copied, "backup", label, "-o", out)[0], 1, wrong)
 
     @staticmethod
     def zstd(data):

@@ -67,7 +67,15 @@ M64 = 0xFFFFFFFFFFFFFFFF
 
 MAJORS = {0xD106: 13, 0xD10D: 14, 0xD110: 15, 0xD113: 16, 0xD116: 17, 0xD118: 18, 0xD122: 19}
 
-FOREIGN, WAL, PAGES, DIFFERENCES = 0, 1, 2, 3
+FOREIGN, WAL, PAGES, DIFFERENCES, WAL_AFTER, INDEX_PAGES = 0, 1, 2, 3, 4, 5
+
+ATTRIBUTES_MAX = 250
+KEY_ATTRIBUTES_MAX = 32
+ALL_KEY_ATTRIBUTES_MAX = 96
+KEPT_MAX = 32
+ROWS_MEMORY_MAX = 256 << 20
+TUPLES_LEN_MAX = 1 << 30
+SORT_KEY_LEN_MAX = 64
 
 
 class Damaged(Exception):
@@ -491,10 +499,11 @@ class Header:
         need(reader.take(4) == b"WALZ", "not a file of walzip, or damaged: the magic number is missing")
         self.version = reader.u8()
         need(self.version, "version 0 of the format does not exist")
-        need(self.version <= 9, f"version {self.version} of the format is a later one than this decoder knows")
+        need(self.version <= 10, f"version {self.version} of the format is a later one than this decoder knows")
         self.kind, references = reader.u8(), reader.u8()
-        need(self.kind <= (3 if self.version >= 7 else 1), f"a member of the unknown kind {self.kind}")
-        need(references == (self.kind == DIFFERENCES), "references that are not those of the member's kind")
+        known = self.kind <= (3 if self.version >= 7 else 1) or self.kind == INDEX_PAGES and self.version >= 10
+        need(known, f"a member of the unknown kind {self.kind}")
+        need(references == (self.kind >= DIFFERENCES), "references that are not those of the member's kind")
         self.hash = reader.take(32)
         self.base_hash = reader.take(32) if self.kind == DIFFERENCES else None
         identity = reader.take(26) if self.kind == WAL else None
@@ -537,7 +546,7 @@ class Header:
         return most
 
 
-def decode_member(header, body, base):
+def decode_member(header, body, base, entries=None):
     """The original of a member, whose hash is right."""
     reader = Reader(body)
     parts, length, streams = [], 0, None
@@ -571,6 +580,9 @@ def decode_member(header, body, base):
             original = WalModel(header, streams, length).decode()
         elif header.kind == PAGES:
             original = decode_chunk(header, streams)
+        elif header.kind == INDEX_PAGES:
+            need(entries is not None, "a member of an index, and the rows of its table are not there")
+            original = decode_chunk(header, streams, entries)
         else:
             need(base is not None, "a member of differences, and the bytes that it is told from are not there")
             original = decode_differences(header, streams, base)
@@ -580,7 +592,7 @@ def decode_member(header, body, base):
     return original
 
 
-def decode_file(data, base=None):
+def decode_file(data, base=None, entries=None):
     """The originals of all members, and the name in the first header ("" without one)."""
     reader = Reader(data)
     need(data, "the file is empty")
@@ -590,7 +602,8 @@ def decode_file(data, base=None):
         claimed += header.original
         need(claimed <= MEMBER_LEN_MAX, "the members together claim more than 1 GiB")
         members.append((header, reader.take(header.body)))
-    parts = [decode_member(header, body, base) for header, body in members]
+    need(entries is None or [header.kind for header, _ in members] == [INDEX_PAGES], "no member of an index")
+    parts = [decode_member(header, body, base, entries) for header, body in members]
     return b"".join(parts), members[0][0].name
 
 
@@ -659,7 +672,7 @@ class RowsByLength:
         return stream.take(length)
 
 
-KIND_COUNT = 71
+KIND_COUNT = 76
 
 
 class Streams:
@@ -1271,7 +1284,8 @@ class Mixing:
  OFFSETS, HEAP_SCHEMA, NULL_BITMAP, VALUE, VALUE_HEADER, TEXT, DICTIONARY_VALUE, VALUE_NUMBER, HEAP_MODEL_FLAG,
  INDEX_ROW, RECIPE_RANK, RECIPE_DEFINITION, JSON_SHAPE, JSON_ENTRY, JSON_NUMBER, BLOCK_RANK, TID_RUN, KEY_SKIP,
  WORD_RUN, WORD_SYMBOL, WORD_LEN, WORD_TEXT, DIGITS, EXTENTS, PAGE_FORM, FILE_BYTES, STALE_RUN, STALE_BYTE,
- DIFFERENCE_FORM, DIFFERENCE_FIELD, DIFFERENCE_RUN, DIFFERENCE_REPLACED, DIFFERENCE_BYTE) = range(KIND_COUNT)
+ DIFFERENCE_FORM, DIFFERENCE_FIELD, DIFFERENCE_RUN, DIFFERENCE_REPLACED, DIFFERENCE_BYTE, FORETOLD_MARK, FORETOLD_FORM,
+ ENTRY_START, ENTRY_STEP, ENTRY_COUNT) = range(KIND_COUNT)
 
 
 class Owner:
@@ -1683,6 +1697,7 @@ class PageModel:
         self.streams, self.version, self.lists = streams, streams.version, Lists()
         self.member = Owner(streams)
         self.classes = {}
+        self.entries = None
 
     # Heap tuples.
 
@@ -1744,6 +1759,52 @@ class PageModel:
                     out += struct.pack("<HHH", number >> 16, number & 0xFFFF, offsets.u16())
                 return out + keys.take(length - end)
         return out + keys.take(length - 8)
+
+    # Entries of rows.
+
+    def target(self, relation, step):
+        """The TID of a row with a step, and the index tuple of its entry if that was looked for."""
+        if step == 248:
+            block = relation.stream(INDEX_TID, ("entry", 0)).u32()
+            tid = block, relation.stream(INDEX_TID, ("entry", 1)).u16()
+            return tid, None
+        need(step < 248, "the unknown step of an entry")
+        number = relation.next_entry + step
+        relation.next_entry = number + 1
+        return self.entries.at(number)
+
+    def told_tuples(self, relation, count, most):
+        """The tuples of a leaf page that is told from the entries of its index, in their order."""
+        start = relation.stream(ENTRY_START).u32()
+        relation.next_entry = getattr(relation, "next_entry", 0) + start & M32
+        steps = relation.stream(ENTRY_STEP)
+        tuples, others, used = [], [], 0
+        for n in range(count):
+            step = steps.u8()
+            if step == 255:
+                others.append(n)
+                tuples.append(b"")
+                continue
+            if step in (249, 250):
+                rows = relation.stream(ENTRY_COUNT).u16()
+                need(0 < rows and 6 * rows <= most - used, "a posting list of an impossible length")
+                targets = [self.target(relation, 0 if step == 249 else steps.u8()) for _ in range(rows)]
+                own = targets[0][1] or self.entries.of_tid(targets[0][0])
+                out = own + b"".join(tid_bytes(tid) for tid, _ in targets)
+                out += bytes(-len(out) % 8)
+                need(len(out) <= 0x1FFF, "an index tuple that is too long")
+                info = le16(own, 6) & 0xE000 | 0x2000 | len(out)
+                out = tid_bytes((len(own), 0x2000 + rows)) + struct.pack("<H", info) + out[8:]
+            else:
+                tid, out = self.target(relation, step)
+                out = out or self.entries.of_tid(tid)
+            tuples.append(out)
+            used += len(out)
+            need(used <= most, "index tuples that go beyond their page")
+        for n in others:
+            tuples[n] = out = self.index_tuple(relation, "leaf", most - used)
+            used += len(out) + 7 & ~7
+        return tuples
 
     # GIN.
 
@@ -1854,6 +1915,10 @@ class PageModel:
             need(special + 12 <= PAGE, "the special space of a B-tree page is too short")
         items = [b""] * len(having)
         most = special - upper
+        if self.entries and having and (sort == 4 or sort == 2 and not le32(page, special + 8)):
+            for n, item in zip(order, self.told_tuples(relation, len(having), most)):
+                items[n] = item
+            order = ()
         for n in order:
             item = self._item(page, relation, sort, block, having[n] + 1, special, most)
             need(item, "an item of no bytes")
@@ -3131,6 +3196,10 @@ class Extents:
 
 
 class ChunkModel(PageModel):
+    def __init__(self, streams, entries=None):
+        super().__init__(streams)
+        self.entries = entries
+
     def decode(self, header):
         out = bytearray()
         for relation, first, count in Extents(header, self.streams):
@@ -3184,8 +3253,251 @@ class ChunkModel(PageModel):
             at += length
 
 
-def decode_chunk(header, streams):
-    return ChunkModel(streams).decode(header)
+def decode_chunk(header, streams, entries=None):
+    return ChunkModel(streams, entries).decode(header)
+
+
+# ---------------------------------------------------------------- tables (docs/format/model/table.md)
+
+TYPES_OF_VALUES = ("varlena", "fixed1", "fixed2", "fixed4", "fixed8", "uuid", "fixed16", "name")
+TYPE_LENGTHS = (None, 1, 2, 4, 8, 16, 16, 64)
+TYPE_MULTIPLES = (None, 1, 2, 4, 8, 1, 8, 1)
+ORDERS = {"signed": (1, 2, 3, 4), "unsigned": (1, 2, 3, 4), "float": (3, 4), "bytes": (0, 5, 6, 7), "numeric": (0,),
+          "unknown": tuple(range(8))}
+
+
+def tid_bytes(tid):
+    block, pointer = tid
+    return struct.pack("<HHH", block >> 16, block & 0xFFFF, pointer)
+
+
+class KeyAttribute:
+    __slots__ = ("number", "order", "descending", "nullable", "nulls_first")
+
+
+class Table:
+    """A line of the index about a table: where its pages are, and its shape."""
+
+    def __init__(self, value, what):
+        self.first, self.count = field(value, "first_chunk", int, what), field(value, "chunks", int, what)
+        names = field(value, "attributes", list, what)
+        need(len(names) <= ATTRIBUTES_MAX and all(n in TYPES_OF_VALUES for n in names), f"{what} has unknown attributes")
+        self.types = [TYPES_OF_VALUES.index(n) for n in names]
+        keys = field(value, "indexes", list, what)
+        need(all(isinstance(k, list) and 1 <= len(k) <= KEY_ATTRIBUTES_MAX for k in keys), f"{what} has a key that is none")
+        need(sum(map(len, keys)) <= ALL_KEY_ATTRIBUTES_MAX, f"{what} has too many keys")
+        self.keys = [[self._attribute(a, what) for a in key] for key in keys]
+        self.kept = sorted({a.number for key in self.keys for a in key})
+        need(len(self.kept) <= KEPT_MAX, f"{what} has keys of too many attributes")
+        need(all(len({a.number for a in key}) == len(key) for key in self.keys), f"{what} has an attribute twice in a key")
+
+    def _attribute(self, value, what):
+        need(isinstance(value, dict), f"{what} has a key that is none")
+        a = KeyAttribute()
+        a.number, a.order = field(value, "attribute", int, what), field(value, "order", str, what)
+        need(a.number < len(self.types), f"{what} has a key of an attribute that is not there")
+        need(self.types[a.number] in ORDERS.get(a.order, ()), f"{what} has an order that its attribute cannot have")
+        for name in ("descending", "nullable", "nulls_first"):
+            flag = value.get(name, False)
+            need(isinstance(flag, bool), f"{what}: {name} is no truth value")
+            setattr(a, name, flag)
+        return a
+
+
+class TableRows:
+    """The kept values of each row, by its TID, in the order of the TIDs."""
+
+    def __init__(self, table):
+        self.table, self.rows, self.blocks, self.memory = table, {}, 0, 4
+
+    def add(self, pages):
+        bits = (len(self.table.kept) + 7) // 8
+        for at in range(0, len(pages), PAGE):
+            page = pages[at : at + PAGE]
+            self.memory += 4
+            for pointer, data in self.tuples(page):
+                values = self.values(data)
+                if values is not None:
+                    self.rows[self.blocks, pointer] = values
+                    self.memory += 10 + bits + sum(len(v) for v in values if v is not None)
+                    need(self.memory <= ROWS_MEMORY_MAX, "a table with too many rows")
+            self.blocks += 1
+        need(self.memory <= ROWS_MEMORY_MAX, "a table with too many rows")
+
+    @staticmethod
+    def tuples(page):
+        """Line pointers that have a row, and its tuple."""
+        lower, special = le16(page, 12), le16(page, 16)
+        if special != PAGE or not 24 <= lower <= PAGE:
+            return
+        pointers = struct.unpack_from(f"<{(lower - 24) // 4}I", page, 24)
+        for n, bits in enumerate(pointers):
+            offset, state, length = bits & 0x7FFF, bits >> 15 & 3, bits >> 17
+            if state == 2:
+                if not 1 <= offset <= len(pointers) or pointers[offset - 1] >> 15 & 3 != 1:
+                    continue
+                other = pointers[offset - 1]
+                offset, length = other & 0x7FFF, other >> 17
+            elif state != 1:
+                continue
+            if offset + length > PAGE or length < 23:
+                continue
+            if state == 1 and page[offset + 19] & 0x80:
+                continue
+            yield n + 1, page[offset : offset + length]
+
+    def values(self, data):
+        """The kept values of a tuple, null as None. None if it is no row."""
+        has = min((data[18] | data[19] << 8) & 0x7FF, len(self.table.types))
+        nulls = data[20] & 1
+        start, end = data[22], len(data)
+        if start > end:
+            return None
+        kept, at = {}, 0
+        for number in range(has):
+            if nulls:
+                byte = 23 + number // 8
+                if byte >= end:
+                    return None
+                if not data[byte] >> number % 8 & 1:
+                    continue
+            sort = self.table.types[number]
+            if sort:
+                length, multiple = TYPE_LENGTHS[sort], TYPE_MULTIPLES[sort]
+                at += -at % multiple
+            else:
+                if start + at >= end:
+                    return None
+                if not data[start + at] & 1:
+                    at += -at % 4
+                length = self.varlena_length(data[start + at : start + at + 4])
+                if length is None:
+                    return None
+            if number in self.table.kept:
+                if start + at + length > end:
+                    return None
+                kept[number] = data[start + at : start + at + length]
+            at += length
+        return tuple(kept.get(number) for number in self.table.kept)
+
+    @staticmethod
+    def varlena_length(head):
+        if not head:
+            return None
+        if head[0] == 1:
+            return 18 if len(head) > 1 and head[1] == 18 else None
+        if head[0] & 1:
+            return head[0] >> 1
+        length = le32(head, 0) >> 2 if len(head) == 4 else 0
+        return length if length >= 4 else None
+
+
+class Entries:
+    """The index tuples that an index has for the rows of its table."""
+
+    def __init__(self, rows, key):
+        self.rows, self.key = rows, key
+        table = rows.table
+        self.slots = [table.kept.index(a.number) for a in key]
+        self.types = [table.types[a.number] for a in key]
+        needed = [slot for slot, a in zip(self.slots, key) if not a.nullable]
+        made, total = [], 0
+        for tid, values in rows.rows.items():
+            if any(values[slot] is None for slot in needed):
+                continue
+            data = self.make(tid, values)
+            if data is not None:
+                made.append((self.sort_key(values), tid, data))
+                total += len(data)
+                need(total <= TUPLES_LEN_MAX, "an index with too many entries")
+        made.sort()
+        self.entries = [(tid, data) for _, tid, data in made]
+
+    def at(self, number):
+        need(number < len(self.entries), "an entry that the index does not have")
+        return self.entries[number]
+
+    def of_tid(self, tid):
+        values = self.rows.rows.get(tid)
+        need(values is not None, "an entry of a row that is not there")
+        data = self.make(tid, values)
+        need(data is not None, "an index tuple that is too long")
+        return data
+
+    def make(self, tid, values):
+        own = [values[slot] for slot in self.slots]
+        flags, out = 0, bytearray(8)
+        if None in own:
+            flags |= 0x8000
+            bits = sum(1 << n for n, value in enumerate(own) if value is not None)
+            out += bits.to_bytes(4, "little") + bytes(4)
+        for sort, value in zip(self.types, own):
+            if value is None:
+                continue
+            if sort:
+                multiple = TYPE_MULTIPLES[sort]
+            else:
+                flags |= 0x4000
+                multiple = 1 if value[0] & 1 else 4
+            out += bytes(-len(out) % multiple) + value
+        out += bytes(-len(out) % 8)
+        if len(out) > 0x1FFF:
+            return None
+        out[:6] = tid_bytes(tid)
+        struct.pack_into("<H", out, 6, flags | len(out))
+        return bytes(out)
+
+    def sort_key(self, values):
+        """Bytes that are compared; those behind the last one are zeros."""
+        out = b""
+        for a, slot, sort in zip(self.key, self.slots, self.types):
+            if a.order == "unknown":
+                continue
+            value = values[slot]
+            if value is None:
+                out += b"\0" if a.nulls_first else b"\2"
+                continue
+            if a.nullable:
+                out += b"\1"
+            part = self.ordered(a.order, sort, value)
+            out += bytes(b ^ 255 for b in part) if a.descending else part
+            if len(out) >= SORT_KEY_LEN_MAX:
+                break
+        return out[:SORT_KEY_LEN_MAX].ljust(SORT_KEY_LEN_MAX, b"\0")
+
+    @staticmethod
+    def ordered(order, sort, value):
+        content = value if sort else value[1 if value[0] & 1 else 4 :]
+        if order == "bytes":
+            return content if sort else content + b"\0"
+        if order == "numeric":
+            return numeric_order(content)
+        number, length = int.from_bytes(value, "little"), len(value)
+        top = 1 << 8 * length - 1
+        if order == "float" and number & top:
+            number ^= 2 * top - 1
+        elif order != "unsigned":
+            number ^= top
+        return number.to_bytes(length, "big")
+
+
+def numeric_order(content):
+    """The bytes of a numeric, by whose order it is ordered."""
+    header = le16(content[:2].ljust(2, b"\0"), 0)
+    if header & 0xC000 == 0xC000:
+        return bytes([{0xF: 0, 0xD: 4}.get(header >> 12, 5)])
+    if header & 0x8000:
+        negative, weight, digits = header & 0x2000, header & 0x7F, content[2:]
+        weight -= 128 if weight & 64 else 0
+    else:
+        negative, digits = header & 0x4000, content[4:]
+        weight = le16(content, 2) if len(content) >= 4 else 0
+    if not digits:
+        return b"\2"
+    out = [weight + 0x8000]
+    out += [le16(digits, n) + 1 for n in range(0, len(digits) - 1, 2)]
+    out = b"".join((word & 0xFFFF).to_bytes(2, "big") for word in out + [0])
+    return b"\1" + bytes(b ^ 255 for b in out) if negative else b"\3" + out
 
 
 # ---------------------------------------------------------------- differences (docs/format/differences.md)
@@ -3410,7 +3722,7 @@ def hexadecimal(value, length, what):
 
 
 class Chunk:
-    __slots__ = ("pack", "offset", "size", "length", "hash", "original_hash", "start", "base")
+    __slots__ = ("pack", "offset", "size", "length", "hash", "original_hash", "start", "base", "index")
 
 
 class Entry:
@@ -3440,7 +3752,7 @@ class Backup:
              + (f", and {needed_by} needs it" if needed_by else ""))
         self.json = d = parse_json(repository.read(what, MAX_BACKUP_JSON_BYTES), what)
         self.format = field(d, "format", int, what)
-        need(1 <= self.format <= 4, f"{what} has the format {self.format}, which this decoder does not know")
+        need(1 <= self.format <= 5, f"{what} has the format {self.format}, which this decoder does not know")
         need(field(d, "label", str, what) == label, f"{what} is of another backup")
         self.cluster = f"{field(d, 'major', int, what)}-{field(d, 'system_identifier', str, what)}"
         need(self.cluster in repository.clusters, f"{what} is of a cluster that the repository does not have")
@@ -3449,7 +3761,8 @@ class Backup:
         need(("block_hashes" in d) == (self.format >= 3), f"{what} has block hashes, or has none, against its format")
         need(("files" in d) == (self.format > 1), f"{what} has files, or has none, against its format")
         attempts = field(d, "attempts", int, what) if "attempts" in d else 1
-        need((attempts > 1) == (self.format == 4), f"{what} has attempts, or has none, against its format")
+        need(attempts > 1 or "attempts" not in d, f"{what} has too few attempts")
+        need(self.format == 5 or (attempts > 1) == (self.format == 4), f"{what} has attempts, or has none, against its format")
         need(self.type == TYPES[label[-1]], f"the type of {what} is not that of its label")
         self.references = d.get("references", [])
         if self.type == "full":
@@ -3461,7 +3774,8 @@ class Backup:
                  f"{what} refers to backups as none does")
         self.tablespaces = [field(t, "oid", int, what) for t in field(d, "tablespaces", list, what)]
         self.new_tablespaces = [field(t, "oid", int, what) for t in d.get("new_tablespaces", [])]
-        self.chunks, self.entries, self.others = [], [], []
+        self.chunks, self.tables, self.entries, self.others = [], [], [], []
+        self.rows_of_table = self.entries_of_index = (None, None)
         self.pack_ends = {}
         self.cache = OrderedDict()
         if self.format > 1:
@@ -3546,8 +3860,12 @@ class Backup:
         need(len(value) == 1, f"{self.label}: a line of the index has not one field")
         name, inner = next(iter(value.items()))
         if name == "chunk":
-            need(self.own is None and isinstance(inner, dict), f"{self.label}: a chunk behind a file")
+            need(not self.tables and self.own is None and isinstance(inner, dict), f"{self.label}: a chunk behind a file")
             self._chunk(inner)
+            return
+        if name == "table":
+            need(self.own is None and isinstance(inner, dict), f"{self.label}: a table behind a file")
+            self.tables.append(Table(inner, f"{self.label}: a table of the index"))
             return
         self._chunks_end()
         if not files:
@@ -3582,6 +3900,10 @@ class Backup:
                 isinstance(r, list) and len(r) == 2 and all(isinstance(x, int) for x in r) and r[0] >= 0 and r[1] > 0
                 for r in c.base), f"{what} has a base that is none")
             need(not c.base or sum(r[1] for r in c.base) == c.length, f"{what} has a base of another length")
+        c.index = value.get("index")
+        if c.index is not None:
+            need(c.base is None and isinstance(c.index, list) and len(c.index) == 2 and all(
+                isinstance(x, int) and not isinstance(x, bool) and x >= 0 for x in c.index), f"{what} is of no index")
         end = self.pack_ends.get((c.pack, c.base is None), 0)
         need(end <= c.offset, f"{what} does not lie behind the last in its pack")
         self.pack_ends[c.pack, c.base is None] = c.offset + c.size
@@ -3594,6 +3916,25 @@ class Backup:
             self.own = sum(c.length for c in self.chunks if c.base is None)
             self.changed = sum(c.length for c in self.chunks) - self.own
             self.starts = [c.start for c in self.chunks]
+            self._check_tables()
+
+    def _check_tables(self):
+        end, what = 0, f"{self.label}: a table of the index"
+        for table in self.tables:
+            need(end <= table.first and 0 < table.count <= len(self.chunks) - table.first, f"{what} is not where it says")
+            end = table.first + table.count
+            for c in self.chunks[table.first : end]:
+                need(c.base is None and c.index is None and c.length % PAGE == 0, f"{what} has chunks that are none of it")
+        last, before = -1, [0, 0]
+        for number, c in enumerate(self.chunks):
+            while last + 1 < len(self.tables) and self.tables[last + 1].first <= number:
+                last += 1
+            if c.index is not None:
+                need(c.index[0] == last, f"{self.label}: a chunk is not behind the table that it is told from")
+                need(before <= c.index, f"{self.label}: a chunk is of an index that came before")
+                table, before = self.tables[last], c.index
+                need(number >= table.first + table.count and c.index[1] < len(table.keys),
+                     f"{self.label}: a chunk is told from an index that is none")
 
     def _entry(self, value):
         what = f"{self.label}: an entry of the index"
@@ -3680,7 +4021,8 @@ class Backup:
         if c.base:
             base = b"".join(b"".join(self.others[0].read(at, length)) for at, length in c.base)
         try:
-            original, _ = decode_file(data, base)
+            entries = None if c.index is None else self._entries(*c.index)
+            original, _ = decode_file(data, base, entries)
         except Damaged as error:
             raise Damaged(f"{what}: {error}") from None
         need(len(original) == c.length and blake3(original) == c.original_hash, f"{what} has other bytes than it should")
@@ -3688,6 +4030,21 @@ class Backup:
         if len(self.cache) > self.CACHED:
             self.cache.popitem(last=False)
         return original
+
+    def _entries(self, number, index):
+        """The entries of an index, of which the last ones are kept."""
+        if self.entries_of_index[0] != (number, index):
+            if self.rows_of_table[0] != number:
+                self.rows_of_table = self.entries_of_index = (None, None)
+                table = self.tables[number]
+                rows = TableRows(table)
+                for chunk in range(table.first, table.first + table.count):
+                    rows.add(self.chunk(chunk))
+                self.rows_of_table = number, rows
+            rows = self.rows_of_table[1]
+            self.entries_of_index = (None, None)
+            self.entries_of_index = (number, index), Entries(rows, rows.table.keys[index])
+        return self.entries_of_index[1]
 
     def read(self, at, length):
         """The bytes of this backup's own stream, in pieces."""

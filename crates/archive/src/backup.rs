@@ -24,7 +24,7 @@ use crate::backup_record::{
 };
 use crate::backup_stream;
 use crate::chunks::cutter::Cut;
-use crate::chunks::index::{Chunk, Index};
+use crate::chunks::index::{Chunk, Index, StoredTable};
 use crate::chunks::kept::{How, Kept};
 use crate::chunks::pack::PACK_BYTES;
 use crate::chunks::prior::Prior;
@@ -320,6 +320,8 @@ struct Copied {
     tablespaces: Tablespaces,
     databases: Vec<DatabaseRecord>,
     files: FilesRecord,
+    /// Whether indexes are told from their tables.
+    has_tables: bool,
     block_hashes: BlockHashesRecord,
     /// The labels of the backups that it refers to.
     references: Vec<String>,
@@ -402,7 +404,9 @@ async fn copy(
         .check_sent(std::mem::take(&mut cut.seen))
         .map_err(incredible)?;
     tracing::debug!(major = server.identity.major, start = %start.lsn, end = %end.lsn, "copied");
-    let (index, references) = index(packed.chunks, &mut cut, referred)?;
+    let has_tables = !packed.tables.is_empty();
+    let stored = (packed.chunks, packed.tables);
+    let (index, references) = index(stored, &mut cut, referred)?;
     let (index, manifest) = tokio::try_join!(
         backup_stream::write(writer, "index", &index),
         backup_stream::write(writer, "backup_manifest", &manifest),
@@ -418,6 +422,7 @@ async fn copy(
             packs: packed.packs,
             index,
         },
+        has_tables,
         block_hashes: packed.block_hashes,
         references,
         manifest,
@@ -430,12 +435,13 @@ async fn copy(
 
 /// The index, and the labels of the backups that it names.
 fn index(
-    chunks: Vec<Chunk>,
+    (chunks, tables): (Vec<Chunk>, Vec<StoredTable>),
     cut: &mut Cut,
     referred: &[Referred],
 ) -> Result<(Vec<u8>, Vec<String>), ArchiveError> {
     let mut index = Index {
         chunks,
+        tables,
         members: Vec::new(),
     };
     cut.place_changed(index.changed_start());
@@ -470,7 +476,7 @@ fn record(
     prior: Option<&Prior>,
 ) -> Result<(BackupRecord, BackupLabelFile), ArchiveError> {
     let required_wal = required_wal(&copied.wal_ranges, server.segment_size_bytes)?;
-    let (format, attempts) = BackupRecord::format_of(writer.attempt());
+    let (format, attempts) = BackupRecord::format_of(writer.attempt(), copied.has_tables);
     let record = BackupRecord {
         format,
         attempts,

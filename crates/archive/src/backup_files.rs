@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use crate::error::ArchiveError;
+use crate::indexed_tables::IndexedTable;
 
 /// The control file, without which a server does not start, by its name in the manifest.
 pub(crate) const CONTROL_FILE: &str = "global/pg_control";
@@ -74,6 +75,9 @@ pub(crate) fn tablespace_of_link(path: &[u8]) -> Option<u32> {
 
 /// What takes the files of a backup, in the order in which they are stored.
 pub(crate) trait FileSink {
+    /// Learns which files are tables whose indexes are told from them. Their indexes come after them.
+    fn tables(&mut self, _tables: &[IndexedTable]) {}
+
     /// Takes a directory.
     fn directory(&mut self, entry: Entry) -> Result<(), ArchiveError>;
 

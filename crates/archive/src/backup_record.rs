@@ -17,7 +17,7 @@ use crate::tablespace_record::TablespaceRecord;
 use crate::text;
 
 /// The newest version of descriptions.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 /// The version in which the files were stored as tar archives.
 const FORMAT_OF_ARCHIVES: u32 = 1;
 /// The first version with block hashes, in which backups may refer to others.
@@ -25,6 +25,8 @@ const FORMAT_OF_TYPES: u32 = 3;
 /// That of backups that took several attempts. Those of one have the version before it, which more
 /// readers know.
 const FORMAT_OF_ATTEMPTS: u32 = 4;
+/// That of backups with indexes that are told from their tables, of however many attempts.
+const FORMAT_OF_TABLES: u32 = 5;
 
 /// More segments than any backup needs: 64 TiB of the default size. A description that asks for
 /// more is damaged.
@@ -33,7 +35,7 @@ const REQUIRED_SEGMENTS_MAX: u64 = 1 << 22;
 /// A finished base backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupRecord {
-    /// The version of this description, 1 to 4.
+    /// The version of this description, 1 to 5.
     pub format: u32,
     /// The backup's label, as in its key.
     pub label: String,
@@ -47,7 +49,7 @@ pub struct BackupRecord {
     /// which changed blocks are told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<String>,
-    /// In format 4: how many attempts it took, of which the last one was finished.
+    /// From format 4 on: how many attempts it took, of which the last one was finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
     /// The cluster's system identifier, as text: JSON readers lose digits of large numbers.
@@ -220,13 +222,15 @@ impl RequiredWal {
 }
 
 impl BackupRecord {
-    /// The version of the descriptions that this build writes.
     /// The version of a description that is written now, and how many attempts it names.
-    pub(crate) fn format_of(attempt: u32) -> (u32, Option<u32>) {
-        match attempt {
-            0 | 1 => (FORMAT_OF_TYPES, None),
-            _ => (FORMAT_OF_ATTEMPTS, Some(attempt)),
-        }
+    pub(crate) fn format_of(attempt: u32, has_tables: bool) -> (u32, Option<u32>) {
+        let attempts = (attempt > 1).then_some(attempt);
+        let format = match attempts {
+            _ if has_tables => FORMAT_OF_TABLES,
+            Some(_) => FORMAT_OF_ATTEMPTS,
+            None => FORMAT_OF_TYPES,
+        };
+        (format, attempts)
     }
 
     /// The size of the cluster's files.
@@ -321,8 +325,13 @@ impl BackupRecord {
         if has_type != (self.format >= FORMAT_OF_TYPES) {
             return Some("its description has no type, or one that its format does not know");
         }
-        if self.attempts.is_some_and(|attempts| attempts > 1) != (self.format >= FORMAT_OF_ATTEMPTS)
-        {
+        let has_attempts = self.attempts.is_some_and(|attempts| attempts > 1);
+        let fits = match self.format {
+            ..FORMAT_OF_ATTEMPTS => self.attempts.is_none(),
+            FORMAT_OF_ATTEMPTS => has_attempts,
+            _ => has_attempts == self.attempts.is_some(),
+        };
+        if !fits {
             return Some("its description has attempts, or none that its format asks for");
         }
         let label: Option<BackupLabel> = self.label.parse().ok();

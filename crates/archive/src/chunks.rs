@@ -16,4 +16,7 @@ pub(crate) mod prior;
 pub(crate) mod reading;
 mod referring;
 pub(crate) mod sources;
+mod stored_tables;
+pub(crate) mod tables;
+mod tables_of_cut;
 pub(crate) mod writing;

@@ -8,8 +8,10 @@
 mod changing_file;
 mod left_out;
 pub(crate) mod pace;
+mod row_order;
 pub(crate) mod whose;
 
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -26,6 +28,7 @@ use self::left_out::LeftOut;
 use self::pace::{Pace, Paced};
 use crate::backup_files::{CONTROL_FILE, Entry, FileSink, TABLESPACE_LINKS, tablespace_of_link};
 use crate::error::ArchiveError;
+use crate::indexed_tables::{self, IndexedTable};
 use crate::progress::Progress;
 use crate::replication::BackupTablespace;
 
@@ -52,11 +55,41 @@ pub(crate) struct DataDirectory {
     pub(crate) file_mode: u32,
 }
 
+impl DataDirectory {
+    /// Those of the tables, and of their indexes, for which it gains anything to tell these from the
+    /// rows.
+    pub(crate) fn worth_telling(&self, tables: Vec<IndexedTable>) -> Vec<IndexedTable> {
+        row_order::without_such(&self.path, tables)
+    }
+
+    /// Those of the databases that may have tables of some size: of tablespaces that is not known.
+    pub(crate) fn with_large_files(
+        &self,
+        databases: BTreeMap<u32, String>,
+    ) -> BTreeMap<u32, String> {
+        let links = fs::read_dir(self.path.join(TABLESPACE_LINKS));
+        let has_tablespaces = links.is_ok_and(|mut links| links.next().is_some());
+        let has_large = |oid: &u32| {
+            let files = fs::read_dir(self.path.join(format!("base/{oid}")));
+            let mut files = files.into_iter().flatten().flatten();
+            files.any(|file| {
+                file.metadata()
+                    .is_ok_and(|file| file.len() > indexed_tables::BYTES_MIN)
+            })
+        };
+        let mut databases = databases;
+        databases.retain(|oid, _| has_tablespaces || has_large(oid));
+        databases
+    }
+}
+
 /// A copy that is being made.
 pub(crate) struct Copying<'c> {
     pub(crate) directory: &'c DataDirectory,
     /// The tablespaces that there were when the backup began.
     pub(crate) tablespaces: &'c [BackupTablespace],
+    /// Tables whose indexes are to come after them.
+    pub(crate) tables: &'c [IndexedTable],
     /// Where the backup begins: the WAL has all pages that were written later.
     pub(crate) start: Lsn,
     pub(crate) progress: &'c Progress,
@@ -94,6 +127,7 @@ impl Place {
 impl Copying<'_> {
     /// Hands on everything but `backup_label`, which the server writes when the copy ends.
     pub(crate) fn read(&mut self, sink: &mut dyn FileSink) -> Result<(), ArchiveError> {
+        sink.tables(self.tables);
         for tablespace in self.tablespaces {
             tracing::info!("copying tablespace {}", tablespace.oid);
             let place = Place {
@@ -150,6 +184,7 @@ impl Copying<'_> {
             names => names.map_err(|error| ArchiveError::file("read", &place.directory, error))?,
         };
         let left_out = LeftOut::of(place.tablespace, &place.below, &names);
+        let names = self.with_indexes_after(place, names);
         for name in names
             .iter()
             .map(Path::new)
@@ -163,6 +198,46 @@ impl Copying<'_> {
             self.take(place, name, &path, &metadata, depth, sink)?;
         }
         Ok(())
+    }
+
+    /// The same names, those of the indexes of a table after it.
+    fn with_indexes_after(&self, place: &Place, names: Vec<PathBuf>) -> Vec<PathBuf> {
+        let below = place.below.as_os_str().as_bytes();
+        let here = Entry::new(place.tablespace, below, 0).map(|entry| entry.name());
+        let is_here = |file: &str| {
+            let (directory, name) = file.rsplit_once('/')?;
+            let is_same = here.as_deref() == Ok(directory.as_bytes());
+            is_same.then(|| PathBuf::from(name))
+        };
+        if !self
+            .tables
+            .iter()
+            .any(|table| is_here(&table.file).is_some())
+        {
+            return names;
+        }
+        let there: HashSet<PathBuf> = names.iter().cloned().collect();
+        let mut indexes: HashMap<PathBuf, Vec<PathBuf>> = HashMap::new();
+        let mut moved = HashSet::new();
+        for table in self.tables {
+            let Some(file) = is_here(&table.file).filter(|file| there.contains(file)) else {
+                continue;
+            };
+            let of_table: Vec<PathBuf> = table
+                .indexes
+                .iter()
+                .filter_map(|file| is_here(file))
+                .collect();
+            moved.extend(of_table.iter().cloned());
+            indexes.insert(file, of_table);
+        }
+        let mut ordered = Vec::with_capacity(names.len());
+        for name in names.into_iter().filter(|name| !moved.contains(name)) {
+            let of_table = indexes.remove(&name).unwrap_or_default();
+            ordered.push(name);
+            ordered.extend(of_table.into_iter().filter(|index| there.contains(index)));
+        }
+        ordered
     }
 
     /// Hands on what has this name.

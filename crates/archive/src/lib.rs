@@ -33,6 +33,7 @@ pub mod get;
 pub mod get_ahead;
 mod growth;
 pub mod import;
+mod indexed_tables;
 pub mod info;
 pub mod init;
 pub mod members;

@@ -11,8 +11,11 @@ use super::buffers::{Buffer, Buffers, CHUNK_BYTES};
 use super::changes::{Compared, Comparison};
 use super::index::{Member, SHARED_BYTES_MAX};
 use super::pieces::{self, OWN, Piece, Spread};
+use super::tables::Role;
+use super::tables_of_cut::TablesOfCut;
 use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE, Entry, FileSink};
 use crate::error::ArchiveError;
+use crate::indexed_tables::IndexedTable;
 use crate::pg_manifest::{Hasher, SentFile};
 use crate::replication::ServerError;
 
@@ -28,6 +31,8 @@ pub(crate) struct CutChunk {
     pub(crate) runs: Vec<usize>,
     /// Of changed blocks: what they are told from, in the stream of the full backup.
     pub(crate) base: Option<Vec<[u64; 2]>>,
+    /// What it has to do with a table.
+    pub(crate) role: Role,
 }
 
 /// In the offset of a piece: it is of changed blocks, and counts from their beginning, which is not
@@ -95,6 +100,7 @@ pub(crate) struct Cutter<F> {
     /// Bytes of the stream so far.
     stream_bytes: u64,
     cut: Cut,
+    tables: TablesOfCut,
 }
 
 impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
@@ -119,6 +125,7 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
             small: HashMap::new(),
             stream_bytes: 0,
             cut: Cut::default(),
+            tables: TablesOfCut::default(),
         }
     }
 
@@ -131,10 +138,14 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
 
     fn end_chunk(&mut self) -> Result<(), ArchiveError> {
         self.has_run[0] = false;
-        match self.chunk.bytes.is_empty() {
-            true => Ok(()),
-            false => (self.take)(std::mem::take(&mut self.chunk)),
+        if self.chunk.bytes.is_empty() {
+            return Ok(());
         }
+        let mut chunk = std::mem::take(&mut self.chunk);
+        if self.tables.is_in_file {
+            chunk.role = self.tables.role(&chunk.extents);
+        }
+        (self.take)(chunk)
     }
 
     fn end_changed(&mut self) -> Result<(), ArchiveError> {
@@ -392,6 +403,10 @@ impl Pages {
 }
 
 impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> FileSink for Cutter<F> {
+    fn tables(&mut self, tables: &[IndexedTable]) {
+        self.tables = TablesOfCut::of(tables);
+    }
+
     fn directory(&mut self, entry: Entry) -> Result<(), ArchiveError> {
         self.cut.members.push(Member::Directory(entry));
         Ok(())
@@ -420,7 +435,17 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> FileSink for Cutter<F> {
                 kept.extend_from_slice(piece);
             }
         };
-        let found = self.cut_file((&name, size_bytes), pages.as_ref(), content, &mut seen)?;
+        let wanted = (name.as_slice(), size_bytes);
+        let is_of_table = pages.is_some() && self.comparison.is_none();
+        if is_of_table && self.tables.begin(wanted) {
+            self.end_chunk()?;
+            self.tables.is_in_file = true;
+        }
+        let found = self.cut_file(wanted, pages.as_ref(), content, &mut seen)?;
+        if self.tables.is_in_file {
+            self.end_chunk()?;
+            self.tables.end();
+        }
         self.cut.original_bytes += size_bytes;
         let found = found.filter(|pieces| !is_whole(pieces));
         let shared_at = match &found {

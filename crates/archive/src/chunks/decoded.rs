@@ -5,17 +5,21 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use walzip_codec::table::{Entries, TableRows};
+use walzip_pgformat::PAGE_SIZE;
 use walzip_repo::{BackupLabel, Repository};
 
 use super::blocking_reads::BlockingReads;
 use super::buffers::CHUNK_BYTES;
-use super::index::Chunk;
+use super::index::{Chunk, StoredTable};
 use super::pack;
 use super::pieces::{OWN, REFERENCES_AT_ONCE};
 use super::sources::Source;
+use super::tables::READ_ROWS_MEMORY_MAX;
 use crate::backup_objects::needed;
 use crate::backup_record;
 use crate::error::ArchiveError;
+use crate::two_threads::run_both;
 use crate::workers;
 
 /// A backup's stream is used in two places at a time: at new blocks, and at changed ones.
@@ -85,6 +89,41 @@ fn used_at_once(backups: usize) -> usize {
     (PLACES * backups).clamp(USED_MIN, USED_MAX)
 }
 
+/// A table: the numbers of its backup, and its own; and an index of it.
+type TableId = (u32, u32);
+type IndexId = (u32, u32, u32);
+
+/// The rows of the table, and the entries of the indexes, that were used last.
+#[derive(Debug, Default)]
+struct HeldTables {
+    rows: Option<(TableId, Arc<TableRows>)>,
+    entries: VecDeque<(IndexId, Arc<Entries>)>,
+}
+
+impl HeldTables {
+    /// How many indexes are used at a time.
+    const ENTRIES_MAX: usize = 2;
+
+    fn rows_of(&self, id: TableId) -> Option<Arc<TableRows>> {
+        let rows = self.rows.as_ref().filter(|(of, _)| *of == id);
+        rows.map(|(_, rows)| Arc::clone(rows))
+    }
+
+    fn entries_of(&mut self, id: IndexId) -> Option<Arc<Entries>> {
+        let at = self.entries.iter().position(|(of, _)| *of == id)?;
+        let (_, entries) = self.entries.remove(at)?;
+        self.keep(id, Arc::clone(&entries));
+        Some(entries)
+    }
+
+    fn keep(&mut self, id: IndexId, entries: Arc<Entries>) {
+        self.entries.push_back((id, entries));
+        if self.entries.len() > Self::ENTRIES_MAX {
+            self.entries.pop_front();
+        }
+    }
+}
+
 /// The chunks of a backup and of those that it refers to.
 #[derive(Debug)]
 pub(crate) struct Decoded {
@@ -97,6 +136,7 @@ pub(crate) struct Decoded {
     /// What changed blocks are told from. A chunk of them may need more than are held, which would have to
     /// go for it.
     bases: Mutex<Held>,
+    tables: Mutex<HeldTables>,
     /// Packs whose headers were looked at: the numbers of their backups, and their own.
     checked: Mutex<BTreeSet<(u32, u32)>>,
 }
@@ -116,6 +156,7 @@ impl Decoded {
             sources,
             held: Mutex::new(Held::new(held)),
             bases: Mutex::new(Held::new(SPARE + BASES_BY_THREAD * threads)),
+            tables: Mutex::default(),
             checked: Mutex::default(),
         }
     }
@@ -197,7 +238,13 @@ impl Decoded {
         let fetched = self.fetch(number, source, chunk);
         let decoded = fetched.and_then(|bytes| {
             let base = self.base(chunk)?;
-            let decoded = decode(&bytes, chunk, base.as_deref());
+            let entries = self.entries(id, chunk)?;
+            let told_from = match (&base, &entries) {
+                (Some(base), _) => ToldFrom::Base(base),
+                (None, Some(entries)) => ToldFrom::Entries(entries),
+                (None, None) => ToldFrom::Nothing,
+            };
+            let decoded = decode(&bytes, chunk, told_from);
             decoded.map_err(|reason| {
                 let pack = backup_record::name_of(&source.packs, chunk.pack);
                 let label = &source.label;
@@ -211,6 +258,59 @@ impl Decoded {
             OWN => decoded,
             _ => decoded.map_err(|error| needed(self.label.as_str(), source.label.as_str(), error)),
         }
+    }
+
+    /// The entries of the index that a chunk is told from.
+    fn entries(&self, id: ChunkId, chunk: &Chunk) -> Result<Option<Arc<Entries>>, ArchiveError> {
+        let Some([table, index]) = chunk.index else {
+            return Ok(None);
+        };
+        let (number, _) = id;
+        let source = self.source(number)?;
+        let stored = source.tables.get(table as usize);
+        let key = stored.and_then(|stored| stored.shape.indexes.get(index as usize));
+        let (stored, key) = stored.zip(key).ok_or_else(|| ArchiveError::Damaged {
+            object: format!("backup {}", source.label),
+            reason: format!("it has no table {table} with an index {index}"),
+        })?;
+        let mut held = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entries) = held.entries_of((number, table, index)) {
+            return Ok(Some(entries));
+        }
+        let rows = match held.rows_of((number, table)) {
+            Some(rows) => rows,
+            None => {
+                let rows = Arc::new(self.rows_of(number, source, stored)?);
+                held.rows = Some(((number, table), Arc::clone(&rows)));
+                rows
+            }
+        };
+        let entries = Arc::new(Entries::sort(rows, &stored.shape, key, run_both));
+        held.keep((number, table, index), Arc::clone(&entries));
+        Ok(Some(entries))
+    }
+
+    /// The rows of a table.
+    fn rows_of(
+        &self,
+        number: u32,
+        source: &Source,
+        stored: &StoredTable,
+    ) -> Result<TableRows, ArchiveError> {
+        let mut rows = TableRows::new(&stored.shape, READ_ROWS_MEMORY_MAX);
+        let mut block = 0;
+        for chunk in stored.chunks() {
+            let bytes = self.base_chunk((number, chunk))?;
+            rows.add_pages(&stored.shape, block, &bytes);
+            block += (bytes.len() / PAGE_SIZE) as u32;
+            if rows.are_too_many() {
+                return Err(ArchiveError::Damaged {
+                    object: format!("backup {}", source.label),
+                    reason: "a table from which indexes are told has too many rows".to_owned(),
+                });
+            }
+        }
+        Ok(rows)
     }
 
     /// What a chunk is told from.
@@ -230,7 +330,8 @@ impl Decoded {
         Ok(bytes)
     }
 
-    /// How many bytes have to be decoded for runs of that stream: whole chunks.
+    /// How many bytes have to be decoded for runs of that stream: whole chunks, and the tables from
+    /// which those are told.
     pub(crate) fn decoded_for(&self, runs: &[[u64; 2]]) -> Result<u64, ArchiveError> {
         let source = self.source(OWN + 1)?;
         let chunks: BTreeSet<usize> = runs
@@ -241,7 +342,16 @@ impl Decoded {
                 source.chunk_at(offset)..=source.chunk_at(last)
             })
             .collect();
-        let lens = chunks
+        let table = |&chunk: &usize| {
+            let [table, _] = source.chunks.get(chunk)?.index?;
+            source.tables.get(table as usize)
+        };
+        let of_tables = chunks
+            .iter()
+            .filter_map(table)
+            .flat_map(StoredTable::chunks);
+        let all: BTreeSet<usize> = chunks.iter().copied().chain(of_tables).collect();
+        let lens = all
             .iter()
             .filter_map(|&chunk| source.chunks.get(chunk))
             .map(|chunk| u64::from(chunk.original_bytes));
@@ -271,8 +381,22 @@ impl Decoded {
     }
 }
 
-/// Decodes a chunk, with what it is told from, if it is told from anything.
-pub(crate) fn decode(bytes: &[u8], chunk: &Chunk, base: Option<&[u8]>) -> Result<Vec<u8>, String> {
+/// What a chunk is told from.
+#[derive(Clone, Copy)]
+pub(crate) enum ToldFrom<'t> {
+    Nothing,
+    /// Blocks of the first backup that is referred to.
+    Base(&'t [u8]),
+    /// The entries that an index has for the rows of its table.
+    Entries(&'t Arc<Entries>),
+}
+
+/// Decodes a chunk, with what it is told from.
+pub(crate) fn decode(
+    bytes: &[u8],
+    chunk: &Chunk,
+    told_from: ToldFrom<'_>,
+) -> Result<Vec<u8>, String> {
     if blake3::hash(bytes) != chunk.blake3 {
         return Err("its BLAKE3 hash is not the recorded one".to_owned());
     }
@@ -284,9 +408,10 @@ pub(crate) fn decode(bytes: &[u8], chunk: &Chunk, base: Option<&[u8]>) -> Result
     if chunk.original_blake3 != header.original_hash {
         return Err("it holds other bytes than the index says".to_owned());
     }
-    let decoded = match base {
-        Some(base) => walzip_codec::decode_differences(bytes, base),
-        None => walzip_codec::decode(bytes),
+    let decoded = match told_from {
+        ToldFrom::Base(base) => walzip_codec::decode_differences(bytes, base),
+        ToldFrom::Entries(entries) => walzip_codec::decode_index_chunk(bytes, entries),
+        ToldFrom::Nothing => walzip_codec::decode(bytes),
     };
     decoded.map_err(|error| error.to_string())
 }

@@ -6,14 +6,17 @@
 //! ([`super::pieces`]), and chunks of changed blocks stand behind all others.
 
 mod lines;
+mod table_line;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{BufRead, Read};
 use std::ops::Range;
 
 use blake3::Hash;
 use serde::{Deserialize, Serialize};
+
+pub(crate) use table_line::StoredTable;
 
 use super::pieces::{Expected, LINE_PIECES_MAX, OWN, PIECES_MAX, Piece, PieceLine};
 use crate::backup_files::Entry;
@@ -35,6 +38,8 @@ const LINE_BYTES_MAX: u64 = 16 << 10;
 pub(crate) enum Line {
     /// A chunk.
     Chunk(Chunk),
+    /// A table.
+    Table(StoredTable),
     /// A directory.
     Directory(Directory),
     /// A file.
@@ -64,6 +69,10 @@ pub(crate) struct Chunk {
     /// first backup that is referred to, as offsets and lengths. None if it is told from nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) base: Option<Vec<[u64; 2]>>,
+    /// Of a chunk of an index that is told from the rows of its table: the numbers of the table and of
+    /// the index in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) index: Option<[u32; 2]>,
 }
 
 /// A directory.
@@ -188,6 +197,8 @@ pub(crate) struct Index {
     /// In the order of the stream.
     pub(crate) chunks: Vec<Chunk>,
     /// In the order of the stream.
+    pub(crate) tables: Vec<StoredTable>,
+    /// In the order of the stream.
     pub(crate) members: Vec<Member>,
 }
 
@@ -197,6 +208,9 @@ impl Index {
         let mut text = Vec::new();
         for chunk in &self.chunks {
             write_line(&mut text, &Line::Chunk(chunk.clone()))?;
+        }
+        for table in &self.tables {
+            write_line(&mut text, &Line::Table(table.clone()))?;
         }
         let changed = self.changed_start();
         let mut expected = Expected::new(changed);
@@ -306,6 +320,7 @@ impl Index {
                 .map_err(|wrong| format!("chunk {number} {wrong}"))?;
         }
         self.check_shared()?;
+        self.check_tables()?;
         // Nothing was expected of the changed blocks before their beginning was known.
         let plain = self.changed_start();
         let changed = self.stream_bytes() - plain;
@@ -463,8 +478,28 @@ impl Index {
         selected
     }
 
-    /// The numbers of the chunks that have bytes of these files, in their order.
+    /// The numbers of the chunks that are needed for these files, in their order: those that have
+    /// bytes of them, and those of the tables from which those are told.
     pub(crate) fn chunks_of(&self, selected: &[Selected]) -> Vec<usize> {
+        let numbers = self.chunks_with_bytes(selected);
+        let table = |&number: &usize| {
+            let [table, _] = self.chunks.get(number)?.index?;
+            self.tables.get(table as usize)
+        };
+        let of_tables: BTreeSet<usize> = numbers
+            .iter()
+            .filter_map(table)
+            .flat_map(StoredTable::chunks)
+            .collect();
+        if of_tables.is_empty() {
+            return numbers;
+        }
+        let all: BTreeSet<usize> = numbers.into_iter().chain(of_tables).collect();
+        all.into_iter().collect()
+    }
+
+    /// The numbers of the chunks that have bytes of these files.
+    fn chunks_with_bytes(&self, selected: &[Selected]) -> Vec<usize> {
         let starts = self.chunk_starts();
         let mut numbers: Vec<usize> = Vec::new();
         for Selected { range, .. } in selected.iter().filter(|of| !of.range.is_empty()) {

@@ -16,6 +16,7 @@ use walzip_repo::{BackupWriter, Interrupted, Repository};
 use super::cutter::CutChunk;
 use super::index::Chunk;
 use super::pack::HEADER_LEN;
+use super::tables::Role;
 use crate::backup_record::ObjectRecord;
 use crate::error::ArchiveError;
 use crate::text;
@@ -171,7 +172,9 @@ impl Kept {
         });
         let chunks: Vec<Chunk> = chunks.collect();
         let mut end = HEADER_LEN as u64;
-        let is_possible = |chunk: &Chunk| chunk.base.is_none() && chunk.check(&mut end).is_ok();
+        let is_possible = |chunk: &Chunk| {
+            chunk.base.is_none() && chunk.index.is_none() && chunk.check(&mut end).is_ok()
+        };
         if !chunks.iter().all(is_possible)
             || end > pack.object.size_bytes
             || self.chunks.len() + chunks.len() > CHUNKS_MAX
@@ -190,7 +193,8 @@ impl Kept {
     /// The chunk that has the bytes of another one, once, unless it is of changed blocks or one that
     /// stands behind it in its pack was taken before.
     pub(crate) fn take(&mut self, wanted: &CutChunk) -> Option<KeptChunk> {
-        if wanted.base.is_some() {
+        // A chunk of an index is told from rows that are others by now.
+        if wanted.base.is_some() || matches!(wanted.role, Role::Index(..)) {
             return None;
         }
         let chunk = self.chunks.get(&blake3::hash(&wanted.bytes))?;
@@ -229,6 +233,7 @@ mod tests {
                 blake3: blake3::hash(b"stored"),
                 original_blake3: blake3::hash(b"original"),
                 base: None,
+                index: None,
             })
         };
         for offset in [16, 26] {

@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use blake3::Hash;
 use walzip_repo::{BackupObject, BackupType, BackupWriter};
 
-use super::index::Chunk;
+use super::index::{Chunk, StoredTable};
 use super::kept::{self, How, KeptChunk};
 use super::pack;
+use super::stored_tables::StoredTables;
+use super::tables::Role;
 use crate::backup_record::ObjectRecord;
 use crate::error::ArchiveError;
 
@@ -20,6 +22,8 @@ pub(crate) struct Encoded {
     pub(crate) hashes: Vec<u8>,
     /// What it is told from, if it is of changed blocks.
     pub(crate) base: Option<Vec<[u64; 2]>>,
+    /// What it has to do with a table.
+    pub(crate) role: Role,
 }
 
 /// The bytes that are stored of a chunk.
@@ -48,6 +52,7 @@ pub(crate) struct PackWriter<'w> {
     chunks: Vec<Chunk>,
     /// Chunks of changed blocks.
     changed: Vec<Chunk>,
+    tables: StoredTables,
 }
 
 struct OpenPack {
@@ -81,6 +86,7 @@ impl<'w> PackWriter<'w> {
             kept: HashMap::new(),
             chunks: Vec::new(),
             changed: Vec::new(),
+            tables: StoredTables::default(),
         }
     }
 
@@ -91,6 +97,7 @@ impl<'w> PackWriter<'w> {
 
     /// Stores the next chunk.
     pub(crate) async fn write(&mut self, encoded: Encoded) -> Result<(), ArchiveError> {
+        let index = self.tables.include(&encoded.role, self.chunks.len());
         let (bytes, hash) = match encoded.stored {
             Stored::New(bytes, hash) => (bytes, hash),
             Stored::Kept(kept) => {
@@ -116,6 +123,7 @@ impl<'w> PackWriter<'w> {
             blake3: hash,
             original_blake3: encoded.original_hash,
             base: encoded.base,
+            index,
         });
         open.write(bytes).await?;
         if open.size_bytes >= self.pack_bytes {
@@ -183,16 +191,27 @@ impl<'w> PackWriter<'w> {
         };
         if let Some(Some(object)) = self.packs.get(number as usize) {
             let since = self.chunks.get(self.first_of_open..).unwrap_or_default();
-            let chunks: Vec<&Chunk> = since.iter().filter(|of| of.pack == number).collect();
+            let chunks: Vec<&Chunk> = since
+                .iter()
+                .filter(|of| of.pack == number && of.index.is_none())
+                .collect();
             kept::note(self.writer, self.begun - 1, (object, self.how), &chunks).await?;
         }
         Ok(())
     }
 
-    /// Closes the last pack; returns all packs, and all chunks, first those of no changed blocks.
-    pub(crate) async fn finish(mut self) -> Result<(Vec<ObjectRecord>, Vec<Chunk>), ArchiveError> {
+    /// Closes the last pack; returns all packs, all chunks, first those of no changed blocks, and the
+    /// tables from which some of them are told.
+    pub(crate) async fn finish(
+        mut self,
+    ) -> Result<(Vec<ObjectRecord>, Vec<Chunk>, Vec<StoredTable>), ArchiveError> {
         self.close().await?;
         self.chunks.append(&mut self.changed);
-        Ok((self.packs.into_iter().flatten().collect(), self.chunks))
+        let tables = self.tables.finish(&mut self.chunks);
+        Ok((
+            self.packs.into_iter().flatten().collect(),
+            self.chunks,
+            tables,
+        ))
     }
 }

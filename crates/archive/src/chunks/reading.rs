@@ -11,9 +11,11 @@ use futures::TryStreamExt;
 use tokio::sync::mpsc;
 use walzip_repo::BackupLabel;
 
+use super::decoded::ToldFrom;
 use super::index::{Chunk, Index, Selected};
 use super::packed::Packed;
 use super::sources::{self, Source, read_referred};
+use super::tables::{Role, Roles};
 use super::{decoded, pack, referring};
 use crate::backup_files::{Entry, FileSink};
 use crate::backup_record::{self, BackupRecord, ObjectRecord};
@@ -33,6 +35,7 @@ struct Fetched {
     number: usize,
     chunk: Chunk,
     bytes: Bytes,
+    role: Role,
 }
 
 /// The bytes of a chunk, or what is wrong with it.
@@ -106,7 +109,8 @@ async fn read_alone<S: FileSink + Send + 'static>(
             permit.send(workers.submit(fetched));
             Ok(())
         };
-        fetch(&packed, &numbers, sink).await
+        let mut roles = Roles::of(&packed.index);
+        fetch(&packed, &numbers, &mut roles, sink).await
     };
     let (fetched, taken) = tokio::join!(fetching, taking);
     match (fetched, taken) {
@@ -129,10 +133,15 @@ pub(crate) async fn damaged(packed: &Packed<'_>, record: &BackupRecord) -> Vec<A
         Err(error) => return vec![error],
     }
     let mut found = Vec::new();
+    let mut roles = Roles::of(&packed.index);
     let all: Vec<usize> = (0..packed.index.chunks.len()).collect();
     for of_pack in all.chunk_by(|&one, &other| packed.pack_of(one) == packed.pack_of(other)) {
-        let fetched = fetch(packed, of_pack, async |fetched| {
+        let fetched = fetch(packed, of_pack, &mut roles, async |fetched| {
             let number = fetched.number;
+            // One chunk comes after the other: no more rows will come.
+            if let Role::Index(table, _) = &fetched.role {
+                table.fail("a chunk of its table cannot be read");
+            }
             if let Err(reason) = off_the_runtime(move || decode(&fetched)).await {
                 if found.len() == CHUNKS_NAMED_MAX {
                     return Err(too_many(packed.label));
@@ -173,8 +182,19 @@ impl Packed<'_> {
 async fn fetch(
     packed: &Packed<'_>,
     numbers: &[usize],
+    roles: &mut Roles<'_>,
     mut sink: impl AsyncFnMut(Fetched) -> Result<(), ArchiveError>,
 ) -> Result<(), ArchiveError> {
+    let mut sink = async |(number, chunk, bytes)| {
+        let role = roles.of_chunk(number);
+        sink(Fetched {
+            number,
+            chunk,
+            bytes,
+            role,
+        })
+        .await
+    };
     for of_pack in numbers.chunk_by(|&one, &other| packed.pack_of(one) == packed.pack_of(other)) {
         let number = of_pack.first().and_then(|&first| packed.pack_of(first));
         let object = number.and_then(|number| packed.packs.get(number));
@@ -195,7 +215,7 @@ async fn fetch_from(
     packed: &Packed<'_>,
     object: &ObjectRecord,
     chunks: &[(usize, &Chunk)],
-    sink: &mut impl AsyncFnMut(Fetched) -> Result<(), ArchiveError>,
+    sink: &mut impl AsyncFnMut((usize, Chunk, Bytes)) -> Result<(), ArchiveError>,
 ) -> Result<(), ArchiveError> {
     let Packed {
         repository, label, ..
@@ -215,13 +235,7 @@ async fn fetch_from(
             let bytes = repository
                 .read_backup_range(label, &object.name, range)
                 .await?;
-            let chunk = chunk.clone();
-            sink(Fetched {
-                number,
-                chunk,
-                bytes,
-            })
-            .await?;
+            sink((number, chunk.clone(), bytes)).await?;
         }
         return Ok(());
     }
@@ -237,13 +251,7 @@ async fn fetch_from(
     for &(number, chunk) in chunks {
         pieces.skip_to(chunk.offset).await?;
         let bytes = pieces.take(chunk.size_bytes as usize).await?;
-        let chunk = chunk.clone();
-        sink(Fetched {
-            number,
-            chunk,
-            bytes,
-        })
-        .await?;
+        sink((number, chunk.clone(), bytes)).await?;
     }
     Ok(())
 }
@@ -298,7 +306,28 @@ where
 }
 
 fn decode(fetched: &Fetched) -> Decoded {
-    decoded::decode(&fetched.bytes, &fetched.chunk, None)
+    let Fetched {
+        number,
+        chunk,
+        bytes,
+        role,
+    } = fetched;
+    match role {
+        Role::None => decoded::decode(bytes, chunk, ToldFrom::Nothing),
+        Role::Rows(table, part) => {
+            let part = table.part(*part);
+            let decoded = decoded::decode(bytes, chunk, ToldFrom::Nothing);
+            match &decoded {
+                Ok(pages) => part.take(pages),
+                Err(reason) => part.fail(&format!("chunk {number}, which it needs: {reason}")),
+            }
+            decoded
+        }
+        Role::Index(table, index) => {
+            let in_use = table.entries(*index)?;
+            decoded::decode(bytes, chunk, ToldFrom::Entries(&in_use.entries))
+        }
+    }
 }
 
 /// Names a damaged chunk by its pack, and the files that it is of.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use walzip_repo::{BackupLabel, BackupType, Repository};
 
-use super::index::{Chunk, Index};
+use super::index::{Chunk, Index, StoredTable};
 use super::packed::Packed;
 use super::pieces::Piece;
 use crate::backup_objects::needed;
@@ -17,6 +17,7 @@ pub(crate) struct Source {
     pub(crate) label: BackupLabel,
     pub(crate) packs: Vec<ObjectRecord>,
     pub(crate) chunks: Vec<Chunk>,
+    pub(crate) tables: Vec<StoredTable>,
     /// Where the chunks begin in the stream, and where the last one ends.
     pub(crate) starts: Vec<u64>,
     /// Where the changed blocks begin in the stream.
@@ -30,6 +31,7 @@ impl Source {
             label: label.clone(),
             packs: packs.to_vec(),
             chunks: index.chunks.clone(),
+            tables: index.tables.clone(),
             starts: index.chunk_starts(),
             changed_start: index.changed_start(),
         }
@@ -170,13 +172,14 @@ mod tests {
             blake3: blake3::hash(b"encoded"),
             original_blake3: blake3::hash(b"original"),
             base: base.map(<[_]>::to_vec),
+            index: None,
         }
     }
 
     fn source(label: &str, chunks: &[Chunk]) -> Source {
         let index = Index {
             chunks: chunks.to_vec(),
-            members: Vec::new(),
+            ..Index::default()
         };
         Source::of(&label.parse().expect("a label"), &[], &index)
     }
@@ -201,8 +204,8 @@ mod tests {
             pieces: Some(pieces.to_vec()),
         };
         Index {
-            chunks: Vec::new(),
             members: vec![file],
+            ..Index::default()
         }
     }
 

@@ -15,9 +15,10 @@ use super::buffers::Buffers;
 use super::changes::Comparison;
 use super::cutter::{Cut, CutChunk, Cutter};
 use super::decoded::Decoded;
-use super::index::Chunk;
+use super::index::{Chunk, StoredTable};
 use super::kept::{How, Kept, KeptChunk};
 use super::pack_writer::{Encoded, PackWriter, Stored};
+use super::tables::{Role, Table};
 use crate::backup_files::FileSink;
 use crate::backup_record::{BlockHashesRecord, ObjectRecord};
 use crate::coding::off_the_runtime;
@@ -108,6 +109,8 @@ pub(crate) struct Packed {
     pub(crate) packs: Vec<ObjectRecord>,
     /// First those of no changed blocks.
     pub(crate) chunks: Vec<Chunk>,
+    /// Tables whose indexes are told from their rows.
+    pub(crate) tables: Vec<StoredTable>,
     pub(crate) block_hashes: BlockHashesRecord,
 }
 
@@ -147,6 +150,9 @@ pub(crate) async fn store<T>(
             let mut encoder = ChunkEncoder::new(work.level, work.proves);
             let used = buffers.clone();
             move |(mut chunk, kept): (CutChunk, Option<KeptChunk>)| {
+                if let Role::Rows(table, part) = &chunk.role {
+                    table.part(*part).take(&chunk.bytes);
+                }
                 let encoded = match kept {
                     Some(kept) => Ok(Ok(work.keep(kept, &chunk))),
                     None => work.encode(&mut encoder, &mut chunk),
@@ -210,13 +216,18 @@ struct Work {
 
 impl Work {
     fn encode(&mut self, encoder: &mut ChunkEncoder, chunk: &mut CutChunk) -> EncodedOr {
+        if let Role::Index(table, index) = &chunk.role
+            && let Some((member, is_told)) = of_index(encoder, chunk, table, *index)
+        {
+            let role = if is_told {
+                chunk.role.clone()
+            } else {
+                Role::None
+            };
+            return Ok(Ok(self.encoded(member, chunk, None, role)));
+        }
         let mut base = chunk.base.take();
-        let CutChunk {
-            extents,
-            bytes,
-            runs,
-            ..
-        } = chunk;
+        let CutChunk { extents, bytes, .. } = &*chunk;
         let mut told = None;
         if let (Some(runs), Some(full)) = (&base, &self.full)
             && let Some(base) = full.runs(runs, bytes.len())?
@@ -242,18 +253,33 @@ impl Work {
                 },
             },
         };
-        let original_hash = match walzip_codec::Header::read(&encoded) {
-            Ok(header) => Hash::from_bytes(header.original_hash),
-            Err(_) => blake3::hash(bytes),
+        let role = match &chunk.role {
+            Role::Index(..) => Role::None,
+            role => role.clone(),
         };
-        let hash = blake3::hash(&encoded);
-        Ok(Ok(Encoded {
-            stored: Stored::New(encoded, hash),
-            original_bytes: bytes.len() as u32,
+        Ok(Ok(self.encoded(encoded, chunk, base, role)))
+    }
+
+    fn encoded(
+        &self,
+        member: Vec<u8>,
+        chunk: &CutChunk,
+        base: Option<Vec<[u64; 2]>>,
+        role: Role,
+    ) -> Encoded {
+        let original_hash = match walzip_codec::Header::read(&member) {
+            Ok(header) => Hash::from_bytes(header.original_hash),
+            Err(_) => blake3::hash(&chunk.bytes),
+        };
+        let hash = blake3::hash(&member);
+        Encoded {
+            stored: Stored::New(member, hash),
+            original_bytes: chunk.bytes.len() as u32,
             original_hash,
-            hashes: self.key.hashes(bytes, runs),
+            hashes: self.key.hashes(&chunk.bytes, &chunk.runs),
             base,
-        }))
+            role,
+        }
     }
 
     /// A chunk that an earlier attempt has stored.
@@ -264,8 +290,27 @@ impl Work {
             stored: Stored::Kept(kept),
             hashes: self.key.hashes(&chunk.bytes, &chunk.runs),
             base: None,
+            role: chunk.role.clone(),
         }
     }
+}
+
+/// The chunk of an index, and whether it is told from the rows of its table; nothing where those cannot
+/// be had, or it cannot be encoded.
+fn of_index(
+    encoder: &mut ChunkEncoder,
+    chunk: &CutChunk,
+    table: &Table,
+    index: usize,
+) -> Option<(Vec<u8>, bool)> {
+    let in_use = table.entries(index);
+    let in_use = in_use.inspect_err(|reason| {
+        tracing::debug!("an index is stored by itself: {reason}");
+    });
+    let in_use = in_use.ok()?;
+    encoder
+        .encode_index(&chunk.extents, &chunk.bytes, &in_use.entries)
+        .ok()
 }
 
 /// Stores the chunks as they are done, in their order.
@@ -295,10 +340,11 @@ async fn store_chunks(
     }
     let (stored, objects, changed) =
         tokio::try_join!(packs.finish(), hashes.finish(), hashes_of_changed.finish())?;
-    let (packs, chunks) = stored;
+    let (packs, chunks, tables) = stored;
     Ok(Packed {
         packs,
         chunks,
+        tables,
         block_hashes: key.record(objects, changed),
     })
 }

@@ -5,10 +5,12 @@ use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
 
 use super::{Copy, Request, refuse_in_place};
 use crate::backup_files::{BACKUP_LABEL, Entry, FileSink};
-use crate::chunks::writing;
+use crate::chunks::writing::{self, Earlier};
 use crate::data_directory::pace::Pace;
 use crate::data_directory::{Copying, DataDirectory};
+use crate::databases;
 use crate::error::ArchiveError;
+use crate::indexed_tables;
 use crate::pg_manifest;
 use crate::progress::Phase;
 use crate::replication::{BackupEnd, OnlineBackup, ServerError};
@@ -25,6 +27,16 @@ pub(super) async fn copy(
     let tablespaces = tablespaces::with_directories(backup.session()).await?;
     refuse_in_place(&tablespaces)?;
 
+    let tables = match request.earlier {
+        // Chunks of unchanged blocks are referred to.
+        Earlier::Backups(_) => Vec::new(),
+        _ if !request.encoding.level.tells_indexes() => Vec::new(),
+        _ => {
+            let databases = databases::list(backup.session()).await?;
+            let databases = directory.with_large_files(databases);
+            directory.worth_telling(indexed_tables::find(request.settings, &databases).await)
+        }
+    };
     let (copied_sender, copied) = oneshot::channel();
     let (label_sender, label) = oneshot::channel::<String>();
     let (of_backup, progress) = (tablespaces.clone(), request.progress.clone());
@@ -34,6 +46,7 @@ pub(super) async fn copy(
         let mut copying = Copying {
             directory: &directory,
             tablespaces: &of_backup,
+            tables: &tables,
             start,
             progress: &progress,
             pace: Pace::new(rate),

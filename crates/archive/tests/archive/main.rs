@@ -15,6 +15,7 @@ mod references;
 mod resumed;
 mod set_aside;
 mod timelines;
+mod told_indexes;
 mod verified;
 mod verified_backups;
 mod wal;

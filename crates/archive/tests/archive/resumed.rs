@@ -21,14 +21,14 @@ use crate::cluster::{Cluster, Shipper, Site, copy_to, restore_command};
 use crate::point_in_time::{ROWS, TIMEOUT, options};
 
 /// A repository in memory of a running cluster.
-struct Place<'c> {
+pub struct Place<'c> {
     cluster: &'c Cluster<'c>,
-    store: Arc<dyn ObjectStore>,
-    repository: Repository,
+    pub store: Arc<dyn ObjectStore>,
+    pub repository: Repository,
 }
 
 impl<'c> Place<'c> {
-    async fn of(cluster: &'c Cluster<'c>) -> Place<'c> {
+    pub async fn of(cluster: &'c Cluster<'c>) -> Place<'c> {
         let store = memory_store();
         let source = Source::DataDirectory(cluster.data.clone());
         init(store.clone(), &source).await.expect("made");
@@ -47,10 +47,10 @@ impl<'c> Place<'c> {
     }
 
     /// Takes a backup slowly, until so many of its packs are noted; returns its label.
-    async fn interrupted_after(&self, notes: usize) -> BackupLabel {
+    pub async fn interrupted_after(&self, notes: usize, options: BackupOptions) -> BackupLabel {
         let slow = BackupOptions {
             max_rate_kilobytes: Some(16 << 10),
-            ..small()
+            ..options
         };
         let noted = async {
             loop {
@@ -70,7 +70,7 @@ impl<'c> Place<'c> {
         }
     }
 
-    async fn take(
+    pub async fn take(
         &self,
         repository: &Repository,
         options: &BackupOptions,
@@ -83,7 +83,7 @@ impl<'c> Place<'c> {
     }
 
     /// The process that made the last attempts is this one, and runs. Says that it has ended.
-    async fn end_attempts(&self) {
+    pub async fn end_attempts(&self) {
         for label in self.unfinished().await {
             for key in self.keys(&format!("backup/{label}")).await {
                 if key.ends_with("/started") {
@@ -111,7 +111,7 @@ impl<'c> Place<'c> {
     }
 
     /// The backup has the objects that it names and no others, and all of it is whole.
-    async fn assert_whole(&self, record: &BackupRecord) {
+    pub async fn assert_whole(&self, record: &BackupRecord) {
         let prefix = format!("backup/{}/", record.label);
         let named = record.objects().map(|of| format!("{prefix}{}", of.name));
         let reserved = ["started", "backup.json"].map(|of| format!("{prefix}{of}"));
@@ -122,7 +122,7 @@ impl<'c> Place<'c> {
     }
 }
 
-fn small() -> BackupOptions {
+pub fn small() -> BackupOptions {
     BackupOptions {
         pack_bytes: 100_000,
         archive_timeout: TIMEOUT,
@@ -159,14 +159,14 @@ async fn a_backup_goes_on_with_the_one_that_was_interrupted() {
     let _shipper = Shipper::start(place.repository.clone(), out);
     filled(&primary).await;
     for (number, notes) in [1, 3, 5].into_iter().enumerate() {
-        let left = place.interrupted_after(notes).await;
+        let left = place.interrupted_after(notes, small()).await;
         place.end_attempts().await;
         primary
             .sql(&format!("INSERT INTO t VALUES ({notes}, 'since then')"))
             .await;
         // Twice, the last time.
         if number == 2 {
-            assert_eq!(place.interrupted_after(notes + 1).await, left);
+            assert_eq!(place.interrupted_after(notes + 1, small()).await, left);
             place.end_attempts().await;
         }
         let expected = primary.sql(ROWS).await;
@@ -201,7 +201,7 @@ async fn an_attempt_that_may_run_and_one_that_was_made_otherwise_are_left_alone(
     let place = Place::of(&primary).await;
     let _shipper = Shipper::start(place.repository.clone(), out);
     filled(&primary).await;
-    let left = place.interrupted_after(2).await;
+    let left = place.interrupted_after(2, small()).await;
     // It may run: nobody says that its process has ended.
     let beside = place
         .take(&place.repository, &small())
@@ -256,7 +256,7 @@ async fn an_attempt_that_may_run_and_one_that_was_made_otherwise_are_left_alone(
     place.assert_whole(&record).await;
 
     // A pack that is not as long as it was noted is not taken.
-    let left = place.interrupted_after(2).await;
+    let left = place.interrupted_after(2, small()).await;
     place.end_attempts().await;
     let pack = Key::from(format!("backup/{left}/pack.0000"));
     place.store.put(&pack, "cut".into()).await.unwrap();

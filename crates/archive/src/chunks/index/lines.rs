@@ -25,10 +25,14 @@ impl Reading {
     /// Takes the next line.
     pub(super) fn add(&mut self, line: &[u8]) -> Result<(), String> {
         match serde_json::from_slice(line).map_err(|error| error.to_string())? {
-            Line::Chunk(_) if self.has_files => {
-                return Err("a chunk stands behind files".to_owned());
+            Line::Chunk(_) if self.has_files || !self.index.tables.is_empty() => {
+                return Err("a chunk stands behind tables or files".to_owned());
             }
             Line::Chunk(chunk) => self.index.chunks.push(chunk),
+            Line::Table(_) if self.has_files => {
+                return Err("a table stands behind files".to_owned());
+            }
+            Line::Table(table) => self.index.tables.push(table),
             Line::Directory(directory) => {
                 self.end_file()?;
                 let entry = directory.place.entry()?;

@@ -1,5 +1,7 @@
 //! Indexes that are read as they were written, and what no index is.
 
+use walzip_codec::table::{Attribute, KeyAttribute, Order, TableShape};
+
 use super::*;
 
 fn chunk(pack: u32, offset: u64, original_bytes: u32) -> Chunk {
@@ -11,6 +13,7 @@ fn chunk(pack: u32, offset: u64, original_bytes: u32) -> Chunk {
         blake3: blake3::hash(b"encoded"),
         original_blake3: blake3::hash(b"original"),
         base: None,
+        index: None,
     }
 }
 
@@ -37,6 +40,7 @@ fn index() -> Index {
             file(b"base/\xff", 90, None),
             file(b"base/same", 120, Some(0)),
         ],
+        ..Index::default()
     }
 }
 
@@ -174,6 +178,7 @@ fn referring() -> Index {
             ),
             file(b"base/last", 50, None),
         ],
+        ..Index::default()
     }
 }
 
@@ -288,4 +293,109 @@ fn lines_of_pieces_that_cannot_be_are_refused() {
     // A chunk behind the files.
     let (first, rest) = text.split_once('\n').expect("lines");
     assert!(Index::read(&mut format!("{rest}{first}\n").as_bytes()).is_err());
+}
+
+/// A chunk of other files, a table of two chunks, two chunks of its index, and a last one.
+fn with_table() -> Index {
+    let told = |offset, index| Chunk {
+        index: Some([0, index]),
+        ..chunk(0, offset, 2 * BLOCK as u32)
+    };
+    let key = |attribute| KeyAttribute {
+        attribute,
+        order: Order::Signed,
+        descending: attribute > 0,
+        nullable: false,
+        nulls_first: attribute > 0,
+    };
+    let table = StoredTable {
+        first_chunk: 1,
+        chunks: 2,
+        shape: TableShape {
+            attributes: vec![Attribute::Fixed8, Attribute::Fixed4],
+            indexes: vec![vec![key(0)], vec![key(1), key(0)]],
+        },
+    };
+    Index {
+        chunks: vec![
+            chunk(0, 16, 100),
+            chunk(0, 26, 4 * BLOCK as u32),
+            chunk(0, 36, BLOCK as u32),
+            told(46, 0),
+            told(56, 1),
+            chunk(0, 66, 50),
+        ],
+        tables: vec![table],
+        members: vec![
+            file(b"base/a", 100, None),
+            file(b"base/table", 5 * BLOCK, None),
+            file(b"base/index", 2 * BLOCK, None),
+            file(b"base/other_index", 2 * BLOCK, None),
+            file(b"base/b", 50, None),
+        ],
+    }
+}
+
+#[test]
+fn tables_are_read_as_they_were_written() {
+    let text = with_table().write().expect("JSON");
+    assert_eq!(Index::read(&mut text.as_slice()), Ok(with_table()));
+}
+
+#[test]
+fn an_index_needs_the_chunks_of_its_table() {
+    let index = with_table();
+    let chunks_of = |name: &str| {
+        let selected = index.selected(|entry| entry.path == std::path::Path::new(name));
+        index.chunks_of(&selected)
+    };
+    assert_eq!(chunks_of("base/other_index"), [1, 2, 4]);
+    assert_eq!(chunks_of("base/table"), [1, 2]);
+    assert_eq!(chunks_of("base/b"), [5]);
+}
+
+#[test]
+fn tables_are_where_they_are_said_to_be() {
+    type Change = fn(&mut Index);
+    let changes: [(&str, Change); 13] = [
+        ("before its table", |index| {
+            index.chunks[0].index = Some([0, 0])
+        }),
+        ("of its table", |index| index.chunks[2].index = Some([0, 0])),
+        ("no such table", |index| {
+            index.chunks[3].index = Some([1, 0])
+        }),
+        ("no such index", |index| {
+            index.chunks[3].index = Some([0, 2])
+        }),
+        ("no chunks", |index| index.tables[0].chunks = 0),
+        ("too many chunks", |index| index.tables[0].chunks = 6),
+        ("more than there can be", |index| {
+            index.tables[0].chunks = u32::MAX
+        }),
+        ("no whole pages", |index| index.tables[0].first_chunk = 0),
+        ("of an index that came before", |index| {
+            index.chunks[3].index = Some([0, 1]);
+            index.chunks[4].index = Some([0, 0]);
+        }),
+        ("an attribute twice", |index| {
+            index.tables[0].shape.indexes[1][0].attribute = 0;
+        }),
+        ("no such attribute", |index| {
+            index.tables[0].shape.indexes[0][0].attribute = 2;
+        }),
+        ("an order that cannot be", |index| {
+            index.tables[0].shape.indexes[0][0].order = Order::Numeric;
+        }),
+        ("twice", |index| {
+            let again = index.tables[0].clone();
+            index.tables.push(again);
+        }),
+    ];
+    for (what, change) in changes {
+        let mut index = with_table();
+        change(&mut index);
+        let text = index.write().expect("JSON");
+        assert!(Index::read(&mut text.as_slice()).is_err(), "{what}");
+    }
 }

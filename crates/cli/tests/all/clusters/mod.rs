@@ -44,5 +44,6 @@ mod standby;
 mod stores;
 mod strays;
 mod target_times;
+mod told_indexes;
 mod tree;
 mod upgrade;
