@@ -3,7 +3,6 @@
 #![no_main]
 
 use std::io;
-use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use walzip_codec::{DecodeError, DecodeToError, HistoryDecoder};
@@ -18,9 +17,9 @@ fuzz_target!(|input: &[u8]| {
     let Some((&pages, content)) = input.split_first() else {
         return;
     };
-    let (before, identity) = begun();
-    let member = member(4, identity, usize::from(pages) * 8192, content);
-    match before.clone().decode(&member, &mut io::sink()) {
+    let (mut decoder, identity) = BEGUN.with(Clone::clone);
+    let member = member(4, &identity, usize::from(pages) * 8192, content);
+    match decoder.decode(&member, &mut io::sink()) {
         Ok(()) => panic!("the original has another hash"),
         Err(DecodeToError::Decode(DecodeError::Checksum(what))) => {
             panic!("the {what} has a right checksum")
@@ -29,18 +28,18 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// A decoder of two segments, and the identity of the third one.
-fn begun() -> &'static (HistoryDecoder, Vec<u8>) {
-    static BEGUN: OnceLock<(HistoryDecoder, Vec<u8>)> = OnceLock::new();
-    BEGUN.get_or_init(|| {
-        let read =
-            |number| std::fs::read(format!("{GOLDEN}/v7_{number}.wz")).expect("a golden file");
-        let mut decoder = HistoryDecoder::new();
-        for number in 0..2 {
-            let decoded = decoder.decode(&read(number), &mut io::sink());
-            decoded.expect("a golden file decodes");
-        }
-        let identity = read(2).get(39..39 + 26).expect("an identity").to_vec();
-        (decoder, identity)
-    })
+thread_local! {
+    /// A decoder of two segments, and the identity of the third one.
+    static BEGUN: (HistoryDecoder, Vec<u8>) = begun();
+}
+
+fn begun() -> (HistoryDecoder, Vec<u8>) {
+    let read = |number| std::fs::read(format!("{GOLDEN}/v7_{number}.wz")).expect("a golden file");
+    let mut decoder = HistoryDecoder::new();
+    for number in 0..2 {
+        let decoded = decoder.decode(&read(number), &mut io::sink());
+        decoded.expect("a golden file decodes");
+    }
+    let identity = read(2).get(39..39 + 26).expect("an identity").to_vec();
+    (decoder, identity)
 }
