@@ -73,7 +73,7 @@ ATTRIBUTES_MAX = 250
 KEY_ATTRIBUTES_MAX = 32
 ALL_KEY_ATTRIBUTES_MAX = 96
 KEPT_MAX = 32
-ROWS_MEMORY_MAX = 256 << 20
+ROWS_MEMORY_MAX = 512 << 20
 TUPLES_LEN_MAX = 1 << 30
 SORT_KEY_LEN_MAX = 64
 
@@ -3319,7 +3319,7 @@ class TableRows:
                 values = self.values(data)
                 if values is not None:
                     self.rows[self.blocks, pointer] = values
-                    self.memory += 10 + bits + sum(len(v) for v in values if v is not None)
+                    self.memory += 44 + 2 * (bits + sum(len(v) for v in values if v is not None))
                     need(self.memory <= ROWS_MEMORY_MAX, "a table with too many rows")
             self.blocks += 1
         need(self.memory <= ROWS_MEMORY_MAX, "a table with too many rows")

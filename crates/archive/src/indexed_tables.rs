@@ -194,11 +194,19 @@ impl Found {
             .map(|key| usize::from(key.attribute) + 1)
             .max();
         let needed = needed.unwrap_or(0).max(table.shape.attributes.len());
-        let attributes = self.attributes.into_iter().take(needed).collect();
+        let attributes: Option<Vec<Attribute>> = self.attributes.into_iter().take(needed).collect();
         let mut shape = table.shape.clone();
         let Some(attributes) = attributes else {
             return;
         };
+        // An index stores a name without the zeros at its end.
+        let is_name = |key: &KeyAttribute| {
+            let attribute = attributes.get(usize::from(key.attribute));
+            attribute == Some(&Attribute::Name)
+        };
+        if self.key.iter().any(is_name) {
+            return;
+        }
         shape.attributes = attributes;
         shape.indexes.push(self.key);
         if shape.is_valid() {

@@ -52,6 +52,9 @@ pub const HISTORY_PAGES_MAX: usize = 81920;
 /// The same in format 7.
 pub const HISTORY_PAGES_MAX_7: usize = 49152;
 
+/// Memory of the rows of a table from which an index is told, and of the entries of that index.
+pub const ROWS_MEMORY_MAX: usize = 1 << 29;
+
 /// Bytes that are taken apart for the keys of GIN indexes, at most: so many for each byte of
 /// the original, and [`CONTENT_LEN_BASE`] more.
 pub const EXTRACTION_MAX: usize = 4;

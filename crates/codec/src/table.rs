@@ -7,5 +7,9 @@
 pub use crate::model::Attribute;
 pub use crate::model::table::entries::Entries;
 pub use crate::model::table::row_order::in_row_order;
-pub use crate::model::table::rows::{TableRows, Tid};
-pub use crate::model::table::shape::{KeyAttribute, KeyShape, Order, TableShape};
+pub use crate::model::table::rows::TableRows;
+pub use crate::model::table::shape::{
+    ALL_KEY_ATTRIBUTES_MAX, ATTRIBUTES_MAX, KEPT_MAX, KEY_ATTRIBUTES_MAX, KeyAttribute, KeyShape,
+    Order, TableShape,
+};
+pub use crate::model::table::sort_key::SORT_KEY_LEN_MAX;

@@ -9,10 +9,10 @@ use walzip_pgformat::relation_file::{Fork, RelationFile};
 
 use super::buffers::{Buffer, Buffers, CHUNK_BYTES};
 use super::changes::{Compared, Comparison};
+use super::cut_tables::CutTables;
 use super::index::{Member, SHARED_BYTES_MAX};
 use super::pieces::{self, OWN, Piece, Spread};
 use super::tables::Role;
-use super::tables_of_cut::TablesOfCut;
 use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE, Entry, FileSink};
 use crate::error::ArchiveError;
 use crate::indexed_tables::IndexedTable;
@@ -100,7 +100,7 @@ pub(crate) struct Cutter<F> {
     /// Bytes of the stream so far.
     stream_bytes: u64,
     cut: Cut,
-    tables: TablesOfCut,
+    tables: CutTables,
 }
 
 impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
@@ -125,7 +125,7 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
             small: HashMap::new(),
             stream_bytes: 0,
             cut: Cut::default(),
-            tables: TablesOfCut::default(),
+            tables: CutTables::default(),
         }
     }
 
@@ -142,9 +142,7 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
             return Ok(());
         }
         let mut chunk = std::mem::take(&mut self.chunk);
-        if self.tables.is_in_file {
-            chunk.role = self.tables.role(&chunk.extents);
-        }
+        chunk.role = self.tables.role(&chunk.extents);
         (self.take)(chunk)
     }
 
@@ -404,7 +402,7 @@ impl Pages {
 
 impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> FileSink for Cutter<F> {
     fn tables(&mut self, tables: &[IndexedTable]) {
-        self.tables = TablesOfCut::of(tables);
+        self.tables = CutTables::of(tables);
     }
 
     fn directory(&mut self, entry: Entry) -> Result<(), ArchiveError> {
@@ -436,13 +434,14 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> FileSink for Cutter<F> {
             }
         };
         let wanted = (name.as_slice(), size_bytes);
-        let is_of_table = pages.is_some() && self.comparison.is_none();
-        if is_of_table && self.tables.begin(wanted) {
+        let file = self.tables.find(wanted).filter(|_| pages.is_some());
+        if let Some(file) = file {
+            // Its chunks have nothing else.
             self.end_chunk()?;
-            self.tables.is_in_file = true;
+            self.tables.begin(file);
         }
         let found = self.cut_file(wanted, pages.as_ref(), content, &mut seen)?;
-        if self.tables.is_in_file {
+        if file.is_some() {
             self.end_chunk()?;
             self.tables.end();
         }

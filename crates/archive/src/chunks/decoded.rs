@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use walzip_codec::limits::ROWS_MEMORY_MAX;
 use walzip_codec::table::{Entries, TableRows};
 use walzip_pgformat::PAGE_SIZE;
 use walzip_repo::{BackupLabel, Repository};
@@ -15,7 +16,6 @@ use super::index::{Chunk, StoredTable};
 use super::pack;
 use super::pieces::{OWN, REFERENCES_AT_ONCE};
 use super::sources::Source;
-use super::tables::READ_ROWS_MEMORY_MAX;
 use crate::backup_objects::needed;
 use crate::backup_record;
 use crate::error::ArchiveError;
@@ -297,7 +297,7 @@ impl Decoded {
         source: &Source,
         stored: &StoredTable,
     ) -> Result<TableRows, ArchiveError> {
-        let mut rows = TableRows::new(&stored.shape, READ_ROWS_MEMORY_MAX);
+        let mut rows = TableRows::new(&stored.shape, ROWS_MEMORY_MAX);
         let mut block = 0;
         for chunk in stored.chunks() {
             let bytes = self.base_chunk((number, chunk))?;

@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use walzip_codec::RunBoth;
+use walzip_codec::limits::ROWS_MEMORY_MAX;
 use walzip_codec::table::{Entries, TableRows, TableShape};
 use walzip_pgformat::PAGE_SIZE;
 
 use super::index::{Index, StoredTable};
 use crate::two_threads::run_both;
 
-/// Memory of the rows of a table, in bytes. Its indexes are not told from more.
-pub(crate) const ROWS_MEMORY_MAX: usize = 128 << 20;
-/// A reader takes as much: a later writer may tell them from more.
-pub(crate) const READ_ROWS_MEMORY_MAX: usize = 256 << 20;
+/// Memory of the rows of a table and of the entries of an index, in bytes. A backup tells no index from
+/// a table with more, although a reader takes more: so it and a restore stay below 500 MB.
+pub(crate) const WRITTEN_ROWS_MEMORY_MAX: usize = 320 << 20;
 
 /// What a chunk has to do with a table.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +68,7 @@ impl<'i> Roles<'i> {
             .as_ref()
             .is_none_or(|(last, _)| *last != table_number)
         {
-            let table = Table::new(stored.shape.clone(), READ_ROWS_MEMORY_MAX, run_both);
+            let table = Table::new(stored.shape.clone(), ROWS_MEMORY_MAX, run_both);
             table.has_parts(stored.chunks as usize);
             self.last = Some((table_number, Arc::new(table)));
         }
@@ -206,8 +206,7 @@ impl Table {
                         // The others are let go of before these are made.
                         state.entries = None;
                         let key = self.shape.indexes.get(index);
-                        let key =
-                            key.ok_or_else(|| "its table has not as many indexes".to_owned())?;
+                        let key = key.ok_or_else(|| "its table has no such index".to_owned())?;
                         let entries = Entries::sort(rows, &self.shape, key, self.run_both);
                         state.entries = Some((index, Arc::new(entries)));
                         continue;

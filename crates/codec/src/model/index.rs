@@ -2,9 +2,9 @@
 
 mod expected_entries;
 pub mod gin;
+pub mod item_spans;
 pub mod known_rows;
 pub mod page_tuples;
 mod recipe;
 mod tid_run;
 pub mod tuple;
-pub mod tuple_header;

@@ -5,7 +5,8 @@
 //! gone, is coded otherwise.
 
 pub mod entries;
+pub mod index_tuple;
 pub mod row_order;
 pub mod rows;
 pub mod shape;
-mod sort_key;
+pub mod sort_key;

@@ -12,6 +12,7 @@ pub mod jsonb;
 mod mode;
 mod numeric;
 mod scale;
+pub mod tid;
 mod varlena;
 mod word_choice;
 mod words;

@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use walzip_codec::table::{
+    ALL_KEY_ATTRIBUTES_MAX, ATTRIBUTES_MAX, KEPT_MAX, KEY_ATTRIBUTES_MAX, SORT_KEY_LEN_MAX,
+};
 use walzip_codec::{HEADER_LEN_MAX, MAGIC, StreamKind, VERSION, limits};
 
 fn in_the_repository(path: &str) -> PathBuf {
@@ -169,6 +172,24 @@ fn the_limits_are_those_of_the_table() {
         .iter()
         .map(|(name, value)| ((*name).to_owned(), value.to_string()))
         .collect();
+    assert_eq!(documented, known);
+}
+
+#[test]
+fn the_bounds_of_a_table_are_those_of_its_page() {
+    let documented: Vec<(String, String)> = table(&page("model/table.md"), "Bounds of a table")
+        .into_iter()
+        .map(|row| (row[0].clone(), row[1].replace(',', "")))
+        .collect();
+    let known = [
+        ("ATTRIBUTES_MAX", ATTRIBUTES_MAX),
+        ("KEY_ATTRIBUTES_MAX", KEY_ATTRIBUTES_MAX),
+        ("ALL_KEY_ATTRIBUTES_MAX", ALL_KEY_ATTRIBUTES_MAX),
+        ("KEPT_MAX", KEPT_MAX),
+        ("ROWS_MEMORY_MAX", limits::ROWS_MEMORY_MAX),
+        ("SORT_KEY_LEN_MAX", SORT_KEY_LEN_MAX),
+    ];
+    let known = known.map(|(name, value)| (name.to_owned(), value.to_string()));
     assert_eq!(documented, known);
 }
 

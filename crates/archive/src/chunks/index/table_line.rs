@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use walzip_codec::table::{Attribute, KeyAttribute, Order, TableShape};
 
-use super::Index;
+use super::{Chunk, Index, is_false};
 
 /// A table from whose rows chunks of its indexes are told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,14 +31,18 @@ struct TableLine {
     first_chunk: u32,
     chunks: u32,
     /// How the values of its rows are stored, up to the last one that a key has.
-    attributes: Vec<Stored>,
+    attributes: Vec<Named>,
     /// The attributes of the keys of its indexes.
-    indexes: Vec<Vec<KeyLine>>,
+    indexes: Vec<Vec<OfKey>>,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Stored {
+#[derive(Serialize, Deserialize)]
+struct Named(#[serde(with = "AttributeName")] Attribute);
+
+/// As an attribute is called.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Attribute", rename_all = "kebab-case")]
+enum AttributeName {
     Varlena,
     Fixed1,
     Fixed2,
@@ -49,11 +53,16 @@ enum Stored {
     Name,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
-struct KeyLine {
-    /// Which one of the row, counted from 0.
+#[derive(Serialize, Deserialize)]
+struct OfKey(#[serde(with = "KeyFields")] KeyAttribute);
+
+/// What is said of an attribute of a key.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "KeyAttribute")]
+struct KeyFields {
     attribute: u16,
-    order: OrderLine,
+    #[serde(with = "OrderName")]
+    order: Order,
     #[serde(default, skip_serializing_if = "is_false")]
     descending: bool,
     #[serde(default, skip_serializing_if = "is_false")]
@@ -62,13 +71,10 @@ struct KeyLine {
     nulls_first: bool,
 }
 
-fn is_false(flag: &bool) -> bool {
-    !flag
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum OrderLine {
+/// As an order is called.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Order", rename_all = "kebab-case")]
+enum OrderName {
     Signed,
     Unsigned,
     Float,
@@ -79,37 +85,16 @@ enum OrderLine {
 
 impl From<TableLine> for StoredTable {
     fn from(line: TableLine) -> StoredTable {
-        let key = |of: &KeyLine| KeyAttribute {
-            attribute: of.attribute,
-            order: match of.order {
-                OrderLine::Signed => Order::Signed,
-                OrderLine::Unsigned => Order::Unsigned,
-                OrderLine::Float => Order::Float,
-                OrderLine::Bytes => Order::Bytes,
-                OrderLine::Numeric => Order::Numeric,
-                OrderLine::Unknown => Order::Unknown,
-            },
-            descending: of.descending,
-            nullable: of.nullable,
-            nulls_first: of.nulls_first,
-        };
-        let attribute = |stored: &Stored| match stored {
-            Stored::Varlena => Attribute::Varlena,
-            Stored::Fixed1 => Attribute::Fixed1,
-            Stored::Fixed2 => Attribute::Fixed2,
-            Stored::Fixed4 => Attribute::Fixed4,
-            Stored::Fixed8 => Attribute::Fixed8,
-            Stored::Uuid => Attribute::Uuid,
-            Stored::Fixed16 => Attribute::Fixed16,
-            Stored::Name => Attribute::Name,
-        };
-        let keys = line.indexes.iter();
+        let keys = line.indexes.into_iter();
+        let attributes = line.attributes.into_iter();
         StoredTable {
             first_chunk: line.first_chunk,
             chunks: line.chunks,
             shape: TableShape {
-                attributes: line.attributes.iter().map(attribute).collect(),
-                indexes: keys.map(|of| of.iter().map(key).collect()).collect(),
+                attributes: attributes.map(|Named(attribute)| attribute).collect(),
+                indexes: keys
+                    .map(|key| key.into_iter().map(|OfKey(of_key)| of_key).collect())
+                    .collect(),
             },
         }
     }
@@ -117,36 +102,18 @@ impl From<TableLine> for StoredTable {
 
 impl From<StoredTable> for TableLine {
     fn from(table: StoredTable) -> TableLine {
-        let key = |of: &KeyAttribute| KeyLine {
-            attribute: of.attribute,
-            order: match of.order {
-                Order::Signed => OrderLine::Signed,
-                Order::Unsigned => OrderLine::Unsigned,
-                Order::Float => OrderLine::Float,
-                Order::Bytes => OrderLine::Bytes,
-                Order::Numeric => OrderLine::Numeric,
-                Order::Unknown => OrderLine::Unknown,
-            },
-            descending: of.descending,
-            nullable: of.nullable,
-            nulls_first: of.nulls_first,
-        };
-        let attribute = |attribute: &Attribute| match attribute {
-            Attribute::Varlena => Stored::Varlena,
-            Attribute::Fixed1 => Stored::Fixed1,
-            Attribute::Fixed2 => Stored::Fixed2,
-            Attribute::Fixed4 => Stored::Fixed4,
-            Attribute::Fixed8 => Stored::Fixed8,
-            Attribute::Uuid => Stored::Uuid,
-            Attribute::Fixed16 => Stored::Fixed16,
-            Attribute::Name => Stored::Name,
-        };
-        let keys = table.shape.indexes.iter();
+        let TableShape {
+            attributes,
+            indexes,
+        } = table.shape;
+        let keys = indexes.into_iter();
         TableLine {
             first_chunk: table.first_chunk,
             chunks: table.chunks,
-            attributes: table.shape.attributes.iter().map(attribute).collect(),
-            indexes: keys.map(|of| of.iter().map(key).collect()).collect(),
+            attributes: attributes.into_iter().map(Named).collect(),
+            indexes: keys
+                .map(|key| key.into_iter().map(OfKey).collect())
+                .collect(),
         }
     }
 }
@@ -160,14 +127,16 @@ impl Index {
             let chunks = self.chunks.get(table.chunks());
             let are_pages = |chunks: &[_]| {
                 let mut chunks = chunks.iter();
-                chunks.all(|chunk: &super::Chunk| {
+                chunks.all(|chunk: &Chunk| {
                     let is_told = chunk.base.is_some() || chunk.index.is_some();
                     !is_told && chunk.original_bytes.is_multiple_of(PAGE_BYTES)
                 })
             };
             let is_there = table.first_chunk >= end && chunks.is_some_and(are_pages);
             if !is_there || table.chunks == 0 || !table.shape.is_valid() {
-                return Err(format!("table {number} is none"));
+                return Err(format!(
+                    "table {number} does not lie in chunks of whole pages, or its description is invalid"
+                ));
             }
             end = table.first_chunk + table.chunks;
         }
@@ -177,7 +146,9 @@ impl Index {
                 continue;
             };
             if [table, index] < last_index {
-                return Err(format!("chunk {number} is of an index that came before"));
+                return Err(format!(
+                    "chunk {number} is of an index whose chunks came before others"
+                ));
             }
             last_index = [table, index];
             // No other table comes between.
@@ -189,7 +160,9 @@ impl Index {
                 number >= of.chunks().end && (index as usize) < of.shape.indexes.len()
             };
             if !of.is_some_and(has_index) {
-                return Err(format!("chunk {number} is told from an index that is none"));
+                return Err(format!(
+                    "chunk {number} does not follow the table that it is told from, or that has no such index"
+                ));
             }
         }
         Ok(())

@@ -3,7 +3,11 @@
 use std::fs;
 
 use crate::clusters::server::Server;
+use crate::clusters::set_aside::follow;
 use crate::clusters::site::{Site, said, succeed};
+
+/// `archive-timeout`.
+const ARCHIVE_TIMEOUT: i32 = 82;
 
 fn backed_up<'s>(site: &'s Site) -> Server<'s> {
     let primary = Server::create(site, "primary", 1);
@@ -102,4 +106,29 @@ fn a_directory_becomes_what_it_was_restored_as_last() {
     let mut command = copy.walzip(&["restore", "--standby", "--target-lsn", "0/3000000", "-D"]);
     let output = command.arg(site.path("other")).output().expect("walzip");
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+}
+
+#[test]
+fn a_backup_that_an_idle_primary_keeps_waiting_names_the_primary() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = backed_up(&site);
+    let standby = Server::on(&site, "standby");
+    restore(&standby, &["--archive-mode", "preserve"]);
+    follow(&site, &standby, &primary);
+    standby.start(&[]);
+    // Nothing finishes the segment that this is in.
+    primary.sql("INSERT INTO note VALUES ('last')");
+    standby.wait_until("SELECT count(*) = 1 FROM note WHERE body = 'last'");
+    let mut backup = standby.walzip(&["backup", "--archive-timeout", "2"]);
+    let output = backup.output().expect("walzip runs");
+    let told = said(&output);
+    assert_eq!(output.status.code(), Some(ARCHIVE_TIMEOUT), "{told}");
+    let expected = [
+        "whose primary finishes and archives it",
+        "SELECT pg_switch_wal() on the primary",
+    ];
+    assert!(expected.iter().all(|part| told.contains(part)), "{told}");
+    assert!(!told.contains("archive_command"), "{told}");
+    primary.sql("SELECT pg_switch_wal()");
+    succeed(&mut standby.walzip(&["backup", "--archive-timeout", "60"]));
 }

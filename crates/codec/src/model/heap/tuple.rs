@@ -11,6 +11,7 @@ use crate::model::rows::change::{Change, ChangeScratch, ChangeStreams};
 use crate::model::rows::changed_words::TransactionRows;
 use crate::model::rows::versions::{Kept, Version};
 use crate::model::values::attribute::Attribute;
+use crate::model::values::tid::tid_bytes;
 use crate::streams::StreamWriter;
 use crate::streams::coder::{Coder, LazyStream, get, get_u16, get_u32};
 use crate::streams::kind::StreamKind;
@@ -161,13 +162,6 @@ fn code_infomask<C: Coder>(
         infomask: coder.u16_at(infomask, bytes, at + 2),
         hoff: coder.u8_at(hoff, bytes, at + 4),
     }
-}
-
-/// An `ItemPointerData`: the high and the low half of the block number, the line pointer number.
-fn tid_bytes((block, line_pointer): (u32, u16)) -> [u8; 6] {
-    let [b0, b1, b2, b3] = block.to_le_bytes();
-    let [o0, o1] = line_pointer.to_le_bytes();
-    [b2, b3, b0, b1, o0, o1]
 }
 
 /// The offset of the end of the tuple of a multi-insert that begins at `at`

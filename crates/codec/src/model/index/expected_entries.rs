@@ -9,11 +9,10 @@ use std::sync::Arc;
 
 use walzip_pgformat::wal::max_align;
 
-use super::page_tuples::ItemSpans;
-use super::tuple::{ALT_TID, IS_POSTING, POSTING_COUNT};
-use super::tuple_header::{INDEX_TUPLE_HEADER_LEN, SIZE_MASK};
-use crate::model::table::entries::{Entries, tid_bytes, tid_of};
-use crate::model::table::rows::Tid;
+use super::item_spans::ItemSpans;
+use crate::model::table::entries::Entries;
+use crate::model::table::index_tuple::{ALT_TID, INFO_AT, IS_POSTING, POSTING_COUNT, SIZE_MASK};
+use crate::model::values::tid::{TID_LEN, Tid, read_tid, tid_bytes};
 use crate::streams::coder::{Coder, LazyStream, get_u16};
 use crate::streams::kind::StreamKind;
 
@@ -27,8 +26,6 @@ const NEXT_ONES: u8 = 249;
 const POSTING: u8 = 250;
 /// No entry of a row.
 const OTHER: u8 = 255;
-/// Length of a TID in a posting list.
-const TID_LEN: usize = 6;
 /// How many entries of a page are looked for among all, where they do not come soon.
 const SEARCHES_MAX: usize = 4;
 /// How many entries are passed over to look for one that comes soon.
@@ -307,7 +304,7 @@ impl ExpectedEntries {
             0..=PASSED_MAX => {
                 let number = self.pass(step)?;
                 Some(Target {
-                    tid: tid_of(self.entries.tuple(number)?),
+                    tid: read_tid(self.entries.tuple(number)?, 0),
                     number: Some(number),
                 })
             }
@@ -365,24 +362,24 @@ impl Lookup<'_> {
             let number = Some(self.next);
             self.next += 1;
             targets.push(Target {
-                tid: tid_of(tuple),
+                tid: read_tid(tuple, 0),
                 number,
             });
             return Some(false);
         }
-        let info = get_u16(tuple, INDEX_TUPLE_HEADER_LEN - 2);
+        let info = get_u16(tuple, INFO_AT);
         if info & ALT_TID == 0 {
-            targets.push(self.target(tid_of(tuple)));
+            targets.push(self.target(read_tid(tuple, 0)));
             return Some(false);
         }
-        let (block, offset) = tid_of(tuple);
+        let (block, offset) = read_tid(tuple, 0);
         let list = tuple.get(block as usize..)?;
         let count = usize::from(offset & POSTING_COUNT);
         if offset & IS_POSTING == 0 || count == 0 || count * TID_LEN > list.len() {
             return None;
         }
         for tid in list.chunks_exact(TID_LEN).take(count) {
-            targets.push(self.target(tid_of(tid)));
+            targets.push(self.target(read_tid(tid, 0)));
         }
         Some(true)
     }
@@ -404,7 +401,7 @@ impl Lookup<'_> {
     fn number_of(&mut self, tid: Tid) -> Option<usize> {
         let has_tid = |number: &usize| {
             let tuple = self.entries.tuple(*number);
-            tuple.is_some_and(|tuple| tid_of(tuple) == tid)
+            tuple.is_some_and(|tuple| read_tid(tuple, 0) == tid)
         };
         if !self.entries.are_ordered() {
             return None;
@@ -433,7 +430,7 @@ fn make(
         return Some(());
     }
     let key_end = u32::try_from(tuple.len()).ok()?;
-    let flags = get_u16(tuple, INDEX_TUPLE_HEADER_LEN - 2) & !SIZE_MASK | ALT_TID;
+    let flags = get_u16(tuple, INFO_AT) & !SIZE_MASK | ALT_TID;
     for target in targets {
         tuple.extend_from_slice(&tid_bytes(target.tid));
     }

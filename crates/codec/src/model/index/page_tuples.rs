@@ -1,27 +1,13 @@
 //! The index tuples of a page, coded field by field: first t_info of all, then their targets, then
 //! their keys. Each stream gets the same as if the tuples were coded one by one.
 
-use walzip_pgformat::wal::max_align;
-
+use super::item_spans::{ItemSpans, len_of};
 use super::tid_run::TidRun;
-use super::tuple::{
-    ALT_TID, IndexStreams, Place, PlaceStreams, block_bytes, posting_list, read_tid,
-};
-use super::tuple_header::{INDEX_TUPLE_HEADER_LEN, SIZE_MASK};
+use super::tuple::{IndexStreams, Place, PlaceStreams, posting_list};
+use crate::model::table::index_tuple::{ALT_TID, INDEX_TUPLE_HEADER_LEN, INFO_AT};
+use crate::model::values::tid::{block_bytes, read_tid};
 use crate::streams::coder::{Choices, Coder, get_u16};
 use crate::streams::kind::StreamKind;
-
-/// Offset of t_info in a tuple.
-const INFO_AT: usize = 6;
-
-/// Where the items of a page are, in the order in which they are coded.
-#[derive(Debug, Default)]
-pub struct ItemSpans {
-    /// The offset of each. The decoder's follow from the lengths.
-    pub starts: Vec<usize>,
-    /// The length of each.
-    pub lens: Vec<usize>,
-}
 
 /// The fields of the tuples of a page. Memory to work with.
 #[derive(Debug, Default)]
@@ -32,27 +18,6 @@ pub struct TupleFields {
     codes: Vec<u8>,
     /// The block and the line pointer of each target that is no step.
     strays: (Vec<u32>, Vec<u16>),
-}
-
-impl ItemSpans {
-    /// Gives the decoder's tuples their places, each at a multiple of 8. `None` if one is too
-    /// short, or if all together are too long.
-    fn place(&mut self, infos: &[u16], len_max: usize) -> Option<()> {
-        let mut at = 0;
-        let spans = self.starts.iter_mut().zip(&mut self.lens);
-        for ((start, len), info) in spans.zip(infos) {
-            (*start, *len) = (at, len_of(*info));
-            if *len < INDEX_TUPLE_HEADER_LEN || at + *len > len_max {
-                return None;
-            }
-            at = max_align(at + *len);
-        }
-        Some(())
-    }
-}
-
-fn len_of(info: u16) -> usize {
-    usize::from(info & SIZE_MASK)
 }
 
 impl IndexStreams {

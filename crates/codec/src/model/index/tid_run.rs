@@ -1,7 +1,7 @@
 //! Targets of the tuples of a leaf page. Where keys have the order of the rows, each target is
 //! close after the one before: a run. A target that is not is a stray one.
 
-use crate::model::rows::recent::Tid;
+use crate::model::values::tid::Tid;
 use crate::optional_model::OptionalModel;
 use crate::streams::coder::{Choices, Coder, LazyStream, StreamId};
 use crate::streams::kind::StreamKind;

@@ -1,9 +1,4 @@
-//! Index tuples (access/itup.h) in records and on pages, with the posting lists of B-trees
-//! (access/nbtree.h).
-//!
-//! ```text
-//! 0 t_tid: block high u16, block low u16, offset u16   6 t_info u16   8 key, posting list
-//! ```
+//! Index tuples in records and on pages, with the posting lists of B-trees.
 
 use std::sync::Arc;
 
@@ -12,23 +7,16 @@ use super::gin::extracted_key::Sources;
 use super::known_rows::KnownRows;
 use super::recipe::Recipes;
 use super::tid_run::TidRun;
-use super::tuple_header::{INDEX_TUPLE_HEADER_LEN, SIZE_MASK};
-use crate::model::rows::recent::{RecentRows, RowNumber, Tid};
+use crate::model::rows::recent::{RecentRows, RowNumber};
 use crate::model::table::entries::Entries;
+use crate::model::table::index_tuple::{
+    ALT_TID, HAS_NULLS, INDEX_TUPLE_HEADER_LEN, IS_POSTING, POSTING_COUNT, SIZE_MASK,
+};
+use crate::model::values::tid::{TID_LEN, Tid, block_bytes, read_block, read_tid};
 use crate::optional_model::OptionalModel;
 use crate::streams::coder::{Care, Coder, LazyStream, get_u16};
 use crate::streams::kind::StreamKind;
 use crate::streams::rows_by_len::RowsByLen;
-
-/// `INDEX_ALT_TID_MASK`: t_tid is not the TID of a heap tuple.
-pub(super) const ALT_TID: u16 = 0x2000;
-/// `BT_IS_POSTING`, in t_tid's offset: the tuple has a posting list.
-pub(super) const IS_POSTING: u16 = 0x2000;
-/// `BT_OFFSET_MASK`: the number of TIDs in the posting list.
-pub(super) const POSTING_COUNT: u16 = 0x0FFF;
-const TID_LEN: usize = 6;
-/// `INDEX_NULL_MASK`: a null bitmap precedes the key.
-const HAS_NULLS: u16 = 0x8000;
 
 /// The tuple is for the expected row ([`RecentRows::expected`]).
 const EXPECTED_ROW: u8 = 0;
@@ -296,18 +284,4 @@ fn code_block<C: Coder>(
     let block = coder.u32(stream, read_block(bytes, at));
     coder.put(bytes, at, block_bytes(block));
     block
-}
-
-fn read_block(bytes: &[u8], at: usize) -> u32 {
-    u32::from(get_u16(bytes, at)) << 16 | u32::from(get_u16(bytes, at + 2))
-}
-
-pub(super) fn block_bytes(block: u32) -> [u8; 4] {
-    let [b0, b1, b2, b3] = block.to_le_bytes();
-    [b2, b3, b0, b1]
-}
-
-/// The `t_tid` of the tuple at the offset `at`.
-pub(super) fn read_tid(bytes: &[u8], at: usize) -> Tid {
-    (read_block(bytes, at), get_u16(bytes, at + 4))
 }

@@ -7,7 +7,7 @@ use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::max_align;
 
 use super::item_order::OrderStreams;
-use crate::model::index::page_tuples::ItemSpans;
+use crate::model::index::item_spans::ItemSpans;
 use crate::streams::coder::{Coder, LazyStream, StreamId, get_u32};
 use crate::streams::kind::StreamKind;
 

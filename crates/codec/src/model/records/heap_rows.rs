@@ -8,8 +8,9 @@ use super::heap_fields::{
 };
 use super::record_type::opcode;
 use crate::model::heap::tuple::multi_insert_end;
-use crate::model::rows::recent::{NewRow, RecentRows, RowNumber, Tid};
+use crate::model::rows::recent::{NewRow, RecentRows, RowNumber};
 use crate::model::rows::versions::{RowVersions, VersionId};
+use crate::model::values::tid::Tid;
 use crate::streams::coder::get_u16;
 
 /// `XLOG_HEAP_INIT_PAGE`: the rows are the first ones of a new page.

@@ -4,6 +4,7 @@
 //! The other leads from each row to the transaction's next row of the same relation, because a
 //! transaction that copies many rows makes their index entries afterwards, in the same order.
 
+use crate::model::values::tid::Tid;
 use crate::streams::coder::get_u16;
 
 /// Number of bytes of rows that are kept. When there are twice as many, the oldest are dropped.
@@ -18,9 +19,6 @@ const LOOK_BACK: usize = 16;
 
 /// The number of a row, counted from 1 in the order of the records.
 pub type RowNumber = u32;
-
-/// The address of a heap tuple: block number, line pointer number.
-pub type Tid = (u32, u16);
 
 /// A row.
 #[derive(Clone, Copy, Debug)]

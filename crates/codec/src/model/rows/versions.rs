@@ -4,8 +4,9 @@
 //! may forget a row or confuse two: that costs bytes, never correctness, because the encoder and
 //! the decoder have the same table.
 
-use super::recent::{RecentRows, RowNumber, Tid};
+use super::recent::{RecentRows, RowNumber};
 use crate::fast_hash::fold;
+use crate::model::values::tid::Tid;
 use crate::streams::coder::get_u16;
 
 /// The table has one slot for this number of bytes of the segment.

@@ -6,23 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use walzip_pgformat::prefetch::prefetch;
 use walzip_pgformat::wal::max_align;
 
-use super::rows::{Row, RowValues, TableRows, Tid};
+use super::index_tuple::{
+    BITMAP_LEN, HAS_NULLS, HAS_VARLENA, INDEX_TUPLE_HEADER_LEN, INFO_AT, SIZE_MASK,
+};
+use super::rows::{Row, RowValues, TableRows};
 use super::shape::{KeyAttribute, KeyShape, Order, TableShape};
 use super::sort_key::{self, FirstBytes, SORT_KEY_LEN_MAX, Sink};
 use crate::model::values::attribute::Attribute;
+use crate::model::values::tid::{Tid, read_tid, tid_bytes};
 use crate::run_both::RunBoth;
 use crate::streams::coder::get_u16;
 
-/// Length of `IndexTupleData` (access/itup.h), before the key.
-const HEADER_LEN: usize = 8;
-/// Where `t_info` is, and the bits of the tuple's length in it (`INDEX_SIZE_MASK`).
-const INFO_AT: usize = 6;
-const SIZE_MASK: u16 = 0x1FFF;
-/// `INDEX_NULL_MASK`: `IndexAttributeBitMapData` of 4 bytes precedes the key.
-const HAS_NULLS: u16 = 0x8000;
-/// `INDEX_VAR_MASK`: the key has an attribute of variable length.
-const HAS_VARLENA: u16 = 0x4000;
-const BITMAP_LEN: usize = 4;
 /// Bytes of the tuples of a part of the entries.
 const TUPLES_LEN_MAX: usize = 1 << 30;
 /// Where a tuple begins: in the second part.
@@ -226,7 +220,7 @@ impl Entries {
         let (mut wanted, mut scratch) = (Vec::new(), Vec::new());
         self.sort_key(row, &mut wanted);
         let number = self.sorted.partition_point(|&start| {
-            let Some(other) = self.rows.at(tid_of(self.tuple_at(start))) else {
+            let Some(other) = self.rows.at(read_tid(self.tuple_at(start), 0)) else {
                 return false;
             };
             self.sort_key(other, &mut scratch);
@@ -349,13 +343,15 @@ impl Maker {
         out.extend_from_slice(&[b0, b1, b2, b3, o0, o1, 0, 0]);
         if has_nulls {
             flags |= HAS_NULLS;
-            out.resize(start + max_align(HEADER_LEN + BITMAP_LEN), 0);
+            out.resize(start + max_align(INDEX_TUPLE_HEADER_LEN + BITMAP_LEN), 0);
         }
         for (number, part) in self.parts.iter().enumerate() {
             let Some(value) = rows.value(values, part.slot) else {
                 continue;
             };
-            if has_nulls && let Some(bits) = out.get_mut(start + HEADER_LEN + number / 8) {
+            if has_nulls
+                && let Some(bits) = out.get_mut(start + INDEX_TUPLE_HEADER_LEN + number / 8)
+            {
                 *bits |= 1 << (number % 8);
             }
             let align = match part.attribute.fixed() {
@@ -382,7 +378,7 @@ impl Maker {
         let len = u16::try_from(out.len() - start)
             .ok()
             .filter(|&len| len <= SIZE_MASK)?;
-        let info = out.get_mut(start + INFO_AT..start + HEADER_LEN)?;
+        let info = out.get_mut(start + INFO_AT..start + INFO_AT + 2)?;
         info.copy_from_slice(&(flags | len).to_le_bytes());
         Some(())
     }
@@ -420,17 +416,4 @@ fn padded(one: &[u8], other: &[u8]) -> Ordering {
     let has_any = |rest: &[u8]| rest.iter().any(|&byte| byte != 0);
     let by_rest = || has_any(rest).cmp(&has_any(rest_of_other));
     one.cmp(other).then_with(by_rest)
-}
-
-/// `t_tid` of an index tuple: the high and the low half of the block, the line pointer.
-pub fn tid_bytes((block, line_pointer): Tid) -> [u8; 6] {
-    let [b0, b1, b2, b3] = block.to_le_bytes();
-    let [o0, o1] = line_pointer.to_le_bytes();
-    [b2, b3, b0, b1, o0, o1]
-}
-
-/// The `t_tid` at the front.
-pub fn tid_of(bytes: &[u8]) -> Tid {
-    let (high, low) = (get_u16(bytes, 0), get_u16(bytes, 2));
-    (u32::from(high) << 16 | u32::from(low), get_u16(bytes, 4))
 }

@@ -4,7 +4,8 @@
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::bytes::read_u16;
 
-use super::entries::tid_of;
+use super::index_tuple::{ALT_TID, INFO_AT};
+use crate::model::values::tid::read_tid;
 
 /// Offset of the line pointers in a page (`SizeOfPageHeaderData`), and the length of the special space
 /// of a B-tree's.
@@ -12,8 +13,6 @@ const PAGE_HEADER_LEN: usize = 24;
 const SPECIAL_LEN: usize = 16;
 /// `BTP_LEAF`, in the flags of a page.
 const LEAF: u16 = 1;
-/// `INDEX_ALT_TID_MASK`, in the flags of a tuple.
-const ALT_TID: u16 = 0x2000;
 
 /// How many tuples of a leaf page point to a row close after that of the tuple before, and how many
 /// have one before. `None` if the page is no leaf of a B-tree.
@@ -30,8 +29,8 @@ pub fn in_row_order(page: &[u8; PAGE_SIZE]) -> Option<(usize, usize)> {
     });
     let (mut last, mut following, mut all) = (None, 0, 0);
     for tuple in tuples {
-        let is_alone = read_u16(tuple, 6)? & ALT_TID == 0;
-        let tid = is_alone.then(|| tid_of(tuple));
+        let is_alone = read_u16(tuple, INFO_AT)? & ALT_TID == 0;
+        let tid = is_alone.then(|| read_tid(tuple, 0));
         if let Some((block, line_pointer)) = last {
             let follows = |tid: (u32, u16)| {
                 tid.0 == block && tid.1 > line_pointer || tid.0.checked_sub(block) == Some(1)

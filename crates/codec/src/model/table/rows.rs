@@ -3,9 +3,10 @@
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::bytes::{read_u16, read_u32};
 
-use super::shape::TableShape;
+use super::shape::{KEPT_MAX, TableShape};
 use crate::model::heap::body::TUPLE_HEADER_LEN;
 use crate::model::values::attribute::{Attribute, varlena_len, varlena_start};
+use crate::model::values::tid::Tid;
 use crate::streams::coder::{get_u16, get_u32};
 
 /// Offset of the line pointers in a page (`SizeOfPageHeaderData`).
@@ -19,15 +20,16 @@ const HEAP_ONLY: u16 = 0x8000;
 const NATTS_MASK: u16 = 0x07FF;
 /// `HEAP_HASNULL`, in `t_infomask`.
 const HAS_NULL: u16 = 1;
-/// Length of a row's TID: block `u32`, line pointer `u16`.
-const TID_LEN: usize = 6;
+/// Length of what a row begins with: its block `u32`, its line pointer `u16`.
+const ROW_TID_LEN: usize = 6;
+/// Memory for each row beside twice its bytes, of which the second ones are for the index tuple: what it is
+/// found by and sorted by.
+const OF_ENTRY: usize = 32;
 /// Memory that rows can take at all: they are found by 32 bits.
 const MEMORY_MAX: usize = 1 << 30;
 
 /// Where a row is among the rows of its table: those are in the order of their TIDs.
 pub type Row = u32;
-/// A block and a line pointer.
-pub type Tid = (u32, u16);
 
 /// The values of the rows of successive pages of a table.
 #[derive(Debug, Default)]
@@ -62,9 +64,6 @@ pub(super) struct RowValues {
     /// The offset and the length of each that is present.
     spans: [(u32, u32); KEPT_MAX],
 }
-
-/// Attributes that are kept of a row, at most.
-pub(super) const KEPT_MAX: usize = 32;
 
 impl TableRows {
     /// No rows of a table. All of them may take this much memory.
@@ -177,9 +176,9 @@ impl TableRows {
         self.are_too_many
     }
 
-    /// Memory that they take.
+    /// Memory that they take, and the entries of one index while those are sorted.
     pub fn memory(&self) -> usize {
-        self.bytes.len() + 4 * (self.starts.len() + self.first_rows.len())
+        4 * self.first_rows.len() + OF_ENTRY * self.starts.len() + 2 * self.bytes.len()
     }
 
     /// All of them.
@@ -212,7 +211,7 @@ impl TableRows {
     /// Finds the values of a row, up to the one in a slot.
     #[inline]
     pub(super) fn find_values(&self, row: Row, last_slot: usize, values: &mut RowValues) {
-        let mut at = row as usize + TID_LEN;
+        let mut at = row as usize + ROW_TID_LEN;
         let bits_len = bits_len(self.kept.len());
         values.present = 0;
         for (number, bits) in self

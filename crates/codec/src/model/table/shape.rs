@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::rows::KEPT_MAX;
 use crate::model::values::attribute::Attribute;
 
 /// Attributes that a shape has at most; PostgreSQL allows 1600 of a table.
@@ -11,6 +10,9 @@ pub const ATTRIBUTES_MAX: usize = 250;
 pub const KEY_ATTRIBUTES_MAX: usize = 32;
 /// Attributes of the keys of all indexes of a table.
 pub const ALL_KEY_ATTRIBUTES_MAX: usize = 96;
+
+/// Different attributes of all keys of a table.
+pub const KEPT_MAX: usize = 32;
 
 /// How values are ordered. The numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

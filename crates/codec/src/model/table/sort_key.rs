@@ -204,3 +204,168 @@ fn append_numeric<S: Sink>(number: &[u8], mut out: Directed<'_, S>) {
     }
     out.put(0, 2);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn plain(order: Order) -> KeyAttribute {
+        KeyAttribute {
+            attribute: 0,
+            order,
+            descending: false,
+            nullable: false,
+            nulls_first: false,
+        }
+    }
+
+    /// The sort key of a value. Its first bytes are the same as a number.
+    fn key(attribute: Attribute, key: KeyAttribute, value: Option<&[u8]>) -> Vec<u8> {
+        let (mut bytes, mut first) = (Vec::new(), FirstBytes::default());
+        append(attribute, key, value, &mut bytes);
+        append(attribute, key, value, &mut first);
+        let mut padded = bytes.clone();
+        padded.resize(bytes.len().max(16), 0);
+        assert_eq!(first.bytes.to_be_bytes(), padded[..16]);
+        bytes
+    }
+
+    fn varlena(bytes: &[u8]) -> Vec<u8> {
+        let len = (bytes.len() + 4) as u32;
+        [&(len << 2).to_le_bytes(), bytes].concat()
+    }
+
+    /// A numeric of a sign, a weight and digits, as PostgreSQL stores it: long or short.
+    fn numeric(number: i64, scale: u32) -> Vec<u8> {
+        let whole = i128::from(number.unsigned_abs()) * 10i128.pow(4 - scale % 4);
+        let fraction_digits = scale / 4 + 1;
+        let mut digits = Vec::new();
+        let mut rest = whole;
+        while rest > 0 {
+            digits.insert(0, (rest % 10_000) as u16);
+            rest /= 10_000;
+        }
+        let weight = digits.len() as i16 - 1 - fraction_digits as i16;
+        while digits.last() == Some(&0) {
+            digits.pop();
+        }
+        let sign = u16::from(number < 0);
+        let is_short = (-64..64).contains(&weight) && number % 2 == 0;
+        let mut bytes = match is_short {
+            true => (0x8000 | sign << 13 | weight as u16 & 0x7F)
+                .to_le_bytes()
+                .to_vec(),
+            false => [(sign << 14).to_le_bytes(), weight.to_le_bytes()].concat(),
+        };
+        bytes.extend(digits.iter().flat_map(|digit| digit.to_le_bytes()));
+        varlena(&bytes)
+    }
+
+    fn assert_ordered<T: PartialOrd>(one: (T, Vec<u8>), other: (T, Vec<u8>), descending: bool) {
+        let by_value = one.0.partial_cmp(&other.0).expect("comparable");
+        let by_value = if descending {
+            by_value.reverse()
+        } else {
+            by_value
+        };
+        assert_eq!(one.1.cmp(&other.1), by_value);
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_ordered_as_their_bytes(one in any::<i64>(), other in any::<i64>(), descending in any::<bool>()) {
+            let in_order = |order| KeyAttribute { descending, ..plain(order) };
+            let of = |number: i64| key(Attribute::Fixed8, in_order(Order::Signed), Some(&number.to_le_bytes()));
+            assert_ordered((one, of(one)), (other, of(other)), descending);
+            let of = |number: i64| key(Attribute::Fixed4, in_order(Order::Signed), Some(&(number as i32).to_le_bytes()));
+            assert_ordered((one as i32, of(one)), (other as i32, of(other)), descending);
+            let of = |number: i64| key(Attribute::Fixed2, in_order(Order::Unsigned), Some(&(number as u16).to_le_bytes()));
+            assert_ordered((one as u16, of(one)), (other as u16, of(other)), descending);
+            let of = |number: i64| key(Attribute::Fixed1, in_order(Order::Signed), Some(&[number as u8]));
+            assert_ordered((one as i8, of(one)), (other as i8, of(other)), descending);
+        }
+
+        #[test]
+        fn floats_are_ordered_as_their_bytes(one in -1e9..1e9, other in -1e9..1e9) {
+            let of = |number: f64| key(Attribute::Fixed8, plain(Order::Float), Some(&number.to_le_bytes()));
+            assert_ordered((one, of(one)), (other, of(other)), false);
+            let of = |number: f64| key(Attribute::Fixed4, plain(Order::Float), Some(&(number as f32).to_le_bytes()));
+            assert_ordered((one as f32, of(one)), (other as f32, of(other)), false);
+        }
+
+        #[test]
+        fn texts_are_ordered_as_their_bytes(one in "[a-c]{0,20}", other in "[a-c]{0,20}", descending in any::<bool>()) {
+            let in_order = KeyAttribute { descending, ..plain(Order::Bytes) };
+            let of = |text: &str| key(Attribute::Varlena, in_order, Some(&varlena(text.as_bytes())));
+            let keys = (of(&one), of(&other));
+            assert_ordered((one, keys.0), (other, keys.1), descending);
+        }
+
+        #[test]
+        fn numerics_are_ordered_as_their_bytes(
+            one in -1_000_000_000i64..1_000_000_000, other in -1_000_000_000i64..1_000_000_000,
+            small in -30i64..30, scale in 0u32..9, descending in any::<bool>(),
+        ) {
+            let in_order = KeyAttribute { descending, ..plain(Order::Numeric) };
+            let of = |number: i64| key(Attribute::Varlena, in_order, Some(&numeric(number, scale)));
+            assert_ordered((one, of(one)), (other, of(other)), descending);
+            assert_ordered((one, of(one)), (small, of(small)), descending);
+            assert_ordered((0, of(0)), (small, of(small)), descending);
+        }
+    }
+
+    #[test]
+    fn nulls_come_where_they_are_said_to_come() {
+        for (nulls_first, descending) in
+            [(false, false), (false, true), (true, false), (true, true)]
+        {
+            let nullable = KeyAttribute {
+                descending,
+                nullable: true,
+                nulls_first,
+                ..plain(Order::Signed)
+            };
+            let null = key(Attribute::Fixed4, nullable, None);
+            for number in [i32::MIN, 0, i32::MAX] {
+                let other = key(Attribute::Fixed4, nullable, Some(&number.to_le_bytes()));
+                assert_eq!(null < other, nulls_first);
+            }
+        }
+    }
+
+    #[test]
+    fn special_numerics_come_before_and_after_all_others() {
+        let of = |header: u16| {
+            let value = varlena(&header.to_le_bytes());
+            key(Attribute::Varlena, plain(Order::Numeric), Some(&value))
+        };
+        let number = |number| {
+            key(
+                Attribute::Varlena,
+                plain(Order::Numeric),
+                Some(&numeric(number, 2)),
+            )
+        };
+        let all = [
+            of(0xF000),
+            number(-5),
+            number(0),
+            number(5),
+            of(0xD000),
+            of(0xC000),
+        ];
+        assert!(all.is_sorted(), "{all:?}");
+    }
+
+    #[test]
+    fn what_has_no_known_order_says_nothing_and_what_is_long_is_cut_off() {
+        assert!(key(Attribute::Fixed8, plain(Order::Unknown), Some(&[1; 8])).is_empty());
+        let long = key(
+            Attribute::Varlena,
+            plain(Order::Bytes),
+            Some(&varlena(&[7; 500])),
+        );
+        assert_eq!(long, [7; SORT_KEY_LEN_MAX]);
+    }
+}

@@ -2,8 +2,8 @@
 
 use super::extraction::{Form, Keys, Values, keys_of};
 use crate::limits::extraction_max;
-use crate::model::index::tuple_header::INDEX_TUPLE_HEADER_LEN;
 use crate::model::rows::recent::RowNumber;
+use crate::model::table::index_tuple::INDEX_TUPLE_HEADER_LEN;
 use crate::streams::coder::{Care, get_u16};
 
 /// Number of keys, from the expected one on, among which the encoder looks for one.

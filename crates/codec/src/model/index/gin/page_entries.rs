@@ -6,8 +6,8 @@ use walzip_pgformat::wal::max_align;
 use super::entry::{ANY, COMPRESSED_HIGH, GinStreams, PLAIN, POSTING};
 use super::entry_fields::EntryFields;
 use super::posting_list::write_list;
-use crate::model::index::page_tuples::ItemSpans;
-use crate::model::index::tuple_header::{INDEX_TUPLE_HEADER_LEN, SIZE_MASK};
+use crate::model::index::item_spans::ItemSpans;
+use crate::model::table::index_tuple::{INDEX_TUPLE_HEADER_LEN, SIZE_MASK};
 use crate::streams::coder::{Coder, get_u16};
 use crate::streams::kind::StreamKind;
 
