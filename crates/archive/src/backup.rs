@@ -13,14 +13,14 @@ use jiff::Timestamp;
 use tokio::sync::oneshot;
 use walzip_codec::Level;
 use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
-use walzip_pgformat::wal_file_name::SegmentName;
+use walzip_pgformat::control_file::ControlFile;
 use walzip_repo::{BackupLabel, BackupType, BackupWriter, Pin, Repository};
 
 use crate::backup_attempt::{self, Wanted};
 use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE};
 use crate::backup_record::{
     ArchiveRecord, BackupRecord, BlockHashesRecord, DatabaseRecord, FilesRecord, Moment,
-    ObjectRecord, RequiredWal,
+    ObjectRecord,
 };
 use crate::backup_stream;
 use crate::chunks::cutter::Cut;
@@ -41,6 +41,7 @@ use crate::progress::{Phase, Progress};
 use crate::replication::{
     BackupEnd, Connection, ConnectionSettings, ManifestChecksums, ServerError,
 };
+use crate::required_wal::required_wal;
 use crate::restore;
 use crate::server::{self, Acknowledgement, Server};
 use crate::tablespaces::{self, Tablespaces};
@@ -77,6 +78,8 @@ pub struct BackupOptions {
     pub estimate_size: bool,
     /// Who reads the files.
     pub method: CopyMethod,
+    /// Read and compare all blocks, whatever the server's WAL summaries say.
+    pub compares_all: bool,
     /// Keep it from being expired.
     pub pin: Option<Pin>,
     /// Go on with the newest backup, if that is a full one that was interrupted.
@@ -100,6 +103,7 @@ impl Default for BackupOptions {
             max_rate_kilobytes: None,
             estimate_size: false,
             method: CopyMethod::default(),
+            compares_all: false,
             pin: None,
             resume: true,
             progress: Progress::default(),
@@ -344,6 +348,8 @@ async fn copy(
 ) -> Result<Copied, ArchiveError> {
     let names = tablespaces::names(&mut sql).await?;
     let databases = databases::list(&mut sql).await?;
+    let has_block_crcs =
+        options.checksums == ManifestChecksums::Crc32c && server::summarizes_wal(&mut sql).await?;
     let start_time = server::clock(&mut sql).await?;
     let mut replayed = Vec::new();
     if server.in_recovery {
@@ -356,6 +362,7 @@ async fn copy(
         proves,
         threads: options.threads.max(1),
         checksums: options.checksums,
+        has_block_crcs,
         pack_bytes: options.pack_bytes,
     };
     let request = Request {
@@ -364,6 +371,7 @@ async fn copy(
         sql,
         server,
         method: options.method,
+        compares_all: options.compares_all,
         fast_checkpoint: options.fast_checkpoint,
         max_rate_kilobytes: options.max_rate_kilobytes,
         estimate_size: options.estimate_size,
@@ -404,6 +412,10 @@ async fn copy(
         .check_sent(std::mem::take(&mut cut.seen))
         .map_err(incredible)?;
     tracing::debug!(major = server.identity.major, start = %start.lsn, end = %end.lsn, "copied");
+    if cut.unread_bytes > 0 {
+        let (unread, all) = (cut.unread_bytes, cut.original_bytes);
+        tracing::info!("{unread} of {all} bytes have not changed, and were not read");
+    }
     let has_tables = !packed.tables.is_empty();
     let stored = (packed.chunks, packed.tables);
     let (index, references) = index(stored, &mut cut, referred)?;
@@ -475,6 +487,7 @@ fn record(
     copied: Copied,
     prior: Option<&Prior>,
 ) -> Result<(BackupRecord, BackupLabelFile), ArchiveError> {
+    let data_checksums = ControlFile::read(&copied.control_file).ok();
     let required_wal = required_wal(&copied.wal_ranges, server.segment_size_bytes)?;
     let (format, attempts) = BackupRecord::format_of(writer.attempt(), copied.has_tables);
     let record = BackupRecord {
@@ -500,6 +513,7 @@ fn record(
         new_tablespaces: copied.tablespaces.new,
         databases: copied.databases,
         archives: Vec::new(),
+        data_checksums: data_checksums.map(|control_file| control_file.data_checksums),
         files: Some(copied.files),
         block_hashes: Some(copied.block_hashes),
         manifest: copied.manifest,
@@ -507,94 +521,4 @@ fn record(
     let label = restore::check_backup_label(&copied.backup_label, &record)?;
     restore::check_control_file(&copied.control_file, &record, server.identity)?;
     Ok((record, label))
-}
-
-/// The segments that hold the ranges.
-///
-/// The segment in which a timeline was left is needed under its child's name only: the child
-/// begins it with a copy, and the parent's own may exist as `.partial` alone.
-fn required_wal(
-    ranges: &[WalRange],
-    segment_size_bytes: u32,
-) -> Result<Vec<RequiredWal>, ArchiveError> {
-    let mut required = Vec::new();
-    for (index, range) in ranges.iter().enumerate() {
-        let segment = |lsn| SegmentName::from_lsn(range.timeline, lsn, segment_size_bytes);
-        let first_segment = segment(range.start)?;
-        let is_last_timeline = index + 1 == ranges.len();
-        let end = if is_last_timeline {
-            // The byte at the end itself is not needed.
-            range.end.0.saturating_sub(1).max(range.start.0)
-        } else {
-            let left_in = range.end.0 - range.end.0 % u64::from(segment_size_bytes);
-            if left_in <= range.start.0 {
-                continue;
-            }
-            left_in - 1
-        };
-        let last_segment = segment(walzip_pgformat::Lsn(end))?;
-        required.push(RequiredWal {
-            first_segment,
-            last_segment,
-        });
-    }
-    Ok(required)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use walzip_pgformat::{Lsn, TimelineId};
-
-    fn segments(ranges: &[(u32, u64, u64)]) -> Vec<String> {
-        let ranges: Vec<WalRange> = ranges
-            .iter()
-            .map(|&(timeline, start, end)| WalRange {
-                timeline: TimelineId(timeline),
-                start: Lsn(start),
-                end: Lsn(end),
-            })
-            .collect();
-        let required = required_wal(&ranges, 16 << 20).expect("valid");
-        let names = required.iter().flat_map(|range| {
-            let first = range.first_segment.number(16 << 20).expect("valid");
-            let last = range.last_segment.number(16 << 20).expect("valid");
-            (first..=last).map(|number| {
-                SegmentName::from_number(range.first_segment.timeline, number, 16 << 20)
-            })
-        });
-        names.map(|name| name.expect("valid").to_string()).collect()
-    }
-
-    #[test]
-    fn needs_every_segment_from_the_start_to_the_byte_before_the_stop() {
-        assert_eq!(
-            segments(&[(1, 0x200_0028, 0x200_0138)]),
-            ["000000010000000000000002"]
-        );
-        assert_eq!(
-            segments(&[(1, 0x200_0028, 0x300_0000)]),
-            ["000000010000000000000002"]
-        );
-        assert_eq!(
-            segments(&[(1, 0x200_0028, 0x300_0001)]),
-            ["000000010000000000000002", "000000010000000000000003"]
-        );
-    }
-
-    #[test]
-    fn needs_the_segment_of_a_switch_on_the_new_timeline_only() {
-        assert_eq!(
-            segments(&[(1, 0x200_0028, 0x350_0000), (2, 0x350_0000, 0x400_0001)]),
-            [
-                "000000010000000000000002",
-                "000000020000000000000003",
-                "000000020000000000000004"
-            ]
-        );
-        assert_eq!(
-            segments(&[(1, 0x200_0028, 0x250_0000), (2, 0x250_0000, 0x260_0000)]),
-            ["000000020000000000000002"]
-        );
-    }
 }

@@ -1,7 +1,7 @@
 //! The files of a backup, however they are stored: what a reader of them hands on.
 
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -73,6 +73,32 @@ pub(crate) fn tablespace_of_link(path: &[u8]) -> Option<u32> {
     path.ends_with(&format!("/{oid}")).then_some(oid)
 }
 
+/// The content of a file of which some blocks need not be read.
+pub(crate) trait PartlyRead: Read {
+    /// Whether the next block is as the earlier backup has it, of which the server says so.
+    fn is_unchanged(&self) -> bool;
+
+    /// Steps over the next block, or over what is left of the file.
+    fn step_over(&mut self, len: u64);
+}
+
+/// Content of which all is read.
+pub(crate) struct WhollyRead<'r>(pub(crate) &'r mut dyn Read);
+
+impl Read for WhollyRead<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl PartlyRead for WhollyRead<'_> {
+    fn is_unchanged(&self) -> bool {
+        false
+    }
+
+    fn step_over(&mut self, _len: u64) {}
+}
+
 /// What takes the files of a backup, in the order in which they are stored.
 pub(crate) trait FileSink {
     /// Learns which files are tables whose indexes are told from them. Their indexes come after them.
@@ -91,6 +117,16 @@ pub(crate) trait FileSink {
         size_bytes: u64,
         content: &mut dyn Read,
     ) -> Result<(), ArchiveError>;
+
+    /// The same of a file of which some blocks need not be read.
+    fn partly_read_file(
+        &mut self,
+        entry: Entry,
+        size_bytes: u64,
+        content: &mut dyn PartlyRead,
+    ) -> Result<(), ArchiveError> {
+        self.file(entry, size_bytes, content)
+    }
 }
 
 #[cfg(test)]

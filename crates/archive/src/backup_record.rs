@@ -81,6 +81,9 @@ pub struct BackupRecord {
     /// Up to format 1: one tar archive per tablespace, then the data directory's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub archives: Vec<ArchiveRecord>,
+    /// Whether the cluster's pages had checksums; older backups do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_checksums: Option<bool>,
     /// From format 2 on: the files, in packs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FilesRecord>,
@@ -150,6 +153,13 @@ pub struct BlockHashesRecord {
     pub changed: Vec<ObjectRecord>,
 }
 
+impl BlockHashesRecord {
+    /// Whether CRCs stand behind the hashes.
+    pub(crate) fn has_crcs(&self) -> bool {
+        self.function == BlockHashFunction::HighwayHash64Crc32c
+    }
+}
+
 /// A keyed hash function for blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -159,6 +169,8 @@ pub enum BlockHashFunction {
     Blake3,
     /// HighwayHash with 64 bits.
     HighwayHash64,
+    /// The same, and after it CRC-32C, of which the checksum of a file can be put together.
+    HighwayHash64Crc32c,
     /// One of a later version.
     #[serde(other)]
     Unknown,

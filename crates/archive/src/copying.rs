@@ -1,6 +1,7 @@
 //! The two ways in which the files of a running cluster are copied: its server sends them, or they
 //! are read where they lie. docs/decisions/2026-11-24-data-directory-read-in-place.md compares them.
 
+mod changed_blocks;
 mod from_files;
 mod from_server;
 
@@ -37,6 +38,8 @@ pub(crate) struct Request<'r> {
     pub(crate) sql: Connection,
     pub(crate) server: &'r Server,
     pub(crate) method: CopyMethod,
+    /// Whether all blocks are compared, whatever the server's WAL summaries say.
+    pub(crate) compares_all: bool,
     /// Checkpoint at once, or spread over minutes.
     pub(crate) fast_checkpoint: bool,
     /// No more than this many kilobytes are copied in a second.
@@ -54,7 +57,7 @@ pub(crate) struct Request<'r> {
 impl Request<'_> {
     /// What the server calls the backup.
     fn label(&self) -> String {
-        format!("walzip {}", self.writer.label())
+        changed_blocks::name_of(self.writer.label().as_str())
     }
 }
 

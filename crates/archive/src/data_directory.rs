@@ -9,11 +9,12 @@ mod changing_file;
 mod left_out;
 pub(crate) mod pace;
 mod row_order;
+pub(crate) mod wal_summaries;
 pub(crate) mod whose;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,10 @@ use walzip_pgformat::control_file::ControlFile;
 use self::changing_file::ChangingFile;
 use self::left_out::LeftOut;
 use self::pace::{Pace, Paced};
-use crate::backup_files::{CONTROL_FILE, Entry, FileSink, TABLESPACE_LINKS, tablespace_of_link};
+use self::wal_summaries::{ChangedBlocks, ChangedInFile};
+use crate::backup_files::{
+    CONTROL_FILE, Entry, FileSink, PartlyRead, TABLESPACE_LINKS, tablespace_of_link,
+};
 use crate::error::ArchiveError;
 use crate::indexed_tables::{self, IndexedTable};
 use crate::progress::Progress;
@@ -51,6 +55,8 @@ pub(crate) struct DataDirectory {
     pub(crate) version_directory: String,
     /// Whether the pages have checksums.
     pub(crate) checksums: bool,
+    /// Whether the files of a fork are as long as walzip expects.
+    pub(crate) has_usual_files: bool,
     /// The permissions of its files, which depend on whether the group may read them.
     pub(crate) file_mode: u32,
 }
@@ -92,6 +98,8 @@ pub(crate) struct Copying<'c> {
     pub(crate) tables: &'c [IndexedTable],
     /// Where the backup begins: the WAL has all pages that were written later.
     pub(crate) start: Lsn,
+    /// What has changed since the backup that the new one is compared with, if the server says.
+    pub(crate) changed: Option<&'c ChangedBlocks>,
     pub(crate) progress: &'c Progress,
     pub(crate) pace: Pace,
     /// Pages whose checksums are wrong, so far.
@@ -313,7 +321,14 @@ impl Copying<'_> {
             inner: &mut file,
             pace: &mut self.pace,
         };
-        sink.file(entry, size_bytes, &mut paced)?;
+        let changed = self.changed.and_then(|of| of.of_file(&name, size_bytes));
+        match changed {
+            None => sink.file(entry, size_bytes, &mut paced)?,
+            Some(changed) => {
+                let mut content = ChangedContent { paced, changed };
+                sink.partly_read_file(entry, size_bytes, &mut content)?;
+            }
+        }
         if let Some(error) = file.failure() {
             return Err(ArchiveError::file("read", path, error));
         }
@@ -341,6 +356,28 @@ impl Copying<'_> {
             }
         }
         bytes
+    }
+}
+
+/// A file of which the server says which blocks have changed.
+struct ChangedContent<'f> {
+    paced: Paced<'f, ChangingFile>,
+    changed: ChangedInFile<'f>,
+}
+
+impl Read for ChangedContent<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.paced.read(buffer)
+    }
+}
+
+impl PartlyRead for ChangedContent<'_> {
+    fn is_unchanged(&self) -> bool {
+        self.changed.is_unchanged(self.paced.inner.position())
+    }
+
+    fn step_over(&mut self, len: u64) {
+        self.paced.inner.step_over(len);
     }
 }
 

@@ -118,6 +118,13 @@ pub(crate) async fn session(settings: &ConnectionSettings) -> Result<Connection,
     Ok(sql)
 }
 
+/// Whether the server notes which blocks its WAL changes, which those from 17 on can.
+pub(crate) async fn summarizes_wal(sql: &mut Connection) -> Result<bool, ServerError> {
+    let query =
+        "SELECT count(*) > 0 FROM pg_settings WHERE name = 'summarize_wal' AND setting = 'on'";
+    Ok(sql.query_value(query).await? == "t")
+}
+
 /// The server's clock.
 pub(crate) async fn clock(sql: &mut Connection) -> Result<Timestamp, ServerError> {
     let query = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";

@@ -5,7 +5,7 @@
 //! ```text
 //! cargo run --release -p walzip --example incremental_backups -- \
 //!     [--workload shop] [--scale 10] [--transactions 20000] [--backups 1] [--level 1] \
-//!     [--pg-bin DIR] [--keep DIR] [WALZIP]
+//!     [--pg-bin DIR] [--set PARAMETER=VALUE] [--keep DIR] [WALZIP]
 //! ```
 //!
 //! WALZIP is the program, by default the one beside the example's own directory. Of each backup the
@@ -38,6 +38,8 @@ struct Request {
     backups: u64,
     level: u32,
     pg_bin: Option<PathBuf>,
+    /// A parameter of the server.
+    set: Option<(String, String)>,
     keep: Option<PathBuf>,
     walzip: PathBuf,
 }
@@ -62,6 +64,7 @@ fn request() -> Result<Request, Box<dyn Error>> {
         backups: 1,
         level: 1,
         pg_bin: None,
+        set: None,
         keep: None,
         walzip: built.unwrap_or(Path::new("")).join("walzip"),
     };
@@ -78,6 +81,10 @@ fn request() -> Result<Request, Box<dyn Error>> {
             "--transactions" => request.transactions = value.parse()?,
             "--backups" => request.backups = value.parse()?,
             "--level" => request.level = value.parse()?,
+            "--set" => {
+                let (parameter, value) = value.split_once('=').ok_or("--set has no value")?;
+                request.set = Some((parameter.to_owned(), value.to_owned()));
+            }
             "--pg-bin" => request.pg_bin = Some(value.into()),
             "--keep" => request.keep = Some(value.into()),
             other => return Err(format!("{other} is no option").into()),
@@ -117,6 +124,10 @@ fn run(request: &Request) -> Result<(), Box<dyn Error>> {
         .set("max_wal_senders", 4)
         .set("archive_mode", "on")
         .set("archive_command", push);
+    let settings = match request.set.clone() {
+        Some((parameter, value)) => settings.set(&parameter, value),
+        None => settings,
+    };
     let server = installation.start(&settings)?;
     let owner = fs::metadata(server.data())?;
     chown(&repository, Some(owner.uid()), Some(owner.gid()))?;
@@ -174,7 +185,7 @@ impl Experiment<'_> {
     fn backup(&self, kind: &str, labels: &mut Vec<String>) -> Result<[u64; 2], Box<dyn Error>> {
         let level = format!("-{}", self.request.level);
         let begin = Instant::now();
-        let said = self.walzip(&["backup", "--type", kind, &level])?;
+        let said = self.walzip(&["-v", "backup", "--type", kind, &level])?;
         let seconds = begin.elapsed().as_secs_f64();
         print!("{kind:5} {seconds:6.2} s  {said}");
         let words: Vec<&str> = said.split_whitespace().collect();

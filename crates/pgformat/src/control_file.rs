@@ -52,6 +52,8 @@ pub struct ControlFile {
     pub wal_level: WalLevel,
     /// The size of the cluster's WAL segments.
     pub segment_size_bytes: u32,
+    /// Blocks in each file of a relation's fork but the last (`relseg_size`).
+    pub blocks_per_file: u32,
     /// Whether the cluster's pages carry checksums.
     pub data_checksums: bool,
     /// Whether `char` was signed on the machine that made the cluster; known from 18 on.
@@ -209,6 +211,8 @@ const BACKUP_END: usize = 24;
 const BACKUP_END_REQUIRED: usize = 32;
 const WAL_LEVEL: usize = 36;
 const SEGMENT_SIZE: usize = 4;
+/// After the size of a block.
+const BLOCKS_PER_FILE: usize = 4;
 
 impl ControlFile {
     /// Reads the content of `global/pg_control`.
@@ -247,6 +251,7 @@ impl ControlFile {
             backup_end_required: fields.bool(group + BACKUP_END_REQUIRED)?,
             wal_level: fields.wal_level(group + WAL_LEVEL)?,
             segment_size_bytes: fields.segment_size(layout.wal_page_size + SEGMENT_SIZE)?,
+            blocks_per_file: fields.u32(layout.page_size + BLOCKS_PER_FILE)?,
             data_checksums: fields.u32(layout.data_checksums)? != 0,
             char_signed: layout.char_signed.map(|at| fields.bool(at)).transpose()?,
         })

@@ -22,6 +22,7 @@ pub mod units;
 pub mod version;
 pub mod wal;
 pub mod wal_file_name;
+pub mod wal_summary;
 
 pub use input::{Input, ReadAt};
 pub use timeline_history as history;

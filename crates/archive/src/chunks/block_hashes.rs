@@ -16,8 +16,9 @@ use super::blocking_reads::BlockingReads;
 use crate::backup_record::{BlockHashFunction, BlockHashesRecord, ObjectRecord};
 use crate::error::ArchiveError;
 
-/// Bytes of a hash.
-pub(crate) const HASH_LEN: usize = 8;
+/// Bytes of a hash, and of a CRC that may follow it.
+const HASH_LEN: usize = 8;
+const CRC_LEN: usize = 4;
 /// Bytes of hashes that are read ahead, at most and at least; and by all readers together.
 const AHEAD_MAX: u64 = 1 << 20;
 const AHEAD_MIN: u64 = 8 << 10;
@@ -33,14 +34,17 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Random bytes, for the function that takes the least time.
-    pub(crate) fn random() -> Result<Key, ArchiveError> {
+    /// Random bytes, for the function that takes the least time, with CRCs or without.
+    pub(crate) fn random(has_crcs: bool) -> Result<Key, ArchiveError> {
         let source = Path::new("/dev/urandom");
         let mut key = [0; 32];
         let read = File::open(source).and_then(|mut file| file.read_exact(&mut key));
         read.map_err(|error| ArchiveError::file("read", source, error))?;
         Ok(Key {
-            function: BlockHashFunction::HighwayHash64,
+            function: match has_crcs {
+                true => BlockHashFunction::HighwayHash64Crc32c,
+                false => BlockHashFunction::HighwayHash64,
+            },
             bytes: key,
         })
     }
@@ -68,10 +72,23 @@ impl Key {
         }
     }
 
+    /// Whether a CRC follows each hash.
+    fn has_crcs(&self) -> bool {
+        self.function == BlockHashFunction::HighwayHash64Crc32c
+    }
+
+    /// Bytes that are stored of a block.
+    fn stored_len(&self) -> usize {
+        match self.has_crcs() {
+            true => HASH_LEN + CRC_LEN,
+            false => HASH_LEN,
+        }
+    }
+
     /// The hash of a block, which is shorter where a file ends.
     pub(crate) fn hash(&self, block: &[u8]) -> [u8; HASH_LEN] {
         match self.function {
-            BlockHashFunction::HighwayHash64 => {
+            BlockHashFunction::HighwayHash64 | BlockHashFunction::HighwayHash64Crc32c => {
                 let (words, _) = self.bytes.as_chunks();
                 let words = words.iter().copied().map(u64::from_le_bytes);
                 let mut key = highway::Key::default();
@@ -88,7 +105,7 @@ impl Key {
         }
     }
 
-    /// The hashes of the blocks of runs, each of which begins with a block.
+    /// What is stored of the blocks of runs, each of which begins with a block.
     pub(crate) fn hashes(&self, mut bytes: &[u8], runs: &[usize]) -> Vec<u8> {
         let mut hashes = Vec::new();
         for &len in runs {
@@ -96,6 +113,9 @@ impl Key {
             bytes = rest;
             for block in run.chunks(PAGE_SIZE) {
                 hashes.extend_from_slice(&self.hash(block));
+                if self.has_crcs() {
+                    hashes.extend_from_slice(&crc32c::crc32c(block).to_le_bytes());
+                }
             }
         }
         hashes
@@ -175,10 +195,19 @@ pub(crate) fn bytes_ahead(readers: usize) -> u64 {
     share.clamp(AHEAD_MIN, AHEAD_MAX)
 }
 
+/// What is stored of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StoredHash {
+    pub(crate) hash: [u8; HASH_LEN],
+    pub(crate) crc32c: Option<u32>,
+}
+
 /// Reads hashes by their numbers, ahead. For threads that may block.
 pub(crate) struct HashReader {
     reads: BlockingReads,
     label: BackupLabel,
+    /// Bytes of each, with what follows it.
+    stored_len: usize,
     objects: Vec<ObjectRecord>,
     /// Bytes that are read at once.
     ahead: u64,
@@ -192,12 +221,13 @@ impl HashReader {
     pub(crate) fn new(
         repository: &Repository,
         label: &BackupLabel,
-        objects: &[ObjectRecord],
+        (objects, key): (&[ObjectRecord], Key),
         ahead: u64,
     ) -> HashReader {
         HashReader {
             reads: BlockingReads::of(repository),
             label: label.clone(),
+            stored_len: key.stored_len(),
             objects: objects.to_vec(),
             ahead,
             window: Bytes::new(),
@@ -208,11 +238,11 @@ impl HashReader {
     /// How many there are, by what is recorded of them.
     pub(crate) fn count(&self) -> u64 {
         let sizes = self.objects.iter().map(|object| object.size_bytes);
-        sizes.fold(0, u64::saturating_add) / HASH_LEN as u64
+        sizes.fold(0, u64::saturating_add) / self.stored_len as u64
     }
 
     /// The hash with this number.
-    pub(crate) fn get(&mut self, number: u64) -> Result<[u8; HASH_LEN], ArchiveError> {
+    pub(crate) fn get(&mut self, number: u64) -> Result<StoredHash, ArchiveError> {
         if let Some(hash) = self.in_window(number) {
             return Ok(hash);
         }
@@ -223,14 +253,19 @@ impl HashReader {
         })
     }
 
-    fn in_window(&self, number: u64) -> Option<[u8; HASH_LEN]> {
+    fn in_window(&self, number: u64) -> Option<StoredHash> {
         let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        let start = at.checked_mul(HASH_LEN)?;
-        self.window.get(start..)?.first_chunk().copied()
+        let start = at.checked_mul(self.stored_len)?;
+        let stored = self.window.get(start..)?.get(..self.stored_len)?;
+        let (hash, crc) = stored.split_first_chunk()?;
+        Some(StoredHash {
+            hash: *hash,
+            crc32c: crc.first_chunk().copied().map(u32::from_le_bytes),
+        })
     }
 
     fn fill(&mut self, number: u64) -> Result<(), ArchiveError> {
-        let at = number.saturating_mul(HASH_LEN as u64);
+        let at = number.saturating_mul(self.stored_len as u64);
         let mut start = 0u64;
         for object in &self.objects {
             let end = start.saturating_add(object.size_bytes);

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use walzip_pgformat::PAGE_SIZE;
 
-use super::block_hashes::{HASH_LEN, HashReader, Key};
+use super::block_hashes::{HashReader, Key, StoredHash};
 use super::pieces::Piece;
 use crate::error::ArchiveError;
 
@@ -29,8 +29,8 @@ pub(crate) struct HashSource {
 }
 
 impl HashSource {
-    /// The hash of the block that begins there in the stream, if one does.
-    fn hash_at(&mut self, offset: u64) -> Result<Option<[u8; HASH_LEN]>, ArchiveError> {
+    /// What is stored of the block that begins there in the stream, if one does.
+    fn at(&mut self, offset: u64) -> Result<Option<StoredHash>, ArchiveError> {
         let (start, first, reader) = match offset.checked_sub(self.changed_start) {
             Some(_) => (self.changed_start, 0, &mut self.changed),
             None => {
@@ -95,10 +95,33 @@ impl Compared<'_> {
         offset: u64,
         block: &[u8],
     ) -> Result<Option<Piece>, ArchiveError> {
+        let Some((piece, key, stored)) = self.prior(offset, block.len() as u64)? else {
+            return Ok(None);
+        };
+        Ok((stored.hash == key.hash(block)).then_some(piece))
+    }
+
+    /// Where a block of the file is of which the server says that it has not changed, and its CRC if
+    /// that is stored.
+    pub(crate) fn unread(
+        &mut self,
+        offset: u64,
+        len: u64,
+    ) -> Result<Option<(Piece, u32)>, ArchiveError> {
+        let prior = self.prior(offset, len)?;
+        Ok(prior.and_then(|(piece, _, stored)| Some((piece, stored.crc32c?))))
+    }
+
+    /// Where the block of the same place and length is that the earlier backup has, and what is stored
+    /// of it.
+    fn prior(
+        &mut self,
+        offset: u64,
+        len: u64,
+    ) -> Result<Option<(Piece, Key, StoredHash)>, ArchiveError> {
         let Some(file) = self.file else {
             return Ok(None);
         };
-        let len = block.len() as u64;
         let had = file.size_bytes.saturating_sub(offset);
         if had.min(PAGE_SIZE as u64) != len {
             return Ok(None);
@@ -120,14 +143,17 @@ impl Compared<'_> {
         let Some(source) = self.sources.get_mut(number) else {
             return Ok(None);
         };
+        if inside + len > piece.len {
+            return Ok(None);
+        }
         let at = piece.offset + inside;
-        let is_same = source.hash_at(at)? == Some(source.key.hash(block));
         let found = Piece {
             backup: piece.backup,
             offset: at,
             len,
         };
-        Ok((is_same && inside + len <= piece.len).then_some(found))
+        let stored = source.at(at)?;
+        Ok(stored.map(|stored| (found, source.key, stored)))
     }
 
     /// Where the block that stood in the place of a whole one is in the full backup's stream.

@@ -13,7 +13,7 @@ use super::cut_tables::CutTables;
 use super::index::{Member, SHARED_BYTES_MAX};
 use super::pieces::{self, OWN, Piece, Spread};
 use super::tables::Role;
-use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE, Entry, FileSink};
+use crate::backup_files::{BACKUP_LABEL, CONTROL_FILE, Entry, FileSink, PartlyRead, WhollyRead};
 use crate::error::ArchiveError;
 use crate::indexed_tables::IndexedTable;
 use crate::pg_manifest::{Hasher, SentFile};
@@ -52,6 +52,8 @@ pub(crate) struct Cut {
     pub(crate) kept: HashMap<Vec<u8>, Vec<u8>>,
     /// Bytes of all files.
     pub(crate) original_bytes: u64,
+    /// Those of them that were not read, since the server says that they have not changed.
+    pub(crate) unread_bytes: u64,
 }
 
 impl Cut {
@@ -156,7 +158,7 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
 
     /// Adds bytes of a file to the chunk, as many as fit and are left: whole blocks, unless the file
     /// ends.
-    fn fill(&mut self, content: &mut dyn Read, left: u64) -> Result<usize, ArchiveError> {
+    fn fill(&mut self, content: &mut dyn PartlyRead, left: u64) -> Result<usize, ArchiveError> {
         self.make_room(left.min(PAGE_SIZE as u64) as usize)?;
         let bytes = &mut self.chunk.bytes;
         let room = (CHUNK_BYTES - bytes.len()) as u64;
@@ -223,8 +225,8 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
         &mut self,
         (name, size_bytes): (&[u8], u64),
         pages: Option<&Pages>,
-        content: &mut dyn Read,
-        seen: &mut dyn FnMut(&[u8]),
+        content: &mut dyn PartlyRead,
+        seen: &mut Seen,
     ) -> Result<Option<Vec<Piece>>, ArchiveError> {
         self.has_run = [false; 2];
         // The cutter is used while it is compared.
@@ -232,13 +234,8 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
         let compared = comparison.as_mut().and_then(|known| known.open(name));
         let found = match compared.filter(|_| size_bytes > 0) {
             Some(mut compared) => {
-                let mut next = |block: &mut [u8]| {
-                    let read = content.read_exact(block);
-                    read.map_err(|error| unreadable(&error))?;
-                    seen(block);
-                    Ok(())
-                };
-                Some(self.cut_compared(pages, size_bytes, &mut compared, &mut next)?)
+                let wanted = (pages, size_bytes);
+                Some(self.cut_compared(wanted, &mut compared, content, seen)?)
             }
             None => {
                 self.cut_whole(pages, size_bytes, content, seen)?;
@@ -252,18 +249,31 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
     /// Cuts a file that an earlier backup has; returns where its bytes are.
     fn cut_compared(
         &mut self,
-        pages: Option<&Pages>,
-        size_bytes: u64,
+        (pages, size_bytes): (Option<&Pages>, u64),
         compared: &mut Compared<'_>,
-        content: &mut dyn FnMut(&mut [u8]) -> Result<(), ArchiveError>,
+        content: &mut dyn PartlyRead,
+        seen: &mut Seen,
     ) -> Result<Vec<Piece>, ArchiveError> {
         let mut block = [0; PAGE_SIZE];
         let (mut found, mut offset, mut plain_bytes) = (Vec::new(), 0, 0);
         let mut spread = Spread::of(self.pieces);
         while offset < size_bytes {
             let len = (size_bytes - offset).min(PAGE_SIZE as u64);
+            if content.is_unchanged()
+                && !spread.would_take_for_changed(found.len())
+                && let Some((piece, crc)) = compared.unread(offset, len)?
+                && seen.step_over(crc, len)
+            {
+                content.step_over(len);
+                spread.is_taken_for_changed(found.len(), false);
+                pieces::push(&mut found, piece);
+                offset += len;
+                continue;
+            }
             let block = block.get_mut(..len as usize).unwrap_or_default();
-            content(block)?;
+            let read = content.read_exact(block);
+            read.map_err(|error| unreadable(&error))?;
+            seen.bytes(block);
             let own = |offset| Piece {
                 backup: OWN,
                 offset,
@@ -329,8 +339,8 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
         &mut self,
         pages: Option<&Pages>,
         size_bytes: u64,
-        content: &mut dyn Read,
-        seen: &mut dyn FnMut(&[u8]),
+        content: &mut dyn PartlyRead,
+        seen: &mut Seen,
     ) -> Result<(), ArchiveError> {
         let chunk_len = self.chunk.bytes.len();
         let fits = size_bytes <= (CHUNK_BYTES - chunk_len) as u64;
@@ -341,7 +351,7 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> Cutter<F> {
         while offset < size_bytes {
             let len = self.fill(content, size_bytes - offset)?;
             let start = self.chunk.bytes.len() - len;
-            seen(self.chunk.bytes.get(start..).unwrap_or_default());
+            seen.bytes(self.chunk.bytes.get(start..).unwrap_or_default());
             let extent = self.extent(pages, offset, len);
             self.chunk.extents.push(extent);
             self.chunk.runs.push(len);
@@ -372,6 +382,31 @@ impl CutChunk {
         }
         self.bytes.extend_from_slice(block);
         *has_run = true;
+    }
+}
+
+/// What was seen of a file.
+struct Seen {
+    hasher: Hasher,
+    /// Its content, where that is looked at later.
+    kept: Option<Vec<u8>>,
+    /// Bytes that were not read.
+    stepped_over: u64,
+}
+
+impl Seen {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+        if let Some(kept) = &mut self.kept {
+            kept.extend_from_slice(bytes);
+        }
+    }
+
+    /// Steps over a block of which only its CRC is known; whether that can be done.
+    fn step_over(&mut self, crc: u32, len: u64) -> bool {
+        let is_stepped = self.kept.is_none() && self.hasher.step_over(crc, len as usize);
+        self.stepped_over += if is_stepped { len } else { 0 };
+        is_stepped
     }
 }
 
@@ -421,17 +456,23 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> FileSink for Cutter<F> {
         size_bytes: u64,
         content: &mut dyn Read,
     ) -> Result<(), ArchiveError> {
+        self.partly_read_file(entry, size_bytes, &mut WhollyRead(content))
+    }
+
+    fn partly_read_file(
+        &mut self,
+        entry: Entry,
+        size_bytes: u64,
+        content: &mut dyn PartlyRead,
+    ) -> Result<(), ArchiveError> {
         let name = entry.name();
         let pages = Pages::of(&name, size_bytes);
-        let mut hasher = (self.new_hasher)();
         let is_kept =
             KEPT.iter().any(|kept| kept.as_bytes() == name) && size_bytes <= KEPT_BYTES_MAX;
-        let mut kept = is_kept.then(Vec::new);
-        let mut seen = |piece: &[u8]| {
-            hasher.update(piece);
-            if let Some(kept) = &mut kept {
-                kept.extend_from_slice(piece);
-            }
+        let mut seen = Seen {
+            hasher: (self.new_hasher)(),
+            kept: is_kept.then(Vec::new),
+            stepped_over: 0,
         };
         let wanted = (name.as_slice(), size_bytes);
         let file = self.tables.find(wanted).filter(|_| pages.is_some());
@@ -455,9 +496,11 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> FileSink for Cutter<F> {
                 None
             }
         };
-        if let Some(kept) = kept {
+        if let Some(kept) = seen.kept {
             self.cut.kept.insert(name.clone(), kept);
         }
+        self.cut.unread_bytes += seen.stepped_over;
+        let hasher = seen.hasher;
         let seen = SentFile { size_bytes, hasher };
         if self.cut.seen.insert(name, seen).is_some() {
             let reason = format!("{} was sent twice", entry.path.display());

@@ -26,6 +26,17 @@ pub(crate) struct Encoded {
     pub(crate) role: Role,
 }
 
+impl Encoded {
+    /// Bytes of it that wait for being stored.
+    pub(crate) fn bytes_in_memory(&self) -> usize {
+        let stored = match &self.stored {
+            Stored::New(bytes, _) => bytes.len(),
+            Stored::Kept(_) => 0,
+        };
+        stored + self.hashes.len()
+    }
+}
+
 /// The bytes that are stored of a chunk.
 pub(crate) enum Stored {
     /// These, with their hash.

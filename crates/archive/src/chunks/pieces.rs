@@ -63,6 +63,11 @@ impl Spread {
         Spread { pieces, behind }
     }
 
+    /// Whether the next block would be taken for changed, although it has not.
+    pub(crate) fn would_take_for_changed(mut self, pieces: usize) -> bool {
+        self.is_taken_for_changed(pieces, false)
+    }
+
     /// Whether the next block, which may be taken for changed, is.
     pub(crate) fn is_taken_for_changed(&mut self, pieces: usize, has_changed: bool) -> bool {
         self.behind = match has_changed {

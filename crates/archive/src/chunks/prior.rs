@@ -167,9 +167,12 @@ impl Prior {
         label: &BackupLabel,
     ) -> Result<Changes, ArchiveError> {
         let full = self.referred.first().map(Referred::source);
+        let prior = self.referred.last().map(|prior| prior.record.clone());
+        let prior = prior.ok_or_else(|| ArchiveError::Internal("no prior backup".to_owned()))?;
         let changes = Changes {
             comparison: self.comparison(repository)?,
             full: Arc::new(Decoded::new(repository, label, vec![None, full])),
+            prior: Box::new(prior),
         };
         for referred in &mut self.referred {
             referred.index = Arc::default();
@@ -281,8 +284,8 @@ fn hash_source(
     let hashes = hashes.ok_or_else(|| damaged("it has no block hashes"))?;
     let key = Key::of(hashes);
     let key = key.ok_or_else(|| damaged("the key of its block hashes is none"))?;
-    let plain = HashReader::new(repository, label, &hashes.objects, ahead);
-    let changed = HashReader::new(repository, label, &hashes.changed, ahead);
+    let plain = HashReader::new(repository, label, (&hashes.objects, key), ahead);
+    let changed = HashReader::new(repository, label, (&hashes.changed, key), ahead);
     let changed_count = block_hashes::count(hashed.stream_bytes - hashed.changed_start);
     if (plain.count(), changed.count()) != (hashed.count, changed_count) {
         return Err(damaged("it has more or fewer block hashes than blocks"));

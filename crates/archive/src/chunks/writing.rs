@@ -20,7 +20,7 @@ use super::kept::{How, Kept, KeptChunk};
 use super::pack_writer::{Encoded, PackWriter, Stored};
 use super::tables::{Role, Table};
 use crate::backup_files::FileSink;
-use crate::backup_record::{BlockHashesRecord, ObjectRecord};
+use crate::backup_record::{BackupRecord, BlockHashesRecord, ObjectRecord};
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::pg_manifest::Hasher;
@@ -37,11 +37,17 @@ const CHANGED_PART: u64 = 32;
 /// that it refers to, up to this many times.
 const TIMES_MAX: u64 = 4;
 
+/// Encoded chunks that wait in memory until they may be stored have no more bytes than this, but for the
+/// last.
+const EARLY_BYTES_MAX: usize = 64 << 20;
+
 /// What changed blocks are found and told by.
 pub(crate) struct Changes {
     pub(crate) comparison: Comparison,
     /// The full backup's chunks.
     pub(crate) full: Arc<Decoded>,
+    /// The description of the backup that the new one is compared with.
+    pub(crate) prior: Box<BackupRecord>,
 }
 
 impl Changes {
@@ -88,6 +94,8 @@ pub(crate) struct Encoding {
     pub(crate) threads: usize,
     /// The checksum that the server computes for each file.
     pub(crate) checksums: ManifestChecksums,
+    /// Whether CRCs of blocks are stored, so that the next backup need not read all of them.
+    pub(crate) has_block_crcs: bool,
     /// A pack that has this many bytes is closed.
     pub(crate) pack_bytes: u64,
 }
@@ -126,7 +134,7 @@ pub(crate) async fn store<T>(
     meanwhile: impl AsyncFnOnce() -> Result<T, ArchiveError>,
 ) -> Result<(T, Cut, Packed), ArchiveError> {
     let (pending_sender, pending) = mpsc::channel(2 * encoding.threads);
-    let key = Key::random()?;
+    let key = Key::random(encoding.has_block_crcs)?;
     let (changes, mut kept) = match earlier {
         Earlier::Nothing => (None, None),
         Earlier::Backups(changes) => (Some(changes), None),
@@ -313,6 +321,28 @@ fn of_index(
         .ok()
 }
 
+/// The chunks that are done before anything may be stored. Where they are many, the others wait for that.
+async fn encoded_early(
+    mut may_store: oneshot::Receiver<()>,
+    pending: &mut mpsc::Receiver<Pending<EncodedOr>>,
+) -> Result<Vec<Result<Encoded, EncodeError>>, ArchiveError> {
+    let (mut early, mut bytes) = (Vec::new(), 0);
+    while bytes < EARLY_BYTES_MAX {
+        let chunk = tokio::select! {
+            may = &mut may_store => return may.map(|()| early).map_err(|_| stopped()),
+            chunk = pending.recv() => chunk,
+        };
+        let Some(chunk) = chunk else {
+            break;
+        };
+        let encoded = chunk.result().await??;
+        bytes += encoded.as_ref().map_or(0, Encoded::bytes_in_memory);
+        early.push(encoded);
+    }
+    may_store.await.map_err(|_| stopped())?;
+    Ok(early)
+}
+
 /// Stores the chunks as they are done, in their order.
 async fn store_chunks(
     writer: &BackupWriter,
@@ -320,12 +350,19 @@ async fn store_chunks(
     may_store: oneshot::Receiver<()>,
     mut pending: mpsc::Receiver<Pending<EncodedOr>>,
 ) -> Result<Packed, ArchiveError> {
-    may_store.await.map_err(|_| stopped())?;
+    let mut early = encoded_early(may_store, &mut pending).await?.into_iter();
     let mut packs = PackWriter::new(writer, encoding.pack_bytes, encoding.how());
     let mut hashes = HashWriter::new(writer, "block_hashes");
     let mut hashes_of_changed = HashWriter::new(writer, "changed_hashes");
-    while let Some(chunk) = pending.recv().await {
-        let mut encoded = chunk.result().await??.map_err(|source| {
+    loop {
+        let encoded = match early.next() {
+            Some(encoded) => encoded,
+            None => match pending.recv().await {
+                Some(chunk) => chunk.result().await??,
+                None => break,
+            },
+        };
+        let mut encoded = encoded.map_err(|source| {
             let name = format!("chunk {}", packs.count());
             ArchiveError::Encode { name, source }
         })?;

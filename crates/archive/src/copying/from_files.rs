@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
 
-use super::{Copy, Request, refuse_in_place};
+use super::{Copy, Request, changed_blocks, refuse_in_place};
 use crate::backup_files::{BACKUP_LABEL, Entry, FileSink};
 use crate::chunks::writing::{self, Earlier};
 use crate::data_directory::pace::Pace;
@@ -24,6 +24,13 @@ pub(super) async fn copy(
     let label = request.label();
     let mut backup = OnlineBackup::start(request.sql, &label, request.fast_checkpoint).await?;
     let start = backup.start;
+    let new = changed_blocks::New {
+        compares_all: request.compares_all,
+        has_block_crcs: request.encoding.has_block_crcs,
+        start,
+        timeline: request.server.timeline,
+    };
+    let changed = changed_blocks::find(&request.earlier, new, &directory).await;
     let tablespaces = tablespaces::with_directories(backup.session()).await?;
     refuse_in_place(&tablespaces)?;
 
@@ -48,6 +55,7 @@ pub(super) async fn copy(
             tablespaces: &of_backup,
             tables: &tables,
             start,
+            changed: changed.as_ref(),
             progress: &progress,
             pace: Pace::new(rate),
             wrong_pages: 0,

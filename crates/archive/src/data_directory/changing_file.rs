@@ -140,6 +140,16 @@ impl ChangingFile {
         Ok(len)
     }
 
+    /// Steps over bytes that need not be read.
+    pub(super) fn step_over(&mut self, len: u64) {
+        self.at = self.at.saturating_add(len).min(self.size_bytes);
+    }
+
+    /// Where the next byte is that a reader takes.
+    pub(super) fn position(&self) -> u64 {
+        self.at - self.page.len() as u64
+    }
+
     /// Why it could not be read: its reader cannot tell this from a stream that breaks off.
     pub(super) fn failure(&mut self) -> Option<io::Error> {
         self.failure.take()

@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use walzip_pgformat::relation_file::BLOCKS_PER_FILE;
 use walzip_repo::ClusterIdentity;
 
 use super::DataDirectory;
@@ -63,6 +64,7 @@ pub(crate) async fn find(
     Ok(Ok(DataDirectory {
         version_directory: format!("PG_{}_{}", found.major, control_file.catalog_version),
         checksums: control_file.data_checksums,
+        has_usual_files: control_file.blocks_per_file == BLOCKS_PER_FILE,
         file_mode,
         path,
     }))

@@ -62,6 +62,12 @@ pub struct BackupArgs {
     #[arg(long, value_enum, default_value_t = Method::Auto)]
     copy_method: Method,
 
+    /// Read and compare all blocks, whatever the server's WAL summaries say. Without it, an
+    /// incremental or differential backup reads only what they name: from PostgreSQL 17 on with
+    /// summarize_wal = on, where walzip reads in the data directory
+    #[arg(long)]
+    delta: bool,
+
     /// The most that is copied, in kilobytes a second, or with k or M behind it
     #[arg(short = 'r', long, value_name = "RATE", value_parser = max_rate)]
     max_rate: Option<u32>,
@@ -157,6 +163,7 @@ pub fn run(args: BackupArgs) -> Result<(), CommandError> {
             Method::Server => CopyMethod::Server,
             Method::Files => CopyMethod::Files,
         },
+        compares_all: args.delta,
         archive_timeout: timeout.unwrap_or(defaults.archive_timeout),
         wal_timeout: timeout.unwrap_or(defaults.wal_timeout),
         verify: !args.no_verify,

@@ -32,7 +32,7 @@ fn a_chain_of_18_is_restored_exactly() {
 }
 
 /// The files of relations, by their paths in the data directory.
-type Files = BTreeMap<String, Vec<u8>>;
+pub type Files = BTreeMap<String, Vec<u8>>;
 
 fn a_chain_is_restored_exactly(major: u32) {
     let Some(site) = Site::new(major) else { return };
@@ -92,9 +92,15 @@ fn second_of(taken: &[(String, Files)]) -> (&str, &Vec<u8>) {
 }
 
 fn primary(site: &Site) -> Server<'_> {
+    primary_with(site, "")
+}
+
+/// A server with tables of many kinds, and more lines in its configuration.
+pub fn primary_with<'s>(site: &'s Site, configuration: &str) -> Server<'s> {
     let primary = Server::create(site, "primary", 1);
     primary.archive_with_walzip();
     primary.configure("autovacuum = off");
+    primary.configure(configuration);
     primary.start(&[]);
     site.create_directory("place");
     primary.sql(&format!(
@@ -118,7 +124,7 @@ fn primary(site: &Site) -> Server<'_> {
     primary
 }
 
-const FIRST_CHANGES: &str = "
+pub const FIRST_CHANGES: &str = "
     UPDATE updated SET n = n + 1 WHERE i % 50 = 0;
     INSERT INTO growing SELECT i, md5(i::text) FROM generate_series(1, 9000) i;
     DELETE FROM shrinking WHERE i > 7000;
@@ -132,7 +138,7 @@ const FIRST_CHANGES: &str = "
     CREATE DATABASE another;
 ";
 
-const SECOND_CHANGES: &str = "
+pub const SECOND_CHANGES: &str = "
     UPDATE updated SET t = md5(t) WHERE i % 70 = 3;
     DELETE FROM updated WHERE i % 90 = 1;
     VACUUM updated;
@@ -144,7 +150,7 @@ const SECOND_CHANGES: &str = "
     DROP DATABASE another;
 ";
 
-const THIRD_CHANGES: &str = "
+pub const THIRD_CHANGES: &str = "
     VACUUM FULL growing;
     UPDATE updated SET n = 0 WHERE i BETWEEN 100 AND 300;
     DROP TABLE created;
@@ -152,7 +158,7 @@ const THIRD_CHANGES: &str = "
 ";
 
 /// The files of all relations of users, of which nothing is left to be written.
-fn settled_files(server: &Server) -> Files {
+pub fn settled_files(server: &Server) -> Files {
     // Bits that a first read sets are there.
     server.sql(
         "SELECT format('SELECT count(*) FROM %s', oid::regclass) FROM pg_class
@@ -193,7 +199,7 @@ fn backups(site: &Site) -> Vec<Value> {
 }
 
 #[track_caller]
-fn assert_restored(site: &Site, label: &str, files: &Files) {
+pub fn assert_restored(site: &Site, label: &str, files: &Files) {
     let (data, place) = (site.path("restored"), site.path("restored-place"));
     let mapping = format!("place={}", place.display());
     let mut restore = site.walzip(&["restore", "--backup", label, "--target-immediate"]);

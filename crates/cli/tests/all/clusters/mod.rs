@@ -47,3 +47,4 @@ mod target_times;
 mod told_indexes;
 mod tree;
 mod upgrade;
+mod wal_summaries;
