@@ -71,6 +71,11 @@ pub(crate) struct Compared<'c> {
 }
 
 impl Comparison {
+    /// Whether the earlier backup or the full one has a file.
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        self.files.contains_key(name) || self.full_files.contains_key(name)
+    }
+
     /// Begins with a file; nothing if neither backup has it.
     pub(crate) fn open(&mut self, name: &[u8]) -> Option<Compared<'_>> {
         let file = self.files.get(name);

@@ -475,7 +475,12 @@ impl<F: FnMut(CutChunk) -> Result<(), ArchiveError>> FileSink for Cutter<F> {
             stepped_over: 0,
         };
         let wanted = (name.as_slice(), size_bytes);
-        let file = self.tables.find(wanted).filter(|_| pages.is_some());
+        // Of a file that an earlier backup has, only the blocks that changed become chunks.
+        let is_compared = self.comparison.as_ref().is_some_and(|of| of.has(&name));
+        let file = self
+            .tables
+            .find(wanted)
+            .filter(|_| pages.is_some() && !is_compared);
         if let Some(file) = file {
             // Its chunks have nothing else.
             self.end_chunk()?;

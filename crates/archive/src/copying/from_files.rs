@@ -5,7 +5,7 @@ use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
 
 use super::{Copy, Request, changed_blocks, refuse_in_place};
 use crate::backup_files::{BACKUP_LABEL, Entry, FileSink};
-use crate::chunks::writing::{self, Earlier};
+use crate::chunks::writing::{self, Changes, Earlier};
 use crate::data_directory::pace::Pace;
 use crate::data_directory::{Copying, DataDirectory};
 use crate::databases;
@@ -34,14 +34,17 @@ pub(super) async fn copy(
     let tablespaces = tablespaces::with_directories(backup.session()).await?;
     refuse_in_place(&tablespaces)?;
 
-    let tables = match request.earlier {
-        // Chunks of unchanged blocks are referred to.
-        Earlier::Backups(_) => Vec::new(),
-        _ if !request.encoding.level.tells_indexes() => Vec::new(),
-        _ => {
+    let tables = match request.encoding.level.tells_indexes() {
+        false => Vec::new(),
+        true => {
             let databases = databases::list(backup.session()).await?;
             let databases = directory.with_large_files(databases);
-            directory.worth_telling(indexed_tables::find(request.settings, &databases).await)
+            let mut tables = indexed_tables::find(request.settings, &databases).await;
+            if let Earlier::Backups(Changes { comparison, .. }) = &request.earlier {
+                // Of the others, blocks that have not changed are referred to.
+                tables.retain(|table| !comparison.has(table.file.as_bytes()));
+            }
+            directory.worth_telling(tables)
         }
     };
     let (copied_sender, copied) = oneshot::channel();

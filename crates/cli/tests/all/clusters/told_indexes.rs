@@ -132,7 +132,26 @@ fn indexes_come_back(major: u32) {
 
     // Blocks that did not change are referred to.
     primary.sql("UPDATE orders SET weight = 0 WHERE few = 5; CHECKPOINT");
-    succeed(&mut primary.walzip(&["backup", "--type", "incr", "--level", "3"]));
+    let incremental = || {
+        succeed(&mut primary.walzip(&["backup", "--type", "incr", "--level", "3"]));
+        let lines = lines_of_index(&site);
+        let told = lines.iter().filter(|line| line.contains("\"index\":["));
+        told.count()
+    };
+    assert_eq!(incremental(), 0);
+    // A table that was written anew has new indexes, and so has a new one.
+    primary.sql(
+        "VACUUM FULL orders;
+         CREATE TABLE later AS SELECT hashint4(i) h, md5(i::text) t FROM generate_series(1, 40000) i;
+         CREATE INDEX ON later (h);
+         CREATE INDEX ON moved (i DESC);
+         CHECKPOINT",
+    );
+    let told = incremental();
+    assert!(told >= 5, "{told}");
+    primary
+        .sql("UPDATE orders SET weight = 1 WHERE few = 6; UPDATE later SET h = 1 WHERE h % 90 = 0");
+    assert_eq!(incremental(), 0);
     succeed(&mut primary.walzip(&["verify"]));
     let fingerprint = primary.fingerprint();
     primary.archive_everything();
