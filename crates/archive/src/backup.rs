@@ -348,8 +348,7 @@ async fn copy(
 ) -> Result<Copied, ArchiveError> {
     let names = tablespaces::names(&mut sql).await?;
     let databases = databases::list(&mut sql).await?;
-    let has_block_crcs =
-        options.checksums == ManifestChecksums::Crc32c && server::summarizes_wal(&mut sql).await?;
+    let summarizes_wal = server::summarizes_wal(&mut sql).await?;
     let start_time = server::clock(&mut sql).await?;
     let mut replayed = Vec::new();
     if server.in_recovery {
@@ -362,7 +361,7 @@ async fn copy(
         proves,
         threads: options.threads.max(1),
         checksums: options.checksums,
-        has_block_crcs,
+        has_block_crcs: summarizes_wal && options.checksums == ManifestChecksums::Crc32c,
         pack_bytes: options.pack_bytes,
     };
     let request = Request {
@@ -371,6 +370,7 @@ async fn copy(
         sql,
         server,
         method: options.method,
+        summarizes_wal,
         compares_all: options.compares_all,
         fast_checkpoint: options.fast_checkpoint,
         max_rate_kilobytes: options.max_rate_kilobytes,
@@ -397,7 +397,7 @@ async fn copy(
     };
     let links = std::mem::take(&mut cut.links);
     let tablespaces = Tablespaces::after_copy(&mut sql, announced, links, names).await;
-    let databases = databases::after_copy(&mut sql, databases).await;
+    let databases = databases::after_copy(&mut sql, databases).await?;
     let stop_time = server::clock(&mut sql).await?;
     if server.in_recovery {
         replayed.extend(server::replayed(&mut sql).await?);

@@ -38,6 +38,8 @@ pub(crate) struct Request<'r> {
     pub(crate) sql: Connection,
     pub(crate) server: &'r Server,
     pub(crate) method: CopyMethod,
+    /// Whether the server notes which blocks its WAL changes.
+    pub(crate) summarizes_wal: bool,
     /// Whether all blocks are compared, whatever the server's WAL summaries say.
     pub(crate) compares_all: bool,
     /// Checkpoint at once, or spread over minutes.

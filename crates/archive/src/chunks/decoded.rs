@@ -32,6 +32,9 @@ const USED_MAX: usize = PLACES * (REFERENCES_AT_ONCE + 1);
 const SPARE: usize = 4;
 /// How many others a thread has that are decoded for a chunk of changed blocks.
 const BASES_BY_THREAD: usize = 2;
+/// Changed blocks are told from so many chunks at most, by what a backup takes for worth it. The next
+/// blocks of the same files are mostly in those chunks.
+const BASES_USED: usize = 32;
 
 /// A backup's number, and a chunk's.
 type ChunkId = (u32, usize);
@@ -67,6 +70,19 @@ impl Held {
         self.slots.push_back((id, Arc::clone(&slot)));
         self.let_go();
         slot
+    }
+
+    /// A slot for a chunk that has none.
+    fn put(&mut self, id: ChunkId, slot: Slot) {
+        if !self.has(id) {
+            self.slots.push_back((id, slot));
+            self.let_go();
+        }
+    }
+
+    fn take(&mut self, id: ChunkId) -> Option<Slot> {
+        let known = self.slots.iter().position(|(other, _)| *other == id)?;
+        self.slots.remove(known).map(|(_, slot)| slot)
     }
 
     /// Lets go of what nobody has and was not used for the longest time.
@@ -155,7 +171,7 @@ impl Decoded {
             label: label.clone(),
             sources,
             held: Mutex::new(Held::new(held)),
-            bases: Mutex::new(Held::new(SPARE + BASES_BY_THREAD * threads)),
+            bases: Mutex::new(Held::new(BASES_USED + SPARE + BASES_BY_THREAD * threads)),
             tables: Mutex::default(),
             checked: Mutex::default(),
         }
@@ -177,11 +193,15 @@ impl Decoded {
 
     /// The bytes of a chunk. For threads that may block.
     pub(crate) fn chunk(&self, id: ChunkId) -> Result<Arc<Vec<u8>>, ArchiveError> {
+        let of_base = locked(&self.bases).take(id);
+        if let Some(slot) = of_base {
+            locked(&self.held).put(id, slot);
+        }
         self.decoded(&self.held, id)
     }
 
     /// The same for what a chunk of changed blocks is told from.
-    fn base_chunk(&self, id: ChunkId) -> Result<Arc<Vec<u8>>, ArchiveError> {
+    pub(crate) fn base_chunk(&self, id: ChunkId) -> Result<Arc<Vec<u8>>, ArchiveError> {
         let is_held = locked(&self.held).has(id);
         self.decoded(if is_held { &self.held } else { &self.bases }, id)
     }
@@ -334,14 +354,7 @@ impl Decoded {
     /// which those are told.
     pub(crate) fn decoded_for(&self, runs: &[[u64; 2]]) -> Result<u64, ArchiveError> {
         let source = self.source(OWN + 1)?;
-        let chunks: BTreeSet<usize> = runs
-            .iter()
-            .filter(|[_, len]| *len > 0)
-            .flat_map(|&[offset, len]| {
-                let last = offset.saturating_add(len - 1);
-                source.chunk_at(offset)..=source.chunk_at(last)
-            })
-            .collect();
+        let chunks = chunks_of(source, runs);
         let table = |&chunk: &usize| {
             let [table, _] = source.chunks.get(chunk)?.index?;
             source.tables.get(table as usize)
@@ -356,6 +369,18 @@ impl Decoded {
             .filter_map(|&chunk| source.chunks.get(chunk))
             .map(|chunk| u64::from(chunk.original_bytes));
         Ok(lens.sum())
+    }
+
+    /// The chunks from which the changed blocks of a chunk are told.
+    pub(crate) fn bases_of(&self, (number, chunk): ChunkId) -> Vec<ChunkId> {
+        let of_chunk = || self.source(number).ok()?.chunks.get(chunk)?.base.as_deref();
+        match (of_chunk(), self.source(OWN + 1)) {
+            (Some(runs), Ok(source)) => {
+                let chunks = chunks_of(source, runs).into_iter();
+                chunks.map(|chunk| (OWN + 1, chunk)).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn fetch(&self, number: u32, source: &Source, chunk: &Chunk) -> Result<Bytes, ArchiveError> {
@@ -379,6 +404,16 @@ impl Decoded {
         let range = chunk.offset..chunk.offset + u64::from(chunk.size_bytes);
         self.reads.range(label, &object.name, range)
     }
+}
+
+/// The chunks in which runs of a stream are.
+fn chunks_of(source: &Source, runs: &[[u64; 2]]) -> BTreeSet<usize> {
+    let runs = runs.iter().filter(|[_, len]| *len > 0);
+    let chunks = runs.flat_map(|&[offset, len]| {
+        let last = offset.saturating_add(len - 1);
+        source.chunk_at(offset)..=source.chunk_at(last)
+    });
+    chunks.collect()
 }
 
 /// What a chunk is told from.

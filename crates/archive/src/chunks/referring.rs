@@ -37,7 +37,10 @@ pub(crate) async fn read<S: FileSink + Send + 'static>(
     let workers = Workers::start(threads, || {
         let decoded = Arc::clone(&ahead);
         // Who needs it meets the error again.
-        move |id| drop(decoded.chunk(id))
+        move |ahead| match ahead {
+            Ahead::Chunk(id) => drop(decoded.chunk(id)),
+            Ahead::Base(id) => drop(decoded.base_chunk(id)),
+        }
     })?;
     off_the_runtime(move || {
         for entry in index.directories() {
@@ -83,10 +86,18 @@ fn wanted(index: &Index, is_wanted: impl Fn(&Entry) -> bool) -> Vec<Wanted> {
     found
 }
 
+/// What the threads decode before it is needed.
+enum Ahead {
+    /// What files consist of.
+    Chunk((u32, usize)),
+    /// What the blocks of the next chunk are told from.
+    Base((u32, usize)),
+}
+
 /// The files that are handed on.
 struct Files<'d> {
     decoded: &'d Decoded,
-    workers: Workers<(u32, usize), ()>,
+    workers: Workers<Ahead, ()>,
     /// What will be needed.
     ahead: Needs<'d>,
     /// What was needed.
@@ -100,7 +111,10 @@ impl Files<'_> {
     fn decode_ahead(&mut self) {
         if let Some(id) = self.ahead.next() {
             // Nobody waits for it.
-            drop(self.workers.submit(id));
+            for base in self.decoded.bases_of(id) {
+                drop(self.workers.submit(Ahead::Base(base)));
+            }
+            drop(self.workers.submit(Ahead::Chunk(id)));
         }
     }
 

@@ -1,7 +1,6 @@
 //! Which blocks need not be read, since the server says that its WAL has not changed them since the
 //! earlier backup. Whoever is in doubt reads all.
 
-use std::fs;
 use std::path::Path;
 
 use walzip_pgformat::backup_label::BackupHistory;
@@ -13,6 +12,10 @@ use crate::chunks::writing::{Changes, Earlier};
 use crate::coding::off_the_runtime;
 use crate::data_directory::DataDirectory;
 use crate::data_directory::wal_summaries::{ChangedBlocks, Summarized};
+use crate::regular_file;
+
+/// Some lines of text, one of which is the label.
+const HISTORY_FILE_BYTES_MAX: usize = 64 << 10;
 
 /// What the server of a data directory calls a backup.
 pub(super) fn name_of(label: &str) -> String {
@@ -23,6 +26,7 @@ pub(super) fn name_of(label: &str) -> String {
 pub(super) struct New {
     /// All blocks are to be compared.
     pub(super) compares_all: bool,
+    pub(super) summarizes_wal: bool,
     /// Checksums of files can be put together of those of their blocks.
     pub(super) has_block_crcs: bool,
     pub(super) start: Lsn,
@@ -65,8 +69,10 @@ fn wal_since(
     let hashes = prior.block_hashes.as_ref();
     let unfit = if new.compares_all {
         "that is what was asked for"
+    } else if !new.summarizes_wal {
+        "the server makes no WAL summaries (summarize_wal)"
     } else if !new.has_block_crcs {
-        "the server makes no WAL summaries (summarize_wal), or the manifest is not to have CRC32C"
+        "the checksums of the manifest are not to be CRC32C"
     } else if !hashes.is_some_and(BlockHashesRecord::has_crcs) {
         "the earlier backup has no CRCs of blocks: the server made no WAL summaries then"
     } else if prior.data_checksums != Some(directory.checksums) {
@@ -99,8 +105,11 @@ fn check_history(prior: &BackupRecord, data_directory: &Path) -> Result<(), Stri
     let offset = (start.lsn.0 % u64::from(size)) as u32;
     let name = WalFileName::BackupHistory { segment, offset }.to_string();
     let path = data_directory.join("pg_wal").join(&name);
-    let content = fs::read(&path).map_err(|error| {
-        format!("the server has no history file of the earlier backup (pg_wal/{name}): {error}")
+    let content = regular_file::read_at_once(&path, HISTORY_FILE_BYTES_MAX).map_err(|error| {
+        format!(
+            "the earlier backup is not the last one that this server has seen: it has no history file of it \
+             any more (pg_wal/{name}: {error})"
+        )
     })?;
     let history = BackupHistory::read(&content).map_err(|error| format!("{name}: {error}"))?;
     let is_same = history.label.label == name_of(&prior.label)

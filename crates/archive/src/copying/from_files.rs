@@ -26,6 +26,7 @@ pub(super) async fn copy(
     let start = backup.start;
     let new = changed_blocks::New {
         compares_all: request.compares_all,
+        summarizes_wal: request.summarizes_wal,
         has_block_crcs: request.encoding.has_block_crcs,
         start,
         timeline: request.server.timeline,
@@ -37,7 +38,7 @@ pub(super) async fn copy(
     let tables = match request.encoding.level.tells_indexes() {
         false => Vec::new(),
         true => {
-            let databases = databases::list(backup.session()).await?;
+            let databases = databases::names(backup.session()).await?;
             let databases = directory.with_large_files(databases);
             let mut tables = indexed_tables::find(request.settings, &databases).await;
             if let Earlier::Backups(Changes { comparison, .. }) = &request.earlier {

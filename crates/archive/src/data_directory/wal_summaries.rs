@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,11 +16,15 @@ use walzip_pgformat::relation_file::{Fork, RelationFile};
 use walzip_pgformat::wal_summary::{self, ChangedFork, WalSummaryName};
 use walzip_pgformat::{Lsn, PAGE_SIZE, TimelineId};
 
+use crate::regular_file;
+
 /// Where they are.
 const DIRECTORY: &str = "pg_wal/summaries";
 /// How long the server may take for the next one.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(10);
+/// A wait of this length is told.
+const NOTABLE: Duration = Duration::from_secs(2);
 /// The OIDs of the tablespaces whose files lie in the data directory (`pg_default`, `pg_global`).
 const DEFAULT_TABLESPACE: u32 = 1663;
 const GLOBAL_TABLESPACE: u32 = 1664;
@@ -76,7 +81,11 @@ impl ChangedBlocks {
         let mut changed = ChangedBlocks::default();
         for path in wait(&directory, wal)? {
             let unusable = |reason: String| format!("{}: {reason}", path.display());
-            let content = fs::read(&path).map_err(|error| unusable(error.to_string()))?;
+            let content = regular_file::open(&path).and_then(|(mut file, _)| {
+                let mut content = Vec::new();
+                file.read_to_end(&mut content).map(|_| content)
+            });
+            let content = content.map_err(|error| unusable(error.to_string()))?;
             wal_summary::read(&content, |fork| changed.add(fork))
                 .map_err(|error| unusable(error.to_string()))?;
         }
@@ -134,7 +143,7 @@ fn place(directory: &str) -> Option<(u32, u32)> {
 
 /// The files of the summaries that cover the WAL, once they are there.
 fn wait(directory: &Path, wal: Summarized) -> Result<Vec<PathBuf>, String> {
-    let (mut reached, mut since) = (Lsn(0), Instant::now());
+    let (mut reached, mut since, mut is_told) = (Lsn(0), Instant::now(), false);
     loop {
         let unreadable = |error| format!("{}: {error}", directory.display());
         let mut names = Vec::new();
@@ -152,6 +161,13 @@ fn wait(directory: &Path, wal: Summarized) -> Result<Vec<PathBuf>, String> {
         }
         if newest > reached {
             (reached, since) = (newest, Instant::now());
+        }
+        if since.elapsed() > NOTABLE && !is_told {
+            is_told = true;
+            tracing::info!(
+                "waiting for the server to summarize its WAL up to {}",
+                wal.end
+            );
         }
         if since.elapsed() > PATIENCE {
             let end = wal.end;

@@ -251,6 +251,45 @@ fn a_damaged_page_of_the_cluster_is_found_and_no_backup_is_made() {
     assert_eq!(listed_backups(&site), 1, "only the first is listed");
 }
 
+/// PostgreSQL replays the move by copying a directory that the backup may not have.
+#[test]
+fn a_database_that_is_moved_meanwhile_makes_no_backup() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = primary(&site);
+    let place = site.create_directory("elsewhere");
+    primary.sql(&format!(
+        "CREATE TABLESPACE elsewhere LOCATION '{}'",
+        place.display()
+    ));
+    primary.sql("CREATE DATABASE moved");
+    for (method, to) in [("server", "elsewhere"), ("files", "pg_default")] {
+        let arguments = ["-v", "backup", "--max-rate", "4M", "--copy-method", method];
+        let said = site.path("said");
+        let mut backup = primary.walzip(&arguments);
+        backup.stderr(fs::File::create(&said).expect("created"));
+        let mut child = backup.spawn().expect("walzip starts");
+        match method {
+            "server" => primary.wait_until(
+                "SELECT count(*) = 1 FROM pg_stat_progress_basebackup
+                 WHERE phase = 'streaming database files'",
+            ),
+            _ => {
+                let has_begun = || fs::read_to_string(&said).expect("read").contains("copying");
+                while !has_begun() {
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                }
+            }
+        }
+        primary.sql(&format!("ALTER DATABASE moved SET TABLESPACE {to}"));
+        let status = child.wait().expect("ended");
+        let told = fs::read_to_string(&said).expect("read");
+        assert_eq!(status.code(), Some(OPTION_INVALID), "{told}");
+        let why = "database \"moved\" was moved to another tablespace";
+        assert!(told.contains(why), "{told}");
+    }
+    assert_eq!(listed_backups(&site), 0);
+}
+
 #[test]
 fn nothing_is_stored_while_the_archive_command_does_not_work() {
     let Some(site) = Site::new(15) else { return };

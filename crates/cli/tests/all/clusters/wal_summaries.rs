@@ -77,7 +77,7 @@ fn a_chain_is_restored_exactly(major: u32) {
     }
     // The last one was the one before this, and not the full one.
     let (label, told) = backup(&primary, "diff", &[]);
-    assert_all_read(&told, "no history file of the earlier backup");
+    assert_all_read(&told, "no history file of it any more");
     assert_restored(&site, &label, &settled_files(&primary));
     let (label, told) = backup(&primary, "incr", &["--delta"]);
     assert_all_read(&told, "that is what was asked for");
@@ -235,6 +235,6 @@ fn a_server_that_was_set_back_does_not_trust_its_summaries() {
     primary.start(&[]);
     let files = settled_files(&primary);
     let (label, told) = backup(&primary, "incr", &[]);
-    assert_all_read(&told, "no history file of the earlier backup");
+    assert_all_read(&told, "no history file of it any more");
     assert_restored(&site, &label, &files);
 }
