@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn of_parts_is_that_of_the_whole() {
-        let bytes: Vec<u8> = (0..40_000u32).map(|at| (at * at >> 5) as u8).collect();
+        let bytes: Vec<u8> = (0..40_000u32).map(|at| ((at * at) >> 5) as u8).collect();
         for len in [PAGE_SIZE, 0, 1, 1000, 31_000] {
             for start in [0, 1, PAGE_SIZE] {
                 let (before, after) = (&bytes[..start], &bytes[start..start + len.min(31_000)]);

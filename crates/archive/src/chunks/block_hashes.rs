@@ -307,6 +307,21 @@ mod tests {
     }
 
     #[test]
+    fn a_crc_follows_each_hash_where_the_function_says_so() {
+        let bytes = [7; PAGE_SIZE + 100];
+        let (first, rest) = bytes.split_at(PAGE_SIZE);
+        let plain = key(BlockHashFunction::HighwayHash64);
+        let hashes = plain.hashes(&bytes, &[bytes.len()]);
+        assert_eq!(hashes, [plain.hash(first), plain.hash(rest)].concat());
+        let with_crcs = key(BlockHashFunction::HighwayHash64Crc32c);
+        let crc = |block| crc32c::crc32c(block).to_le_bytes();
+        let of_block = |block| [plain.hash(block).as_slice(), &crc(block)].concat();
+        let hashes = with_crcs.hashes(&bytes, &[bytes.len()]);
+        assert_eq!(hashes, [of_block(first), of_block(rest)].concat());
+        assert_eq!((plain.stored_len(), with_crcs.stored_len()), (8, 12));
+    }
+
+    #[test]
     fn a_record_without_a_function_has_blake3_and_one_of_another_function_no_key() {
         let of = |function: &str| {
             let key = "00".repeat(32);

@@ -31,11 +31,10 @@ use crate::workers::{Pending, Workers};
 const DOUBTFUL_PART: usize = 8;
 
 /// Changed blocks are told from the full backup where they are at least this part of what has to be fetched and
-/// decoded for it. Told from nothing, a block takes about 1 KB more.
-const CHANGED_PART: u64 = 32;
-/// A restore decodes the full backup for each backup that is told from it. The part grows with the backups
-/// that it refers to, up to this many times.
-const TIMES_MAX: u64 = 4;
+/// decoded for it, at levels for which time matters most and at the others. Told from nothing, a block takes
+/// about 1 KB more, and less time.
+const CHANGED_PART_FAST: u64 = 8;
+const CHANGED_PART_SMALL: u64 = 32;
 
 /// Encoded chunks that wait in memory until they may be stored have no more bytes than this, but for the
 /// last.
@@ -50,25 +49,18 @@ pub(crate) struct Changes {
     pub(crate) prior: Box<BackupRecord>,
 }
 
-impl Changes {
-    /// How many times the changed part has to be what it has to be where only the full backup is referred to.
-    fn times(&self) -> u64 {
-        (self.comparison.sources.len() as u64).clamp(1, TIMES_MAX)
-    }
-}
-
 /// What changed blocks are told from, and from which part of it on that is done.
 #[derive(Clone)]
 struct Base {
     full: Arc<Decoded>,
-    times: u64,
+    changed_part: u64,
 }
 
 impl Base {
     /// The bytes of runs, if a large enough part of what is decoded for them is wanted.
     fn runs(&self, runs: &[[u64; 2]], len: usize) -> Result<Option<Vec<u8>>, ArchiveError> {
-        let decoded = self.full.decoded_for(runs)?.saturating_mul(self.times);
-        match decoded <= CHANGED_PART * len as u64 {
+        let decoded = self.full.decoded_for(runs)?;
+        match decoded <= self.changed_part * len as u64 {
             true => self.full.runs(runs).map(Some),
             false => Ok(None),
         }
@@ -142,7 +134,10 @@ pub(crate) async fn store<T>(
     };
     let full = changes.as_ref().map(|changes| Base {
         full: Arc::clone(&changes.full),
-        times: changes.times(),
+        changed_part: match encoding.level.tells_indexes() {
+            true => CHANGED_PART_SMALL,
+            false => CHANGED_PART_FAST,
+        },
     });
     let comparison = changes.map(|changes| changes.comparison);
     let work = Work {

@@ -350,6 +350,7 @@ pub(super) mod tests {
             new_tablespaces: new,
             databases: Vec::new(),
             archives: Vec::new(),
+            data_checksums: None,
             files: None,
             manifest: ArchiveRecord {
                 tablespace_oid: None,

@@ -100,6 +100,7 @@ async fn back_up(
         new_tablespaces: Vec::new(),
         databases: Vec::new(),
         archives: Vec::new(),
+        data_checksums: None,
         files: Some(FilesRecord {
             original_bytes: 7,
             packs: vec![object("pack.0000", b"pack.0000")],
