@@ -59,8 +59,13 @@ pub(crate) struct Request<'r> {
 impl Request<'_> {
     /// What the server calls the backup.
     fn label(&self) -> String {
-        changed_blocks::name_of(self.writer.label().as_str())
+        name_at_server(self.writer.label().as_str())
     }
+}
+
+/// What the server calls the backup with a label.
+fn name_at_server(label: &str) -> String {
+    format!("walzip {label}")
 }
 
 /// What was copied, and stored.

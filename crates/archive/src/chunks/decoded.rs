@@ -33,7 +33,8 @@ const SPARE: usize = 4;
 /// How many others a thread has that are decoded for a chunk of changed blocks.
 const BASES_BY_THREAD: usize = 2;
 /// Changed blocks are told from so many chunks at most, by what a backup takes for worth it. The next
-/// blocks of the same files are mostly in those chunks.
+/// blocks of the same files are mostly in those chunks. They are held as far as there are few backups: all
+/// that is held together does not grow by it.
 const BASES_USED: usize = 32;
 
 /// A backup's number, and a chunk's.
@@ -101,6 +102,14 @@ fn locked(held: &Mutex<Held>) -> MutexGuard<'_, Held> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn bases_used(backups: usize) -> usize {
+    match backups {
+        // Nothing is told from another backup.
+        ..2 => 0,
+        _ => BASES_USED.min(USED_MAX - used_at_once(backups)),
+    }
+}
+
 fn used_at_once(backups: usize) -> usize {
     (PLACES * backups).clamp(USED_MIN, USED_MAX)
 }
@@ -166,12 +175,13 @@ impl Decoded {
     ) -> Decoded {
         let threads = workers::processors();
         let held = used_at_once(sources.len()) + SPARE + threads;
+        let bases = bases_used(sources.len()) + SPARE + BASES_BY_THREAD * threads;
         Decoded {
             reads: BlockingReads::of(repository),
             label: label.clone(),
             sources,
             held: Mutex::new(Held::new(held)),
-            bases: Mutex::new(Held::new(BASES_USED + SPARE + BASES_BY_THREAD * threads)),
+            bases: Mutex::new(Held::new(bases)),
             tables: Mutex::default(),
             checked: Mutex::default(),
         }
@@ -371,13 +381,14 @@ impl Decoded {
         Ok(lens.sum())
     }
 
-    /// The chunks from which the changed blocks of a chunk are told.
+    /// The chunks from which the changed blocks of a chunk are told, as many as are held.
     pub(crate) fn bases_of(&self, (number, chunk): ChunkId) -> Vec<ChunkId> {
         let of_chunk = || self.source(number).ok()?.chunks.get(chunk)?.base.as_deref();
         match (of_chunk(), self.source(OWN + 1)) {
             (Some(runs), Ok(source)) => {
                 let chunks = chunks_of(source, runs).into_iter();
-                chunks.map(|chunk| (OWN + 1, chunk)).collect()
+                let held = bases_used(self.sources.len());
+                chunks.map(|chunk| (OWN + 1, chunk)).take(held).collect()
             }
             _ => Vec::new(),
         }

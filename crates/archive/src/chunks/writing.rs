@@ -38,7 +38,7 @@ const CHANGED_PART_SMALL: u64 = 32;
 
 /// Encoded chunks that wait in memory until they may be stored have no more bytes than this, but for the
 /// last.
-const EARLY_BYTES_MAX: usize = 64 << 20;
+const EARLY_BYTES_MAX: usize = 32 << 20;
 
 /// What changed blocks are found and told by.
 pub(crate) struct Changes {

@@ -7,6 +7,7 @@ use walzip_pgformat::backup_label::BackupHistory;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, TimelineId};
 
+use super::name_at_server;
 use crate::backup_record::{BackupRecord, BlockHashesRecord};
 use crate::chunks::writing::{Changes, Earlier};
 use crate::coding::off_the_runtime;
@@ -17,18 +18,15 @@ use crate::regular_file;
 /// Some lines of text, one of which is the label.
 const HISTORY_FILE_BYTES_MAX: usize = 64 << 10;
 
-/// What the server of a data directory calls a backup.
-pub(super) fn name_of(label: &str) -> String {
-    format!("walzip {label}")
-}
-
 /// What matters of the new backup.
-pub(super) struct New {
+pub(super) struct NewBackup {
     /// All blocks are to be compared.
     pub(super) compares_all: bool,
+    /// The server notes which blocks its WAL changes.
     pub(super) summarizes_wal: bool,
     /// Checksums of files can be put together of those of their blocks.
     pub(super) has_block_crcs: bool,
+    /// Where it begins.
     pub(super) start: Lsn,
     pub(super) timeline: TimelineId,
 }
@@ -36,7 +34,7 @@ pub(super) struct New {
 /// What has changed since the earlier backup, if there is one and the server's WAL summaries tell.
 pub(super) async fn find(
     earlier: &Earlier,
-    new: New,
+    new: NewBackup,
     directory: &DataDirectory,
 ) -> Option<ChangedBlocks> {
     let Earlier::Backups(Changes { prior, .. }) = earlier else {
@@ -49,7 +47,7 @@ pub(super) async fn find(
     });
     match changed.await {
         Ok(changed) => {
-            tracing::info!("only blocks are read that WAL summaries of the server name");
+            tracing::info!("only blocks that the server's WAL summaries name are read");
             Some(changed)
         }
         Err(reason) => {
@@ -62,7 +60,7 @@ pub(super) async fn find(
 /// The WAL that has to be summarized, or why its summaries would not tell what has changed.
 fn wal_since(
     prior: &BackupRecord,
-    new: &New,
+    new: &NewBackup,
     directory: &DataDirectory,
 ) -> Result<Summarized, String> {
     let (start, stop) = (prior.start, prior.stop);
@@ -112,7 +110,7 @@ fn check_history(prior: &BackupRecord, data_directory: &Path) -> Result<(), Stri
         )
     })?;
     let history = BackupHistory::read(&content).map_err(|error| format!("{name}: {error}"))?;
-    let is_same = history.label.label == name_of(&prior.label)
+    let is_same = history.label.label == name_at_server(&prior.label)
         && (history.label.start, history.stop) == (start.lsn, stop.lsn);
     match is_same {
         true => Ok(()),

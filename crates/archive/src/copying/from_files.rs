@@ -24,7 +24,7 @@ pub(super) async fn copy(
     let label = request.label();
     let mut backup = OnlineBackup::start(request.sql, &label, request.fast_checkpoint).await?;
     let start = backup.start;
-    let new = changed_blocks::New {
+    let new = changed_blocks::NewBackup {
         compares_all: request.compares_all,
         summarizes_wal: request.summarizes_wal,
         has_block_crcs: request.encoding.has_block_crcs,
