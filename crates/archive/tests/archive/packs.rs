@@ -276,6 +276,29 @@ async fn what_is_damaged_in_one_place_is_taken_from_another() {
     assert_all_there(&repository, 1..5).await;
 }
 
+/// What is stored twice is whole, but a pack that cannot be read is none.
+#[tokio::test(start_paused = true)]
+async fn a_damaged_pack_is_told_of_where_its_segments_are_stored_by_themselves_too() {
+    let store = memory_store();
+    let repository = archive(Arc::clone(&store), 1..5).await;
+    pack_all(&repository).await;
+    let singles = archive(memory_store(), 1..5).await;
+    for number in 1..5 {
+        let name = segment_name(number);
+        let object = singles.get_wal(&name).await.expect("read").expect("there");
+        repository.put_wal(&name, object).await.expect("put");
+    }
+    let whole = verify(&repository, &VerifyOptions::default()).await;
+    assert_eq!(whole.expect("verified").findings, []);
+    change(&store, &repository, |pack| pack.truncate(300)).await;
+    let verified = verify(&repository, &VerifyOptions::default()).await;
+    let findings = verified.expect("verified").findings;
+    let pack = objects(&repository).await.packs.remove(0).name.to_string();
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert_eq!(findings[0].object, pack);
+    assert_all_there(&repository, 1..5).await;
+}
+
 /// The names of these segments cannot be of 16 MB.
 #[tokio::test(start_paused = true)]
 async fn a_damaged_pack_does_not_hide_the_size_of_segments() {

@@ -17,7 +17,9 @@ const RULES: &str = "local all,replication all trust\n\
                      hostssl all,replication scram 127.0.0.1/32 scram-sha-256\n\
                      hostssl all,replication tester 127.0.0.1/32 cert\n";
 
-const TLS: &str = "ssl = on\nssl_ca_file = 'ca.crt'\nlog_connections = on";
+/// The server keeps its segments: a checkpoint of a backup would recycle what `advise` measures.
+const SETTINGS: &str =
+    "ssl = on\nssl_ca_file = 'ca.crt'\nlog_connections = on\nwal_keep_size = '256MB'";
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -50,7 +52,7 @@ fn free_port() -> u16 {
 fn server(site: &Site) -> Server<'_> {
     let server = Server::create(site, "primary", 1).at_port(free_port());
     server.archive_with_walzip();
-    server.configure(TLS);
+    server.configure(SETTINGS);
     for (name, to) in [
         ("server.crt", "server.crt"),
         ("server.key", "server.key"),
