@@ -168,7 +168,7 @@ async fn take(
     };
     let (mut copied, ()) = tokio::try_join!(
         copy(
-            &writer,
+            (repository, &writer),
             (settings, sql),
             options,
             server,
@@ -331,6 +331,8 @@ struct Copied {
     references: Vec<String>,
     manifest: ArchiveRecord,
     wal_ranges: Vec<WalRange>,
+    /// The labels of earlier backups that the server is known to have seen.
+    follows: Vec<String>,
     /// Of a standby: how far it had replayed before and after the copy.
     replayed: Vec<Replayed>,
     /// The content of `backup_label` and of the control file.
@@ -339,7 +341,7 @@ struct Copied {
 }
 
 async fn copy(
-    writer: &BackupWriter,
+    (repository, writer): (&Repository, &BackupWriter),
     (settings, mut sql): (&ConnectionSettings, Connection),
     options: &BackupOptions,
     server: &Server,
@@ -365,6 +367,7 @@ async fn copy(
         pack_bytes: options.pack_bytes,
     };
     let request = Request {
+        repository,
         writer,
         settings,
         sql,
@@ -387,6 +390,7 @@ async fn copy(
         tablespaces: announced,
         mut sql,
         manifest,
+        follows,
         mut cut,
         packed,
     } = copying::copy(request).await?;
@@ -439,6 +443,7 @@ async fn copy(
         references,
         manifest,
         wal_ranges: listed.wal_ranges,
+        follows,
         replayed,
         backup_label,
         control_file,
@@ -514,6 +519,7 @@ fn record(
         databases: copied.databases,
         archives: Vec::new(),
         data_checksums: data_checksums.map(|control_file| control_file.data_checksums),
+        follows: copied.follows,
         files: Some(copied.files),
         block_hashes: Some(copied.block_hashes),
         manifest: copied.manifest,

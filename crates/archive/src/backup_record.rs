@@ -28,6 +28,9 @@ const FORMAT_OF_ATTEMPTS: u32 = 4;
 /// That of backups with indexes that are told from their tables, of however many attempts.
 const FORMAT_OF_TABLES: u32 = 5;
 
+/// So many backups are named that a server has seen: what is older is no longer summarized.
+pub(crate) const FOLLOWS_MAX: usize = 256;
+
 /// More segments than any backup needs: 64 TiB of the default size. A description that asks for
 /// more is damaged.
 const REQUIRED_SEGMENTS_MAX: u64 = 1 << 22;
@@ -84,6 +87,10 @@ pub struct BackupRecord {
     /// Whether the cluster's pages had checksums; older backups do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_checksums: Option<bool>,
+    /// The labels of earlier backups that this server is known to have seen, the last one first: what it was
+    /// then, it has become what it was now from. Older backups do not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub follows: Vec<String>,
     /// From format 2 on: the files, in packs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FilesRecord>,

@@ -4,11 +4,12 @@
 mod changed_blocks;
 mod from_files;
 mod from_server;
+mod lineage;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use walzip_pgformat::{Lsn, TimelineId};
-use walzip_repo::BackupWriter;
+use walzip_repo::{BackupWriter, Repository};
 
 use crate::chunks::cutter::Cut;
 use crate::chunks::writing::{Earlier, Encoding, Packed};
@@ -32,6 +33,7 @@ pub enum CopyMethod {
 
 /// What is to be copied, and how.
 pub(crate) struct Request<'r> {
+    pub(crate) repository: &'r Repository,
     pub(crate) writer: &'r BackupWriter,
     pub(crate) settings: &'r ConnectionSettings,
     /// A session of the server, without timeouts.
@@ -79,6 +81,8 @@ pub(crate) struct Copy {
     pub(crate) sql: Connection,
     /// PostgreSQL's manifest of the files.
     pub(crate) manifest: Bytes,
+    /// The labels of earlier backups that the server is known to have seen.
+    pub(crate) follows: Vec<String>,
     pub(crate) cut: Cut,
     pub(crate) packed: Packed,
 }

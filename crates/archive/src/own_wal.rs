@@ -90,19 +90,26 @@ pub(crate) async fn check_backup(
     let checkpoint = label.checkpoint;
     // On a standby, the record may be on a later timeline than the start.
     let required = record.required_segments()?;
-    let is_required = |segment: &SegmentName| required.contains(segment);
-    let segments = place(start.timeline).around(
+    let mut begins_in = place(start.timeline).around(
         checkpoint,
         Lsn(checkpoint.0.saturating_add(RECORD_BYTES_MAX)),
     )?;
-    let segments: Vec<SegmentName> = segments.into_iter().filter(is_required).collect();
-    if !segments.is_empty() {
-        let is_there = has(repository, &segments, move |record| {
-            let mark = BackupMark::read(record.bytes, record.layout);
-            record.lsn == checkpoint && mark == Some(BackupMark::Checkpoint { redo: start.lsn })
-        });
+    begins_in.retain(|segment| required.contains(segment));
+    let last = Lsn(stop.lsn.0.saturating_sub(1));
+    let end_from = Lsn(last.0.saturating_sub(RECORD_BYTES_MAX)).max(start.lsn);
+    let ends_in = place(stop.timeline).around(end_from, last)?;
+    let mark = move |record: &ReadRecord<'_>| match BackupMark::read(record.bytes, record.layout)? {
+        BackupMark::Checkpoint { redo } => {
+            (record.lsn == checkpoint && redo == start.lsn).then_some(Mark::Begin)
+        }
+        BackupMark::End { start: of } => {
+            (record.lsn >= end_from && of == start.lsn).then_some(Mark::End)
+        }
+    };
+    let mut found = collect(repository, &begins_in, mark).await?;
+    if !begins_in.is_empty() {
         let lacks = || format!("the checkpoint at {checkpoint} with which the backup began");
-        foreign_unless(is_there.await?, &segments, lacks)?;
+        foreign_unless(found.contains(&Mark::Begin), &begins_in, lacks)?;
     }
     if label.from == BackupSource::Standby {
         for &replayed in replayed {
@@ -110,15 +117,21 @@ pub(crate) async fn check_backup(
         }
         return Ok(());
     }
-    let last = Lsn(stop.lsn.0.saturating_sub(1));
-    let begin = Lsn(last.0.saturating_sub(RECORD_BYTES_MAX)).max(start.lsn);
-    let segments = place(stop.timeline).around(begin, last)?;
-    let is_there = has(repository, &segments, move |record| {
-        let mark = BackupMark::read(record.bytes, record.layout);
-        mark == Some(BackupMark::End { start: start.lsn })
-    });
+    // Of a short backup it is the same segment, which is decoded once.
+    if ends_in != begins_in {
+        found = collect(repository, &ends_in, mark).await?;
+    }
     let lacks = || format!("the end of the backup at {}", stop.lsn);
-    foreign_unless(is_there.await?, &segments, lacks)
+    foreign_unless(found.contains(&Mark::End), &ends_in, lacks)
+}
+
+/// A record that only this backup has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// Its checkpoint.
+    Begin,
+    /// Its end.
+    End,
 }
 
 /// A standby writes nothing by which its WAL could be told. The last transaction whose end it has

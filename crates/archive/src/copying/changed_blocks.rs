@@ -1,25 +1,16 @@
 //! Which blocks need not be read, since the server says that its WAL has not changed them since the
 //! earlier backup. Whoever is in doubt reads all.
 
-use std::path::Path;
-
-use walzip_pgformat::backup_label::BackupHistory;
-use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, TimelineId};
 
-use super::name_at_server;
 use crate::backup_record::{BackupRecord, BlockHashesRecord};
 use crate::chunks::writing::{Changes, Earlier};
 use crate::coding::off_the_runtime;
 use crate::data_directory::DataDirectory;
 use crate::data_directory::wal_summaries::{ChangedBlocks, Summarized};
-use crate::regular_file;
-
-/// Some lines of text, one of which is the label.
-const HISTORY_FILE_BYTES_MAX: usize = 64 << 10;
 
 /// What matters of the new backup.
-pub(super) struct NewBackup {
+pub(super) struct NewBackup<'b> {
     /// All blocks are to be compared.
     pub(super) compares_all: bool,
     /// The server notes which blocks its WAL changes.
@@ -29,23 +20,27 @@ pub(super) struct NewBackup {
     /// Where it begins.
     pub(super) start: Lsn,
     pub(super) timeline: TimelineId,
+    /// The labels of backups that the server has seen.
+    pub(super) seen: &'b [String],
 }
 
 /// What has changed since the earlier backup, if there is one and the server's WAL summaries tell.
 pub(super) async fn find(
     earlier: &Earlier,
-    new: NewBackup,
+    new: NewBackup<'_>,
     directory: &DataDirectory,
 ) -> Option<ChangedBlocks> {
     let Earlier::Backups(Changes { prior, .. }) = earlier else {
         return None;
     };
-    let (prior, directory) = (prior.clone(), directory.clone());
-    let changed = off_the_runtime(move || {
-        let wal = wal_since(&prior, &new, &directory)?;
-        ChangedBlocks::read(&directory.path, wal)
-    });
-    match changed.await {
+    let changed = match wal_since(prior, &new, directory) {
+        Ok(wal) => {
+            let path = directory.path.clone();
+            off_the_runtime(move || ChangedBlocks::read(&path, wal)).await
+        }
+        Err(reason) => Err(reason),
+    };
+    match changed {
         Ok(changed) => {
             tracing::info!("only blocks that the server's WAL summaries name are read");
             Some(changed)
@@ -60,7 +55,7 @@ pub(super) async fn find(
 /// The WAL that has to be summarized, or why its summaries would not tell what has changed.
 fn wal_since(
     prior: &BackupRecord,
-    new: &NewBackup,
+    new: &NewBackup<'_>,
     directory: &DataDirectory,
 ) -> Result<Summarized, String> {
     let (start, stop) = (prior.start, prior.stop);
@@ -81,8 +76,12 @@ fn wal_since(
         "the server has begun another timeline since the earlier backup began"
     } else if stop.lsn > new.start {
         "the new backup begins before the end of the earlier one"
+    } else if !new.seen.contains(&prior.label) {
+        // A copy of the server of then, or one that was set back, may have other blocks than its WAL since
+        // says.
+        "the server has no history file (pg_wal/*.backup) of the earlier backup, nor of a later one in this \
+         repository that tells that it has seen it"
     } else {
-        check_history(prior, &directory.path)?;
         return Ok(Summarized {
             timeline: new.timeline,
             start: start.lsn,
@@ -90,30 +89,4 @@ fn wal_since(
         });
     };
     Err(unfit.to_owned())
-}
-
-/// The server on which the earlier backup was taken has its history file until the next one. A copy of
-/// it, or one that was set back to an older state, may have other blocks than its WAL since says: it
-/// does not have the file.
-fn check_history(prior: &BackupRecord, data_directory: &Path) -> Result<(), String> {
-    let (start, stop) = (prior.start, prior.stop);
-    let size = prior.segment_size_bytes;
-    let segment = SegmentName::from_lsn(start.timeline, start.lsn, size);
-    let segment = segment.map_err(|error| error.to_string())?;
-    let offset = (start.lsn.0 % u64::from(size)) as u32;
-    let name = WalFileName::BackupHistory { segment, offset }.to_string();
-    let path = data_directory.join("pg_wal").join(&name);
-    let content = regular_file::read_at_once(&path, HISTORY_FILE_BYTES_MAX).map_err(|error| {
-        format!(
-            "the earlier backup is not the last one that this server has seen: it has no history file of it \
-             any more (pg_wal/{name}: {error})"
-        )
-    })?;
-    let history = BackupHistory::read(&content).map_err(|error| format!("{name}: {error}"))?;
-    let is_same = history.label.label == name_at_server(&prior.label)
-        && (history.label.start, history.stop) == (start.lsn, stop.lsn);
-    match is_same {
-        true => Ok(()),
-        false => Err(format!("{name} is of another backup than the earlier one")),
-    }
 }

@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
 
-use super::{Copy, Request, changed_blocks, refuse_in_place};
+use super::{Copy, Request, changed_blocks, lineage, refuse_in_place};
 use crate::backup_files::{BACKUP_LABEL, Entry, FileSink};
 use crate::chunks::writing::{self, Changes, Earlier};
 use crate::data_directory::pace::Pace;
@@ -24,12 +24,18 @@ pub(super) async fn copy(
     let label = request.label();
     let mut backup = OnlineBackup::start(request.sql, &label, request.fast_checkpoint).await?;
     let start = backup.start;
+    // Only who can tell changed blocks by WAL summaries has to know.
+    let follows = match request.summarizes_wal {
+        true => lineage::seen(request.repository, &directory).await,
+        false => Vec::new(),
+    };
     let new = changed_blocks::NewBackup {
         compares_all: request.compares_all,
         summarizes_wal: request.summarizes_wal,
         has_block_crcs: request.encoding.has_block_crcs,
         start,
         timeline: request.server.timeline,
+        seen: &follows,
     };
     let changed = changed_blocks::find(&request.earlier, new, &directory).await;
     let tablespaces = tablespaces::with_directories(backup.session()).await?;
@@ -107,6 +113,7 @@ pub(super) async fn copy(
         tablespaces,
         sql,
         manifest: manifest.into(),
+        follows,
         cut,
         packed,
     })

@@ -77,6 +77,8 @@ pub(super) async fn copy(request: Request<'_>) -> Result<Copy, ArchiveError> {
         tablespaces,
         sql: server::session(request.settings).await?,
         manifest: manifest.freeze(),
+        // Nothing is known of what is in its pg_wal.
+        follows: Vec::new(),
         cut,
         packed,
     })

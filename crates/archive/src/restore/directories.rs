@@ -351,6 +351,7 @@ pub(super) mod tests {
             databases: Vec::new(),
             archives: Vec::new(),
             data_checksums: None,
+            follows: Vec::new(),
             files: None,
             manifest: ArchiveRecord {
                 tablespace_oid: None,

@@ -101,6 +101,7 @@ async fn back_up(
         databases: Vec::new(),
         archives: Vec::new(),
         data_checksums: None,
+        follows: Vec::new(),
         files: Some(FilesRecord {
             original_bytes: 7,
             packs: vec![object("pack.0000", b"pack.0000")],

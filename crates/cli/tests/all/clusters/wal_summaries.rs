@@ -75,9 +75,17 @@ fn a_chain_is_restored_exactly(major: u32) {
         assert_restored(&site, &label, &files);
         taken.push((label, files));
     }
-    // The last one was the one before this, and not the full one.
+    // The server has the history file of the last one only, which names the full one.
+    let files = settled_files(&primary);
     let (label, told) = backup(&primary, "diff", &[]);
-    assert_all_read(&told, "no history file of it any more");
+    let part = unread_part(&told);
+    assert!(part > 0.1 && part < 0.99, "{part}: {told}");
+    assert_restored(&site, &label, &files);
+    taken.push((label, files));
+    // Of another program, which does not say what the server had seen.
+    primary.sql("SELECT pg_backup_start('other', true); SELECT lsn FROM pg_backup_stop(false);");
+    let (label, told) = backup(&primary, "incr", &[]);
+    assert_all_read(&told, "no history file");
     assert_restored(&site, &label, &settled_files(&primary));
     let (label, told) = backup(&primary, "incr", &["--delta"]);
     assert_all_read(&told, "that is what was asked for");
@@ -235,6 +243,12 @@ fn a_server_that_was_set_back_does_not_trust_its_summaries() {
     primary.start(&[]);
     let files = settled_files(&primary);
     let (label, told) = backup(&primary, "incr", &[]);
-    assert_all_read(&told, "no history file of it any more");
+    assert_all_read(&told, "no history file");
+    assert_restored(&site, &label, &files);
+    // It has seen the full one, and nothing of what was abandoned is in this one.
+    primary.sql("UPDATE updated SET n = -3 WHERE i % 7 = 0");
+    let files = settled_files(&primary);
+    let (label, told) = backup(&primary, "diff", &[]);
+    assert!(unread_part(&told) > 0.1, "{told}");
     assert_restored(&site, &label, &files);
 }
