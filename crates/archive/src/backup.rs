@@ -466,6 +466,10 @@ fn index(
     let labels = referred.iter().map(|of| of.record.label.clone()).collect();
     let references = index.without_unused(labels);
     let text = index.write().map_err(ArchiveError::Internal)?;
+    // No backup is listed whose index cannot be read.
+    Index::read(&mut text.as_slice()).map_err(|wrong| {
+        ArchiveError::Internal(format!("the index of the new backup is none: {wrong}"))
+    })?;
     Ok((text, references))
 }
 

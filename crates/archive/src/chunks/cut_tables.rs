@@ -26,6 +26,9 @@ pub(super) struct CutTables {
     shapes: Vec<TableShape>,
     /// The last table that was cut. Its indexes follow.
     last: Option<(usize, Arc<Table>)>,
+    /// The number of the next of its indexes that may follow: in a stream they are in the order of their
+    /// numbers.
+    next_index: usize,
     /// What the file is that is being cut, if it is of a table.
     current: Option<FileOf>,
     /// Chunks of it so far.
@@ -47,7 +50,8 @@ impl CutTables {
         of
     }
 
-    /// What a file is, if it is of a table. An index is so only after its table.
+    /// What a file is, if it is of a table. An index is so only after its table and the indexes before it:
+    /// in another directory than the table it may come at any time.
     pub(super) fn find(&self, (name, size_bytes): (&[u8], u64)) -> Option<FileOf> {
         let file = *self
             .files
@@ -55,7 +59,7 @@ impl CutTables {
             .filter(|_| size_bytes > SHARED_BYTES_MAX)?;
         let last = self.last.as_ref().map(|(number, _)| *number);
         match file {
-            FileOf::Index(table, _) if last != Some(table) => None,
+            FileOf::Index(table, index) if last != Some(table) || index < self.next_index => None,
             file => Some(file),
         }
     }
@@ -64,10 +68,14 @@ impl CutTables {
     pub(super) fn begin(&mut self, file: FileOf) {
         self.current = Some(file);
         self.chunks = 0;
-        if let FileOf::Table(number) = file {
-            let shape = self.shapes.get(number).cloned().unwrap_or_default();
-            let table = Table::new(shape, WRITTEN_ROWS_MEMORY_MAX, run_both);
-            self.last = Some((number, Arc::new(table)));
+        match file {
+            FileOf::Table(number) => {
+                let shape = self.shapes.get(number).cloned().unwrap_or_default();
+                let table = Table::new(shape, WRITTEN_ROWS_MEMORY_MAX, run_both);
+                self.last = Some((number, Arc::new(table)));
+                self.next_index = 0;
+            }
+            FileOf::Index(_, index) => self.next_index = index + 1,
         }
     }
 

@@ -169,7 +169,12 @@ impl Prior {
         let full = self.referred.first().map(Referred::source);
         let prior = self.referred.last().map(|prior| prior.record.clone());
         let prior = prior.ok_or_else(|| ArchiveError::Internal("no prior backup".to_owned()))?;
+        let hash_objects = self.referred.iter().map(|of| {
+            let objects = of.record.hash_objects().cloned();
+            (of.label.clone(), objects.collect())
+        });
         let changes = Changes {
+            hash_objects: hash_objects.collect(),
             comparison: self.comparison(repository)?,
             full: Arc::new(Decoded::new(repository, label, vec![None, full])),
             prior: Box::new(prior),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use blake3::Hash;
 use tokio::sync::{mpsc, oneshot};
 use walzip_codec::{ChunkEncoder, EncodeError, Level};
-use walzip_repo::BackupWriter;
+use walzip_repo::{BackupLabel, BackupWriter};
 
 use super::block_hashes::{HashWriter, Key};
 use super::buffers::Buffers;
@@ -47,6 +47,8 @@ pub(crate) struct Changes {
     pub(crate) full: Arc<Decoded>,
     /// The description of the backup that the new one is compared with.
     pub(crate) prior: Box<BackupRecord>,
+    /// The block hashes that it is compared by, by the backup that has them.
+    pub(crate) hash_objects: Vec<(BackupLabel, Vec<ObjectRecord>)>,
 }
 
 /// What changed blocks are told from, and from which part of it on that is done.

@@ -2,8 +2,10 @@
 //! earlier backup. Whoever is in doubt reads all.
 
 use walzip_pgformat::{Lsn, TimelineId};
+use walzip_repo::Repository;
 
 use crate::backup_record::{BackupRecord, BlockHashesRecord};
+use crate::backup_stream;
 use crate::chunks::writing::{Changes, Earlier};
 use crate::coding::off_the_runtime;
 use crate::data_directory::DataDirectory;
@@ -26,21 +28,15 @@ pub(super) struct NewBackup<'b> {
 
 /// What has changed since the earlier backup, if there is one and the server's WAL summaries tell.
 pub(super) async fn find(
+    repository: &Repository,
     earlier: &Earlier,
     new: NewBackup<'_>,
     directory: &DataDirectory,
 ) -> Option<ChangedBlocks> {
-    let Earlier::Backups(Changes { prior, .. }) = earlier else {
+    let Earlier::Backups(changes) = earlier else {
         return None;
     };
-    let changed = match wal_since(prior, &new, directory) {
-        Ok(wal) => {
-            let path = directory.path.clone();
-            off_the_runtime(move || ChangedBlocks::read(&path, wal)).await
-        }
-        Err(reason) => Err(reason),
-    };
-    match changed {
+    match read(repository, changes, new, directory).await {
         Ok(changed) => {
             tracing::info!("only blocks that the server's WAL summaries name are read");
             Some(changed)
@@ -50,6 +46,23 @@ pub(super) async fn find(
             None
         }
     }
+}
+
+async fn read(
+    repository: &Repository,
+    changes: &Changes,
+    new: NewBackup<'_>,
+    directory: &DataDirectory,
+) -> Result<ChangedBlocks, String> {
+    let wal = wal_since(&changes.prior, &new, directory)?;
+    // Nothing but its CRC will be known of a block that is not read, and checksums of files follow from
+    // that.
+    for (label, objects) in &changes.hash_objects {
+        let read = backup_stream::read_stored(repository, label, objects, async |_| Ok(()));
+        read.await.map_err(|error| error.to_string())?;
+    }
+    let path = directory.path.clone();
+    off_the_runtime(move || ChangedBlocks::read(&path, wal)).await
 }
 
 /// The WAL that has to be summarized, or why its summaries would not tell what has changed.

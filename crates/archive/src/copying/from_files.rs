@@ -37,7 +37,7 @@ pub(super) async fn copy(
         timeline: request.server.timeline,
         seen: &follows,
     };
-    let changed = changed_blocks::find(&request.earlier, new, &directory).await;
+    let changed = changed_blocks::find(request.repository, &request.earlier, new, &directory).await;
     let tablespaces = tablespaces::with_directories(backup.session()).await?;
     refuse_in_place(&tablespaces)?;
 

@@ -82,6 +82,35 @@ fn lines_of_index(site: &Site) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
+/// Their files come in another order than the table's description has them.
+#[test]
+fn indexes_in_another_tablespace_than_their_table_come_back() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = Server::create(&site, "primary", 1);
+    primary.archive_with_walzip();
+    primary.start(&["autovacuum=off"]);
+    let place = site.create_directory("aside");
+    primary.sql(&format!(
+        "CREATE TABLESPACE aside LOCATION '{}'",
+        place.display()
+    ));
+    primary.sql(
+        "CREATE TABLE apart TABLESPACE aside AS
+            SELECT hashint4(i) h, hashint4(i + 7) g FROM generate_series(1, 60000) i;
+         CREATE INDEX apart_h ON apart (h);
+         CREATE INDEX apart_g ON apart (g);
+         REINDEX INDEX apart_h;
+         CHECKPOINT;",
+    );
+    succeed(&mut primary.walzip(&["backup", "--level", "3", "--copy-method", "files"]));
+    let lines = lines_of_index(&site);
+    assert!(lines.iter().any(|line| line.contains("\"index\":[")));
+    succeed(&mut primary.walzip(&["verify"]));
+    let map = format!("aside={}", site.path("place").display());
+    let mut restore = primary.walzip(&["restore", "--tablespace-mapping", &map, "-D"]);
+    succeed(restore.arg(site.path("restored")));
+}
+
 fn indexes_come_back(major: u32) {
     let Some(site) = Site::new(major) else { return };
     let primary = primary(&site);

@@ -172,6 +172,19 @@ fn all_is_read_where_the_summaries_cannot_tell() {
     assert_all_read(&told, "no summaries of its WAL");
     assert_restored(&site, &label, &files);
 
+    // Nothing but its CRC would be known of a block that is not read: byte 11 is the last one of the first.
+    let hashes = site.repository().join("backup").join(&label);
+    let hashes = hashes.join("block_hashes.0000");
+    let content = fs::read(&hashes).expect("block hashes");
+    let mut damaged = content.clone();
+    damaged[11] ^= 1;
+    fs::write(&hashes, damaged).expect("written");
+    let files = settled_files(&primary);
+    let (label, told) = backup(&primary, "incr", &[]);
+    assert_all_read(&told, "block_hashes.0000");
+    assert_restored(&site, &label, &files);
+    fs::write(&hashes, content).expect("written");
+
     // Every page gets a checksum, and no WAL says so.
     primary.stop();
     let mut checksums = site.command(site.program("pg_checksums"));
