@@ -184,6 +184,14 @@ impl WalFile {
             }
         }
         let stored_bytes = compare(part, &name, &self.file).await?;
+        if !packs.is_empty() && part.find_single(&name).await?.is_some() {
+            let checked = packs::check_packed(part, &name, &self.file).await;
+            // What cannot be read contradicts nothing.
+            checked.or_else(|error| match packs::is_damage(&error) {
+                true => Ok(()),
+                false => Err(error),
+            })?;
+        }
         Ok(pushed(PushOutcome::AlreadyStored, stored_bytes))
     }
 

@@ -310,6 +310,8 @@ impl Decoded {
         let rows = match held.rows_of((number, table)) {
             Some(rows) => rows,
             None => {
+                // Those of one table may take half a gigabyte.
+                *held = HeldTables::default();
                 let rows = Arc::new(self.rows_of(number, source, stored)?);
                 held.rows = Some(((number, table), Arc::clone(&rows)));
                 rows

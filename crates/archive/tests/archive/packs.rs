@@ -46,7 +46,7 @@ async fn archive(store: Arc<dyn ObjectStore>, numbers: std::ops::Range<u64>) -> 
     repository
 }
 
-async fn pack_all(repository: &Repository) -> Packing {
+pub async fn pack_all(repository: &Repository) -> Packing {
     let mut packed = pack(repository, &options()).await.expect("packed");
     packed.pop().expect("a cluster")
 }

@@ -3,10 +3,12 @@
 use walzip_archive::ArchiveError;
 use walzip_archive::push::{PushOptions, PushOutcome, push};
 use walzip_repo::ClusterIdentity;
+use walzip_repo::testing::memory_store;
 
+use crate::packs::pack_all;
 use crate::wal::{
-    CLUSTER, PAGE_MAGIC_15, PgWal, SEGMENT_SIZE, push_content, repository, segment, segment_name,
-    valid_segment,
+    CLUSTER, PAGE_MAGIC_15, PgWal, SEGMENT_SIZE, push_content, repository, repository_on, segment,
+    segment_name, valid_segment,
 };
 
 #[tokio::test]
@@ -249,6 +251,25 @@ async fn keeps_whatever_a_history_says_as_long_as_it_says_something() {
     }
     let error = push_content(&repository, "00000004.history", b"").await;
     assert!(matches!(error, Err(ArchiveError::Invalid { .. })));
+}
+
+/// A push that was put too late was killed before it saw that a pack has another segment of this name.
+#[tokio::test(start_paused = true)]
+async fn refuses_again_what_contradicts_a_pack() {
+    let repository = repository().await;
+    let name = segment_name(5);
+    let content = valid_segment(5, 1);
+    push_content(&repository, &name, &content)
+        .await
+        .expect("new");
+    pack_all(&repository).await;
+    let other = repository_on(memory_store()).await;
+    let late = valid_segment(5, 2);
+    push_content(&other, &name, &late).await.expect("new");
+    let object = other.get_wal(&name).await.expect("read").expect("there");
+    repository.put_wal(&name, object).await.expect("put");
+    let pushed = push_content(&repository, &name, &late).await;
+    assert!(matches!(pushed, Err(ArchiveError::Duplicate { .. })));
 }
 
 #[tokio::test]
