@@ -248,9 +248,9 @@ fn archive(error: &ArchiveError) -> KindAndHint {
         ArchiveError::ArchiveModeOff => (
             Kind::OptionInvalid,
             Some(
-                "Where \"walzip receive\" takes its WAL, start that. Otherwise set archive_mode = on in \
-                 postgresql.conf and restart the server; on a server that was restored, ALTER SYSTEM \
-                 RESET archive_mode before that.",
+                "Where \"walzip receive\" takes its WAL, start that. Otherwise: ALTER SYSTEM SET \
+                 archive_mode = on, and restart the server. A server that was restored has it off in \
+                 postgresql.auto.conf.",
             ),
         ),
         ArchiveError::NoArchiveCommand => (

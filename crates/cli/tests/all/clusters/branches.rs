@@ -186,8 +186,8 @@ fn a_restored_server_that_archives_later_archives_the_history_of_its_timeline() 
     successor.wait_until("SELECT NOT pg_is_in_recovery()");
     let mut refusal = successor.walzip(&["backup"]);
     let refusal = refusal.output().expect("walzip runs");
-    refused(&refusal, 31, &["ALTER SYSTEM RESET archive_mode"]);
-    successor.sql("ALTER SYSTEM RESET archive_mode");
+    refused(&refusal, 31, &["ALTER SYSTEM SET archive_mode = on"]);
+    successor.sql("ALTER SYSTEM SET archive_mode = on");
     successor.stop();
     successor.start(&[]);
     write(&successor, "2-after");
