@@ -92,8 +92,8 @@ fn wal_since(
     } else if !new.seen.contains(&prior.label) {
         // A copy of the server of then, or one that was set back, may have other blocks than its WAL since
         // says.
-        "the server has no history file (pg_wal/*.backup) of the earlier backup, nor of a later one in this \
-         repository that tells that it has seen it"
+        "the server has no history file (pg_wal/*.backup) of the earlier backup alone, nor of a later one in \
+         this repository that tells that it has seen it, or pg_wal is on a volume of its own"
     } else {
         return Ok(Summarized {
             timeline: new.timeline,

@@ -3,7 +3,11 @@
 //! A server keeps the history file of a backup (`pg_wal/….backup`) until the next one has ended. One that was
 //! set back to an older state does not have it, whatever its positions are. That backup's description names the
 //! backups that the server had seen before.
+//!
+//! That holds where `pg_wal` is set back with the rest. Who copies an older state over a newer one, so that files
+//! of the newer one stay, usually has the history files of both: then none is believed.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use walzip_pgformat::backup_label::BackupHistory;
@@ -19,38 +23,40 @@ use crate::regular_file;
 /// Some lines of text, one of which is the label.
 const HISTORY_FILE_BYTES_MAX: usize = 64 << 10;
 
-/// A server keeps one or two, unless it cannot archive them.
-const HISTORY_FILES_MAX: usize = 16;
-
 /// The labels of backups of the repository that a server has seen, the last one first. There may be others.
 pub(super) async fn seen(repository: &Repository, directory: &DataDirectory) -> Vec<String> {
-    let path = directory.path.join("pg_wal");
-    for history in off_the_runtime(move || histories(&path)).await {
-        let Some(record) = record_of(repository, &history).await else {
-            continue;
-        };
-        let mut seen = vec![record.label];
-        seen.extend(record.follows);
-        seen.truncate(FOLLOWS_MAX);
-        return seen;
-    }
-    Vec::new()
+    let path = directory.path.clone();
+    let Some(history) = off_the_runtime(move || only_history(&path)).await else {
+        return Vec::new();
+    };
+    let Some(record) = record_of(repository, &history).await else {
+        return Vec::new();
+    };
+    let mut seen = vec![record.label];
+    seen.extend(record.follows);
+    seen.truncate(FOLLOWS_MAX);
+    seen
 }
 
-/// The history files of a server, the last one first. What cannot be read is none.
-fn histories(pg_wal: &Path) -> Vec<BackupHistory> {
-    let entries = std::fs::read_dir(pg_wal).into_iter().flatten();
+/// The history file of a server, if there is one alone. `pg_wal` on a volume of its own may not have been set
+/// back with the data directory.
+fn only_history(data_directory: &Path) -> Option<BackupHistory> {
+    let pg_wal = data_directory.join("pg_wal");
+    let of_wal = std::fs::symlink_metadata(&pg_wal).ok()?;
+    let of_data = std::fs::metadata(data_directory).ok()?;
+    if !of_wal.is_dir() || of_wal.dev() != of_data.dev() {
+        return None;
+    }
+    let entries = std::fs::read_dir(&pg_wal).ok()?;
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let is_history = |name: &String| matches!(name.parse(), Ok(WalFileName::BackupHistory { .. }));
-    let mut names: Vec<String> = names.filter(is_history).collect();
-    names.sort_unstable_by(|one, other| other.cmp(one));
-    names.truncate(HISTORY_FILES_MAX);
-    let content =
-        |name: &String| regular_file::read_at_once(&pg_wal.join(name), HISTORY_FILE_BYTES_MAX).ok();
-    let contents = names.iter().filter_map(content);
-    contents
-        .filter_map(|content| BackupHistory::read(&content).ok())
-        .collect()
+    let mut names =
+        names.filter(|name| matches!(name.parse(), Ok(WalFileName::BackupHistory { .. })));
+    let (name, other) = (names.next()?, names.next());
+    if other.is_some() {
+        return None;
+    }
+    let content = regular_file::read_at_once(&pg_wal.join(name), HISTORY_FILE_BYTES_MAX).ok()?;
+    BackupHistory::read(&content).ok()
 }
 
 /// The backup that a history file is of, if the repository has it.
@@ -68,5 +74,6 @@ async fn record_of(repository: &Repository, history: &BackupHistory) -> Option<B
     let (start, stop) = (record.start, record.stop);
     let is_same =
         (start.timeline, start.lsn, stop.lsn) == (label.start_timeline, label.start, history.stop);
-    is_same.then_some(record)
+    // Of two attempts the server has the same name.
+    (is_same && record.attempts.is_none()).then_some(record)
 }
