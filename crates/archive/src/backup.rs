@@ -178,7 +178,7 @@ async fn take(
         checked,
     )?;
     let replayed = std::mem::take(&mut copied.replayed);
-    let (record, label) = record(&writer, server, copied, prior.as_ref())?;
+    let (record, label, control_file) = record(&writer, server, copied, prior.as_ref())?;
 
     tracing::info!(
         "backup {} is read back, and waits for its WAL",
@@ -195,7 +195,7 @@ async fn take(
         ),
     )?;
     own_history::check(repository, record.stop.timeline).await?;
-    own_wal::check_backup(repository, &record, (&label, &replayed)).await?;
+    own_wal::check_backup(repository, &record, (&label, &control_file, &replayed)).await?;
     if let Some(prior) = &prior {
         prior
             .check_still_there(repository, &record.references)
@@ -495,7 +495,7 @@ fn record(
     server: &Server,
     copied: Copied,
     prior: Option<&Prior>,
-) -> Result<(BackupRecord, BackupLabelFile), ArchiveError> {
+) -> Result<(BackupRecord, BackupLabelFile, ControlFile), ArchiveError> {
     let data_checksums = ControlFile::read(&copied.control_file).ok();
     let required_wal = required_wal(&copied.wal_ranges, server.segment_size_bytes)?;
     let (format, attempts) = BackupRecord::format_of(writer.attempt(), copied.has_tables);
@@ -529,6 +529,6 @@ fn record(
         manifest: copied.manifest,
     };
     let label = restore::check_backup_label(&copied.backup_label, &record)?;
-    restore::check_control_file(&copied.control_file, &record, server.identity)?;
-    Ok((record, label))
+    let control_file = restore::check_control_file(&copied.control_file, &record, server.identity)?;
+    Ok((record, label, control_file))
 }

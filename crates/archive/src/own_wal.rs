@@ -5,6 +5,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use walzip_pgformat::backup_label::{BackupLabel as BackupLabelFile, BackupSource};
+use walzip_pgformat::control_file::ControlFile;
 use walzip_pgformat::wal::{BackupMark, ReadRecord, Records, TimedRecord};
 use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_pgformat::{Lsn, TimelineId};
@@ -80,7 +81,7 @@ pub(crate) async fn check_restore_point(
 pub(crate) async fn check_backup(
     repository: &Repository,
     record: &BackupRecord,
-    (label, replayed): (&BackupLabelFile, &[Replayed]),
+    (label, control_file, replayed): (&BackupLabelFile, &ControlFile, &[Replayed]),
 ) -> Result<(), ArchiveError> {
     let (start, stop) = (record.start, record.stop);
     let place = |timeline| Place {
@@ -117,12 +118,35 @@ pub(crate) async fn check_backup(
         }
         return Ok(());
     }
+    check_latest_checkpoint(repository, place(stop.timeline), control_file).await?;
     // Of a short backup it is the same segment, which is decoded once.
     if ends_in != begins_in {
         found = collect(repository, &ends_in, mark).await?;
     }
     let lacks = || format!("the end of the backup at {}", stop.lsn);
     foreign_unless(found.contains(&Mark::End), &ends_in, lacks)
+}
+
+/// The latest checkpoint of a primary's control file is in the archived WAL, of the same second: what another
+/// server has archived, or this one before it was set back, may have a checkpoint at the same position.
+async fn check_latest_checkpoint(
+    repository: &Repository,
+    place: Place,
+    control_file: &ControlFile,
+) -> Result<(), ArchiveError> {
+    let (at, redo) = (control_file.checkpoint, control_file.redo);
+    let segments = place.around(at, Lsn(at.0.saturating_add(RECORD_BYTES_MAX)))?;
+    let written = control_file.checkpoint_time_unix_s;
+    let is_there = has(repository, &segments, move |record| {
+        let mark = BackupMark::read(record.bytes, record.layout);
+        let read = TimedRecord::read(record.bytes, record.layout, record.version.major);
+        // Of a major whose record is not known there is no time.
+        let time = read.and_then(|read| read.time());
+        let is_same = time.is_none_or(|time| time.0.div_euclid(1_000_000) == written);
+        record.lsn == at && mark == Some(BackupMark::Checkpoint { redo }) && is_same
+    });
+    let lacks = || format!("the checkpoint at {at} that the server's control file has");
+    foreign_unless(is_there.await?, &segments, lacks)
 }
 
 /// A record that only this backup has.

@@ -456,7 +456,7 @@ pub(crate) fn check_control_file(
     content: &[u8],
     record: &BackupRecord,
     cluster: ClusterIdentity,
-) -> Result<(), ArchiveError> {
+) -> Result<ControlFile, ArchiveError> {
     let control_file = ControlFile::read(content).map_err(|error| ArchiveError::Damaged {
         object: format!("backup {}", record.label),
         reason: format!("its control file: {error}"),
@@ -473,7 +473,7 @@ pub(crate) fn check_control_file(
             repository: cluster,
         });
     }
-    Ok(())
+    Ok(control_file)
 }
 
 fn write_settings(data: &Path, settings: &str) -> Result<(), ArchiveError> {

@@ -172,3 +172,45 @@ fn what_the_old_primary_archives_after_a_failover_is_put_away_by_the_hint() {
     let refused = command.arg(restored.data()).output().expect("walzip runs");
     assert_eq!(refused.status.code(), Some(110), "{}", said(&refused));
 }
+
+/// A user who may not create restore points finds the WAL of an abandoned state at the same positions.
+#[test]
+fn a_server_that_was_set_back_is_not_backed_up_with_the_wal_of_before() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = Server::create(&site, "primary", 1);
+    primary.archive_with_walzip();
+    primary.configure("autovacuum = off");
+    primary.start(&[]);
+    primary.sql(
+        "CREATE TABLE note (body text); INSERT INTO note VALUES ('1-common');
+         CREATE ROLE limited LOGIN REPLICATION;
+         GRANT pg_read_all_settings TO limited;
+         GRANT EXECUTE ON FUNCTION pg_backup_start, pg_backup_stop TO limited;",
+    );
+    let backup = || {
+        let mut backup = primary.walzip(&["backup", "--archive-timeout", "20"]);
+        backup.env("WALZIP_USER", "limited");
+        backup
+    };
+    primary.archive_everything();
+    primary.stop();
+    let copy = copy_of(&site, &primary);
+    let write = |what: &str| {
+        primary.sql(&format!(
+            "INSERT INTO note VALUES ('2-{what}'); CHECKPOINT; SELECT pg_switch_wal();"
+        ));
+    };
+    primary.start(&[]);
+    write("before");
+    succeed(&mut backup());
+    primary.archive_everything();
+    primary.stop();
+
+    fs::remove_dir_all(primary.data()).expect("removed");
+    let mut command = Command::new("cp");
+    succeed(command.arg("-a").args([copy.data(), primary.data()]));
+    primary.start(&["archive_command=true"]);
+    write("beyond");
+    let output = backup().output().expect("walzip runs");
+    assert_eq!(output.status.code(), Some(45), "{}", said(&output));
+}
