@@ -3837,7 +3837,7 @@ class Backup:
     def _load(self, files):
         value = field(self.files, "index", dict, self.what)
         rest, self.position, self.ended = b"", [0, 0], False
-        self.piece_total, self.piece_last, self.piece_count = 0, {}, 0
+        self.expected, self.piece_count = [], 0
         self.own = self.changed = None
         self.shared, self.first_at, self.open_file, self.file_bytes = [], {}, None, 0
         for part in self.stored_stream(value, 4 << 30):
@@ -3989,12 +3989,13 @@ class Backup:
             else:
                 need(stream - 2 < len(self.others), f"{what} are of a stream that is not there")
                 which = stream - 1
-                begin, since = self.piece_last.get(stream, (0, self.piece_total if stream in self.piece_last else None))
-                at = piece[2] if len(piece) > 2 else (begin + self.piece_total - since if since is not None else 0)
-                self.piece_last[stream] = at, self.piece_total
+                # A stream is stepped from the first piece of it, or of one with a higher number, on.
+                self.expected += [0] * (which - len(self.expected))
+                at = piece[2] if len(piece) > 2 else self.expected[which - 1]
+                self.expected[which - 1] = at
                 other = self.others[stream - 2]
                 need(at + length <= other.own + other.changed, f"{what} are bytes that {other.label} does not have")
-            self.piece_total += length
+            self.expected = [at + length for at in self.expected]
             self.open_file.ranges.append((which, at, length))
             self.open_left -= length
         if not self.open_left:

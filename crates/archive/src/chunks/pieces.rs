@@ -243,6 +243,18 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_is_stepped_from_the_first_piece_of_a_later_one_on() {
+        let pieces = [piece(2, 5000, 8192), piece(1, 8192, 10), piece(3, 0, 4)];
+        let mut expected = Expected::new(0);
+        let lines = pieces.map(|piece| expected.line(piece, 0).expect("in order"));
+        let text = serde_json::to_string(&lines).expect("JSON");
+        assert_eq!(text, "[[8192,3,5000],[10,2],[4,4]]");
+        let mut expected = Expected::new(0);
+        let read = lines.map(|line| expected.read(&line).expect("as written"));
+        assert_eq!(read, pieces);
+    }
+
+    #[test]
     fn what_is_no_piece_is_refused() {
         for text in [
             "[]",
