@@ -15,7 +15,7 @@ use crate::layout::{
     self, BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PINNED, BACKUP_STARTED, MAX_BACKUP_JSON_BYTES,
     MAX_STARTED_JSON_BYTES,
 };
-use crate::{BackupLabel, BackupType, BackupWriter, RepoError, Repository};
+use crate::{BackupLabel, BackupType, BackupWriter, LabelObject, RepoError, Repository};
 
 /// An attempt that has put nothing for so long was interrupted, wherever it ran.
 const INTERRUPTED_AGE: Duration = Duration::from_secs(60 * 60);
@@ -83,6 +83,26 @@ impl Repository {
         }))
     }
 
+    /// Whether an unfinished backup that an expiry has marked may have been gone on with before that:
+    /// its newest attempt is not the first, and is not known to have ended.
+    pub async fn may_go_on(
+        &self,
+        label: &BackupLabel,
+        objects: &BTreeMap<String, LabelObject>,
+    ) -> Result<bool, RepoError> {
+        let is_claimed =
+            |attempt: &u32| objects.contains_key(&object_name(*attempt, BACKUP_STARTED));
+        let Some(newest) = (2..=ATTEMPTS_MAX).take_while(is_claimed).last() else {
+            return Ok(false);
+        };
+        // Only a mark of a finished backup names its cluster.
+        if self.read_expiring(label).await?.is_some() {
+            return Ok(false);
+        }
+        let started = self.read_started(label, newest).await?;
+        Ok(started.and_then(|started| started.runs()) != Some(false))
+    }
+
     /// Whether no attempt runs any more: its process has ended, or nobody knows and it has put nothing
     /// for long.
     async fn were_interrupted(
@@ -124,7 +144,8 @@ impl Repository {
             Err(RepoError::AlreadyExists { .. }) => return Ok(None),
             Err(error) => return Err(error),
         }
-        // An expiry that marks the label from now on sees the claim before it removes anything.
+        // An expiry that marks the label from now on sees the claim before it removes anything
+        // ([`Repository::may_go_on`]).
         for reserved in [BACKUP_EXPIRING, BACKUP_JSON] {
             if self.has_backup_key(label, reserved).await? {
                 self.remove(&key).await?;

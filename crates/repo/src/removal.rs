@@ -174,12 +174,18 @@ impl Repository {
 
     /// Gives a label free, of which nothing else is left.
     pub async fn remove_backup_claim(&self, label: &BackupLabel) -> Result<(), RepoError> {
+        let prefix = layout::backup_prefix(label.as_str());
+        // Stores that have directories keep those of attempts when nothing is in them.
+        let path = Path::from(prefix.as_str());
+        let listing = self.store().list_with_delimiter(Some(&path)).await;
+        let listing = listing.map_err(|error| RepoError::from_store(&prefix, error))?;
+        for directory in listing.common_prefixes {
+            self.remove(directory.as_ref()).await?;
+        }
         for reserved in [BACKUP_STARTED, BACKUP_EXPIRING] {
             self.remove(&layout::backup_key(label, reserved)).await?;
         }
-        self.remove(&layout::backup_prefix(label.as_str()))
-            .await
-            .map(drop)
+        self.remove(&prefix).await.map(drop)
     }
 
     /// Removes WAL objects of this cluster, roughly in this order.

@@ -61,13 +61,15 @@ async fn read_label(
     let is_marked = objects.contains_key(BACKUP_EXPIRING);
     let state = if objects.contains_key(BACKUP_JSON) {
         finished(repository, clusters, &label, &objects).await?
-    } else if is_marked {
+    } else if is_marked && !repository.may_go_on(&label, &objects).await? {
         LabelState::HalfExpired(repository.read_expiring(&label).await?)
     } else {
         LabelState::Unfinished(repository.read_claimed_references(&label).await?)
     };
     let began = label.time();
-    let times = objects.values().map(|object| time_of(object.modified));
+    // The mark is an expiry's, and says nothing of the backup.
+    let own = objects.iter().filter(|(name, _)| *name != BACKUP_EXPIRING);
+    let times = own.map(|(_, object)| time_of(object.modified));
     Ok(LabelFacts {
         began,
         last_object: times.max().unwrap_or(began),

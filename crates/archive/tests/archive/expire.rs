@@ -2,7 +2,9 @@
 //! expiry finishes. And what begins to be needed meanwhile stays.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
@@ -17,7 +19,7 @@ use walzip_archive::{
 };
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::testing::{Faults, FaultyStore, memory_store};
-use walzip_repo::{BackupLabel, BackupType, Repository};
+use walzip_repo::{BackupLabel, BackupType, Interrupted, LocalStore, Repository};
 
 use crate::wal::{CLUSTER, SEGMENT_SIZE, push_content, repository_on, segment_name, valid_segment};
 
@@ -431,4 +433,70 @@ async fn two_expiries_at_once_do_what_one_does() {
     run(&filled.repository, filled.now).await.expect("expired");
     let found: BTreeSet<String> = objects(&filled.store).await.into_keys().collect();
     assert_eq!(found, expected);
+}
+
+/// A full backup that was given up eight days ago, its plan to go, and the mark of that expiry.
+async fn marked_leftover(root: &Path) -> (Repository, BackupLabel, Plan) {
+    let repository = repository_on(Arc::new(LocalStore::new(root))).await;
+    let begin = after(Timestamp::now(), -8 * 24);
+    let writer = repository.start_backup_of(BackupType::Full, begin, Vec::new());
+    let label = writer.await.expect("claimed").label().clone();
+    let claim = File::options()
+        .write(true)
+        .open(root.join(format!("backup/{label}/started")));
+    let claim = claim.expect("opened");
+    claim.set_modified(begin.into()).expect("its time");
+    let plan = plan_expire_at(&repository, &one_full(), Timestamp::now()).await;
+    let plan = plan.expect("a plan");
+    assert!(plan.backups.iter().all(|backup| backup.removed));
+    (repository, label, plan)
+}
+
+/// Goes on with a backup before an expiry marks it, and expires then.
+async fn gone_on_with(
+    (repository, label, plan): &(Repository, BackupLabel, Plan),
+) -> Vec<BackupLabel> {
+    let interrupted = Interrupted {
+        label: label.clone(),
+        attempts: 1,
+        objects: BTreeMap::new(),
+    };
+    let writer = repository.continue_backup(&interrupted).await;
+    assert_eq!(writer.expect("asked").expect("claimed").attempt(), 2);
+    let marked = repository.mark_expiring(label, None).await;
+    marked.expect("marked");
+    let done = expire(repository, &one_full(), plan).await;
+    done.expect("expired");
+    let left = repository.list_unfinished_backups().await;
+    left.expect("listed")
+}
+
+#[tokio::test]
+async fn a_backup_that_is_gone_on_with_while_it_is_expired_stays() {
+    let root = tempfile::tempdir().expect("a directory");
+    let leftover = marked_leftover(root.path()).await;
+    let (repository, label, _) = &leftover;
+    assert_eq!(gone_on_with(&leftover).await, [label.clone()]);
+    let left = repository.list_labels_with_objects().await.expect("listed");
+    let names: Vec<_> = left[label].keys().collect();
+    assert_eq!(names, ["2/started", "started"]);
+}
+
+#[tokio::test]
+async fn an_attempt_whose_process_has_ended_keeps_nothing() {
+    let root = tempfile::tempdir().expect("a directory");
+    let leftover = marked_leftover(root.path()).await;
+    let (repository, label, plan) = &leftover;
+    gone_on_with(&leftover).await;
+    let claim = root.path().join(format!("backup/{label}/2/started"));
+    let text = fs::read_to_string(&claim).expect("read");
+    let (before, ticks) = text.rsplit_once("\"start_ticks\":").expect("its process");
+    let ended = format!("{before}\"start_ticks\":1{}", ticks.trim_start());
+    fs::write(&claim, ended).expect("written");
+    let marked = repository.mark_expiring(label, None).await;
+    marked.expect("marked");
+    let done = expire(repository, &one_full(), plan).await;
+    done.expect("expired");
+    let left = repository.list_unfinished_backups().await;
+    assert_eq!(left.expect("listed"), []);
 }
