@@ -178,7 +178,7 @@ impl Way<'_> {
         }
         let hole = match number > newest {
             true => None,
-            false => Some(self.hole(number)?),
+            false => self.hole(number)?,
         };
         Ok(Reach {
             last_number: number.checked_sub(1).filter(|&last| last >= first),
@@ -186,17 +186,34 @@ impl Way<'_> {
         })
     }
 
-    /// The hole that begins with this segment; there is a later segment.
-    fn hole(&self, first: u64) -> Result<Hole, ArchiveError> {
-        let mut after = first + 1;
-        while !self.is_archived(after)? {
-            after += 1;
+    /// The number of the oldest archived segment on the way that is newer than this one. Of the
+    /// segments between them, of which there can be any number, none is looked at.
+    fn next(&self, number: u64) -> Result<Option<u64>, ArchiveError> {
+        let mut next: Option<u64> = None;
+        for (&timeline, numbers) in &self.wal.numbers {
+            for &later in numbers.range(number + 1..) {
+                if next.is_some_and(|next| later >= next) {
+                    break;
+                }
+                if self.segment(later)?.timeline == timeline {
+                    next = Some(later);
+                    break;
+                }
+            }
         }
-        Ok(Hole {
+        Ok(next)
+    }
+
+    /// The hole that begins with this segment, if there is a later one.
+    fn hole(&self, first: u64) -> Result<Option<Hole>, ArchiveError> {
+        let Some(after) = self.next(first)? else {
+            return Ok(None);
+        };
+        Ok(Some(Hole {
             first: self.segment(first)?,
             last: self.segment(after - 1)?,
             segments: after - first,
-        })
+        }))
     }
 }
 
@@ -263,6 +280,16 @@ mod tests {
         assert_eq!(way.reach(5).expect("valid").last_number, None);
         let beyond = way.reach(7).expect("valid");
         assert_eq!((beyond.last_number, beyond.hole), (None, None));
+    }
+
+    #[test]
+    fn a_hole_of_any_length_is_named_at_once() {
+        let wal = wal(&["000000010000000000000001", "00000001FFFFFFFF000000FF"]);
+        let timelines = Timelines::default();
+        let reach = wal.way(&timelines, TimelineId(1)).reach(1).expect("valid");
+        let hole = reach.hole.expect("a hole");
+        assert_eq!(hole.segments, (1 << 40) - 3);
+        assert_eq!(hole.last.to_string(), "00000001FFFFFFFF000000FE");
     }
 
     /// A parent's own copy of the segment of the switch goes on after the switch.

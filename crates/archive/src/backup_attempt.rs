@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use jiff::Timestamp;
-use walzip_repo::{BackupLabel, BackupType, BackupWriter, Repository};
+use walzip_repo::{BackupLabel, BackupType, BackupWriter, RepoError, Repository};
 
 use crate::backup_record::BackupRecord;
 use crate::chunks::kept::{self, How, Kept};
@@ -83,7 +83,7 @@ pub(crate) async fn remove_others(
 }
 
 /// What a failure means, where another attempt has finished the backup. Where what an earlier attempt
-/// has stored is damaged, no later one takes it.
+/// has stored is damaged or cannot be read, no later one takes it.
 pub(crate) async fn failed(
     repository: &Repository,
     (label, attempt): (&BackupLabel, u32),
@@ -99,21 +99,53 @@ pub(crate) async fn failed(
             source: Box::new(error),
         };
     }
-    if attempt > 1 && matches!(error, ArchiveError::Damaged { .. }) {
-        let removed = async {
-            let objects = repository.list_backup_objects(label).await?;
-            let notes = objects.into_keys().filter(|name| kept::is_notes(name));
-            repository.remove_backup_objects(label, notes).await
-        };
-        match removed.await {
-            Ok(()) => tracing::warn!(
-                "what earlier attempts at backup {label} have stored is not used again: the next \
-                 backup begins anew"
-            ),
-            Err(failure) => tracing::warn!("--no-resume begins anew: {failure}"),
-        }
+    if attempt > 1
+        && let Err(failure) = forget_unreadable(repository, (label, attempt), &error).await
+    {
+        tracing::warn!("--no-resume begins anew: {failure}");
     }
     error
+}
+
+/// Removes notes of packs that no attempt can use: of all where anything is damaged, and of a pack of an
+/// earlier attempt that cannot be read.
+async fn forget_unreadable(
+    repository: &Repository,
+    (label, attempt): (&BackupLabel, u32),
+    error: &ArchiveError,
+) -> Result<(), ArchiveError> {
+    let unreadable = match error {
+        ArchiveError::Damaged { .. } => None,
+        ArchiveError::Repository(RepoError::Unavailable { key, .. }) => {
+            let name = key.strip_prefix(&format!("backup/{label}/"));
+            let earlier = name.filter(|name| !name.starts_with(&format!("{attempt}/")));
+            let Some(notes) = earlier.and_then(kept::notes_of) else {
+                return Ok(());
+            };
+            Some(notes)
+        }
+        _ => return Ok(()),
+    };
+    let objects = repository.list_backup_objects(label).await?;
+    let is_lost = |name: &String| match &unreadable {
+        Some(notes) => name == notes,
+        None => kept::is_notes(name),
+    };
+    let notes: Vec<String> = objects.into_keys().filter(is_lost).collect();
+    if notes.is_empty() {
+        return Ok(());
+    }
+    repository.remove_backup_objects(label, notes).await?;
+    match unreadable {
+        Some(notes) => tracing::warn!(
+            "what {notes} names cannot be read, and is not used again: the next backup copies it anew"
+        ),
+        None => tracing::warn!(
+            "what earlier attempts at backup {label} have stored is not used again: the next \
+             backup begins anew"
+        ),
+    }
+    Ok(())
 }
 
 /// Claims a label. Without a backup to compare with, it is that of a full one.
@@ -143,4 +175,49 @@ async fn claim(
         None => tracing::info!("backup {} begins", writer.label()),
     }
     Ok(writer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use walzip_repo::ClusterIdentity;
+    use walzip_repo::testing::memory_store;
+
+    #[tokio::test]
+    async fn what_cannot_be_read_back_is_not_kept_again() {
+        let cluster = ClusterIdentity {
+            system_id: 7_710_755_210_953_377_699,
+            major: 15,
+        };
+        let made = Repository::init(memory_store(), cluster).await;
+        let (repository, _) = made.expect("made");
+        let writer = repository.start_backup().await.expect("claimed");
+        for name in ["chunks.0000", "chunks.0001", "2/chunks.0000"] {
+            let object = writer.create_object(name).await.expect("begun");
+            object.finish().await.expect("finished");
+        }
+        let label = writer.label();
+        let unreadable = |name: &str| {
+            let key = format!("backup/{label}/{name}");
+            let source = "Input/output error".into();
+            ArchiveError::Repository(RepoError::Unavailable { key, source })
+        };
+        let damaged = ArchiveError::Damaged {
+            object: "pack.0000".to_owned(),
+            reason: "a test".to_owned(),
+        };
+        for (error, left) in [
+            // Its own may have failed while it was put.
+            (unreadable("2/pack.0000"), 3),
+            (unreadable("index.zst.0000"), 3),
+            (unreadable("pack.0001"), 2),
+            (unreadable("pack.0001"), 2),
+            (damaged, 0),
+        ] {
+            failed(&repository, (label, 2), error).await;
+            let objects = repository.list_backup_objects(label).await.expect("listed");
+            let notes = objects.keys().filter(|name| kept::is_notes(name));
+            assert_eq!(notes.count(), left);
+        }
+    }
 }

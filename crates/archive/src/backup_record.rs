@@ -3,6 +3,7 @@
 //! The field names are part of the repository's format: they are added to, never renamed.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -213,30 +214,23 @@ pub(crate) fn name_of(packs: &[ObjectRecord], number: u32) -> &str {
 }
 
 impl RequiredWal {
-    /// The names of the segments.
-    fn segments(&self, segment_size_bytes: u32) -> Result<Vec<SegmentName>, ArchiveError> {
+    /// The numbers of the segments, if there are so few.
+    fn numbers(
+        &self,
+        segment_size_bytes: u32,
+        at_most: u64,
+    ) -> Result<RangeInclusive<u64>, ArchiveError> {
         let first = self.first_segment.number(segment_size_bytes)?;
         let last = self.last_segment.number(segment_size_bytes)?;
-        if last
-            .checked_sub(first)
-            .is_none_or(|more| more >= REQUIRED_SEGMENTS_MAX)
-        {
+        let more = last.checked_sub(first);
+        if more.is_none_or(|more| more >= at_most) {
             let (from, to) = (self.first_segment, self.last_segment);
-            let reason = format!("a backup cannot need the WAL from {from} to {to}");
             return Err(ArchiveError::Damaged {
                 object: "backup.json".to_owned(),
-                reason,
+                reason: format!("a backup cannot need the WAL from {from} to {to}"),
             });
         }
-        let timeline = self.first_segment.timeline;
-        let name = |number| {
-            Ok(SegmentName::from_number(
-                timeline,
-                number,
-                segment_size_bytes,
-            )?)
-        };
-        (first..=last).map(name).collect()
+        Ok(first..=last)
     }
 }
 
@@ -290,8 +284,15 @@ impl BackupRecord {
     /// The names of all segments that the backup needs.
     pub fn required_segments(&self) -> Result<Vec<SegmentName>, ArchiveError> {
         let size = self.segment_size_bytes;
-        let ranges = self.required_wal.iter().map(|range| range.segments(size));
-        Ok(ranges.collect::<Result<Vec<_>, _>>()?.concat())
+        let mut segments = Vec::new();
+        for range in &self.required_wal {
+            let left = REQUIRED_SEGMENTS_MAX - segments.len() as u64;
+            let timeline = range.first_segment.timeline;
+            for number in range.numbers(size, left)? {
+                segments.push(SegmentName::from_number(timeline, number, size)?);
+            }
+        }
+        Ok(segments)
     }
 
     /// Reads the description of a finished backup and checks that it is of this cluster.

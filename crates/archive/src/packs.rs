@@ -14,4 +14,4 @@ mod testing;
 
 pub(crate) use reading::{PackReader, Undecoded, is_damage};
 pub(crate) use sequence::{Before, ReadySegment};
-pub(crate) use settling::{check_packed, check_put, compare};
+pub(crate) use settling::{check_packed, check_put, compare, is_long_ago};

@@ -184,7 +184,9 @@ impl WalFile {
             }
         }
         let stored_bytes = compare(part, &name, &self.file).await?;
-        if !packs.is_empty() && part.find_single(&name).await?.is_some() {
+        // What is there may be this very put, whose answer was lost: it may contradict a pack too.
+        let may_be_packed = !packs.is_empty() || packs::is_long_ago(looked);
+        if may_be_packed && part.find_single(&name).await?.is_some() {
             let checked = packs::check_packed(part, &name, &self.file).await;
             // What cannot be read contradicts nothing.
             checked.or_else(|error| match packs::is_damage(&error) {

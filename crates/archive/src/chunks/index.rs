@@ -29,6 +29,8 @@ const ENCODED_BYTES_MAX: u32 = CHUNK_BYTES_MAX + (1 << 20);
 
 /// Longer files do not share the bytes of another one: those that do are held in memory.
 pub(crate) const SHARED_BYTES_MAX: u64 = 1 << 20;
+/// A backup has no more files and directories: a restore holds their names in memory.
+const MEMBERS_MAX: usize = 1 << 23;
 /// No line is longer: PostgreSQL's paths have at most 1024 bytes.
 const LINE_BYTES_MAX: u64 = 16 << 10;
 

@@ -15,7 +15,7 @@ use walzip_repo::{BackupWriter, Interrupted, Repository};
 
 use super::cutter::CutChunk;
 use super::index::Chunk;
-use super::pack::HEADER_LEN;
+use super::pack::{HEADER_LEN, PACK};
 use super::tables::Role;
 use crate::backup_record::ObjectRecord;
 use crate::error::ArchiveError;
@@ -211,6 +211,13 @@ impl Kept {
     }
 }
 
+/// The name of the notes of a pack of any attempt.
+pub(crate) fn notes_of(pack: &str) -> Option<String> {
+    let begin = pack.rfind(PACK)?;
+    let (attempt, number) = (&pack[..begin], &pack[begin + PACK.len()..]);
+    Some(format!("{attempt}{NOTES}{number}"))
+}
+
 /// Whether an object of any attempt is notes.
 pub(crate) fn is_notes(name: &str) -> bool {
     let own = name.rsplit_once('/').map_or(name, |(_, own)| own);
@@ -220,6 +227,14 @@ pub(crate) fn is_notes(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_notes_of_a_pack_have_its_number_and_attempt() {
+        let notes = |pack| notes_of(pack);
+        assert_eq!(notes("pack.0003").as_deref(), Some("chunks.0003"));
+        assert_eq!(notes("12/pack.0103").as_deref(), Some("12/chunks.0103"));
+        assert_eq!(notes("2/index.zst.0000"), None);
+    }
 
     #[test]
     fn notes_that_are_not_as_they_were_written_count_for_nothing() {

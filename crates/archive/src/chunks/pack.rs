@@ -17,7 +17,10 @@ pub(crate) fn check_header(header: &[u8]) -> Result<(), String> {
     pack_header::check_header(header, Content::Backup).map(|_| ())
 }
 
+/// How the names of packs begin; their number follows.
+pub(crate) const PACK: &str = "pack.";
+
 /// The name of a pack below its backup's label.
 pub(crate) fn name(number: usize) -> String {
-    format!("pack.{number:04}")
+    format!("{PACK}{number:04}")
 }

@@ -1,6 +1,6 @@
 //! Which chunks have the tables from whose rows others are told.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::index::{Chunk, StoredTable};
 use super::tables::{Role, Table};
@@ -8,7 +8,8 @@ use super::tables::{Role, Table};
 /// The tables of the chunks that were stored.
 #[derive(Default)]
 pub(super) struct StoredTables {
-    tables: Vec<(Arc<Table>, StoredTable)>,
+    /// Not kept alive: their rows are held in memory.
+    tables: Vec<(Weak<Table>, StoredTable)>,
     /// How many chunks are told from each.
     told: Vec<usize>,
 }
@@ -25,7 +26,7 @@ impl StoredTables {
                     chunks: 1,
                     shape: table.shape().clone(),
                 };
-                self.tables.push((Arc::clone(table), stored));
+                self.tables.push((Arc::downgrade(table), stored));
                 self.told.push(0);
                 None
             }
@@ -36,10 +37,8 @@ impl StoredTables {
                 None
             }
             Role::Index(table, index) => {
-                let number = self
-                    .tables
-                    .iter()
-                    .rposition(|(of, _)| Arc::ptr_eq(of, table))?;
+                let is_same = |(of, _): &(Weak<Table>, _)| of.as_ptr() == Arc::as_ptr(table);
+                let number = self.tables.iter().rposition(is_same)?;
                 *self.told.get_mut(number)? += 1;
                 Some([number as u32, *index as u32])
             }
@@ -62,5 +61,36 @@ impl StoredTables {
             }
         }
         kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunks::tables::RowsPart;
+    use crate::two_threads::run_both;
+    use walzip_codec::limits::ROWS_MEMORY_MAX;
+    use walzip_codec::table::TableShape;
+
+    #[test]
+    fn tables_that_were_stored_are_let_go_of() {
+        let mut stored = StoredTables::default();
+        let part = RowsPart {
+            number: 0,
+            first_block: 0,
+        };
+        let begin = |stored: &mut StoredTables, chunk| {
+            let table = Table::new(TableShape::default(), ROWS_MEMORY_MAX, run_both);
+            let table = Arc::new(table);
+            stored.include(&Role::Rows(Arc::clone(&table), part), chunk);
+            table
+        };
+        let first = begin(&mut stored, 0);
+        let rows = Arc::downgrade(&first);
+        drop(first);
+        assert!(rows.upgrade().is_none());
+        let second = begin(&mut stored, 1);
+        let told = stored.include(&Role::Index(second, 0), 2);
+        assert_eq!(told, Some([1, 0]));
     }
 }

@@ -105,6 +105,11 @@ impl ProvenPack {
     }
 }
 
+/// Whether segments that were not packed at `looked` may have been removed by now.
+pub(crate) fn is_long_ago(looked: Instant) -> bool {
+    looked.elapsed() >= SETTLED / 2
+}
+
 /// After a file was put: where no pack was found at `looked`, and too long ago, looks again. What
 /// contradicts a pack is removed.
 pub(crate) async fn check_put(
@@ -113,7 +118,7 @@ pub(crate) async fn check_put(
     file: &StableFile,
     looked: Instant,
 ) -> Result<(), ArchiveError> {
-    if looked.elapsed() < SETTLED / 2 {
+    if !is_long_ago(looked) {
         return Ok(());
     }
     let checked = check_packed(repository, name, file).await;

@@ -476,7 +476,7 @@ async fn a_backup_that_is_gone_on_with_while_it_is_expired_stays() {
     let root = tempfile::tempdir().expect("a directory");
     let leftover = marked_leftover(root.path()).await;
     let (repository, label, _) = &leftover;
-    assert_eq!(gone_on_with(&leftover).await, [label.clone()]);
+    assert_eq!(gone_on_with(&leftover).await, std::slice::from_ref(label));
     let left = repository.list_labels_with_objects().await.expect("listed");
     let names: Vec<_> = left[label].keys().collect();
     assert_eq!(names, ["2/started", "started"]);

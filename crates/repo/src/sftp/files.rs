@@ -302,7 +302,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Removes a file, or a directory with nothing in it but room for uploads.
+    /// Removes a file, or a directory with nothing in it but room for uploads; success as well when
+    /// something is in a directory.
     pub(super) async fn remove_object(&self, path: &str) -> Result<()> {
         match self.remove(path).await {
             Ok(()) => {}
@@ -310,7 +311,11 @@ impl Connection {
             Err(error) => {
                 let _none = self.sftp.rmdir(format!("{path}/{STAGING}")).await;
                 let removed = self.sftp.rmdir(path).await;
-                removed.map_err(|_| error)?;
+                if removed.is_err() {
+                    let left = self.look(path).await?;
+                    let is_directory = left.is_some_and(|left| left.is_dir());
+                    return is_directory.then_some(()).ok_or(error);
+                }
             }
         }
         self.sync(parent(path)).await

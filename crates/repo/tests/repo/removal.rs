@@ -7,7 +7,7 @@ use futures::TryStreamExt;
 use object_store::ObjectStore;
 use walzip_repo::browse::{self, Meaning, meaning};
 use walzip_repo::testing::memory_store;
-use walzip_repo::{BackupLabel, LocalStore, RepoError, Repository};
+use walzip_repo::{BackupLabel, Interrupted, LocalStore, RepoError, Repository};
 
 use crate::{CLUSTER, SEGMENT, new_repository, patterned};
 
@@ -25,6 +25,38 @@ async fn finished(repository: &Repository) -> BackupLabel {
     object.write(&b"data"[..]).await.unwrap();
     object.finish().await.unwrap();
     writer.finish("{}".into()).await.unwrap()
+}
+
+/// On every store.
+pub async fn a_label_of_two_attempts_is_given_free(store: Arc<dyn ObjectStore>) {
+    let repository = new_repository(Arc::clone(&store)).await;
+    let before = keys(&store).await;
+    let first = repository.start_backup().await.unwrap();
+    let interrupted = Interrupted {
+        label: first.label().clone(),
+        attempts: 1,
+        objects: BTreeMap::new(),
+    };
+    let second = repository.continue_backup(&interrupted).await.unwrap();
+    let second = second.expect("nobody else goes on with it");
+    for writer in [&first, &second] {
+        let mut object = writer
+            .create_object(&writer.name("pack.0000"))
+            .await
+            .unwrap();
+        object.write(&b"data"[..]).await.unwrap();
+        object.finish().await.unwrap();
+    }
+    let label = first.label();
+    repository.mark_expiring(label, None).await.unwrap();
+    let listed = repository.list_labels_with_objects().await.unwrap();
+    let all = listed[label].keys().cloned();
+    repository.remove_backup_objects(label, all).await.unwrap();
+    for _ in 0..2 {
+        repository.remove_backup_claim(label).await.unwrap();
+    }
+    assert_eq!(repository.list_unfinished_backups().await.unwrap(), []);
+    assert_eq!(keys(&store).await, before);
 }
 
 async fn removes_backups_and_wal(store: Arc<dyn ObjectStore>) {

@@ -9,7 +9,7 @@ use walzip_repo::testing::{Faults, FaultyStore, gcs, memory_store, servers};
 use walzip_repo::{LocalStore, Location, StoreSettings, open_store};
 
 use crate::limits::not_run;
-use crate::{conformance, encryption, objects, packs};
+use crate::{conformance, encryption, objects, packs, removal};
 
 /// A store, and what must live as long as it.
 type TestStore = (Arc<dyn ObjectStore>, Option<Box<dyn Any>>);
@@ -130,6 +130,9 @@ macro_rules! every_property_holds_on {
                 what_is_packed_is_listed_with_the_rest,
                 an_older_reader_finds_no_mark_before_the_first_pack,
                 packs_are_set_aside_and_put_back,
+            }
+            every_property_holds_on! { $store, removal:
+                a_label_of_two_attempts_is_given_free,
             }
             every_property_holds_on! { $store, objects:
                 a_name_is_given_once_however_many_ask,

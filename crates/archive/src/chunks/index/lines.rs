@@ -1,6 +1,6 @@
 //! The lines of an index, one after the other, and what may not follow what.
 
-use super::{File, Index, Line, Member};
+use super::{File, Index, Line, MEMBERS_MAX, Member};
 use crate::chunks::pieces::{Expected, PIECES_MAX, PieceLine};
 
 /// Lines, and what the next ones may be.
@@ -36,7 +36,7 @@ impl Reading {
             Line::Directory(directory) => {
                 self.end_file()?;
                 let entry = directory.place.entry()?;
-                self.index.members.push(Member::Directory(entry));
+                self.add_member(Member::Directory(entry))?;
             }
             Line::File(file) => {
                 self.end_file()?;
@@ -72,12 +72,21 @@ impl Reading {
         } else if file.offset.is_none() {
             self.expected.step_over(file.size_bytes)?;
         }
-        self.index.members.push(Member::File {
+        self.add_member(Member::File {
             entry: file.place.entry()?,
             size_bytes: file.size_bytes,
             shared_at: file.offset,
             pieces: file.in_pieces.then(Vec::new),
-        });
+        })
+    }
+
+    fn add_member(&mut self, member: Member) -> Result<(), String> {
+        if self.index.members.len() == MEMBERS_MAX {
+            return Err(format!(
+                "it has more than {MEMBERS_MAX} files and directories"
+            ));
+        }
+        self.index.members.push(member);
         Ok(())
     }
 
