@@ -20,6 +20,7 @@ use crate::read_each::read_each;
 use crate::receive::ReceiveState;
 use crate::set_aside::{self, SetAside};
 use crate::timeline_info;
+use crate::verify::LastVerified;
 use crate::wal_index::{self, TimelineWal};
 
 /// The content of a repository.
@@ -34,9 +35,10 @@ pub struct Info {
     pub unreadable_backups: Vec<UnreadableBackup>,
     /// Labels of backups that run at the moment, or were given up.
     pub unfinished_backups: Vec<String>,
-    /// When the newest verification began whose note is believed: it read WAL or backups, and found
-    /// them whole.
+    /// When the newest verification began that has left a note: it read WAL or backups.
     pub last_verified: Option<Timestamp>,
+    /// How many findings it had, where the note says so.
+    pub last_verified_findings: Option<usize>,
     /// What the cluster was before its upgrades, oldest first.
     pub older_clusters: Vec<ClusterContent>,
     /// What keeps clusters from being shown, or from being used.
@@ -132,12 +134,14 @@ pub async fn info(repository: &Repository) -> Result<Info, ArchiveError> {
         }
     }
     let unfinished = repository.list_unfinished_backups().await?;
+    let verified = LastVerified::read(repository, Timestamp::now()).await?;
     Ok(Info {
         format: 1,
         newest: describe(&newest, &records, &objects).await?,
         unreadable_backups,
         unfinished_backups: unfinished.iter().map(ToString::to_string).collect(),
-        last_verified: repository.last_verified(Timestamp::now()).await?,
+        last_verified: verified.map(|verified| verified.began),
+        last_verified_findings: verified.and_then(|verified| verified.findings),
         older_clusters,
         cluster_problems,
         received: None,
@@ -357,6 +361,7 @@ mod tests {
             }],
             unfinished_backups: vec!["20261121-220129F".to_owned()],
             last_verified: Some(Timestamp::UNIX_EPOCH),
+            last_verified_findings: Some(2),
             older_clusters: vec![older],
             cluster_problems: vec!["lost".to_owned()],
             received: Some(ReceiveState {
@@ -455,6 +460,7 @@ mod tests {
                 "partial": [],
             }],
             "last_verified": epoch,
+            "last_verified_findings": 2,
             "older_clusters": [{
                 "cluster": { "system_identifier": "6", "major": 14 },
                 "created": epoch,

@@ -30,6 +30,7 @@ use crate::restore;
 use crate::stored_wal::StoredWal;
 use crate::timelines::{self, Timelines};
 use crate::{wal_index, wal_object};
+pub(crate) use notes::LastVerified;
 use notes::{Note, Notes};
 
 /// How to verify.
@@ -167,7 +168,7 @@ pub async fn verify(
     }
     verification.findings.sort();
     if options.notes
-        && let Err(error) = note.put(repository).await
+        && let Err(error) = note.put(verification.findings.len(), repository).await
     {
         match error {
             ArchiveError::Repository(RepoError::Key(KeyError::ReadsOnly)) => {

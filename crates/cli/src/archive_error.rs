@@ -139,8 +139,8 @@ fn competing(timeline: TimelineId, others: &[OtherBranch]) -> String {
     if !put_away.is_empty() {
         let commands = put_away.join(" or ");
         hint.push_str(&format!(
-            " What an abandoned server has archived is put away by {commands}: the number is the \
-             abandoned one's."
+            " What an abandoned server has archived is put away by {commands}, with --confirm: the \
+             number is the abandoned one's."
         ));
     }
     hint
@@ -166,8 +166,8 @@ const DAMAGED: &str = "\"walzip verify\" lists what is damaged. A restore can ta
      comes back from another repository.";
 /// Another cluster has taken the number of a timeline.
 const NUMBER_TAKEN: &str = "Another cluster, such as a restored copy, has archived a timeline of this \
-     number. If its branch is abandoned, \"walzip timeline set-aside\" puts it away, and \
-     PostgreSQL's next attempt succeeds.";
+     number. If its branch is abandoned, \"walzip timeline set-aside\" puts it away (with --confirm), \
+     and PostgreSQL's next attempt succeeds.";
 
 /// The test `majors` holds these against the majors that walzip knows.
 const PGDATA_MAJORS: &str = "Is --pgdata a data directory of PostgreSQL 13 to 19?";

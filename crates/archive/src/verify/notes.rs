@@ -24,6 +24,39 @@ pub(super) struct Note {
     began: Timestamp,
     wal: BTreeMap<String, Vec<[String; 2]>>,
     backups: Vec<String>,
+    /// How much was wrong. Older notes do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    findings: Option<usize>,
+}
+
+/// The newest verification that has left a note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastVerified {
+    pub(crate) began: Timestamp,
+    /// How much was wrong, where it is known.
+    pub(crate) findings: Option<usize>,
+}
+
+impl LastVerified {
+    /// None is from the future.
+    pub(crate) async fn read(
+        repository: &Repository,
+        now: Timestamp,
+    ) -> Result<Option<LastVerified>, RepoError> {
+        let Some(began) = repository.last_verified(now).await? else {
+            return Ok(None);
+        };
+        // A note that cannot be read says nothing of what was wrong.
+        let notes = repository.read_verified(began).await.unwrap_or_default();
+        let mut read = notes
+            .iter()
+            .filter_map(|note| serde_json::from_slice(note).ok());
+        let found = read.find(|note: &Note| note.began == began);
+        Ok(Some(LastVerified {
+            began,
+            findings: found.and_then(|note| note.findings),
+        }))
+    }
 }
 
 impl Note {
@@ -33,6 +66,7 @@ impl Note {
             began,
             wal: BTreeMap::new(),
             backups: Vec::new(),
+            findings: None,
         }
     }
 
@@ -64,8 +98,13 @@ impl Note {
         self.backups.push(label.to_string());
     }
 
-    pub(super) async fn put(&self, repository: &Repository) -> Result<(), ArchiveError> {
-        let json = serde_json::to_vec(self);
+    pub(super) async fn put(
+        mut self,
+        findings: usize,
+        repository: &Repository,
+    ) -> Result<(), ArchiveError> {
+        self.findings = Some(findings);
+        let json = serde_json::to_vec(&self);
         let json = json.map_err(|error| ArchiveError::Internal(error.to_string()))?;
         Ok(repository.note_verified(self.began, json.into()).await?)
     }

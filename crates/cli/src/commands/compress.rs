@@ -25,7 +25,7 @@ use crate::level_args::LevelArgs;
 Examples:
   walzip compress 000000010000000000000001
   walzip compress -9 -k pg_wal_copy/*
-  archive_command = 'walzip compress -o /archive/%f.wz %p'
+  archive_command = 'test -f /mnt/wal/is-mounted && walzip compress -o /mnt/wal/%f.wz %p'
   custom_compression_filter = walzip compress -c        (barman.conf)
 
 No configuration file is read. For an archive that refuses to overwrite by content and knows

@@ -20,8 +20,8 @@ use crate::filter::{Filter, FilterArgs, Source, cannot_write, fill, write};
 Examples:
   walzip decompress 000000010000000000000001.wz
   walzip decompress -c 000000010000000000000001.wz | pg_waldump ...
-  restore_command = 'test -f /archive/%f.wz || exit 1; \
-walzip decompress -f -o %p /archive/%f.wz || exit 126'
+  restore_command = 'test -f /mnt/wal/is-mounted || exit 126; \
+test -f /mnt/wal/%f.wz || exit 1; walzip decompress -f -o %p /mnt/wal/%f.wz || exit 126'
   custom_decompression_filter = walzip decompress -c    (barman.conf)")]
 pub struct DecompressArgs {
     #[command(flatten)]

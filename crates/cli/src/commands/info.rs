@@ -102,6 +102,14 @@ impl fmt::Display for Text<'_> {
             )?;
         }
         write_wal(f, &info.newest)?;
+        if let (Some(began), Some(findings)) = (info.last_verified, info.last_verified_findings) {
+            write!(f, "verified {began:.0}: ")?;
+            match findings {
+                0 => writeln!(f, "nothing wrong")?,
+                1 => writeln!(f, "1 PROBLEM, which \"walzip verify\" tells")?,
+                _ => writeln!(f, "{findings} PROBLEMS, which \"walzip verify\" tells")?,
+            }
+        }
         if let Some(received) = &info.received {
             write_received(f, received)?;
         }

@@ -43,7 +43,7 @@ use crate::{running_as_root, runtime};
     disable_help_flag = true,
     after_help = "\
 Example:
-  walzip receive --slot walzip --create-slot --if-not-exists --directory /var/lib/walzip-received \\
+  walzip receive --slot walzip --create-slot --if-not-exists --directory /var/lib/walzip-receive \\
       --repo s3://wal-archive/db1 -h db1 -U replicator
 
 It runs until SIGTERM or SIGINT, and then ends with 0. When the server goes away it connects again.

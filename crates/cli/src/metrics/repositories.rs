@@ -23,6 +23,7 @@ struct Gauges {
     window_from: GaugeVec,
     window_to: GaugeVec,
     last_verified: GaugeVec,
+    findings: GaugeVec,
     ratio: GaugeVec,
 }
 
@@ -97,6 +98,10 @@ impl Gauges {
                 "walzip_verify_last_timestamp_seconds",
                 "When the newest verification began that has left a note",
             )?,
+            findings: gauge(
+                "walzip_verify_findings",
+                "What the newest verification has found wrong",
+            )?,
             ratio: gauge(
                 "walzip_wal_compression_ratio",
                 "The size of the WAL of the last seven days, by the size of its objects",
@@ -111,6 +116,10 @@ impl Gauges {
             self.last_verified
                 .with_label_values(&[repo])
                 .set(seconds(time));
+        }
+        if let Some(findings) = info.last_verified_findings {
+            let gauge = self.findings.with_label_values(&[repo]);
+            gauge.set(findings as f64);
         }
         self.set_wal(repo, content);
         self.set_backups(repo, info);

@@ -197,7 +197,7 @@ fn info_shows_ranges_and_gaps() {
         sandbox.write(&name, &segment(number));
         sandbox.ok(&push(&name));
     }
-    let shown = String::from_utf8(sandbox.ok(&["info", "--repo", "repo"])).expect("UTF-8");
+    let shown = String::from_utf8(sandbox.run(&["info", "--repo", "repo"]).stdout).expect("UTF-8");
     let wal = shown.split_once("Timeline").expect("a table of the WAL").1;
     insta::assert_snapshot!(wal);
     let json = sandbox.ok(&["info", "--repo", "repo", "--json"]);
@@ -227,6 +227,15 @@ fn verify_lists_what_is_damaged_and_exits_with_104() {
     let output = sandbox.run(&["verify", "--repo", "repo", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(json["findings"][0]["kind"], "wal-damaged");
+    // Who did not see it run is told too.
+    let shown = String::from_utf8(sandbox.run(&["info", "--repo", "repo"]).stdout).expect("UTF-8");
+    assert!(shown.contains(": 1 PROBLEM, which"), "{shown}");
+    let metrics =
+        String::from_utf8(sandbox.run(&["metrics", "--repo", "repo"]).stdout).expect("UTF-8");
+    assert!(
+        metrics.contains("walzip_verify_findings{repo=\"1\"} 1"),
+        "{metrics}"
+    );
 }
 
 #[test]

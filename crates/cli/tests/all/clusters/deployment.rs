@@ -298,6 +298,7 @@ fn a_machine_with_the_package_and_its_unit_archives_backs_up_and_is_watched() {
         "walzip_repository_up{repo=\"1\"} 1",
         "walzip_backups{repo=\"1\",type=\"full\"} 1",
         "walzip_wal_gaps{repo=\"1\"} 0",
+        "walzip_verify_findings{repo=\"1\"} 0",
     ] {
         assert!(answer.contains(line), "{line}:\n{answer}");
     }
