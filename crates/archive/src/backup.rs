@@ -72,6 +72,8 @@ pub struct BackupOptions {
     /// Decode what was encoded and compare it, and read back what was stored, before the backup
     /// exists. Leaving it out trusts the encoder, and the memory and the storage of the machine.
     pub verify: bool,
+    /// Make no backup of pages with wrong checksums, if the cluster has data checksums.
+    pub verify_checksums: bool,
     /// No more than this many kilobytes are copied in a second, from 32 to 1048576.
     pub max_rate_kilobytes: Option<u32>,
     /// Make the server look for the size of everything first, so that progress has an end.
@@ -100,6 +102,7 @@ impl Default for BackupOptions {
             archive_timeout: Duration::from_secs(60),
             wal_timeout: Duration::from_secs(60 * 60),
             verify: true,
+            verify_checksums: true,
             max_rate_kilobytes: None,
             estimate_size: false,
             method: CopyMethod::default(),
@@ -333,6 +336,8 @@ struct Copied {
     wal_ranges: Vec<WalRange>,
     /// The labels of earlier backups that the server is known to have seen.
     follows: Vec<String>,
+    /// No page has a wrong checksum, as far as checksums tell.
+    checksums_verified: bool,
     /// Of a standby: how far it had replayed before and after the copy.
     replayed: Vec<Replayed>,
     /// The content of `backup_label` and of the control file.
@@ -375,6 +380,7 @@ async fn copy(
         method: options.method,
         summarizes_wal,
         compares_all: options.compares_all,
+        verify_checksums: options.verify_checksums,
         fast_checkpoint: options.fast_checkpoint,
         max_rate_kilobytes: options.max_rate_kilobytes,
         estimate_size: options.estimate_size,
@@ -391,6 +397,7 @@ async fn copy(
         mut sql,
         manifest,
         follows,
+        checksums_verified,
         mut cut,
         packed,
     } = copying::copy(request).await?;
@@ -444,6 +451,7 @@ async fn copy(
         manifest,
         wal_ranges: listed.wal_ranges,
         follows,
+        checksums_verified,
         replayed,
         backup_label,
         control_file,
@@ -524,6 +532,7 @@ fn record(
         archives: Vec::new(),
         data_checksums: data_checksums.map(|control_file| control_file.data_checksums),
         follows: copied.follows,
+        checksums_verified: copied.checksums_verified,
         files: Some(copied.files),
         block_hashes: Some(copied.block_hashes),
         manifest: copied.manifest,

@@ -92,6 +92,10 @@ pub struct BackupRecord {
     /// then, it has become what it was now from. Older backups do not say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub follows: Vec<String>,
+    /// Whether no page had a wrong checksum, as far as checksums tell; not where it was taken without
+    /// verifying them.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub checksums_verified: bool,
     /// From format 2 on: the files, in packs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FilesRecord>,
@@ -100,6 +104,14 @@ pub struct BackupRecord {
     pub block_hashes: Option<BlockHashesRecord>,
     /// PostgreSQL's `backup_manifest`.
     pub manifest: ArchiveRecord,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_true(flag: &bool) -> bool {
+    *flag
 }
 
 /// A position and the time at which it was current.

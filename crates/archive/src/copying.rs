@@ -44,6 +44,8 @@ pub(crate) struct Request<'r> {
     pub(crate) summarizes_wal: bool,
     /// Whether all blocks are compared, whatever the server's WAL summaries say.
     pub(crate) compares_all: bool,
+    /// No backup is made of pages with wrong checksums, if the cluster has them.
+    pub(crate) verify_checksums: bool,
     /// Checkpoint at once, or spread over minutes.
     pub(crate) fast_checkpoint: bool,
     /// No more than this many kilobytes are copied in a second.
@@ -83,6 +85,8 @@ pub(crate) struct Copy {
     pub(crate) manifest: Bytes,
     /// The labels of earlier backups that the server is known to have seen.
     pub(crate) follows: Vec<String>,
+    /// No page has a wrong checksum, as far as checksums tell.
+    pub(crate) checksums_verified: bool,
     pub(crate) cut: Cut,
     pub(crate) packed: Packed,
 }

@@ -297,6 +297,7 @@ mod tests {
                     oid: 16385,
                     location: "/srv/fast".to_owned(),
                 }],
+                checksums_verified: true,
                 pinned: Some(Pin {
                     pinned: Timestamp::UNIX_EPOCH,
                     reason: Some("why".to_owned()),
@@ -413,6 +414,7 @@ mod tests {
                 "original_bytes": 2,
                 "stored_bytes": 1,
                 "tablespaces": [{ "oid": 16385, "name": "fast", "location": "/srv/fast" }],
+                "checksums_verified": true,
                 "pinned": { "pinned": epoch, "reason": "why" },
                 "missing_segments": [],
                 "damaged_objects": [{

@@ -228,13 +228,7 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             }
             kind => (kind, (kind == Kind::Damaged).then_some(DAMAGED)),
         },
-        ArchiveError::WrongPages(_) => (
-            Kind::FileInvalid,
-            Some(
-                "No backup was made. The warnings name the first of them; pg_amcheck says more, \
-                 and older backups may have them whole.",
-            ),
-        ),
+        ArchiveError::WrongPages(_) => (Kind::FileInvalid, Some(WRONG_PAGES)),
         ArchiveError::NoFile(_) => (Kind::FileMissing, None),
         ArchiveError::Damaged { .. } => (Kind::Damaged, Some(DAMAGED)),
         ArchiveError::Encode { .. } => (
@@ -506,6 +500,11 @@ fn repository(error: &RepoError) -> KindAndHint {
 
 /// A role may not do what it was asked to (utils/errcodes.txt).
 const INSUFFICIENT_PRIVILEGE: &str = "42501";
+/// What it reads is damaged.
+const DATA_CORRUPTED: &str = "XX001";
+const WRONG_PAGES: &str = "No backup was made. The warnings name the first pages, or the server's log; pg_amcheck \
+     says more. Older backups may have them whole: keep those (walzip pin LABEL). \
+     --no-verify-checksums takes a backup with the pages as they are.";
 
 fn server(error: &ServerError) -> KindAndHint {
     match error {
@@ -554,6 +553,9 @@ fn server(error: &ServerError) -> KindAndHint {
                  says under 57 what else.",
             ),
         ),
+        ServerError::Sql(error) if error.sqlstate == DATA_CORRUPTED => {
+            (Kind::FileInvalid, Some(WRONG_PAGES))
+        }
         ServerError::Sql(_) => (Kind::DbQuery, None),
     }
 }

@@ -83,6 +83,8 @@ fn wal_since(
         "the earlier backup has no CRCs of blocks: the server made no WAL summaries then"
     } else if prior.data_checksums != Some(directory.checksums) {
         "data checksums were switched on or off since the earlier backup"
+    } else if !prior.checksums_verified {
+        "the earlier backup may have damaged pages (--no-verify-checksums)"
     } else if !directory.has_usual_files {
         "the server was built with another size of relation files"
     } else if (start.timeline, stop.timeline) != (new.timeline, new.timeline) {

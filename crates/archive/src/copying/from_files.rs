@@ -54,10 +54,11 @@ pub(super) async fn copy(
             directory.worth_telling(tables)
         }
     };
-    let (copied_sender, copied) = oneshot::channel();
+    let (copied_sender, copied) = oneshot::channel::<u64>();
     let (label_sender, label) = oneshot::channel::<String>();
     let (of_backup, progress) = (tablespaces.clone(), request.progress.clone());
     let (estimates, rate) = (request.estimate_size, request.max_rate_kilobytes);
+    let verify_checksums = request.verify_checksums;
     progress.begin(Phase::Copying, 0);
     let feed = move |sink: &mut dyn FileSink| {
         let mut copying = Copying {
@@ -74,23 +75,24 @@ pub(super) async fn copy(
             progress.begin(Phase::Copying, copying.estimate());
         }
         copying.read(sink)?;
-        if copying.wrong_pages > 0 {
-            return Err(ArchiveError::WrongPages(copying.wrong_pages));
+        let wrong_pages = copying.wrong_pages;
+        if wrong_pages > 0 && verify_checksums {
+            return Err(ArchiveError::WrongPages(wrong_pages));
         }
         // The server ends the backup now, and only then says what its label is.
-        let _ = copied_sender.send(());
+        let _ = copied_sender.send(wrong_pages);
         let label = label.blocking_recv().map_err(|_| writing::stopped())?;
         let entry = Entry::new(None, BACKUP_LABEL.as_bytes(), directory.file_mode);
         let entry = entry.map_err(ArchiveError::Internal)?;
         sink.file(entry, label.len() as u64, &mut label.as_bytes())
     };
     let stop = async || {
-        copied.await.map_err(|_| writing::stopped())?;
+        let wrong_pages = copied.await.map_err(|_| writing::stopped())?;
         let (end, sql) = backup.stop().await?;
         let label = BackupLabelFile::read(end.label.as_bytes());
         let label = label.map_err(|error| ServerError::Protocol(error.to_string()))?;
         let _ = label_sender.send(end.label);
-        Ok((end.lsn, label.start_timeline, sql))
+        Ok((end.lsn, label.start_timeline, sql, wrong_pages))
     };
     let stored = writing::store(
         request.writer,
@@ -99,7 +101,13 @@ pub(super) async fn copy(
         feed,
         stop,
     );
-    let ((lsn, timeline, sql), cut, packed) = stored.await?;
+    let ((lsn, timeline, sql, wrong_pages), cut, packed) = stored.await?;
+    if wrong_pages > 0 {
+        tracing::warn!(
+            "{}, and are in the backup as they are",
+            ArchiveError::WrongPages(wrong_pages)
+        );
+    }
     let range = pg_manifest::WalRange {
         timeline,
         start,
@@ -114,6 +122,7 @@ pub(super) async fn copy(
         sql,
         manifest: manifest.into(),
         follows,
+        checksums_verified: wrong_pages == 0,
         cut,
         packed,
     })

@@ -40,6 +40,7 @@ pub(super) async fn copy(request: Request<'_>) -> Result<Copy, ArchiveError> {
         label,
         fast_checkpoint: request.fast_checkpoint,
         checksums: request.encoding.checksums,
+        verify_checksums: request.verify_checksums,
         estimate_size: request.estimate_size,
         max_rate_kilobytes: request.max_rate_kilobytes,
     };
@@ -79,6 +80,8 @@ pub(super) async fn copy(request: Request<'_>) -> Result<Copy, ArchiveError> {
         manifest: manifest.freeze(),
         // Nothing is known of what is in its pg_wal.
         follows: Vec::new(),
+        // The server ends a backup in which it finds a page with a wrong one.
+        checksums_verified: request.verify_checksums,
         cut,
         packed,
     })

@@ -45,6 +45,8 @@ pub struct BackupInfo {
     pub stored_bytes: u64,
     /// The tablespaces other than the data directory.
     pub tablespaces: Vec<TablespaceRecord>,
+    /// Whether no page had a wrong checksum when it was taken, as far as checksums tell.
+    pub checksums_verified: bool,
     /// Since when it is pinned, and why, if it is: it is not expired.
     pub pinned: Option<Pin>,
     /// Required segments that are not in the repository any more. A backup with any cannot be
@@ -123,6 +125,7 @@ pub(super) fn backup_info(
         first_segment: names.first().cloned(),
         last_segment: names.last().cloned(),
         tablespaces: record.tablespaces.clone(),
+        checksums_verified: record.checksums_verified,
         pinned: None,
         missing_segments: names
             .into_iter()

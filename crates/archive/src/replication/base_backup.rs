@@ -36,6 +36,8 @@ pub struct BaseBackupOptions {
     pub fast_checkpoint: bool,
     /// The checksum of each file.
     pub checksums: ManifestChecksums,
+    /// Have the server verify data checksums, if the cluster has them.
+    pub verify_checksums: bool,
     /// Look for the size of everything before sending it.
     pub estimate_size: bool,
     /// Send no faster than this many kilobytes a second.
@@ -260,9 +262,14 @@ fn command(options: &BaseBackupOptions, tagged: bool) -> String {
             ""
         };
         let max_rate = max_rate.map_or(String::new(), |rate| format!(", MAX_RATE {rate}"));
+        let verify = if options.verify_checksums {
+            ""
+        } else {
+            ", VERIFY_CHECKSUMS false"
+        };
         format!(
             "BASE_BACKUP (LABEL '{label}', CHECKPOINT '{checkpoint}', WAIT false, \
-             MANIFEST 'yes', MANIFEST_CHECKSUMS '{checksums}'{progress}{max_rate})"
+             MANIFEST 'yes', MANIFEST_CHECKSUMS '{checksums}'{progress}{max_rate}{verify})"
         )
     } else {
         let fast = if options.fast_checkpoint { "FAST " } else { "" };
@@ -272,8 +279,13 @@ fn command(options: &BaseBackupOptions, tagged: bool) -> String {
             ""
         };
         let max_rate = max_rate.map_or(String::new(), |rate| format!("MAX_RATE {rate} "));
+        let verify = if options.verify_checksums {
+            ""
+        } else {
+            "NOVERIFY_CHECKSUMS "
+        };
         format!(
-            "BASE_BACKUP LABEL '{label}' {progress}{fast}NOWAIT {max_rate}\
+            "BASE_BACKUP LABEL '{label}' {progress}{fast}NOWAIT {max_rate}{verify}\
              MANIFEST 'yes' MANIFEST_CHECKSUMS '{checksums}'"
         )
     }
@@ -340,6 +352,7 @@ mod tests {
             label: "it's".to_owned(),
             fast_checkpoint: true,
             checksums: ManifestChecksums::Crc32c,
+            verify_checksums: true,
             estimate_size: false,
             max_rate_kilobytes: None,
         };
@@ -363,6 +376,17 @@ mod tests {
             command(&options, false),
             "BASE_BACKUP LABEL 'it''s' PROGRESS FAST NOWAIT MAX_RATE 1000 MANIFEST 'yes' \
              MANIFEST_CHECKSUMS 'CRC32C'"
+        );
+        options.verify_checksums = false;
+        assert_eq!(
+            command(&options, true),
+            "BASE_BACKUP (LABEL 'it''s', CHECKPOINT 'fast', WAIT false, MANIFEST 'yes', \
+             MANIFEST_CHECKSUMS 'CRC32C', PROGRESS, MAX_RATE 1000, VERIFY_CHECKSUMS false)"
+        );
+        assert_eq!(
+            command(&options, false),
+            "BASE_BACKUP LABEL 'it''s' PROGRESS FAST NOWAIT MAX_RATE 1000 NOVERIFY_CHECKSUMS \
+             MANIFEST 'yes' MANIFEST_CHECKSUMS 'CRC32C'"
         );
     }
 

@@ -352,6 +352,7 @@ pub(super) mod tests {
             archives: Vec::new(),
             data_checksums: None,
             follows: Vec::new(),
+            checksums_verified: true,
             files: None,
             manifest: ArchiveRecord {
                 tablespace_oid: None,

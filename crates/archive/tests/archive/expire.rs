@@ -104,6 +104,7 @@ async fn back_up(
         archives: Vec::new(),
         data_checksums: None,
         follows: Vec::new(),
+        checksums_verified: true,
         files: Some(FilesRecord {
             original_bytes: 7,
             packs: vec![object("pack.0000", b"pack.0000")],

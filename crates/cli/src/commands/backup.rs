@@ -81,6 +81,11 @@ pub struct BackupArgs {
     #[arg(long)]
     no_verify: bool,
 
+    /// Take a backup although pages have wrong checksums: they are in it as they are. Otherwise no
+    /// backup is made of a damaged page. A restore of it warns
+    #[arg(long)]
+    no_verify_checksums: bool,
+
     /// Keep this backup until "walzip unpin", whatever the retention says; with a reason, if one is
     /// given
     #[arg(long, value_name = "REASON", num_args = 0..=1, default_missing_value = "")]
@@ -167,6 +172,7 @@ pub fn run(args: BackupArgs) -> Result<(), CommandError> {
         archive_timeout: timeout.unwrap_or(defaults.archive_timeout),
         wal_timeout: timeout.unwrap_or(defaults.wal_timeout),
         verify: !args.no_verify,
+        verify_checksums: !args.no_verify_checksums,
         level: args.level.level.unwrap_or(defaults.level),
         threads: args.process_max.map_or(defaults.threads, usize::from),
         max_rate_kilobytes: args.max_rate,

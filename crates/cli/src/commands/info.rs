@@ -185,6 +185,13 @@ fn write_cluster(f: &mut fmt::Formatter<'_>, what: &str, content: &ClusterConten
     for backup in &content.backups {
         write_references(f, backup)?;
         write_pin(f, backup)?;
+        if !backup.checksums_verified {
+            let label = &backup.label;
+            writeln!(
+                f,
+                "{label}: its pages may be damaged: --no-verify-checksums"
+            )?;
+        }
         write_missing(f, backup)?;
         write_damaged(f, backup)?;
     }

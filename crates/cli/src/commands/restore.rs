@@ -255,6 +255,13 @@ fn report_start(standby: bool, archives: bool) -> std::io::Result<()> {
 fn report(directory: &Path, restored: &Restored) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     let backup = &restored.backup;
+    if !backup.checksums_verified {
+        tracing::warn!(
+            "backup {} was taken with --no-verify-checksums: pages may be damaged, which pg_amcheck and \
+             pg_checksums tell",
+            backup.label
+        );
+    }
     writeln!(
         out,
         "backup {} of timeline {}, ended at {} ({})",

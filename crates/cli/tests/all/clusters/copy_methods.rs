@@ -248,7 +248,32 @@ fn a_damaged_page_of_the_cluster_is_found_and_no_backup_is_made() {
     let told = refused(&primary, &[], FILE_INVALID);
     let named = format!("the checksum of block 1 in {}", path.display());
     assert!(told.contains(&named), "{told}");
+    assert!(told.contains("--no-verify-checksums"), "{told}");
+    let mut backup = primary.walzip(&["backup", "--copy-method", "server"]);
+    let output = backup.output().expect("walzip runs");
+    assert_eq!(output.status.code(), Some(FILE_INVALID));
+    assert!(said(&output).contains("--no-verify-checksums"));
     assert_eq!(listed_backups(&site), 1, "only the first is listed");
+
+    // In a bad hour, the rest of the cluster is worth a backup.
+    for method in ["files", "server"] {
+        let arguments = ["backup", "--no-verify-checksums", "--copy-method", method];
+        let output = primary.walzip(&arguments).output().expect("walzip runs");
+        let told = said(&output);
+        assert!(output.status.success(), "{told}");
+        let is_counted = told.contains("1 pages of the data directory have a wrong checksum");
+        assert_eq!(is_counted, method == "files", "{told}");
+    }
+    let shown = said(&site.walzip(&["info"]).output().expect("walzip runs"));
+    let marked = shown.matches("its pages may be damaged").count();
+    assert_eq!(marked, 2, "{shown}");
+    let restored = site.path("restored");
+    let mut restore = site.walzip(&["restore"]);
+    let told = said(&restore.arg(&restored).output().expect("walzip runs"));
+    assert!(
+        told.contains("--no-verify-checksums: pages may be damaged"),
+        "{told}"
+    );
 }
 
 /// PostgreSQL replays the move by copying a directory that the backup may not have.
