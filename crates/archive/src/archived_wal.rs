@@ -141,6 +141,12 @@ impl Way<'_> {
         self.wal.number_at(position)
     }
 
+    /// Where it leaves one timeline for the next.
+    pub(crate) fn switches(&self) -> impl Iterator<Item = Lsn> {
+        let history = self.timelines.history(self.goal).into_iter();
+        history.flat_map(|history| history.ancestors.iter().map(|ancestor| ancestor.switch))
+    }
+
     fn is_archived(&self, number: u64) -> Result<bool, ArchiveError> {
         let segment = self.segment(number)?;
         Ok(self.wal.has(segment.timeline, number))

@@ -8,19 +8,34 @@ use crate::error::ArchiveError;
 use crate::replication::ConnectionSettings;
 pub use crate::server::Arrival;
 use crate::server::{self, Acknowledgement};
+use crate::timeline_info;
+pub use crate::timeline_info::MissingWal;
+
+/// What `check` has found.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// What arrived, or nothing on a standby, where no switch can be forced.
+    pub arrival: Option<Arrival>,
+    /// What keeps restores from getting to what arrived.
+    pub missing: Option<MissingWal>,
+}
 
 /// Forces a WAL switch on a primary and waits until the segment is in the repository, and until the
-/// server's archiver, if it has one, has succeeded.
-///
-/// Returns what arrived, or `None` on a standby, where no switch can be forced. The
-/// server's identity was checked in either case.
+/// server's archiver, if it has one, has succeeded. The server's identity is checked on a standby too.
 pub async fn check(
     repository: &Repository,
     settings: &ConnectionSettings,
     timeout: Duration,
-) -> Result<Option<Arrival>, ArchiveError> {
+) -> Result<Checked, ArchiveError> {
     let (part, server, sql) = server::inspect(repository, settings).await?;
     sql.close().await;
     let wait = (timeout, Acknowledgement::Awaited);
-    server::check_archiving(&part, settings, &server, wait).await
+    let arrival = server::check_archiving(&part, settings, &server, wait).await?;
+    let missing = match arrival {
+        None => None,
+        Some(_) => {
+            timeline_info::missing_wal(&part, server.timeline, server.segment_size_bytes).await?
+        }
+    };
+    Ok(Checked { arrival, missing })
 }

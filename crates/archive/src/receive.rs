@@ -283,10 +283,41 @@ impl Receiver<'_> {
         let size = server.segment_size;
         if let Some(end) = self.directory.received_end(place, size)? {
             server.check_received(place.timeline, end)?;
+            self.warn_of_lost_commits(&server, place, end)?;
         }
         let current = SegmentName::from_lsn(place.timeline, place.position, size)?;
         self.directory.leave_others(Some(current))?;
         Ok((connection, server, place))
+    }
+
+    /// A server that was promoted may lack what was received of its primary, and acknowledged.
+    fn warn_of_lost_commits(
+        &self,
+        server: &Server,
+        place: Place,
+        end: Lsn,
+    ) -> Result<(), ArchiveError> {
+        let history = server.history.as_ref();
+        let switch = history.and_then(|history| history.switch_of(place.timeline));
+        let Some(switch) = switch.filter(|&switch| switch < end) else {
+            return Ok(());
+        };
+        let commits = self
+            .directory
+            .commits_from(place, server.segment_size, switch)?;
+        if commits > 0 {
+            let segment =
+                SegmentName::from_lsn(place.timeline, place.position, server.segment_size)?;
+            tracing::warn!(
+                "{commits} commits were received after {switch}, where the server's timeline {} left timeline {}: \
+                 the server DOES NOT HAVE THEM. {segment}.partial has them, here and then in the repository; \
+                 \"walzip restore --target-timeline {}\" says how to get them back",
+                server.timeline,
+                place.timeline,
+                place.timeline
+            );
+        }
+        Ok(())
     }
 
     async fn inspect(&self, connection: &mut Connection) -> Result<Server, ArchiveError> {

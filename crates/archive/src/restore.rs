@@ -7,11 +7,13 @@
 //! cannot be started. It is marked as that, and `--delta` goes on with it.
 
 mod block_file;
+mod clock_steps;
 mod delta;
 mod destination;
 mod directories;
 pub(crate) mod last_segments;
 mod marker;
+mod partial_segments;
 mod plan;
 mod selection;
 mod target;
@@ -57,6 +59,7 @@ use crate::pg_manifest::PgManifest;
 use crate::progress::{Phase, Progress};
 pub use crate::time_error::TimeError;
 pub use crate::wal_end::{WalEnd, shown};
+pub use partial_segments::LeftOutPartial;
 
 /// What and how to restore.
 #[derive(Clone, Debug)]
@@ -107,6 +110,8 @@ pub struct Restored {
     pub target_found: Option<(Lsn, Option<Timestamp>)>,
     /// Timelines that ended when this one was born, with commits that it lacks.
     pub superseded: Vec<OtherBranch>,
+    /// Partial segments with commits that it lacks. No recovery asks for them.
+    pub partials: Vec<LeftOutPartial>,
     /// Where its tablespaces are, by OID.
     pub tablespaces: BTreeMap<u32, PathBuf>,
     /// Files restored; those of databases that are left out are not among them.
@@ -185,6 +190,7 @@ pub async fn restore(
         end: plan.end.clone(),
         target_found: plan.found.map(|found| (found.lsn, found.time)),
         superseded: plan.superseded.clone(),
+        partials: plan.partials.clone(),
         tablespaces: directories.tablespaces,
         files: counts.files,
         bytes: counts.bytes,

@@ -73,6 +73,9 @@ pub(crate) async fn inspect(
     let archiver = Archiver::ask(&mut sql).await?;
     let is_received = sql.query_value(IS_RECEIVED).await? == "t";
 
+    if !in_recovery {
+        warn_of_recovery_settings(&mut sql).await?;
+    }
     // A standby that does not archive leaves it to its primary, and any server may leave it to a
     // receiver.
     if archiver.mode == "off" && !in_recovery && !is_received {
@@ -93,6 +96,29 @@ pub(crate) async fn inspect(
         archiver,
     };
     Ok((part, server, sql))
+}
+
+/// Settings of a recovery that is over. Once a standby is made from the server, they count again.
+const RECOVERY_SETTINGS: &str = "SELECT coalesce(string_agg(name, ' ' ORDER BY name), '') FROM pg_settings \
+    WHERE NOT pending_restart AND (name IN ('recovery_target', 'recovery_target_lsn', 'recovery_target_name', \
+    'recovery_target_time', 'recovery_target_xid') AND setting <> '' \
+    OR name = 'recovery_target_timeline' AND setting <> 'latest')";
+
+/// A standby that has the target of an old restore is promoted when it comes there, and one that has its
+/// timeline does not follow its primary.
+async fn warn_of_recovery_settings(sql: &mut Connection) -> Result<(), ServerError> {
+    let names = sql.query_value(RECOVERY_SETTINGS).await?;
+    if !names.is_empty() {
+        let reset = names
+            .split(' ')
+            .map(|name| format!("ALTER SYSTEM RESET {name};"));
+        tracing::warn!(
+            "settings of a restore that is over are still there: a standby that is made from this server \
+             would end at its target or timeline. In psql: {} SELECT pg_reload_conf()",
+            reset.collect::<Vec<_>>().join(" ")
+        );
+    }
+    Ok(())
 }
 
 /// The server's cluster, its timeline and its version.

@@ -8,13 +8,13 @@ use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{Repository, WalEntry};
 
-use crate::archived_wal::{ArchivedWal, Reach, Way};
-use crate::backup_record::BackupRecord;
+use crate::archived_wal::{ArchivedWal, Hole, Reach, Way};
+use crate::backup_record::{BackupRecord, ListedBackup};
 use crate::branches::readable;
 use crate::error::ArchiveError;
 use crate::restore::last_segments;
 use crate::timelines::{self, Timelines};
-use crate::wal_index::{self, RecoveryWindow, TimelineWal};
+use crate::wal_index::{self, RecoveryWindow, SegmentRange, TimelineWal};
 use crate::wal_times::SegmentTimes;
 
 /// Describes the archived WAL by timeline. Of the backups, all files have to be there.
@@ -63,6 +63,53 @@ pub(crate) async fn timelines(
     Ok(described)
 }
 
+/// WAL that is missing after a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingWal {
+    /// The newest backup from which one can restore, up to there.
+    pub backup: String,
+    /// What is missing.
+    pub segments: SegmentRange,
+}
+
+/// What keeps a restore from getting from the newest backup to the newest WAL of a timeline, if anything does.
+/// A server that was promoted has never archived what its primary left behind.
+pub(crate) async fn missing_wal(
+    repository: &Repository,
+    timeline: TimelineId,
+    segment_size_bytes: u32,
+) -> Result<Option<MissingWal>, ArchiveError> {
+    let listing = repository.list_wal().await?;
+    let mut histories = Timelines::read(repository, &listing).await;
+    if let Some(failure) = histories.take_failure() {
+        return Err(failure);
+    }
+    let wal = ArchivedWal::of(&listing, segment_size_bytes)?;
+    let listed = ListedBackup::all(repository).await?;
+    let own = listed
+        .into_iter()
+        .filter(|backup| backup.cluster() == Some(repository.cluster()));
+    let backups: Vec<BackupRecord> = own.filter_map(|backup| backup.read.ok()).collect();
+    let windows = Windows::find(&histories, &wal, &backups, timeline)?;
+    let newest = windows.found.last();
+    Ok(newest.and_then(|(backup, reach)| {
+        Some(MissingWal {
+            backup: backup.label.clone(),
+            segments: missing(reach.hole?),
+        })
+    }))
+}
+
+fn missing(hole: Hole) -> SegmentRange {
+    SegmentRange {
+        first: hole.first.to_string(),
+        last: hole.last.to_string(),
+        segments: hole.segments,
+        first_time: None,
+        last_time: None,
+    }
+}
+
 async fn times(repository: &Repository, name: &str) -> Result<SegmentTimes, ArchiveError> {
     let Ok(WalFileName::Segment(segment)) = name.parse() else {
         return Ok(SegmentTimes::default());
@@ -109,6 +156,7 @@ impl<'a> Windows<'a> {
                 backup: backup.label.clone(),
                 from: backup.stop,
                 to: last_segments::read(repository, &self.way, reach, backup.stop).await?,
+                then_missing: reach.hole.map(missing),
             });
         }
         Ok(windows)

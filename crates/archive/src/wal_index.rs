@@ -62,6 +62,8 @@ pub struct RecoveryWindow {
     pub from: Moment,
     /// The latest one.
     pub to: WalEnd,
+    /// The segments that are missing after it, where there are later ones.
+    pub then_missing: Option<SegmentRange>,
 }
 
 /// Consecutive segments of a timeline.

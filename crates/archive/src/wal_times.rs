@@ -42,7 +42,7 @@ impl SegmentTimes {
     }
 
     /// Reads a segment. What is no WAL has no records.
-    fn of(segment: &[u8]) -> SegmentTimes {
+    pub(crate) fn of(segment: &[u8]) -> SegmentTimes {
         let mut times = SegmentTimes::default();
         let Ok(mut reader) = SegmentReader::new(segment) else {
             return times;
@@ -106,6 +106,21 @@ impl SegmentTimes {
                 }
             )
         })
+    }
+
+    /// The times of the commits from this position on.
+    pub(crate) fn commits_from(&self, position: Lsn) -> Vec<Option<Timestamp>> {
+        let later = self.timed.iter().filter(|timed| timed.lsn >= position);
+        let is_commit = |timed: &&Timed| {
+            matches!(
+                timed.record,
+                TimedRecord::TransactionEnd {
+                    committed: true,
+                    ..
+                }
+            )
+        };
+        later.filter(is_commit).map(Timed::time).collect()
     }
 
     fn latest(&self, from: Lsn, counts: impl Fn(&TimedRecord) -> bool) -> Option<Timestamp> {

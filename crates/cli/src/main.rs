@@ -30,6 +30,7 @@ mod passfile;
 mod port_clash;
 mod progress_line;
 mod repo_args;
+mod restored_settings;
 mod running_as_root;
 mod runtime;
 mod service;

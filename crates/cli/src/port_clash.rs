@@ -3,7 +3,6 @@
 //! A restored cluster has the original's settings, and so its port. Beside the running original
 //! it does not start, or is not the one that clients reach.
 
-use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -11,6 +10,7 @@ use std::time::Duration;
 
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::restored_settings::Settings;
 use crate::{runtime, shell};
 
 const DEFAULT_PORT: u16 = 5432;
@@ -24,15 +24,10 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// So many ports are tried for one to start the restored cluster with.
 const PORTS_TRIED: u16 = 50;
 
-/// Configuration files include others to this depth, as PostgreSQL has it.
-const INCLUDES_MAX: usize = 10;
-
 /// Warns when a running server has the port of the cluster in a restored directory, and says how
 /// to start with another one.
-pub fn warn(directory: &Path, major: u32) {
-    let Some(settings) = Listening::of(directory, major) else {
-        return;
-    };
+pub fn warn(directory: &Path, settings: &Settings) {
+    let settings = Listening::of(settings);
     let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
     let free = runtime::block_on(async {
         let Some(address) = settings.taken(settings.port).await else {
@@ -73,19 +68,29 @@ struct Listening {
 }
 
 impl Listening {
-    /// What a directory's configuration says; nothing where it has none. Debian's layout has the
-    /// file in /etc.
-    fn of(directory: &Path, major: u32) -> Option<Listening> {
-        let elsewhere = format!("/etc/postgresql/{major}/main/postgresql.conf");
-        let own = directory.join("postgresql.conf");
-        let mut found = Settings::default();
-        found
-            .read(&own, 0)
-            .or_else(|_| found.read(Path::new(&elsewhere), 0))
-            .ok()?;
-        // Every cluster may do without the second file.
-        let _ = found.read(&directory.join("postgresql.auto.conf"), 0);
-        Some(found.listening())
+    /// Where a server with these settings listens.
+    fn of(settings: &Settings) -> Listening {
+        let list = |text: &str| -> Vec<String> {
+            let items = text.split(',').map(|item| item.trim().trim_matches('"'));
+            items
+                .filter(|item| !item.is_empty())
+                .map(str::to_owned)
+                .collect()
+        };
+        let port = settings.get("port").and_then(|port| port.parse().ok());
+        let socket_directories = match settings.get("unix_socket_directories") {
+            Some(text) => list(text),
+            None => SOCKET_DIRECTORIES.map(str::to_owned).to_vec(),
+        };
+        let addresses = list(settings.get("listen_addresses").unwrap_or("localhost"));
+        Listening {
+            port: port.unwrap_or(DEFAULT_PORT),
+            socket_directories: socket_directories.into_iter().map(PathBuf::from).collect(),
+            addresses: addresses
+                .iter()
+                .flat_map(|name| addresses_of(name))
+                .collect(),
+        }
     }
 
     /// The socket or address at which somebody listens on this port.
@@ -120,81 +125,6 @@ fn is_taken<T>(attempt: Result<io::Result<T>, tokio::time::error::Elapsed>) -> b
     }
 }
 
-/// The settings of a configuration file that say where a server listens: the last of each.
-#[derive(Debug, Default)]
-struct Settings {
-    port: Option<String>,
-    unix_socket_directories: Option<String>,
-    listen_addresses: Option<String>,
-}
-
-impl Settings {
-    /// Reads a file and what it includes. Other encodings are no concern of these settings.
-    fn read(&mut self, path: &Path, depth: usize) -> io::Result<()> {
-        let text = String::from_utf8_lossy(&fs::read(path)?).into_owned();
-        let beside = path.parent().unwrap_or(Path::new("."));
-        for line in text.lines() {
-            let Some((name, value)) = setting(line) else {
-                continue;
-            };
-            match name.as_str() {
-                "port" => self.port = Some(value),
-                "unix_socket_directories" => self.unix_socket_directories = Some(value),
-                "listen_addresses" => self.listen_addresses = Some(value),
-                "include" | "include_if_exists" | "include_dir" if depth < INCLUDES_MAX => {
-                    for path in included(&name, &beside.join(value)) {
-                        // A server would complain about it; here the rest still says something.
-                        let _ = self.read(&path, depth + 1);
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn listening(&self) -> Listening {
-        let list = |text: &str| -> Vec<String> {
-            let items = text.split(',').map(|item| item.trim().trim_matches('"'));
-            items
-                .filter(|item| !item.is_empty())
-                .map(str::to_owned)
-                .collect()
-        };
-        let port = self.port.as_deref().and_then(|port| port.parse().ok());
-        let socket_directories = match &self.unix_socket_directories {
-            Some(text) => list(text),
-            None => SOCKET_DIRECTORIES.map(str::to_owned).to_vec(),
-        };
-        let addresses = list(self.listen_addresses.as_deref().unwrap_or("localhost"));
-        Listening {
-            port: port.unwrap_or(DEFAULT_PORT),
-            socket_directories: socket_directories.into_iter().map(PathBuf::from).collect(),
-            addresses: addresses
-                .iter()
-                .flat_map(|name| addresses_of(name))
-                .collect(),
-        }
-    }
-}
-
-/// The files that a line includes: of a directory, those that PostgreSQL takes, in its order.
-fn included(name: &str, path: &Path) -> Vec<PathBuf> {
-    if name != "include_dir" {
-        return vec![path.to_owned()];
-    }
-    let entries = fs::read_dir(path).into_iter().flatten().flatten();
-    let mut paths: Vec<PathBuf> = entries
-        .map(|entry| entry.path())
-        .filter(|path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.ends_with(".conf") && !name.starts_with('.')
-        })
-        .collect();
-    paths.sort();
-    paths
-}
-
 /// The addresses of this host that an entry of `listen_addresses` stands for. Names are not
 /// looked up: that may take long, and few servers have one.
 fn addresses_of(name: &str) -> Vec<IpAddr> {
@@ -207,40 +137,15 @@ fn addresses_of(name: &str) -> Vec<IpAddr> {
     }
 }
 
-/// A line's name, in lower case, and its value, without quotes (guc-file.l).
-fn setting(line: &str) -> Option<(String, String)> {
-    let line = line.trim_start();
-    let is_name = |c: char| c.is_ascii_alphanumeric() || "_.$".contains(c);
-    let end = line.find(|c| !is_name(c)).unwrap_or(line.len());
-    let (name, rest) = line.split_at(end);
-    let rest = rest.trim_start();
-    let rest = rest.strip_prefix('=').unwrap_or(rest).trim_start();
-    let value = match rest.strip_prefix('\'') {
-        None => {
-            let end = rest.find(|c: char| c.is_whitespace() || c == '#');
-            rest[..end.unwrap_or(rest.len())].to_owned()
-        }
-        Some(rest) => {
-            let mut value = String::new();
-            let mut letters = rest.chars().peekable();
-            loop {
-                match letters.next()? {
-                    '\'' if letters.peek() == Some(&'\'') => value.extend(letters.next()),
-                    '\'' => break,
-                    '\\' => value.extend(letters.next()),
-                    letter => value.push(letter),
-                }
-            }
-            value
-        }
-    };
-    (!name.is_empty()).then(|| (name.to_ascii_lowercase(), value))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::net::UnixListener;
+
+    fn listening(directory: &Path) -> Option<Listening> {
+        Settings::of(directory, 0).map(|settings| Listening::of(&settings))
+    }
 
     #[test]
     fn the_last_setting_counts_with_included_files_and_the_servers_own() {
@@ -249,7 +154,7 @@ mod tests {
             fs::write(directory.path().join(name), text).expect("written");
         };
         assert_eq!(
-            Listening::of(directory.path(), 0),
+            listening(directory.path()),
             None,
             "there is no configuration"
         );
@@ -259,7 +164,7 @@ mod tests {
             socket_directories: SOCKET_DIRECTORIES.map(PathBuf::from).to_vec(),
             addresses: addresses_of("localhost"),
         };
-        assert_eq!(Listening::of(directory.path(), 0), Some(defaults));
+        assert_eq!(listening(directory.path()), Some(defaults));
 
         fs::create_dir(directory.path().join("conf.d")).expect("made");
         write(
@@ -269,7 +174,7 @@ mod tests {
         );
         write("conf.d/1.conf", "port 5500\nlisten_addresses = ''\n");
         write("conf.d/ignored", "port = 1\n");
-        let found = Listening::of(directory.path(), 0).expect("settings");
+        let found = listening(directory.path()).expect("settings");
         assert_eq!(found.port, 5434);
         let directories = [PathBuf::from("/a"), PathBuf::from("/it's")];
         assert_eq!(found.socket_directories, directories);
@@ -278,7 +183,7 @@ mod tests {
             "postgresql.auto.conf",
             "port = '6000'\nlisten_addresses = ''\n",
         );
-        let found = Listening::of(directory.path(), 0).expect("settings");
+        let found = listening(directory.path()).expect("settings");
         assert_eq!((found.port, found.addresses), (6000, Vec::new()));
     }
 

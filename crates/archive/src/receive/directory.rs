@@ -29,6 +29,7 @@ use super::Place;
 use super::files::{self, read_header, wal_names};
 use crate::durable;
 use crate::error::ArchiveError;
+use crate::wal_times::SegmentTimes;
 
 /// How often a lock is asked for that somebody has.
 const LOCK_ATTEMPTS: u32 = 10;
@@ -166,6 +167,19 @@ impl Directory {
             true => files::received_end(&path, segment, segment_size).map(Some),
             false => Ok(None),
         }
+    }
+
+    /// How many transactions were committed from a position on in the partial segment at a place.
+    pub(super) fn commits_from(
+        &self,
+        place: Place,
+        segment_size: u32,
+        position: Lsn,
+    ) -> Result<usize, ArchiveError> {
+        let segment = SegmentName::from_lsn(place.timeline, place.position, segment_size)?;
+        let path = self.file(WalFileName::Partial(segment));
+        let content = fs::read(&path).map_err(|error| ArchiveError::file("read", &path, error))?;
+        Ok(SegmentTimes::of(&content).commits_from(position).len())
     }
 
     /// Puts partial segments other than the one that is being received out of the way.

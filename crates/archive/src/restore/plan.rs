@@ -12,6 +12,7 @@ use walzip_pgformat::TimelineId;
 use walzip_repo::{BackupLabel, Repository};
 
 use super::RestoreOptions;
+use super::partial_segments::{LeftOutPartial, Partials};
 use super::target::{RecoveryTarget, TargetTimeline};
 use super::whose::Whose;
 use crate::archived_wal::{ArchivedWal, Reach, Way};
@@ -21,7 +22,7 @@ use crate::branches::{Branches, Choice};
 use crate::error::ArchiveError;
 use crate::other_branch::OtherBranch;
 use crate::packs::is_damage;
-use crate::restore::last_segments;
+use crate::restore::{clock_steps, last_segments};
 use crate::timelines::{self, Timelines};
 use crate::wal_end::WalEnd;
 use crate::wal_search::{self, Found, Wanted};
@@ -36,6 +37,7 @@ pub(super) struct Plan {
     /// Where a named target was found.
     pub(super) found: Option<Found>,
     pub(super) superseded: Vec<OtherBranch>,
+    pub(super) partials: Vec<LeftOutPartial>,
 }
 
 /// Everything that is known of the archive, and what is asked for.
@@ -48,6 +50,7 @@ struct Planner<'a> {
     records: Vec<BackupRecord>,
     timelines: Timelines,
     wal: ArchivedWal,
+    partials: Partials,
     /// Partial segments included.
     with_wal: BTreeSet<TimelineId>,
 }
@@ -75,12 +78,24 @@ async fn plan_of(whose: &Whose, options: &RestoreOptions) -> Result<Plan, Archiv
     };
     planner.check_histories(timeline)?;
     let end = planner.check_reach(&backup, timeline, found).await?;
+    let partials = match planner.target() {
+        RecoveryTarget::Latest => {
+            let (known, goal) = (
+                (&planner.wal, &planner.timelines),
+                (timeline, end.last_record),
+            );
+            let partials = &planner.partials;
+            partials.left_out(planner.repository, known, goal).await?
+        }
+        _ => Vec::new(),
+    };
     Ok(Plan {
         backup,
         timeline,
         end,
         found,
         superseded: choice.superseded,
+        partials,
     })
 }
 
@@ -118,6 +133,7 @@ impl<'a> Planner<'a> {
         }
         Ok(Planner {
             timelines,
+            partials: Partials::of(&listing),
             with_wal: timelines::with_wal(&listing).collect(),
             repository,
             options,
@@ -451,20 +467,22 @@ impl<'a> Planner<'a> {
             let reason = format!("{label} needs {missing}, which is not archived");
             return Err(ArchiveError::NoBackup(reason));
         }
+        let is_on_way = |record: &&BackupRecord| {
+            let stop = record.stop;
+            self.timelines.passes(timeline, stop.timeline, stop.lsn)
+        };
         let is_reached = match self.target() {
             RecoveryTarget::Immediate => true,
             RecoveryTarget::Latest => reach.hole.is_none(),
             RecoveryTarget::Lsn(lsn) => *lsn <= end.last_record,
             RecoveryTarget::Time(time) => {
                 let way: &Way<'_> = &way;
-                last_segments::has_transaction_after(
-                    self.repository,
-                    way,
-                    &reach,
-                    backup.stop,
-                    *time,
-                )
-                .await?
+                let (repository, from) = (self.repository, backup.stop);
+                if let Some(last) = reach.last_number {
+                    let begin = clock_steps::begin(backup, self.records.iter().filter(is_on_way));
+                    clock_steps::check(repository, way, (begin, last), *time).await?;
+                }
+                last_segments::has_transaction_after(repository, way, &reach, from, *time).await?
             }
             // Found already, or left to the server with a backup that was asked for.
             RecoveryTarget::Name(_) | RecoveryTarget::Xid(_) => {

@@ -120,6 +120,30 @@ impl fmt::Display for RecoveryTarget {
 }
 
 impl RecoveryTarget {
+    /// The setting that names it.
+    pub fn setting(&self) -> Option<&'static str> {
+        match self {
+            RecoveryTarget::Latest => None,
+            RecoveryTarget::Immediate => Some("recovery_target"),
+            RecoveryTarget::Time(_) => Some("recovery_target_time"),
+            RecoveryTarget::Lsn(_) => Some("recovery_target_lsn"),
+            RecoveryTarget::Name(_) => Some("recovery_target_name"),
+            RecoveryTarget::Xid(_) => Some("recovery_target_xid"),
+        }
+    }
+
+    /// Its value.
+    fn value(&self) -> String {
+        match self {
+            RecoveryTarget::Latest => String::new(),
+            RecoveryTarget::Immediate => "immediate".to_owned(),
+            RecoveryTarget::Time(time) => shown(*time),
+            RecoveryTarget::Lsn(lsn) => lsn.to_string(),
+            RecoveryTarget::Name(name) => name.clone(),
+            RecoveryTarget::Xid(xid) => xid.to_string(),
+        }
+    }
+
     /// Reads a time with its zone, such as `2026-11-21 22:01:30.439 UTC`.
     ///
     /// A time without one is refused: the server would read it in its own time zone, and the
@@ -186,15 +210,8 @@ impl Recovery {
             (true, TargetTimeline::Latest) => "latest".to_owned(),
             _ => timeline.to_string(),
         };
-        let target = match &self.target {
-            RecoveryTarget::Latest => None,
-            RecoveryTarget::Immediate => Some(("recovery_target", "immediate".to_owned())),
-            RecoveryTarget::Time(time) => Some(("recovery_target_time", shown(*time))),
-            RecoveryTarget::Lsn(lsn) => Some(("recovery_target_lsn", lsn.to_string())),
-            RecoveryTarget::Name(name) => Some(("recovery_target_name", name.clone())),
-            RecoveryTarget::Xid(xid) => Some(("recovery_target_xid", xid.to_string())),
-        };
-        let wanted = target.as_ref().map(|(name, _)| *name);
+        let wanted = self.target.setting();
+        let target = wanted.map(|name| (name, self.target.value()));
         let others = TARGET_SETTINGS
             .into_iter()
             .filter(|name| Some(*name) != wanted);

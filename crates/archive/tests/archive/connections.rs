@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use walzip_archive::ArchiveError;
 use walzip_archive::backup::{BackupOptions, backup};
-use walzip_archive::check::check;
+use walzip_archive::check::{Checked, check};
 use walzip_archive::init::{Source, init};
 use walzip_archive::replication::{Connection, ConnectionSettings, Host, Mode, ServerError};
 
@@ -80,7 +80,16 @@ async fn a_check_without_the_privilege_to_force_a_switch_fails_and_with_it_succe
         .sql(&format!("GRANT EXECUTE ON FUNCTION {functions} TO backup"))
         .await;
     let arrived = check(&repository, &role, timeout).await;
-    assert!(matches!(arrived, Ok(Some(_))), "{arrived:?}");
+    assert!(
+        matches!(
+            arrived,
+            Ok(Checked {
+                arrival: Some(_),
+                ..
+            })
+        ),
+        "{arrived:?}"
+    );
 }
 
 #[tokio::test]

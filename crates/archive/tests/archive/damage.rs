@@ -111,7 +111,7 @@ async fn finds_damage_and_restores_nothing_from_it_that_starts() {
         let arrival = check(&repository, &settings, TIMEOUT)
             .await
             .expect("archived");
-        later.push(arrival.expect("a primary").segment.to_string());
+        later.push(arrival.arrival.expect("a primary").segment.to_string());
     }
 
     let told = info(&repository).await.expect("readable");

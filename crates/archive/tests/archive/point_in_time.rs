@@ -125,7 +125,7 @@ async fn restores_to_the_moment_before_a_mistake_and_to_the_end() {
     let arrived = check(&repository, &settings, TIMEOUT)
         .await
         .expect("archived");
-    assert!(arrived.is_some());
+    assert!(arrived.arrival.is_some());
 
     let command = restore_command(&site, &repository, "in").await;
     let time = RecoveryTarget::time(&time).expect("a time of the server");

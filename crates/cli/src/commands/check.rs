@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::time::Duration;
 
-use walzip_archive::check::{Arrival, check};
+use walzip_archive::SegmentRange;
+use walzip_archive::check::{Arrival, Checked, MissingWal, check};
 use walzip_archive::replication::ConnectionSettings;
 use walzip_repo::{Location, probe_store};
 
@@ -58,7 +59,7 @@ fn check_one(
     settings: &ConnectionSettings,
     timeout: Duration,
 ) -> Result<(), CommandError> {
-    let arrived = runtime::block_on(async {
+    let Checked { arrival, missing } = runtime::block_on(async {
         let repository = repo_args::open(location).await?;
         if !location.is_local() {
             probe_store(repository.store()).await?;
@@ -67,7 +68,10 @@ fn check_one(
         checked.map_err(|error| archive_command::explain(error, location))
     })?;
     let mut out = std::io::stdout();
-    match arrived {
+    if let Some(missing) = missing {
+        warn_of_missing(&missing);
+    }
+    match arrival {
         Some(arrival) => report(&mut out, &arrival, location),
         None => writeln!(
             out,
@@ -75,6 +79,23 @@ fn check_one(
         ),
     }
     .map_err(CommandError::stdout)
+}
+
+/// PostgreSQL marks on a standby as archived what its primary was to archive: whoever is promoted never
+/// archives that.
+fn warn_of_missing(missing: &MissingWal) {
+    let MissingWal { backup, segments } = missing;
+    let SegmentRange {
+        first,
+        last,
+        segments: count,
+        ..
+    } = segments;
+    tracing::warn!(
+        "{count} segments are missing after backup {backup}, {first} to {last}: no restore gets past them. \
+         Where this server's pg_wal has them, or that of one that was primary before, push each: walzip \
+         archive-push PGDATA/pg_wal/{first}. Otherwise take a backup"
+    );
 }
 
 fn report(out: &mut impl Write, arrival: &Arrival, location: &Location) -> std::io::Result<()> {

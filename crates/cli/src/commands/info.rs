@@ -286,19 +286,14 @@ fn write_timeline(f: &mut fmt::Formatter<'_>, wal: &TimelineWal) -> fmt::Result 
         }
         _ => {}
     }
-    match is_cut_off(wal, newest) {
-        true => writeln!(f, "; then WAL is missing: take a backup"),
-        false => writeln!(f),
+    match &newest.then_missing {
+        Some(missing) => writeln!(
+            f,
+            "; then WAL is missing, {} to {}: push it, or take a backup",
+            missing.first, missing.last
+        ),
+        None => writeln!(f),
     }
-}
-
-/// Whether there is WAL after what can be restored, of no use without a backup that begins in it.
-fn is_cut_off(wal: &TimelineWal, newest: &RecoveryWindow) -> bool {
-    const TIMELINE_LEN: usize = 8;
-    let place = |name: &str| name.get(TIMELINE_LEN..).unwrap_or_default().to_owned();
-    let end = newest.to.segment.as_deref().map(place);
-    let gaps = wal.gaps.iter().map(|gap| place(&gap.first));
-    end.is_some_and(|end| gaps.max().is_some_and(|gap| gap > end))
 }
 
 fn write_window(f: &mut fmt::Formatter<'_>, timeline: u32, window: &RecoveryWindow) -> fmt::Result {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use walzip_archive::progress::Progress;
 use walzip_archive::restore::{
-    ArchiveMode, DeltaOptions, LeftOutDatabase, Recovery, RecoveryTarget, RestoreOptions, Restored,
-    TargetAction, TargetTimeline, restore, shown,
+    ArchiveMode, DeltaOptions, LeftOutDatabase, LeftOutPartial, Recovery, RecoveryTarget,
+    RestoreOptions, Restored, TargetAction, TargetTimeline, restore, shown,
 };
 use walzip_pgformat::Lsn;
 use walzip_repo::{BackupLabel, Location};
@@ -18,6 +18,7 @@ use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::progress_line::ProgressLine;
 use crate::repo_args::{self, Place, RepoArgs};
+use crate::restored_settings::Settings;
 use crate::store_args;
 use crate::{port_clash, running_as_root, runtime, shell};
 
@@ -214,7 +215,12 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
         );
     }
     warn_of_settings_elsewhere(&directory, restored.backup.major);
-    port_clash::warn(&directory, restored.backup.major);
+    if let Some(settings) = Settings::of(&directory, restored.backup.major) {
+        port_clash::warn(&directory, &settings);
+        if !standby {
+            settings.warn_of_waiting_commits();
+        }
+    }
     for branch in &restored.superseded {
         let last = branch.last.map(shown).unwrap_or_default();
         tracing::warn!(
@@ -226,8 +232,35 @@ pub fn run(args: RestoreArgs) -> Result<(), CommandError> {
             branch.timeline
         );
     }
+    warn_of_partials(&directory, &restored);
     report(&directory, &restored).map_err(CommandError::stdout)?;
-    report_start(standby, archives).map_err(CommandError::stdout)
+    report_start(standby, archives).map_err(CommandError::stdout)?;
+    if standby {
+        return Ok(());
+    }
+    report_reset(&options.recovery.target).map_err(CommandError::stdout)
+}
+
+/// A recovery never asks for a partial segment: who wants what is in it puts it into pg_wal.
+fn warn_of_partials(directory: &Path, restored: &Restored) {
+    for partial in &restored.partials {
+        let LeftOutPartial {
+            segment, commits, ..
+        } = partial;
+        let last = partial.last.map(shown).unwrap_or_default();
+        let timeline = segment.timeline;
+        let along = match timeline == restored.timeline {
+            true => String::new(),
+            false => format!("restore with --target-timeline {timeline}, and "),
+        };
+        let pg_wal = directory.join("pg_wal").join(segment.to_string());
+        let to = shell::word(&pg_wal.to_string_lossy());
+        tracing::warn!(
+            "{segment}.partial has {commits} commits up to {last} that are not in this restore, since no \
+             recovery reads it. To have them, {along}before the first start: walzip archive-get \
+             {segment}.partial {to}"
+        );
+    }
 }
 
 /// What it does when it is started.
@@ -250,6 +283,21 @@ fn report_start(standby: bool, archives: bool) -> std::io::Result<()> {
              archive_mode = on, and restart"
         ),
     }
+}
+
+/// Which settings of the recovery are to go when it is over. As long as they are there, nothing of the server
+/// itself needs them, but a standby that is made from it goes by them.
+fn report_reset(target: &RecoveryTarget) -> std::io::Result<()> {
+    let timeline = "recovery_target_timeline";
+    let names = target.setting().into_iter().chain([timeline]);
+    let reset: Vec<String> = names
+        .map(|name| format!("ALTER SYSTEM RESET {name};"))
+        .collect();
+    writeln!(
+        std::io::stdout(),
+        "once it is promoted, in psql: {} a standby that is made from it would end there",
+        reset.join(" ")
+    )
 }
 
 fn report(directory: &Path, restored: &Restored) -> std::io::Result<()> {

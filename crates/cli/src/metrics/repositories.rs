@@ -1,5 +1,7 @@
 //! What is in the repositories.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use prometheus::GaugeVec;
 use walzip_archive::info::{ClusterContent, Info, info};
@@ -138,7 +140,7 @@ impl Gauges {
                 .with_label_values(&[repo])
                 .set(seconds(time));
         }
-        let gaps: usize = content.wal.iter().map(|timeline| timeline.gaps.len()).sum();
+        let gaps = gaps(content);
         self.wal_gaps.with_label_values(&[repo]).set(gaps as f64);
         if let Some(growth) = &content.growth
             && growth.wal_stored_bytes_per_day > 0
@@ -178,6 +180,17 @@ impl Gauges {
             last.set(last.get().max(seconds(backup.stop.time)));
         }
     }
+}
+
+/// Within a timeline, and between one and the timeline that it left.
+fn gaps(content: &ClusterContent) -> usize {
+    let of_timelines = content.wal.iter().flat_map(|timeline| {
+        let windows = timeline.recovery_windows.iter();
+        let missing = windows.filter_map(|window| window.then_missing.as_ref());
+        timeline.gaps.iter().chain(missing)
+    });
+    let firsts: BTreeSet<&str> = of_timelines.map(|gap| gap.first.as_str()).collect();
+    firsts.len()
 }
 
 fn seconds(time: Timestamp) -> f64 {

@@ -1,0 +1,91 @@
+//! Commits that only partial segments have.
+//!
+//! No recovery asks the archive for `NAME.partial`. One is archived where a timeline was left, by a server that
+//! was promoted or by `receive`, which may have got more than the promoted server had.
+
+use jiff::Timestamp;
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_pgformat::{Lsn, TimelineId};
+use walzip_repo::{Repository, WalEntry};
+
+use crate::archived_wal::ArchivedWal;
+use crate::branches::readable;
+use crate::error::ArchiveError;
+use crate::stored_wal::StoredWal;
+use crate::timelines::Timelines;
+use crate::wal_times::SegmentTimes;
+
+/// So many of the newest are read.
+const READ_MAX: usize = 4;
+
+/// A partial segment with commits that a restore lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOutPartial {
+    /// The segment. Its object is called after it, with `.partial`.
+    pub segment: SegmentName,
+    /// How many commits.
+    pub commits: usize,
+    /// The time of the last one.
+    pub last: Option<Timestamp>,
+}
+
+/// The partial segments of a timeline and of those that it comes from, of which whole ones are not archived.
+#[derive(Debug)]
+pub(super) struct Partials(Vec<SegmentName>);
+
+impl Partials {
+    pub(super) fn of(listing: &[WalEntry]) -> Partials {
+        let names = listing.iter().filter_map(|entry| entry.name.parse().ok());
+        Partials(
+            names
+                .filter_map(|name| match name {
+                    WalFileName::Partial(segment) => Some(segment),
+                    _ => None,
+                })
+                .collect(),
+        )
+    }
+
+    /// Those with commits that a recovery along a timeline lacks, whose WAL ends with this record.
+    pub(super) async fn left_out(
+        &self,
+        repository: &Repository,
+        (wal, timelines): (&ArchivedWal, &Timelines),
+        (goal, last_record): (TimelineId, Lsn),
+    ) -> Result<Vec<LeftOutPartial>, ArchiveError> {
+        let mut left_out = Vec::new();
+        for &segment in self.0.iter().rev() {
+            let timeline = segment.timeline;
+            let switch = match timelines.history(goal) {
+                _ if timeline == goal => Some(Lsn(last_record.0 + 1)),
+                Some(history) => history.switch_of(timeline),
+                None => None,
+            };
+            let Some(from) = switch else {
+                continue;
+            };
+            if wal.missing(&[segment])?.is_empty() {
+                continue;
+            }
+            let name = WalFileName::Partial(segment).to_string();
+            let Some(stored) = StoredWal::get(repository, &name).await? else {
+                continue;
+            };
+            let Some(content) = readable(stored.content(&name).await)? else {
+                continue;
+            };
+            let commits = SegmentTimes::of(&content).commits_from(from);
+            if !commits.is_empty() {
+                left_out.push(LeftOutPartial {
+                    segment,
+                    commits: commits.len(),
+                    last: commits.into_iter().flatten().max(),
+                });
+            }
+            if left_out.len() == READ_MAX {
+                break;
+            }
+        }
+        Ok(left_out)
+    }
+}
