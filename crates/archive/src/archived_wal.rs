@@ -35,22 +35,21 @@ pub(crate) struct Reach {
 }
 
 impl ArchivedWal {
-    /// Sorts a listing. What PostgreSQL would not have named so is none of its WAL.
-    pub(crate) fn of(
-        listing: &[WalEntry],
-        segment_size_bytes: u32,
-    ) -> Result<ArchivedWal, ArchiveError> {
+    /// Sorts a listing. What PostgreSQL would not have named so, with segments of this size, is none of
+    /// its WAL.
+    pub(crate) fn of(listing: &[WalEntry], segment_size_bytes: u32) -> ArchivedWal {
         let mut numbers: BTreeMap<TimelineId, BTreeSet<u64>> = BTreeMap::new();
         for entry in listing {
-            if let Ok(WalFileName::Segment(segment)) = entry.name.parse() {
-                let number = segment.number(segment_size_bytes)?;
+            if let Ok(WalFileName::Segment(segment)) = entry.name.parse()
+                && let Ok(number) = segment.number(segment_size_bytes)
+            {
                 numbers.entry(segment.timeline).or_default().insert(number);
             }
         }
-        Ok(ArchivedWal {
+        ArchivedWal {
             segment_size_bytes,
             numbers,
-        })
+        }
     }
 
     /// The timelines of which there is a segment.
@@ -238,7 +237,7 @@ mod tests {
             packed: None,
         };
         let listing: Vec<WalEntry> = names.iter().map(entry).collect();
-        ArchivedWal::of(&listing, SIZE).expect("valid names")
+        ArchivedWal::of(&listing, SIZE)
     }
 
     fn history(timeline: u32, text: &str) -> Timelines {

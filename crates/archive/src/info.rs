@@ -193,9 +193,16 @@ async fn describe(
     let own = backups
         .iter()
         .filter(|(record, _)| record.cluster() == Some(cluster));
-    let records: Vec<BackupRecord> = own.clone().map(|(record, _)| record.clone()).collect();
+    let mut records: Vec<BackupRecord> = own.clone().map(|(record, _)| record.clone()).collect();
     let backups = own.map(|backup| backup_info(backup, &listing, &records, objects));
     let mut backups: Vec<BackupInfo> = backups.collect::<Result<_, _>>()?;
+    if !backups.iter().all(BackupInfo::is_whole) {
+        // An expiry may have taken away meanwhile what they lack.
+        let listed = part.list_backups().await?;
+        let is_listed = |label: &str| listed.iter().any(|listed| listed.as_str() == label);
+        backups.retain(|backup| backup.is_whole() || is_listed(&backup.label));
+        records.retain(|record| backups.iter().any(|backup| backup.label == record.label));
+    }
     let pinned = async |label: String| {
         let label = label.parse()?;
         match objects.has(&label, BACKUP_PINNED) {

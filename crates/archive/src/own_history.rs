@@ -15,21 +15,13 @@ use crate::error::ArchiveError;
 use crate::stored_wal::StoredWal;
 use crate::timelines::FIRST_TIMELINE;
 
-/// The history that lies beside a segment, unless it is archived.
-pub(crate) async fn left_beside(
-    part: &Repository,
-    segment: &Path,
-    timeline: TimelineId,
-) -> Result<Option<PathBuf>, ArchiveError> {
+/// The history of a timeline that lies beside a segment.
+pub(crate) fn left_beside(segment: &Path, timeline: TimelineId) -> Option<PathBuf> {
     if timeline <= FIRST_TIMELINE {
-        return Ok(None);
+        return None;
     }
     let name = WalFileName::History(timeline).to_string();
-    let beside = segment.with_file_name(&name);
-    if !beside.exists() || part.find_single(&name).await?.is_some() {
-        return Ok(None);
-    }
-    Ok(Some(beside))
+    Some(segment.with_file_name(&name)).filter(|beside| beside.exists())
 }
 
 /// Fails if the history of a server's timeline is not archived: its WAL could not be restored.

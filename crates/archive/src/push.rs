@@ -292,18 +292,32 @@ async fn owner(
     )))
 }
 
-/// Archives the history that lies beside a segment, unless it is archived.
+/// Archives the history that lies beside a segment, unless it is archived. Where another one is, the segment is
+/// of another timeline of the same number: of a restored copy that was promoted before it archived.
 async fn archive_history(
     part: &Repository,
     segment: &Path,
     timeline: TimelineId,
     options: &PushOptions,
 ) -> Result<(), ArchiveError> {
-    let Some(path) = own_history::left_beside(part, segment, timeline).await? else {
+    let Some(path) = own_history::left_beside(segment, timeline) else {
         return Ok(());
     };
     let shown = path.display();
-    match WalFile::open(&path).await?.archive(part, options).await {
+    let file = WalFile::open(&path).await?;
+    let name = file.name.to_string();
+    if let Some(object) = part.get_wal(&name).await? {
+        return match compare_with(StoredWal::Single(object), &name, &file.file).await {
+            Err(error @ ArchiveError::Duplicate { .. }) => Err(error),
+            Ok(_) => Ok(()),
+            // What is damaged contradicts nothing.
+            Err(error) => {
+                tracing::warn!("{name} in the repository cannot be compared with {shown}: {error}");
+                Ok(())
+            }
+        };
+    }
+    match file.archive(part, options).await {
         Ok(_) => tracing::warn!("{shown} was not archived yet, and is now"),
         // It contradicts WAL that is archived. The segment may be archived all the same.
         Err(error @ ArchiveError::HistoryConflict { .. }) => tracing::warn!("{error}"),
@@ -326,7 +340,7 @@ async fn check_history(
     let listing = repository.list_wal().await?;
     let segment_size = wal_index::segment_size(repository, &listing).await?;
     let segment_size = segment_size.unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE);
-    let wal = ArchivedWal::of(&listing, segment_size)?;
+    let wal = ArchivedWal::of(&listing, segment_size);
     let Some(first) = wal.numbers_from(timeline, 0).next() else {
         return Ok(());
     };
@@ -366,6 +380,14 @@ async fn compare(
             reason,
         });
     };
+    compare_with(stored, name, file).await
+}
+
+async fn compare_with(
+    stored: StoredWal,
+    name: &str,
+    file: &StableFile,
+) -> Result<u64, ArchiveError> {
     let stored_bytes = stored.stored_bytes();
     if let StoredWal::Single(object) = &stored
         && is_rebuilt(name, file, object.clone()).await

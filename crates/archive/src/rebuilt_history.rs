@@ -48,7 +48,7 @@ pub async fn rebuild_history(
     let listing = repository.list_wal().await?;
     let size = wal_index::segment_size(repository, &listing).await?;
     let size = size.unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE);
-    let wal = ArchivedWal::of(&listing, size)?;
+    let wal = ArchivedWal::of(&listing, size);
     let Some(first) = wal.numbers_from(timeline, 0).next() else {
         return refuse(format!("the archive has no WAL of timeline {timeline}"));
     };

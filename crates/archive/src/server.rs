@@ -11,6 +11,7 @@ use walzip_repo::{ClusterIdentity, Repository};
 
 use crate::archive_command::PushCommand;
 use crate::archiver::Archiver;
+use crate::backup_record::BackupRecord;
 use crate::cluster;
 use crate::error::ArchiveError;
 use crate::own_history;
@@ -87,6 +88,7 @@ pub(crate) async fn inspect(
     let segment_size_bytes = segment_size
         .parse()
         .map_err(|_| ServerError::Protocol(format!("wal_segment_size is \"{segment_size}\"")))?;
+    refuse_other_segments(&part, segment_size_bytes).await?;
     let server = Server {
         identity,
         version,
@@ -96,6 +98,25 @@ pub(crate) async fn inspect(
         archiver,
     };
     Ok((part, server, sql))
+}
+
+/// An archive whose segments have two sizes could not be restored: positions follow from their names.
+async fn refuse_other_segments(part: &Repository, size: u32) -> Result<(), ArchiveError> {
+    let Some(newest) = part.list_backups().await?.pop() else {
+        return Ok(());
+    };
+    match BackupRecord::read(part, &newest).await {
+        Ok(record) if record.segment_size_bytes != size => {
+            let archived = record.segment_size_bytes;
+            Err(ArchiveError::Request(format!(
+                "the server's WAL segments have {size} bytes, and those of backup {newest} have {archived}: \
+                 no restore could tell them apart. Make a new repository (walzip init), archive into that, \
+                 and take a backup; the old one keeps its backups"
+            )))
+        }
+        // Others say what is wrong with it.
+        _ => Ok(()),
+    }
 }
 
 /// Settings of a recovery that is over. Once a standby is made from the server, they count again.

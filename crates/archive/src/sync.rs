@@ -4,6 +4,7 @@
 //! proven by decoding before it is put, and nothing is ever replaced. `lacking` decides what is
 //! brought.
 
+mod aside;
 mod lacking;
 mod problem;
 

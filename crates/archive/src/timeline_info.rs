@@ -29,7 +29,7 @@ pub(crate) async fn timelines(
         return Err(failure);
     }
     let lost = histories.without_history(timelines::with_wal(listing));
-    let wal = ArchivedWal::of(listing, segment_size_bytes)?;
+    let wal = ArchivedWal::of(listing, segment_size_bytes);
     let now = Timestamp::now();
     let mut described = wal_index::index(listing, segment_size_bytes)?;
     for timeline in &mut described {
@@ -84,7 +84,7 @@ pub(crate) async fn missing_wal(
     if let Some(failure) = histories.take_failure() {
         return Err(failure);
     }
-    let wal = ArchivedWal::of(&listing, segment_size_bytes)?;
+    let wal = ArchivedWal::of(&listing, segment_size_bytes);
     let listed = ListedBackup::all(repository).await?;
     let own = listed
         .into_iter()

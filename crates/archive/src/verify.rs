@@ -5,6 +5,7 @@
 //! compared with the manifest's checksum. Then the WAL is followed from each backup onwards. What is wrong is a finding; an error is only
 //! what keeps us from looking.
 
+mod expired;
 mod notes;
 mod packs;
 
@@ -30,6 +31,7 @@ use crate::restore;
 use crate::stored_wal::StoredWal;
 use crate::timelines::{self, Timelines};
 use crate::{wal_index, wal_object};
+use expired::without_expired;
 pub(crate) use notes::LastVerified;
 use notes::{Note, Notes};
 
@@ -131,6 +133,7 @@ pub async fn verify(
         verify_part(part, options, &choice, &mut note, &mut verification).await;
     }
     let listed = ListedBackup::all(repository).await?;
+    let labels: Vec<BackupLabel> = listed.iter().map(|backup| backup.label.clone()).collect();
     let records = listed.iter().filter_map(|backup| backup.read.as_ref().ok());
     let backup_bytes = records.clone().map(BackupRecord::original_bytes).sum();
     let promised = Promised::read(repository, records).await?;
@@ -166,6 +169,8 @@ pub async fn verify(
         });
         verification.findings.extend(findings);
     }
+    let findings = std::mem::take(&mut verification.findings);
+    verification.findings = without_expired(repository, (&parts, &labels), findings).await?;
     verification.findings.sort();
     if options.notes
         && let Err(error) = note.put(verification.findings.len(), repository).await
@@ -292,10 +297,15 @@ struct Part {
 }
 
 impl Part {
+    /// What findings call one of its files or packs.
+    fn object(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
     fn damaged(&self, name: &str, error: ArchiveError) -> Finding {
         Finding {
             kind: FindingKind::WalDamaged,
-            object: format!("{}{name}", self.prefix),
+            object: self.object(name),
             detail: detail_of(error),
         }
     }
@@ -467,14 +477,8 @@ async fn verify_label(
     };
     let of_backup = |detail| (FindingKind::BackupDamaged, detail);
     let mut findings: Vec<_> = wrong.into_iter().map(of_backup).collect();
-    let wal = match ArchivedWal::of(listing, record.segment_size_bytes) {
-        Ok(wal) => wal,
-        Err(error) => {
-            findings.push(damaged(error));
-            return findings;
-        }
-    };
-    match missing(&record, &wal) {
+    let wal = ArchivedWal::of(listing, record.segment_size_bytes);
+    match missing(repository, &record, &wal).await {
         Ok(missing) => findings.extend(missing.into_iter().map(|name| {
             let detail = format!("{name} is missing");
             (FindingKind::BackupWalMissing, detail)
@@ -548,10 +552,21 @@ fn detail_of_hashes(error: ArchiveError) -> String {
     format!("its block hashes, which only the next backup needs: {detail}")
 }
 
-/// The required segments that are not archived.
-fn missing(record: &BackupRecord, wal: &ArchivedWal) -> Result<Vec<String>, ArchiveError> {
-    let missing = wal.missing(&record.required_segments()?)?;
-    Ok(missing.iter().map(ToString::to_string).collect())
+/// The required segments that are not archived. Of a backup that was finished after the WAL was listed, they may
+/// have come since.
+async fn missing(
+    repository: &Repository,
+    record: &BackupRecord,
+    wal: &ArchivedWal,
+) -> Result<Vec<String>, ArchiveError> {
+    let mut missing = Vec::new();
+    for segment in wal.missing(&record.required_segments()?)? {
+        let name = segment.to_string();
+        if repository.find_wal(&name).await?.is_none() {
+            missing.push(name);
+        }
+    }
+    Ok(missing)
 }
 
 /// What is wrong with an object, without its name where the finding has it.

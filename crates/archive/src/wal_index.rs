@@ -104,7 +104,11 @@ pub(crate) fn index(
         let collected = timelines.entry(name.timeline()).or_default();
         collected.stored_bytes += entry.size_bytes;
         match name {
-            WalFileName::Segment(segment) => collected.segments.push(segment),
+            // One of another size is in nobody's way.
+            WalFileName::Segment(segment) if segment.number(segment_size_bytes).is_ok() => {
+                collected.segments.push(segment);
+            }
+            WalFileName::Segment(_) => {}
             WalFileName::Partial(_) => collected.partial.push(entry.name.clone()),
             WalFileName::History(_) => collected.has_history = true,
             WalFileName::BackupHistory { .. } => {}

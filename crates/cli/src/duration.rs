@@ -5,6 +5,9 @@ use jiff::SignedDuration;
 /// More than a person means, and less than time arithmetic can hold.
 const HOURS_MAX: i64 = 1000 * 366 * 24;
 
+/// Seconds of a year: nobody waits longer, and it can be added to any moment.
+pub const SECONDS_MAX: u64 = 366 * 24 * 60 * 60;
+
 /// Reads a number of hours, days or weeks.
 pub fn duration(text: &str) -> Result<SignedDuration, String> {
     let (number, hours) = match text.char_indices().last() {

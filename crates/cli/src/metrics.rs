@@ -32,10 +32,10 @@ impl Metrics {
         version
             .with_label_values(&[env!("WALZIP_VERSION")])
             .set(1.0);
-        repositories::measure(&metrics, places).await?;
         if let Some(watched) = watched {
             archiver::measure(&metrics, watched)?;
         }
+        repositories::measure(&metrics, places).await?;
         Ok(metrics)
     }
 

@@ -1,16 +1,22 @@
 //! The configuration of a restored cluster, as its server will read it.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Configuration files include others to this depth, as PostgreSQL has it.
 const INCLUDES_MAX: usize = 10;
+/// No more files are read, and of each no more.
+const FILES_MAX: usize = 256;
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The settings of configuration files: the last of each name counts.
 #[derive(Debug, Default)]
-pub struct Settings(HashMap<String, String>);
+pub struct Settings {
+    values: HashMap<String, String>,
+    files: usize,
+}
 
 impl Settings {
     /// What a directory's configuration says; nothing where it has none. Debian's layout has the
@@ -30,12 +36,20 @@ impl Settings {
 
     /// The value of a setting, where one is given. Names are in lower case.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+        self.values.get(name).map(String::as_str)
     }
 
     /// Reads a file and what it includes.
     fn read(&mut self, path: &Path, depth: usize) -> io::Result<()> {
-        let text = String::from_utf8_lossy(&fs::read(path)?).into_owned();
+        self.files += 1;
+        if self.files > FILES_MAX || !fs::metadata(path)?.is_file() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut content = Vec::new();
+        File::open(path)?
+            .take(FILE_BYTES_MAX)
+            .read_to_end(&mut content)?;
+        let text = String::from_utf8_lossy(&content);
         let beside = path.parent().unwrap_or(Path::new("."));
         for line in text.lines() {
             let Some((name, value)) = setting(line) else {
@@ -49,7 +63,7 @@ impl Settings {
                     }
                 }
                 _ => {
-                    self.0.insert(name, value);
+                    self.values.insert(name, value);
                 }
             }
         }

@@ -9,6 +9,7 @@ use clap::Parser;
 use walzip_repo::{Environment, Location, StoreSettings, UriStyle};
 
 use crate::config::{self, Config};
+use crate::duration::SECONDS_MAX;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::system_user;
@@ -114,6 +115,7 @@ impl StoreArgs {
             return Err(CommandError::new(Kind::Config, message));
         }
         let style = either(&self.repo_s3_uri_style, &config.repo_s3_uri_style);
+        let timeout = timeout.map(|seconds| seconds.min(SECONDS_MAX));
         Ok(StoreSettings {
             timeout: timeout.map(Duration::from_secs).or(usual_timeout),
             key_file: either(&self.repo_key_file, &config.repo_key_file),

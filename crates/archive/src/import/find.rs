@@ -130,14 +130,28 @@ impl Search {
     }
 }
 
-/// A segment's name with another ending than those that are known: it may be WAL that another
+/// How the names of histories end.
+const HISTORY: &str = ".history";
+
+/// A segment's or a history's name with another ending than those that are known: it may be WAL that another
 /// program compressed or encrypted.
 fn is_like_wal(name: &str) -> bool {
+    let history = name
+        .find(HISTORY)
+        .map(|at| name.split_at(at + HISTORY.len()));
+    if let Some((history, rest)) = history {
+        let is_history = matches!(history.parse(), Ok(WalFileName::History(_)));
+        return is_history && rest.starts_with('.') && !is_no_wal(rest);
+    }
     let (Some(segment), Some(rest)) = (name.get(..24), name.get(24..)) else {
         return false;
     };
     let is_segment = matches!(segment.parse(), Ok(WalFileName::Segment(_)));
-    is_segment && !rest.starts_with('_') && !NO_WAL.iter().any(|ending| rest.ends_with(ending))
+    is_segment && !rest.starts_with('_') && !is_no_wal(rest)
+}
+
+fn is_no_wal(rest: &str) -> bool {
+    NO_WAL.iter().any(|ending| rest.ends_with(ending))
 }
 
 /// pgBackRest encrypts all of a stanza, or nothing.

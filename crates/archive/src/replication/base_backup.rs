@@ -291,6 +291,9 @@ fn command(options: &BaseBackupOptions, tagged: bool) -> String {
     }
 }
 
+/// A backup's header has a row for each tablespace.
+const HEADER_ROWS_MAX: usize = 1 << 16;
+
 /// One result set of several: its rows, up to its CommandComplete.
 async fn result_set(connection: &mut Connection) -> Result<Vec<Row>, ServerError> {
     match connection.receive().await? {
@@ -300,7 +303,9 @@ async fn result_set(connection: &mut Connection) -> Result<Vec<Row>, ServerError
     let mut rows = Vec::new();
     loop {
         match connection.receive().await? {
-            Message::DataRow(row) => rows.push(read_row(&row).map_err(malformed)?),
+            Message::DataRow(row) if rows.len() < HEADER_ROWS_MAX => {
+                rows.push(read_row(&row).map_err(malformed)?);
+            }
             Message::CommandComplete(_) => return Ok(rows),
             other => return Err(unexpected("BASE_BACKUP's header", &other)),
         }

@@ -23,6 +23,8 @@ const MESSAGE_BYTES_MAX: usize = 64 << 20;
 const LOGIN_MESSAGE_BYTES_MAX: usize = 64 << 10;
 /// No answer to a query needs more.
 const ANSWER_BYTES_MAX: usize = 512 << 20;
+/// What a row takes besides, even one without columns.
+const ROW_BYTES: usize = 64;
 /// A server that says nothing for so long, although it was asked, is given up.
 const ANSWER_MAX: Duration = Duration::from_secs(300);
 /// What a server announces that we ask for.
@@ -196,7 +198,7 @@ impl Connection {
             let message = tokio::time::timeout(silence_max, self.receive_any()).await;
             match message.map_err(|_| ServerError::Silent(silence_max))?? {
                 Message::DataRow(row) => {
-                    bytes += row.buffer().len();
+                    bytes += row.buffer().len() + ROW_BYTES;
                     if bytes > ANSWER_BYTES_MAX {
                         return Err(protocol(format!("an answer of more than {bytes} bytes")));
                     }

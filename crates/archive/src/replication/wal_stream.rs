@@ -3,7 +3,7 @@
 //! The server sends data and keepalives, and is told how far the WAL is received and synced here.
 //! A stream ends with its timeline: then the server says which one comes next.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use postgres_protocol::message::backend::Message;
@@ -45,6 +45,9 @@ pub struct NextTimeline {
     pub switch: Lsn,
 }
 
+/// A server that does not begin to stream within this time, or does not end, is given up.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+
 /// WAL under way.
 pub struct WalStream<'c> {
     connection: &'c mut Connection,
@@ -71,7 +74,8 @@ impl<'c> WalStream<'c> {
         let query =
             format!("START_REPLICATION SLOT \"{slot}\" PHYSICAL {start} TIMELINE {timeline}");
         connection.send_query(&query).await?;
-        let state = match connection.receive_copy_both().await? {
+        let answer = tokio::time::timeout(ANSWER_MAX, connection.receive_copy_both()).await;
+        let state = match answer.map_err(|_| ServerError::Silent(ANSWER_MAX))?? {
             None => State::Copying,
             Some(Message::RowDescription(_)) => State::NotBegun,
             Some(other) => return Err(unexpected("START_REPLICATION", &other)),
@@ -119,6 +123,11 @@ impl<'c> WalStream<'c> {
 
     /// Ends the stream. If its timeline has ended, the server says which one follows.
     pub async fn finish(self) -> Result<Option<NextTimeline>, ServerError> {
+        let finished = tokio::time::timeout(ANSWER_MAX, self.end()).await;
+        finished.map_err(|_| ServerError::Silent(ANSWER_MAX))?
+    }
+
+    async fn end(self) -> Result<Option<NextTimeline>, ServerError> {
         if self.state != State::NotBegun {
             let mut buffer = BytesMut::new();
             frontend::copy_done(&mut buffer);

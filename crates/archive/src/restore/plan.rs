@@ -125,7 +125,7 @@ impl<'a> Planner<'a> {
             return Err(ArchiveError::NoBackup(reason));
         };
         let listing = repository.list_wal().await?;
-        let wal = ArchivedWal::of(&listing, newest.segment_size_bytes)?;
+        let wal = ArchivedWal::of(&listing, newest.segment_size_bytes);
         let mut timelines = Timelines::read(repository, &listing).await;
         // Storage that fails for a moment has lost no history.
         if let Some(failure) = timelines.take_failure() {

@@ -160,7 +160,7 @@ async fn last_life(
             .await?
             .unwrap_or(wal_index::DEFAULT_SEGMENT_SIZE),
     };
-    let wal = ArchivedWal::of(&listing, segment_size)?;
+    let wal = ArchivedWal::of(&listing, segment_size);
     let branches = Branches {
         repository: part,
         timelines: &Timelines::default(),

@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use jiff::Timestamp;
 use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::WalFileName;
-use walzip_repo::{Repository, WalEntry};
+use walzip_repo::{AsideLabel, Repository, WalEntry};
 
+use super::aside::Aside;
 use super::problem::{Problem, is_of_one_file};
 use crate::backup_record::{BackupRecord, ListedBackup};
 use crate::error::ArchiveError;
@@ -43,16 +44,18 @@ impl Lacking {
             .iter()
             .map(|entry| entry.name.as_str())
             .collect();
-        let is_away = |name: &str| there.contains(name) || both.aside.contains(name);
+        let aside = Aside::compare(&both, (&there, &refused), &mut lacking.problems).await?;
         let mut others: BTreeMap<(u64, &str), &WalEntry> = BTreeMap::new();
-        for entry in both.source.iter().filter(|entry| !is_away(&entry.name)) {
+        let is_there = |entry: &&WalEntry| there.contains(entry.name.as_str());
+        for entry in both.source.iter().filter(|entry| !is_there(entry)) {
             let Ok(name) = entry.name.parse::<WalFileName>() else {
                 continue;
             };
-            if refused.contains(&name.timeline()) {
+            let number = number(&name, both.segment_size);
+            if refused.contains(&name.timeline()) || aside.keeps_away(entry, &name, number) {
                 continue;
             }
-            match number(&name, both.segment_size) {
+            match number {
                 None => lacking.histories.push(entry.clone()),
                 Some(number) if retained.has(&both, entry, name.timeline(), number) => {
                     others.insert((number, &entry.name), entry);
@@ -70,7 +73,7 @@ impl Lacking {
 }
 
 /// The number of the segment that a file is, or begins in; none of a history.
-fn number(name: &WalFileName, segment_size: u32) -> Option<u64> {
+pub(super) fn number(name: &WalFileName, segment_size: u32) -> Option<u64> {
     match *name {
         WalFileName::Segment(segment) | WalFileName::Partial(segment) => {
             segment.number(segment_size).ok()
@@ -81,15 +84,15 @@ fn number(name: &WalFileName, segment_size: u32) -> Option<u64> {
 }
 
 /// What is in both repositories.
-struct Both<'r> {
-    from: &'r Repository,
-    to: &'r Repository,
-    source: Vec<WalEntry>,
+pub(super) struct Both<'r> {
+    pub(super) from: &'r Repository,
+    pub(super) to: &'r Repository,
+    pub(super) source: Vec<WalEntry>,
     target: Vec<WalEntry>,
-    /// The names that are set aside in the target.
-    aside: BTreeSet<String>,
+    /// What is set aside in the target, by name.
+    pub(super) aside: BTreeMap<String, AsideLabel>,
     histories: Timelines,
-    segment_size: u32,
+    pub(super) segment_size: u32,
 }
 
 impl<'r> Both<'r> {
@@ -103,10 +106,10 @@ impl<'r> Both<'r> {
         if let Some(failure) = histories.take_failure() {
             return Err(failure);
         }
-        let mut aside = BTreeSet::new();
+        let mut aside = BTreeMap::new();
         for label in to.list_aside_labels().await? {
             let listing = to.list_aside_objects(label).await?.entries();
-            aside.extend(listing.into_iter().map(|entry| entry.name));
+            aside.extend(listing.into_iter().map(|entry| (entry.name, label)));
         }
         Ok(Both {
             from,
@@ -125,7 +128,7 @@ impl<'r> Both<'r> {
         problems: &mut Vec<Problem>,
     ) -> Result<BTreeSet<TimelineId>, ArchiveError> {
         let (ours, theirs) = (of_each(&self.target), of_each(&self.source));
-        let names = self.aside.iter().filter_map(|name| name.parse().ok());
+        let names = self.aside.keys().filter_map(|name| name.parse().ok());
         let aside: BTreeSet<TimelineId> = names.map(|name: WalFileName| name.timeline()).collect();
         let mut refused = BTreeSet::new();
         for (&timeline, of_source) in &theirs {
@@ -239,7 +242,7 @@ fn of_each(listing: &[WalEntry]) -> BTreeMap<TimelineId, BTreeSet<&str>> {
     timelines
 }
 
-async fn content_hash(
+pub(super) async fn content_hash(
     repository: &Repository,
     name: &str,
 ) -> Result<Option<blake3::Hash>, ArchiveError> {

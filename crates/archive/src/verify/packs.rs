@@ -45,7 +45,7 @@ pub(super) async fn verify(
             }
             let findings = objects.into_iter().map(|object| Finding {
                 kind: FindingKind::WalDamaged,
-                object: format!("{}{object}", part.prefix),
+                object: part.object(&object),
                 detail: format!("pack {}: {detail}", pack.name),
             });
             verification.findings.extend(findings);

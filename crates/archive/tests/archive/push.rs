@@ -179,6 +179,13 @@ async fn the_history_beside_a_segment_is_archived_with_it() {
     push(&repository, &later(10), &PushOptions::default())
         .await
         .expect("the next one");
+    // A copy that was promoted to the same number elsewhere, and archives from now on.
+    let other = "1\t0/700000\tno recovery target specified\n";
+    std::fs::write(pg_wal.path().join("00000002.history"), other).expect("written");
+    let refused = push(&repository, &later(11), &PushOptions::default()).await;
+    let error = refused.expect_err("of another timeline");
+    let named = matches!(&error, ArchiveError::Duplicate { name } if name == "00000002.history");
+    assert!(named, "{error}");
 }
 
 /// Where an earlier time has archived WAL that does not fit to the history, WAL is archived all the same.

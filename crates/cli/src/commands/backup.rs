@@ -11,6 +11,7 @@ use walzip_repo::{BackupType, Pin};
 
 use crate::archive_command;
 use crate::connection_args::ConnectionArgs;
+use crate::duration::SECONDS_MAX;
 use crate::error::CommandError;
 use crate::level_args::LevelArgs;
 use crate::progress_line::{self, ProgressLine};
@@ -74,6 +75,7 @@ pub struct BackupArgs {
 
     /// How long to wait for WAL to be archived [default: 60 before the copy, 3600 after it]
     #[arg(long, value_name = "SECONDS")]
+    #[arg(value_parser = clap::value_parser!(u64).range(..=SECONDS_MAX))]
     archive_timeout: Option<u64>,
 
     /// Do not prove the backup by decoding it and reading it back: faster, and a fault in the

@@ -10,6 +10,7 @@ use walzip_repo::{Location, probe_store};
 
 use crate::archive_command::{self, Destination, Setting};
 use crate::connection_args::ConnectionArgs;
+use crate::duration::SECONDS_MAX;
 use crate::each_repository::each;
 use crate::error::CommandError;
 use crate::repo_args::{self, Place, RepoArgs};
@@ -36,6 +37,7 @@ pub struct CheckArgs {
 
     /// How long to wait for the segment
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(value_parser = clap::value_parser!(u64).range(..=SECONDS_MAX))]
     archive_timeout: u64,
 
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! What is in the repositories.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use prometheus::GaugeVec;
@@ -8,7 +9,11 @@ use walzip_archive::info::{ClusterContent, Info, info};
 
 use super::Metrics;
 use crate::error::CommandError;
+use crate::exit_code::Kind;
 use crate::repo_args::{self, Place};
+
+/// No repository takes longer to list that is well.
+const ANSWER_MAX: Duration = Duration::from_secs(300);
 
 /// The gauges of all repositories; each has the label `repo`.
 struct Gauges {
@@ -50,9 +55,19 @@ pub(super) async fn measure(metrics: &Metrics, places: &[Place]) -> Result<(), C
     Ok(())
 }
 
+/// A local disk that hangs is a repository that cannot be read: it never answers.
 async fn read(place: &Place) -> Result<Info, CommandError> {
-    let repository = repo_args::open(place).await?;
-    Ok(info(&repository).await?)
+    let read = async {
+        let repository = repo_args::open(place).await?;
+        Ok(info(&repository).await?)
+    };
+    match tokio::time::timeout(ANSWER_MAX, read).await {
+        Ok(read) => read,
+        Err(_) => {
+            let message = format!("no answer within {} s", ANSWER_MAX.as_secs());
+            Err(CommandError::new(Kind::Service, message))
+        }
+    }
 }
 
 impl Gauges {

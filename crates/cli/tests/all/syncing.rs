@@ -145,6 +145,45 @@ fn sync_brings_nothing_of_a_timeline_that_was_set_aside() {
     }
 }
 
+/// Of a timeline that lives on, a part was set aside: what a stray server had archived under production's names.
+#[test]
+fn sync_brings_what_production_has_under_names_that_were_set_aside() {
+    let sandbox = initialised();
+    let both = ["one", "two"];
+    for number in 1..3 {
+        push_segment(&sandbox, &both, 1, number);
+    }
+    let stray = |number: u64, repositories: &[&str]| {
+        sandbox.write(&path_of(&name(1, number)), &on_timeline(1, number, 9));
+        push_into(&sandbox, repositories, &name(1, number));
+    };
+    stray(3, &["two"]);
+    stray(4, &both);
+    let from = name(1, 3);
+    let aside = ["timeline", "set-aside", "1", "--from", &from, "--confirm"];
+    sandbox.ok(&with(&[&aside[..], &["--repo", "2"]].concat()));
+    push_segment(&sandbox, &["one"], 1, 3);
+    push_segment(&sandbox, &["one"], 1, 5);
+    // The first one has the stray server's fourth segment still.
+    let (code, told) = sync(&sandbox, &[]);
+    assert_eq!(code, Some(104), "{told}");
+    let problem = format!("{}: it was set aside in the repository", name(1, 4));
+    assert!(told.contains(&problem), "{told}");
+    let brought = [3, 4, 5].map(|number| has(&sandbox, "two", &name(1, number)));
+    assert_eq!(brought, [true, false, false]);
+    // Put away there too, production goes on.
+    let from = name(1, 4);
+    let aside = ["timeline", "set-aside", "1", "--from", &from, "--confirm"];
+    sandbox.ok(&with(&[&aside[..], &["--repo", "1"]].concat()));
+    for number in 4..6 {
+        push_segment(&sandbox, &["one"], 1, number);
+    }
+    let (code, told) = sync(&sandbox, &[]);
+    assert_eq!(code, Some(0), "{told}");
+    let brought = [3, 4, 5].map(|number| has(&sandbox, "two", &name(1, number)));
+    assert_eq!(brought, [true; 3]);
+}
+
 /// A dead branch that came back with a new time would be taken for the newest one.
 #[test]
 fn sync_brings_no_branch_that_expired() {

@@ -109,7 +109,7 @@ fn is_worth_keeping(
             let Some(segment) = LocalSegment::open(&file.path, name, cluster)? else {
                 return Ok(false);
             };
-            let archived = ArchivedWal::of(listing, segment.header.segment_size)?;
+            let archived = ArchivedWal::of(listing, segment.header.segment_size);
             let first = archived.numbers_from(name.timeline, 0).next();
             let number = name.number(segment.header.segment_size)?;
             // What is older than the archive was never meant to be in it.

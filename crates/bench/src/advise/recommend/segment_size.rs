@@ -51,7 +51,7 @@ impl Advice {
         let advice = match larger {
             Some(wanted) if wanted > size / MIB => format!(
                 "{wanted:.0} MB (initdb --wal-segsize, or pg_resetwal on a server that is cleanly \
-                 stopped){}",
+                 stopped, with a new repository and a new backup){}",
                 if dear {
                     ""
                 } else {

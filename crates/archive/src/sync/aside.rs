@@ -1,0 +1,104 @@
+//! What was set aside in a repository of a timeline that lives on there, and what another one has under the same
+//! names: the same, which has to stay away with all that follows it, or production's own.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use walzip_pgformat::TimelineId;
+use walzip_pgformat::wal_file_name::WalFileName;
+use walzip_repo::WalEntry;
+
+use super::lacking::{Both, content_hash, number};
+use super::problem::{Problem, is_of_one_file};
+use crate::error::ArchiveError;
+use crate::stored_wal::StoredWal;
+
+/// What the comparison has shown.
+#[derive(Default)]
+pub(super) struct Aside {
+    /// Names of what stays away.
+    away: BTreeSet<String>,
+    /// From which number on nothing of a timeline is brought over.
+    until: BTreeMap<TimelineId, u64>,
+}
+
+impl Aside {
+    pub(super) async fn compare(
+        both: &Both<'_>,
+        (there, refused): (&HashSet<&str>, &BTreeSet<TimelineId>),
+        problems: &mut Vec<Problem>,
+    ) -> Result<Aside, ArchiveError> {
+        let mut aside = Aside::default();
+        for entry in &both.source {
+            let Ok(name) = entry.name.parse::<WalFileName>() else {
+                continue;
+            };
+            let is_asked = both.aside.contains_key(&entry.name)
+                && !there.contains(entry.name.as_str())
+                && !refused.contains(&name.timeline());
+            if !is_asked {
+                continue;
+            }
+            let why = match is_same(both, &entry.name).await {
+                // Production's own, which comes over like the rest.
+                Ok(Some(false)) => continue,
+                Ok(Some(true)) => "the other one has the same".to_owned(),
+                Ok(None) => "it is in a pack, and is not compared".to_owned(),
+                Err(error) if is_of_one_file(&error) => error.to_string(),
+                Err(error) => return Err(error),
+            };
+            aside.away.insert(entry.name.clone());
+            let Some(number) = number(&name, both.segment_size) else {
+                continue;
+            };
+            let timeline = name.timeline();
+            // One problem for each timeline: the rest follows from it.
+            if aside
+                .until
+                .get(&timeline)
+                .is_none_or(|&first| number < first)
+            {
+                if !aside.until.contains_key(&timeline) {
+                    problems.push(Problem::new(
+                        &entry.name,
+                        format_args!(
+                            "it was set aside in the repository ({why}): nothing of timeline {timeline} is \
+                             brought over from there on. Where it is of an abandoned server, set it aside in \
+                             the other repository too (walzip timeline set-aside {timeline} --from {})",
+                            entry.name
+                        ),
+                    ));
+                }
+                aside.until.insert(timeline, number);
+            }
+        }
+        Ok(aside)
+    }
+
+    /// Whether a file of the source is not to be brought over.
+    pub(super) fn keeps_away(
+        &self,
+        entry: &WalEntry,
+        name: &WalFileName,
+        number: Option<u64>,
+    ) -> bool {
+        let first = self.until.get(&name.timeline());
+        let is_behind = number
+            .zip(first)
+            .is_some_and(|(number, &first)| number >= first);
+        is_behind || self.away.contains(&entry.name)
+    }
+}
+
+/// Whether the source has what was set aside under a name; nothing where a pack has that.
+async fn is_same(both: &Both<'_>, name: &str) -> Result<Option<bool>, ArchiveError> {
+    let Some(&label) = both.aside.get(name) else {
+        return Ok(None);
+    };
+    let Some(object) = both.to.get_aside(label, name).await? else {
+        return Ok(None);
+    };
+    let set_aside = StoredWal::Single(object).content_hash(name).await?;
+    let source = content_hash(both.from, name).await?;
+    // Removed meanwhile: there is nothing to bring.
+    Ok(Some(source.is_none_or(|source| source == set_aside)))
+}
