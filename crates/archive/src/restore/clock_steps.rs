@@ -5,14 +5,16 @@
 //! out, without a word. Who restores has to say by position what is meant.
 //!
 //! Not all WAL is read for that: the segments around the place where the recovery would end, those in
-//! which timelines were left, and all if they are few.
+//! which timelines were left, and all if they are few. Of packs it is the first segment: another one takes as long
+//! as all before it.
 
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use walzip_pgformat::Lsn;
 use walzip_pgformat::wal::TimedRecord;
-use walzip_repo::Repository;
+use walzip_pgformat::wal_file_name::SegmentName;
+use walzip_repo::{Repository, WalListing};
 
 use crate::archived_wal::Way;
 use crate::backup_record::{BackupRecord, Moment};
@@ -25,15 +27,18 @@ use crate::wal_times::SegmentTimes;
 const STEP_MIN: SignedDuration = SignedDuration::from_secs(2);
 
 /// So many segments are all read.
-const ALL_READ: u64 = 8;
+const ALL_READ: usize = 8;
+
+/// Nothing is known of what comes so long before.
+const SEGMENTS_MAX: u64 = 1 << 22;
 
 /// So many are read on each side of where the recovery would end.
-const NEAR: u64 = 2;
+const NEAR: usize = 2;
 
 /// Refuses a target time for which transactions before it come after later ones. `last` is the number of
 /// the last segment that a recovery from `from` can read.
 pub(super) async fn check(
-    repository: &Repository,
+    (repository, deep): (&Repository, &BTreeSet<SegmentName>),
     way: &Way<'_>,
     (from, last): (Moment, u64),
     target: Timestamp,
@@ -41,7 +46,7 @@ pub(super) async fn check(
     let first = way.number_at(from.lsn);
     let mut seen = Seen::new(target);
     seen.add(from.lsn, from.time, false);
-    for number in chosen(repository, way, (first, last), target).await? {
+    for number in chosen((repository, deep), way, (first, last), target).await? {
         let times = read(repository, way, number).await?;
         for timed in times.timed.iter().filter(|timed| timed.lsn >= from.lsn) {
             if let TimedRecord::TransactionEnd { committed, .. } = timed.record
@@ -66,27 +71,57 @@ pub(super) fn begin<'r>(
     earlier.min_by_key(|other| other.lsn).unwrap_or(stop)
 }
 
+/// The segments that only packs have, but for the first of each.
+pub(super) fn deep_in_packs(wal: &WalListing) -> BTreeSet<SegmentName> {
+    let mut deep: BTreeSet<SegmentName> = BTreeSet::new();
+    for pack in &wal.packs {
+        let later = pack.name.segments().skip(1);
+        deep.extend(later.filter_map(|name| name.parse::<SegmentName>().ok()));
+    }
+    let single = wal.single.iter().map(|entry| entry.name.as_str());
+    let first = wal.packs.iter().filter_map(|pack| pack.name.segment(0));
+    for name in single.map(str::to_owned).chain(first) {
+        if let Ok(name) = name.parse::<SegmentName>() {
+            deep.remove(&name);
+        }
+    }
+    deep
+}
+
 /// The segments that are read, in their order.
 async fn chosen(
-    repository: &Repository,
+    (repository, deep): (&Repository, &BTreeSet<SegmentName>),
     way: &Way<'_>,
     (first, last): (u64, u64),
     target: Timestamp,
 ) -> Result<BTreeSet<u64>, ArchiveError> {
-    if last.saturating_sub(first) < ALL_READ {
-        return Ok((first..=last).collect());
-    }
-    // The first segment that has something later, if times only grow.
-    let (mut low, mut high) = (first, last);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        let times = read(repository, way, middle).await?;
-        match times.last().is_some_and(|time| time > target) {
-            true => high = middle,
-            false => low = middle + 1,
+    let mut open = Vec::new();
+    for number in first.max(last.saturating_sub(SEGMENTS_MAX))..=last {
+        if !deep.contains(&way.segment(number)?) {
+            open.push(number);
         }
     }
-    let mut chosen: BTreeSet<u64> = (low.saturating_sub(NEAR)..=low + NEAR).collect();
+    let mut chosen = BTreeSet::new();
+    if open.len() <= ALL_READ {
+        chosen.extend(open);
+    } else {
+        // The first segment that has something later, if times only grow.
+        let (mut low, mut high) = (0, open.len() - 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let number = open.get(middle).copied().unwrap_or(last);
+            let times = read(repository, way, number).await?;
+            match times.last().is_some_and(|time| time > target) {
+                true => high = middle,
+                false => low = middle + 1,
+            }
+        }
+        let near = open
+            .iter()
+            .skip(low.saturating_sub(NEAR))
+            .take(2 * NEAR + 1);
+        chosen.extend(near);
+    }
     for switch in way.switches() {
         let number = way.number_at(switch);
         chosen.extend(number.saturating_sub(1)..=number + 1);

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 
 use walzip_pgformat::TimelineId;
+use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{BackupLabel, Repository};
 
 use super::RestoreOptions;
@@ -50,6 +51,8 @@ struct Planner<'a> {
     records: Vec<BackupRecord>,
     timelines: Timelines,
     wal: ArchivedWal,
+    /// Segments that take seconds to read.
+    deep: BTreeSet<SegmentName>,
     partials: Partials,
     /// Partial segments included.
     with_wal: BTreeSet<TimelineId>,
@@ -124,7 +127,8 @@ impl<'a> Planner<'a> {
             }
             return Err(ArchiveError::NoBackup(reason));
         };
-        let listing = repository.list_wal().await?;
+        let objects = repository.list_wal_objects().await?;
+        let listing = objects.entries();
         let wal = ArchivedWal::of(&listing, newest.segment_size_bytes);
         let mut timelines = Timelines::read(repository, &listing).await;
         // Storage that fails for a moment has lost no history.
@@ -133,6 +137,7 @@ impl<'a> Planner<'a> {
         }
         Ok(Planner {
             timelines,
+            deep: clock_steps::deep_in_packs(&objects),
             partials: Partials::of(&listing),
             with_wal: timelines::with_wal(&listing).collect(),
             repository,
@@ -480,7 +485,7 @@ impl<'a> Planner<'a> {
                 let (repository, from) = (self.repository, backup.stop);
                 if let Some(last) = reach.last_number {
                     let begin = clock_steps::begin(backup, self.records.iter().filter(is_on_way));
-                    clock_steps::check(repository, way, (begin, last), *time).await?;
+                    clock_steps::check((repository, &self.deep), way, (begin, last), *time).await?;
                 }
                 last_segments::has_transaction_after(repository, way, &reach, from, *time).await?
             }
