@@ -5,6 +5,7 @@
 //! brought.
 
 mod aside;
+mod both;
 mod lacking;
 mod problem;
 

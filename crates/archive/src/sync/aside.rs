@@ -7,7 +7,7 @@ use walzip_pgformat::TimelineId;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::WalEntry;
 
-use super::lacking::{Both, content_hash, number};
+use super::both::{Both, content_hash, number};
 use super::problem::{Problem, is_of_one_file};
 use crate::error::ArchiveError;
 use crate::stored_wal::StoredWal;
