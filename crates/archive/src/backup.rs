@@ -504,7 +504,8 @@ fn record(
     copied: Copied,
     prior: Option<&Prior>,
 ) -> Result<(BackupRecord, BackupLabelFile, ControlFile), ArchiveError> {
-    let data_checksums = ControlFile::read(&copied.control_file).ok();
+    let control_file = ControlFile::read(&copied.control_file).ok();
+    let data_checksums = control_file.map(|control_file| control_file.data_checksums);
     let required_wal = required_wal(&copied.wal_ranges, server.segment_size_bytes)?;
     let (format, attempts) = BackupRecord::format_of(writer.attempt(), copied.has_tables);
     let record = BackupRecord {
@@ -530,9 +531,9 @@ fn record(
         new_tablespaces: copied.tablespaces.new,
         databases: copied.databases,
         archives: Vec::new(),
-        data_checksums: data_checksums.map(|control_file| control_file.data_checksums),
+        data_checksums,
         follows: copied.follows,
-        checksums_verified: copied.checksums_verified,
+        checksums_verified: copied.checksums_verified || data_checksums == Some(false),
         files: Some(copied.files),
         block_hashes: Some(copied.block_hashes),
         manifest: copied.manifest,

@@ -16,6 +16,7 @@ use crate::archived_wal::ArchivedWal;
 use crate::backup_record::BackupRecord;
 use crate::error::ArchiveError;
 use crate::other_branch::OtherBranch;
+use crate::packs::is_damage;
 use crate::timelines::Timelines;
 use crate::wal_times::SegmentTimes;
 
@@ -199,7 +200,7 @@ impl Branches<'_> {
 pub(crate) fn readable<T>(read: Result<T, ArchiveError>) -> Result<Option<T>, ArchiveError> {
     match read {
         Ok(read) => Ok(Some(read)),
-        Err(error @ (ArchiveError::Damaged { .. } | ArchiveError::Undecodable { .. })) => {
+        Err(error) if is_damage(&error) => {
             tracing::warn!("{error}");
             Ok(None)
         }

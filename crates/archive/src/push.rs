@@ -306,16 +306,20 @@ async fn archive_history(
     let shown = path.display();
     let file = WalFile::open(&path).await?;
     let name = file.name.to_string();
-    if let Some(object) = part.get_wal(&name).await? {
-        return match compare_with(StoredWal::Single(object), &name, &file.file).await {
-            Err(error @ ArchiveError::Duplicate { .. }) => Err(error),
-            Ok(_) => Ok(()),
-            // What is damaged contradicts nothing.
-            Err(error) => {
-                tracing::warn!("{name} in the repository cannot be compared with {shown}: {error}");
-                Ok(())
-            }
-        };
+    let compared = match part.get_wal(&name).await {
+        Ok(Some(object)) => Some(compare_with(StoredWal::Single(object), &name, &file.file).await),
+        Ok(None) => None,
+        Err(error) => Some(Err(error.into())),
+    };
+    match compared {
+        None => {}
+        Some(Ok(_)) => return Ok(()),
+        Some(Err(error @ ArchiveError::Duplicate { .. })) => return Err(error),
+        // What cannot be read contradicts nothing.
+        Some(Err(error)) => {
+            tracing::warn!("{name} in the repository cannot be compared with {shown}: {error}");
+            return Ok(());
+        }
     }
     match file.archive(part, options).await {
         Ok(_) => tracing::warn!("{shown} was not archived yet, and is now"),

@@ -120,23 +120,32 @@ async fn refuse_other_segments(part: &Repository, size: u32) -> Result<(), Archi
 }
 
 /// Settings of a recovery that is over. Once a standby is made from the server, they count again.
-const RECOVERY_SETTINGS: &str = "SELECT coalesce(string_agg(name, ' ' ORDER BY name), '') FROM pg_settings \
+const RECOVERY_SETTINGS: &str = "SELECT name, coalesce(sourcefile, '') FROM pg_settings \
     WHERE NOT pending_restart AND (name IN ('recovery_target', 'recovery_target_lsn', 'recovery_target_name', \
     'recovery_target_time', 'recovery_target_xid') AND setting <> '' \
-    OR name = 'recovery_target_timeline' AND setting <> 'latest')";
+    OR name = 'recovery_target_timeline' AND setting <> 'latest') ORDER BY name";
 
 /// A standby that has the target of an old restore is promoted when it comes there, and one that has its
 /// timeline does not follow its primary.
 async fn warn_of_recovery_settings(sql: &mut Connection) -> Result<(), ServerError> {
-    let names = sql.query_value(RECOVERY_SETTINGS).await?;
-    if !names.is_empty() {
-        let reset = names
-            .split(' ')
-            .map(|name| format!("ALTER SYSTEM RESET {name};"));
+    let mut ways = Vec::new();
+    for row in sql.query(RECOVERY_SETTINGS).await? {
+        let mut columns = row.into_iter().map(Option::unwrap_or_default);
+        let (name, file) = (columns.next(), columns.next());
+        let (name, file) = (name.unwrap_or_default(), file.unwrap_or_default());
+        // Roles that may not read all settings are not told of the file.
+        ways.push(
+            match file.is_empty() || file.ends_with("postgresql.auto.conf") {
+                true => format!("ALTER SYSTEM RESET {name};"),
+                false => format!("remove {name} from {file};"),
+            },
+        );
+    }
+    if !ways.is_empty() {
         tracing::warn!(
-            "settings of a restore that is over are still there: a standby that is made from this server \
-             would end at its target or timeline. In psql: {} SELECT pg_reload_conf()",
-            reset.collect::<Vec<_>>().join(" ")
+            "settings of a recovery are still there: a standby that is made from this server would end at \
+             their target or timeline. In psql: {} SELECT pg_reload_conf()",
+            ways.join(" ")
         );
     }
     Ok(())

@@ -14,11 +14,24 @@ use crate::output_file::is_ignored;
 pub fn block_on<T>(
     command: impl Future<Output = Result<T, CommandError>>,
 ) -> Result<T, CommandError> {
+    start()?.block_on(command)
+}
+
+/// The same, and leaves behind what hangs: a disk that does not answer holds its thread for ever.
+pub fn block_on_and_leave<T>(
+    command: impl Future<Output = Result<T, CommandError>>,
+) -> Result<T, CommandError> {
+    let runtime = start()?;
+    let outcome = runtime.block_on(command);
+    runtime.shutdown_background();
+    outcome
+}
+
+fn start() -> Result<tokio::runtime::Runtime, CommandError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CommandError::caused(Kind::Internal, "cannot start a runtime", &error))?
-        .block_on(command)
+        .map_err(|error| CommandError::caused(Kind::Internal, "cannot start a runtime", &error))
 }
 
 /// The same for a command that has much to tidy up: a signal ends it as it ends any program, but

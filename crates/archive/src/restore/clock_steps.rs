@@ -4,7 +4,7 @@
 //! was promoted whose clock was behind, transactions follow in the WAL that ended earlier: they would be left
 //! out, without a word. Who restores has to say by position what is meant.
 //!
-//! Not all WAL is read for that: the segments around the place where the recovery would end, those in
+//! Not all WAL is read for that: of each timeline the segments around the place where the target would be, those in
 //! which timelines were left, and all if they are few. Of packs it is the first segment: another one takes as long
 //! as all before it.
 
@@ -18,7 +18,6 @@ use walzip_repo::{Repository, WalListing};
 
 use crate::archived_wal::Way;
 use crate::backup_record::{BackupRecord, Moment};
-use crate::branches::readable;
 use crate::error::ArchiveError;
 use crate::wal_end::shown;
 use crate::wal_times::SegmentTimes;
@@ -28,6 +27,9 @@ const STEP_MIN: SignedDuration = SignedDuration::from_secs(2);
 
 /// So many segments are all read.
 const ALL_READ: usize = 8;
+
+/// A target so much later than a backup was not before it.
+const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 /// Nothing is known of what comes so long before.
 const SEGMENTS_MAX: u64 = 1 << 22;
@@ -44,9 +46,19 @@ pub(super) async fn check(
     target: Timestamp,
 ) -> Result<(), ArchiveError> {
     let first = way.number_at(from.lsn);
+    let open = stretches((way, deep), (first, last))?;
+    let is_later = async |number| {
+        let times = read(repository, way, number).await?;
+        Ok(times.last().is_some_and(|time| time > target))
+    };
+    let mut chosen = near(&open, is_later).await?;
+    for switch in way.switches() {
+        let number = way.number_at(switch);
+        chosen.extend(number.saturating_sub(1)..=number + 1);
+    }
+    chosen.retain(|number| (first..=last).contains(number));
     let mut seen = Seen::new(target);
-    seen.add(from.lsn, from.time, false);
-    for number in chosen((repository, deep), way, (first, last), target).await? {
+    for number in chosen {
         let times = read(repository, way, number).await?;
         for timed in times.timed.iter().filter(|timed| timed.lsn >= from.lsn) {
             if let TimedRecord::TransactionEnd { committed, .. } = timed.record
@@ -59,16 +71,31 @@ pub(super) async fn check(
     seen.refuse()
 }
 
-/// From where on to look: from the end of the backup, or of an older one that ended later, by the clock.
-pub(super) fn begin<'r>(
-    backup: &BackupRecord,
+/// Warns where an older backup ended later, by the clock: the target may have been before the chosen one too.
+pub(super) fn warn_of_backups<'r>(
+    chosen: &BackupRecord,
     others: impl Iterator<Item = &'r BackupRecord>,
-) -> Moment {
-    let stop = backup.stop;
-    let is_set_back =
-        |other: &Moment| other.lsn < stop.lsn && other.time.duration_since(stop.time) >= STEP_MIN;
-    let earlier = others.map(|other| other.stop).filter(is_set_back);
-    earlier.min_by_key(|other| other.lsn).unwrap_or(stop)
+    target: Timestamp,
+) {
+    let stop = chosen.stop;
+    // A standby may replay what is old.
+    let mut set_back = others.filter(|other| {
+        other.stop.lsn < stop.lsn
+            && !other.from_standby
+            && other.stop.time.duration_since(stop.time) >= STEP_MIN
+            && target.duration_since(other.stop.time) < DAY
+    });
+    if let (Some(other), false) = (set_back.next(), chosen.from_standby) {
+        tracing::warn!(
+            "backup {}, which comes before {} in the WAL, ended later by the clock ({}, {}): the clock went back \
+             between them. If the time is meant that was before, restore with --backup {}",
+            other.label,
+            chosen.label,
+            shown(other.stop.time),
+            shown(stop.time),
+            other.label
+        );
+    }
 }
 
 /// The segments that only packs have, but for the first of each.
@@ -88,56 +115,67 @@ pub(super) fn deep_in_packs(wal: &WalListing) -> BTreeSet<SegmentName> {
     deep
 }
 
-/// The segments that are read, in their order.
-async fn chosen(
-    (repository, deep): (&Repository, &BTreeSet<SegmentName>),
-    way: &Way<'_>,
+/// The segments of each timeline on the way that are read soon, in their order.
+fn stretches(
+    (way, deep): (&Way<'_>, &BTreeSet<SegmentName>),
     (first, last): (u64, u64),
-    target: Timestamp,
-) -> Result<BTreeSet<u64>, ArchiveError> {
-    let mut open = Vec::new();
+) -> Result<Vec<Vec<u64>>, ArchiveError> {
+    let mut stretches: Vec<Vec<u64>> = Vec::new();
+    let mut timeline = None;
     for number in first.max(last.saturating_sub(SEGMENTS_MAX))..=last {
-        if !deep.contains(&way.segment(number)?) {
-            open.push(number);
+        let segment = way.segment(number)?;
+        if timeline.replace(segment.timeline) != Some(segment.timeline) {
+            stretches.push(Vec::new());
+        }
+        if let Some(stretch) = stretches.last_mut().filter(|_| !deep.contains(&segment)) {
+            stretch.push(number);
         }
     }
+    Ok(stretches)
+}
+
+/// All segments if they are few; otherwise, of each stretch, those near to the first one that has something
+/// later, if times only grow there.
+async fn near(
+    stretches: &[Vec<u64>],
+    is_later: impl AsyncFn(u64) -> Result<bool, ArchiveError>,
+) -> Result<BTreeSet<u64>, ArchiveError> {
+    if stretches.iter().map(Vec::len).sum::<usize>() <= ALL_READ {
+        return Ok(stretches.concat().into_iter().collect());
+    }
     let mut chosen = BTreeSet::new();
-    if open.len() <= ALL_READ {
-        chosen.extend(open);
-    } else {
-        // The first segment that has something later, if times only grow.
-        let (mut low, mut high) = (0, open.len() - 1);
+    for stretch in stretches {
+        let (mut low, mut high) = (0, stretch.len().saturating_sub(1));
         while low < high {
             let middle = low + (high - low) / 2;
-            let number = open.get(middle).copied().unwrap_or(last);
-            let times = read(repository, way, number).await?;
-            match times.last().is_some_and(|time| time > target) {
+            let Some(&number) = stretch.get(middle) else {
+                break;
+            };
+            match is_later(number).await? {
                 true => high = middle,
                 false => low = middle + 1,
             }
         }
-        let near = open
-            .iter()
-            .skip(low.saturating_sub(NEAR))
-            .take(2 * NEAR + 1);
-        chosen.extend(near);
+        let around = stretch.iter().skip(low.saturating_sub(NEAR));
+        chosen.extend(around.take(2 * NEAR + 1));
     }
-    for switch in way.switches() {
-        let number = way.number_at(switch);
-        chosen.extend(number.saturating_sub(1)..=number + 1);
-    }
-    chosen.retain(|number| (first..=last).contains(number));
     Ok(chosen)
 }
 
-/// What a segment says; one that is damaged says nothing, and ends the recovery.
+/// What a segment says. One that cannot be read says nothing: it may lie after the target.
 async fn read(
     repository: &Repository,
     way: &Way<'_>,
     number: u64,
 ) -> Result<SegmentTimes, ArchiveError> {
-    let read = SegmentTimes::read(repository, way.segment(number)?).await;
-    Ok(readable(read)?.unwrap_or_default())
+    let segment = way.segment(number)?;
+    match SegmentTimes::read(repository, segment).await {
+        Ok(times) => Ok(times),
+        Err(error) => {
+            tracing::warn!("{segment} is not looked at: {error}");
+            Ok(SegmentTimes::default())
+        }
+    }
 }
 
 /// Transactions, in the order of the WAL.
@@ -176,7 +214,7 @@ impl Seen {
         };
         Err(ArchiveError::Request(format!(
             "the clock went back in the WAL: {} at {end} comes before {} at {left_out}. A recovery to \
-             this time ends at {end}, and leaves out what was committed up to the time after it. Say which \
+             this time ends at {end} at the latest, and leaves out what was committed up to the time after it. Say which \
              position is meant: --target-lsn {end} --target-exclusive to end there, --target-lsn \
              {left_out} to have the last commit up to the time that was found",
             shown(later),
@@ -188,6 +226,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     /// Commits at seconds, in the order of the WAL, and whether a recovery to second 100 is refused.
     fn refused(seconds: &[i64]) -> bool {
@@ -210,6 +249,41 @@ mod tests {
         // Set back before the target, or all after it.
         assert!(!refused(&[99, 60, 61, 101, 102]));
         assert!(!refused(&[99, 130, 110, 131]));
+    }
+
+    /// Of a WAL with a commit in each segment, at these seconds: what a recovery to a second is refused with.
+    async fn refusal(stretches: &[Vec<(u64, i64)>], target: i64) -> Option<[u64; 2]> {
+        let time = |second| Timestamp::from_second(second).expect("a time");
+        let of: BTreeMap<u64, i64> = stretches.concat().into_iter().collect();
+        let numbers: Vec<Vec<u64>> = stretches
+            .iter()
+            .map(|stretch| stretch.iter().map(|(number, _)| *number).collect())
+            .collect();
+        let is_later = async |number| Ok(of[&number] > target);
+        let chosen = near(&numbers, is_later).await.expect("chosen");
+        assert!(chosen.len() <= (2 * NEAR + 1) * numbers.len());
+        let mut seen = Seen::new(time(target));
+        for number in chosen {
+            seen.add(Lsn(number), time(of[&number]), true);
+        }
+        seen.refuse().err()?;
+        Some([seen.end?.0.0, seen.left_out?.0.0])
+    }
+
+    #[tokio::test]
+    async fn both_places_of_a_time_are_found_on_timelines_of_any_length() {
+        // Until segment 100 a minute for each; then a standby goes on whose clock is ten minutes behind.
+        let first: Vec<(u64, i64)> = (0..100)
+            .map(|number| (number, 60 * number as i64))
+            .collect();
+        for length in [20, 50, 200, 500] {
+            let second = (100..100 + length).map(|number| (number, 60 * (number as i64 - 10)));
+            let stretches = [first.clone(), second.collect()];
+            // The first later one, and the last up to the time.
+            assert_eq!(refusal(&stretches, 95 * 60 + 30).await, Some([96, 105]));
+            assert_eq!(refusal(&stretches, 99 * 60 + 30).await, None);
+            assert_eq!(refusal(&stretches, 50 * 60).await, None);
+        }
     }
 
     #[test]

@@ -9,7 +9,6 @@ use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{Repository, WalEntry};
 
 use crate::archived_wal::ArchivedWal;
-use crate::branches::readable;
 use crate::error::ArchiveError;
 use crate::stored_wal::StoredWal;
 use crate::timelines::Timelines;
@@ -53,7 +52,7 @@ impl Partials {
         (wal, timelines): (&ArchivedWal, &Timelines),
         (goal, last_record): (TimelineId, Lsn),
     ) -> Result<Vec<LeftOutPartial>, ArchiveError> {
-        let mut left_out = Vec::new();
+        let (mut left_out, mut reads) = (Vec::new(), 0);
         for &segment in self.0.iter().rev() {
             let timeline = segment.timeline;
             let switch = match timelines.history(goal) {
@@ -67,12 +66,18 @@ impl Partials {
             if wal.missing(&[segment])?.is_empty() {
                 continue;
             }
+            reads += 1;
+            if reads > READ_MAX {
+                break;
+            }
             let name = WalFileName::Partial(segment).to_string();
-            let Some(stored) = StoredWal::get(repository, &name).await? else {
-                continue;
-            };
-            let Some(content) = readable(stored.content(&name).await)? else {
-                continue;
+            let content = match read(repository, &name).await {
+                Ok(content) => content,
+                // No recovery reads it.
+                Err(error) => {
+                    tracing::warn!("{name} is not looked at: {error}");
+                    continue;
+                }
             };
             let commits = SegmentTimes::of(&content).commits_from(from);
             if !commits.is_empty() {
@@ -82,10 +87,12 @@ impl Partials {
                     last: commits.into_iter().flatten().max(),
                 });
             }
-            if left_out.len() == READ_MAX {
-                break;
-            }
         }
         Ok(left_out)
     }
+}
+
+async fn read(repository: &Repository, name: &str) -> Result<Vec<u8>, ArchiveError> {
+    let stored = StoredWal::get_listed(repository, name).await?;
+    stored.content(name).await
 }

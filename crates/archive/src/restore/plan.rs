@@ -484,9 +484,10 @@ impl<'a> Planner<'a> {
                 let way: &Way<'_> = &way;
                 let (repository, from) = (self.repository, backup.stop);
                 if let Some(last) = reach.last_number {
-                    let begin = clock_steps::begin(backup, self.records.iter().filter(is_on_way));
-                    clock_steps::check((repository, &self.deep), way, (begin, last), *time).await?;
+                    clock_steps::check((repository, &self.deep), way, (from, last), *time).await?;
                 }
+                let others = self.records.iter().filter(is_on_way);
+                clock_steps::warn_of_backups(backup, others, *time);
                 last_segments::has_transaction_after(repository, way, &reach, from, *time).await?
             }
             // Found already, or left to the server with a backup that was asked for.

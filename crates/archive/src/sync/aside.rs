@@ -28,6 +28,8 @@ impl Aside {
         problems: &mut Vec<Problem>,
     ) -> Result<Aside, ArchiveError> {
         let mut aside = Aside::default();
+        // One problem for each timeline tells of all that is in packs.
+        let mut not_compared = BTreeSet::new();
         for entry in &both.source {
             let Ok(name) = entry.name.parse::<WalFileName>() else {
                 continue;
@@ -38,38 +40,41 @@ impl Aside {
             if !is_asked {
                 continue;
             }
-            let why = match is_same(both, &entry.name).await {
+            let number = number(&name, both.segment_size);
+            let timeline = name.timeline();
+            if aside.is_behind(timeline, number) {
+                continue;
+            }
+            let (why, ends) = match is_same(both, &entry.name).await {
                 // Production's own, which comes over like the rest.
                 Ok(Some(false)) => continue,
-                Ok(Some(true)) => "the other one has the same".to_owned(),
-                Ok(None) => "it is in a pack, and is not compared".to_owned(),
-                Err(error) if is_of_one_file(&error) => error.to_string(),
+                Ok(Some(true)) => ("the other one has the same".to_owned(), true),
+                Ok(None) => (
+                    "it is in a pack there, and is not compared".to_owned(),
+                    false,
+                ),
+                Err(error) if is_of_one_file(&error) => (error.to_string(), true),
                 Err(error) => return Err(error),
             };
             aside.away.insert(entry.name.clone());
-            let Some(number) = number(&name, both.segment_size) else {
+            if !ends && !not_compared.insert(timeline) {
                 continue;
-            };
-            let timeline = name.timeline();
-            // One problem for each timeline: the rest follows from it.
-            if aside
-                .until
-                .get(&timeline)
-                .is_none_or(|&first| number < first)
-            {
-                if !aside.until.contains_key(&timeline) {
-                    problems.push(Problem::new(
-                        &entry.name,
-                        format_args!(
-                            "it was set aside in the repository ({why}): nothing of timeline {timeline} is \
-                             brought over from there on. Where it is of an abandoned server, set it aside in \
-                             the other repository too (walzip timeline set-aside {timeline} --from {})",
-                            entry.name
-                        ),
-                    ));
-                }
-                aside.until.insert(timeline, number);
             }
+            let what = match number.filter(|_| ends) {
+                None => String::new(),
+                Some(number) => {
+                    aside.until.insert(timeline, number);
+                    format!(
+                        ", and nothing of timeline {timeline} from there on. Where it is of an abandoned \
+                         server, set it aside in the other repository too (walzip timeline set-aside \
+                         {timeline} --from {} --confirm)",
+                        entry.name
+                    )
+                }
+            };
+            let detail =
+                format!("it was set aside in the repository ({why}): it is not brought over{what}");
+            problems.push(Problem::new(&entry.name, detail));
         }
         Ok(aside)
     }
@@ -81,11 +86,14 @@ impl Aside {
         name: &WalFileName,
         number: Option<u64>,
     ) -> bool {
-        let first = self.until.get(&name.timeline());
-        let is_behind = number
+        self.is_behind(name.timeline(), number) || self.away.contains(&entry.name)
+    }
+
+    fn is_behind(&self, timeline: TimelineId, number: Option<u64>) -> bool {
+        let first = self.until.get(&timeline);
+        number
             .zip(first)
-            .is_some_and(|(number, &first)| number >= first);
-        is_behind || self.away.contains(&entry.name)
+            .is_some_and(|(number, &first)| number >= first)
     }
 }
 

@@ -51,7 +51,7 @@ pub fn run(args: MetricsArgs) -> Result<(), CommandError> {
         data_directory,
         spool_path,
     });
-    let metrics = runtime::block_on(Metrics::measure(&places, watched.as_ref()))?;
+    let metrics = runtime::block_on_and_leave(Metrics::measure(&places, watched.as_ref()))?;
     let text = metrics.text()?;
     let Some(path) = &args.output else {
         let written = std::io::stdout().write_all(text.as_bytes());

@@ -295,7 +295,8 @@ fn report_reset(target: &RecoveryTarget) -> std::io::Result<()> {
         .collect();
     writeln!(
         std::io::stdout(),
-        "once it is promoted, in psql: {} a standby that is made from it would end there",
+        "once it is promoted, in psql: {} SELECT pg_reload_conf(); a standby that is made from it would end \
+         there otherwise",
         reset.join(" ")
     )
 }

@@ -200,8 +200,9 @@ impl Gauges {
 /// Within a timeline, and between one and the timeline that it left.
 fn gaps(content: &ClusterContent) -> usize {
     let of_timelines = content.wal.iter().flat_map(|timeline| {
-        let windows = timeline.recovery_windows.iter();
-        let missing = windows.filter_map(|window| window.then_missing.as_ref());
+        // After an older one, a pinned backup's, an expiry may have removed what follows.
+        let newest = timeline.recovery_windows.last();
+        let missing = newest.and_then(|window| window.then_missing.as_ref());
         timeline.gaps.iter().chain(missing)
     });
     let firsts: BTreeSet<&str> = of_timelines.map(|gap| gap.first.as_str()).collect();
