@@ -4,6 +4,7 @@
 //! shows: PostgreSQL's retries, its questions during recovery, its timelines.
 
 mod advice;
+mod after_promotion;
 mod asynchronous;
 mod bench_archives;
 mod branches;

@@ -1,0 +1,104 @@
+//! What a restore or a failover leaves behind, and who says so.
+
+use std::fs;
+
+use crate::clusters::server::Server;
+use crate::clusters::site::{Site, said, succeed};
+
+/// What `check` says, which succeeds.
+fn check(server: &Server) -> String {
+    let output = server.walzip(&["check"]).output().expect("walzip starts");
+    let told = said(&output);
+    assert!(output.status.success(), "{told}");
+    told
+}
+
+fn backed_up<'s>(site: &'s Site) -> Server<'s> {
+    let primary = Server::create(site, "primary", 1);
+    primary.archive_with_walzip();
+    primary.start(&[]);
+    primary.sql("CREATE TABLE note (text text)");
+    succeed(&mut primary.walzip(&["backup"]));
+    primary
+}
+
+/// A standby that is made from such a server would be promoted at the old target.
+#[test]
+fn settings_of_a_restore_are_told_of_until_they_are_reset() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = backed_up(&site);
+    primary.sql("INSERT INTO note VALUES ('one')");
+    let target = primary.sql("SELECT clock_timestamp()");
+    primary.sql("INSERT INTO note VALUES ('two')");
+    primary.archive_everything();
+    assert!(!check(&primary).contains("warning"));
+    primary.stop();
+
+    let restored = Server::on(&site, "restored");
+    let mut restore = restored.walzip(&["restore", "--archive-mode", "preserve", "-D"]);
+    restore
+        .arg(restored.data())
+        .args(["--target-time", &target]);
+    let told = succeed(&mut restore);
+    let reset =
+        "ALTER SYSTEM RESET recovery_target_time; ALTER SYSTEM RESET recovery_target_timeline;";
+    assert!(told.contains(reset), "{told}");
+    restored.start(&[]);
+    restored.wait_until("SELECT NOT pg_is_in_recovery()");
+    assert_eq!(restored.sql("SELECT text FROM note"), "one");
+    let told = check(&restored);
+    assert!(
+        told.contains("a standby that is made from this server"),
+        "{told}"
+    );
+    assert!(told.contains(reset), "{told}");
+
+    for name in ["recovery_target_time", "recovery_target_timeline"] {
+        restored.sql(&format!("ALTER SYSTEM RESET {name}"));
+    }
+    restored.sql("SELECT pg_reload_conf()");
+    restored.wait_until(
+        "SELECT count(*) = 2 FROM pg_settings WHERE name LIKE 'recovery_target%' AND pending_restart",
+    );
+    let told = check(&restored);
+    assert!(!told.contains("warning"), "{told}");
+}
+
+/// A server that was promoted never archives what its primary had not.
+#[test]
+fn wal_that_no_restore_gets_past_is_named() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = backed_up(&site);
+    for _ in 0..3 {
+        primary.sql("INSERT INTO note VALUES ('more')");
+        primary.archive_everything();
+    }
+    assert!(!check(&primary).contains("missing"));
+    let segment = primary.sql(
+        "SELECT pg_walfile_name(pg_current_wal_lsn() - 3 * pg_size_bytes(current_setting('wal_segment_size')))",
+    );
+    let clusters = fs::read_dir(site.repository().join("wal")).expect("clusters");
+    let cluster = clusters.map(|cluster| cluster.expect("one").path()).next();
+    let directory = cluster.expect("one").join(&segment[..16]);
+    fs::remove_file(directory.join(format!("{segment}.wz"))).expect("removed");
+
+    let told = check(&primary);
+    assert!(
+        told.contains("1 segments are missing after backup"),
+        "{told}"
+    );
+    assert!(told.contains(&format!("{segment} to {segment}")), "{told}");
+    let info = said(&primary.walzip(&["info"]).output().expect("walzip starts"));
+    let named = format!("then WAL is missing, {segment} to {segment}");
+    assert!(info.contains(&named), "{info}");
+    let metrics = said(
+        &primary
+            .walzip(&["metrics"])
+            .output()
+            .expect("walzip starts"),
+    );
+    assert!(
+        metrics.contains("walzip_wal_gaps{repo=\"1\"} 1"),
+        "{metrics}"
+    );
+}
