@@ -204,6 +204,8 @@ fn a_server_that_was_set_back_is_not_backed_up_with_the_wal_of_before() {
     write("before");
     succeed(&mut backup());
     primary.archive_everything();
+    // The time of a checkpoint has whole seconds.
+    primary.sql("SELECT pg_sleep(1.1)");
     primary.stop();
 
     fs::remove_dir_all(primary.data()).expect("removed");
