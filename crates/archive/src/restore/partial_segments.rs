@@ -56,14 +56,16 @@ impl Partials {
         for &segment in self.0.iter().rev() {
             let timeline = segment.timeline;
             let switch = match timelines.history(goal) {
-                _ if timeline == goal => Some(Lsn(last_record.0 + 1)),
+                _ if timeline == goal => Some(Lsn(last_record.0.saturating_add(1))),
                 Some(history) => history.switch_of(timeline),
                 None => None,
             };
             let Some(from) = switch else {
                 continue;
             };
-            if wal.missing(&[segment])?.is_empty() {
+            // What is no segment of this size is in nobody's way.
+            let is_missing = wal.missing(&[segment]);
+            if !is_missing.is_ok_and(|missing| !missing.is_empty()) {
                 continue;
             }
             reads += 1;
@@ -95,4 +97,40 @@ impl Partials {
 async fn read(repository: &Repository, name: &str) -> Result<Vec<u8>, ArchiveError> {
     let stored = StoredWal::get_listed(repository, name).await?;
     stored.content(name).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
+    use walzip_repo::ClusterIdentity;
+    use walzip_repo::testing::memory_store;
+
+    /// Neither a name that segments of this size do not have, nor an object that is not there.
+    #[tokio::test]
+    async fn no_partial_segment_keeps_a_restore_back() {
+        let cluster = ClusterIdentity {
+            system_id: 1,
+            major: 15,
+        };
+        let made = Repository::init(memory_store(), cluster).await;
+        let (repository, _) = made.expect("made");
+        let entry = |name: &str| WalEntry {
+            name: name.to_owned(),
+            size_bytes: 10,
+            modified: SystemTime::UNIX_EPOCH,
+            packed: None,
+        };
+        let listing = [
+            "000000010000000000000005.partial",
+            "0000000100000000FFFFFFFF.partial",
+        ]
+        .map(entry);
+        let wal = ArchivedWal::of(&listing, 16 << 20);
+        let partials = Partials::of(&listing);
+        let known = (&wal, &Timelines::default());
+        let goal = (TimelineId(1), Lsn(u64::MAX));
+        let left_out = partials.left_out(&repository, known, goal).await;
+        assert_eq!(left_out.expect("asked"), []);
+    }
 }
