@@ -36,6 +36,18 @@ const MAX_PARTS: u64 = 10_000;
 pub const MAX_OBJECT_BYTES: u64 = MAX_PARTS * PART_BYTES as u64;
 /// How many following seconds are tried when a label is taken.
 const LABEL_ATTEMPTS: i64 = 60;
+/// How many labels a listing asks for at a time. A bucket answers each in tens of milliseconds.
+const LABELS_AT_ONCE: usize = 16;
+
+/// What a label is.
+enum LabelState {
+    /// Its `backup.json` is there.
+    Finished,
+    /// An attempt that died or still runs.
+    Unfinished,
+    /// A local disk keeps a directory whose removal was interrupted.
+    Empty,
+}
 
 impl Repository {
     /// Claims a label for a full backup that begins now.
@@ -134,19 +146,30 @@ impl Repository {
             .iter()
             .filter_map(|path| path.filename()?.parse().ok())
             .collect();
+        let states = futures::stream::iter(labels)
+            .map(|label| async move { self.state_of(&label).await.map(|state| (state, label)) })
+            .buffered(LABELS_AT_ONCE);
         let (mut finished, mut unfinished) = (Vec::new(), Vec::new());
-        for label in labels {
-            if self.backup_is_finished(&label).await? {
-                finished.push(label);
-            } else if self
-                .has_level(&layout::backup_prefix(label.as_str()))
-                .await?
-            {
-                // A local disk keeps a directory whose removal was interrupted.
-                unfinished.push(label);
+        for (state, label) in states.try_collect::<Vec<_>>().await? {
+            match state {
+                LabelState::Finished => finished.push(label),
+                LabelState::Unfinished => unfinished.push(label),
+                LabelState::Empty => {}
             }
         }
         Ok((finished, unfinished))
+    }
+
+    async fn state_of(&self, label: &BackupLabel) -> Result<LabelState, RepoError> {
+        if self.backup_is_finished(label).await? {
+            return Ok(LabelState::Finished);
+        }
+        let prefix = layout::backup_prefix(label.as_str());
+        Ok(if self.has_level(&prefix).await? {
+            LabelState::Unfinished
+        } else {
+            LabelState::Empty
+        })
     }
 
     async fn backup_is_finished(&self, label: &BackupLabel) -> Result<bool, RepoError> {
