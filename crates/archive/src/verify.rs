@@ -120,6 +120,8 @@ pub async fn verify(
     options: &VerifyOptions,
 ) -> Result<Verification, ArchiveError> {
     let mut verification = Verification::default();
+    // Before the WAL is, which takes hours to read.
+    let labels = repository.list_backups().await?;
     let parts = list_parts(repository, &mut verification).await?;
     let progress = &options.progress;
     let choice = Choice::new(repository, options).await?;
@@ -133,7 +135,6 @@ pub async fn verify(
         verify_part(part, options, &choice, &mut note, &mut verification).await;
     }
     let listed = ListedBackup::all(repository).await?;
-    let labels: Vec<BackupLabel> = listed.iter().map(|backup| backup.label.clone()).collect();
     let records = listed.iter().filter_map(|backup| backup.read.as_ref().ok());
     let backup_bytes = records.clone().map(BackupRecord::original_bytes).sum();
     let promised = Promised::read(repository, records).await?;

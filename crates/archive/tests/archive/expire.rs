@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::TryStreamExt;
 use jiff::{SignedDuration, Timestamp};
@@ -13,6 +14,7 @@ use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt};
 use walzip_archive::expire::{ExpireRequest, Plan, Retention, expire, plan_expire_at};
 use walzip_archive::pins::{pin, unpin};
+use walzip_archive::verify::{VerifyOptions, verify};
 use walzip_archive::{
     ArchiveError, ArchiveRecord, BackupRecord, BlockHashFunction, BlockHashesRecord, FilesRecord,
     Moment, ObjectRecord, RequiredWal,
@@ -434,6 +436,39 @@ async fn two_expiries_at_once_do_what_one_does() {
     run(&filled.repository, filled.now).await.expect("expired");
     let found: BTreeSet<String> = objects(&filled.store).await.into_keys().collect();
     assert_eq!(found, expected);
+}
+
+/// Its backups are no more than names and sizes, and so the findings that there are.
+#[tokio::test]
+async fn a_verification_takes_nothing_for_damage_that_expires_meanwhile() {
+    let mut gone_meanwhile = 0;
+    for seed in 0..24 {
+        let filled = filled().await;
+        let faults = Faults {
+            seed,
+            latency_ms_max: 4,
+            ..Faults::default()
+        };
+        let slow = Arc::new(FaultyStore::new(Arc::clone(&filled.store), faults));
+        let slow = Repository::open(slow).await.expect("opened");
+        let options = VerifyOptions::default();
+        let expired = async {
+            tokio::time::sleep(Duration::from_millis(2 * seed)).await;
+            run(&filled.repository, filled.now).await
+        };
+        let (verified, expired) = futures::future::join(verify(&slow, &options), expired).await;
+        let findings = verified.expect("verified").findings;
+        let plan = expired.expect("expired");
+        let removed = plan.backups.iter().filter(|backup| backup.removed);
+        gone_meanwhile += removed.count();
+        let left = filled.repository.list_backups().await.expect("listed");
+        let left: BTreeSet<String> = left.iter().map(ToString::to_string).collect();
+        for finding in findings {
+            assert!(left.contains(&finding.object), "{seed}: {finding:?}");
+        }
+    }
+    // Two full ones, what refers to them, and what was given up.
+    assert_eq!(gone_meanwhile, 24 * 5);
 }
 
 /// A full backup that was given up eight days ago, its plan to go, and the mark of that expiry.
