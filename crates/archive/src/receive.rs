@@ -309,8 +309,8 @@ impl Receiver<'_> {
             let segment =
                 SegmentName::from_lsn(place.timeline, place.position, server.segment_size)?;
             tracing::warn!(
-                "{commits} commits were received after {switch}, where the server's timeline {} left timeline {}: \
-                 the server DOES NOT HAVE THEM. {segment}.partial has them, here and then in the repository; \
+                "the server DOES NOT HAVE commits that were received after {switch}, where its timeline {} left \
+                 timeline {}: {commits} in {segment}.partial, here and then in the repository; \
                  \"walzip restore --target-timeline {}\" says how to get them back",
                 server.timeline,
                 place.timeline,

@@ -22,6 +22,7 @@ const POLL_MAX: Duration = Duration::from_secs(2);
 const REPORTED_AFTER: Duration = Duration::from_secs(10);
 const REPORTED_EVERY: Duration = Duration::from_secs(300);
 const ON_STANDBY: &str = ": the primary has not finished it; SELECT pg_switch_wal() there does";
+const UNREACHABLE: &str = ": the server does not answer; it archives again when it runs again";
 /// So long a server that is there may take to say what it has archived.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
@@ -109,7 +110,7 @@ impl Wait<'_> {
             if Instant::now() >= reported_at {
                 reported_at += REPORTED_EVERY;
                 let seconds = deadline.saturating_duration_since(Instant::now()).as_secs();
-                let why = if self.is_standby { ON_STANDBY } else { "" };
+                let why = self.why_it_takes_long(connection).await;
                 tracing::warn!("waiting for {name} to be archived, for {seconds} s more{why}");
             }
             tokio::time::sleep((since.elapsed() / 10).clamp(POLL_MIN, POLL_MAX)).await;
@@ -142,6 +143,19 @@ impl Wait<'_> {
                 });
             }
             tokio::time::sleep((since.elapsed() / 10).clamp(POLL_MIN, POLL_MAX)).await;
+        }
+    }
+
+    async fn why_it_takes_long(&self, connection: &mut Option<Connection>) -> String {
+        let archiver = self.archiver(connection).await;
+        let failure = archiver
+            .as_ref()
+            .and_then(|archiver| self.failure(archiver));
+        match (archiver, failure) {
+            (None, _) => UNREACHABLE.to_owned(),
+            (_, Some(failure)) => format!(": {failure}"),
+            _ if self.is_standby => ON_STANDBY.to_owned(),
+            _ => String::new(),
         }
     }
 

@@ -17,7 +17,7 @@ use sd_notify::NotifyState;
 use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::metrics::Watched;
-use crate::repo_args::Place;
+use crate::repo_args::{self, Place};
 use crate::runtime;
 
 pub use pushing::Pushing;
@@ -61,6 +61,12 @@ impl Service<'_> {
                 endpoint::answer(listener, &measured, stop.clone()).await;
             }
         };
+        let looking = async {
+            tokio::select! {
+                () = self.look_at_repositories() => {}
+                () = stop.clone() => {}
+            }
+        };
         let jobs = self
             .jobs
             .iter()
@@ -73,11 +79,22 @@ impl Service<'_> {
         tokio::join!(
             pushing,
             answering,
+            looking,
             join_all(jobs),
             stopping,
             live(stop.clone())
         );
         Ok(())
+    }
+
+    /// A mistake in the configuration is told at once. A repository that is not there yet is no reason to
+    /// end: whatever needs it asks again.
+    async fn look_at_repositories(&self) {
+        for place in self.places {
+            if let Err(error) = repo_args::open(place).await {
+                tracing::warn!("{place}: {}", error.message());
+            }
+        }
     }
 }
 

@@ -77,3 +77,47 @@ async fn record_of(repository: &Repository, history: &BackupHistory) -> Option<B
     // Of two attempts the server has the same name.
     (is_same && record.attempts.is_none()).then_some(record)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    const CONTENT: &str = "START WAL LOCATION: 0/2000028 (file 000000010000000000000002)\n\
+        STOP WAL LOCATION: 0/2000100 (file 000000010000000000000002)\n\
+        CHECKPOINT LOCATION: 0/2000060\n\
+        BACKUP METHOD: streamed\n\
+        BACKUP FROM: primary\n\
+        START TIME: 2026-11-21 22:13:46 UTC\n\
+        LABEL: walzip\n\
+        START TIMELINE: 1\n\
+        STOP TIME: 2026-11-21 22:13:47 UTC\n\
+        STOP TIMELINE: 1\n";
+
+    fn write(pg_wal: &Path, segment: u8) {
+        let name = format!("0000000100000000000000{segment:02X}.00000028.backup");
+        fs::write(pg_wal.join(name), CONTENT).expect("written");
+    }
+
+    #[test]
+    fn a_history_file_is_believed_where_it_is_the_only_one_and_on_the_volume_of_the_data() {
+        let place = tempfile::tempdir().expect("a directory");
+        let pg_wal = place.path().join("pg_wal");
+        fs::create_dir(&pg_wal).expect("made");
+        assert_eq!(only_history(place.path()), None);
+        write(&pg_wal, 2);
+        assert!(only_history(place.path()).is_some());
+
+        // An older state was copied over a newer one.
+        write(&pg_wal, 1);
+        assert_eq!(only_history(place.path()), None);
+
+        // It may not have been set back with the data.
+        let other = tempfile::tempdir().expect("a directory");
+        write(other.path(), 2);
+        fs::remove_dir_all(&pg_wal).expect("removed");
+        symlink(other.path(), &pg_wal).expect("linked");
+        assert_eq!(only_history(place.path()), None);
+    }
+}

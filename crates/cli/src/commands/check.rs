@@ -93,10 +93,14 @@ fn warn_of_missing(missing: &MissingWal) {
         segments: count,
         ..
     } = segments;
+    let which = match count {
+        1 => format!("segment {first} is"),
+        _ => format!("{count} segments, {first} to {last}, are"),
+    };
     tracing::warn!(
-        "{count} segments are missing after backup {backup}, {first} to {last}: no restore gets past them. \
-         Where this server's pg_wal has them, or that of one that was primary before, push each: walzip \
-         archive-push PGDATA/pg_wal/{first}. Otherwise take a backup"
+        "{which} missing after backup {backup}: no restore gets past that. Where this server's pg_wal has what is \
+         missing, or that of one that was primary before, push it: walzip archive-push PGDATA/pg_wal/{first}. \
+         Otherwise take a backup"
     );
 }
 

@@ -256,8 +256,8 @@ fn warn_of_partials(directory: &Path, restored: &Restored) {
         let pg_wal = directory.join("pg_wal").join(segment.to_string());
         let to = shell::word(&pg_wal.to_string_lossy());
         tracing::warn!(
-            "{segment}.partial has {commits} commits up to {last} that are not in this restore, since no \
-             recovery reads it. To have them, {along}before the first start: walzip archive-get \
+            "{segment}.partial has commits that are not in this restore, since no recovery reads it: {commits}, \
+             the last at {last}. To have them, {along}before the first start: walzip archive-get \
              {segment}.partial {to}"
         );
     }

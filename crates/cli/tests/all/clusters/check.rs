@@ -191,3 +191,22 @@ fn a_failure_that_is_past_is_not_blamed_for_a_segment_that_is_late() {
     );
     assert!(!late.contains("last failed"), "{late}");
 }
+
+/// Positions follow from the names of segments and their size.
+#[test]
+fn segments_of_another_size_are_refused() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = Server::backed_up(&site);
+    primary.stop();
+    let mut reset = site.command(site.program("pg_resetwal"));
+    succeed(reset.arg("--wal-segsize=2").arg(primary.data()));
+    primary.start(&[]);
+    for command in ["check", "backup"] {
+        let output = primary.walzip(&[command]).output().expect("walzip starts");
+        let told = said(&output);
+        assert_eq!(output.status.code(), Some(31), "{command}: {told}");
+        let sizes = ["segments have 2097152 bytes", " have 1048576: "];
+        says(&told, &sizes);
+        says(&told, &["Make a new repository (walzip init)"]);
+    }
+}

@@ -1,7 +1,7 @@
 //! What a package brings: the program, its units, its alerts. Each is used as a machine would use it.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -335,4 +335,25 @@ fn check_metrics(answer: &str) {
         said(&output),
         begin.elapsed()
     );
+}
+
+/// It may be a mistake, or a disk that is mounted later.
+#[test]
+fn a_service_without_its_repository_says_so_and_goes_on() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let absent = directory.path().join("absent");
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin!("walzip"))
+        .args(["serve", "--verify-every", "1d", "--repo"])
+        .arg(&absent)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let line = lines.next().expect("a line").expect("text");
+    let expected = format!("{} is not a walzip repository", absent.display());
+    assert!(line.starts_with("walzip: warning: "), "{line}");
+    assert!(line.contains(&expected), "{line}");
+    assert!(child.try_wait().expect("asked").is_none(), "it has ended");
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
+    assert!(child.wait().expect("it ends").success());
 }

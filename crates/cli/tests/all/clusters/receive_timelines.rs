@@ -8,7 +8,7 @@ use crate::clusters::receiver::{
     wait, wait_until_archived,
 };
 use crate::clusters::server::Server;
-use crate::clusters::site::{Site, succeed};
+use crate::clusters::site::{Site, said, succeed};
 
 const SEGMENT_SIZE: u64 = 1 << 20;
 
@@ -120,6 +120,10 @@ fn what_only_the_receiver_has_after_a_failover_is_kept_or_refused() {
     );
     old.start(&[]);
     old.sql("CREATE TABLE row (body text)");
+    let receiver = Receiver::start_streaming(&site, &old, FIRST);
+    succeed(&mut old.walzip(&["backup"]));
+    receiver.stop();
+    old.sql("SELECT pg_drop_replication_slot('walzip')");
     // Two standbys, which will leave the timeline at different positions.
     let (near, far) = (Server::on(&site, "near"), Server::on(&site, "far"));
     for standby in [&near, &far] {
@@ -139,11 +143,13 @@ fn what_only_the_receiver_has_after_a_failover_is_kept_or_refused() {
     near.start(&[]);
     promote(&near, "of timeline 2");
     let receiver = Receiver::start_streaming(&site, &near, FIRST);
+    receiver.wait_until_said("the server DOES NOT HAVE commits that were received after ");
     let last = switch_segment(&near);
     wait_until_archived(&site, &last);
     let [partial] = partial_segments(&site).try_into().expect("one");
     let text = b"only the receiver has this";
     assert!(partial.windows(text.len()).any(|bytes| bytes == text));
+    brings_back_what_the_promoted_server_lacks(&site);
 
     // Another timeline of the same number is refused, and everything stays.
     receiver.stop();
@@ -156,6 +162,45 @@ fn what_only_the_receiver_has_after_a_failover_is_kept_or_refused() {
     assert_eq!(refused.code(), Some(110), "{}", receiver::log(&site));
     assert!(receiver::log(&site).contains("the server has gone another way"));
     assert_eq!(local_names(&site, ""), before);
+}
+
+/// A restore says which commits it has not, and how to have them; and that is so.
+fn brings_back_what_the_promoted_server_lacks(site: &Site) {
+    let lacking = "SELECT count(*) FROM row WHERE body = 'only the receiver has this'";
+    let restore = |name: &str, arguments: &[&str]| {
+        let server = Server::on(site, name);
+        let mut restore = server.walzip(&["restore", "--archive-mode", "off", "-D"]);
+        let output = restore.arg(server.data()).args(arguments).output();
+        said(&output.expect("walzip starts"))
+    };
+    let told = restore("along-2", &[]);
+    let (_, named) = told.split_once("walzip: warning: ").expect(&told);
+    let (segment, rest) = named.split_once(".partial has commits").expect(&told);
+    // The other is of before the far standby was made.
+    assert!(
+        rest.contains("recovery reads it: 2, the last at "),
+        "{told}"
+    );
+    let way = "To have them, restore with --target-timeline 1, and before the first start: walzip archive-get";
+    assert!(rest.contains(way), "{told}");
+    let along = Server::on(site, "along-2");
+    along.start(&[]);
+    along.wait_until("SELECT NOT pg_is_in_recovery()");
+    assert_eq!(along.sql(lacking), "0");
+    along.stop();
+
+    let told = restore("along-1", &["--target-timeline", "1"]);
+    let way = "To have them, before the first start: walzip archive-get";
+    assert!(told.contains(way), "{told}");
+    let along = Server::on(site, "along-1");
+    let to = along.data().join("pg_wal").join(segment);
+    let mut get = site.walzip(&["archive-get", &format!("{segment}.partial")]);
+    succeed(get.arg(&to));
+    site.hand_over(&to);
+    along.start(&[]);
+    along.wait_until("SELECT NOT pg_is_in_recovery()");
+    assert_eq!(along.sql(lacking), "1");
+    along.stop();
 }
 
 /// The partial segments in the repository.

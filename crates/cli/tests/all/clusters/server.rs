@@ -39,6 +39,16 @@ impl<'a> Server<'a> {
         Server::on(site, name).init(1, &["--allow-group-access"])
     }
 
+    /// A server that archives, with an empty table `note` and a first backup.
+    pub fn backed_up(site: &'a Site) -> Server<'a> {
+        let primary = Server::create(site, "primary", 1);
+        primary.archive_with_walzip();
+        primary.start(&[]);
+        primary.sql("CREATE TABLE note (body text)");
+        succeed(&mut primary.walzip(&["backup"]));
+        primary
+    }
+
     fn init(self, segment_megabytes: u32, flags: &[&str]) -> Server<'a> {
         let server = self;
         let mut initdb = server.site.command(server.program("initdb"));

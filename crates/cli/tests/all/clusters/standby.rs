@@ -9,15 +9,6 @@ use crate::clusters::site::{Site, said, succeed};
 /// `archive-timeout`.
 const ARCHIVE_TIMEOUT: i32 = 82;
 
-fn backed_up<'s>(site: &'s Site) -> Server<'s> {
-    let primary = Server::create(site, "primary", 1);
-    primary.archive_with_walzip();
-    primary.start(&[]);
-    primary.sql("CREATE TABLE note (body text)");
-    succeed(&mut primary.walzip(&["backup"]));
-    primary
-}
-
 fn signals(server: &Server) -> Vec<&'static str> {
     let names = ["recovery.signal", "standby.signal"];
     let is_there = |name: &&str| server.data().join(name).exists();
@@ -46,7 +37,7 @@ fn a_standby_of_18_replays_until_it_is_promoted() {
 
 fn replays_until_it_is_promoted(major: u32) {
     let Some(site) = Site::new(major) else { return };
-    let primary = backed_up(&site);
+    let primary = Server::backed_up(&site);
     let standby = Server::on(&site, "standby");
     let report = restore(&standby, &["--standby", "--archive-mode", "preserve"]);
     assert!(report.contains("it starts as a standby"), "{report}");
@@ -80,7 +71,7 @@ fn replays_until_it_is_promoted(major: u32) {
 #[test]
 fn a_directory_becomes_what_it_was_restored_as_last() {
     let Some(site) = Site::new(15) else { return };
-    let primary = backed_up(&site);
+    let primary = Server::backed_up(&site);
     primary.archive_everything();
     primary.stop();
     let copy = Server::on(&site, "copy");
@@ -111,7 +102,7 @@ fn a_directory_becomes_what_it_was_restored_as_last() {
 #[test]
 fn a_backup_that_an_idle_primary_keeps_waiting_names_the_primary() {
     let Some(site) = Site::new(15) else { return };
-    let primary = backed_up(&site);
+    let primary = Server::backed_up(&site);
     let standby = Server::on(&site, "standby");
     restore(&standby, &["--archive-mode", "preserve"]);
     follow(&site, &standby, &primary);
