@@ -13,7 +13,7 @@ use walzip_repo::Location;
 use crate::config::{Config, DEFAULT_PATH};
 use crate::error::CommandError;
 use crate::exit_code::Kind;
-use crate::repo_args::is_number;
+use crate::repo_args::{ConfigFile, Place, is_number};
 
 /// Where a server archives to, as far as its settings say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl fmt::Display for Setting<'_> {
 }
 
 /// The failure of a check, with what the server's settings say of its reason.
-pub fn explain(error: ArchiveError, repository: &Location) -> CommandError {
+pub fn explain(error: ArchiveError, repository: &Place) -> CommandError {
     match error {
         ArchiveError::NoArchiveCommand => CommandError::new(Kind::OptionInvalid, &error).hint(
             format_args!("Set {} and reload the server.", own(repository)),
@@ -180,7 +180,7 @@ fn missing(
     failure: Option<String>,
     state: State,
     archiver: &Archiver,
-    repository: &Location,
+    repository: &Place,
 ) -> CommandError {
     let destination = Destination::of(archiver, repository);
     let mut message = head;
@@ -207,7 +207,7 @@ fn missing(
     ))
 }
 
-fn cause(destination: &Destination, repository: &Location) -> Option<String> {
+fn cause(destination: &Destination, repository: &Place) -> Option<String> {
     match destination {
         Destination::Elsewhere(other) => Some(format!(
             "archive_command names another repository, {other} instead of {repository}"
@@ -222,7 +222,7 @@ fn way_out(
     destination: &Destination,
     state: State,
     archiver: &Archiver,
-    repository: &Location,
+    repository: &Place,
 ) -> String {
     let setting = Setting(archiver);
     let own = own(repository);
@@ -241,6 +241,10 @@ fn way_out(
             "The server has {setting}; set {own} and reload it, then take a backup, since WAL is \
              missing here."
         ),
+        // The same words lead elsewhere there, or fail there.
+        Destination::Unclear(why) if setting.to_string() == own => format!(
+            "The server has {setting}: {why}, which may name another repository there. Its log says what failed."
+        ),
         Destination::Unclear(why) => {
             format!("The server has {setting}, which names no repository: {why}. Set {own}.")
         }
@@ -258,13 +262,26 @@ fn way_out(
     }
 }
 
-/// The setting that archives into a repository.
-fn own(repository: &Location) -> String {
-    let location = repository.to_string().replace('%', "%%");
+/// The setting that archives into a repository: named as it is here, since a file may have several.
+fn own(repository: &Place) -> String {
+    let argument = match &repository.named_in {
+        Some(ConfigFile::Usual) => String::new(),
+        Some(ConfigFile::Given(file)) => {
+            let whole = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+            format!("--config {} ", quoted(&whole.to_string_lossy()))
+        }
+        None => format!("--repo {} ", quoted(&repository.to_string())),
+    };
+    format!("archive_command = 'walzip archive-push {argument}%p'")
+}
+
+/// A word in a setting that PostgreSQL gives to a shell.
+fn quoted(word: &str) -> String {
+    let word = word.replace('%', "%%");
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:%".contains(c);
-    match location.chars().all(plain) {
-        true => format!("archive_command = 'walzip archive-push --repo {location} %p'"),
-        false => format!("archive_command = 'walzip archive-push --repo \"{location}\" %p'"),
+    match word.chars().all(plain) {
+        true => word,
+        false => format!("\"{word}\""),
     }
 }
 

@@ -50,6 +50,17 @@ pub struct Place {
     pub number: Option<u16>,
     /// What the configuration file says, with this repository as its only one.
     pub config: Config,
+    /// The file that names it, if no flag and no variable does.
+    pub named_in: Option<ConfigFile>,
+}
+
+/// Which configuration file.
+#[derive(Clone, Debug)]
+pub enum ConfigFile {
+    /// The one that is read where none is given.
+    Usual,
+    /// One that is given.
+    Given(PathBuf),
 }
 
 impl Place {
@@ -63,6 +74,7 @@ impl Place {
             settings,
             number: None,
             config,
+            named_in: None,
         })
     }
 
@@ -212,7 +224,8 @@ impl RepoArgs {
         let place = |number: u16| {
             let own = config.of_repository(number)?;
             let text = own.repo.clone().unwrap_or_default();
-            self.at(&text, is_one_of_several.then_some(number), own, timeout)
+            let place = self.at(&text, is_one_of_several.then_some(number), own, timeout)?;
+            Ok(self.of_file(place))
         };
         numbers.into_iter().map(place).collect()
     }
@@ -252,7 +265,8 @@ impl RepoArgs {
             Some(number) => {
                 let own = config.of_repository(number)?;
                 let text = own.repo.clone().unwrap_or_default();
-                self.at(&text, Some(number), own, timeout)
+                let place = self.at(&text, Some(number), own, timeout)?;
+                Ok(self.of_file(place))
             }
             None => {
                 let message = format!("the configuration file has no repository {text}");
@@ -279,7 +293,16 @@ impl RepoArgs {
             settings,
             number,
             config,
+            named_in: None,
         })
+    }
+
+    fn of_file(&self, place: Place) -> Place {
+        let given = self.config.clone().map(ConfigFile::Given);
+        Place {
+            named_in: Some(given.unwrap_or(ConfigFile::Usual)),
+            ..place
+        }
     }
 }
 

@@ -87,6 +87,16 @@ fn a_check_names_what_archives_and_tells_the_reasons_of_failure_apart() {
         &empty,
         &["archive_command is empty", &format!("--repo {ours} %p'")],
     );
+    // A file may have more than this repository.
+    let file = site.path("walzip.toml");
+    fs::write(&file, format!("repo = \"{ours}\"\n")).expect("written");
+    let mut by_file = primary.walzip(&["check", "--config"]);
+    by_file.arg(&file).env_remove("WALZIP_REPO");
+    let empty = said(&by_file.output().expect("walzip starts"));
+    says(
+        &empty,
+        &[&format!("archive-push --config {} %p'", file.display())],
+    );
 
     succeed(&mut site.walzip(&["init", "--repo", "other", "-D", "primary"]));
     let other = site.path("other");
