@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use futures::StreamExt;
 use serde::Serialize;
-use walzip_repo::{Repository, WalEntry, WalPack};
+use walzip_repo::{PutOutcome, Repository, WalEntry, WalPack};
 
 use crate::error::ArchiveError;
 use crate::packs::{self, PackReader};
@@ -195,12 +195,16 @@ async fn copy_pack(from: &Repository, to: &Repository, pack: &WalPack) -> Result
         })
         .await?;
     let object = from.packs().read(&pack.name).await?.ok_or_else(gone)?;
-    to.put_pack(&pack.name, object.clone()).await?;
-    match to.packs().read(&pack.name).await? == Some(object) {
-        true => Ok(()),
-        false => Err(ArchiveError::Damaged {
-            object: format!("pack {}", pack.name),
-            reason: "the copy is not what was put".to_owned(),
-        }),
+    let put = to.put_pack(&pack.name, object.clone()).await?;
+    if to.packs().read(&pack.name).await? == Some(object) {
+        return Ok(());
     }
+    // Where it stayed, the next run would take it for what is lacked.
+    if put == PutOutcome::Created {
+        to.remove_pack(&pack.name).await?;
+    }
+    Err(ArchiveError::Damaged {
+        object: format!("pack {}", pack.name),
+        reason: "the copy is not what was put".to_owned(),
+    })
 }

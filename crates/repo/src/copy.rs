@@ -246,8 +246,18 @@ impl Copying<'_> {
         objects: &[ObjectMeta],
         copied: &mut CopiedRepository,
     ) -> Result<bool, RepoError> {
+        self.each(objects, self.options.compare, copied).await
+    }
+
+    /// The same, where what is there is compared by its content, or not.
+    async fn each(
+        &self,
+        objects: &[ObjectMeta],
+        compare: bool,
+        copied: &mut CopiedRepository,
+    ) -> Result<bool, RepoError> {
         let outcomes = futures::stream::iter(objects)
-            .map(|meta| self.one(meta))
+            .map(|meta| self.one(meta, compare))
             .buffer_unordered(self.options.parallel.max(1));
         let mut outcomes = std::pin::pin!(outcomes);
         let mut are_there = true;
@@ -278,13 +288,15 @@ impl Copying<'_> {
         backup: &Backup,
         copied: &mut CopiedRepository,
     ) -> Result<bool, RepoError> {
+        // Of a copy that was interrupted, nobody has said yet that its objects are whole.
+        let is_there = |meta: &ObjectMeta| self.there.contains_key(meta.location.as_ref());
+        let compare = self.options.compare || !backup.json.iter().any(is_there);
         for objects in [&backup.started, &backup.data, &backup.json] {
-            if !self.all(objects, copied).await? {
+            if !self.each(objects, compare, copied).await? {
                 return Ok(false);
             }
         }
         // A pin may have been renewed since an earlier copy: that it is pinned is what counts.
-        let is_there = |meta: &ObjectMeta| self.there.contains_key(meta.location.as_ref());
         if !backup.pin.iter().any(is_there) {
             self.all(&backup.pin, copied).await?;
         }
@@ -350,11 +362,11 @@ impl Copying<'_> {
         Ok(())
     }
 
-    async fn one(&self, meta: &ObjectMeta) -> Result<Outcome, RepoError> {
+    async fn one(&self, meta: &ObjectMeta, compare: bool) -> Result<Outcome, RepoError> {
         let key = meta.location.as_ref();
         let outcome = match self.there.get(key) {
             Some(&size) if size != meta.size => Ok(Outcome::Conflict(key.to_owned())),
-            Some(_) if !self.options.compare && !is_compared(meta) => Ok(Outcome::There),
+            Some(_) if !compare && !is_compared(meta) => Ok(Outcome::There),
             Some(_) => self
                 .is_equal(&meta.location)
                 .await
@@ -383,7 +395,7 @@ impl Copying<'_> {
             let stored = self.hash_of(self.to, &meta.location).await?;
             return match stored == Some(hash) {
                 true => Ok(Outcome::Put(meta.size)),
-                false => Err(differs(key)),
+                false => Err(self.take_back(meta).await),
             };
         }
         let content = read_whole(key, found).await?;
@@ -403,8 +415,18 @@ impl Copying<'_> {
         match (stored == content, is_new) {
             (true, true) => Ok(Outcome::Put(meta.size)),
             (true, false) => Ok(Outcome::There),
-            (false, true) => Err(differs(key)),
+            (false, true) => Err(self.take_back(meta).await),
             (false, false) => Ok(Outcome::Conflict(key.to_owned())),
+        }
+    }
+
+    /// Removes what was put and is not what is there: the next copy would take it for an object that came
+    /// before. Returns that failure.
+    async fn take_back(&self, meta: &ObjectMeta) -> RepoError {
+        let key = meta.location.as_ref();
+        match self.to.delete(&meta.location).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => differs(key),
+            Err(error) => RepoError::from_store(key, error),
         }
     }
 

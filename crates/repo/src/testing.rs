@@ -52,6 +52,8 @@ pub struct Faults {
     pub fail_call: Option<u64>,
     /// The call of this number takes effect and then fails.
     pub lose_answer_of_call: Option<u64>,
+    /// What the call of this number puts becomes other bytes of the same length.
+    pub change_bytes_of_call: Option<u64>,
     /// Each call takes up to this long.
     pub latency_ms_max: u64,
 }
@@ -106,6 +108,7 @@ struct Plan {
     call: u64,
     fails_before: bool,
     fails_after: bool,
+    changes_bytes: bool,
     latency: Duration,
     breaks_off: Option<BreaksOff>,
 }
@@ -136,6 +139,7 @@ impl Injector {
             fails_after: chance(1000) < faults.lost_answers_per_1000
                 || faults.lose_answer_of_call == Some(call)
                 || (is_turn && turn_is_even),
+            changes_bytes: faults.change_bytes_of_call == Some(call),
             latency: Duration::from_millis(chance(faults.latency_ms_max + 1)),
             breaks_off: (chance(1000) < faults.broken_reads_per_1000).then(|| match chance(2) {
                 0 => BreaksOff::WithError,
@@ -150,6 +154,17 @@ impl Injector {
 }
 
 impl Plan {
+    fn changed(&self, payload: PutPayload) -> PutPayload {
+        if !self.changes_bytes {
+            return payload;
+        }
+        let mut bytes = Vec::from_iter(payload.iter().flatten().copied());
+        if let Some(byte) = bytes.last_mut() {
+            *byte ^= 1;
+        }
+        bytes.into()
+    }
+
     /// Does the work, or not, and answers, or not.
     async fn carry_out<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         if !self.latency.is_zero() {
@@ -190,8 +205,9 @@ impl ObjectStore for FaultyStore {
         payload: PutPayload,
         opts: PutOptions,
     ) -> Result<PutResult> {
-        let put = self.inner.put_opts(location, payload, opts);
-        self.injector.call(put).await
+        let plan = self.injector.plan();
+        let put = self.inner.put_opts(location, plan.changed(payload), opts);
+        plan.carry_out(put).await
     }
 
     async fn put_multipart_opts(
@@ -298,9 +314,9 @@ struct FaultyUpload {
 #[async_trait]
 impl MultipartUpload for FaultyUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
-        let part = self.inner.put_part(data);
-        let injector = Arc::clone(&self.injector);
-        async move { injector.call(part).await }.boxed()
+        let plan = self.injector.plan();
+        let part = self.inner.put_part(plan.changed(data));
+        async move { plan.carry_out(part).await }.boxed()
     }
 
     async fn complete(&mut self) -> Result<PutResult> {

@@ -66,8 +66,9 @@ struct CatArgs {
 
 /// Copy the repository to another place, or bring a copy up to date
 ///
-/// Every object is read back and compared: what is damaged here is damaged there, and "walzip verify"
-/// finds it in either place. Backups that are not finished are left out. Until all is
+/// Every object that is put is read back and compared: what is damaged here is damaged there, and "walzip
+/// verify" finds it in either place. What was there before is compared by its size only, and of a backup that
+/// had not come whole by its content. Backups that are not finished are left out. Until all is
 /// there, the place has no repository; when it is interrupted, run it again. What was removed from
 /// the repository since an earlier copy stays in the copy. With --to-key-file the copy is encrypted,
 /// whether the repository is or not.

@@ -123,6 +123,49 @@ async fn an_interrupted_copy_shows_nothing_that_is_not_whole() {
     }
 }
 
+/// What a store has made of an object is not taken for a copy of before, whichever object it is.
+#[tokio::test]
+async fn what_did_not_come_right_comes_again() {
+    let from = source().await;
+    let mut changed = 0;
+    for call in 1.. {
+        let to = memory_store();
+        let faults = Faults {
+            change_bytes_of_call: Some(call),
+            ..Faults::default()
+        };
+        let faulty = FaultyStore::new(Arc::clone(&to), faults);
+        let over: Arc<dyn ObjectStore> = Arc::new(faulty.clone());
+        changed += copy(&from, &over).await.unwrap().damaged.len();
+        copy(&from, &to).await.unwrap();
+        assert_eq!(objects(&to).await, expected(&from).await, "call {call}");
+        if faulty.calls() < call {
+            break;
+        }
+    }
+    // The long object comes in two parts.
+    assert_eq!(changed, 10);
+}
+
+/// A copy that was killed between the put of an object and the look at it.
+#[tokio::test]
+async fn what_a_killed_copy_has_left_of_a_backup_is_compared() {
+    let from = source().await;
+    let whole = memory_store();
+    copy(&from, &whole).await.unwrap();
+    let to = memory_store();
+    for (key, content) in objects(&whole).await {
+        if key.contains("/pack/") {
+            let other = patterned("other", content.len());
+            to.put(&Path::from(key), other.into()).await.unwrap();
+        }
+    }
+    let copied = copy(&from, &to).await.unwrap();
+    assert_eq!(copied.conflicts.len(), 1);
+    assert_eq!(copied.incomplete.len(), 1);
+    assert!(Repository::open(to).await.is_err());
+}
+
 #[tokio::test]
 async fn what_differs_is_left_alone_and_told() {
     let from = source().await;
