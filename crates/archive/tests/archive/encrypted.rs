@@ -2,10 +2,8 @@
 //! certificate, and what a session is bound to.
 
 use std::fs::{self, Permissions};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use walzip_archive::replication::{
@@ -39,20 +37,6 @@ fn data(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A port that nobody has, below those that the system gives away.
-fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let offset = std::process::id()
-            .wrapping_mul(16)
-            .wrapping_add(NEXT.fetch_add(1, Relaxed));
-        let port = 20_000 + (offset % 12_000) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
-
 struct Server<'s> {
     site: &'s Site,
     cluster: Cluster<'s>,
@@ -72,7 +56,7 @@ impl<'s> Server<'s> {
             let conf = fs::read_to_string(&path).expect("postgresql.conf");
             fs::write(path, conf + "ssl = on\nssl_ca_file = 'ca.crt'\n").expect("written");
         }
-        let port = free_port();
+        let port = walzip_testing::free_port();
         let cluster = site.start_listening(data_directory, "127.0.0.1", port);
         cluster.sql(ROLES).await;
         let server = Server {

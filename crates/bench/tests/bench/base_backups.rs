@@ -1,4 +1,4 @@
-//! Base backups of a real server: what is measured, kept, gone on with, and left behind.
+//! Base backups of a real server: what is measured, kept, continued, and left behind.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,9 +8,10 @@ use tempfile::TempDir;
 use walzip_bench::basebackup::{Options, Results, Source, run};
 use walzip_bench::workload::Workload;
 use walzip_bench::{Cancel, Error, Progress, Step};
+use walzip_testing::not_run;
 
 use crate::servers::pg_bin;
-use crate::support::{is_empty, not_run};
+use crate::support::is_empty;
 
 /// Archives by copying, and says the size of a backup that it does not take.
 const WALZIP: &str = r#"#!/bin/sh

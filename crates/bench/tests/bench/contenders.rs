@@ -4,8 +4,9 @@ use std::path::Path;
 
 use walzip_bench::contender::CONTENDERS;
 use walzip_bench::segments::METHODS;
+use walzip_testing::not_run;
 
-use crate::support::{Bench, not_run};
+use crate::support::Bench;
 
 const SEGMENT: &str = "000000010000000000000001";
 

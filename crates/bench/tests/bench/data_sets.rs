@@ -9,9 +9,9 @@ use tempfile::TempDir;
 use walzip_bench::Cancel;
 use walzip_bench::basebackup::{PUBLISHED_SETS, manifest};
 use walzip_bench::server::{Server, Settings};
+use walzip_testing::not_run;
 
 use crate::servers::installation;
-use crate::support::not_run;
 
 const DEMO: &str = "DROP DATABASE demo;\nCREATE DATABASE demo;\n\\connect demo\n\
     CREATE TABLE flights AS SELECT 1 AS flight;\n";

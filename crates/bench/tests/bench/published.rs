@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 
 use walzip_bench::insert::{self, Relation, Step};
 use walzip_bench::{basebackup, segments, wal, wal_compression};
-
-use crate::support::not_run;
+use walzip_testing::not_run;
 
 /// An article: what its file's name begins with, and what compares its figures.
 struct Article {

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use walzip_bench::segments::{Content, Kind, Method, Options, Results, Target, run};
 use walzip_bench::{Error, Progress, Step};
+use walzip_testing::not_run;
 
-use crate::support::{Bench, Heard, is_empty, not_run};
+use crate::support::{Bench, Heard, is_empty};
 
 const NAME: &str = "000000010000000000000001";
 

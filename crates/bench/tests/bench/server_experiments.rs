@@ -9,9 +9,10 @@ use walzip_bench::insert::{self, Memory, MemoryLimit};
 use walzip_bench::wal_compression;
 use walzip_bench::workload::Workload;
 use walzip_bench::{Cancel, Error, Files};
+use walzip_testing::not_run;
 
 use crate::servers::{installation, pg_bin};
-use crate::support::{COPIES, Heard, is_empty, not_run};
+use crate::support::{COPIES, Heard, is_empty};
 
 /// The programs of PostgreSQL, of which one is replaced by a script. In it, `REAL` is the
 /// program itself and `COUNT` a file that is there from the second call on.

@@ -8,8 +8,9 @@ use std::process::Command;
 use tempfile::TempDir;
 use walzip_bench::server::{Installation, Settings};
 use walzip_bench::{Cancel, Error};
+use walzip_testing::not_run;
 
-use crate::support::{is_empty, not_run};
+use crate::support::is_empty;
 
 /// A PostgreSQL: the one that the tests fetch, or the newest that is installed.
 pub fn pg_bin() -> Option<PathBuf> {

@@ -1,7 +1,6 @@
 //! A directory with programs, segments and temporary files, and an ear for progress.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -89,15 +88,4 @@ impl Progress for Heard {
     fn step(&mut self, step: &Step) {
         self.steps.push(step.clone());
     }
-}
-
-/// Says so, here and in the list that `make test` ends with. In CI nothing may be missing.
-pub fn not_run(reason: &str) {
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "{reason}");
-    let line = format!("NOT RUN: {reason}\n");
-    eprint!("{line}");
-    let list = Path::new(env!("CARGO_TARGET_TMPDIR")).join("not-run.txt");
-    let file = OpenOptions::new().create(true).append(true).open(list);
-    file.and_then(|mut file| file.write_all(line.as_bytes()))
-        .unwrap();
 }

@@ -1,6 +1,7 @@
 //! Streams of several members, and what happens to damaged ones.
 
-use crate::clusters::site::not_run;
+use walzip_testing::not_run;
+
 use crate::sandbox::{SEGMENT_SIZE, Sandbox, segment, text};
 
 #[test]

@@ -13,7 +13,6 @@ use crate::compatibility::golden_files;
 use crate::counting_allocator::peak_of;
 use crate::inputs::{PAGE, noise, text};
 use crate::member_file::MemberFile;
-use crate::samples;
 
 /// Pages that a server wrote: those of the golden files.
 fn real_pages() -> &'static [Vec<u8>] {
@@ -250,7 +249,7 @@ fn spoiled(page: &[u8], spoil: &Spoil) -> Vec<u8> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(
-        if samples::thorough() { 5_000 } else { 400 }
+        if walzip_testing::is_thorough() { 5_000 } else { 400 }
     ))]
 
     #[test]

@@ -3,9 +3,9 @@
 use walzip_codec::{Header, Level, PageImages, decode, encode, encode_verified};
 use walzip_pgformat::pglz::{CharSign, Compressor};
 use walzip_pgformat::wal::{Compression, RecordLayout};
+use walzip_testing::samples;
 
 use crate::inputs::with_records;
-use crate::samples;
 
 /// Images so far behind the first ones that nothing is left to learn of the compressor, and not
 /// as far apart as those that are tried nevertheless.

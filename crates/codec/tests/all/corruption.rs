@@ -13,7 +13,6 @@ use crate::compatibility::golden_files;
 use crate::counting_allocator::peak_of;
 use crate::inputs::{BEGINNINGS, PAGE, noise, small_segment, text};
 use crate::member_file::{MemberFile, block, number, push_number};
-use crate::samples;
 
 /// Bytes that decoding may hold: what the format's limits allow for an original of this
 /// length, the original, and some tables.
@@ -106,7 +105,7 @@ fn every_flipped_bit_of_the_content_is_an_error() {
         let directory_len = number(&mut &content[..]) as usize + 4;
         for at in 0..content.len() {
             // Of what the directory says each bit counts; of the streams, one a byte is tried.
-            let bits = if at < directory_len || samples::thorough() {
+            let bits = if at < directory_len || walzip_testing::is_thorough() {
                 0..8
             } else {
                 at % 8..at % 8 + 1
@@ -133,7 +132,7 @@ fn every_truncation_of_the_content_is_an_error() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(
-        if samples::thorough() { 20_000 } else { 1_000 }
+        if walzip_testing::is_thorough() { 20_000 } else { 1_000 }
     ))]
 
     /// Several places at once, with the values that numbers go wrong by.

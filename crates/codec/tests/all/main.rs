@@ -16,7 +16,6 @@ mod names;
 mod parts;
 mod readers;
 mod round_trip;
-mod samples;
 mod specification;
 mod table_pages;
 mod truncation;

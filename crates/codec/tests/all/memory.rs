@@ -6,9 +6,10 @@ use walzip_pgformat::wal::{
     Block, PageState, RecordLayout, RelFileLocator, SegmentHeader, SegmentWriter,
 };
 
+use walzip_testing::samples;
+
 use crate::counting_allocator::peak_of;
 use crate::inputs::BEGINNINGS;
-use crate::samples;
 
 const MB: usize = 1 << 20;
 

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 use walzip_codec::{Claims, DecodeError, Encoder, Header, Level, decode, decode_member};
+use walzip_testing::samples;
 
 use crate::inputs::{BEGINNINGS, PAGE, SMALL_SEGMENT, small_segment};
 use crate::member_file::MemberFile;
-use crate::samples;
 
 /// The members of an input, encoded in parts of so many bytes.
 fn members(input: &[u8], part_len: usize, level: Level) -> Vec<Vec<u8>> {

@@ -6,9 +6,9 @@ use std::io;
 
 use walzip_codec::{EncodeError, Encoder, Level};
 use walzip_pgformat::{Input, ReadAt};
+use walzip_testing::samples;
 
 use crate::inputs::{BEGINNINGS, noise, small_segment};
-use crate::samples;
 
 /// Bytes that can be read so many times; after that reading fails, or gives other bytes.
 struct Readings<'b> {

@@ -6,9 +6,9 @@ use walzip_codec::{
     encode_without,
 };
 use walzip_pgformat::wal::RECORD_HEADER_LEN;
+use walzip_testing::samples;
 
 use crate::inputs::{BEGINNINGS, PAGE, SMALL_SEGMENT, noise, small_segment, text, with_records};
-use crate::samples;
 
 fn level(number: u8) -> Level {
     Level::new(number).expect("a level")
@@ -47,7 +47,7 @@ fn every_sample_comes_back_at_the_default_level() {
 
 #[test]
 fn samples_come_back_at_every_level() {
-    if samples::thorough() {
+    if walzip_testing::is_thorough() {
         for number in 1..=9 {
             samples_at(level(number));
         }
@@ -315,7 +315,7 @@ fn mutations() -> impl Strategy<Value = Vec<(prop::sample::Index, u8, u8)>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(
-        if samples::thorough() { 4096 } else { 192 }
+        if walzip_testing::is_thorough() { 4096 } else { 192 }
     ))]
 
     /// Records whose checksum is wrong are no records: this is about what is around them.

@@ -10,8 +10,8 @@ use walzip_pgformat::wal::{Event, RecordHeader, RecordLayout, SegmentReader};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, PAGE_SIZE};
 
+use crate::beginnings::BEGINNINGS;
 use crate::rewrite::rewritten;
-use crate::samples::BEGINNINGS;
 
 /// One thing that goes wrong with a file.
 #[derive(Clone, Debug)]

@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 
 use walzip_pgformat::wal::{Event, FIRST_IS_CONTRECORD, PageState, RecordLayout, SegmentReader};
 use walzip_pgformat::{Lsn, PAGE_SIZE};
+use walzip_testing::samples;
 
+use crate::pg_waldump;
 use crate::rewrite::rewritten;
-use crate::{pg_waldump, samples};
 
 const SEGMENT_LEN: usize = 1 << 20;
 /// `XLP_FIRST_IS_OVERWRITE_CONTRECORD` up to 18.
@@ -156,7 +157,7 @@ fn takes_no_record_from_the_recycled_bytes_behind_the_last_one() {
 #[test]
 fn reads_the_same_records_as_pg_waldump_in_all_of_them() {
     let Some(program) = pg_waldump::program(15) else {
-        return samples::missing("there is no pg_waldump of 15");
+        return walzip_testing::not_run("there is no pg_waldump of 15");
     };
     for (case, file) in [
         ("overwritten_within", "00000001000000000000000C"),

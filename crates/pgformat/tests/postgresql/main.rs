@@ -1,5 +1,6 @@
 //! Our reading of PostgreSQL's bytes against PostgreSQL's own, and against itself.
 
+mod beginnings;
 mod control_file;
 mod corruption;
 mod edge_cases;
@@ -8,4 +9,3 @@ mod pg_waldump;
 mod records;
 mod rewrite;
 mod round_trip;
-mod samples;

@@ -2,8 +2,9 @@
 
 use walzip_pgformat::pglz::{CharSign, Compressor, decompress};
 use walzip_pgformat::wal::{Compression, Event, RecordLayout, SegmentReader};
+use walzip_testing::samples;
 
-use crate::samples;
+use crate::beginnings::BEGINNINGS;
 
 /// Calls `visit` with each pglz image of a segment and with its length when decompressed.
 fn for_each_pglz_image(segment: &[u8], mut visit: impl FnMut(&[u8], usize)) {
@@ -57,9 +58,7 @@ fn remakes_every_pglz_image_of_the_samples() {
 
 #[test]
 fn remakes_the_pglz_images_at_the_beginning_of_segments() {
-    let counts = samples::BEGINNINGS
-        .iter()
-        .map(|(_, pages)| remake_images(pages));
+    let counts = BEGINNINGS.iter().map(|(_, pages)| remake_images(pages));
     assert!(counts.sum::<usize>() > 0);
 }
 
@@ -67,7 +66,7 @@ fn remakes_the_pglz_images_at_the_beginning_of_segments() {
 fn compresses_otherwise_where_char_is_unsigned() {
     let mut compressor = Compressor::new();
     let (mut page, mut again, mut differing, mut count) = (Vec::new(), Vec::new(), 0, 0);
-    for (_, pages) in samples::BEGINNINGS {
+    for (_, pages) in BEGINNINGS {
         for_each_pglz_image(pages, |image, page_len| {
             page.clear();
             page.resize(page_len, 0);

@@ -12,7 +12,7 @@ use walzip_pgformat::wal::{
 };
 use walzip_pgformat::{Lsn, PAGE_SIZE, Version};
 
-use crate::samples;
+use walzip_testing::samples;
 
 /// Majors for which no program is to be had where `scripts/fetch-postgres` fetches from.
 const WITHOUT_PROGRAM: &[u32] = &[14];
@@ -232,9 +232,9 @@ fn reads_every_record_as_pg_waldump_does() {
     }
     for major in untested {
         if WITHOUT_PROGRAM.contains(&major) {
-            samples::note(&format!("no pg_waldump of {major} is to be had"));
+            walzip_testing::note(&format!("no pg_waldump of {major} is to be had"));
         } else {
-            samples::missing(&format!(
+            walzip_testing::not_run(&format!(
                 "there is no pg_waldump of {major}; scripts/fetch-postgres {major} brings it"
             ));
         }

@@ -3,7 +3,7 @@
 use walzip_pgformat::Lsn;
 use walzip_pgformat::wal::{Event, RecordLayout, Records, RecordsError, SegmentReader};
 
-use crate::samples;
+use walzip_testing::samples;
 
 /// The positions of records that end in a segment, and where one begins whose rest is in the next.
 fn alone(segment: &[u8]) -> (Vec<Lsn>, Option<Lsn>) {

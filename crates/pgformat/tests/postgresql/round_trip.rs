@@ -1,7 +1,9 @@
 //! What the segment reader takes apart, the segment writer puts together again, to the byte.
 
+use walzip_testing::samples;
+
+use crate::beginnings::BEGINNINGS;
 use crate::rewrite::rewritten;
-use crate::samples;
 
 #[test]
 fn writes_every_sample_back_identically() {
@@ -23,7 +25,7 @@ fn writes_every_sample_back_identically() {
 
 #[test]
 fn writes_the_beginning_of_a_segment_of_every_major_back_identically() {
-    for (name, pages) in samples::BEGINNINGS {
+    for (name, pages) in BEGINNINGS {
         let (written, counts) = rewritten(pages).expect(name);
         assert!(written == *pages, "{name}");
         assert!(
@@ -35,7 +37,7 @@ fn writes_the_beginning_of_a_segment_of_every_major_back_identically() {
 
 #[test]
 fn writes_every_length_of_the_beginning_of_a_segment_back_identically() {
-    for (name, pages) in samples::BEGINNINGS {
+    for (name, pages) in BEGINNINGS {
         for len in 0..pages.len() {
             match rewritten(&pages[..len]) {
                 Some((written, _)) => assert!(written == pages[..len], "{name}: {len} bytes"),

@@ -6,14 +6,14 @@
 //! impossible the test says so, and fails when `CI` is `true`.
 
 use std::error::Error;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use walzip_repo::{LocalStore, PutOutcome, RepoError, Repository};
+use walzip_testing::not_run;
 
 use crate::{CLUSTER, SEGMENT, new_repository, patterned};
 
@@ -22,22 +22,6 @@ const ROOT_VARIABLE: &str = "WALZIP_REPO_TEST_ROOT";
 /// The repository's directory, when this process is the one inside.
 pub fn inside() -> Option<PathBuf> {
     std::env::var_os(ROOT_VARIABLE).map(PathBuf::from)
-}
-
-/// A proof that cannot be given here: an error in CI, and elsewhere shown at the end of
-/// `make test`.
-pub fn not_run(lack: &str) {
-    let in_ci = std::env::var("CI").is_ok_and(|value| value == "true");
-    assert!(!in_ci, "{lack}");
-    let line = format!("NOT RUN: {lack}\n");
-    // Not eprintln!, whose output the test harness keeps to itself.
-    std::io::stderr()
-        .write_all(line.as_bytes())
-        .expect("standard error is writable");
-    let list = Path::new(env!("CARGO_TARGET_TMPDIR")).join("not-run.txt");
-    let file = OpenOptions::new().create(true).append(true).open(list);
-    file.and_then(|mut file| file.write_all(line.as_bytes()))
-        .expect("the target directory is writable");
 }
 
 /// Runs the test of this name in namespaces of its own, after a shell command.

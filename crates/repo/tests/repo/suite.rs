@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use object_store::ObjectStore;
 use walzip_repo::testing::{Faults, FaultyStore, gcs, memory_store, servers};
 use walzip_repo::{LocalStore, Location, StoreSettings, open_store};
+use walzip_testing::not_run;
 
-use crate::limits::not_run;
 use crate::{conformance, encryption, objects, packs, removal};
 
 /// A store, and what must live as long as it.

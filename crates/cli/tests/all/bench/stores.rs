@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::Value;
 use walzip_repo::testing::servers;
+use walzip_testing::not_run;
 
-use crate::clusters::site::not_run;
 use crate::sandbox::{Sandbox, segment};
 
 /// Archives four segments in the store; what it printed, and its JSON.

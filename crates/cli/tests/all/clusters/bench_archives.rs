@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use walzip_testing::not_run;
 
 use crate::clusters::pgbackrest;
-use crate::clusters::site::not_run;
 use crate::sandbox::{SYSTEM_ID, Sandbox, control_file, segment};
 
 /// A sandbox with a directory for temporary files, which has to be empty in the end. Started by

@@ -1,11 +1,9 @@
 //! Commands over TLS: where their settings come from, and what they say when it fails.
 
 use std::fs::{self, Permissions};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::clusters::object_store::{archived_files, assert_no_gaps};
 use crate::clusters::receiver::{FIRST, Receiver, switch_segment, wait_until_archived};
@@ -34,23 +32,9 @@ fn install(site: &Site, name: &str, to: &Path) {
     site.hand_over(to);
 }
 
-/// A port that nobody has, below those that the system gives away. Tests run at the same time.
-fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let offset = std::process::id()
-            .wrapping_mul(16)
-            .wrapping_add(NEXT.fetch_add(1, Relaxed));
-        let port = 20_000 + (offset % 12_000) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
-
 /// A server that archives by walzip and listens on TCP, where it takes only TLS.
 fn server(site: &Site) -> Server<'_> {
-    let server = Server::create(site, "primary", 1).at_port(free_port());
+    let server = Server::create(site, "primary", 1).at_port(walzip_testing::free_port());
     server.archive_with_walzip();
     server.configure(SETTINGS);
     for (name, to) in [

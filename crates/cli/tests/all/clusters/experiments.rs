@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use walzip_testing::not_run;
 
 use crate::clusters::server::Server;
-use crate::clusters::site::{Site, is_root, not_run, said};
+use crate::clusters::site::{Site, is_root, said};
 
 /// A site whose temporary directory is looked into.
 struct Laboratory {

@@ -4,8 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use walzip_testing::not_run;
+
 use crate::clusters::server::Server;
-use crate::clusters::site::{Site, not_run, said, succeed};
+use crate::clusters::site::{Site, said, succeed};
 
 /// The program that `scripts/fetch-pgbackrest` has fetched.
 pub fn program() -> Option<PathBuf> {

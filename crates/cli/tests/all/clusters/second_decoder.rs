@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::clusters::site::{Site, not_run, program_of, said};
+use walzip_testing::not_run;
+
+use crate::clusters::site::{Site, program_of, said};
 
 fn in_the_repository(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

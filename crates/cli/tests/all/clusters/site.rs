@@ -33,7 +33,7 @@ impl Site {
     /// A site for a major, or nothing (said loudly, an error in CI) when it is not here.
     pub fn new(major: u32) -> Option<Site> {
         let Some(programs) = programs_of(major) else {
-            not_run(&format!(
+            walzip_testing::not_run(&format!(
                 "PostgreSQL {major} is not here; run scripts/fetch-postgres"
             ));
             return None;
@@ -62,7 +62,7 @@ impl Site {
     pub fn of_majors(majors: [u32; 2]) -> Option<Site> {
         let [own, other] = majors;
         let Some(_) = programs_of(other) else {
-            not_run(&format!(
+            walzip_testing::not_run(&format!(
                 "PostgreSQL {other} is not here; run scripts/fetch-postgres"
             ));
             return None;
@@ -157,22 +157,6 @@ pub fn said(output: &Output) -> String {
         text(&output.stdout),
         text(&output.stderr)
     )
-}
-
-/// A proof that cannot be given here. It must not look like success: it is an error in CI,
-/// and elsewhere goes past the test runner's capture and into a file that `make test` shows
-/// at its end.
-pub fn not_run(reason: &str) {
-    use std::io::Write;
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "{reason}");
-    let line = format!("NOT RUN: {reason}\n");
-    std::io::stderr()
-        .write_all(line.as_bytes())
-        .expect("standard error");
-    let list = Path::new(env!("CARGO_TARGET_TMPDIR")).join("not-run.txt");
-    let file = fs::OpenOptions::new().create(true).append(true).open(list);
-    file.and_then(|mut file| file.write_all(line.as_bytes()))
-        .expect("note what was not run");
 }
 
 /// Whether this process runs as root.

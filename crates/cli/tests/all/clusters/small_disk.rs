@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::clusters::site::{Site, is_root, not_run, succeed};
+use walzip_testing::not_run;
+
+use crate::clusters::site::{Site, is_root, succeed};
 
 /// A file system of a few megabytes in memory, unmounted when dropped.
 pub struct SmallDisk(PathBuf);

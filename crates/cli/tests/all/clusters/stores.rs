@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::Command;
 
 use walzip_repo::testing::servers;
+use walzip_testing::not_run;
 
 use crate::clusters::server::Server;
-use crate::clusters::site::{Site, not_run, said, succeed};
+use crate::clusters::site::{Site, said, succeed};
 
 /// A repository on another host, as its administrator names it.
 struct Place {

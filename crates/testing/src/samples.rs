@@ -1,23 +1,27 @@
-//! The WAL segments that real servers wrote. They lie beside the repository, xz-compressed,
-//! in `../shared/wal-samples/<workload>/` or where `WALZIP_SAMPLES` says, and are unpacked
-//! once, into the target directory. Without them the tests that need them say so; with
-//! `CI=true` they fail.
+//! The WAL segments that real servers wrote.
+//!
+//! They lie beside the repository, xz-compressed, in `../shared/wal-samples/<workload>/` or
+//! where `WALZIP_SAMPLES` says. They are unpacked once, into the target directory. Without
+//! them the tests that need them say so; with `CI=true` they fail.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// A segment.
+use crate::{not_run, temporary_directory};
+
+/// A segment, unpacked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sample {
     /// The workload: the name of the folder.
     pub workload: String,
-    path: PathBuf,
+    /// The file, under the segment's own name.
+    pub path: PathBuf,
 }
 
 impl Sample {
+    /// The segment's content.
     pub fn read(&self) -> Vec<u8> {
         fs::read(&self.path).unwrap_or_else(|error| panic!("{}: {error}", self.path.display()))
     }
@@ -29,7 +33,7 @@ pub fn all() -> &'static [Sample] {
     SAMPLES.get_or_init(|| {
         let folder = folder();
         if !folder.is_dir() {
-            missing(&format!(
+            not_run(&format!(
                 "the WAL samples are not in {}; set WALZIP_SAMPLES to where they are",
                 folder.display()
             ));
@@ -46,29 +50,9 @@ pub fn all() -> &'static [Sample] {
 pub fn of_workload(workload: &str) -> Option<&'static Sample> {
     let found = all().iter().find(|sample| sample.workload == workload);
     if found.is_none() && !all().is_empty() {
-        missing(&format!("there is no sample of {workload}"));
+        not_run(&format!("there is no sample of {workload}"));
     }
     found
-}
-
-/// The whole of a round that `make test` does not have the time for was asked for.
-pub fn thorough() -> bool {
-    std::env::var_os("WALZIP_TEST_ALL").is_some_and(|value| value == "1")
-}
-
-fn missing(what: &str) {
-    let line = format!("NOT RUN: {what}\n");
-    // The text goes to the terminal even if the test passes, which `eprintln` does not do, and
-    // into the list that `make test` ends with.
-    std::io::stderr()
-        .write_all(line.as_bytes())
-        .expect("standard error is writable");
-    let list = Path::new(env!("CARGO_TARGET_TMPDIR")).join("not-run.txt");
-    let file = fs::OpenOptions::new().create(true).append(true).open(list);
-    file.and_then(|mut file| file.write_all(line.as_bytes()))
-        .expect("the target directory is writable");
-    let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
-    assert!(!is_ci, "CI=true, and {what}");
 }
 
 fn folder() -> PathBuf {
@@ -99,18 +83,21 @@ fn unpack(packed: PathBuf) -> Sample {
         .and_then(Path::file_name)
         .expect("a workload's folder");
     let workload = workload.to_string_lossy().into_owned();
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join("wal-samples")
-        .join(&workload);
+    let folder = temporary_directory().join("wal-samples").join(&workload);
     let path = folder.join(packed.file_stem().expect("a file name"));
     if !path.exists() {
         fs::create_dir_all(&folder).expect("the target directory is writable");
-        let output = Command::new("xz").arg("-dc").arg(&packed).output();
-        let output = output.expect("xz (of the package xz-utils) runs");
-        assert!(output.status.success(), "xz -dc {}", packed.display());
         let temporary = path.with_extension(format!("tmp-{}", std::process::id()));
-        fs::write(&temporary, output.stdout).expect("the target directory is writable");
+        fs::write(&temporary, unpacked(&packed)).expect("the target directory is writable");
         fs::rename(&temporary, &path).expect("the target directory is writable");
     }
     Sample { workload, path }
+}
+
+/// The content of an xz-compressed file.
+pub fn unpacked(packed: &Path) -> Vec<u8> {
+    let output = Command::new("xz").arg("-dc").arg(packed).output();
+    let output = output.expect("xz (of the package xz-utils) runs");
+    assert!(output.status.success(), "xz -dc {}", packed.display());
+    output.stdout
 }
