@@ -9,7 +9,7 @@ mod both;
 mod lacking;
 mod problem;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
 use serde::Serialize;
@@ -48,6 +48,26 @@ pub struct Synced {
     pub not_retained: u64,
     /// What could not be brought over, and why.
     pub problems: Vec<Problem>,
+    /// The files that were put.
+    #[serde(skip)]
+    brought: BTreeSet<String>,
+}
+
+impl Synced {
+    /// Leaves out of earlier runs what this one, from another repository, has brought.
+    pub fn solve<'s>(&self, earlier: impl Iterator<Item = &'s mut Synced>) {
+        for synced in earlier.filter(|earlier| earlier.cluster == self.cluster) {
+            let is_left = |problem: &Problem| !problem.is_solved_by(&self.brought);
+            synced.problems.retain(is_left);
+        }
+    }
+
+    fn add(&mut self, names: impl IntoIterator<Item = String>, stored_bytes: u64) {
+        let before = self.brought.len();
+        self.brought.extend(names);
+        self.wal_files += (self.brought.len() - before) as u64;
+        self.stored_bytes += stored_bytes;
+    }
 }
 
 /// Brings `to` what it lacks of the WAL in `from`: of each cluster that both have.
@@ -105,10 +125,7 @@ async fn sync_cluster(
         while let (Some(copied), Some(entry)) = (copies.next().await, entries.next()) {
             options.progress.add(entry.size_bytes);
             match copied {
-                Ok(()) => {
-                    synced.wal_files += 1;
-                    synced.stored_bytes += entry.size_bytes;
-                }
+                Ok(()) => synced.add([entry.name.clone()], entry.size_bytes),
                 Err(error) if is_of_one_file(&error) => {
                     synced.problems.push(Problem::new(&entry.name, error));
                 }
@@ -150,26 +167,22 @@ async fn copy_packs(
         return Ok(());
     }
     for pack in from.packs().list().await? {
-        let brought: Vec<u64> = pack
-            .name
-            .segments()
-            .filter_map(|name| names.remove(name.as_str()))
-            .collect();
-        if brought.is_empty() {
+        let segments = pack.name.segments();
+        let (files, sizes): (Vec<String>, Vec<u64>) = segments
+            .filter_map(|name| names.remove_entry(name.as_str()))
+            .map(|(name, size)| (name.to_owned(), size))
+            .unzip();
+        if files.is_empty() {
             continue;
         }
         match copy_pack(from, to, &pack).await {
-            Ok(()) => {
-                synced.wal_files += brought.len() as u64;
-                synced.stored_bytes += pack.size_bytes;
-            }
+            Ok(()) => synced.add(files, pack.size_bytes),
             Err(error) if is_of_one_file(&error) => {
-                let first = pack.name.segment(0).unwrap_or_default();
-                synced.problems.push(Problem::new(first, error));
+                synced.problems.push(Problem::of_pack(&pack, files, error));
             }
             Err(error) => return Err(error),
         }
-        options.progress.add(brought.iter().sum());
+        options.progress.add(sizes.iter().sum());
     }
     for name in names.into_keys() {
         let why = "its pack disappeared after it was listed";

@@ -73,7 +73,9 @@ impl Lacking {
 
 /// What an expiry would leave in the target, by the rules of [`expire`](crate::expire).
 enum Retained {
-    /// There is no backup: what is not older than the oldest WAL.
+    /// There is no backup, without which nothing expires.
+    All,
+    /// No backup can be read: what is not older than the oldest WAL.
     From(u64),
     /// What a backup can be replayed through, and what was archived after the oldest of them began.
     Backups(Vec<BackupRecord>),
@@ -107,8 +109,11 @@ impl Retained {
                 backups.push(record);
             }
         }
-        if is_readable && !backups.is_empty() {
-            return Ok(Retained::Backups(backups));
+        if is_readable {
+            return Ok(match backups.is_empty() {
+                true => Retained::All,
+                false => Retained::Backups(backups),
+            });
         }
         let names = both
             .target
@@ -120,6 +125,7 @@ impl Retained {
 
     fn has(&self, both: &Both<'_>, entry: &WalEntry, timeline: TimelineId, number: u64) -> bool {
         let backups = match self {
+            Retained::All => return true,
             Retained::From(first) => return number >= *first,
             Retained::Backups(backups) => backups,
         };

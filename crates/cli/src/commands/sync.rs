@@ -18,8 +18,8 @@ use crate::{running_as_root, runtime};
 /// For a configuration file with several repositories, after one of them could not be reached or has
 /// joined. Each gets what it lacks from the others, or the one that --repo N names. Every file is
 /// proven by decoding before it is stored, and nothing is replaced. What "walzip expire" would remove
-/// again is not brought: WAL from before a repository's oldest backup, or, without a backup, from
-/// before its oldest WAL. Backups are not copied: each repository has its own.
+/// again is not brought: WAL from before a repository's oldest backup. Without a backup nothing
+/// expires, and all is brought. Backups are not copied: each repository has its own.
 ///
 /// What could not be brought over is listed, and the exit code is then 104.
 #[derive(Debug, clap::Args)]
@@ -114,7 +114,15 @@ fn bring(all: &[Place], to: &Place, options: &SyncOptions) -> Result<Brought, Co
             }
         })?;
         let (clusters, error) = match synced {
-            Ok(clusters) => (clusters, None),
+            Ok(clusters) => {
+                for synced in &clusters {
+                    let earlier = from
+                        .iter_mut()
+                        .flat_map(|from: &mut From| &mut from.clusters);
+                    synced.solve(earlier);
+                }
+                (clusters, None)
+            }
             Err(error) => (Vec::new(), Some(error.message().to_owned())),
         };
         from.push(From {
@@ -140,7 +148,11 @@ fn print(to: &Place, brought: &Brought) -> std::io::Result<()> {
         }
         for synced in clusters {
             for problem in &synced.problems {
-                writeln!(out, "not brought: {}: {}", problem.name, problem.detail)?;
+                writeln!(
+                    out,
+                    "not brought from repository {repo}: {}: {}",
+                    problem.name, problem.detail
+                )?;
             }
             writeln!(
                 out,

@@ -93,6 +93,42 @@ fn has(sandbox: &Sandbox, repository: &str, name: &str) -> bool {
     sandbox.path(&directory).is_file()
 }
 
+/// What the first source has not, or has damaged, comes from the second one; then nothing is missing.
+#[test]
+fn sync_brings_from_one_what_another_cannot_give() {
+    let sandbox = initialised();
+    let three = "repo = \"one\"\nrepo2 = \"two\"\nrepo3 = \"three\"\n";
+    sandbox.write("walzip.toml", three.as_bytes());
+    assert!(sandbox.run(&with(&["init", "-D", "data"])).status.success());
+    for number in 1..=6 {
+        let all: &[&str] = match number {
+            1..=3 => &["two"],
+            _ => &["one", "two"],
+        };
+        push_segment(&sandbox, all, 1, number);
+    }
+    let path = object("one", &name(1, 5));
+    let mut damaged = sandbox.read(&path);
+    *damaged.last_mut().expect("bytes") ^= 1;
+    sandbox.write(&path, &damaged);
+    let sync = with(&["sync", "--repo", "3"]);
+    let told = said(&sandbox.ok(&sync));
+    assert!(told.contains("from repository 1: WAL files 2, "), "{told}");
+    assert!(told.contains("from repository 2: WAL files 4, "), "{told}");
+    assert!(!told.contains("not brought"), "{told}");
+    assert!((1..=6).all(|number| has(&sandbox, "three", &name(1, number))));
+
+    // Where no other has it, that is said.
+    for repository in ["two", "three"] {
+        std::fs::remove_file(sandbox.path(&object(repository, &name(1, 5)))).expect("removed");
+    }
+    let output = sandbox.run(&sync);
+    assert_eq!(output.status.code(), Some(104));
+    let told = said(&output.stdout);
+    let problem = format!("not brought from repository 1: {}: ", name(1, 5));
+    assert!(told.contains(&problem), "{told}");
+}
+
 /// What was set aside is out of a restore's way, and stays there until somebody puts it back.
 #[test]
 fn sync_brings_nothing_of_a_timeline_that_was_set_aside() {
