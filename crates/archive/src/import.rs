@@ -30,7 +30,7 @@ use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
 use crate::progress::{Phase, Progress};
 use crate::push::{PushOptions, PushOutcome, Pushed, WalFile};
-use crate::{ClusterChoice, content, wal_index};
+use crate::{ClusterChoice, content, unfinished_segment, wal_index};
 pub use findings::{Finding, FindingKind};
 use findings::{Trouble, found_by_search};
 use plan::{Part, Plan, Task};
@@ -198,6 +198,11 @@ impl Run<'_> {
 
     async fn one(&self, task: &Task) -> Result<Done, Trouble> {
         let name = task.source.name.to_string();
+        if let WalFileName::Segment(segment) = task.source.name
+            && unfinished_segment::is_unfinished(&task.source.path, segment)
+        {
+            return Err(Trouble::Unfinished);
+        }
         if (self.options.dry_run || self.options.trust_names)
             && let Some(cluster) = self.owner_by_beginning(task).await?
         {

@@ -18,12 +18,10 @@ use crate::running_server;
 
 /// Refuses a segment in the `pg_wal` of a server that runs and has not finished it.
 pub(crate) fn refuse(path: &Path, segment: SegmentName) -> Result<(), ArchiveError> {
-    let pg_wal = path.parent().unwrap_or(path);
-    let marks = pg_wal.join("archive_status");
-    let is_marked = |kind| marks.join(format!("{segment}.{kind}")).exists();
-    if !marks.is_dir() || is_marked("ready") || is_marked("done") || is_filled(path, segment) {
+    if !is_unfinished(path, segment) {
         return Ok(());
     }
+    let pg_wal = path.parent().unwrap_or(path);
     let data = pg_wal.parent().filter(|data| !data.as_os_str().is_empty());
     match running_server::refuse(data.unwrap_or(Path::new("."))) {
         Err(ArchiveError::ServerRunning { .. }) => Err(ArchiveError::Unfinished {
@@ -31,6 +29,13 @@ pub(crate) fn refuse(path: &Path, segment: SegmentName) -> Result<(), ArchiveErr
         }),
         _ => Ok(()),
     }
+}
+
+/// Whether a segment lies in a `pg_wal` whose server, if it goes on, has more to write into it.
+pub(crate) fn is_unfinished(path: &Path, segment: SegmentName) -> bool {
+    let marks = path.parent().unwrap_or(path).join("archive_status");
+    let is_marked = |kind| marks.join(format!("{segment}.{kind}")).exists();
+    marks.is_dir() && !is_marked("ready") && !is_marked("done") && !is_filled(path, segment)
 }
 
 /// Whether the last page was written since the file got its name. What cannot be read is seen later.

@@ -35,6 +35,8 @@ pub enum FindingKind {
     NotUnderstood,
     /// Nothing says whose the file is.
     OwnerUnknown,
+    /// The segment lies in a server's `pg_wal`, which has not finished it.
+    Unfinished,
 }
 
 /// Why a file is not taken over, or nothing is any more.
@@ -43,6 +45,8 @@ pub(super) enum Trouble {
     Flaw(Flaw),
     /// Nothing beside a history says whose it is.
     NobodysHistory,
+    /// A server may write more into it.
+    Unfinished,
     Error(ArchiveError),
 }
 
@@ -72,6 +76,12 @@ pub(super) fn finding(file: String, trouble: Trouble) -> Result<Finding, Archive
         Trouble::NobodysHistory => (
             FindingKind::OwnerUnknown,
             "it does not say whose it is, and there is no WAL of one cluster beside it".to_owned(),
+        ),
+        Trouble::Unfinished => (
+            FindingKind::Unfinished,
+            "its server has not finished it, and archives it then. Where that server is never started again, \
+             archive-push takes it"
+                .to_owned(),
         ),
         Trouble::Error(error) => match error {
             ArchiveError::Invalid { reason, .. } => (FindingKind::Damaged, reason),

@@ -78,8 +78,14 @@ impl Plan {
         let mut tasks = Vec::new();
         let mut foreign = None;
         for group in found.groups {
+            let known: HashSet<ClusterIdentity> =
+                parts.iter().map(|part| part.repository.cluster()).collect();
             let (group, owners) = off_the_runtime(move || {
-                let owners = owners(&group);
+                let mut owners = owners(&group);
+                // Files of several clusters may lie together: then each file says whose it is.
+                if !owners.is_empty() && owners.is_disjoint(&known) {
+                    owners.extend(one_of(&group, &known));
+                }
                 (group, owners)
             })
             .await;
@@ -113,6 +119,15 @@ impl Plan {
             _ => Ok(Plan { tasks }),
         }
     }
+}
+
+/// A cluster of these that has any segment in an archive.
+fn one_of(group: &Group, known: &HashSet<ClusterIdentity>) -> Option<ClusterIdentity> {
+    let mut clusters = group
+        .sources
+        .iter()
+        .filter_map(|source| unpack::cluster(source).ok().flatten());
+    clusters.find(|cluster| known.contains(cluster))
 }
 
 /// Whose the WAL of an archive is, by the first and the last segment of each timeline.

@@ -126,6 +126,7 @@ fn print(import: &Import) -> std::io::Result<()> {
             FindingKind::Unreadable => "unreadable",
             FindingKind::NotUnderstood => "not understood",
             FindingKind::OwnerUnknown => "owner unknown",
+            FindingKind::Unfinished => "unfinished",
         };
         writeln!(out, "{what}: {}: {}", finding.file, finding.detail)?;
     }

@@ -6,7 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::clusters::site::not_run;
+use walzip_testing::not_run;
+
 use crate::sandbox::{
     SYSTEM_ID, Sandbox, control_file, control_file_of_16, segment, segment_of, segment_of_16,
 };
@@ -298,4 +299,50 @@ fn a_history_is_taken_over_beside_wal_that_is_archived_already() {
         sandbox.write(&path, &segment(5));
         assert!(problems(&sandbox, &["other"]).starts_with("conflict: 00000002.history: "));
     }
+}
+
+/// Under its name its server could not archive the whole segment any more.
+#[test]
+fn the_segment_that_a_server_still_writes_is_left_out() {
+    let sandbox = initialised();
+    // As walzip finds them: without marks, the second one without its last page.
+    for number in 1..3 {
+        let mut content = segment(number);
+        if number == 1 {
+            let (page, address) = (content.len() - 8192, (2_u64 << 20) - 8192);
+            let header = [&0xD110_u16.to_le_bytes()[..], &[0; 2], &1_u32.to_le_bytes()].concat();
+            content[page..page + 8].copy_from_slice(&header);
+            content[page + 8..page + 16].copy_from_slice(&address.to_le_bytes());
+        }
+        sandbox.write(&format!("other/pg_wal/{}", name(number)), &content);
+    }
+    fs::create_dir_all(sandbox.path("other/pg_wal/archive_status")).expect("made");
+    let listed = problems(&sandbox, &["other/pg_wal"]);
+    let expected = format!("unfinished: {}: its server has not finished it", name(2));
+    assert!(listed.contains(&expected), "{listed}");
+    assert!(listed.contains("imported: WAL files 1 "), "{listed}");
+    // PostgreSQL says that it is whole.
+    sandbox.write(
+        &format!("other/pg_wal/archive_status/{}.ready", name(2)),
+        b"",
+    );
+    let told = imports(&sandbox, &["other/pg_wal"]);
+    assert!(told.contains("imported: WAL files 1 "), "{told}");
+}
+
+/// The first and the last one are looked at, and need not be the repository's.
+#[test]
+fn files_of_several_clusters_in_one_directory_go_by_their_first_pages() {
+    let sandbox = initialised();
+    for number in 1..=6 {
+        let of = if (3..5).contains(&number) {
+            SYSTEM_ID
+        } else {
+            SYSTEM_ID + 9
+        };
+        sandbox.write(&format!("both/{}", name(number)), &segment_of(of, number));
+    }
+    let told = imports(&sandbox, &["both"]);
+    assert!(told.contains("imported: WAL files 2 "), "{told}");
+    assert!(told.contains("WAL files 4 of "), "{told}");
 }

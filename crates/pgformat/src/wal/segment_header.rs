@@ -1,7 +1,7 @@
 //! What the first page of a segment says of the whole segment.
 
 use crate::PAGE_SIZE;
-use crate::bytes::{read_u32, read_u64};
+use crate::bytes::{read_u16, read_u32, read_u64};
 use crate::units::{Lsn, SystemId, TimelineId};
 use crate::version::Version;
 use crate::wal::page_header::{LONG_HEADER, PageHeader};
@@ -37,6 +37,9 @@ pub enum SegmentHeaderError {
     /// The magic number is of no supported major.
     #[error("page magic {0:04X} is of no supported PostgreSQL major (13 to 19)")]
     UnknownMagic(u16),
+    /// The header's padding is not zero.
+    #[error("the padding of the first page's header is not zero")]
+    Padding,
     /// The first page lacks the fields of a first page.
     #[error("the first page has no long header: not the start of a WAL segment")]
     NotFirstPage,
@@ -63,8 +66,12 @@ impl SegmentHeader {
     /// Reads and checks the header of a segment's first page.
     pub fn read(bytes: &[u8]) -> Result<SegmentHeader, SegmentHeaderError> {
         use SegmentHeaderError as E;
-        let page = PageHeader::read(bytes).ok_or(E::TooShort)?;
-        let version = Version::from_page_magic(page.magic).ok_or(E::UnknownMagic(page.magic))?;
+        let magic = read_u16(bytes, 0).ok_or(E::TooShort)?;
+        let version = Version::from_page_magic(magic).ok_or(E::UnknownMagic(magic))?;
+        if bytes.len() < PageHeader::SHORT_LEN {
+            return Err(E::TooShort);
+        }
+        let page = PageHeader::read(bytes).ok_or(E::Padding)?;
         if page.flags & LONG_HEADER == 0 {
             return Err(E::NotFirstPage);
         }
