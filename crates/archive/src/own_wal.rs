@@ -205,21 +205,22 @@ async fn collect<T: Send + 'static>(
     segments: &[SegmentName],
     wanted: impl Fn(&ReadRecord<'_>) -> Option<T> + Send + 'static,
 ) -> Result<Vec<T>, ArchiveError> {
-    let mut contents = Vec::with_capacity(segments.len());
+    let mut reading = (Records::default(), Vec::new(), wanted);
     for &segment in segments {
         // The one before the first that was ever archived is not there.
-        if repository.find_wal(&segment.to_string()).await?.is_some() {
-            contents.push(read_segment(repository, segment).await?);
+        if repository.find_wal(&segment.to_string()).await?.is_none() {
+            continue;
         }
+        // One at a time: each may have a gigabyte.
+        let content = read_segment(repository, segment).await?;
+        reading = off_the_runtime(move || {
+            let (mut records, mut found, wanted) = reading;
+            let _ = records.read(&content, |record| found.extend(wanted(&record)));
+            (records, found, wanted)
+        })
+        .await;
     }
-    let found = off_the_runtime(move || {
-        let (mut records, mut found) = (Records::default(), Vec::new());
-        for content in &contents {
-            let _ = records.read(content, |record| found.extend(wanted(&record)));
-        }
-        found
-    });
-    Ok(found.await)
+    Ok(reading.1)
 }
 
 fn foreign_unless(

@@ -78,7 +78,7 @@ impl Turn {
 type Push<'a> = dyn Fn(PathBuf, Turn) -> LocalBoxFuture<'a, Result<FileFacts, Option<String>>> + 'a;
 
 /// Pushes what is ready until there is nothing more to do, a file fails, or `stop` is there. What
-/// was begun is finished.
+/// was begun is finished, whatever fails.
 pub async fn push_ahead(
     spool: &PushSpool,
     options: &PushAheadOptions,
@@ -95,9 +95,16 @@ pub async fn push_ahead(
     let mut stop = std::pin::pin!(stop.fuse());
     loop {
         alive.show();
-        ending = ending.or_else(|| queue.reason_to_end());
+        ending = ending.or_else(|| queue.reason_to_end().map(Ok));
         while ending.is_none() && running.len() < options.files_max.max(1) {
-            let Some(name) = queue.next()? else { break };
+            let name = match queue.next() {
+                Ok(Some(name)) => name,
+                Ok(None) => break,
+                Err(error) => {
+                    ending = Some(Err(error));
+                    break;
+                }
+            };
             tracing::debug!("pushing {name} ahead");
             let path = queue.pg_wal.join(&name);
             let (stored, next) = oneshot::channel();
@@ -108,22 +115,23 @@ pub async fn push_ahead(
             // What comes next follows upon what is stored.
             before = None;
             let is_idle = options.idle.is_some_and(|idle| last_work.elapsed() > idle);
-            if let Some(ended) = ending.or(is_idle.then_some(Ended::Idle)) {
-                return Ok(ended);
+            if let Some(ended) = ending.take().or(is_idle.then_some(Ok(Ended::Idle))) {
+                return ended;
             }
         } else {
             last_work = Instant::now();
         }
         tokio::select! {
             Some((name, stored, pushed)) = running.next() => {
-                match queue.finish(&name, pushed)? {
+                match queue.finish(&name, pushed) {
                     // Nobody waits for it where it was the last one.
-                    true => drop(stored.send(())),
-                    false => ending = Some(Ended::Failed),
+                    Ok(true) => drop(stored.send(())),
+                    Ok(false) => ending = ending.or(Some(Ok(Ended::Failed))),
+                    Err(error) => ending = Some(Err(error)),
                 }
             }
             () = tokio::time::sleep(TICK) => {}
-            () = &mut stop => ending = Some(Ended::Stopped),
+            () = &mut stop => ending = ending.or(Some(Ok(Ended::Stopped))),
         }
     }
 }

@@ -156,7 +156,7 @@ pub async fn receive<'s>(
     Ok(Received {
         synced: receiver.synced.get(),
         stored: uploads.stored(),
-        waiting: directory.waiting()?.len(),
+        waiting: uploads.waiting()?.len(),
     })
 }
 
@@ -221,7 +221,7 @@ impl Receiver<'_> {
             ArchiveError::Server(error) => error.is_passing(),
             // What waits goes when the repositories have it.
             error if error.is_full() => {
-                let waiting = self.directory.waiting();
+                let waiting = self.uploads.waiting();
                 waiting.is_ok_and(|waiting| !waiting.is_empty())
             }
             // After a failover the slot has to be made on the new server.
@@ -364,6 +364,15 @@ impl Receiver<'_> {
         }
         let slot = self.slot_position(connection, server).await?;
         let stored = self.destination.stored(server.cluster).await?;
+        // What was archived meanwhile ends after what the server had.
+        let now = connection.identify_system().await?;
+        let server = Server {
+            flushed: match now.timeline == server.timeline {
+                true => now.flushed,
+                false => server.flushed,
+            },
+            ..server.clone()
+        };
         server.first_place(slot, &stored)
     }
 
@@ -378,11 +387,17 @@ impl Receiver<'_> {
             return Ok(connection.read_slot(slot).await?);
         }
         // A role may be let in for replication only. Then the repositories have to say it.
-        let restart = slot_restart(self.settings, slot).await;
-        Ok(restart.ok().map(|restart| SlotPosition {
-            restart,
-            timeline: server.timeline_at(restart),
-        }))
+        match slot_restart(self.settings, slot).await {
+            Ok(restart) => Ok(Some(SlotPosition {
+                restart,
+                timeline: server.timeline_at(restart),
+            })),
+            Err(error) if error.is_passing() => Err(error.into()),
+            Err(error) => {
+                tracing::info!("where the slot {slot} is cannot be asked: {error}");
+                Ok(None)
+            }
+        }
     }
 
     /// Streams one timeline; returns the one that follows, or nothing when it was to stop.

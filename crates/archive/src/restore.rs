@@ -426,7 +426,7 @@ impl Finishing {
         set_mode(&signal, if group_may_read { 0o640 } else { 0o600 })?;
 
         for directory in std::iter::once(data).chain(directories.tablespaces.values()) {
-            durable::sync_file_system(directory)?;
+            durable::sync_below(directory)?;
         }
         let control_file = data.join(CONTROL_FILE);
         fs::rename(data.join(CONTROL_FILE_UNFINISHED), &control_file)

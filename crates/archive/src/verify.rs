@@ -373,10 +373,13 @@ async fn verify_part(
     note: &mut Note,
     verification: &mut Verification,
 ) {
-    if let Err(RepoError::Corrupt { key, detail }) = part.repository.check_wal_mark().await {
-        let (kind, object) = (FindingKind::WalDamaged, key);
+    if let Err(error) = part.repository.check_wal_mark().await {
+        let (object, detail) = match error {
+            RepoError::Corrupt { key, detail } => (key, detail),
+            other => (part.object("the mark of its WAL"), other.to_string()),
+        };
         verification.findings.push(Finding {
-            kind,
+            kind: FindingKind::WalDamaged,
             object,
             detail,
         });

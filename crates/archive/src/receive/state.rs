@@ -93,7 +93,9 @@ impl ReceiveState {
         }
         for name in wal_names(&directory.join("left"))? {
             if let WalFileName::Partial(_) = name {
+                let path = directory.join("left").join(name.to_string());
                 self.waiting_files += 1;
+                self.waiting_bytes += fs::metadata(&path).map_err(failed)?.len();
             }
         }
         match newest {

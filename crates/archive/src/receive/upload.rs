@@ -126,7 +126,8 @@ impl<'a> Uploads<'a> {
         }
     }
 
-    fn waiting(&self) -> Result<Vec<Waiting>, ArchiveError> {
+    /// What is to be pushed. Partial segments that were left and cannot be are not among it.
+    pub(super) fn waiting(&self) -> Result<Vec<Waiting>, ArchiveError> {
         let mut waiting = self.directory.waiting()?;
         let kept = self.kept.borrow();
         let with_partial = self.with_partial.get();

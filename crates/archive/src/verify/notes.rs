@@ -46,8 +46,11 @@ impl LastVerified {
         let Some(began) = repository.last_verified(now).await? else {
             return Ok(None);
         };
-        // A note that cannot be read says nothing of what was wrong.
-        let notes = repository.read_verified(began).await.unwrap_or_default();
+        // A note that is damaged says nothing of what was wrong.
+        let notes = match repository.read_verified(began).await {
+            Err(error @ RepoError::Unavailable { .. }) => return Err(error),
+            read => read.unwrap_or_default(),
+        };
         let mut read = notes
             .iter()
             .filter_map(|note| serde_json::from_slice(note).ok());

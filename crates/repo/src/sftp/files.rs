@@ -206,28 +206,42 @@ impl Connection {
         Ok(())
     }
 
-    /// Makes what has a path durable, as far as the server can be asked for it. Few servers open
-    /// directories.
-    async fn sync(&self, path: &str) -> Result<()> {
+    /// Makes a file durable, as far as the server can be asked for it.
+    async fn sync_file(&self, path: &str) -> Result<()> {
         if !self.has_fsync {
             return Ok(());
         }
-        let opened = self
-            .sftp
-            .open(path, OpenFlags::READ, FileAttributes::empty())
-            .await;
-        let handle = match opened {
-            Ok(opened) => opened.handle,
+        let opened = self.open_to_read(path).await;
+        self.sync(opened.map_err(SftpError::at("open", path))?, path)
+            .await
+    }
+
+    /// Makes the names in a directory durable. Few servers open directories.
+    async fn sync_directory(&self, path: &str) -> Result<()> {
+        if !self.has_fsync {
+            return Ok(());
+        }
+        match self.open_to_read(path).await {
+            Ok(handle) => self.sync(handle, path).await,
             Err(ProtocolError::Status(status))
                 if matches!(
                     status.status_code,
                     StatusCode::Failure | StatusCode::OpUnsupported
                 ) =>
             {
-                return Ok(());
+                Ok(())
             }
-            Err(error) => return Err(SftpError::at("open", path)(error)),
-        };
+            Err(error) => Err(SftpError::at("open", path)(error)),
+        }
+    }
+
+    async fn open_to_read(&self, path: &str) -> std::result::Result<String, ProtocolError> {
+        let attributes = FileAttributes::empty();
+        let opened = self.sftp.open(path, OpenFlags::READ, attributes).await?;
+        Ok(opened.handle)
+    }
+
+    async fn sync(&self, handle: String, path: &str) -> Result<()> {
         let synced = self.sftp.fsync(handle.as_str()).await;
         let closed = self.sftp.close(handle.as_str()).await;
         synced.map_err(SftpError::at("sync", path))?;
@@ -253,7 +267,7 @@ impl Connection {
             };
             let made = self.sftp.mkdir(level, attributes).await;
             match made.map_err(SftpError::at("create", level)) {
-                Ok(_) => self.sync(parent(level)).await?,
+                Ok(_) => self.sync_directory(parent(level)).await?,
                 // Somebody else was faster.
                 Err(error) if error.is_failure() && self.look(level).await?.is_some() => {}
                 Err(error) => return Err(error),
@@ -285,14 +299,14 @@ impl Connection {
     }
 
     async fn created(&self, object: &str) -> Result<Named> {
-        self.sync(parent(object)).await?;
+        self.sync_directory(parent(object)).await?;
         Ok(Named::Created)
     }
 
     /// What is there is made durable before its existence counts.
     pub(super) async fn confirm(&self, object: &str) -> Result<Named> {
-        self.sync(object).await?;
-        self.sync(parent(object)).await?;
+        self.sync_file(object).await?;
+        self.sync_directory(parent(object)).await?;
         Ok(Named::Exists)
     }
 
@@ -318,7 +332,7 @@ impl Connection {
                 }
             }
         }
-        self.sync(parent(path)).await
+        self.sync_directory(parent(path)).await
     }
 
     /// The names in a directory, and what they are; nothing where there is none.
