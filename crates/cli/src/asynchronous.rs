@@ -21,7 +21,7 @@ use rustix::fs::Access;
 use walzip_archive::spool;
 use walzip_repo::Location;
 
-use crate::config::Config;
+use crate::config::{Config, PROCESS_MAX};
 use crate::error::CommandError;
 use crate::exit_code::Kind;
 use crate::repo_args::Place;
@@ -60,7 +60,7 @@ pub struct AsyncArgs {
         hide_env_values = true,
         value_name = "N"
     )]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(PROCESS_MAX)))]
     #[arg(help_heading = "In the background")]
     process_max: Option<u16>,
 
@@ -119,9 +119,11 @@ impl AsyncArgs {
     /// How many files are worked on at a time.
     pub fn process_max(&self, config: &Config) -> Result<usize, CommandError> {
         match self.process_max.or(config.process_max) {
-            Some(0) => Err(CommandError::new(
+            Some(count) if !(1..=PROCESS_MAX).contains(&count) => Err(CommandError::new(
                 Kind::Config,
-                "the key \"process-max\" is 0, and has to be 1 or more",
+                format_args!(
+                    "the key \"process-max\" is {count}, and has to be from 1 to {PROCESS_MAX}"
+                ),
             )),
             Some(count) => Ok(count.into()),
             None => Ok(thread::available_parallelism()

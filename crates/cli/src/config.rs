@@ -9,9 +9,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use walzip_repo::UriStyle;
 
 use crate::duration::duration;
 use crate::error::CommandError;
@@ -22,6 +24,12 @@ pub const DEFAULT_PATH: &str = "/etc/walzip.toml";
 
 /// The variable that names the configuration file.
 pub const PATH_VARIABLE: &str = "WALZIP_CONFIG";
+
+/// The most files that a worker takes at a time.
+pub const PROCESS_MAX: u16 = 256;
+
+/// What messages look like; the file does not say.
+pub const FORMAT_VARIABLE: &str = "WALZIP_LOG_FORMAT";
 
 /// Names the commit when walzip is built; who builds it may have it set afterwards.
 const BUILD_VARIABLE: &str = "WALZIP_COMMIT";
@@ -184,6 +192,11 @@ impl Config {
                 number => format!("repo{number}"),
             };
             at_least_one("process-max", own.process_max.map(u64::from))?;
+            if let Some(count) = own.process_max.filter(|count| *count > PROCESS_MAX) {
+                let why = format!("it has to be from 1 to {PROCESS_MAX}");
+                return Err(wrong_value("process-max", count, &why));
+            }
+            at_least_one("port", own.port.map(u64::from))?;
             at_least_one(&format!("{repo}-timeout"), own.repo_timeout)?;
             at_least_one(
                 &format!("{repo}-retention-full"),
@@ -200,8 +213,22 @@ impl Config {
                 ("verify-every", &own.verify_every),
             ] {
                 if let Some(text) = value {
-                    duration(text).map_err(|why| wrong_value(key, text, &why))?;
+                    let length = duration(text).map_err(|why| wrong_value(key, text, &why))?;
+                    if key.ends_with("-every") && length.is_zero() {
+                        return Err(wrong_value(key, text, "it has to be 1h or longer"));
+                    }
                 }
+            }
+            if let Some(text) = &own.repo_s3_uri_style {
+                let why = "it has to be \"host\" or \"path\"";
+                uri_style(text)
+                    .ok_or_else(|| wrong_value(&format!("{repo}-s3-uri-style"), text, why))?;
+            }
+            if let Some(text) = &own.metrics_listen {
+                let parsed = text.parse::<SocketAddr>();
+                parsed.map_err(|_| {
+                    wrong_value("metrics-listen", text, "it has to be an address and a port")
+                })?;
             }
         }
         Ok(())
@@ -298,13 +325,22 @@ fn unknown_key(key: &str) -> CommandError {
     }
 }
 
+/// How requests name the bucket.
+pub fn uri_style(text: &str) -> Option<UriStyle> {
+    match text {
+        "host" => Some(UriStyle::Host),
+        "path" => Some(UriStyle::Path),
+        _ => None,
+    }
+}
+
 /// A misspelt variable would be ignored without a word. Other variables with the prefix may
 /// belong to somebody else's script, so that only near misses are worth a warning.
 fn warn_of_unknown_variables() {
     let known: Vec<String> = SETTINGS
         .iter()
         .map(|name| variable(name))
-        .chain([PATH_VARIABLE.to_owned(), BUILD_VARIABLE.to_owned()])
+        .chain([PATH_VARIABLE, BUILD_VARIABLE, FORMAT_VARIABLE].map(str::to_owned))
         .collect();
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     for (name, _) in std::env::vars_os() {
@@ -361,7 +397,21 @@ mod tests {
                 "expire-every = \"daily\"",
                 "\"expire-every\" is daily: it is a number followed by",
             ),
+            (
+                "expire-every = \"0h\"",
+                "\"expire-every\" is 0h: it has to be 1h",
+            ),
             ("process-max = 0", "\"process-max\" is 0"),
+            ("process-max = 257", "\"process-max\" is 257"),
+            ("port = 0", "\"port\" is 0"),
+            (
+                "repo2-s3-uri-style = \"virtual\"",
+                "\"repo2-s3-uri-style\" is virtual",
+            ),
+            (
+                "metrics-listen = \"9187\"",
+                "\"metrics-listen\" is 9187: it has to be an address",
+            ),
         ] {
             let text = format!("repo = \"/r\"\nrepo2 = \"/s\"\n{text}\n");
             let config = Config::parse(&text).expect("of the right types");
@@ -468,13 +518,15 @@ mod tests {
     #[test]
     fn every_variable_of_a_flag_is_a_settings() {
         use clap::CommandFactory;
-        let command = crate::Cli::command();
         let mut found = std::collections::BTreeSet::new();
-        for subcommand in command.get_subcommands() {
-            let variables = subcommand.get_arguments().filter_map(clap::Arg::get_env);
+        let mut commands = vec![crate::Cli::command()];
+        while let Some(command) = commands.pop() {
+            let variables = command.get_arguments().filter_map(clap::Arg::get_env);
             found.extend(variables.map(|name| name.to_string_lossy().into_owned()));
+            commands.extend(command.get_subcommands().cloned());
         }
         let known = SETTINGS.iter().map(|name| variable(name));
-        assert_eq!(found, known.chain([PATH_VARIABLE.to_owned()]).collect());
+        let of_none = [PATH_VARIABLE, FORMAT_VARIABLE].map(str::to_owned);
+        assert_eq!(found, known.chain(of_none).collect());
     }
 }

@@ -48,6 +48,20 @@ pub fn start(level: LevelFilter, format: LogFormat) {
     }
 }
 
+/// The flags with which another command says as much as this one, in the same format.
+pub fn flags() -> Vec<&'static str> {
+    let mut flags = match LevelFilter::current() {
+        LevelFilter::OFF | LevelFilter::ERROR => vec!["--quiet"],
+        LevelFilter::WARN => vec![],
+        LevelFilter::INFO => vec!["-v"],
+        _ => vec!["-vv"],
+    };
+    if FORMAT.get() == Some(&LogFormat::Json) {
+        flags.extend(["--log-format", "json"]);
+    }
+    flags
+}
+
 /// A command's failure, as it is shown.
 pub struct Failure<'a> {
     /// What went wrong.

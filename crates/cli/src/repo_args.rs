@@ -144,14 +144,19 @@ impl fmt::Display for Place {
 }
 
 impl RepoArgs {
-    /// The arguments with which another command uses the same repositories, without the flags of
-    /// stores: those are inherited as variables, or stand in the file.
-    pub fn arguments(&self) -> Vec<String> {
-        let config = self.config.as_ref();
-        let config = config.map(|path| ["--config".to_owned(), path.display().to_string()]);
-        let repo = self.repo.clone().map(|repo| ["--repo".to_owned(), repo]);
-        let given = [config, repo].into_iter().flatten();
-        given.flatten().collect()
+    /// The arguments with which another command uses the same repositories, as this one reaches them. What
+    /// the file says of a store is read again by that command.
+    pub fn arguments(&self, location: &Location) -> Result<Vec<String>, CommandError> {
+        let of_flags = self.store.settings(&Config::default(), location, None)?;
+        let config = self.config.as_ref().map(|path| path.display().to_string());
+        let named = [("config", config), ("repo", self.repo.clone())];
+        let named = named
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
+        let flags = named.chain(store_args::flags(&of_flags));
+        Ok(flags
+            .flat_map(|(name, value)| [format!("--{name}"), value])
+            .collect())
     }
 
     /// What the configuration file says.

@@ -200,14 +200,10 @@ fn user(location: &Location) -> Option<String> {
 }
 
 fn uri_style(text: &str) -> Result<UriStyle, CommandError> {
-    match text {
-        "host" => Ok(UriStyle::Host),
-        "path" => Ok(UriStyle::Path),
-        _ => {
-            let message = format!("repo-s3-uri-style is \"{text}\", not \"host\" or \"path\"");
-            Err(CommandError::new(Kind::OptionInvalid, message))
-        }
-    }
+    config::uri_style(text).ok_or_else(|| {
+        let message = format!("repo-s3-uri-style is \"{text}\", not \"host\" or \"path\"");
+        CommandError::new(Kind::OptionInvalid, message)
+    })
 }
 
 /// The configuration that applies where no flag can name one.

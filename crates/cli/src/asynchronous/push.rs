@@ -71,19 +71,10 @@ impl<'d> Call<'d> {
         if !is_ready(&data_directory, &name) {
             return Ok(None);
         }
-        let worker = match Worker::new(&data_directory, destinations, spool_path) {
-            Ok(worker) => worker,
-            // In a spool that is open to others they could acknowledge what is nowhere.
-            Err(error) if error.kind() == Kind::OptionInvalid => return Err(error),
-            Err(error) => {
-                tracing::warn!("{}; this call pushes {name}", error.message());
-                return Ok(None);
-            }
-        };
         Ok(Some(Call {
             path,
             name: name.into_owned(),
-            worker,
+            worker: Worker::new(&data_directory, destinations, spool_path)?,
         }))
     }
 

@@ -13,6 +13,7 @@ use crate::connection_args::ConnectionArgs;
 use crate::duration::SECONDS_MAX;
 use crate::each_repository::each;
 use crate::error::CommandError;
+use crate::exit_code::Kind;
 use crate::repo_args::{self, Place, RepoArgs};
 use crate::runtime;
 
@@ -21,9 +22,10 @@ use crate::runtime;
 /// Asks the server which cluster it is, forces a WAL switch and waits until the segment is in
 /// the repository. Says how long that took and whether archive_command or "walzip receive" did it or,
 /// when the segment does not come, what the server's settings and its archiver say of the reason. Where
-/// something else has brought it, such as "walzip serve", the server's own archiver has to succeed too. On a
-/// standby, where no switch can be forced, only the cluster is compared. Without --repo, all repositories of
-/// the configuration file are checked.
+/// something else has brought it, such as "walzip serve", the server's own archiver has to succeed too. It
+/// fails as well where WAL is missing after the newest backup, which no restore gets past. On a standby, where
+/// no switch can be forced, only the cluster is compared. Without --repo, all repositories of the
+/// configuration file are checked.
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
@@ -70,9 +72,6 @@ fn check_one(
         checked.map_err(|error| archive_command::explain(error, location))
     })?;
     let mut out = std::io::stdout();
-    if let Some(missing) = missing {
-        warn_of_missing(&missing);
-    }
     match arrival {
         Some(arrival) => report(&mut out, &arrival, location),
         None => writeln!(
@@ -80,12 +79,16 @@ fn check_one(
             "the server is the repository's cluster, and a standby: archiving was not tested"
         ),
     }
-    .map_err(CommandError::stdout)
+    .map_err(CommandError::stdout)?;
+    match missing {
+        Some(missing) => Err(failure_of_missing(&missing)),
+        None => Ok(()),
+    }
 }
 
 /// PostgreSQL marks on a standby as archived what its primary was to archive: whoever is promoted never
 /// archives that.
-fn warn_of_missing(missing: &MissingWal) {
+fn failure_of_missing(missing: &MissingWal) -> CommandError {
     let MissingWal { backup, segments } = missing;
     let SegmentRange {
         first,
@@ -97,11 +100,11 @@ fn warn_of_missing(missing: &MissingWal) {
         1 => format!("segment {first} is"),
         _ => format!("{count} segments, {first} to {last}, are"),
     };
-    tracing::warn!(
-        "{which} missing after backup {backup}: no restore gets past that. Where this server's pg_wal has what is \
-         missing, or that of one that was primary before, push it: walzip archive-push PGDATA/pg_wal/{first}. \
-         Otherwise take a backup"
-    );
+    let message = format!("{which} missing after backup {backup}: no restore gets past that");
+    CommandError::new(Kind::Problems, message).hint(format_args!(
+        "Where this server's pg_wal has what is missing, or that of one that was primary before, push it: walzip \
+         archive-push PGDATA/pg_wal/{first}. Otherwise take a backup: walzip backup"
+    ))
 }
 
 fn report(out: &mut impl Write, arrival: &Arrival, location: &Location) -> std::io::Result<()> {

@@ -184,12 +184,20 @@ pub(super) fn has_retention(config: &Config) -> bool {
         || [FULL_VARIABLE, WINDOW_VARIABLE].iter().any(is_set)
 }
 
-pub(super) fn no_retention() -> CommandError {
-    CommandError::new(Kind::OptionRequired, "no retention is given").hint(
-        "Use --retention-full or --retention-window, their variables, or the keys \
-         \"repo-retention-full\" and \"repo-retention-window\" of the configuration file, \
-         which each repository has of its own (\"repo2-retention-full\").",
-    )
+fn no_retention() -> CommandError {
+    no_retention_but_by("Use --retention-full or --retention-window, their variables,")
+}
+
+/// For a command without these flags.
+pub(super) fn no_retention_to_serve() -> CommandError {
+    no_retention_but_by("Set WALZIP_REPO_RETENTION_FULL or WALZIP_REPO_RETENTION_WINDOW,")
+}
+
+fn no_retention_but_by(way: &str) -> CommandError {
+    CommandError::new(Kind::OptionRequired, "no retention is given").hint(format_args!(
+        "{way} or the keys \"repo-retention-full\" and \"repo-retention-window\" of the configuration \
+         file, which each repository has of its own (\"repo2-retention-full\")."
+    ))
 }
 
 /// The plan for a person.

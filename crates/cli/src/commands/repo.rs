@@ -1,7 +1,7 @@
 //! `walzip repo`: the objects of a repository by their keys.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use walzip_archive::damaged_objects;
 use walzip_archive::expire::protection;
@@ -213,6 +213,31 @@ fn rm(args: RmArgs) -> Result<(), CommandError> {
     })
 }
 
+/// A directory within the repository, or around it, would be part of what it is a copy of.
+fn refuse_nested(from: &Location, to: &Location) -> Result<(), CommandError> {
+    let (Location::Local(from), Location::Local(to)) = (from, to) else {
+        return Ok(());
+    };
+    let whole = |path: &Path| {
+        let known = path.ancestors().find_map(|above| {
+            let rest = path.strip_prefix(above).ok()?;
+            Some(above.canonicalize().ok()?.join(rest))
+        });
+        known.unwrap_or_else(|| path.to_owned())
+    };
+    let (whole_from, whole_to) = (whole(from), whole(to));
+    if !whole_from.starts_with(&whole_to) && !whole_to.starts_with(&whole_from) {
+        return Ok(());
+    }
+    let message = format!(
+        "{} and {} are one directory, or one lies in the other",
+        to.display(),
+        from.display()
+    );
+    Err(CommandError::new(Kind::OptionInvalid, message)
+        .hint("Choose a place for the copy that is outside of the repository."))
+}
+
 fn copy(args: CopyArgs) -> Result<(), CommandError> {
     let place = args.repo.place(&args.repo.config()?)?;
     let to = Location::parse(&args.to)?;
@@ -223,6 +248,7 @@ fn copy(args: CopyArgs) -> Result<(), CommandError> {
         return Err(CommandError::new(Kind::OptionRequired, message)
             .hint("Name the copy's key file with --to-key-file, or say --to-plain."));
     }
+    refuse_nested(&place, &to)?;
     running_as_root::refuse_foreign_repository(&to)?;
     let options = CopyRepositoryOptions {
         parallel: usize::from(args.parallel),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use walzip_repo::Location;
 
 use super::expire;
 use crate::asynchronous::AsyncArgs;
@@ -100,7 +101,7 @@ pub fn run(args: ServeArgs) -> Result<(), CommandError> {
             spool_path,
         }),
         metrics_listen: metrics_listen(&args, &config)?,
-        jobs: jobs(&args, &config)?,
+        jobs: jobs(&args, &config, &places[0])?,
     };
     let expires = args.expire_every.is_some() || config.expire_every.is_some();
     if expires
@@ -108,7 +109,7 @@ pub fn run(args: ServeArgs) -> Result<(), CommandError> {
             .iter()
             .any(|place| expire::has_retention(&place.config))
     {
-        return Err(expire::no_retention());
+        return Err(expire::no_retention_to_serve());
     }
     let is_idle =
         service.pushing.is_none() && service.metrics_listen.is_none() && service.jobs.is_empty();
@@ -137,8 +138,9 @@ fn metrics_listen(args: &ServeArgs, config: &Config) -> Result<Option<SocketAddr
     }
 }
 
-fn jobs(args: &ServeArgs, config: &Config) -> Result<Vec<Job>, CommandError> {
-    let common = args.repo.arguments();
+fn jobs(args: &ServeArgs, config: &Config, location: &Location) -> Result<Vec<Job>, CommandError> {
+    let common = args.repo.arguments(location)?;
+    let level = args.level.level.map(|level| format!("-{level}"));
     let mut jobs = Vec::new();
     for (key, flag, set, command) in [
         (
@@ -173,14 +175,59 @@ fn jobs(args: &ServeArgs, config: &Config) -> Result<Vec<Job>, CommandError> {
             .ok()
             .filter(|period| !period.is_zero());
         let Some(period) = period else {
-            let message = format!("{key} is no time: an hour is the shortest");
-            return Err(CommandError::new(Kind::OptionInvalid, message));
+            let kind = match flag {
+                Some(_) => Kind::OptionInvalid,
+                None => Kind::Config,
+            };
+            let message = format!("{key} is 0, and has to be 1h or longer");
+            return Err(CommandError::new(kind, message));
         };
+        let level = level.clone().filter(|_| command == ["pack"]);
         let command = command.iter().map(|&word| word.to_owned());
         jobs.push(Job {
             period,
-            arguments: command.chain(common.clone()).collect(),
+            arguments: command.chain(level).chain(common.clone()).collect(),
         });
     }
     Ok(jobs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Parsed {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+
+    fn commands_of(flags: &str) -> Vec<String> {
+        let words = "serve --pack-every 1d --expire-every 1d --repo s3://b/p".split(' ');
+        let words = words.chain(flags.split(' ').filter(|word| !word.is_empty()));
+        let args = Parsed::try_parse_from(words).expect("valid").serve;
+        let location = Location::parse("s3://b/p").expect("a place");
+        let jobs = jobs(&args, &Config::default(), &location).expect("valid");
+        jobs.iter().map(|job| job.arguments.join(" ")).collect()
+    }
+
+    /// What is run reaches the repository as the service does.
+    #[test]
+    fn jobs_have_the_flags_of_the_service() {
+        assert_eq!(
+            commands_of(""),
+            ["expire --confirm --repo s3://b/p", "pack --repo s3://b/p"]
+        );
+        let flags = "-5 --repo-key-file /k --repo-s3-endpoint e --repo-timeout 7 --config /c";
+        let reached =
+            "--config /c --repo s3://b/p --repo-timeout 7 --repo-key-file /k --repo-s3-endpoint e";
+        assert_eq!(
+            commands_of(flags),
+            [
+                format!("expire --confirm {reached}"),
+                format!("pack -5 {reached}")
+            ]
+        );
+    }
 }

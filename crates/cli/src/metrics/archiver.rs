@@ -55,7 +55,16 @@ impl Counters {
 
 /// What cannot be read is left out, and the rest is measured all the same.
 pub(super) fn measure(metrics: &Metrics, watched: &Watched) -> Result<(), CommandError> {
-    match Backlog::of(&watched.data_directory) {
+    let backlog = Backlog::of(&watched.data_directory);
+    let none: [&str; 0] = [];
+    let up = metrics.gauge(
+        "walzip_archive_status_up",
+        "Whether it could be read what waits to be archived",
+        &none,
+    )?;
+    up.with_label_values(&none)
+        .set(f64::from(u8::from(backlog.is_ok())));
+    match backlog {
         Ok(backlog) => show_backlog(metrics, backlog)?,
         Err(error) => tracing::warn!("what waits to be archived is not measured: {error}"),
     }

@@ -9,6 +9,7 @@ use tokio::process::{Child, Command};
 
 use super::Stop;
 use crate::asynchronous::THIS_PROGRAM;
+use crate::log;
 
 /// The first run comes so soon after the start, unless the period is shorter: not at once, since a
 /// service that is started again and again would do nothing else.
@@ -40,6 +41,7 @@ impl Job {
         let name = self.arguments.join(" ");
         let started = Command::new(THIS_PROGRAM)
             .args(&self.arguments)
+            .args(log::flags())
             .stdin(Stdio::null())
             .spawn();
         let mut child = match started {

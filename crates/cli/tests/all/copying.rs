@@ -1,6 +1,7 @@
 //! `walzip repo copy` where the source cannot give everything.
 
 use crate::sandbox::{SYSTEM_ID, Sandbox, control_file, segment};
+use crate::several::{initialised, with};
 
 const NAMES: [&str; 2] = ["000000010000000000000001", "000000010000000000000002"];
 
@@ -44,4 +45,15 @@ fn a_copy_of_damage_is_told_by_its_exit_code_and_completed_later() {
     sandbox.ok(&copy);
     sandbox.ok(&["archive-get", "--repo", "two", NAMES[0], "got"]);
     assert_eq!(sandbox.read("got"), segment(1));
+}
+
+/// A copy within the repository would be part of what is copied, and the other way around.
+#[test]
+fn a_copy_lies_elsewhere() {
+    let sandbox = initialised();
+    for to in ["one", "one/copy", "./", "two/../one/deeper/copy"] {
+        let complaint = sandbox.fails(31, &with(&["repo", "copy", to, "--repo", "1"]));
+        assert!(complaint.contains("one lies in the other"), "{complaint}");
+    }
+    sandbox.ok(&with(&["repo", "copy", "beside", "--repo", "1"]));
 }

@@ -228,7 +228,7 @@ impl From<Error> for CommandError {
     fn from(error: Error) -> CommandError {
         let kind = match &error {
             Error::Usage(_) => Kind::Usage,
-            Error::Missing { .. } => Kind::FeatureNotSupported,
+            Error::Missing { .. } => Kind::FileMissing,
             Error::OtherCluster { .. } => Kind::ArchiveMismatch,
             Error::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 Kind::FileMissing
@@ -248,7 +248,7 @@ impl From<Error> for CommandError {
         match error {
             Error::Exists(_) => message.hint(
                 "Nothing was measured. Name another file, remove this one, or use -f to replace it. \
-                 An experiment is gone on with by --resume and its own --json.",
+                 An experiment is continued by --resume and its own --json.",
             ),
             Error::OtherCluster { .. } => message.hint(
                 "Nothing was measured. Connect to the server that wrote the segments, or to none.",

@@ -73,7 +73,9 @@ fn wal_that_no_restore_gets_past_is_named() {
     let directory = cluster.expect("one").join(&segment[..16]);
     fs::remove_file(directory.join(format!("{segment}.wz"))).expect("removed");
 
-    let told = check(&primary);
+    let output = primary.walzip(&["check"]).output().expect("walzip starts");
+    let told = said(&output);
+    assert_eq!(output.status.code(), Some(104), "{told}");
     assert!(
         told.contains(&format!("segment {segment} is missing after backup")),
         "{told}"

@@ -2,16 +2,17 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use walzip_testing::{free_port, not_run};
 
 use crate::clusters::server::Server;
-use crate::clusters::site::{Site, not_run, said, succeed};
+use crate::clusters::site::{Site, said, succeed};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -231,12 +232,6 @@ fn scrape(address: SocketAddr, path: &str) -> String {
     answer
 }
 
-/// A port that nobody has at this moment.
-fn free_port() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address")
-}
-
 #[test]
 fn a_machine_with_the_package_and_its_unit_archives_backs_up_and_is_watched() {
     let Some(site) = Site::new(15) else { return };
@@ -255,7 +250,7 @@ fn a_machine_with_the_package_and_its_unit_archives_backs_up_and_is_watched() {
     assert!(read(&completions).contains("archive-push"));
 
     let server = Server::create(&site, "primary", 1);
-    let address = free_port();
+    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let config = site.path("walzip.toml");
     let example = read(&root.join("usr/share/doc/walzip/examples/walzip.toml"));
     let place = |path: &str| site.path(path).display().to_string();
