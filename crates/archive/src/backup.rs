@@ -362,15 +362,6 @@ async fn copy(
         replayed.extend(server::replayed(&mut sql).await?);
     }
     options.progress.begin(Phase::WaitingForCheckpoint, 0);
-    let How { level, proves } = wanted(options).how;
-    let encoding = Encoding {
-        level,
-        proves,
-        threads: options.threads.max(1),
-        checksums: options.checksums,
-        has_block_crcs: summarizes_wal && options.checksums == ManifestChecksums::Crc32c,
-        pack_bytes: options.pack_bytes,
-    };
     let request = Request {
         repository,
         writer,
@@ -385,7 +376,7 @@ async fn copy(
         max_rate_kilobytes: options.max_rate_kilobytes,
         estimate_size: options.estimate_size,
         progress: &options.progress,
-        encoding,
+        encoding: encoding(options, summarizes_wal),
         earlier,
         may_store,
     };
@@ -415,13 +406,9 @@ async fn copy(
     }
     sql.close().await;
 
-    let listed = PgManifest::read(&manifest).map_err(incredible)?;
-    check_ranges(&listed.wal_ranges, &start, &end)?;
+    let wal_ranges = checked_ranges(&manifest, &mut cut, (&start, &end))?;
     let mut kept = |name: &str| cut.kept.remove(name.as_bytes()).unwrap_or_default();
     let (backup_label, control_file) = (kept(BACKUP_LABEL), kept(CONTROL_FILE));
-    listed
-        .check_sent(std::mem::take(&mut cut.seen))
-        .map_err(incredible)?;
     tracing::debug!(major = server.identity.major, start = %start.lsn, end = %end.lsn, "copied");
     if cut.unread_bytes > 0 {
         let (unread, all) = (cut.unread_bytes, cut.original_bytes);
@@ -449,13 +436,39 @@ async fn copy(
         block_hashes: packed.block_hashes,
         references,
         manifest,
-        wal_ranges: listed.wal_ranges,
+        wal_ranges,
         follows,
         checksums_verified,
         replayed,
         backup_label,
         control_file,
     })
+}
+
+fn encoding(options: &BackupOptions, summarizes_wal: bool) -> Encoding {
+    let How { level, proves } = wanted(options).how;
+    Encoding {
+        level,
+        proves,
+        threads: options.threads.max(1),
+        checksums: options.checksums,
+        has_block_crcs: summarizes_wal && options.checksums == ManifestChecksums::Crc32c,
+        pack_bytes: options.pack_bytes,
+    }
+}
+
+/// The WAL that the server's manifest names, whose files have to be those that came.
+fn checked_ranges(
+    manifest: &[u8],
+    cut: &mut Cut,
+    (start, end): (&Moment, &BackupEnd),
+) -> Result<Vec<WalRange>, ArchiveError> {
+    let listed = PgManifest::read(manifest).map_err(incredible)?;
+    check_ranges(&listed.wal_ranges, start, end)?;
+    listed
+        .check_sent(std::mem::take(&mut cut.seen))
+        .map_err(incredible)?;
+    Ok(listed.wal_ranges)
 }
 
 /// The index, and the labels of the backups that it names.

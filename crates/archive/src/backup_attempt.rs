@@ -50,7 +50,7 @@ async fn resume(
     let writer = repository.continue_backup(&interrupted).await?;
     if let Some(writer) = &writer {
         tracing::info!(
-            "backup {} was interrupted, and is gone on with: attempt {}",
+            "backup {} was interrupted, and is continued: attempt {}",
             writer.label(),
             writer.attempt()
         );

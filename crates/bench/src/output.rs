@@ -57,7 +57,7 @@ pub(crate) trait Record: Serialize {
 
 impl Files {
     /// Notices at the beginning what could not be written at the end, and what must not be: a
-    /// file that exists is somebody's, unless it is of the run that is gone on with.
+    /// file that exists is somebody's, unless it is of the run that is continued.
     pub fn check(&self) -> Result<(), Error> {
         let paths = self.named();
         for (index, (option, path)) in paths.iter().enumerate() {

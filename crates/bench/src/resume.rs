@@ -92,7 +92,7 @@ impl Origin {
     ) -> Result<(), Error> {
         let refuse = |what: &str| {
             Err(Error::Usage(format!(
-                "{} is of another {what}: it cannot be gone on with",
+                "{} is of another {what}: it cannot be continued",
                 path.display()
             )))
         };
@@ -113,7 +113,7 @@ impl Origin {
     }
 }
 
-/// Says that an earlier run is gone on with, which must have had the same options.
+/// Says that an earlier run is continued, which must have had the same options.
 pub(crate) fn go_on(
     path: &Path,
     origin: &Origin,
@@ -123,7 +123,7 @@ pub(crate) fn go_on(
     let (path, date) = (path.display(), origin.date());
     if !same_options {
         return Err(Error::Usage(format!(
-            "{path} was measured with other options: it cannot be gone on with"
+            "{path} was measured with other options: it cannot be continued"
         )));
     }
     progress.note(&format!(

@@ -1,15 +1,18 @@
-//! Every failure of the libraries, as a kind, a message and a hint.
+//! Every failure of the libraries, as a kind, a message and a hint: here those of the archive, in
+//! `repository` those of its storage, and in `server` those of PostgreSQL.
+
+mod repository;
+mod server;
 
 use std::cmp::Ordering;
-use std::io::{self, ErrorKind};
+use std::io;
 
 use jiff::tz::TimeZone;
-use walzip_archive::replication::{ServerError, TlsFault};
+use walzip_archive::replication::ServerError;
 use walzip_archive::restore::TimeError;
 use walzip_archive::{ArchiveError, OtherBranch};
 use walzip_codec::DecodeError;
 use walzip_pgformat::TimelineId;
-use walzip_repo::encryption::KeyError;
 use walzip_repo::{ClusterIdentity, RepoError};
 
 use crate::error::{CommandError, chain};
@@ -63,14 +66,14 @@ impl From<ArchiveError> for CommandError {
 
 impl From<RepoError> for CommandError {
     fn from(error: RepoError) -> CommandError {
-        let (kind, hint) = repository(&error);
+        let (kind, hint) = repository::kind_and_hint(&error);
         with_hint(CommandError::new(kind, chain(&error)), hint)
     }
 }
 
 impl From<ServerError> for CommandError {
     fn from(error: ServerError) -> CommandError {
-        let (kind, hint) = server(&error);
+        let (kind, hint) = server::kind_and_hint(&error);
         let command_error = CommandError::new(kind, chain(&error));
         match &error {
             ServerError::Sql(sql) if sql.hint.is_some() => {
@@ -169,6 +172,10 @@ const NUMBER_TAKEN: &str = "Another cluster, such as a restored copy, has archiv
      number. If its branch is abandoned, \"walzip timeline set-aside\" puts it away (with --confirm), \
      and PostgreSQL's next attempt succeeds.";
 
+/// Pages have wrong checksums.
+const WRONG_PAGES: &str = "No backup was made. The warnings name the first pages, or the server's log; pg_amcheck \
+     says more. Older backups may have them whole: keep those (walzip pin LABEL). \
+     --no-verify-checksums takes a backup with the pages as they are.";
 /// The test `majors` holds these against the majors that walzip knows.
 const PGDATA_MAJORS: &str = "Is --pgdata a data directory of PostgreSQL 13 to 19?";
 
@@ -376,208 +383,6 @@ fn archive(error: &ArchiveError) -> KindAndHint {
             ),
         ),
         _ => (Kind::Internal, None),
-    }
-}
-
-fn repository(error: &RepoError) -> KindAndHint {
-    match error {
-        RepoError::NotFound { .. } => (Kind::FileMissing, None),
-        RepoError::AlreadyExists { .. } => (Kind::FileExists, None),
-        RepoError::NotARepository { .. } => (
-            Kind::RepoInvalid,
-            Some("Is it mounted? \"walzip init\" makes a new repository."),
-        ),
-        RepoError::NotInPlace { .. } => (
-            Kind::RepoInvalid,
-            Some(
-                "Is everything mounted, and was nothing moved or replaced? Bring it back, or a \
-                 copy of it; to go on without it, make a new repository.",
-            ),
-        ),
-        RepoError::AnotherRepository { .. } => (
-            Kind::RepoInvalid,
-            Some("Name an empty place, or an earlier copy of this repository."),
-        ),
-        RepoError::Encrypted { .. } => (
-            Kind::Crypto,
-            Some(
-                "Name the key file: --repo-key-file, or the key \"repo-key-file\" of the configuration file.",
-            ),
-        ),
-        RepoError::NotEncrypted { .. } => (
-            Kind::Crypto,
-            Some(
-                "Make an encrypted one at another place: \"walzip repo copy\" copies this one there.",
-            ),
-        ),
-        RepoError::KeyFileForPlain { .. } => (
-            Kind::Crypto,
-            Some(
-                "Is this the repository that you mean? If it is, leave out --repo-key-file, \
-                 WALZIP_REPO_KEY_FILE and the key \"repo-key-file\" of the configuration file.",
-            ),
-        ),
-        RepoError::KeyFile { kind, .. } => (
-            Kind::Crypto,
-            Some(match kind {
-                Some(ErrorKind::PermissionDenied) => {
-                    "Give it to the user that runs this command, as a rule the one that runs \
-                     PostgreSQL: chown postgres FILE, and chmod 600 FILE."
-                }
-                _ => {
-                    "Bring back the key file with which the repository was made, or a copy of it: \
-                     another one cannot read what is there. Only for a new repository, \"walzip key \
-                     init FILE\" makes one."
-                }
-            }),
-        ),
-        RepoError::Key(KeyError::ReadsOnly) => (
-            Kind::Crypto,
-            Some("To write, use the key file that the repository was made with."),
-        ),
-        RepoError::Key(KeyError::NotOurs { .. }) => (
-            Kind::Crypto,
-            Some(
-                "Who can write to the store may have put it there. A key file that is for recovery has \
-                 the line \"# walzip: recovery\": add it to read with keys that others made.",
-            ),
-        ),
-        RepoError::Key(_) => (
-            Kind::Crypto,
-            Some("\"walzip key list\" shows for which public keys the repository's are."),
-        ),
-        RepoError::NewerFormat { .. } => (
-            Kind::Format,
-            Some("Use a walzip that is at least as new as the repository's."),
-        ),
-        RepoError::Mismatch {
-            repository,
-            cluster,
-        } => (Kind::ArchiveMismatch, Some(mismatch(*cluster, *repository))),
-        RepoError::NotAnUpgrade { newest, cluster } => {
-            (Kind::ArchiveMismatch, Some(mismatch(*cluster, *newest)))
-        }
-        RepoError::NoSpace { .. } => (
-            Kind::FileWrite,
-            Some(
-                "Make room: \"walzip expire --confirm\" removes what the retention does not keep. Where \
-                 that is what failed, remove other files on that disk, or give it more room. PostgreSQL \
-                 keeps the WAL and tries again.",
-            ),
-        ),
-        RepoError::Permission { .. } => (
-            Kind::Access,
-            Some("walzip needs the rights, or the credentials, to use the repository."),
-        ),
-        RepoError::Unavailable { .. } => (Kind::Service, None),
-        RepoError::Corrupt { .. } => (Kind::Damaged, None),
-        RepoError::InvalidName { .. } => (Kind::ParamInvalid, None),
-        RepoError::ObjectTooLarge { .. } => (Kind::FeatureNotSupported, None),
-        RepoError::NotPackable { .. } => (
-            Kind::FeatureNotSupported,
-            Some("Archive into a new repository, whose WAL has a mark."),
-        ),
-        RepoError::IncompleteBackup { .. } => (Kind::BackupSetInvalid, None),
-        RepoError::InvalidLocation { .. } => (Kind::OptionInvalid, None),
-        RepoError::StoreSettings { .. } => (
-            Kind::OptionInvalid,
-            Some("docs/configuration.md lists the settings of each store."),
-        ),
-        RepoError::Unsafe { .. } => (
-            Kind::RepoInvalid,
-            Some(
-                "Nothing was stored but the object \"probe\". Use a store, or a newer version of it, \
-                 that honours If-None-Match: two clusters would overwrite each other's WAL on this one.",
-            ),
-        ),
-        RepoError::UnsupportedScheme { .. } => (
-            Kind::FeatureNotSupported,
-            Some("Name a path, or a URL: file, s3, gs, az or sftp."),
-        ),
-        _ => (Kind::Internal, None),
-    }
-}
-
-/// A role may not do what it was asked to (utils/errcodes.txt).
-const INSUFFICIENT_PRIVILEGE: &str = "42501";
-/// What it reads is damaged.
-const DATA_CORRUPTED: &str = "XX001";
-const WRONG_PAGES: &str = "No backup was made. The warnings name the first pages, or the server's log; pg_amcheck \
-     says more. Older backups may have them whole: keep those (walzip pin LABEL). \
-     --no-verify-checksums takes a backup with the pages as they are.";
-
-fn server(error: &ServerError) -> KindAndHint {
-    match error {
-        ServerError::Settings(_) => (Kind::OptionInvalid, None),
-        ServerError::TlsNotOffered { .. } => (
-            Kind::DbConnect,
-            Some(
-                "On the server, set ssl = on with a certificate. Or let sslmode=prefer take a \
-                 connection without encryption.",
-            ),
-        ),
-        ServerError::Tls { fault, .. } => (Kind::DbConnect, tls(fault)),
-        // The reason says what to do.
-        ServerError::TlsFile { .. } => (Kind::OptionInvalid, None),
-        ServerError::NeitherWay { tls, .. } => server(tls),
-        ServerError::Connect { .. } => (
-            Kind::DbConnect,
-            Some("Is the server running, and do --host and --port (or PGHOST, PGPORT) name it?"),
-        ),
-        ServerError::Lost { .. } | ServerError::Silent(_) => (Kind::DbConnect, None),
-        ServerError::Behind(_) => (
-            Kind::DbQuery,
-            Some("Without --no-loop it is tried again until it can."),
-        ),
-        ServerError::Authentication { .. } => (
-            Kind::Access,
-            Some("A password is taken from the connection string, PGPASSWORD or ~/.pgpass."),
-        ),
-        ServerError::Unbound { .. } => (
-            Kind::Access,
-            Some(
-                "It needs TLS, and a line hostssl ... scram-sha-256 in pg_hba.conf. Without it, \
-                 sslmode=verify-full tells who the server is.",
-            ),
-        ),
-        ServerError::Protocol(_) => (Kind::Protocol, None),
-        // Class 28: invalid authorization.
-        ServerError::Sql(error) if error.sqlstate.starts_with("28") => (
-            Kind::Access,
-            Some("Check the user and the password, and pg_hba.conf."),
-        ),
-        ServerError::Sql(error) if error.sqlstate == INSUFFICIENT_PRIVILEGE => (
-            Kind::DbQuery,
-            Some(
-                "backup, check and receive need a role with the REPLICATION attribute; docs/errors.md \
-                 says under 57 what else.",
-            ),
-        ),
-        ServerError::Sql(error) if error.sqlstate == DATA_CORRUPTED => {
-            (Kind::FileInvalid, Some(WRONG_PAGES))
-        }
-        ServerError::Sql(_) => (Kind::DbQuery, None),
-    }
-}
-
-fn tls(fault: &TlsFault) -> Option<&'static str> {
-    match fault {
-        TlsFault::Certificate(_) => Some(
-            "sslrootcert (PGSSLROOTCERT, by default ~/.postgresql/root.crt) names the file with the \
-             certificate of the server's authority. Is the right server at this address?",
-        ),
-        TlsFault::Name(_) => Some(
-            "Connect by a name that the certificate has, or give the server a certificate for this \
-             one. sslmode=verify-ca does not look at the name.",
-        ),
-        TlsFault::Refused(_) => Some(
-            "The server's log says why. It may not trust the certificate that sslcert (PGSSLCERT, \
-             by default ~/.postgresql/postgresql.crt) names.",
-        ),
-        TlsFault::Incompatible(_) => {
-            Some("TLS 1.2 or 1.3 is needed. Is PostgreSQL at this address?")
-        }
-        TlsFault::Broken(_) => Some("The server's log may say why."),
     }
 }
 

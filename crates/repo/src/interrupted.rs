@@ -1,4 +1,4 @@
-//! Backups that were interrupted: one that was interrupted is gone on with under its label.
+//! Backups that were interrupted, and go on under their labels.
 //!
 //! The objects of the second attempt are named `2/…`, and so on: no attempt ever writes what another
 //! one has. Whoever puts `backup.json` first has the label.
@@ -83,7 +83,7 @@ impl Repository {
         }))
     }
 
-    /// Whether an unfinished backup that an expiry has marked may have been gone on with before that:
+    /// Whether an unfinished backup that an expiry has marked may have been continued before that:
     /// its newest attempt is not the first, and is not known to have ended.
     pub async fn may_go_on(
         &self,

@@ -18,6 +18,7 @@
 //! from a path or URL. [`LocalStore`] is the implementation for local disks; those for other hosts
 //! are `object_store`'s behind HTTP, and one of ours over SFTP.
 
+mod as_files;
 mod backup;
 mod backup_label;
 pub mod browse;

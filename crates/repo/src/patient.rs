@@ -24,12 +24,13 @@ use futures::{FutureExt, StreamExt, TryStreamExt};
 use object_store::client::HttpError;
 use object_store::path::Path;
 use object_store::{
-    CopyMode, CopyOptions, Error, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
-    MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions,
-    PutOptions, PutPayload, PutResult, Result, UploadPart,
+    CopyOptions, Error, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
+    MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions,
+    PutPayload, PutResult, Result, UploadPart,
 };
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::as_files;
 use crate::sftp::SftpError;
 
 /// The pause before the first repetition; each further one is twice as long.
@@ -384,13 +385,7 @@ impl ObjectStore for PatientStore {
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        let mode = match options.mode {
-            CopyMode::Overwrite => PutMode::Overwrite,
-            CopyMode::Create => PutMode::Create,
-        };
-        let content = self.get_opts(from, GetOptions::default()).await?;
-        let payload = content.bytes().await?.into();
-        self.put_opts(to, payload, PutOptions::from(mode)).await?;
+        as_files::copy(self, from, to, options).await?;
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Backups that are interrupted, and gone on with by the next one.
+//! Backups that are interrupted, and continued by the next one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -129,7 +129,7 @@ pub struct AdviseArgs {
     connection: ConnectionArgs,
 }
 
-/// There is nothing here to be gone on with, as there is for experiments.
+/// There is nothing here to be continued, as there is for experiments.
 fn refusal(error: walzip_bench::Error) -> CommandError {
     let exists = matches!(error, walzip_bench::Error::Exists(_));
     let refused = CommandError::from(error);

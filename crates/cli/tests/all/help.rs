@@ -2,8 +2,8 @@
 
 use crate::sandbox::Sandbox;
 
-fn help(command: &[&str]) -> String {
-    let mut args = command.to_vec();
+fn help(command: &[String]) -> String {
+    let mut args: Vec<&str> = command.iter().map(String::as_str).collect();
     args.push("--help");
     String::from_utf8(Sandbox::new().ok(&args)).expect("UTF-8")
 }
@@ -22,31 +22,30 @@ fn commands(overview: &str) -> Vec<&str> {
     names.filter(|name| !["", "help"].contains(name)).collect()
 }
 
+/// Each command, and each command of those that have some.
 #[test]
 fn every_command_has_help() {
-    let overview = help(&[]);
-    let commands = commands(&overview);
-    for name in &commands {
-        insta::assert_snapshot!(format!("help_{name}"), help(&[name]));
-    }
-    assert!(commands.len() >= 5, "{commands:?} in:\n{overview}");
-}
-
-#[test]
-fn every_experiment_has_help() {
-    let overview = help(&["bench"]);
-    let experiments = commands(&overview);
-    for name in &experiments {
-        if *name != "wal" {
-            insta::assert_snapshot!(format!("help_bench_{name}"), help(&["bench", name]));
+    let mut count = 0;
+    let mut left = vec![Vec::new()];
+    while let Some(path) = left.pop() {
+        let text = help(&path);
+        let below = commands(&text).into_iter().map(str::to_owned);
+        let below: Vec<String> = below.collect();
+        if !path.is_empty() {
+            insta::assert_snapshot!(format!("help_{}", path.join("_")), text);
+            count += 1;
         }
+        left.extend(
+            below
+                .iter()
+                .map(|name| [&path[..], std::slice::from_ref(name)].concat()),
+        );
     }
-    assert!(experiments.len() >= 4, "{experiments:?} in:\n{overview}");
-}
-
-#[test]
-fn the_experiment_has_help() {
-    insta::assert_snapshot!(help(&["bench", "wal"]));
+    // As many as the manual has pages, but for the overview.
+    let sandbox = Sandbox::new();
+    sandbox.ok(&["manual", "pages"]);
+    let pages = std::fs::read_dir(sandbox.path("pages")).expect("pages");
+    assert_eq!(count, pages.count() - 1);
 }
 
 /// Which commit, shown by git itself; nothing where git does not know it, or there is no git.

@@ -101,6 +101,11 @@ const BOUNDARIES: &[Boundary] = &[
         may_use: &["pgformat", "replay", "codec", "repo", "archive", "bench"],
         must_not_name: &["dbg!("],
     },
+    Boundary {
+        folder: "testing",
+        may_use: &[],
+        must_not_name: &["println!", "print!(", "dbg!("],
+    },
 ];
 
 #[test]
@@ -113,12 +118,17 @@ fn dependencies_point_one_way() {
                 .join(boundary.folder)
                 .join("Cargo.toml"),
         );
+        let mut is_for_tests = false;
         for line in manifest.lines() {
+            if line.starts_with('[') {
+                is_for_tests = line == "[dev-dependencies]";
+            }
             let Some(rest) = line.strip_prefix("walzip-") else {
                 continue;
             };
             let used = rest.split(['.', ' ', '=']).next().expect("a name");
-            if used != boundary.folder && !boundary.may_use.contains(&used) {
+            let is_testing = used == "testing" && is_for_tests;
+            if used != boundary.folder && !boundary.may_use.contains(&used) && !is_testing {
                 writeln!(
                     faults,
                     "crates/{} must not depend on {used}",
@@ -268,10 +278,18 @@ fn every_link_leads_somewhere() {
         let text = read(&path);
         let beside = path.parent().expect("a file has a directory");
         if extension == Some("md") {
-            for link in markdown_links(&text) {
+            for (link, section) in markdown_links(&text) {
                 links += 1;
-                if !beside.join(link).exists() {
-                    writeln!(faults, "{}: {link}", shown(&path)).unwrap();
+                let target = match link {
+                    "" => path.clone(),
+                    link => beside.join(link),
+                };
+                let is_there = match section {
+                    Some(section) => target.is_file() && has_section(&read(&target), section),
+                    None => target.exists(),
+                };
+                if !is_there {
+                    writeln!(faults, "{}: {link} {section:?}", shown(&path)).unwrap();
                 }
             }
         }
@@ -286,14 +304,31 @@ fn every_link_leads_somewhere() {
     assert!(links > 20, "only {links} links were found");
 }
 
-/// The targets of relative links: `](target)`, without what follows a `#`.
-fn markdown_links(text: &str) -> impl Iterator<Item = &str> {
+/// The targets of relative links, and the sections after a `#`.
+fn markdown_links(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     let targets = text
         .split("](")
         .skip(1)
         .filter_map(|rest| rest.split(')').next());
-    let relative = targets.filter(|target| !target.contains("://") && !target.starts_with('#'));
-    relative.filter_map(|target| target.split('#').next())
+    let relative = targets.filter(|target| !target.contains("://"));
+    relative.map(|target| match target.split_once('#') {
+        Some((target, section)) => (target, Some(section)),
+        None => (target, None),
+    })
+}
+
+/// Whether a document has a heading of this anchor, as GitHub makes anchors.
+fn has_section(text: &str, section: &str) -> bool {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let mut anchors = headings.map(|line| {
+        let words = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = words
+            .chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c })
+            .collect::<String>()
+    });
+    anchors.any(|anchor| anchor == section)
 }
 
 /// Documents that a sentence or a comment names by their path from the top.
@@ -343,7 +378,7 @@ pub fn project_files() -> Vec<PathBuf> {
             .expect("UTF-8");
         if path.is_file() && name != "Cargo.lock" {
             found.push(path);
-        } else if ["crates", "docs", "scripts", ".ci", "fuzz"].contains(&name) {
+        } else if ["crates", "docs", "scripts", "contrib", ".ci", "fuzz"].contains(&name) {
             found.extend(files_where(&path, &|_| true));
         }
     }

@@ -13,6 +13,7 @@ use object_store::{ListResult, ObjectMeta};
 use super::disk_error::DiskError;
 use super::misplaced::{Misplaced, look};
 use super::{StoreResult, is_missing, object_meta, store_error};
+use crate::as_files::child;
 
 /// All objects below a prefix, in the order of their keys.
 pub(crate) fn list(store_directory: &FilePath, prefix: &Path) -> StoreResult<Vec<ObjectMeta>> {
@@ -92,13 +93,4 @@ fn read_directory(
         }
     }
     Ok(found)
-}
-
-/// The key of a name below a prefix, when a key can have that name.
-fn child(prefix: &Path, name: &str) -> Option<Path> {
-    if name.starts_with('.') {
-        return None;
-    }
-    let child = Path::parse(format!("{prefix}/{name}")).ok()?;
-    (child.filename() == Some(name)).then_some(child)
 }

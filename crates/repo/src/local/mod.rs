@@ -30,8 +30,8 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryFutureExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{
-    CopyMode, CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
-    ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
 
 pub(crate) use content::content;
@@ -42,6 +42,8 @@ pub(crate) use misplaced::Misplaced;
 use misplaced::look;
 use same_directory::SameDirectory;
 use upload::LocalUpload;
+
+use crate::as_files::{self, put_result};
 
 const STORE: &str = "local disk";
 type StoreResult<T> = object_store::Result<T>;
@@ -312,13 +314,7 @@ impl ObjectStore for LocalStore {
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> StoreResult<()> {
-        let mode = match options.mode {
-            CopyMode::Overwrite => PutMode::Overwrite,
-            CopyMode::Create => PutMode::Create,
-        };
-        let content = self.get_opts(from, GetOptions::default()).await?;
-        let payload = content.bytes().await?.into();
-        self.put_opts(to, payload, PutOptions::from(mode)).await?;
+        as_files::copy(self, from, to, options).await?;
         Ok(())
     }
 }
@@ -367,14 +363,6 @@ fn object_meta(key: Path, metadata: &Metadata) -> Result<ObjectMeta, DiskError> 
         e_tag: Some(format!("\"{:x}-{:x}\"", metadata.ino(), metadata.len())),
         version: None,
     })
-}
-
-fn put_result() -> PutResult {
-    PutResult {
-        e_tag: None,
-        version: None,
-        extensions: Default::default(),
-    }
 }
 
 fn is_missing(error: &io::Error) -> bool {

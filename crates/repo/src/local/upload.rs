@@ -10,7 +10,8 @@ use object_store::{MultipartUpload, PutPayload, PutResult, UploadPart};
 
 use super::disk::RealDisk;
 use super::durable::Staged;
-use super::{StoreDirectory, StoreResult, put_result, store_error};
+use super::{StoreDirectory, StoreResult, store_error};
+use crate::as_files::put_result;
 
 #[derive(Debug)]
 pub(crate) struct LocalUpload {

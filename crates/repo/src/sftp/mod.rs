@@ -26,6 +26,7 @@ use object_store::{
 use tokio::sync::Mutex;
 
 use crate::IntoExistingDirectory;
+use crate::as_files::{child, put_result};
 use crate::location::SftpLocation;
 use crate::store_settings::StoreSettings;
 use connection::Connection;
@@ -381,23 +382,6 @@ fn object_meta(key: Path, stat: Stat) -> ObjectMeta {
         size: stat.size,
         e_tag: None,
         version: None,
-    }
-}
-
-/// The key of a name below a prefix, when a key can have that name.
-fn child(prefix: &Path, name: &str) -> Option<Path> {
-    if name.starts_with('.') {
-        return None;
-    }
-    let child = Path::parse(format!("{prefix}/{name}")).ok()?;
-    (child.filename() == Some(name)).then_some(child)
-}
-
-fn put_result() -> PutResult {
-    PutResult {
-        e_tag: None,
-        version: None,
-        extensions: Default::default(),
     }
 }
 

@@ -14,7 +14,8 @@ use tokio::time::sleep;
 use super::connection::Connection;
 use super::error::SftpError;
 use super::files::{Named, Stat, parent};
-use super::{SftpStore, StoreResult, put_result};
+use super::{SftpStore, StoreResult};
+use crate::as_files::put_result;
 
 /// The pause before a part is written once more, over a new connection. How often that is done is
 /// for the caller's patience to say.
