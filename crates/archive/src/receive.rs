@@ -61,6 +61,9 @@ const REMOVED: &str = "58P01";
 /// `object_not_in_prerequisite_state`: newer servers say so of a slot that has lost its WAL.
 const LOST: &str = "55000";
 
+/// Too many connections (utils/errcodes.txt).
+const TOO_MANY: &str = "53300";
+
 /// `undefined_object`.
 const NO_SLOT: &str = "42704";
 
@@ -158,6 +161,15 @@ pub async fn receive<'s>(
         stored: uploads.stored(),
         waiting: uploads.waiting()?.len(),
     })
+}
+
+/// Asks again how far the server is: what was archived since it was asked ends after that.
+async fn look_again(connection: &mut Connection, server: &mut Server) -> Result<(), ArchiveError> {
+    let now = connection.identify_system().await?;
+    if now.timeline == server.timeline {
+        server.flushed = now.flushed;
+    }
+    Ok(())
 }
 
 type Stop<'s> = Shared<LocalBoxFuture<'s, ()>>;
@@ -267,7 +279,7 @@ impl Receiver<'_> {
     /// Connects, and finds out where to start.
     async fn begin(&self) -> Result<(Connection, Server, Place), ArchiveError> {
         let mut connection = Connection::open(self.settings, Mode::Replication).await?;
-        let server = self.inspect(&mut connection).await?;
+        let mut server = self.inspect(&mut connection).await?;
         if !self.has_slot.get() {
             let (slot, may_exist) = (&self.options.slot, self.options.if_not_exists);
             connection.create_slot(slot, may_exist).await?;
@@ -276,7 +288,7 @@ impl Receiver<'_> {
         let archives = connection.archives().await?;
         self.uploads
             .set_server(server.cluster, server.segment_size, !archives);
-        let place = self.place(&mut connection, &server).await?;
+        let place = self.place(&mut connection, &mut server).await?;
         server.check(place)?;
         self.keep_history(&mut connection, place.timeline).await?;
         server.check_end(place)?;
@@ -353,10 +365,11 @@ impl Receiver<'_> {
     async fn place(
         &self,
         connection: &mut Connection,
-        server: &Server,
+        server: &mut Server,
     ) -> Result<Place, ArchiveError> {
         if self.is_behind_gap.replace(false) {
             let slot = self.slot_position(connection, server).await?;
+            look_again(connection, server).await?;
             return Ok(server.place_behind_gap(slot));
         }
         if let Some(place) = self.directory.place(server.segment_size)? {
@@ -364,15 +377,7 @@ impl Receiver<'_> {
         }
         let slot = self.slot_position(connection, server).await?;
         let stored = self.destination.stored(server.cluster).await?;
-        // What was archived meanwhile ends after what the server had.
-        let now = connection.identify_system().await?;
-        let server = Server {
-            flushed: match now.timeline == server.timeline {
-                true => now.flushed,
-                false => server.flushed,
-            },
-            ..server.clone()
-        };
+        look_again(connection, server).await?;
         server.first_place(slot, &stored)
     }
 
@@ -392,7 +397,10 @@ impl Receiver<'_> {
                 restart,
                 timeline: server.timeline_at(restart),
             })),
-            Err(error) if error.is_passing() => Err(error.into()),
+            // A role's limit of connections does not pass.
+            Err(error) if error.is_passing() && error.sqlstate() != Some(TOO_MANY) => {
+                Err(error.into())
+            }
             Err(error) => {
                 tracing::info!("where the slot {slot} is cannot be asked: {error}");
                 Ok(None)

@@ -127,7 +127,7 @@ async fn sync_cluster(
             match copied {
                 Ok(()) => synced.add([entry.name.clone()], entry.size_bytes),
                 Err(error) if is_of_one_file(&error) => {
-                    synced.problems.push(Problem::new(&entry.name, error));
+                    synced.problems.push(Problem::of_file(&entry.name, error));
                 }
                 Err(error) => return Err(error),
             }
@@ -186,7 +186,7 @@ async fn copy_packs(
     }
     for name in names.into_keys() {
         let why = "its pack disappeared after it was listed";
-        synced.problems.push(Problem::new(name, why));
+        synced.problems.push(Problem::of_file(name, why));
     }
     Ok(())
 }

@@ -121,7 +121,7 @@ pub async fn verify(
 ) -> Result<Verification, ArchiveError> {
     let mut verification = Verification::default();
     // Before the WAL is, which takes hours to read.
-    let labels = repository.list_backups().await?;
+    let mut labels = repository.list_backups().await?;
     let parts = list_parts(repository, &mut verification).await?;
     let progress = &options.progress;
     let choice = Choice::new(repository, options).await?;
@@ -135,6 +135,7 @@ pub async fn verify(
         verify_part(part, options, &choice, &mut note, &mut verification).await;
     }
     let listed = ListedBackup::all(repository).await?;
+    labels.extend(listed.iter().map(|backup| backup.label.clone()));
     let records = listed.iter().filter_map(|backup| backup.read.as_ref().ok());
     let backup_bytes = records.clone().map(BackupRecord::original_bytes).sum();
     let promised = Promised::read(repository, records).await?;
@@ -376,7 +377,7 @@ async fn verify_part(
     if let Err(error) = part.repository.check_wal_mark().await {
         let (object, detail) = match error {
             RepoError::Corrupt { key, detail } => (key, detail),
-            other => (part.object("the mark of its WAL"), other.to_string()),
+            other => (part.object("the mark of its WAL"), detail_of(other.into())),
         };
         verification.findings.push(Finding {
             kind: FindingKind::WalDamaged,

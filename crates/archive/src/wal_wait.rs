@@ -22,7 +22,7 @@ const POLL_MAX: Duration = Duration::from_secs(2);
 const REPORTED_AFTER: Duration = Duration::from_secs(10);
 const REPORTED_EVERY: Duration = Duration::from_secs(300);
 const ON_STANDBY: &str = ": the primary has not finished it; SELECT pg_switch_wal() there does";
-const UNREACHABLE: &str = ": the server does not answer; it archives again when it runs again";
+const NOT_ASKED: &str = ": the server cannot be asked why; it has to run to archive";
 /// So long a server that is there may take to say what it has archived.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
@@ -148,15 +148,14 @@ impl Wait<'_> {
 
     async fn why_it_takes_long(&self, connection: &mut Option<Connection>) -> String {
         let archiver = self.archiver(connection).await;
-        let failure = archiver
-            .as_ref()
-            .and_then(|archiver| self.failure(archiver));
-        match (archiver, failure) {
-            (None, _) => UNREACHABLE.to_owned(),
-            (_, Some(failure)) => format!(": {failure}"),
-            _ if self.is_standby => ON_STANDBY.to_owned(),
-            _ => String::new(),
+        let Some(archiver) = archiver else {
+            return NOT_ASKED.to_owned();
+        };
+        if self.is_standby && archiver.mode != "always" {
+            return ON_STANDBY.to_owned();
         }
+        let failure = self.failure(&archiver);
+        failure.map_or_else(String::new, |failure| format!(": {failure}"))
     }
 
     fn failure(&self, archiver: &Archiver) -> Option<String> {

@@ -92,7 +92,7 @@ impl Service<'_> {
     async fn look_at_repositories(&self) {
         for place in self.places {
             if let Err(error) = repo_args::open(place).await {
-                tracing::warn!("{place}: {}", error.message());
+                tracing::warn!("{}", place.name_in(error).message());
             }
         }
     }

@@ -79,7 +79,7 @@ pub(super) fn finding(file: String, trouble: Trouble) -> Result<Finding, Archive
         ),
         Trouble::Unfinished => (
             FindingKind::Unfinished,
-            "its server has not finished it, and archives it then. Where that server is never started again, \
+            "nothing says that its server has finished it: a server that goes on archives it then. Where it does not, \
              archive-push takes it"
                 .to_owned(),
         ),

@@ -69,6 +69,12 @@ pub fn receive_state(directory: &Path) -> ReceiveState {
     state
 }
 
+/// What is pushed meanwhile is gone, which names the file and not the directory.
+fn len_of(path: &Path) -> Result<u64, ArchiveError> {
+    let metadata = fs::metadata(path).map_err(|error| ArchiveError::file("read", path, error))?;
+    Ok(metadata.len())
+}
+
 impl ReceiveState {
     fn look(&mut self) -> Result<(), ArchiveError> {
         let directory = self.directory.clone();
@@ -80,7 +86,7 @@ impl ReceiveState {
         for name in wal_names(&directory)? {
             let path = directory.join(name.to_string());
             if let WalFileName::Segment(_) | WalFileName::History(_) = name {
-                let len = fs::metadata(&path).map_err(failed)?.len();
+                let len = len_of(&path)?;
                 self.waiting_files += 1;
                 self.waiting_bytes += len;
             }
@@ -95,7 +101,7 @@ impl ReceiveState {
             if let WalFileName::Partial(_) = name {
                 let path = directory.join("left").join(name.to_string());
                 self.waiting_files += 1;
-                self.waiting_bytes += fs::metadata(&path).map_err(failed)?.len();
+                self.waiting_bytes += len_of(&path)?;
             }
         }
         match newest {

@@ -73,9 +73,9 @@ impl Lacking {
 
 /// What an expiry would leave in the target, by the rules of [`expire`](crate::expire).
 enum Retained {
-    /// There is no backup, without which nothing expires.
+    /// There is no backup, without which nothing of the newest cluster expires.
     All,
-    /// No backup can be read: what is not older than the oldest WAL.
+    /// No backup can be read, or none counts: what is not older than the oldest WAL.
     From(u64),
     /// What a backup can be replayed through, and what was archived after the oldest of them began.
     Backups(Vec<BackupRecord>),
@@ -84,7 +84,7 @@ enum Retained {
 impl Retained {
     async fn read(both: &Both<'_>, with_pinned: bool) -> Result<Retained, ArchiveError> {
         let mut backups = Vec::new();
-        let mut is_readable = true;
+        let (mut is_readable, mut has_any) = (true, false);
         // What those need that count, and those that do not. They need older ones.
         let (mut needed, mut needed_by_pins) = (HashSet::new(), HashSet::new());
         for ListedBackup { label, read } in ListedBackup::all(both.to).await?.into_iter().rev() {
@@ -95,6 +95,7 @@ impl Retained {
             if record.cluster() != Some(both.to.cluster()) {
                 continue;
             }
+            has_any = true;
             let is_needed = with_pinned || needed.contains(label.as_str());
             let is_for_pins = !is_needed
                 && (needed_by_pins.contains(label.as_str())
@@ -109,11 +110,11 @@ impl Retained {
                 backups.push(record);
             }
         }
-        if is_readable {
-            return Ok(match backups.is_empty() {
-                true => Retained::All,
-                false => Retained::Backups(backups),
-            });
+        if is_readable && !backups.is_empty() {
+            return Ok(Retained::Backups(backups));
+        }
+        if is_readable && !has_any {
+            return Ok(Retained::All);
         }
         let names = both
             .target

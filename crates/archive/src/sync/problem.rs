@@ -14,18 +14,25 @@ pub struct Problem {
     pub name: String,
     /// What is wrong.
     pub detail: String,
-    /// The files that did not come because of it.
+    /// The files that did not come because of it, where it is not of a whole timeline or cluster.
     #[serde(skip)]
     files: Vec<String>,
 }
 
 impl Problem {
     pub(super) fn new(name: impl ToString, detail: impl ToString) -> Problem {
-        let name = name.to_string();
         Problem {
-            files: vec![name.clone()],
-            name,
+            name: name.to_string(),
             detail: detail.to_string(),
+            files: Vec::new(),
+        }
+    }
+
+    /// A file that cannot be copied.
+    pub(super) fn of_file(name: &str, detail: impl ToString) -> Problem {
+        Problem {
+            files: vec![name.to_owned()],
+            ..Problem::new(name, detail)
         }
     }
 
@@ -38,9 +45,10 @@ impl Problem {
         }
     }
 
-    /// Whether all of its files have come.
+    /// Whether all of its files have come, where it says which they are.
     pub(super) fn is_solved_by(&self, brought: &BTreeSet<String>) -> bool {
-        self.files.iter().all(|file| brought.contains(file))
+        let mut files = self.files.iter();
+        !self.files.is_empty() && files.all(|file| brought.contains(file))
     }
 }
 

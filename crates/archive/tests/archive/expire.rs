@@ -441,7 +441,7 @@ async fn two_expiries_at_once_do_what_one_does() {
 /// Its backups are no more than names and sizes, and so the findings that there are.
 #[tokio::test]
 async fn a_verification_takes_nothing_for_damage_that_expires_meanwhile() {
-    let mut gone_meanwhile = 0;
+    let mut removed_in_all = 0;
     for seed in 0..24 {
         let filled = filled().await;
         let faults = Faults {
@@ -460,7 +460,7 @@ async fn a_verification_takes_nothing_for_damage_that_expires_meanwhile() {
         let findings = verified.expect("verified").findings;
         let plan = expired.expect("expired");
         let removed = plan.backups.iter().filter(|backup| backup.removed);
-        gone_meanwhile += removed.count();
+        removed_in_all += removed.count();
         let left = filled.repository.list_backups().await.expect("listed");
         let left: BTreeSet<String> = left.iter().map(ToString::to_string).collect();
         for finding in findings {
@@ -468,7 +468,7 @@ async fn a_verification_takes_nothing_for_damage_that_expires_meanwhile() {
         }
     }
     // Two full ones, what refers to them, and what was given up.
-    assert_eq!(gone_meanwhile, 24 * 5);
+    assert_eq!(removed_in_all, 24 * 5);
 }
 
 /// A full backup that was given up eight days ago, its plan to go, and the mark of that expiry.

@@ -175,12 +175,8 @@ fn jobs(args: &ServeArgs, config: &Config, location: &Location) -> Result<Vec<Jo
             .ok()
             .filter(|period| !period.is_zero());
         let Some(period) = period else {
-            let kind = match flag {
-                Some(_) => Kind::OptionInvalid,
-                None => Kind::Config,
-            };
             let message = format!("{key} is 0, and has to be 1h or longer");
-            return Err(CommandError::new(kind, message));
+            return Err(CommandError::new(Kind::OptionInvalid, message));
         };
         let level = level.clone().filter(|_| command == ["pack"]);
         let command = command.iter().map(|&word| word.to_owned());

@@ -318,7 +318,10 @@ fn the_segment_that_a_server_still_writes_is_left_out() {
     }
     fs::create_dir_all(sandbox.path("other/pg_wal/archive_status")).expect("made");
     let listed = problems(&sandbox, &["other/pg_wal"]);
-    let expected = format!("unfinished: {}: its server has not finished it", name(2));
+    let expected = format!(
+        "unfinished: {}: nothing says that its server has finished it",
+        name(2)
+    );
     assert!(listed.contains(&expected), "{listed}");
     assert!(listed.contains("imported: WAL files 1 "), "{listed}");
     // PostgreSQL says that it is whole.
