@@ -22,7 +22,7 @@ const POLL_MAX: Duration = Duration::from_secs(2);
 const REPORTED_AFTER: Duration = Duration::from_secs(10);
 const REPORTED_EVERY: Duration = Duration::from_secs(300);
 const ON_STANDBY: &str = ": the primary has not finished it; SELECT pg_switch_wal() there does";
-const NOT_ASKED: &str = ": the server cannot be asked why; it has to run to archive";
+const NOT_ASKED: &str = ": the server does not answer, and archives only while it runs";
 /// So long a server that is there may take to say what it has archived.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 

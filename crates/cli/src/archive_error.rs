@@ -176,6 +176,7 @@ const NUMBER_TAKEN: &str = "Another cluster, such as a restored copy, has archiv
 const WRONG_PAGES: &str = "No backup was made. The warnings name the first pages, or the server's log; pg_amcheck \
      says more. Older backups may have them whole: keep those (walzip pin LABEL). \
      --no-verify-checksums takes a backup with the pages as they are.";
+
 /// The test `majors` holds these against the majors that walzip knows.
 const PGDATA_MAJORS: &str = "Is --pgdata a data directory of PostgreSQL 13 to 19?";
 

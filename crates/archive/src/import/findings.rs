@@ -79,8 +79,8 @@ pub(super) fn finding(file: String, trouble: Trouble) -> Result<Finding, Archive
         ),
         Trouble::Unfinished => (
             FindingKind::Unfinished,
-            "nothing says that its server has finished it: a server that goes on archives it then. Where it does not, \
-             archive-push takes it"
+            "nothing shows that its server has finished it. A server that still runs archives it when it is finished; \
+             if the server is never started again, or does not archive, use archive-push"
                 .to_owned(),
         ),
         Trouble::Error(error) => match error {

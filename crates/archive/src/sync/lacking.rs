@@ -73,7 +73,7 @@ impl Lacking {
 
 /// What an expiry would leave in the target, by the rules of [`expire`](crate::expire).
 enum Retained {
-    /// There is no backup, without which nothing of the newest cluster expires.
+    /// There is no backup: nothing says what is too old.
     All,
     /// No backup can be read, or none counts: what is not older than the oldest WAL.
     From(u64),

@@ -63,8 +63,8 @@ pub fn run(args: ArchivePushArgs) -> Result<(), CommandError> {
             None => Err(asynchronous::no_work()),
         };
     }
-    // PostgreSQL's WAL does not wait until somebody has made a directory, or has closed one to others, who could
-    // acknowledge in it what is nowhere.
+    // PostgreSQL's WAL does not wait until somebody has mended the spool. One that others can write in is not
+    // used: they could acknowledge what is in no repository.
     let call = call.unwrap_or_else(|error| {
         tracing::warn!("{}; this call pushes the file itself", error.message());
         None

@@ -103,8 +103,9 @@ fn failure_of_missing(missing: &MissingWal) -> CommandError {
     let message = format!("{which} missing after backup {backup}: no restore gets past that");
     CommandError::new(Kind::Problems, message).hint(format_args!(
         "Where this server's pg_wal has what is missing, or that of one that was primary before, push it: walzip \
-         archive-push PGDATA/pg_wal/{first}. Otherwise take a backup: walzip backup. Where it is still told after \
-         that, another server has archived ahead of this one: \"walzip timeline set-aside\" with --from puts that away"
+         archive-push PGDATA/pg_wal/{first}. Otherwise take a backup: walzip backup. If check says \
+         the same after that, another server has archived ahead of this one: \"walzip timeline set-aside\" with \
+         --from puts its WAL away"
     ))
 }
 

@@ -219,11 +219,12 @@ fn refuse_nested(from: &Location, to: &Location) -> Result<(), CommandError> {
         return Ok(());
     };
     let whole = |path: &Path| {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let known = path.ancestors().find_map(|above| {
             let rest = path.strip_prefix(above).ok()?;
             Some(above.canonicalize().ok()?.join(rest))
         });
-        known.unwrap_or_else(|| path.to_owned())
+        known.unwrap_or(path)
     };
     let (whole_from, whole_to) = (whole(from), whole(to));
     if !whole_from.starts_with(&whole_to) && !whole_to.starts_with(&whole_from) {

@@ -18,8 +18,8 @@ use crate::{running_as_root, runtime};
 /// For a configuration file with several repositories, after one of them could not be reached or has
 /// joined. Each gets what it lacks from the others, or the one that --repo N names. Every file is
 /// proven by decoding before it is stored, and nothing is replaced. What "walzip expire" would remove
-/// again is not brought: WAL from before a repository's oldest backup. Without a backup nothing
-/// expires, and all is brought. Backups are not copied: each repository has its own.
+/// again is not brought: WAL from before a repository's oldest backup. To a repository without a
+/// backup, all is brought. Backups are not copied: each repository has its own.
 ///
 /// What could not be brought over is listed, and the exit code is then 104.
 #[derive(Debug, clap::Args)]

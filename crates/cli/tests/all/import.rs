@@ -319,7 +319,7 @@ fn the_segment_that_a_server_still_writes_is_left_out() {
     fs::create_dir_all(sandbox.path("other/pg_wal/archive_status")).expect("made");
     let listed = problems(&sandbox, &["other/pg_wal"]);
     let expected = format!(
-        "unfinished: {}: nothing says that its server has finished it",
+        "unfinished: {}: nothing shows that its server has finished it",
         name(2)
     );
     assert!(listed.contains(&expected), "{listed}");
