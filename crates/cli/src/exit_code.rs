@@ -53,7 +53,7 @@ kinds! {
     FileRead = 42, "file-read", "a file cannot be read";
     ArchiveMismatch = 44, "archive-mismatch", "the file belongs to another cluster or major version";
     ArchiveDuplicate = 45, "archive-duplicate", "the archive has different content under this name";
-    FileMissing = 55, "file-missing", "a file does not exist";
+    FileMissing = 55, "file-missing", "a file, or a program that `bench` is to run, does not exist";
     DbConnect = 56, "db-connect", "the server cannot be reached";
     DbQuery = 57, "db-query", "the server refused a query";
     FileWrite = 64, "file-write", "a file cannot be written";
