@@ -71,9 +71,11 @@ pub fn effort(level: Level, streams: bool) -> Effort {
     };
     Effort {
         level: zstd_level,
-        // What the model has put into different streams may be far apart.
+        // What the model has put into different streams may be far apart. At level 2, whose other
+        // matches are coarse, far ones of less than 64 bytes cost more than they save in padded rows.
         long: match level {
-            2.. if streams => Some(32),
+            2 if streams => Some(64),
+            3.. if streams => Some(32),
             _ => None,
         },
         // Half of that level's table, which then stays in the processor's inner caches.
