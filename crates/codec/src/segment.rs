@@ -42,6 +42,15 @@ struct Run {
 }
 
 impl Run {
+    fn beginning(state: PageState, remaining_len: u32) -> Run {
+        Run {
+            flags: state.flags,
+            timeline: state.timeline,
+            remaining_len,
+            ..Run::default()
+        }
+    }
+
     fn code<C: Coder>(&mut self, coder: &mut C, stream: StreamId) {
         self.flags = coder.u16(stream, self.flags);
         self.timeline = coder.u32(stream, self.timeline);
@@ -86,96 +95,125 @@ pub fn encode(
     if segment.len() > (header.segment_size - header.offset_in_segment()) as usize {
         return Ok(None);
     }
-    let mut reader =
+    let reader =
         SegmentReader::of_part(segment, *header).trusting_checksums(choices.proof != Proof::Each);
-    let mut coder = StreamWriter::new(choices);
-    let mut model = Model::new(header, segment.len());
-    let mut past = Past::new(history, header, segment.len(), FormatVersion::CURRENT);
-    let spans = LazyStream::default().open(&mut coder, StreamKind::Spans, 1);
-    let fragments = &mut LazyStream::default();
-    let other = &mut LazyStream::default();
-    let mut layout = RecordLayout::default();
-    let mut record = Vec::new();
-    let mut run = Run::default();
-    while let Some(event) = reader.next_event(&mut layout) {
-        if coder.failed() {
-            return Ok(None);
-        }
-        match event {
-            Event::RunStart {
-                state,
-                remaining_len,
-            } => {
-                run = Run {
-                    flags: state.flags,
-                    timeline: state.timeline,
-                    remaining_len,
-                    ..Run::default()
-                };
-            }
-            Event::Lead { whole } => {
-                run.lead_len = reader.bytes().len() as u32;
-                run.lead_is_whole = whole;
-                past.lead(reader.bytes(), whole, reader.next_offset());
-                code_fragment(&mut coder, fragments, &reader, &mut record);
-            }
-            Event::Record { lsn } => {
-                record.clear();
-                record.extend_from_slice(reader.bytes());
-                let end = past.lsn_of(reader.next_offset());
-                if let Some((history, images)) = &mut past.known {
-                    images.take_out(choices, history, &mut layout, &mut record);
-                }
-                model.code(&mut coder, &mut layout, &mut record, past.history());
-                past.follow(&mut coder, lsn, &mut layout, &mut record);
-                past.end_record(&layout, end);
-                model.end_record(lsn);
-                run.records += 1;
-            }
-            Event::Tail { .. } => {
-                run.tail_len = reader.bytes().len() as u32;
-                past.tail(reader.bytes());
-                code_fragment(&mut coder, fragments, &reader, &mut record);
-            }
-            Event::RunEnd { .. } => {
-                run.changes = reader.changes().to_vec();
-                coder.u8(spans, RUN);
-                run.code(&mut coder, spans);
-            }
-            Event::Other { start, end } => {
-                record.clear();
-                segment.append(start, end, &mut record)?;
-                let zeros = record.iter().rev().take_while(|&&byte| byte == 0).count();
-                record.truncate(record.len() - zeros);
-                coder.u8(spans, OTHER);
-                coder.u32(spans, record.len() as u32);
-                coder.u32(spans, zeros as u32);
-                if !record.is_empty() {
-                    let stream = other.open(&mut coder, StreamKind::Other, 1);
-                    coder.bytes(stream, &mut record);
-                }
-            }
-        }
-    }
-    if let Some(error) = reader.take_error() {
-        return Err(error);
-    }
-    coder.u8(spans, END);
-    model.finish(&mut coder);
-    past.end();
-    Ok((!coder.failed()).then(|| coder.into_streams()))
+    Encoder::new(segment, header, choices, history).encode(reader)
 }
 
-fn code_fragment(
-    coder: &mut StreamWriter,
-    slot: &mut LazyStream,
-    reader: &SegmentReader<'_>,
-    scratch: &mut Vec<u8>,
-) {
-    scratch.clear();
-    scratch.extend_from_slice(reader.bytes());
-    let stream = slot.open(coder, StreamKind::Fragment, 1);
-    coder.bytes(stream, scratch);
+struct Encoder<'s> {
+    segment: Input<'s>,
+    choices: Choices,
+    coder: StreamWriter,
+    model: Model,
+    past: Past<'s>,
+    fragments: LazyStream,
+    other: LazyStream,
+    bytes: Vec<u8>,
+}
+
+impl<'s> Encoder<'s> {
+    fn new(
+        segment: Input<'s>,
+        header: &SegmentHeader,
+        choices: Choices,
+        history: Option<&'s mut History>,
+    ) -> Encoder<'s> {
+        Encoder {
+            segment,
+            choices,
+            coder: StreamWriter::new(choices),
+            model: Model::new(header, segment.len()),
+            past: Past::new(history, header, segment.len(), FormatVersion::CURRENT),
+            fragments: LazyStream::default(),
+            other: LazyStream::default(),
+            bytes: Vec::new(),
+        }
+    }
+
+    fn encode(mut self, mut reader: SegmentReader<'_>) -> io::Result<Option<Vec<Filled>>> {
+        let spans = LazyStream::default().open(&mut self.coder, StreamKind::Spans, 1);
+        let mut layout = RecordLayout::default();
+        let mut run = Run::default();
+        while let Some(event) = reader.next_event(&mut layout) {
+            if self.coder.failed() {
+                return Ok(None);
+            }
+            match event {
+                Event::RunStart {
+                    state,
+                    remaining_len,
+                } => run = Run::beginning(state, remaining_len),
+                Event::Lead { whole } => {
+                    run.lead_len = reader.bytes().len() as u32;
+                    run.lead_is_whole = whole;
+                    self.past.lead(reader.bytes(), whole, reader.next_offset());
+                    self.fragment(reader.bytes());
+                }
+                Event::Record { lsn } => {
+                    self.record(lsn, &reader, &mut layout);
+                    run.records += 1;
+                }
+                Event::Tail { .. } => {
+                    run.tail_len = reader.bytes().len() as u32;
+                    self.past.tail(reader.bytes());
+                    self.fragment(reader.bytes());
+                }
+                Event::RunEnd { .. } => {
+                    run.changes = reader.changes().to_vec();
+                    self.coder.u8(spans, RUN);
+                    run.code(&mut self.coder, spans);
+                }
+                Event::Other { start, end } => self.other(spans, start, end)?,
+            }
+        }
+        if let Some(error) = reader.take_error() {
+            return Err(error);
+        }
+        self.coder.u8(spans, END);
+        self.model.finish(&mut self.coder);
+        self.past.end();
+        Ok((!self.coder.failed()).then(|| self.coder.into_streams()))
+    }
+
+    fn record(&mut self, lsn: Lsn, reader: &SegmentReader<'_>, layout: &mut RecordLayout) {
+        let (coder, record) = (&mut self.coder, &mut self.bytes);
+        record.clear();
+        record.extend_from_slice(reader.bytes());
+        let end = self.past.lsn_of(reader.next_offset());
+        if let Some((history, images)) = &mut self.past.known {
+            images.take_out(self.choices, history, layout, record);
+        }
+        self.model.code(coder, layout, record, self.past.history());
+        self.past.follow(coder, lsn, layout, record);
+        self.past.end_record(layout, end);
+        self.model.end_record(lsn);
+    }
+
+    fn fragment(&mut self, bytes: &[u8]) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+        let stream = self
+            .fragments
+            .open(&mut self.coder, StreamKind::Fragment, 1);
+        self.coder.bytes(stream, &mut self.bytes);
+    }
+
+    /// The part of the segment from `start` to `end`, which is no record.
+    fn other(&mut self, spans: StreamId, start: usize, end: usize) -> io::Result<()> {
+        let bytes = &mut self.bytes;
+        bytes.clear();
+        self.segment.append(start, end, bytes)?;
+        let zeros = bytes.iter().rev().take_while(|&&byte| byte == 0).count();
+        bytes.truncate(bytes.len() - zeros);
+        self.coder.u8(spans, OTHER);
+        self.coder.u32(spans, bytes.len() as u32);
+        self.coder.u32(spans, zeros as u32);
+        if !bytes.is_empty() {
+            let stream = self.other.open(&mut self.coder, StreamKind::Other, 1);
+            self.coder.bytes(stream, bytes);
+        }
+        Ok(())
+    }
 }
 
 /// Makes the segment of streams, or the part of one, of a length.
