@@ -6,6 +6,7 @@
 //! written. Before that what was stored is read back, and all WAL that it needs is in the
 //! repository: a backup that is listed can be restored.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -29,18 +30,16 @@ use crate::chunks::kept::{How, Kept};
 use crate::chunks::pack::PACK_BYTES;
 use crate::chunks::prior::Prior;
 use crate::chunks::sources::Referred;
-use crate::chunks::writing::{Earlier, Encoding};
+use crate::chunks::writing::{Earlier, Encoding, Packed};
 pub use crate::copying::CopyMethod;
-use crate::copying::{self, Copy, Request};
-use crate::databases;
+use crate::copying::{self, Request};
+use crate::databases::{self, Database};
 use crate::error::ArchiveError;
 use crate::own_history;
 use crate::own_wal::{self, Replayed};
 use crate::pg_manifest::{ManifestError, PgManifest, WalRange};
 use crate::progress::{Phase, Progress};
-use crate::replication::{
-    BackupEnd, Connection, ConnectionSettings, ManifestChecksums, ServerError,
-};
+use crate::replication::{Connection, ConnectionSettings, ManifestChecksums, ServerError};
 use crate::required_wal::required_wal;
 use crate::restore;
 use crate::server::{self, Acknowledgement, Server};
@@ -319,30 +318,48 @@ async fn read_back(
     Ok(())
 }
 
-/// What was copied, stored.
+/// What the server says of itself before the copy.
+struct Before {
+    tablespaces: BTreeMap<u32, String>,
+    databases: BTreeMap<u32, Database>,
+    summarizes_wal: bool,
+    time: Timestamp,
+    replayed: Option<Replayed>,
+}
+
+impl Before {
+    async fn ask(sql: &mut Connection, server: &Server) -> Result<Before, ArchiveError> {
+        Ok(Before {
+            tablespaces: tablespaces::names(sql).await?,
+            databases: databases::list(sql).await?,
+            summarizes_wal: server::summarizes_wal(sql).await?,
+            time: server::clock(sql).await?,
+            replayed: replayed(sql, server).await?,
+        })
+    }
+}
+
+/// Of a standby: how far it has replayed.
+async fn replayed(sql: &mut Connection, server: &Server) -> Result<Option<Replayed>, ArchiveError> {
+    match server.in_recovery {
+        true => Ok(server::replayed(sql).await?),
+        false => Ok(None),
+    }
+}
+
+/// What was copied.
 struct Copied {
     start: Moment,
-    end: BackupEnd,
-    stop_time: Timestamp,
+    stop: Moment,
     tablespaces: Tablespaces,
     databases: Vec<DatabaseRecord>,
-    files: FilesRecord,
-    /// Whether indexes are told from their tables.
-    has_tables: bool,
-    block_hashes: BlockHashesRecord,
-    /// The labels of the backups that it refers to.
-    references: Vec<String>,
-    manifest: ArchiveRecord,
-    wal_ranges: Vec<WalRange>,
     /// The labels of earlier backups that the server is known to have seen.
     follows: Vec<String>,
     /// No page has a wrong checksum, as far as checksums tell.
     checksums_verified: bool,
     /// Of a standby: how far it had replayed before and after the copy.
     replayed: Vec<Replayed>,
-    /// The content of `backup_label` and of the control file.
-    backup_label: Vec<u8>,
-    control_file: Vec<u8>,
+    stored: Stored,
 }
 
 async fn copy(
@@ -353,14 +370,7 @@ async fn copy(
     (earlier, referred): (Earlier, &[Referred]),
     may_store: oneshot::Receiver<()>,
 ) -> Result<Copied, ArchiveError> {
-    let names = tablespaces::names(&mut sql).await?;
-    let databases = databases::list(&mut sql).await?;
-    let summarizes_wal = server::summarizes_wal(&mut sql).await?;
-    let start_time = server::clock(&mut sql).await?;
-    let mut replayed = Vec::new();
-    if server.in_recovery {
-        replayed.extend(server::replayed(&mut sql).await?);
-    }
+    let before = Before::ask(&mut sql, server).await?;
     options.progress.begin(Phase::WaitingForCheckpoint, 0);
     let request = Request {
         repository,
@@ -369,64 +379,86 @@ async fn copy(
         sql,
         server,
         method: options.method,
-        summarizes_wal,
+        summarizes_wal: before.summarizes_wal,
         compares_all: options.compares_all,
         verify_checksums: options.verify_checksums,
         fast_checkpoint: options.fast_checkpoint,
         max_rate_kilobytes: options.max_rate_kilobytes,
         estimate_size: options.estimate_size,
         progress: &options.progress,
-        encoding: encoding(options, summarizes_wal),
+        encoding: encoding(options, before.summarizes_wal),
         earlier,
         may_store,
     };
-    let Copy {
-        start,
-        timeline,
-        end,
-        tablespaces: announced,
-        mut sql,
-        manifest,
-        follows,
-        checksums_verified,
-        mut cut,
-        packed,
-    } = copying::copy(request).await?;
+    let mut copy = copying::copy(request).await?;
     let start = Moment {
-        lsn: start,
-        timeline,
-        time: start_time,
+        lsn: copy.start,
+        timeline: copy.timeline,
+        time: before.time,
     };
-    let links = std::mem::take(&mut cut.links);
-    let tablespaces = Tablespaces::after_copy(&mut sql, announced, links, names).await;
-    let databases = databases::after_copy(&mut sql, databases).await?;
-    let stop_time = server::clock(&mut sql).await?;
-    if server.in_recovery {
-        replayed.extend(server::replayed(&mut sql).await?);
-    }
-    sql.close().await;
+    let links = std::mem::take(&mut copy.cut.links);
+    let (sql, names) = (&mut copy.sql, before.tablespaces);
+    let tablespaces = Tablespaces::after_copy(sql, copy.tablespaces, links, names).await;
+    let databases = databases::after_copy(sql, before.databases).await?;
+    let stop = Moment {
+        lsn: copy.end.lsn,
+        timeline: copy.end.timeline,
+        time: server::clock(sql).await?,
+    };
+    let after = replayed(sql, server).await?;
+    copy.sql.close().await;
+    tracing::debug!(major = server.identity.major, start = %start.lsn, end = %stop.lsn, "copied");
+    let copied = (copy.cut, copy.packed, copy.manifest);
+    let stored = store(writer, copied, (&start, &stop), referred).await?;
+    Ok(Copied {
+        start,
+        stop,
+        tablespaces,
+        databases,
+        follows: copy.follows,
+        checksums_verified: copy.checksums_verified,
+        replayed: before.replayed.into_iter().chain(after).collect(),
+        stored,
+    })
+}
 
-    let wal_ranges = checked_ranges(&manifest, &mut cut, (&start, &end))?;
+/// What was stored of a copy, and what it says.
+struct Stored {
+    files: FilesRecord,
+    /// Whether indexes are told from their tables.
+    has_tables: bool,
+    block_hashes: BlockHashesRecord,
+    /// The labels of the backups that it refers to.
+    references: Vec<String>,
+    manifest: ArchiveRecord,
+    wal_ranges: Vec<WalRange>,
+    /// The content of `backup_label` and of the control file.
+    backup_label: Vec<u8>,
+    control_file: Vec<u8>,
+}
+
+/// Stores the index of what was packed, and the manifest.
+async fn store(
+    writer: &BackupWriter,
+    (mut cut, packed, manifest): (Cut, Packed, Bytes),
+    (start, stop): (&Moment, &Moment),
+    referred: &[Referred],
+) -> Result<Stored, ArchiveError> {
+    let wal_ranges = checked_ranges(&manifest, &mut cut, (start, stop))?;
     let mut kept = |name: &str| cut.kept.remove(name.as_bytes()).unwrap_or_default();
     let (backup_label, control_file) = (kept(BACKUP_LABEL), kept(CONTROL_FILE));
-    tracing::debug!(major = server.identity.major, start = %start.lsn, end = %end.lsn, "copied");
     if cut.unread_bytes > 0 {
         let (unread, all) = (cut.unread_bytes, cut.original_bytes);
         tracing::info!("{unread} of {all} bytes have not changed, and were not read");
     }
     let has_tables = !packed.tables.is_empty();
-    let stored = (packed.chunks, packed.tables);
-    let (index, references) = index(stored, &mut cut, referred)?;
+    let named = (packed.chunks, packed.tables);
+    let (index, references) = index(named, &mut cut, referred)?;
     let (index, manifest) = tokio::try_join!(
         backup_stream::write(writer, "index", &index),
         backup_stream::write(writer, "backup_manifest", &manifest),
     )?;
-    Ok(Copied {
-        start,
-        end,
-        stop_time,
-        tablespaces,
-        databases,
+    Ok(Stored {
         files: FilesRecord {
             original_bytes: cut.original_bytes,
             packs: packed.packs,
@@ -437,9 +469,6 @@ async fn copy(
         references,
         manifest,
         wal_ranges,
-        follows,
-        checksums_verified,
-        replayed,
         backup_label,
         control_file,
     })
@@ -461,10 +490,10 @@ fn encoding(options: &BackupOptions, summarizes_wal: bool) -> Encoding {
 fn checked_ranges(
     manifest: &[u8],
     cut: &mut Cut,
-    (start, end): (&Moment, &BackupEnd),
+    (start, stop): (&Moment, &Moment),
 ) -> Result<Vec<WalRange>, ArchiveError> {
     let listed = PgManifest::read(manifest).map_err(incredible)?;
-    check_ranges(&listed.wal_ranges, start, end)?;
+    check_ranges(&listed.wal_ranges, start, stop)?;
     listed
         .check_sent(std::mem::take(&mut cut.seen))
         .map_err(incredible)?;
@@ -498,15 +527,15 @@ fn incredible(error: ManifestError) -> ArchiveError {
     ServerError::Protocol(error.to_string()).into()
 }
 
-fn check_ranges(ranges: &[WalRange], start: &Moment, end: &BackupEnd) -> Result<(), ArchiveError> {
+fn check_ranges(ranges: &[WalRange], start: &Moment, stop: &Moment) -> Result<(), ArchiveError> {
     let first = ranges.first().map(|range| (range.start, range.timeline));
     let last = ranges.last().map(|range| (range.end, range.timeline));
-    if first == Some((start.lsn, start.timeline)) && last == Some((end.lsn, end.timeline)) {
+    if first == Some((start.lsn, start.timeline)) && last == Some((stop.lsn, stop.timeline)) {
         return Ok(());
     }
     let reason = format!(
         "the backup runs from {} to {}, its manifest says otherwise: {ranges:?}",
-        start.lsn, end.lsn
+        start.lsn, stop.lsn
     );
     Err(ServerError::Protocol(reason).into())
 }
@@ -517,28 +546,25 @@ fn record(
     copied: Copied,
     prior: Option<&Prior>,
 ) -> Result<(BackupRecord, BackupLabelFile, ControlFile), ArchiveError> {
-    let control_file = ControlFile::read(&copied.control_file).ok();
+    let stored = copied.stored;
+    let control_file = ControlFile::read(&stored.control_file).ok();
     let data_checksums = control_file.map(|control_file| control_file.data_checksums);
-    let required_wal = required_wal(&copied.wal_ranges, server.segment_size_bytes)?;
-    let (format, attempts) = BackupRecord::format_of(writer.attempt(), copied.has_tables);
+    let required_wal = required_wal(&stored.wal_ranges, server.segment_size_bytes)?;
+    let (format, attempts) = BackupRecord::format_of(writer.attempt(), stored.has_tables);
     let record = BackupRecord {
         format,
         attempts,
         label: writer.label().to_string(),
         backup_type: Some(writer.label().backup_type()),
         prior: prior.map(|prior| prior.label.to_string()),
-        references: copied.references,
+        references: stored.references,
         system_identifier: server.identity.system_id.to_string(),
         major: server.identity.major,
         server_version: server.version.clone(),
         segment_size_bytes: server.segment_size_bytes,
         from_standby: server.in_recovery,
         start: copied.start,
-        stop: Moment {
-            lsn: copied.end.lsn,
-            timeline: copied.end.timeline,
-            time: copied.stop_time,
-        },
+        stop: copied.stop,
         required_wal,
         tablespaces: copied.tablespaces.announced,
         new_tablespaces: copied.tablespaces.new,
@@ -547,11 +573,11 @@ fn record(
         data_checksums,
         follows: copied.follows,
         checksums_verified: copied.checksums_verified || data_checksums == Some(false),
-        files: Some(copied.files),
-        block_hashes: Some(copied.block_hashes),
-        manifest: copied.manifest,
+        files: Some(stored.files),
+        block_hashes: Some(stored.block_hashes),
+        manifest: stored.manifest,
     };
-    let label = restore::check_backup_label(&copied.backup_label, &record)?;
-    let control_file = restore::check_control_file(&copied.control_file, &record, server.identity)?;
+    let label = restore::check_backup_label(&stored.backup_label, &record)?;
+    let control_file = restore::check_control_file(&stored.control_file, &record, server.identity)?;
     Ok((record, label, control_file))
 }

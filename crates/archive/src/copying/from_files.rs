@@ -1,19 +1,23 @@
 //! A copy of a cluster whose files are read where they lie.
 
 use tokio::sync::oneshot;
+use walzip_pgformat::Lsn;
 use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
 
 use super::{Copy, Request, changed_blocks, lineage, refuse_in_place};
 use crate::backup_files::{BACKUP_LABEL, Entry, FileSink};
 use crate::chunks::writing::{self, Changes, Earlier};
 use crate::data_directory::pace::Pace;
+use crate::data_directory::wal_summaries::ChangedBlocks;
 use crate::data_directory::{Copying, DataDirectory};
 use crate::databases;
 use crate::error::ArchiveError;
-use crate::indexed_tables;
+use crate::indexed_tables::{self, IndexedTable};
 use crate::pg_manifest;
-use crate::progress::Phase;
-use crate::replication::{BackupEnd, OnlineBackup, ServerError};
+use crate::progress::{Phase, Progress};
+use crate::replication::{
+    BackupEnd, BackupTablespace, Connection, ConnectionSettings, OnlineBackup, ServerError,
+};
 use crate::tablespaces;
 
 /// Reads the files of a data directory while its server is told that a backup runs.
@@ -42,49 +46,31 @@ pub(super) async fn copy(
     refuse_in_place(&tablespaces)?;
 
     let tables = match request.encoding.level.tells_indexes() {
-        false => Vec::new(),
         true => {
-            let databases = databases::names(backup.session()).await?;
-            let databases = directory.with_large_files(databases);
-            let mut tables = indexed_tables::find(request.settings, &databases).await;
-            if let Earlier::Backups(Changes { comparison, .. }) = &request.earlier {
-                // Of the others, blocks that have not changed are referred to.
-                tables.retain(|table| !comparison.has(table.file.as_bytes()));
-            }
-            directory.worth_telling(tables)
+            let sql = backup.session();
+            tables_of_told_indexes(request.settings, sql, &request.earlier, &directory).await?
         }
+        false => Vec::new(),
     };
     let (copied_sender, copied) = oneshot::channel::<u64>();
     let (label_sender, label) = oneshot::channel::<String>();
-    let (of_backup, progress) = (tablespaces.clone(), request.progress.clone());
-    let (estimates, rate) = (request.estimate_size, request.max_rate_kilobytes);
-    let verify_checksums = request.verify_checksums;
-    progress.begin(Phase::Copying, 0);
+    let files = Files {
+        directory,
+        tablespaces: tablespaces.clone(),
+        tables,
+        start,
+        changed,
+        estimates: request.estimate_size,
+        rate: request.max_rate_kilobytes,
+        verify_checksums: request.verify_checksums,
+        progress: request.progress.clone(),
+    };
     let feed = move |sink: &mut dyn FileSink| {
-        let mut copying = Copying {
-            directory: &directory,
-            tablespaces: &of_backup,
-            tables: &tables,
-            start,
-            changed: changed.as_ref(),
-            progress: &progress,
-            pace: Pace::new(rate),
-            wrong_pages: 0,
-        };
-        if estimates {
-            progress.begin(Phase::Copying, copying.estimate());
-        }
-        copying.read(sink)?;
-        let wrong_pages = copying.wrong_pages;
-        if wrong_pages > 0 && verify_checksums {
-            return Err(ArchiveError::WrongPages(wrong_pages));
-        }
+        let wrong_pages = files.read(sink)?;
         // The server ends the backup now, and only then says what its label is.
         let _ = copied_sender.send(wrong_pages);
         let label = label.blocking_recv().map_err(|_| writing::stopped())?;
-        let entry = Entry::new(None, BACKUP_LABEL.as_bytes(), directory.file_mode);
-        let entry = entry.map_err(ArchiveError::Internal)?;
-        sink.file(entry, label.len() as u64, &mut label.as_bytes())
+        files.add_label(sink, &label)
     };
     let stop = async || {
         let wrong_pages = copied.await.map_err(|_| writing::stopped())?;
@@ -126,4 +112,66 @@ pub(super) async fn copy(
         cut,
         packed,
     })
+}
+
+/// The tables whose indexes are told from them.
+async fn tables_of_told_indexes(
+    settings: &ConnectionSettings,
+    sql: &mut Connection,
+    earlier: &Earlier,
+    directory: &DataDirectory,
+) -> Result<Vec<IndexedTable>, ArchiveError> {
+    let databases = directory.with_large_files(databases::names(sql).await?);
+    let mut tables = indexed_tables::find(settings, &databases).await;
+    if let Earlier::Backups(Changes { comparison, .. }) = earlier {
+        // Of the others, blocks that have not changed are referred to.
+        tables.retain(|table| !comparison.has(table.file.as_bytes()));
+    }
+    Ok(directory.worth_telling(tables))
+}
+
+/// What is read, and how.
+struct Files {
+    directory: DataDirectory,
+    tablespaces: Vec<BackupTablespace>,
+    tables: Vec<IndexedTable>,
+    start: Lsn,
+    changed: Option<ChangedBlocks>,
+    /// Look for the size of everything first.
+    estimates: bool,
+    /// No more than this many kilobytes are copied in a second.
+    rate: Option<u32>,
+    verify_checksums: bool,
+    progress: Progress,
+}
+
+impl Files {
+    /// Hands all files to `sink` but the label; the number of pages whose checksums are wrong.
+    fn read(&self, sink: &mut dyn FileSink) -> Result<u64, ArchiveError> {
+        let mut copying = Copying {
+            directory: &self.directory,
+            tablespaces: &self.tablespaces,
+            tables: &self.tables,
+            start: self.start,
+            changed: self.changed.as_ref(),
+            progress: &self.progress,
+            pace: Pace::new(self.rate),
+            wrong_pages: 0,
+        };
+        self.progress.begin(Phase::Copying, 0);
+        if self.estimates {
+            self.progress.begin(Phase::Copying, copying.estimate());
+        }
+        copying.read(sink)?;
+        match copying.wrong_pages {
+            wrong @ 1.. if self.verify_checksums => Err(ArchiveError::WrongPages(wrong)),
+            wrong => Ok(wrong),
+        }
+    }
+
+    fn add_label(&self, sink: &mut dyn FileSink, label: &str) -> Result<(), ArchiveError> {
+        let entry = Entry::new(None, BACKUP_LABEL.as_bytes(), self.directory.file_mode);
+        let entry = entry.map_err(ArchiveError::Internal)?;
+        sink.file(entry, label.len() as u64, &mut label.as_bytes())
+    }
 }
