@@ -56,6 +56,7 @@ pub mod rebuilt_history;
 pub mod receive;
 mod regular_file;
 pub mod replication;
+pub mod repository_copy;
 mod required_wal;
 pub mod restore;
 mod running_server;

@@ -31,6 +31,8 @@ pub enum Phase {
     VerifyingBackups,
     /// Bringing WAL from another repository.
     Synchronizing,
+    /// Copying a repository's objects.
+    CopyingRepository,
     /// Taking over the WAL of another archive.
     ImportingWal,
     /// Making packs of archived WAL.

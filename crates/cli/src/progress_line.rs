@@ -186,6 +186,7 @@ fn text(snapshot: &Snapshot, rate: Option<f64>) -> String {
         Phase::VerifyingWal => "verifying WAL",
         Phase::VerifyingBackups => "verifying backups",
         Phase::Synchronizing => "bringing WAL",
+        Phase::CopyingRepository => "copying the repository",
         Phase::ImportingWal => "importing WAL",
         Phase::Packing => "packing WAL",
     };

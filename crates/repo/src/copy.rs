@@ -37,6 +37,15 @@ pub struct CopyRepositoryOptions {
     pub compare: bool,
 }
 
+/// How far a copy has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyStep {
+    /// It begins, with so many bytes to do.
+    Begin(u64),
+    /// So many bytes more are done.
+    Done(u64),
+}
+
 /// What was copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopiedRepository {
@@ -59,30 +68,31 @@ pub struct CopiedRepository {
 }
 
 /// Copies a repository to a store that has none, or an earlier copy of it. Each object is read back
-/// and compared. `progress` is told of the bytes that are done.
+/// and compared. `progress` is told how far it has come.
 pub async fn copy_repository(
     from: &Repository,
     to: &dyn ObjectStore,
     options: CopyRepositoryOptions,
-    progress: &(dyn Fn(u64) + Sync),
+    progress: &(dyn Fn(CopyStep) + Sync),
 ) -> Result<CopiedRepository, RepoError> {
     refuse_another(from, to).await?;
     let there = list(to).await?.into_iter();
-    let copying = Copying {
-        from: from.store().as_ref(),
-        to,
-        there: there
-            .map(|meta| (meta.location.to_string(), meta.size))
-            .collect(),
-        options,
-        progress,
-    };
+    let there = there.map(|meta| (meta.location.to_string(), meta.size));
     // Backups first: what one needs of the WAL was there before it.
     let store = from.store().as_ref();
     let backups = list_below(store, Some(BACKUP_PREFIX)).await?;
     let others = list(store).await?.into_iter();
     let others = others.filter(|meta| !meta.location.as_ref().starts_with(BACKUP_PREFIX));
-    let sorted = Sorted::of(backups.into_iter().chain(others).collect());
+    let all: Vec<ObjectMeta> = backups.into_iter().chain(others).collect();
+    let copying = Copying {
+        from: store,
+        to,
+        there: there.collect(),
+        options,
+        progress,
+    };
+    progress(CopyStep::Begin(all.iter().map(|meta| meta.size).sum()));
+    let sorted = Sorted::of(all);
     copying.refuse_other_records(&sorted).await?;
     let mut copied = CopiedRepository {
         unknown: sorted.unknown,
@@ -236,7 +246,7 @@ struct Copying<'c> {
     /// What the new store had at the beginning, with sizes.
     there: HashMap<String, u64>,
     options: CopyRepositoryOptions,
-    progress: &'c (dyn Fn(u64) + Sync),
+    progress: &'c (dyn Fn(CopyStep) + Sync),
 }
 
 impl Copying<'_> {
@@ -377,7 +387,7 @@ impl Copying<'_> {
                 }),
             None => self.put(meta).await,
         };
-        (self.progress)(meta.size);
+        (self.progress)(CopyStep::Done(meta.size));
         match outcome {
             Err(RepoError::Corrupt { key, detail }) => Ok(Outcome::Damaged(key, detail)),
             outcome => outcome,

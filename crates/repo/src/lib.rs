@@ -54,7 +54,7 @@ pub use backup::{BackupObject, BackupWriter, MAX_OBJECT_BYTES, PART_BYTES};
 pub use backup_label::{BackupLabel, BackupType};
 pub use cluster::ClusterIdentity;
 pub use clusters::Clusters;
-pub use copy::{CopiedRepository, CopyRepositoryOptions, copy_repository};
+pub use copy::{CopiedRepository, CopyRepositoryOptions, CopyStep, copy_repository};
 pub use error::RepoError;
 pub use interrupted::Interrupted;
 pub(crate) use local::IntoExistingDirectory;

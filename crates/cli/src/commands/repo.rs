@@ -3,14 +3,18 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use walzip_archive::damaged_objects;
 use walzip_archive::expire::protection;
+use walzip_archive::progress::Progress;
+use walzip_archive::repository_copy;
 use walzip_repo::browse::{self, Listed};
-use walzip_repo::{CopyRepositoryOptions, Location, begin_encryption, copy_repository, open_store};
+use walzip_repo::{
+    CopiedRepository, CopyRepositoryOptions, Location, StoreSettings, begin_encryption, open_store,
+};
 
 use crate::error::CommandError;
 use crate::exit_code::Kind;
-use crate::repo_args::{self, RepoArgs};
+use crate::progress_line::ProgressLine;
+use crate::repo_args::{self, Place, RepoArgs};
 use crate::{running_as_root, runtime};
 
 /// Look at the objects of a repository, and remove single ones
@@ -255,62 +259,65 @@ fn copy(args: CopyArgs) -> Result<(), CommandError> {
         parallel: usize::from(args.parallel),
         compare: args.compare,
     };
-    let copied = runtime::block_on(async {
-        let repository = repo_args::open(&place).await?;
-        begin_encryption(&to, &settings, &[]).await?;
-        let store = open_store(&to, &settings)?;
-        if settings.key_file.is_none()
-            && !browse::list(store.as_ref(), "keys", true).await?.is_empty()
-        {
-            let message = format!("an encrypted copy was begun in {to}");
-            return Err(CommandError::new(Kind::OptionRequired, message)
-                .hint("Name its key file with --to-key-file, or choose another place."));
-        }
-        let mut copied = copy_repository(&repository, store.as_ref(), options, &|_| ()).await?;
-        // What is not there cannot be copied, and a backup without it is none.
-        for lost in damaged_objects(&repository).await? {
-            let key = format!("object {} of backup {}", lost.object, lost.backup);
-            copied.damaged.push((key, format!("it {}", lost.problem)));
-        }
-        Ok(copied)
-    })?;
-    let mut out = std::io::stdout().lock();
-    let report = |out: &mut std::io::StdoutLock<'_>| {
-        for label in &copied.left_out {
-            writeln!(out, "left out: backup {label}, which is not finished")?;
-        }
-        for label in &copied.incomplete {
-            writeln!(out, "INCOMPLETE: backup {label} did not come whole")?;
-        }
-        for (key, detail) in &copied.damaged {
-            writeln!(out, "damaged: {key}: {detail}")?;
-        }
-        for key in &copied.conflicts {
-            writeln!(out, "conflict: {to} has something else under {key}")?;
-        }
-        writeln!(
-            out,
-            "copied to {to}: objects {}, {} bytes; there before: {}; not walzip's: {}",
-            copied.objects, copied.bytes, copied.there, copied.unknown
-        )
-    };
-    report(&mut out).map_err(CommandError::stdout)?;
-    match (
-        copied.conflicts.len(),
-        copied.damaged.len(),
-        copied.incomplete.len(),
-    ) {
-        (0, 0, 0) => Ok(()),
-        (conflicts, damaged, incomplete) => Err(CommandError::new(
-            Kind::Problems,
-            format_args!(
-                "the copy is not complete: conflicts {conflicts}, damaged {damaged}, backups \
-                 {incomplete}"
-            ),
-        )
-        .hint(
-            "Where a history conflicts, nothing after it is copied: \"walzip timeline set-aside\" on \
-             the copy makes room for it.",
-        )),
+    let copied = runtime::block_on(copy_objects(&place, (&to, &settings), options))?;
+    report_copied(&mut std::io::stdout().lock(), &to, &copied).map_err(CommandError::stdout)?;
+    problems_of_copy(&copied)
+}
+
+async fn copy_objects(
+    place: &Place,
+    (to, settings): (&Location, &StoreSettings),
+    options: CopyRepositoryOptions,
+) -> Result<CopiedRepository, CommandError> {
+    let repository = repo_args::open(place).await?;
+    begin_encryption(to, settings, &[]).await?;
+    let store = open_store(to, settings)?;
+    if settings.key_file.is_none() && !browse::list(store.as_ref(), "keys", true).await?.is_empty()
+    {
+        let message = format!("an encrypted copy was begun in {to}");
+        return Err(CommandError::new(Kind::OptionRequired, message)
+            .hint("Name its key file with --to-key-file, or choose another place."));
     }
+    let progress = Progress::default();
+    let _line = ProgressLine::show(&progress);
+    Ok(repository_copy::copy(&repository, store.as_ref(), options, &progress).await?)
+}
+
+fn report_copied(
+    out: &mut impl Write,
+    to: &Location,
+    copied: &CopiedRepository,
+) -> std::io::Result<()> {
+    for label in &copied.left_out {
+        writeln!(out, "left out: backup {label}, which is not finished")?;
+    }
+    for label in &copied.incomplete {
+        writeln!(out, "INCOMPLETE: backup {label} did not come whole")?;
+    }
+    for (key, detail) in &copied.damaged {
+        writeln!(out, "damaged: {key}: {detail}")?;
+    }
+    for key in &copied.conflicts {
+        writeln!(out, "conflict: {to} has something else under {key}")?;
+    }
+    writeln!(
+        out,
+        "copied to {to}: objects {}, {} bytes; there before: {}; not walzip's: {}",
+        copied.objects, copied.bytes, copied.there, copied.unknown
+    )
+}
+
+fn problems_of_copy(copied: &CopiedRepository) -> Result<(), CommandError> {
+    let conflicts = copied.conflicts.len();
+    let (damaged, incomplete) = (copied.damaged.len(), copied.incomplete.len());
+    if conflicts + damaged + incomplete == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "the copy is not complete: conflicts {conflicts}, damaged {damaged}, backups {incomplete}"
+    );
+    Err(CommandError::new(Kind::Problems, message).hint(
+        "Where a history conflicts, nothing after it is copied: \"walzip timeline set-aside\" on \
+         the copy makes room for it.",
+    ))
 }
