@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jiff::Timestamp;
 use object_store::path::Path;
-use object_store::{GetResult, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+use object_store::{GetResult, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
 use crate::cluster::ClusterRecord;
 use crate::layout::{self, FIRST_CLUSTER, MAX_SMALL_JSON_BYTES, REPOSITORY_JSON};
@@ -143,7 +143,11 @@ impl Repository {
     }
 
     /// Puts a whole object that must not exist yet.
-    pub(crate) async fn create(&self, key: &str, object: Bytes) -> Result<(), RepoError> {
+    pub(crate) async fn create(
+        &self,
+        key: &str,
+        object: impl Into<PutPayload>,
+    ) -> Result<(), RepoError> {
         let options = PutOptions::from(PutMode::Create);
         match self
             .store

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 
 use crate::layout::{self, MAX_PACK_BYTES, MAX_PACK_SEGMENTS};
 use crate::{AsideLabel, ClusterIdentity, PutOutcome, RepoError, Repository};
@@ -257,8 +257,13 @@ impl Repository {
 
     /// Puts a pack unless there is one of its name. Older walzips, which know of no packs, find
     /// this cluster's WAL out of its place from before then on.
-    pub async fn put_pack(&self, name: &PackName, object: Bytes) -> Result<PutOutcome, RepoError> {
-        if object.len() > MAX_PACK_BYTES {
+    pub async fn put_pack(
+        &self,
+        name: &PackName,
+        object: impl Into<PutPayload>,
+    ) -> Result<PutOutcome, RepoError> {
+        let object = object.into();
+        if object.content_length() > MAX_PACK_BYTES {
             return Err(RepoError::ObjectTooLarge {
                 key: self.packs().key(name),
                 limit_bytes: MAX_PACK_BYTES as u64,

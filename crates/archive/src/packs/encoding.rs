@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use bytes::Bytes;
 use walzip_codec::{EncodeError, HistoryEncoder, Level};
 use walzip_repo::{PackName, Repository};
 
@@ -15,7 +16,8 @@ use crate::wal_object;
 /// A pack that is not stored yet.
 pub(super) struct EncodedPack {
     pub(super) name: PackName,
-    pub(super) object: Vec<u8>,
+    /// In pieces.
+    pub(super) object: Vec<Bytes>,
 }
 
 /// Encodes segments, as many from the first one on as a pack can hold. Nothing if they are too few,
@@ -35,7 +37,8 @@ pub(super) async fn encode(
         let segment = coding::decode(name, object).await?;
         let beginning = Beginning::of(&segment);
         wal_object::prove_beginning(name, &beginning, part.cluster())?;
-        let (after, fitted) = building.add(name, segment).await?;
+        let alone = candidate.stored_bytes;
+        let (after, fitted) = building.add(name, segment, alone).await?;
         building = after;
         if !fitted {
             break;
@@ -62,13 +65,12 @@ pub(super) async fn encode(
     Ok(Some(EncodedPack { name, object }))
 }
 
-/// After this number of segments that were told from those before them, it is tried whether the next
-/// one needs them. Images come back with the next checkpoint: a history is worth nothing before that,
-/// and these are 2 GiB.
-const TRIED_AFTER: usize = 128;
-/// A segment begins anew if that takes less than this, in percent of what it takes otherwise: it can be
+/// After this number of segments that were told from those before them, the next one may begin anew.
+/// Images come back with the next checkpoint: a history is worth nothing before that, and these are 2 GiB.
+const ANEW_AFTER: usize = 128;
+/// It does so where its own object takes less than this, in percent of what it takes otherwise: it can be
 /// decoded sooner then, and damage before it does not concern it.
-const ANEW_PERCENT_MAX: usize = 120;
+const ANEW_PERCENT_MAX: u64 = 120;
 
 struct Building {
     level: Level,
@@ -88,11 +90,16 @@ impl Building {
         }
     }
 
-    /// Says whether the segment found room.
-    async fn add(mut self, name: &str, segment: Vec<u8>) -> Result<(Building, bool), ArchiveError> {
+    /// Says whether the segment found room. Its own object has so many bytes.
+    async fn add(
+        mut self,
+        name: &str,
+        segment: Vec<u8>,
+        alone: u64,
+    ) -> Result<(Building, bool), ArchiveError> {
         let name = name.to_owned();
         off_the_runtime(move || {
-            let encoded = self.encode(&segment);
+            let encoded = self.encode(&segment, alone);
             let member = encoded.map_err(|source| ArchiveError::Encode {
                 name: name.clone(),
                 source,
@@ -103,19 +110,15 @@ impl Building {
         .await
     }
 
-    fn encode(&mut self, segment: &[u8]) -> Result<EncodedMember, EncodeError> {
-        let bytes = self.encoder.encode(segment)?;
+    fn encode(&mut self, segment: &[u8], alone: u64) -> Result<EncodedMember, EncodeError> {
+        let mut bytes = self.encoder.encode(segment)?;
         self.count += 1;
-        if self.count > TRIED_AFTER && (self.count - 1).is_multiple_of(TRIED_AFTER) {
-            let mut encoder = HistoryEncoder::new(self.level);
-            let anew = encoder.encode(segment)?;
-            if anew.len() * 100 < bytes.len() * ANEW_PERCENT_MAX {
-                (self.encoder, self.count) = (encoder, 1);
-                return Ok(EncodedMember {
-                    bytes: anew,
-                    begins_anew: true,
-                });
-            }
+        let may_begin = self.count > ANEW_AFTER && (self.count - 1).is_multiple_of(ANEW_AFTER);
+        if may_begin && alone * 100 < bytes.len() as u64 * ANEW_PERCENT_MAX {
+            // Two histories at a time would be too much memory.
+            self.encoder = HistoryEncoder::new(self.level);
+            bytes = self.encoder.encode(segment)?;
+            self.count = 1;
         }
         Ok(EncodedMember {
             bytes,

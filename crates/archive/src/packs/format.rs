@@ -3,6 +3,7 @@
 
 use std::io;
 
+use bytes::Bytes;
 use walzip_pgformat::bytes::{read_u32, read_u64};
 use walzip_pgformat::wal_file_name::{SEGMENT_SIZE_BYTES_MAX, SEGMENT_SIZE_BYTES_MIN};
 use walzip_repo::PackName;
@@ -134,32 +135,37 @@ impl PackBuilder {
         &self.members
     }
 
-    /// The whole pack.
-    pub(crate) fn finish(self) -> io::Result<Vec<u8>> {
-        let rest_len = self.members.len() * ENTRY_LEN + TRAILER_LEN;
-        let mut bytes = Vec::with_capacity(HEADER_LEN + self.bytes.len() + rest_len);
-        bytes.extend_from_slice(&pack_header::header(Content::Wal));
-        self.bytes.append_to(&mut bytes)?;
-        let index_offset = bytes.len() as u64;
-        for member in &self.members {
-            bytes.extend_from_slice(member.name.as_bytes());
-            let begins = member.begins as u64;
-            for number in [member.offset, member.len, member.original_len, begins] {
-                bytes.extend_from_slice(&number.to_le_bytes());
-            }
-            bytes.extend_from_slice(&member.original_hash);
-            bytes.extend_from_slice(&member.hash);
-        }
-        bytes.extend_from_slice(&index_offset.to_le_bytes());
-        let count = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
-        bytes.extend_from_slice(&count.to_le_bytes());
-        bytes.extend_from_slice(&u32::from(Content::Wal.version()).to_le_bytes());
-        let index = usize::try_from(index_offset).unwrap_or(bytes.len());
-        let hash = blake3::hash(bytes.get(index..).unwrap_or_default());
-        bytes.extend_from_slice(hash.as_bytes());
-        bytes.extend_from_slice(&TRAILER_MAGIC);
-        Ok(bytes)
+    /// The whole pack, in pieces: for one of its length, the memory that encoding has left is rarely in one
+    /// place.
+    pub(crate) fn finish(self) -> io::Result<Vec<Bytes>> {
+        let mut pieces = vec![Bytes::from(pack_header::header(Content::Wal).to_vec())];
+        pieces.append(&mut self.bytes.into_pieces()?);
+        let index_offset = pieces.iter().map(|piece| piece.len() as u64).sum();
+        pieces.push(end(&self.members, index_offset).into());
+        Ok(pieces)
     }
+}
+
+/// The index of these segments, and the trailer.
+fn end(members: &[Member], index_offset: u64) -> Vec<u8> {
+    let mut end = Vec::with_capacity(members.len() * ENTRY_LEN + TRAILER_LEN);
+    for member in members {
+        end.extend_from_slice(member.name.as_bytes());
+        let begins = member.begins as u64;
+        for number in [member.offset, member.len, member.original_len, begins] {
+            end.extend_from_slice(&number.to_le_bytes());
+        }
+        end.extend_from_slice(&member.original_hash);
+        end.extend_from_slice(&member.hash);
+    }
+    end.extend_from_slice(&index_offset.to_le_bytes());
+    let count = u32::try_from(members.len()).unwrap_or(u32::MAX);
+    end.extend_from_slice(&count.to_le_bytes());
+    end.extend_from_slice(&u32::from(Content::Wal.version()).to_le_bytes());
+    let hash = blake3::hash(&end);
+    end.extend_from_slice(hash.as_bytes());
+    end.extend_from_slice(&TRAILER_MAGIC);
+    end
 }
 
 /// Refuses a size that no pack has.
@@ -297,7 +303,7 @@ mod tests {
             let encoded = member(&vec![number as u8; 10 + number], number == 2);
             assert!(pack.push(&segment, &original, encoded));
         }
-        pack.finish().expect("a pack")
+        pack.finish().expect("a pack").concat()
     }
 
     fn member(bytes: &[u8], begins_anew: bool) -> EncodedMember {
@@ -406,7 +412,7 @@ mod tests {
                 assert!(builder.push(&segment, &[0; 1 << 20], encoded));
             }
             change(&mut builder.members[1]);
-            read(2, &builder.finish().expect("a pack"))
+            read(2, &builder.finish().expect("a pack").concat())
         };
         assert!(lie(&|_| {}).is_ok());
         let lies: [&dyn Fn(&mut Member); 9] = [
@@ -441,7 +447,7 @@ mod tests {
         let long = member(&vec![0; MAX_PACK_BYTES - 1000], false);
         assert!(pack.push(&segments[0], b"x", long));
         assert!(!pack.push(&segments[1], b"x", member(&[0; 1000], false)));
-        let len = pack.finish().expect("a pack").len();
+        let len = pack.finish().expect("a pack").concat().len();
         assert!(len <= MAX_PACK_BYTES, "{len}");
     }
 }

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use object_store::PutPayload;
 use serde::Serialize;
 use walzip_codec::Level;
 use walzip_repo::layout::MAX_PACK_SEGMENTS;
@@ -198,7 +199,8 @@ impl Work<'_> {
             return Ok(None);
         }
         // Where there is one of its name already, of another process, that one is proven.
-        let put = self.part.put_pack(&name, encoded.object.into()).await?;
+        let object: PutPayload = encoded.object.into_iter().collect();
+        let put = self.part.put_pack(&name, object).await?;
         let since = Instant::now();
         let packs = self.part.packs().with(&first).await?;
         let Some(pack) = packs.into_iter().find(|pack| pack.name == name) else {

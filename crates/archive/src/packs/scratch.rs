@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use bytes::Bytes;
+
 /// Bytes that were put one after the other. Where there is no file, or it cannot take more, they stay in
 /// memory.
 #[derive(Debug)]
@@ -62,30 +64,19 @@ impl Scratch {
         });
     }
 
-    /// How many bytes there are.
-    pub(super) fn len(&self) -> usize {
-        let lens = self.parts.iter().map(|part| match part {
-            Part::InFile { len, .. } => *len,
-            Part::InMemory(bytes) => bytes.len(),
-        });
-        lens.sum()
-    }
-
-    /// Appends all of them to others.
-    pub(super) fn append_to(self, all: &mut Vec<u8>) -> io::Result<()> {
-        for part in self.parts {
-            match (part, &self.file) {
-                (Part::InFile { offset, len }, Some(file)) => {
-                    let from = all.len();
-                    all.resize(from + len, 0);
-                    let place = all.get_mut(from..).unwrap_or_default();
-                    file.read_exact_at(place, offset)?;
-                }
-                (Part::InMemory(bytes), _) => all.extend_from_slice(&bytes),
-                (Part::InFile { .. }, None) => return Err(io::ErrorKind::NotFound.into()),
+    /// All of them, in the pieces in which they were put.
+    pub(super) fn into_pieces(self) -> io::Result<Vec<Bytes>> {
+        let file = self.file;
+        let piece = |part| match (part, &file) {
+            (Part::InFile { offset, len }, Some(file)) => {
+                let mut bytes = vec![0; len];
+                file.read_exact_at(&mut bytes, offset)?;
+                Ok(bytes.into())
             }
-        }
-        Ok(())
+            (Part::InMemory(bytes), _) => Ok(bytes.into()),
+            (Part::InFile { .. }, None) => Err(io::ErrorKind::NotFound.into()),
+        };
+        self.parts.into_iter().map(piece).collect()
     }
 }
 
@@ -97,18 +88,15 @@ mod tests {
         for number in 0..5 {
             scratch.push(vec![number; 1000 * usize::from(number)]);
         }
-        assert_eq!(scratch.len(), 10_000);
         let is_in_file = scratch.file_len == 10_000;
-        let mut all = b"x".to_vec();
-        scratch.append_to(&mut all).expect("read");
-        (is_in_file, all)
+        (is_in_file, scratch.into_pieces().expect("read").concat())
     }
 
     #[test]
     fn bytes_come_back_in_their_order_from_a_file_or_without_one() {
         let directory = tempfile::tempdir().expect("a directory");
         let (is_in_file, expected) = all(Scratch::new(directory.path()));
-        assert!(is_in_file && expected.len() == 10_001);
+        assert!(is_in_file && expected.len() == 10_000);
         // A file to which nothing can be written, as on a full disk.
         let full = File::open("/dev/full").expect("a device");
         assert_eq!(all(Scratch::of(Some(full))), (false, expected.clone()));
@@ -122,6 +110,6 @@ mod tests {
         scratch.push(vec![1; 1000]);
         let file = scratch.file.as_ref().expect("a file");
         file.set_len(10).expect("cut");
-        assert!(scratch.append_to(&mut Vec::new()).is_err());
+        assert!(scratch.into_pieces().is_err());
     }
 }
