@@ -40,7 +40,7 @@ pub struct CopyRepositoryOptions {
 /// How far a copy has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyStep {
-    /// It begins, with so many bytes to do.
+    /// It begins. There are so many bytes to do, or fewer: what is left out counts too.
     Begin(u64),
     /// So many bytes more are done.
     Done(u64),
