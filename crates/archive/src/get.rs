@@ -5,17 +5,19 @@
 //! hash and identity checked, and appears under the destination's name at once or not at all. Until
 //! then it is written under another name, on a second thread while it is decoded.
 //!
-//! A segment whose replay would take the directory of another cluster is not delivered.
+//! A segment whose replay would take the directory of another cluster is not delivered, nor one in which a
+//! recovery to a time would end before it is expected to.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use object_store::ObjectStore;
-use walzip_pgformat::wal_file_name::WalFileName;
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
 use walzip_repo::{ClusterIdentity, Repository, WalPacks};
 
+use crate::clock_guard::{ClockGuard, ExpectedEnd};
 use crate::coding::Beginning;
 use crate::error::ArchiveError;
 use crate::packs::{Before, Undecoded, is_damage};
@@ -31,6 +33,8 @@ pub struct GetOptions {
     /// exists, it says which cluster's file is meant, of those of the repository.
     /// `restore_command` runs in that directory.
     pub data_directory: Option<PathBuf>,
+    /// Where a recovery to a time is expected to end: no segment is delivered in which it would end before.
+    pub expected_end: Option<ExpectedEnd>,
 }
 
 /// The answer.
@@ -103,6 +107,7 @@ pub async fn find_for_data_directory(
     store: &Arc<dyn ObjectStore>,
     data_directory: &Path,
     name: &str,
+    expected_end: Option<ExpectedEnd>,
 ) -> Result<Option<FoundWal>, ArchiveError> {
     let _: WalFileName = name.parse()?;
     let cluster = cluster::of_data_directory(data_directory).await?;
@@ -122,6 +127,7 @@ pub async fn find_for_data_directory(
         cluster,
         options: GetOptions {
             data_directory: Some(data_directory.to_owned()),
+            expected_end,
         },
     }))
 }
@@ -176,16 +182,13 @@ async fn deliver_off_the_runtime(
     let file_name: WalFileName = name.parse()?;
     let (stored_bytes, following) = (stored.stored_bytes(), stored.following());
     let destination = destination.to_owned();
-    let data_directory = options.data_directory.clone();
+    let options = options.clone();
     let delivered = move || {
-        let guard = match (&file_name, &data_directory) {
-            (WalFileName::Segment(segment), Some(data_directory)) => {
-                let major = cluster.major;
-                Some(TablespaceGuard::new(data_directory, *segment, major))
-            }
-            _ => None,
+        let guards = match &file_name {
+            WalFileName::Segment(segment) => Guards::of(*segment, cluster, &options),
+            _ => Guards::default(),
         };
-        deliver(&file_name, stored, cluster, &destination, guard)
+        deliver(&file_name, stored, cluster, &destination, guards)
     };
     Ok(Got::Found {
         original_bytes: coding::off_the_runtime(delivered).await?,
@@ -221,13 +224,13 @@ fn deliver(
     stored: StoredWal,
     cluster: ClusterIdentity,
     destination: &Path,
-    guard: Option<TablespaceGuard<'_>>,
+    guards: Guards<'_>,
 ) -> Result<u64, ArchiveError> {
     durable::deliver_with(destination, |file| {
         let mut output = Delivery {
             file,
             beginning: Beginning::default(),
-            guard,
+            guards,
         };
         let decoded = stored.deliver_to(&name.to_string(), &mut output);
         decoded.map_err(|failed| match failed {
@@ -237,18 +240,59 @@ fn deliver(
         let Beginning { page, len } = output.beginning;
         content::check_beginning(name, &page, len, cluster)
             .map_err(|error| ArchiveError::invalid_object(&name.to_string(), error, cluster))?;
-        if let Some(guard) = output.guard {
-            guard.finish()?;
-        }
+        output.guards.finish()?;
         Ok(len as u64)
     })
 }
 
-/// Keeps the beginning of what it writes, and shows everything to the guard.
+/// What looks at a segment before a recovery gets it.
+#[derive(Default)]
+struct Guards<'a> {
+    tablespaces: Option<TablespaceGuard<'a>>,
+    expected_end: Option<(ExpectedEnd, SegmentName)>,
+    clock: Option<ClockGuard>,
+}
+
+impl<'a> Guards<'a> {
+    fn of(segment: SegmentName, cluster: ClusterIdentity, options: &'a GetOptions) -> Guards<'a> {
+        let directory = options.data_directory.as_deref();
+        let major = cluster.major;
+        Guards {
+            tablespaces: directory.map(|directory| TablespaceGuard::new(directory, segment, major)),
+            expected_end: options.expected_end.map(|end| (end, segment)),
+            clock: None,
+        }
+    }
+
+    fn begin(&mut self, first_page: &[u8]) {
+        if let Some(guard) = &mut self.tablespaces {
+            guard.begin(first_page);
+        }
+        if let Some((end, segment)) = self.expected_end {
+            self.clock = ClockGuard::begin(end, segment, first_page);
+        }
+    }
+
+    fn feed(&mut self, bytes: &[u8]) {
+        if let Some(guard) = &mut self.tablespaces {
+            guard.feed(bytes);
+        }
+        if let Some(guard) = &mut self.clock {
+            guard.feed(bytes);
+        }
+    }
+
+    fn finish(self) -> Result<(), ArchiveError> {
+        self.tablespaces.map_or(Ok(()), TablespaceGuard::finish)?;
+        self.clock.map_or(Ok(()), ClockGuard::finish)
+    }
+}
+
+/// Keeps the beginning of what it writes, and shows everything to the guards.
 struct Delivery<'a, W> {
     file: W,
     beginning: Beginning,
-    guard: Option<TablespaceGuard<'a>>,
+    guards: Guards<'a>,
 }
 
 impl<W: Write> Write for Delivery<'_, W> {
@@ -257,12 +301,10 @@ impl<W: Write> Write for Delivery<'_, W> {
         let bytes = &bytes[..written];
         let missing = PAGE_SIZE - self.beginning.page.len();
         self.beginning.write_all(bytes)?;
-        if let Some(guard) = &mut self.guard {
-            if missing > 0 && self.beginning.page.len() == PAGE_SIZE {
-                guard.begin(&self.beginning.page);
-            }
-            guard.feed(&bytes[written.min(missing)..]);
+        if missing > 0 && self.beginning.page.len() == PAGE_SIZE {
+            self.guards.begin(&self.beginning.page);
         }
+        self.guards.feed(&bytes[written.min(missing)..]);
         Ok(written)
     }
 

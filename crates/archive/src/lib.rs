@@ -18,6 +18,7 @@ mod backup_stream;
 mod branches;
 pub mod check;
 mod chunks;
+mod clock_guard;
 mod cluster;
 mod cluster_choice;
 mod coding;
@@ -92,6 +93,7 @@ pub use backup_record::{
     ArchiveRecord, BackupRecord, BlockHashFunction, BlockHashesRecord, DatabaseRecord, FilesRecord,
     Moment, ObjectRecord, RequiredWal,
 };
+pub use clock_guard::ExpectedEnd;
 pub use cluster_choice::{ClusterChoice, part};
 pub use error::{ArchiveError, OccupiedDirectory};
 pub use growth::Growth;

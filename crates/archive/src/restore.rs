@@ -8,6 +8,7 @@
 
 mod block_file;
 mod clock_steps;
+mod command;
 mod delta;
 mod destination;
 mod directories;
@@ -35,10 +36,12 @@ use walzip_pgformat::control_file::ControlFile;
 use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{BackupLabel, ClusterIdentity, Repository};
 
+pub use self::command::RestoreCommand;
 pub use self::delta::{DeltaOptions, Removed};
 use self::destination::{Destination, set_mode};
 use self::directories::Directories;
 use self::marker::{DirectoryLock, Marker};
+use self::plan::Plan;
 pub use self::selection::LeftOutDatabase;
 use self::selection::Selection;
 use self::target::IGNORE_INVALID_PAGES;
@@ -72,8 +75,8 @@ pub struct RestoreOptions {
     pub recovery: Recovery,
     /// Whether the cluster starts as a standby, which replays until it is promoted.
     pub standby: bool,
-    /// The whole `restore_command`, with `%f` and `%p`.
-    pub restore_command: String,
+    /// What the server calls for its WAL.
+    pub restore_command: RestoreCommand,
     /// Where tablespaces go that are not to go where they were: by name, OID or old directory.
     pub tablespace_map: BTreeMap<String, PathBuf>,
     /// Whether the restored cluster archives.
@@ -148,14 +151,15 @@ pub async fn restore(
     data_directory: &Path,
     options: &RestoreOptions,
 ) -> Result<Restored, ArchiveError> {
+    let command = options.restore_command.text(None);
     for placeholder in ["%f", "%p"] {
-        if !options.restore_command.contains(placeholder) {
+        if !command.contains(placeholder) {
             let reason = format!("the restore_command has no {placeholder} in it");
             return Err(ArchiveError::Request(reason));
         }
     }
     let (repository, plan) = &plan::plan(repository, options).await?;
-    let settings = recovery_settings(options, plan.timeline)?;
+    let settings = recovery_settings(options, plan)?;
     let record = &plan.backup;
     check_referred(repository, record).await?;
     let directories = Directories::plan(data_directory, record, &options.tablespace_map)?;
@@ -305,12 +309,10 @@ async fn fill(
     .await
 }
 
-fn recovery_settings(
-    options: &RestoreOptions,
-    timeline: TimelineId,
-) -> Result<String, ArchiveError> {
+fn recovery_settings(options: &RestoreOptions, plan: &Plan) -> Result<String, ArchiveError> {
     let recovery = &options.recovery;
-    let settings = recovery.settings(&options.restore_command, timeline, options.standby)?;
+    let command = options.restore_command.text(plan.expected_end.as_ref());
+    let settings = recovery.settings(&command, plan.timeline, options.standby)?;
     let now = Timestamp::now();
     let archive_mode = match options.archive_mode {
         ArchiveMode::Off => "archive_mode = 'off'\n",

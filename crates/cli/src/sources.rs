@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use walzip_archive::ExpectedEnd;
 use walzip_archive::get::{FoundWal, GetOptions, Got, find, find_for_data_directory};
 use walzip_repo::{ClusterIdentity, open_store};
 
@@ -22,6 +23,8 @@ pub struct Asked {
     pub destination: PathBuf,
     /// The data directory of the cluster that will replay it, if it is known.
     pub data_directory: Option<PathBuf>,
+    /// Where a recovery to a time is expected to end.
+    pub expected_end: Option<ExpectedEnd>,
 }
 
 impl Asked {
@@ -100,7 +103,8 @@ async fn find_in(
 ) -> Result<Option<FoundWal>, CommandError> {
     if let Some(data_directory) = asked.cluster_directory() {
         let store = open_store(place, &place.settings)?;
-        return Ok(find_for_data_directory(&store, data_directory, &asked.name).await?);
+        let (name, end) = (&asked.name, asked.expected_end);
+        return Ok(find_for_data_directory(&store, data_directory, name, end).await?);
     }
     let repository = cluster_args::open(place, None).await?;
     let expected = *cluster.get_or_insert(repository.cluster());
@@ -108,6 +112,9 @@ async fn find_in(
         let message = format!("it is of {}, and not of {expected}", repository.cluster());
         return Err(CommandError::new(Kind::ArchiveMismatch, message));
     }
-    let data_directory = asked.data_directory.clone();
-    Ok(find(&repository, &asked.name, &GetOptions { data_directory }).await?)
+    let options = GetOptions {
+        data_directory: asked.data_directory.clone(),
+        expected_end: asked.expected_end,
+    };
+    Ok(find(&repository, &asked.name, &options).await?)
 }

@@ -5,8 +5,10 @@
 //! out, without a word. Who restores has to say by position what is meant.
 //!
 //! Not all WAL is read for that: of each timeline the segments around the place where the target would be, those in
-//! which timelines were left, and all if they are few. Of packs it is the first segment: another one takes as long
-//! as all before it.
+//! which timelines were left, and all if they are few. Of packs it is the first segment, since another one takes as
+//! long as all before it, and of the one in which the target would be all segments.
+//!
+//! What is not read, `archive-get` looks at when the recovery asks for it ([`crate::clock_guard`]).
 
 use std::collections::BTreeSet;
 
@@ -18,6 +20,7 @@ use walzip_repo::{Repository, WalListing};
 
 use crate::archived_wal::Way;
 use crate::backup_record::{BackupRecord, Moment};
+use crate::clock_guard::ExpectedEnd;
 use crate::error::ArchiveError;
 use crate::wal_end::shown;
 use crate::wal_times::SegmentTimes;
@@ -37,14 +40,14 @@ const SEGMENTS_MAX: u64 = 1 << 22;
 /// So many are read on each side of where the recovery would end.
 const NEAR: usize = 2;
 
-/// Refuses a target time for which transactions before it come after later ones. `last` is the number of
-/// the last segment that a recovery from `from` can read.
+/// Refuses a target time for which transactions before it come after later ones; says where the recovery ends, as
+/// far as WAL was read. `last` is the number of the last segment that a recovery from `from` can read.
 pub(super) async fn check(
     (repository, deep): (&Repository, &BTreeSet<SegmentName>),
     way: &Way<'_>,
     (from, last): (Moment, u64),
     target: Timestamp,
-) -> Result<(), ArchiveError> {
+) -> Result<Option<ExpectedEnd>, ArchiveError> {
     let first = way.number_at(from.lsn);
     let open = stretches((way, deep), (first, last))?;
     let is_later = async |number| {
@@ -57,18 +60,20 @@ pub(super) async fn check(
         chosen.extend(number.saturating_sub(1)..=number + 1);
     }
     chosen.retain(|number| (first..=last).contains(number));
-    let mut seen = Seen::new(target);
-    for number in chosen {
-        let times = read(repository, way, number).await?;
-        for timed in times.timed.iter().filter(|timed| timed.lsn >= from.lsn) {
-            if let TimedRecord::TransactionEnd { committed, .. } = timed.record
-                && let Some(time) = timed.time()
-            {
-                seen.add(timed.lsn, time, committed);
+    let ends_in = async |number| {
+        let mut times = read(repository, way, number).await?;
+        times.timed.retain(|timed| timed.lsn >= from.lsn);
+        let ends = times.timed.iter().filter_map(|timed| match timed.record {
+            TimedRecord::TransactionEnd { committed, .. } => {
+                timed.time().map(|time| (timed.lsn, time, committed))
             }
-        }
-    }
-    seen.refuse()
+            _ => None,
+        });
+        Ok(ends.collect())
+    };
+    let seen = look(chosen, last, target, ends_in).await?;
+    seen.refuse()?;
+    Ok(seen.end.map(|(lsn, _)| ExpectedEnd { time: target, lsn }))
 }
 
 /// Warns where an older backup ended later, by the clock: the target may have been before the chosen one too.
@@ -115,20 +120,30 @@ pub(super) fn deep_in_packs(wal: &WalListing) -> BTreeSet<SegmentName> {
     deep
 }
 
-/// The segments of each timeline on the way that are read soon, in their order.
+/// The segments of a timeline on the way.
+#[derive(Clone, Debug, Default)]
+struct Stretch {
+    all: Vec<u64>,
+    /// Those that are read soon.
+    soon: Vec<u64>,
+}
+
 fn stretches(
     (way, deep): (&Way<'_>, &BTreeSet<SegmentName>),
     (first, last): (u64, u64),
-) -> Result<Vec<Vec<u64>>, ArchiveError> {
-    let mut stretches: Vec<Vec<u64>> = Vec::new();
+) -> Result<Vec<Stretch>, ArchiveError> {
+    let mut stretches: Vec<Stretch> = Vec::new();
     let mut timeline = None;
     for number in first.max(last.saturating_sub(SEGMENTS_MAX))..=last {
         let segment = way.segment(number)?;
         if timeline.replace(segment.timeline) != Some(segment.timeline) {
-            stretches.push(Vec::new());
+            stretches.push(Stretch::default());
         }
-        if let Some(stretch) = stretches.last_mut().filter(|_| !deep.contains(&segment)) {
-            stretch.push(number);
+        if let Some(stretch) = stretches.last_mut() {
+            stretch.all.push(number);
+            if !deep.contains(&segment) {
+                stretch.soon.push(number);
+            }
         }
     }
     Ok(stretches)
@@ -137,18 +152,20 @@ fn stretches(
 /// All segments if they are few; otherwise, of each stretch, those near to the first one that has something
 /// later, if times only grow there.
 async fn near(
-    stretches: &[Vec<u64>],
+    stretches: &[Stretch],
     is_later: impl AsyncFn(u64) -> Result<bool, ArchiveError>,
 ) -> Result<BTreeSet<u64>, ArchiveError> {
-    if stretches.iter().map(Vec::len).sum::<usize>() <= ALL_READ {
-        return Ok(stretches.concat().into_iter().collect());
+    let all = stretches.iter().flat_map(|stretch| &stretch.all);
+    if all.clone().count() <= ALL_READ {
+        return Ok(all.copied().collect());
     }
     let mut chosen = BTreeSet::new();
-    for stretch in stretches {
-        let (mut low, mut high) = (0, stretch.len().saturating_sub(1));
+    for Stretch { all, soon } in stretches {
+        // The first one that has something later, or the end.
+        let (mut low, mut high) = (0, soon.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            let Some(&number) = stretch.get(middle) else {
+            let Some(&number) = soon.get(middle) else {
                 break;
             };
             match is_later(number).await? {
@@ -156,10 +173,38 @@ async fn near(
                 false => low = middle + 1,
             }
         }
-        let around = stretch.iter().skip(low.saturating_sub(NEAR));
+        let around = soon.iter().skip(low.saturating_sub(NEAR));
         chosen.extend(around.take(2 * NEAR + 1));
+        // Of the pack before it, which may have something later itself, all.
+        let before = low.checked_sub(1).and_then(|index| soon.get(index));
+        let in_pack = |number: &&u64| {
+            before.is_none_or(|before| *number > before)
+                && soon.get(low).is_none_or(|later| *number < later)
+        };
+        chosen.extend(all.iter().filter(in_pack));
     }
     Ok(chosen)
+}
+
+/// Looks at the ends of transactions in segments; where the clock was set back in one, in those that follow as well,
+/// until it has come up to the target again.
+async fn look(
+    mut chosen: BTreeSet<u64>,
+    last: u64,
+    target: Timestamp,
+    ends_in: impl AsyncFn(u64) -> Result<Vec<(Lsn, Timestamp, bool)>, ArchiveError>,
+) -> Result<Seen, ArchiveError> {
+    let mut seen = Seen::new(target);
+    while let Some(number) = chosen.pop_first() {
+        let left_out_before = seen.left_out;
+        for (lsn, time, committed) in ends_in(number).await? {
+            seen.add(lsn, time, committed);
+        }
+        if seen.left_out != left_out_before && number < last {
+            chosen.insert(number + 1);
+        }
+    }
+    Ok(seen)
 }
 
 /// What a segment says. One that cannot be read says nothing: it may lie after the target.
@@ -252,20 +297,32 @@ mod tests {
     }
 
     /// Of a WAL with a commit in each segment, at these seconds: what a recovery to a second is refused with.
-    async fn refusal(stretches: &[Vec<(u64, i64)>], target: i64) -> Option<[u64; 2]> {
+    /// Of so many the first one is read soon.
+    async fn refusal(stretches: &[Vec<(u64, i64)>], in_pack: u64, target: i64) -> Option<[u64; 2]> {
         let time = |second| Timestamp::from_second(second).expect("a time");
         let of: BTreeMap<u64, i64> = stretches.concat().into_iter().collect();
-        let numbers: Vec<Vec<u64>> = stretches
+        let numbers: Vec<Stretch> = stretches
             .iter()
-            .map(|stretch| stretch.iter().map(|(number, _)| *number).collect())
+            .map(|stretch| {
+                let all: Vec<u64> = stretch.iter().map(|(number, _)| *number).collect();
+                let soon = all.iter().filter(|number| *number % in_pack == 0);
+                Stretch {
+                    soon: soon.copied().collect(),
+                    all,
+                }
+            })
             .collect();
-        let is_later = async |number| Ok(of[&number] > target);
+        let is_later = async |number| {
+            assert_eq!(number % in_pack, 0, "it is read soon");
+            Ok(of[&number] > target)
+        };
         let chosen = near(&numbers, is_later).await.expect("chosen");
-        assert!(chosen.len() <= (2 * NEAR + 1) * numbers.len());
-        let mut seen = Seen::new(time(target));
-        for number in chosen {
-            seen.add(Lsn(number), time(of[&number]), true);
-        }
+        let chosen_max = 2 * NEAR + 1 + in_pack as usize;
+        assert!(chosen.len() <= chosen_max * numbers.len());
+        let ends_in = async |number| Ok(vec![(Lsn(number), time(of[&number]), true)]);
+        let last = of.last_key_value().map_or(0, |(number, _)| *number);
+        let seen = look(chosen, last, time(target), ends_in).await;
+        let seen = seen.expect("looked at");
         seen.refuse().err()?;
         Some([seen.end?.0.0, seen.left_out?.0.0])
     }
@@ -279,10 +336,25 @@ mod tests {
         for length in [20, 50, 200, 500] {
             let second = (100..100 + length).map(|number| (number, 60 * (number as i64 - 10)));
             let stretches = [first.clone(), second.collect()];
-            // The first later one, and the last up to the time.
-            assert_eq!(refusal(&stretches, 95 * 60 + 30).await, Some([96, 105]));
-            assert_eq!(refusal(&stretches, 99 * 60 + 30).await, None);
-            assert_eq!(refusal(&stretches, 50 * 60).await, None);
+            for in_pack in [1, 16, 64] {
+                // The first later one, and the last up to the time.
+                let refused = refusal(&stretches, in_pack, 95 * 60 + 30).await;
+                assert_eq!(refused, Some([96, 105]), "{length} {in_pack}");
+                assert_eq!(refusal(&stretches, in_pack, 99 * 60 + 30).await, None);
+                assert_eq!(refusal(&stretches, in_pack, 50 * 60).await, None);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_step_within_a_pack_is_found_where_the_target_is_in_it() {
+        // From segment 70 on, the clock is five minutes behind.
+        let behind = |number| if number < 70 { 0 } else { 5 };
+        let all = (0..200).map(|number| (number, 60 * (number as i64 - behind(number))));
+        let all: Vec<(u64, i64)> = all.collect();
+        for in_pack in [1, 16, 64] {
+            let found = refusal(std::slice::from_ref(&all), in_pack, 67 * 60 + 30).await;
+            assert_eq!(found, Some([68, 72]), "{in_pack}");
         }
     }
 

@@ -20,6 +20,7 @@ use crate::archived_wal::{ArchivedWal, Reach, Way};
 use crate::backup_objects;
 use crate::backup_record::{BackupRecord, ListedBackup};
 use crate::branches::{Branches, Choice};
+use crate::clock_guard::ExpectedEnd;
 use crate::error::ArchiveError;
 use crate::other_branch::OtherBranch;
 use crate::packs::is_damage;
@@ -39,6 +40,8 @@ pub(super) struct Plan {
     pub(super) found: Option<Found>,
     pub(super) superseded: Vec<OtherBranch>,
     pub(super) partials: Vec<LeftOutPartial>,
+    /// Where a recovery to a time is expected to end.
+    pub(super) expected_end: Option<ExpectedEnd>,
 }
 
 /// Everything that is known of the archive, and what is asked for.
@@ -80,7 +83,7 @@ async fn plan_of(whose: &Whose, options: &RestoreOptions) -> Result<Plan, Archiv
         _ => choice.timeline,
     };
     planner.check_histories(timeline)?;
-    let end = planner.check_reach(&backup, timeline, found).await?;
+    let (end, expected_end) = planner.check_reach(&backup, timeline, found).await?;
     let partials = match planner.target() {
         RecoveryTarget::Latest => {
             let (known, goal) = (
@@ -99,6 +102,7 @@ async fn plan_of(whose: &Whose, options: &RestoreOptions) -> Result<Plan, Archiv
         found,
         superseded: choice.superseded,
         partials,
+        expected_end,
     })
 }
 
@@ -457,13 +461,14 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Refuses a target that the archived WAL does not reach; returns where that WAL ends.
+    /// Refuses a target that the archived WAL does not reach; returns where that WAL ends, and where a
+    /// recovery to a time does.
     async fn check_reach(
         &self,
         backup: &BackupRecord,
         timeline: TimelineId,
         found: Option<Found>,
-    ) -> Result<WalEnd, ArchiveError> {
+    ) -> Result<(WalEnd, Option<ExpectedEnd>), ArchiveError> {
         let way = self.wal.way(&self.timelines, timeline);
         let reach = way.reach(self.wal.number_at(backup.start.lsn))?;
         let end = last_segments::read(self.repository, &way, &reach, backup.stop).await?;
@@ -476,6 +481,7 @@ impl<'a> Planner<'a> {
             let stop = record.stop;
             self.timelines.passes(timeline, stop.timeline, stop.lsn)
         };
+        let mut expected_end = None;
         let is_reached = match self.target() {
             RecoveryTarget::Immediate => true,
             RecoveryTarget::Latest => reach.hole.is_none(),
@@ -484,7 +490,8 @@ impl<'a> Planner<'a> {
                 let way: &Way<'_> = &way;
                 let (repository, from) = (self.repository, backup.stop);
                 if let Some(last) = reach.last_number {
-                    clock_steps::check((repository, &self.deep), way, (from, last), *time).await?;
+                    let wal = (repository, &self.deep);
+                    expected_end = clock_steps::check(wal, way, (from, last), *time).await?;
                 }
                 let others = self.records.iter().filter(is_on_way);
                 clock_steps::warn_of_backups(backup, others, *time);
@@ -496,7 +503,7 @@ impl<'a> Planner<'a> {
             }
         };
         match (is_reached, reach) {
-            (true, _) => Ok(end),
+            (true, _) => Ok((end, expected_end)),
             (
                 false,
                 Reach {

@@ -13,7 +13,7 @@ use walzip_archive::check::check;
 use walzip_archive::info::info;
 use walzip_archive::init::{Source, init};
 use walzip_archive::restore::{
-    ArchiveMode, Recovery, RecoveryTarget, RestoreOptions, TargetTimeline, restore,
+    ArchiveMode, Recovery, RecoveryTarget, RestoreCommand, RestoreOptions, TargetTimeline, restore,
 };
 use walzip_archive::verify::{FindingKind, VerifyOptions, verify};
 use walzip_archive::{ArchiveError, BackupRecord, DamagedObject, damaged_objects};
@@ -35,7 +35,7 @@ fn options(target: RecoveryTarget) -> RestoreOptions {
             ..Recovery::default()
         },
         standby: false,
-        restore_command: "walzip archive-get %f %p".to_owned(),
+        restore_command: RestoreCommand::new("walzip archive-get %f %p"),
         tablespace_map: BTreeMap::new(),
         archive_mode: ArchiveMode::Preserve,
         delta: None,

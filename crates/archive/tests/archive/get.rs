@@ -149,6 +149,7 @@ async fn ignores_a_data_directory_without_a_control_file_and_refuses_a_damaged_o
     let data = PgWal::new();
     let options = GetOptions {
         data_directory: Some(data.path().to_owned()),
+        ..GetOptions::default()
     };
     let destination = data.path().join("RECOVERYXLOG");
     let got = get(&repository, &segment_name(5), &destination, &options).await;

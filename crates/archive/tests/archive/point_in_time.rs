@@ -8,7 +8,9 @@ use walzip_archive::ArchiveError;
 use walzip_archive::backup::{BackupOptions, backup};
 use walzip_archive::check::check;
 use walzip_archive::init::{Source, init};
-use walzip_archive::restore::{ArchiveMode, Recovery, RecoveryTarget, RestoreOptions, restore};
+use walzip_archive::restore::{
+    ArchiveMode, Recovery, RecoveryTarget, RestoreCommand, RestoreOptions, restore,
+};
 use walzip_repo::testing::memory_store;
 use walzip_repo::{ClusterIdentity, Repository};
 
@@ -36,7 +38,7 @@ pub(crate) fn options(target: RecoveryTarget, restore_command: &str) -> RestoreO
             ..Recovery::default()
         },
         standby: false,
-        restore_command: restore_command.to_owned(),
+        restore_command: RestoreCommand::new(restore_command),
         tablespace_map: BTreeMap::new(),
         archive_mode: ArchiveMode::Off,
         delta: None,

@@ -10,7 +10,7 @@ use walzip_archive::check::check;
 use walzip_archive::info::info;
 use walzip_archive::init::{Source, init};
 use walzip_archive::restore::{
-    ArchiveMode, Recovery, RecoveryTarget, RestoreOptions, TargetTimeline, restore,
+    ArchiveMode, Recovery, RecoveryTarget, RestoreCommand, RestoreOptions, TargetTimeline, restore,
 };
 use walzip_archive::verify::{VerifyOptions, verify};
 use walzip_pgformat::TimelineId;
@@ -32,7 +32,7 @@ fn options(restore_command: &str, timeline: TargetTimeline) -> RestoreOptions {
             ..Recovery::default()
         },
         standby: false,
-        restore_command: restore_command.to_owned(),
+        restore_command: RestoreCommand::new(restore_command),
         tablespace_map: BTreeMap::new(),
         archive_mode: ArchiveMode::Preserve,
         delta: None,

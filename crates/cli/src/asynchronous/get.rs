@@ -51,7 +51,7 @@ impl<'s> Call<'s> {
         else {
             return Ok(None);
         };
-        let settings = settings(sources.places(), &"");
+        let settings = settings(sources.places(), &asked.expected_end);
         let spool = GetSpool::open(spool_path, data_directory, &settings)?;
         match asked.name.parse() {
             Ok(WalFileName::Segment(_)) => {}
@@ -162,6 +162,7 @@ impl<'s> Call<'s> {
             name,
             destination,
             data_directory,
+            expected_end: self.asked.expected_end,
         };
         async move {
             // Without a control file, the newest cluster's would be meant.

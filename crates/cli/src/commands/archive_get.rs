@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use walzip_archive::ExpectedEnd;
 use walzip_archive::get::{FoundWal, Got};
+use walzip_archive::restore::RecoveryTarget;
+use walzip_pgformat::Lsn;
 
 use crate::asynchronous::{self, AsyncArgs, get::Call};
 use crate::config::Config;
@@ -31,6 +34,10 @@ use crate::{running_as_root, runtime};
 /// goes on from there. They meet in the spool directory, or where there is none, in walzip-UID in the
 /// directory for temporary files.
 ///
+/// A recovery to a time ends at the first transaction that ended later. "walzip restore" says where that is expected,
+/// with --target-time and --expected-end. A segment before it is not given out if it has such a transaction: a
+/// clock was ahead there, and what follows would be left out.
+///
 /// With --archive-async, a worker in the background fetches the segments that will be asked for next.
 /// What it has not fetched is fetched by the call, as always.
 #[derive(Debug, clap::Args)]
@@ -54,6 +61,34 @@ pub struct ArchiveGetArgs {
 
     #[command(flatten)]
     background: AsyncArgs,
+
+    #[command(flatten)]
+    end: EndArgs,
+}
+
+/// What "walzip restore --target-time" says to each call.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "A recovery to a time")]
+struct EndArgs {
+    /// The time to which the recovery goes
+    #[arg(long, value_name = "TIME", requires = "expected_end")]
+    target_time: Option<String>,
+
+    /// Where it is expected to end: a segment before is refused if it would end there
+    #[arg(long, value_name = "LSN", requires = "target_time")]
+    expected_end: Option<Lsn>,
+}
+
+impl EndArgs {
+    fn expected(&self) -> Result<Option<ExpectedEnd>, CommandError> {
+        let (Some(time), Some(lsn)) = (&self.target_time, self.expected_end) else {
+            return Ok(None);
+        };
+        Ok(match RecoveryTarget::time(time)? {
+            RecoveryTarget::Time(time) => Some(ExpectedEnd { time, lsn }),
+            _ => None,
+        })
+    }
 }
 
 /// How long to wait before each further attempt when the repository's storage fails: a recovery
@@ -86,6 +121,7 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
         // an absolute path, the current directory says nothing about who asks.
         data_directory: args.destination.is_relative().then(|| PathBuf::from(".")),
         destination: args.destination,
+        expected_end: args.end.expected()?,
     };
     let call = call(&asked, &sources, &args.background, &config);
     if args.background.is_worker() {

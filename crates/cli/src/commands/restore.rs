@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use walzip_archive::progress::Progress;
 use walzip_archive::restore::{
     ArchiveMode, DeltaOptions, LeftOutDatabase, LeftOutPartial, Recovery, RecoveryTarget,
-    RestoreOptions, Restored, TargetAction, TargetTimeline, restore, shown,
+    RestoreCommand, RestoreOptions, Restored, TargetAction, TargetTimeline, restore, shown,
 };
 use walzip_pgformat::Lsn;
 use walzip_repo::{BackupLabel, Location};
@@ -430,7 +430,7 @@ fn warn_of_settings_elsewhere(directory: &Path, major: u32) {
 
 /// The command runs in another directory, perhaps with another PATH and without our variables:
 /// it names this very program and the repository in full.
-fn restore_command(place: &Place, standby: bool) -> Result<String, CommandError> {
+fn restore_command(place: &Place, standby: bool) -> Result<RestoreCommand, CommandError> {
     let program = std::env::current_exe().map_err(|error| {
         CommandError::caused(Kind::Internal, "cannot find this program's path", &error)
     })?;
@@ -449,11 +449,12 @@ fn restore_command(place: &Place, standby: bool) -> Result<String, CommandError>
     for (name, value) in asynchronous::flags(&place.config) {
         flags.push_str(&format!(" --{name}={}", setting_word(&value)));
     }
-    let get = format!("{} archive-get {flags} %f \"%p\"", setting_word(program));
+    let get = format!("{} archive-get {flags}", setting_word(program));
+    let arguments = "%f \"%p\"";
     // A standby asks again by itself, whatever the code.
     Ok(match standby {
-        true => get,
-        false => format!("{get}; {ABORT_ON_TROUBLE}"),
+        true => RestoreCommand::of_walzip(get, arguments),
+        false => RestoreCommand::of_walzip(get, format!("{arguments}; {ABORT_ON_TROUBLE}")),
     })
 }
 

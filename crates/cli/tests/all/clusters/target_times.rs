@@ -91,3 +91,53 @@ fn servers_read_every_time_that_is_taken_alike() {
         assert_eq!(differing, "", "PostgreSQL {major}");
     }
 }
+
+/// Whether a later transaction comes long before the target is seen when the recovery asks for its segment: what
+/// `restore` writes is given an earlier time, as if the clock had been ahead from there on.
+#[test]
+fn a_recovery_stops_where_a_clock_was_ahead() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = Server::create(&site, "primary", 1);
+    primary.archive_with_walzip();
+    primary.start(&[]);
+    primary.sql("CREATE TABLE t AS SELECT 0 AS a, ''::text AS b");
+    succeed(&mut primary.walzip(&["backup"]));
+    let now = || {
+        primary
+            .sql("SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')")
+    };
+    let early = now();
+    for _ in 0..12 {
+        primary.sql("INSERT INTO t SELECT i, md5(i::text) FROM generate_series(1, 12000) i");
+    }
+    let (target, expected) = (now(), primary.fingerprint());
+    primary.sql("SELECT pg_sleep(0.01)");
+    primary.sql("DELETE FROM t");
+    primary.archive_everything();
+    primary.stop();
+
+    let restored = Server::on(&site, "restored");
+    let restore = |flags: &[&str]| {
+        let mut restore = restored.walzip(&["restore", "-D"]);
+        succeed(restore.arg(restored.data()).args(flags));
+    };
+    let target = format!("{target}+00");
+    restore(&["--target-time", &target]);
+    let path = restored.data().join("postgresql.auto.conf");
+    let settings = fs::read_to_string(&path).expect("readable");
+    let own = format!("--target-time \"{target}\" --expected-end ");
+    let (before, after) = settings.split_once(&own).expect(&settings);
+    let lsn = after.split_whitespace().next().expect("a position");
+    let changed = format!("{before}--target-time \"{early}+00\" --expected-end {after}");
+    fs::write(&path, changed).expect("written");
+    assert!(!restored.try_start(&["archive_mode=off"]));
+    let log = restored.log();
+    assert!(log.contains("by a clock that was ahead"), "{log}");
+    let way_out = format!("--target-lsn {lsn} --target-exclusive to have them");
+    assert!(log.contains(&way_out), "{log}");
+
+    restore(&["--delta", "--target-lsn", lsn, "--target-exclusive"]);
+    restored.start(&["archive_mode=off"]);
+    restored.wait_until("SELECT NOT pg_is_in_recovery()");
+    assert_eq!(restored.fingerprint(), expected);
+}

@@ -1,0 +1,137 @@
+//! Keeps a recovery to a time from ending too early.
+//!
+//! PostgreSQL ends it at the first transaction that ended after the target time. Where the clock was ahead for a
+//! moment, that may be long before the others: what was committed from there up to the target would be left
+//! out, without a word. `restore` does not read all WAL before a target. So it says where the recovery is
+//! expected to end, and a segment before that is handed over only where nothing in it ended later.
+//!
+//! A record that lies on the border of two segments is not seen.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use walzip_pgformat::Lsn;
+use walzip_pgformat::wal::{SegmentHeader, TimedRecord};
+use walzip_pgformat::wal_file_name::SegmentName;
+
+use crate::error::ArchiveError;
+use crate::wal_end::shown;
+use crate::wal_times::{SegmentTimes, Timed};
+
+/// Where a recovery to a time is expected to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpectedEnd {
+    /// The target time.
+    pub time: Timestamp,
+    /// The first transaction that ended later.
+    pub lsn: Lsn,
+}
+
+/// The options of `archive-get` that say so.
+impl fmt::Display for ExpectedEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (time, lsn) = (shown(self.time), self.lsn);
+        write!(f, "--target-time \"{time}\" --expected-end {lsn}")
+    }
+}
+
+/// Looks at a segment on its way to a recovery.
+pub(crate) struct ClockGuard {
+    expected: ExpectedEnd,
+    segment: SegmentName,
+    content: Vec<u8>,
+}
+
+impl ClockGuard {
+    /// Takes the first page. Nothing where the recovery may end in this segment, or has gone on from it.
+    pub(crate) fn begin(
+        expected: ExpectedEnd,
+        segment: SegmentName,
+        first_page: &[u8],
+    ) -> Option<ClockGuard> {
+        let size = SegmentHeader::read(first_page).ok()?.segment_size;
+        let is_before = segment.range(size).ok()?.end <= expected.lsn;
+        is_before.then(|| ClockGuard {
+            expected,
+            segment,
+            content: first_page.to_vec(),
+        })
+    }
+
+    /// Takes what follows.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        self.content.extend_from_slice(bytes);
+    }
+
+    /// Refuses the segment if the recovery would end in it.
+    pub(crate) fn finish(self) -> Result<(), ArchiveError> {
+        let times = SegmentTimes::of(&self.content);
+        let mut ends = times.timed.iter().filter_map(|timed| {
+            let is_end = matches!(timed.record, TimedRecord::TransactionEnd { .. });
+            timed.time().filter(|_| is_end).map(|time| (timed, time))
+        });
+        match ends.find(|(_, time)| *time > self.expected.time) {
+            Some((Timed { lsn, .. }, later)) => Err(self.refusal(*lsn, later)),
+            None => Ok(()),
+        }
+    }
+
+    fn refusal(&self, lsn: Lsn, later: Timestamp) -> ArchiveError {
+        let (
+            segment,
+            ExpectedEnd {
+                time,
+                lsn: expected,
+            },
+        ) = (self.segment, self.expected);
+        let (time, later) = (shown(time), shown(later));
+        ArchiveError::Request(format!(
+            "a recovery to {time} would end in {segment}: a transaction at {lsn} ended at {later}, by a clock that was \
+             ahead. Others that ended up to {time} come after it, up to {expected}. Restore again, and say which \
+             position is meant: --target-lsn {expected} --target-exclusive to have them, --target-lsn {lsn} \
+             --target-exclusive to end before it"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use walzip_pgformat::PAGE_SIZE;
+    use walzip_pgformat::wal_file_name::WalFileName;
+    use walzip_testing::samples;
+
+    #[test]
+    fn refuses_what_ends_a_recovery_before_it_is_expected_to() {
+        let Some(sample) = samples::of_workload("oltp-mixed") else {
+            return;
+        };
+        let content = sample.read();
+        let name = sample.path.file_stem().and_then(|name| name.to_str());
+        let Ok(WalFileName::Segment(segment)) = name.unwrap_or_default().parse() else {
+            panic!("{name:?} is a segment");
+        };
+        let range = segment.range(content.len() as u32).expect("a range");
+        let times = SegmentTimes::of(&content);
+        let last = times.last_transaction(range.start).expect("transactions");
+        let microsecond = jiff::SignedDuration::from_micros(1);
+        let before_last = last.saturating_sub(microsecond).expect("a time");
+        let look = |time, lsn| {
+            let (first_page, rest) = content.split_at(PAGE_SIZE);
+            let expected = ExpectedEnd { time, lsn };
+            let Some(mut guard) = ClockGuard::begin(expected, segment, first_page) else {
+                return Ok(());
+            };
+            rest.chunks(100_000).for_each(|part| guard.feed(part));
+            guard.finish()
+        };
+        assert!(look(last, range.end).is_ok(), "nothing ended later");
+        let refused = look(before_last, range.end).expect_err("the last one ended later");
+        let said = refused.to_string();
+        let way_out = format!("--target-lsn {} --target-exclusive to have them", range.end);
+        assert!(said.contains(&way_out), "{said}");
+        // It is expected to end in this segment.
+        let within = Lsn(range.end.0 - 1);
+        assert!(look(before_last, within).is_ok());
+    }
+}
