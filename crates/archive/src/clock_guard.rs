@@ -5,11 +5,12 @@
 //! out, without a word. `restore` does not read all WAL before a target. So it says where the recovery is
 //! expected to end, and a segment before that is handed over only where nothing in it ended later.
 //!
-//! A record that lies on the border of two segments is not seen.
+//! A record that lies on the border of two segments is not seen, and less than two seconds are no difference: many
+//! transactions end at once, and are written in any order.
 
 use std::fmt;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use walzip_pgformat::Lsn;
 use walzip_pgformat::wal::{SegmentHeader, TimedRecord};
 use walzip_pgformat::wal_file_name::SegmentName;
@@ -17,6 +18,9 @@ use walzip_pgformat::wal_file_name::SegmentName;
 use crate::error::ArchiveError;
 use crate::wal_end::shown;
 use crate::wal_times::{SegmentTimes, Timed};
+
+/// Transactions that end at the same time are written in any order, some of them late.
+pub(crate) const STEP_MIN: SignedDuration = SignedDuration::from_secs(2);
 
 /// Where a recovery to a time is expected to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +74,8 @@ impl ClockGuard {
             let is_end = matches!(timed.record, TimedRecord::TransactionEnd { .. });
             timed.time().filter(|_| is_end).map(|time| (timed, time))
         });
-        match ends.find(|(_, time)| *time > self.expected.time) {
+        let is_later = |time: Timestamp| STEP_MIN <= time.duration_since(self.expected.time);
+        match ends.find(|(_, time)| is_later(*time)) {
             Some((Timed { lsn, .. }, later)) => Err(self.refusal(*lsn, later)),
             None => Ok(()),
         }
@@ -114,8 +119,7 @@ mod tests {
         let range = segment.range(content.len() as u32).expect("a range");
         let times = SegmentTimes::of(&content);
         let last = times.last_transaction(range.start).expect("transactions");
-        let microsecond = jiff::SignedDuration::from_micros(1);
-        let before_last = last.saturating_sub(microsecond).expect("a time");
+        let before_last = last.saturating_sub(STEP_MIN).expect("a time");
         let look = |time, lsn| {
             let (first_page, rest) = content.split_at(PAGE_SIZE);
             let expected = ExpectedEnd { time, lsn };
@@ -126,6 +130,8 @@ mod tests {
             guard.finish()
         };
         assert!(look(last, range.end).is_ok(), "nothing ended later");
+        let almost = before_last.saturating_add(SignedDuration::from_micros(1));
+        assert!(look(almost.expect("a time"), range.end).is_ok());
         let refused = look(before_last, range.end).expect_err("the last one ended later");
         let said = refused.to_string();
         let way_out = format!("--target-lsn {} --target-exclusive to have them", range.end);

@@ -20,13 +20,10 @@ use walzip_repo::{Repository, WalListing};
 
 use crate::archived_wal::Way;
 use crate::backup_record::{BackupRecord, Moment};
-use crate::clock_guard::ExpectedEnd;
+use crate::clock_guard::{ExpectedEnd, STEP_MIN};
 use crate::error::ArchiveError;
 use crate::wal_end::shown;
 use crate::wal_times::SegmentTimes;
-
-/// Transactions that end at the same time are written in any order, some of them late.
-const STEP_MIN: SignedDuration = SignedDuration::from_secs(2);
 
 /// So many segments are all read.
 const ALL_READ: usize = 8;
@@ -52,7 +49,8 @@ pub(super) async fn check(
     let open = stretches((way, deep), (first, last))?;
     let is_later = async |number| {
         let times = read(repository, way, number).await?;
-        Ok(times.last().is_some_and(|time| time > target))
+        let last = times.last_transaction(from.lsn);
+        Ok(last.map(|time| time > target))
     };
     let mut chosen = near(&open, is_later).await?;
     for switch in way.switches() {
@@ -150,10 +148,10 @@ fn stretches(
 }
 
 /// All segments if they are few; otherwise, of each stretch, those near to the first one that has something
-/// later, if times only grow there.
+/// later, if times only grow there. In some no transaction ends.
 async fn near(
     stretches: &[Stretch],
-    is_later: impl AsyncFn(u64) -> Result<bool, ArchiveError>,
+    is_later: impl AsyncFn(u64) -> Result<Option<bool>, ArchiveError>,
 ) -> Result<BTreeSet<u64>, ArchiveError> {
     let all = stretches.iter().flat_map(|stretch| &stretch.all);
     if all.clone().count() <= ALL_READ {
@@ -161,29 +159,46 @@ async fn near(
     }
     let mut chosen = BTreeSet::new();
     for Stretch { all, soon } in stretches {
-        // The first one that has something later, or the end.
-        let (mut low, mut high) = (0, soon.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let Some(&number) = soon.get(middle) else {
-                break;
-            };
-            match is_later(number).await? {
-                true => high = middle,
-                false => low = middle + 1,
-            }
+        let (earlier, later) = first_later(soon, &is_later).await?;
+        for index in [earlier, later] {
+            let around = soon.iter().skip(index.saturating_sub(NEAR));
+            chosen.extend(around.take(2 * NEAR + 1));
         }
-        let around = soon.iter().skip(low.saturating_sub(NEAR));
-        chosen.extend(around.take(2 * NEAR + 1));
-        // Of the pack before it, which may have something later itself, all.
-        let before = low.checked_sub(1).and_then(|index| soon.get(index));
+        // Of the packs between them, which may have something later themselves, all.
+        let before = earlier.checked_sub(1).and_then(|index| soon.get(index));
         let in_pack = |number: &&u64| {
-            before.is_none_or(|before| *number > before)
-                && soon.get(low).is_none_or(|later| *number < later)
+            soon.binary_search(number).is_err()
+                && before.is_none_or(|before| *number > before)
+                && soon.get(later).is_none_or(|later| *number < later)
         };
         chosen.extend(all.iter().filter(in_pack));
     }
     Ok(chosen)
+}
+
+/// The index after the last segment that has nothing later, and that of the first one that has; the end where
+/// there is none. In those between them no transaction ends.
+async fn first_later(
+    segments: &[u64],
+    is_later: impl AsyncFn(u64) -> Result<Option<bool>, ArchiveError>,
+) -> Result<(usize, usize), ArchiveError> {
+    let (mut low, mut high, mut later) = (0, segments.len(), segments.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let mut found = None;
+        for (index, number) in segments.iter().enumerate().take(high).skip(middle) {
+            if let Some(is_later) = is_later(*number).await? {
+                found = Some((index, is_later));
+                break;
+            }
+        }
+        match found {
+            Some((index, false)) => low = index + 1,
+            Some((index, true)) => (high, later) = (middle, index),
+            None => high = middle,
+        }
+    }
+    Ok((low, later))
 }
 
 /// Looks at the ends of transactions in segments; where the clock was set back in one, in those that follow as well,
@@ -314,10 +329,10 @@ mod tests {
             .collect();
         let is_later = async |number| {
             assert_eq!(number % in_pack, 0, "it is read soon");
-            Ok(of[&number] > target)
+            Ok(Some(of[&number] > target))
         };
         let chosen = near(&numbers, is_later).await.expect("chosen");
-        let chosen_max = 2 * NEAR + 1 + in_pack as usize;
+        let chosen_max = 4 * NEAR + 2 + in_pack as usize;
         assert!(chosen.len() <= chosen_max * numbers.len());
         let ends_in = async |number| Ok(vec![(Lsn(number), time(of[&number]), true)]);
         let last = of.last_key_value().map_or(0, |(number, _)| *number);
@@ -355,6 +370,41 @@ mod tests {
         for in_pack in [1, 16, 64] {
             let found = refusal(std::slice::from_ref(&all), in_pack, 67 * 60 + 30).await;
             assert_eq!(found, Some([68, 72]), "{in_pack}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_later_segment_is_found_among_others_in_which_no_transaction_ends() {
+        let said = |text: &str| -> Vec<Option<bool>> {
+            let of = |byte| match byte {
+                b'<' => Some(false),
+                b'>' => Some(true),
+                _ => None,
+            };
+            text.bytes().map(of).collect()
+        };
+        for (text, expected) in [
+            ("", (0, 0)),
+            ("....", (0, 4)),
+            ("<<<<", (4, 4)),
+            (">>>>", (0, 0)),
+            ("<<>>>>", (2, 2)),
+            ("<..........>", (1, 11)),
+            ("<<<.>..........", (3, 4)),
+            ("<<<.>...>>.....>", (3, 4)),
+            ("..........<>", (11, 11)),
+            (".>..........", (0, 1)),
+        ] {
+            let said = said(text);
+            let segments: Vec<u64> = (0..said.len() as u64).collect();
+            let read = std::cell::Cell::new(0);
+            let is_later = async |number: u64| {
+                read.set(read.get() + 1);
+                Ok(said[number as usize])
+            };
+            let found = first_later(&segments, is_later).await.expect("read");
+            assert_eq!(found, expected, "{text}");
+            assert!(read.get() <= segments.len(), "{text}");
         }
     }
 
