@@ -40,7 +40,7 @@ pub struct CopyRepositoryOptions {
 /// How far a copy has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyStep {
-    /// It begins. There are so many bytes to do, or fewer: what is left out counts too.
+    /// It begins. There are so many bytes to do, or fewer where something cannot be copied.
     Begin(u64),
     /// So many bytes more are done.
     Done(u64),
@@ -91,8 +91,8 @@ pub async fn copy_repository(
         options,
         progress,
     };
-    progress(CopyStep::Begin(all.iter().map(|meta| meta.size).sum()));
     let sorted = Sorted::of(all);
+    progress(CopyStep::Begin(sorted.size()));
     copying.refuse_other_records(&sorted).await?;
     let mut copied = CopiedRepository {
         unknown: sorted.unknown,
@@ -212,6 +212,28 @@ impl Sorted {
         sorted
     }
 
+    /// The bytes of what is copied.
+    fn size(&self) -> u64 {
+        let finished = self
+            .backups
+            .values()
+            .filter(|backup| !backup.json.is_empty());
+        let of_backups = finished.flat_map(
+            |Backup {
+                 started,
+                 data,
+                 json,
+                 pin,
+             }| { [started, data, json, pin] },
+        );
+        let others = [&self.marks, &self.records, &self.histories, &self.wal];
+        let all = others
+            .into_iter()
+            .chain([&self.first_record])
+            .chain(of_backups);
+        all.flatten().map(|meta| meta.size).sum()
+    }
+
     fn add_of_backup(&mut self, rest: &str, meta: ObjectMeta) {
         match rest.split_once('/') {
             Some((label, object)) if label.parse::<BackupLabel>().is_ok() => {
@@ -309,6 +331,10 @@ impl Copying<'_> {
         // A pin may have been renewed since an earlier copy: that it is pinned is what counts.
         if !backup.pin.iter().any(is_there) {
             self.all(&backup.pin, copied).await?;
+            return Ok(true);
+        }
+        for pin in &backup.pin {
+            (self.progress)(CopyStep::Done(pin.size));
         }
         Ok(true)
     }

@@ -126,3 +126,26 @@ impl Building {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers of the segments that begin anew, of 258 of which each takes so many bytes by itself.
+    fn begins_anew(alone: u64) -> Vec<usize> {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let mut building = Building::new(Level::default(), scratch.path());
+        let begins = |number: &usize| {
+            let segment = vec![*number as u8; 1000];
+            let encoded = building.encode(&segment, alone).expect("encoded");
+            encoded.begins_anew
+        };
+        (1..=258).filter(begins).collect()
+    }
+
+    #[test]
+    fn a_segment_begins_anew_only_where_its_own_object_is_not_much_longer() {
+        assert_eq!(begins_anew(1 << 20), [1]);
+        assert_eq!(begins_anew(1), [1, 129, 257]);
+    }
+}

@@ -1,6 +1,7 @@
 //! Repositories that are copied to another store.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::TryStreamExt;
@@ -8,7 +9,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use walzip_repo::testing::{Faults, FaultyStore, memory_store};
 use walzip_repo::{
-    CopiedRepository, CopyRepositoryOptions, PART_BYTES, Pin, RepoError, Repository,
+    CopiedRepository, CopyRepositoryOptions, CopyStep, PART_BYTES, Pin, RepoError, Repository,
     copy_repository,
 };
 
@@ -88,6 +89,32 @@ async fn a_copy_has_the_same_objects() {
         assert_eq!(copied.objects + copied.there, 10);
         assert_eq!(objects(&to).await, expected(&from).await);
         from.store().delete(&key_of(name)).await.unwrap();
+    }
+}
+
+/// An object that walzip does not know and a backup that was given up are not counted.
+#[tokio::test]
+async fn the_progress_of_a_copy_ends_at_what_it_began_with() {
+    let from = source().await;
+    let label = from.list_backups().await.unwrap().pop().unwrap();
+    let pin = Pin {
+        pinned: jiff::Timestamp::now(),
+        reason: None,
+    };
+    from.pin(&label, &pin).await.unwrap();
+    let unknown = Path::from("lost+found/x");
+    from.store().put(&unknown, "x".into()).await.unwrap();
+    let to = memory_store();
+    for _ in 0..2 {
+        let (total, done) = (AtomicU64::new(0), AtomicU64::new(0));
+        let tell = |step| match step {
+            CopyStep::Begin(bytes) => total.store(bytes, Ordering::Relaxed),
+            CopyStep::Done(bytes) => drop(done.fetch_add(bytes, Ordering::Relaxed)),
+        };
+        let copied = copy_repository(&from, to.as_ref(), OPTIONS, &tell).await;
+        assert_eq!(copied.unwrap().unknown, 1);
+        assert!(done.load(Ordering::Relaxed) > PART_BYTES as u64);
+        assert_eq!(done.into_inner(), total.into_inner());
     }
 }
 
