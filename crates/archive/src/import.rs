@@ -15,7 +15,7 @@ mod plan;
 mod source;
 mod unpack;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::path::Path;
 
 use futures::StreamExt;
@@ -138,9 +138,15 @@ pub async fn import(
         parts,
         options,
     };
-    let first = run.all(&plan.tasks, &mut import).await?;
+    // What is there is compared first: nothing is put behind a segment that is another one.
+    let (there, new): (Vec<&Task>, Vec<&Task>) =
+        plan.tasks.iter().partition(|task| run.is_there(task));
+    let mut first = First::default();
+    for tasks in [there, new] {
+        run.all(&tasks, &mut first, &mut import).await?;
+    }
     for (task, refusal) in first.later {
-        let is_contradicted = first.conflicts.contains(&task.source.name.timeline());
+        let is_contradicted = first.conflicts.contains_key(&task.source.name.timeline());
         let done = match is_contradicted {
             true => Err(refusal.into()),
             false => run.history_after_all(task, refusal).await,
@@ -159,8 +165,17 @@ pub async fn import(
 struct First<'t> {
     /// Histories that have to wait for WAL, and why.
     later: Vec<(&'t Task, ArchiveError)>,
-    /// Timelines of which the repository has other segments.
-    conflicts: HashSet<TimelineId>,
+    /// Timelines of which the repository has other segments, and the first of these.
+    conflicts: HashMap<TimelineId, WalFileName>,
+}
+
+impl First<'_> {
+    /// The segment before this one of which the repository has another one.
+    fn conflict_before(&self, name: &WalFileName) -> Option<WalFileName> {
+        let conflict = self.conflicts.get(&name.timeline())?;
+        let is_after = name.segment().is_some() && conflict.to_string() < name.to_string();
+        is_after.then_some(*conflict)
+    }
 }
 
 struct Run<'a> {
@@ -173,13 +188,23 @@ impl Run<'_> {
     /// Does all of it, except for what has to be looked at again.
     async fn all<'t>(
         &self,
-        tasks: &'t [Task],
+        tasks: &[&'t Task],
+        first: &mut First<'t>,
         import: &mut Import,
-    ) -> Result<First<'t>, ArchiveError> {
-        let mut first = First::default();
-        let work = tasks.iter().map(|task| self.one(task));
+    ) -> Result<(), ArchiveError> {
+        let before = tasks
+            .iter()
+            .map(|task| first.conflict_before(&task.source.name));
+        let before: Vec<Option<WalFileName>> = before.collect();
+        let work = tasks
+            .iter()
+            .zip(before)
+            .map(async |(task, conflict)| match conflict {
+                Some(conflict) => Err(Trouble::Behind(conflict)),
+                None => self.one(task).await,
+            });
         let mut work = futures::stream::iter(work).buffered(self.options.parallel.max(1));
-        let mut tasks = tasks.iter();
+        let mut tasks = tasks.iter().copied();
         while let (Some(done), Some(task)) = (work.next().await, tasks.next()) {
             self.options.progress.add(task.source.size_bytes);
             match done {
@@ -187,13 +212,20 @@ impl Run<'_> {
                 Ok(done) => self.count(task, done, import),
                 Err(trouble) => {
                     if matches!(trouble, Trouble::Error(ArchiveError::Duplicate { .. })) {
-                        first.conflicts.insert(task.source.name.timeline());
+                        let name = task.source.name;
+                        first.conflicts.entry(name.timeline()).or_insert(name);
                     }
                     import.findings.push(self.finding(task, trouble)?);
                 }
             }
         }
-        Ok(first)
+        Ok(())
+    }
+
+    /// Whether a cluster of the repository has a file of this name.
+    fn is_there(&self, task: &Task) -> bool {
+        let name = task.source.name.to_string();
+        self.parts.iter().any(|part| part.names.contains(&name))
     }
 
     async fn one(&self, task: &Task) -> Result<Done, Trouble> {

@@ -5,7 +5,9 @@
 //! objects do, and until everything has come there is no repository. Whoever is interrupted begins
 //! again, and what is there is passed over.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod sorted;
+
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -16,15 +18,13 @@ use object_store::{
 
 use crate::backup::{PART_BYTES, whole};
 use crate::layout::{
-    self, ASIDE_PREFIX, BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PINNED, BACKUP_PREFIX, BACKUP_STARTED,
-    CLUSTER_JSON, KEYS_PREFIX, MAX_SMALL_JSON_BYTES, MAX_WAL_OBJECT_BYTES, PACKED_JSON, PROBE,
-    REPOSITORY_JSON, VERIFIED_PREFIX, WAL_PREFIX,
+    self, ASIDE_PREFIX, BACKUP_PREFIX, CLUSTER_JSON, MAX_SMALL_JSON_BYTES, MAX_WAL_OBJECT_BYTES,
+    PACKED_JSON, REPOSITORY_JSON, WAL_PREFIX,
 };
 use crate::local::content;
-use crate::{BackupLabel, RepoError, Repository};
+use crate::{RepoError, Repository};
+use sorted::{Backup, HISTORY_SUFFIX, Sorted};
 
-/// The end of the keys of timeline histories.
-const HISTORY_SUFFIX: &str = ".history.wz";
 /// An object that is there is compared if it is not longer.
 const COMPARED_BYTES_MAX: u64 = 64 << 10;
 
@@ -57,6 +57,8 @@ pub struct CopiedRepository {
     pub there: u64,
     /// Keys under which something else is there. It was left alone.
     pub conflicts: Vec<String>,
+    /// Files that were not copied, since one before them on their timeline is in conflict.
+    pub behind_conflicts: u64,
     /// Objects that the source cannot give, and why.
     pub damaged: Vec<(String, String)>,
     /// Finished backups that did not come whole.
@@ -108,7 +110,9 @@ pub async fn copy_repository(
         // Under another history, the WAL of its timeline and of all after it is another branch's.
         return Ok(copied);
     }
-    copying.all(&sorted.wal, &mut copied).await?;
+    let (wal, behind) = copying.before_conflicts(&sorted.wal);
+    copied.behind_conflicts = behind;
+    copying.all(&wal, &mut copied).await?;
     copying.packs_since(&sorted, &mut copied).await?;
     for (label, backup) in &sorted.backups {
         if backup.json.is_empty() {
@@ -160,96 +164,13 @@ async fn list_below(
     listed.map_err(|error| RepoError::from_store(prefix.unwrap_or_default(), error))
 }
 
-/// The objects of a repository, by when they are copied.
-#[derive(Default)]
-struct Sorted {
-    marks: Vec<ObjectMeta>,
-    records: Vec<ObjectMeta>,
-    histories: Vec<ObjectMeta>,
-    /// Set aside as well.
-    wal: Vec<ObjectMeta>,
-    /// The finished backups' objects and the others', by label.
-    backups: BTreeMap<String, Backup>,
-    first_record: Vec<ObjectMeta>,
-    unknown: u64,
-}
-
-#[derive(Default)]
-struct Backup {
-    started: Vec<ObjectMeta>,
-    data: Vec<ObjectMeta>,
-    json: Vec<ObjectMeta>,
-    pin: Vec<ObjectMeta>,
-}
-
-impl Sorted {
-    fn of(mut objects: Vec<ObjectMeta>) -> Sorted {
-        objects.sort_by(|a, b| a.location.cmp(&b.location));
-        let mut sorted = Sorted::default();
-        for meta in objects {
-            let key = meta.location.to_string();
-            let (first, rest) = key.split_once('/').unwrap_or((&key, ""));
-            match first {
-                REPOSITORY_JSON => sorted.first_record.push(meta),
-                WAL_PREFIX
-                    if rest
-                        .split_once('/')
-                        .is_some_and(|(_, of)| of == CLUSTER_JSON || of == PACKED_JSON) =>
-                {
-                    sorted.marks.push(meta);
-                }
-                WAL_PREFIX | ASIDE_PREFIX if key.ends_with(HISTORY_SUFFIX) => {
-                    sorted.histories.push(meta);
-                }
-                WAL_PREFIX | ASIDE_PREFIX => sorted.wal.push(meta),
-                BACKUP_PREFIX => sorted.add_of_backup(rest, meta),
-                // They are of this store: what was read on it, and the keys of its encryption.
-                VERIFIED_PREFIX | KEYS_PREFIX | PROBE => {}
-                _ if layout::record_number(&key).is_some() => sorted.records.push(meta),
-                _ => sorted.unknown += 1,
-            }
-        }
-        sorted
-    }
-
-    /// The bytes of what is copied.
-    fn size(&self) -> u64 {
-        let finished = self
-            .backups
-            .values()
-            .filter(|backup| !backup.json.is_empty());
-        let of_backups = finished.flat_map(
-            |Backup {
-                 started,
-                 data,
-                 json,
-                 pin,
-             }| { [started, data, json, pin] },
-        );
-        let others = [&self.marks, &self.records, &self.histories, &self.wal];
-        let all = others
-            .into_iter()
-            .chain([&self.first_record])
-            .chain(of_backups);
-        all.flatten().map(|meta| meta.size).sum()
-    }
-
-    fn add_of_backup(&mut self, rest: &str, meta: ObjectMeta) {
-        match rest.split_once('/') {
-            Some((label, object)) if label.parse::<BackupLabel>().is_ok() => {
-                let backup = self.backups.entry(label.to_owned()).or_default();
-                match object {
-                    BACKUP_STARTED => backup.started.push(meta),
-                    BACKUP_JSON => backup.json.push(meta),
-                    BACKUP_PINNED => backup.pin.push(meta),
-                    // The source removes the backup; another one that is copied may need it.
-                    BACKUP_EXPIRING => {}
-                    _ => backup.data.push(meta),
-                }
-            }
-            _ => self.unknown += 1,
-        }
-    }
+/// The beginning of the keys of a timeline's segments: the cluster's prefix, and the timeline.
+fn timeline_of(meta: &ObjectMeta) -> Option<&str> {
+    let key = meta.location.as_ref();
+    let (prefix, _) = key.rsplit_once('/')?;
+    let (_, directory) = prefix.rsplit_once('/')?;
+    let timeline_len = 8;
+    (directory.len() == 2 * timeline_len).then(|| key.get(..prefix.len() - timeline_len))?
 }
 
 /// What became of an object.
@@ -312,6 +233,29 @@ impl Copying<'_> {
             }
         }
         Ok(are_there)
+    }
+
+    /// What comes before segments under whose names something else is there, as far as sizes tell, and these themselves;
+    /// and how many come after them on the same timeline. Together they would be the WAL of no server.
+    fn before_conflicts(&self, wal: &[ObjectMeta]) -> (Vec<ObjectMeta>, u64) {
+        let mut conflicts: HashMap<&str, &str> = HashMap::new();
+        let is_other = |meta: &&ObjectMeta| {
+            let there = self.there.get(meta.location.as_ref());
+            there.is_some_and(|size| *size != meta.size)
+        };
+        // In the order of their keys: the first one counts.
+        for meta in wal.iter().filter(is_other) {
+            if let Some(timeline) = timeline_of(meta) {
+                conflicts.entry(timeline).or_insert(meta.location.as_ref());
+            }
+        }
+        let is_before = |meta: &&ObjectMeta| {
+            let conflict = timeline_of(meta).and_then(|timeline| conflicts.get(timeline));
+            conflict.is_none_or(|conflict| meta.location.as_ref() <= *conflict)
+        };
+        let before: Vec<ObjectMeta> = wal.iter().filter(is_before).cloned().collect();
+        let behind = (wal.len() - before.len()) as u64;
+        (before, behind)
     }
 
     /// Copies a backup, so that it exists when all of it does.

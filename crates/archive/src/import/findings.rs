@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
+use walzip_pgformat::wal_file_name::WalFileName;
 
 use super::find::Found;
 use super::unpack::Flaw;
@@ -47,6 +48,8 @@ pub(super) enum Trouble {
     NobodysHistory,
     /// A server may write more into it.
     Unfinished,
+    /// It comes after a segment of which the repository has another one.
+    Behind(WalFileName),
     Error(ArchiveError),
 }
 
@@ -82,6 +85,13 @@ pub(super) fn finding(file: String, trouble: Trouble) -> Result<Finding, Archive
             "nothing shows that its server has finished it. A server that still runs archives it when it is finished; \
              if the server is never started again, or does not archive, use archive-push"
                 .to_owned(),
+        ),
+        Trouble::Behind(conflict) => (
+            FindingKind::Conflict,
+            format!(
+                "it comes after {conflict}, of which the repository has a different one: together they would be the WAL of \
+                 no server"
+            ),
         ),
         Trouble::Error(error) => match error {
             ArchiveError::Invalid { reason, .. } => (FindingKind::Damaged, reason),

@@ -122,8 +122,8 @@ impl<'r> Both<'r> {
         Ok(refused)
     }
 
-    /// Why a timeline is not the same in both: by its history, and by the newest segment that both
-    /// have.
+    /// Why a timeline is not the same in both: by its history, by the newest segment that both have, and by those
+    /// beside what is lacked.
     async fn difference(
         &self,
         timeline: TimelineId,
@@ -131,12 +131,26 @@ impl<'r> Both<'r> {
         of_target: &BTreeSet<&str>,
     ) -> Result<Option<Problem>, ArchiveError> {
         let history = WalFileName::History(timeline).to_string();
-        let common = of_source.intersection(of_target).copied();
-        let newest = common.clone().filter(|name| *name != history).last();
-        for name in newest
-            .into_iter()
-            .chain(common.filter(|name| *name == history))
-        {
+        let is_common = |name: &&str| of_target.contains(name);
+        let segments: Vec<&str> = of_source
+            .iter()
+            .copied()
+            .filter(|name| *name != history)
+            .collect();
+        let newest = segments.iter().copied().rfind(is_common);
+        let beside = segments.windows(2).filter_map(|pair| match pair {
+            [one, other] if is_common(one) != is_common(other) => {
+                Some(if is_common(one) { *one } else { *other })
+            }
+            _ => None,
+        });
+        let mut compared: BTreeSet<&str> = beside.chain(newest).collect();
+        compared.extend(
+            [history.as_str()]
+                .into_iter()
+                .filter(|name| of_source.contains(name) && is_common(name)),
+        );
+        for name in compared {
             match self.is_same(name).await {
                 Ok(true) => {}
                 Ok(false) => {

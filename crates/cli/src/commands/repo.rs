@@ -300,6 +300,13 @@ fn report_copied(
     for key in &copied.conflicts {
         writeln!(out, "conflict: {to} has something else under {key}")?;
     }
+    if copied.behind_conflicts > 0 {
+        writeln!(
+            out,
+            "left out: {} WAL files that come after a conflict on their timeline",
+            copied.behind_conflicts
+        )?;
+    }
     writeln!(
         out,
         "copied to {to}: objects {}, {} bytes; there before: {}; not walzip's: {}",
@@ -317,7 +324,7 @@ fn problems_of_copy(copied: &CopiedRepository) -> Result<(), CommandError> {
         "the copy is not complete: conflicts {conflicts}, damaged {damaged}, backups {incomplete}"
     );
     Err(CommandError::new(Kind::Problems, message).hint(
-        "Where a history conflicts, nothing after it is copied: \"walzip timeline set-aside\" on \
+        "Where a history or a segment conflicts, nothing after it is copied: \"walzip timeline set-aside\" on \
          the copy makes room for it.",
     ))
 }

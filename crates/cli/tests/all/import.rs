@@ -182,18 +182,27 @@ fn what_is_damaged_is_listed_and_the_rest_is_taken_over() {
 #[test]
 fn another_content_under_the_same_name_is_a_conflict() {
     let sandbox = initialised();
-    let path = format!("data/pg_wal/{}", name(1));
-    sandbox.write(&path, &segment(1));
+    let path = format!("data/pg_wal/{}", name(2));
+    sandbox.write(&path, &segment(2));
     sandbox.ok(&["archive-push", "--repo", "repo", &path]);
-    let mut other = segment(1);
+    let mut other = segment(2);
     other[9000] = 1;
-    sandbox.write(&format!("wal/{}.gz", name(1)), &gzip(&other));
-    sandbox.write(&format!("wal/{}.gz", name(2)), &gzip(&segment(2)));
+    sandbox.write(&format!("wal/{}.gz", name(2)), &gzip(&other));
+    for number in [1, 3] {
+        let path = format!("wal/{}.gz", name(number));
+        sandbox.write(&path, &gzip(&segment(number)));
+    }
     insta::assert_snapshot!(problems(&sandbox, &["wal"]));
+    // What comes before it is taken over, and nothing behind it: together they would be no server's WAL.
     assert!(got(&sandbox, &name(1)) == segment(1));
+    assert!(got(&sandbox, &name(2)) == segment(2));
+    let behind = ["archive-get", "--repo", "repo", &name(3), "behind"];
+    assert_eq!(sandbox.run(&behind).status.code(), Some(1));
     let json = sandbox.run(&[&IMPORT[..], &["--json", "wal"]].concat());
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
-    assert_eq!(json["findings"][0]["kind"], "conflict");
+    for finding in 0..2 {
+        assert_eq!(json["findings"][finding]["kind"], "conflict");
+    }
     assert_eq!(json["identical"], 1);
 }
 

@@ -378,3 +378,26 @@ fn sync_asks_the_others_when_a_source_is_away() {
     assert!(has(&sandbox, "two", NAMES[1]));
     assert_eq!(sandbox.read(&path_of(NAMES[2])), segment(3));
 }
+
+/// A clone has put a segment of its own into the second repository, which was away: behind it comes nothing of the
+/// server's, though their newest segments are the same.
+#[test]
+fn sync_brings_nothing_behind_a_segment_of_another_server() {
+    let sandbox = initialised();
+    for number in [1, 6] {
+        push_segment(&sandbox, &["one", "two"], 1, number);
+    }
+    for number in 2..=5 {
+        push_segment(&sandbox, &["one"], 1, number);
+    }
+    let foreign = name(1, 2);
+    sandbox.write(&path_of(&foreign), &on_timeline(1, 2, 7));
+    push_into(&sandbox, &["two"], &foreign);
+    let (code, told) = sync(&sandbox, &[]);
+    assert_eq!(code, Some(104), "{told}");
+    let problem = format!("{foreign}: the repositories have different content under this name");
+    assert!(told.contains(&problem), "{told}");
+    for number in 3..=5 {
+        assert!(!has(&sandbox, "two", &name(1, number)), "{number}");
+    }
+}

@@ -193,6 +193,38 @@ async fn what_a_killed_copy_has_left_of_a_backup_is_compared() {
     assert!(Repository::open(to).await.is_err());
 }
 
+/// Together they would be the WAL of no server.
+#[tokio::test]
+async fn nothing_is_copied_behind_a_segment_that_is_another_one() {
+    let from = source().await;
+    let [before, behind, of_another] = [
+        "000000010000000A00000000",
+        "000000010000000F00000000",
+        "000000020000000F00000000",
+    ];
+    for name in [before, behind, of_another] {
+        let _ = from.put_wal(name, patterned(name, 5000)).await.unwrap();
+    }
+    let to = memory_store();
+    // As long as it is, the other one of the source is behind it.
+    to.put(&key_of(SEGMENT), patterned("other", 4000).into())
+        .await
+        .unwrap();
+    let copied = copy(&from, &to).await.unwrap();
+    assert_eq!(copied.conflicts, [key_of(SEGMENT).to_string()]);
+    let is_there = async |name| to.head(&key_of(name)).await.is_ok();
+    assert!(is_there(of_another).await);
+    let all = ["000000010000000A000000FF", before, behind];
+    let expected = all.map(|name| name < SEGMENT);
+    for (name, expected) in all.into_iter().zip(expected) {
+        assert_eq!(is_there(name).await, expected, "{name}");
+    }
+    assert_eq!(
+        copied.behind_conflicts,
+        expected.iter().filter(|is| !**is).count() as u64
+    );
+}
+
 #[tokio::test]
 async fn what_differs_is_left_alone_and_told() {
     let from = source().await;
