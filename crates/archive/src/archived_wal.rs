@@ -140,6 +140,16 @@ impl Way<'_> {
         self.wal.number_at(position)
     }
 
+    /// The number of a segment, if it is one of this size.
+    pub(crate) fn number(&self, segment: SegmentName) -> Option<u64> {
+        segment.number(self.wal.segment_size_bytes).ok()
+    }
+
+    /// The timeline that it leads to.
+    pub(crate) fn goal(&self) -> TimelineId {
+        self.goal
+    }
+
     /// Where it leaves one timeline for the next.
     pub(crate) fn switches(&self) -> impl Iterator<Item = Lsn> {
         let history = self.timelines.history(self.goal).into_iter();

@@ -72,7 +72,7 @@ impl Branches<'_> {
                 born.push((birth, timeline));
             }
         }
-        let Some(&(birth, newest)) = born.iter().max() else {
+        let Some((birth, newest)) = youngest(self.timelines, &born) else {
             return Ok(None);
         };
         let mut choice = Choice {
@@ -196,6 +196,22 @@ impl Branches<'_> {
     }
 }
 
+/// The timeline that was born last. Whatever its clock said, a child is younger than its parents.
+fn youngest(
+    timelines: &Timelines,
+    born: &[(Option<Timestamp>, TimelineId)],
+) -> Option<(Option<Timestamp>, TimelineId)> {
+    let age = |&&(birth, timeline): &&(Option<Timestamp>, TimelineId)| {
+        let parents = born.iter().filter(|(_, other)| {
+            let common = timelines.common(*other, timeline);
+            common.is_some_and(|(last_common, _)| last_common == *other)
+        });
+        let of_parents = parents.filter_map(|(birth, _)| *birth).max();
+        (birth.max(of_parents), timeline)
+    };
+    born.iter().max_by_key(age).copied()
+}
+
 /// What a segment says; nothing for one that is damaged, which `verify` reports.
 pub(crate) fn readable<T>(read: Result<T, ArchiveError>) -> Result<Option<T>, ArchiveError> {
     match read {
@@ -205,5 +221,39 @@ pub(crate) fn readable<T>(read: Result<T, ArchiveError>) -> Result<Option<T>, Ar
             Ok(None)
         }
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_younger_than_its_parents_whatever_the_clock_said() {
+        let mut timelines = Timelines::default();
+        for (timeline, history) in [
+            (2, "1\t0/500\tx\n"),
+            (3, "1\t0/500\tx\n2\t0/900\tx\n"),
+            (4, "1\t0/700\tx\n"),
+        ] {
+            timelines.insert(TimelineId(timeline), history.as_bytes());
+        }
+        let youngest_of = |births: &[(u32, i64)]| {
+            let born: Vec<_> = births
+                .iter()
+                .map(|&(timeline, second)| {
+                    let birth =
+                        (second > 0).then(|| Timestamp::from_second(second).expect("a time"));
+                    (birth, TimelineId(timeline))
+                })
+                .collect();
+            youngest(&timelines, &born).map(|(_, timeline)| timeline.0)
+        };
+        assert_eq!(youngest_of(&[]), None);
+        assert_eq!(youngest_of(&[(1, 0), (2, 50), (3, 60)]), Some(3));
+        // The second was born by a clock that was ahead, the fourth is no child of it.
+        assert_eq!(youngest_of(&[(1, 0), (2, 90), (3, 60)]), Some(3));
+        assert_eq!(youngest_of(&[(1, 0), (2, 90), (3, 60), (4, 70)]), Some(3));
+        assert_eq!(youngest_of(&[(1, 0), (2, 50), (3, 60), (4, 70)]), Some(4));
     }
 }

@@ -8,10 +8,12 @@
 //! A record that lies on the border of two segments is not seen, and less than two seconds are no difference: many
 //! transactions end at once, and are written in any order.
 
-use std::fmt;
+use std::path::Path;
+use std::{fmt, fs};
 
 use jiff::{SignedDuration, Timestamp};
 use walzip_pgformat::Lsn;
+use walzip_pgformat::backup_label::BackupLabel as BackupLabelFile;
 use walzip_pgformat::wal::{SegmentHeader, TimedRecord};
 use walzip_pgformat::wal_file_name::SegmentName;
 
@@ -22,26 +24,29 @@ use crate::wal_times::{SegmentTimes, Timed};
 /// Transactions that end at the same time are written in any order, some of them late.
 pub(crate) const STEP_MIN: SignedDuration = SignedDuration::from_secs(2);
 
-/// Where a recovery to a time is expected to end.
+/// Where a recovery is expected to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpectedEnd {
-    /// The target time.
-    pub time: Timestamp,
-    /// The first transaction that ended later.
+    /// The last record, or the first transaction that ended after the target time.
     pub lsn: Lsn,
+    /// The target time, if it goes to one.
+    pub time: Option<Timestamp>,
 }
 
 /// The options of `archive-get` that say so.
 impl fmt::Display for ExpectedEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (time, lsn) = (shown(self.time), self.lsn);
-        write!(f, "--target-time \"{time}\" --expected-end {lsn}")
+        if let Some(time) = self.time {
+            write!(f, "--target-time \"{}\" ", shown(time))?;
+        }
+        write!(f, "--expected-end {}", self.lsn)
     }
 }
 
 /// Looks at a segment on its way to a recovery.
 pub(crate) struct ClockGuard {
-    expected: ExpectedEnd,
+    target: Timestamp,
+    end: Lsn,
     segment: SegmentName,
     content: Vec<u8>,
 }
@@ -53,10 +58,12 @@ impl ClockGuard {
         segment: SegmentName,
         first_page: &[u8],
     ) -> Option<ClockGuard> {
+        let target = expected.time?;
         let size = SegmentHeader::read(first_page).ok()?.segment_size;
         let is_before = segment.range(size).ok()?.end <= expected.lsn;
         is_before.then(|| ClockGuard {
-            expected,
+            target,
+            end: expected.lsn,
             segment,
             content: first_page.to_vec(),
         })
@@ -67,36 +74,45 @@ impl ClockGuard {
         self.content.extend_from_slice(bytes);
     }
 
-    /// Refuses the segment if the recovery would end in it.
-    pub(crate) fn finish(self) -> Result<(), ArchiveError> {
+    /// Refuses the segment if the recovery would end in it. What comes before the backup that is in the data
+    /// directory is not replayed.
+    pub(crate) fn finish(self, data_directory: Option<&Path>) -> Result<(), ArchiveError> {
         let times = SegmentTimes::of(&self.content);
-        let mut ends = times.timed.iter().filter_map(|timed| {
+        let ends = times.timed.iter().filter_map(|timed| {
             let is_end = matches!(timed.record, TimedRecord::TransactionEnd { .. });
             timed.time().filter(|_| is_end).map(|time| (timed, time))
         });
-        let is_later = |time: Timestamp| STEP_MIN <= time.duration_since(self.expected.time);
-        match ends.find(|(_, time)| is_later(*time)) {
+        let is_later = |time: Timestamp| STEP_MIN <= time.duration_since(self.target);
+        let mut later = ends.filter(|(_, time)| is_later(*time)).peekable();
+        if later.peek().is_none() {
+            return Ok(());
+        }
+        let start = data_directory.and_then(start_of_backup).unwrap_or_default();
+        match later.find(|(timed, _)| timed.lsn >= start) {
             Some((Timed { lsn, .. }, later)) => Err(self.refusal(*lsn, later)),
             None => Ok(()),
         }
     }
 
     fn refusal(&self, lsn: Lsn, later: Timestamp) -> ArchiveError {
-        let (
-            segment,
-            ExpectedEnd {
-                time,
-                lsn: expected,
-            },
-        ) = (self.segment, self.expected);
-        let (time, later) = (shown(time), shown(later));
+        let (segment, end) = (self.segment, self.end);
+        let (time, later) = (shown(self.target), shown(later));
         ArchiveError::Request(format!(
             "a recovery to {time} would end in {segment}: a transaction at {lsn} ended at {later}, by a clock that was \
-             ahead. Others that ended up to {time} come after it, up to {expected}. Restore again, and say which \
-             position is meant: --target-lsn {expected} --target-exclusive to have them, --target-lsn {lsn} \
-             --target-exclusive to end before it"
+             ahead. Others that ended up to {time} come after it, up to {end}. Restore again, from the same backup and \
+             along the same timeline (recovery_target_timeline in postgresql.auto.conf), and say which position is \
+             meant: --target-lsn {end} --target-exclusive to have them, --target-lsn {lsn} --target-exclusive to end \
+             before it"
         ))
     }
+}
+
+/// Where a replay begins in a data directory that was restored, as its label says.
+fn start_of_backup(data_directory: &Path) -> Option<Lsn> {
+    let names = ["backup_label", "backup_label.old"].into_iter();
+    let mut labels = names.filter_map(|name| fs::read(data_directory.join(name)).ok());
+    let label = BackupLabelFile::read(&labels.next()?).ok()?;
+    Some(label.start)
 }
 
 #[cfg(test)]
@@ -122,12 +138,13 @@ mod tests {
         let before_last = last.saturating_sub(STEP_MIN).expect("a time");
         let look = |time, lsn| {
             let (first_page, rest) = content.split_at(PAGE_SIZE);
-            let expected = ExpectedEnd { time, lsn };
+            let time = Some(time);
+            let expected = ExpectedEnd { lsn, time };
             let Some(mut guard) = ClockGuard::begin(expected, segment, first_page) else {
                 return Ok(());
             };
             rest.chunks(100_000).for_each(|part| guard.feed(part));
-            guard.finish()
+            guard.finish(None)
         };
         assert!(look(last, range.end).is_ok(), "nothing ended later");
         let almost = before_last.saturating_add(SignedDuration::from_micros(1));

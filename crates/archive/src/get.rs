@@ -33,7 +33,7 @@ pub struct GetOptions {
     /// exists, it says which cluster's file is meant, of those of the repository.
     /// `restore_command` runs in that directory.
     pub data_directory: Option<PathBuf>,
-    /// Where a recovery to a time is expected to end: no segment is delivered in which it would end before.
+    /// Where the recovery is expected to end: no segment is delivered in which one to a time would end before.
     pub expected_end: Option<ExpectedEnd>,
 }
 
@@ -251,6 +251,7 @@ struct Guards<'a> {
     tablespaces: Option<TablespaceGuard<'a>>,
     expected_end: Option<(ExpectedEnd, SegmentName)>,
     clock: Option<ClockGuard>,
+    data_directory: Option<&'a Path>,
 }
 
 impl<'a> Guards<'a> {
@@ -261,6 +262,7 @@ impl<'a> Guards<'a> {
             tablespaces: directory.map(|directory| TablespaceGuard::new(directory, segment, major)),
             expected_end: options.expected_end.map(|end| (end, segment)),
             clock: None,
+            data_directory: directory,
         }
     }
 
@@ -284,7 +286,8 @@ impl<'a> Guards<'a> {
 
     fn finish(self) -> Result<(), ArchiveError> {
         self.tablespaces.map_or(Ok(()), TablespaceGuard::finish)?;
-        self.clock.map_or(Ok(()), ClockGuard::finish)
+        let directory = self.data_directory;
+        self.clock.map_or(Ok(()), |clock| clock.finish(directory))
     }
 }
 

@@ -28,6 +28,7 @@ mod data_directory;
 mod databases;
 mod decoding;
 mod durable;
+pub mod early_end;
 mod error;
 pub mod expire;
 mod file_crc;

@@ -164,6 +164,20 @@ pub(crate) fn timestamp(time: UnixMicros) -> Option<Timestamp> {
     Timestamp::from_microsecond(time.0).ok()
 }
 
+/// Where the last record of a segment begins that begins before a position; it may go on in the next segment.
+pub(crate) fn last_record(segment: &[u8], before: Lsn) -> Option<Lsn> {
+    let mut reader = SegmentReader::new(segment).ok()?;
+    let (mut layout, mut last) = (RecordLayout::default(), None);
+    while let Some(event) = reader.next_event(&mut layout) {
+        if let Event::Record { lsn } | Event::Tail { lsn } = event
+            && lsn < before
+        {
+            last = Some(lsn);
+        }
+    }
+    last
+}
+
 /// The content of an archived segment.
 pub(crate) async fn read_segment(
     repository: &Repository,

@@ -8,22 +8,26 @@
 //! which timelines were left, and all if they are few. Of packs it is the first segment, since another one takes as
 //! long as all before it, and of the one in which the target would be all segments.
 //!
+//! When segments were archived, by the store's clock, is another way to find the place: what was archived around the
+//! time is read, too, and after where the recovery would end, what was archived before the time. Where the
+//! store's clock is another one, or everything came later by a copy, that only finds less.
+//!
 //! What is not read, `archive-get` looks at when the recovery asks for it ([`crate::clock_guard`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use walzip_pgformat::Lsn;
 use walzip_pgformat::wal::TimedRecord;
 use walzip_pgformat::wal_file_name::SegmentName;
+use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{Repository, WalListing};
 
 use crate::archived_wal::Way;
-use crate::backup_record::{BackupRecord, Moment};
+use crate::backup_record::BackupRecord;
 use crate::clock_guard::{ExpectedEnd, STEP_MIN};
 use crate::error::ArchiveError;
 use crate::wal_end::shown;
-use crate::wal_times::SegmentTimes;
+use crate::wal_times::{SegmentTimes, Timed};
 
 /// So many segments are all read.
 const ALL_READ: usize = 8;
@@ -34,17 +38,72 @@ const DAY: SignedDuration = SignedDuration::from_hours(24);
 /// Nothing is known of what comes so long before.
 const SEGMENTS_MAX: u64 = 1 << 22;
 
+/// What was archived so long before or after a time may hold it.
+const ARCHIVED_NEAR: SignedDuration = SignedDuration::from_secs(60);
+
+/// So many are read at most because of when they were archived.
+const ARCHIVED_NEAR_MAX: usize = 1024;
+
 /// So many are read on each side of where the recovery would end.
 const NEAR: usize = 2;
 
+/// What is known of the segments of an archive without reading them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Listed {
+    /// Those that only packs have, but for the first of each: they take seconds to read.
+    deep: BTreeSet<SegmentName>,
+    /// When each was archived, by the store's clock; of those in a pack, when the last one was.
+    archived: BTreeMap<SegmentName, Timestamp>,
+}
+
+impl Listed {
+    pub(super) fn of(wal: &WalListing) -> Listed {
+        let archived = wal.entries().into_iter().filter_map(|entry| {
+            let archived = Timestamp::try_from(entry.modified).ok()?;
+            Some((entry.name.parse::<SegmentName>().ok()?, archived))
+        });
+        Listed {
+            deep: deep_in_packs(wal),
+            archived: archived.collect(),
+        }
+    }
+
+    fn archived(&self, way: &Way<'_>, number: u64) -> Option<Timestamp> {
+        let segment = way.segment(number).ok()?;
+        self.archived.get(&segment).copied()
+    }
+
+    /// Whether what comes after a segment may have been written before a time, by the store's clock.
+    fn may_go_on_before(&self, way: &Way<'_>, number: u64, time: Timestamp) -> bool {
+        let archived = self.archived(way, number);
+        archived.is_some_and(|archived| archived.duration_since(time) <= ARCHIVED_NEAR)
+    }
+
+    /// The segments up to `last` that were archived around a time, and the one after each.
+    fn archived_near(&self, way: &Way<'_>, last: u64, time: Timestamp) -> BTreeSet<u64> {
+        let is_near = |archived: &Timestamp| archived.duration_since(time).abs() <= ARCHIVED_NEAR;
+        let near = self
+            .archived
+            .iter()
+            .filter(|(_, archived)| is_near(archived));
+        let numbers = near.filter_map(|(segment, _)| {
+            let number = way.number(*segment)?;
+            (way.segment(number).ok()? == *segment).then_some([number, number + 1])
+        });
+        let numbers = numbers.flatten().filter(|number| *number <= last);
+        numbers.take(ARCHIVED_NEAR_MAX).collect()
+    }
+}
+
 /// Refuses a target time for which transactions before it come after later ones; says where the recovery ends, as
-/// far as WAL was read. `last` is the number of the last segment that a recovery from `from` can read.
+/// far as WAL was read. `last` is the number of the last segment that a recovery from the backup can read.
 pub(super) async fn check(
-    (repository, deep): (&Repository, &BTreeSet<SegmentName>),
+    (repository, listed): (&Repository, &Listed),
     way: &Way<'_>,
-    (from, last): (Moment, u64),
+    (backup, last): (&BackupRecord, u64),
     target: Timestamp,
 ) -> Result<Option<ExpectedEnd>, ArchiveError> {
+    let (from, deep) = (backup.stop, &listed.deep);
     let first = way.number_at(from.lsn);
     let open = stretches((way, deep), (first, last))?;
     let is_later = async |number| {
@@ -53,6 +112,7 @@ pub(super) async fn check(
         Ok(last.map(|time| time > target))
     };
     let mut chosen = near(&open, is_later).await?;
+    chosen.extend(listed.archived_near(way, last, target));
     for switch in way.switches() {
         let number = way.number_at(switch);
         chosen.extend(number.saturating_sub(1)..=number + 1);
@@ -69,9 +129,44 @@ pub(super) async fn check(
         });
         Ok(ends.collect())
     };
-    let seen = look(chosen, last, target, ends_in).await?;
-    seen.refuse()?;
-    Ok(seen.end.map(|(lsn, _)| ExpectedEnd { time: target, lsn }))
+    let goes_on = |number| listed.may_go_on_before(way, number, target);
+    let seen = look((chosen, last), target, ends_in, goes_on).await?;
+    seen.refuse(way.goal())?;
+    Ok(seen.end.map(|(lsn, _)| ExpectedEnd {
+        lsn,
+        time: Some(target),
+    }))
+}
+
+/// Refuses a backup that ended before the target by the clock, and comes after transactions that ended later: the target
+/// is before it where the clock was right.
+pub(super) async fn check_backup(
+    (repository, listed): (&Repository, &Listed),
+    way: &Way<'_>,
+    backup: &BackupRecord,
+    target: Timestamp,
+) -> Result<(), ArchiveError> {
+    let (start, stop) = (backup.start.lsn, backup.stop.time);
+    for number in listed.archived_near(way, way.number_at(start), target) {
+        let times = read(repository, way, number).await?;
+        let is_later = |timed: &&Timed| {
+            let is_end = matches!(timed.record, TimedRecord::TransactionEnd { .. });
+            let after = timed.time().map(|time| time.duration_since(target));
+            is_end && timed.lsn < start && after.is_some_and(|after| after >= STEP_MIN)
+        };
+        if let Some(later) = times.timed.iter().find(is_later) {
+            let label = &backup.label;
+            let (at, ended) = (later.lsn, later.time().map(shown).unwrap_or_default());
+            return Err(ArchiveError::Request(format!(
+                "backup {label} ended at {} by the clock, but comes after a transaction at {at} that ended at {ended}: the \
+                 clock was set back between them, and the time may be in the WAL twice. Say with --backup which is \
+                 meant: an older backup (\"walzip info\" lists them) for the one before the clock was set back, {label} for the \
+                 one after",
+                shown(stop)
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Warns where an older backup ended later, by the clock: the target may have been before the chosen one too.
@@ -102,7 +197,7 @@ pub(super) fn warn_of_backups<'r>(
 }
 
 /// The segments that only packs have, but for the first of each.
-pub(super) fn deep_in_packs(wal: &WalListing) -> BTreeSet<SegmentName> {
+fn deep_in_packs(wal: &WalListing) -> BTreeSet<SegmentName> {
     let mut deep: BTreeSet<SegmentName> = BTreeSet::new();
     for pack in &wal.packs {
         let later = pack.name.segments().skip(1);
@@ -202,20 +297,23 @@ async fn first_later(
 }
 
 /// Looks at the ends of transactions in segments; where the clock was set back in one, in those that follow as well,
-/// until it has come up to the target again.
+/// until it has come up to the target again; and after the end, as long as something `goes_on`.
 async fn look(
-    mut chosen: BTreeSet<u64>,
-    last: u64,
+    (mut chosen, last): (BTreeSet<u64>, u64),
     target: Timestamp,
     ends_in: impl AsyncFn(u64) -> Result<Vec<(Lsn, Timestamp, bool)>, ArchiveError>,
+    goes_on: impl Fn(u64) -> bool,
 ) -> Result<Seen, ArchiveError> {
     let mut seen = Seen::new(target);
+    let mut after_end = 0;
     while let Some(number) = chosen.pop_first() {
         let left_out_before = seen.left_out;
         for (lsn, time, committed) in ends_in(number).await? {
             seen.add(lsn, time, committed);
         }
-        if seen.left_out != left_out_before && number < last {
+        let goes_on = seen.end.is_some() && after_end < ARCHIVED_NEAR_MAX && goes_on(number);
+        after_end += usize::from(goes_on);
+        if (seen.left_out != left_out_before || goes_on) && number < last {
             chosen.insert(number + 1);
         }
     }
@@ -268,14 +366,14 @@ impl Seen {
         self.latest = self.latest.max(time);
     }
 
-    fn refuse(&self) -> Result<(), ArchiveError> {
+    fn refuse(&self, timeline: TimelineId) -> Result<(), ArchiveError> {
         let (Some((end, later)), Some((left_out, earlier))) = (self.end, self.left_out) else {
             return Ok(());
         };
         Err(ArchiveError::Request(format!(
             "the clock went back in the WAL: {} at {end} comes before {} at {left_out}. A recovery to \
              this time ends at {end} at the latest, and leaves out what was committed up to the time after it. Say which \
-             position is meant: --target-lsn {end} --target-exclusive to end there, --target-lsn \
+             position is meant, with --target-timeline {timeline}: --target-lsn {end} --target-exclusive to end there, --target-lsn \
              {left_out} to have the last commit up to the time that was found",
             shown(later),
             shown(earlier),
@@ -295,7 +393,7 @@ mod tests {
         for (number, &second) in seconds.iter().enumerate() {
             seen.add(Lsn(number as u64), time(second), true);
         }
-        seen.refuse().is_err()
+        seen.refuse(TimelineId(1)).is_err()
     }
 
     #[test]
@@ -336,9 +434,9 @@ mod tests {
         assert!(chosen.len() <= chosen_max * numbers.len());
         let ends_in = async |number| Ok(vec![(Lsn(number), time(of[&number]), true)]);
         let last = of.last_key_value().map_or(0, |(number, _)| *number);
-        let seen = look(chosen, last, time(target), ends_in).await;
+        let seen = look((chosen, last), time(target), ends_in, |_| false).await;
         let seen = seen.expect("looked at");
-        seen.refuse().err()?;
+        seen.refuse(TimelineId(1)).err()?;
         Some([seen.end?.0.0, seen.left_out?.0.0])
     }
 
@@ -421,7 +519,8 @@ mod tests {
         ] {
             seen.add(Lsn(lsn), time(second), true);
         }
-        let said = seen.refuse().expect_err("refused").to_string();
+        let said = seen.refuse(TimelineId(3)).expect_err("refused").to_string();
+        assert!(said.contains("--target-timeline 3"), "{said}");
         assert!(
             said.contains("--target-lsn 0/300 --target-exclusive"),
             "{said}"

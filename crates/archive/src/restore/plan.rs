@@ -8,8 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use walzip_pgformat::TimelineId;
-use walzip_pgformat::wal_file_name::SegmentName;
+use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::{BackupLabel, Repository};
 
 use super::RestoreOptions;
@@ -19,7 +18,7 @@ use super::whose::Whose;
 use crate::archived_wal::{ArchivedWal, Reach, Way};
 use crate::backup_objects;
 use crate::backup_record::{BackupRecord, ListedBackup};
-use crate::branches::{Branches, Choice};
+use crate::branches::{Branches, Choice, readable};
 use crate::clock_guard::ExpectedEnd;
 use crate::error::ArchiveError;
 use crate::other_branch::OtherBranch;
@@ -28,6 +27,7 @@ use crate::restore::{clock_steps, last_segments};
 use crate::timelines::{self, Timelines};
 use crate::wal_end::WalEnd;
 use crate::wal_search::{self, Found, Wanted};
+use crate::wal_times::{last_record, read_segment};
 
 /// What a restore is going to do.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub(super) struct Plan {
     pub(super) found: Option<Found>,
     pub(super) superseded: Vec<OtherBranch>,
     pub(super) partials: Vec<LeftOutPartial>,
-    /// Where a recovery to a time is expected to end.
+    /// Where the recovery is expected to end.
     pub(super) expected_end: Option<ExpectedEnd>,
 }
 
@@ -54,8 +54,7 @@ struct Planner<'a> {
     records: Vec<BackupRecord>,
     timelines: Timelines,
     wal: ArchivedWal,
-    /// Segments that take seconds to read.
-    deep: BTreeSet<SegmentName>,
+    listed_wal: clock_steps::Listed,
     partials: Partials,
     /// Partial segments included.
     with_wal: BTreeSet<TimelineId>,
@@ -141,7 +140,7 @@ impl<'a> Planner<'a> {
         }
         Ok(Planner {
             timelines,
-            deep: clock_steps::deep_in_packs(&objects),
+            listed_wal: clock_steps::Listed::of(&objects),
             partials: Partials::of(&listing),
             with_wal: timelines::with_wal(&listing).collect(),
             repository,
@@ -218,13 +217,38 @@ impl<'a> Planner<'a> {
         match (apart_at, self.target()) {
             (None, _) => Ok(choice),
             // Before they part, all are the same.
-            (Some(apart_at), RecoveryTarget::Lsn(lsn)) if *lsn <= apart_at => Ok(choice),
+            (Some(apart_at), RecoveryTarget::Lsn(lsn))
+                if self.is_before_parting(*lsn, apart_at, &choice).await? =>
+            {
+                Ok(choice)
+            }
             // Seen when the target is found.
             (Some(_), RecoveryTarget::Name(_) | RecoveryTarget::Xid(_)) if asked.is_none() => {
                 Ok(choice)
             }
             (Some(_), _) => Err(self.competing(&choice)),
         }
+    }
+
+    /// Whether a recovery to a position ends before timelines part. An inclusive one replays the first record that begins
+    /// there or after it: that has to be one which they have in common.
+    async fn is_before_parting(
+        &self,
+        target: Lsn,
+        apart_at: Lsn,
+        choice: &Choice,
+    ) -> Result<bool, ArchiveError> {
+        if target > apart_at || !self.options.recovery.inclusive {
+            return Ok(target <= apart_at);
+        }
+        let way = self.wal.way(&self.timelines, choice.timeline);
+        let number = way.number_at(Lsn(apart_at.0.saturating_sub(1)));
+        if way.number_at(target) + 1 < number {
+            return Ok(true);
+        }
+        let read = read_segment(self.repository, way.segment(number)?).await;
+        let last_common = readable(read)?.and_then(|content| last_record(&content, apart_at));
+        Ok(last_common.is_some_and(|last_common| target <= last_common))
     }
 
     /// A timeline that was asked for has to be known, with everything on the way to it.
@@ -461,8 +485,8 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Refuses a target that the archived WAL does not reach; returns where that WAL ends, and where a
-    /// recovery to a time does.
+    /// Refuses a target that the archived WAL does not reach; returns where that WAL ends, and where the recovery is
+    /// expected to.
     async fn check_reach(
         &self,
         backup: &BackupRecord,
@@ -484,14 +508,24 @@ impl<'a> Planner<'a> {
         let mut expected_end = None;
         let is_reached = match self.target() {
             RecoveryTarget::Immediate => true,
-            RecoveryTarget::Latest => reach.hole.is_none(),
+            RecoveryTarget::Latest => {
+                // A standby goes on from there.
+                expected_end = (!self.options.standby).then_some(ExpectedEnd {
+                    lsn: end.last_record,
+                    time: None,
+                });
+                reach.hole.is_none()
+            }
             RecoveryTarget::Lsn(lsn) => *lsn <= end.last_record,
             RecoveryTarget::Time(time) => {
                 let way: &Way<'_> = &way;
                 let (repository, from) = (self.repository, backup.stop);
+                let wal = (repository, &self.listed_wal);
+                if self.asked.is_none() {
+                    clock_steps::check_backup(wal, way, backup, *time).await?;
+                }
                 if let Some(last) = reach.last_number {
-                    let wal = (repository, &self.deep);
-                    expected_end = clock_steps::check(wal, way, (from, last), *time).await?;
+                    expected_end = clock_steps::check(wal, way, (backup, last), *time).await?;
                 }
                 let others = self.records.iter().filter(is_on_way);
                 clock_steps::warn_of_backups(backup, others, *time);

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use walzip_archive::ExpectedEnd;
 use walzip_archive::get::{FoundWal, Got};
 use walzip_archive::restore::RecoveryTarget;
+use walzip_archive::{ExpectedEnd, early_end};
 use walzip_pgformat::Lsn;
+use walzip_pgformat::wal_file_name::WalFileName;
 
 use crate::asynchronous::{self, AsyncArgs, get::Call};
 use crate::config::Config;
@@ -34,9 +35,11 @@ use crate::{running_as_root, runtime};
 /// goes on from there. They meet in the spool directory, or where there is none, in walzip-UID in the
 /// directory for temporary files.
 ///
-/// A recovery to a time ends at the first transaction that ended later. "walzip restore" says where that is expected,
-/// with --target-time and --expected-end. A segment before it is not given out if it has such a transaction: a
-/// clock was ahead there, and what follows would be left out.
+/// "walzip restore" says with --expected-end where the recovery is expected to end. Where PostgreSQL ends it before,
+/// since a segment does not continue the one before it, the answer to its question for the next timeline is an error,
+/// and it does not open the database. A recovery to a time (--target-time) ends at the first transaction that ended
+/// later: a segment before the expected end is not given out if it has one, since a clock was ahead there, and what
+/// follows would be left out.
 ///
 /// With --archive-async, a worker in the background fetches the segments that will be asked for next.
 /// What it has not fetched is fetched by the call, as always.
@@ -66,28 +69,27 @@ pub struct ArchiveGetArgs {
     end: EndArgs,
 }
 
-/// What "walzip restore --target-time" says to each call.
+/// What "walzip restore" says to each call.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "A recovery to a time")]
+#[command(next_help_heading = "A recovery that \"walzip restore\" has planned")]
 struct EndArgs {
-    /// The time to which the recovery goes
+    /// Where the recovery is expected to end: one that ends before does not open the database
+    #[arg(long, value_name = "LSN")]
+    expected_end: Option<Lsn>,
+
+    /// The time to which it goes: a segment before the expected end is refused if it would end there
     #[arg(long, value_name = "TIME", requires = "expected_end")]
     target_time: Option<String>,
-
-    /// Where it is expected to end: a segment before is refused if it would end there
-    #[arg(long, value_name = "LSN", requires = "target_time")]
-    expected_end: Option<Lsn>,
 }
 
 impl EndArgs {
     fn expected(&self) -> Result<Option<ExpectedEnd>, CommandError> {
-        let (Some(time), Some(lsn)) = (&self.target_time, self.expected_end) else {
-            return Ok(None);
-        };
-        Ok(match RecoveryTarget::time(time)? {
-            RecoveryTarget::Time(time) => Some(ExpectedEnd { time, lsn }),
+        let target = self.target_time.as_deref().map(RecoveryTarget::time);
+        let time = match target.transpose()? {
+            Some(RecoveryTarget::Time(time)) => Some(time),
             _ => None,
-        })
+        };
+        Ok(self.expected_end.map(|lsn| ExpectedEnd { lsn, time }))
     }
 }
 
@@ -158,9 +160,21 @@ pub fn run(args: ArchiveGetArgs) -> Result<(), CommandError> {
             Ok(())
         }
         Got::NotFound => {
+            refuse_early_end(&asked)?;
             tracing::info!("{} is not in the archive", asked.name);
             Err(CommandError::silent(Kind::NotInArchive))
         }
+    }
+}
+
+/// A server that asks for a history that there is not may be about to open its database.
+fn refuse_early_end(asked: &Asked) -> Result<(), CommandError> {
+    let is_history = matches!(asked.name.parse(), Ok(WalFileName::History(_)));
+    match (asked.expected_end, asked.cluster_directory()) {
+        (Some(expected), Some(directory)) if is_history => {
+            Ok(early_end::refuse(directory, expected)?)
+        }
+        _ => Ok(()),
     }
 }
 

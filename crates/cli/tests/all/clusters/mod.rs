@@ -12,6 +12,7 @@ mod check;
 mod copy_methods;
 mod delta;
 mod deployment;
+mod early_end;
 mod encrypted;
 mod experiments;
 mod expire;

@@ -1,0 +1,172 @@
+//! Whether a recovery has come as far as it was said to.
+//!
+//! A server that finds no record where the next one has to be takes that for the end of its WAL, opens the database and
+//! says nothing: behind a segment of another server, too, which nobody can tell from its own by itself. Before it opens
+//! the database, it asks for the histories of timelines that there are not (`findNewestTimeLine`,
+//! src/backend/access/transam/timeline.c, 15). Then the segments that it has restored are in `pg_wal`.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use walzip_pgformat::wal::{Event, RecordLayout, SegmentHeader, SegmentReader};
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_pgformat::{Lsn, PAGE_SIZE};
+
+use crate::clock_guard::ExpectedEnd;
+use crate::error::ArchiveError;
+
+/// Refuses to let a recovery end that has not come to where it was expected to. One that has not begun may ask for
+/// anything.
+pub fn refuse(data_directory: &Path, expected: ExpectedEnd) -> Result<(), ArchiveError> {
+    let mut restored = restored(&data_directory.join("pg_wal"));
+    // A segment of two timelines counts as the later one's.
+    restored.sort_by_key(|segment| (segment.start, segment.name.timeline));
+    let Some(newest) = restored.last() else {
+        return Ok(());
+    };
+    if newest.end <= expected.lsn {
+        return Err(refusal(newest.name, expected));
+    }
+    let last = restored.iter().rev().find(|of| of.start <= expected.lsn);
+    let before = last.and_then(|last| restored.iter().rev().find(|of| of.end == last.start));
+    match (before, last) {
+        (Some(before), Some(last)) if !continues(before, last) => {
+            Err(refusal(before.name, expected))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn refusal(last: SegmentName, ExpectedEnd { lsn, .. }: ExpectedEnd) -> ArchiveError {
+    ArchiveError::Damaged {
+        object: format!("the WAL after {last}"),
+        reason: format!(
+            "the recovery has ended before {lsn}, where it was expected to end. What follows does not continue \
+             {last}: one of the two may be of another server that archived into the repository. To open the database \
+             with what comes before, restore again with --target-lsn and a position that the server's log names"
+        ),
+    }
+}
+
+/// A segment that is in `pg_wal` under its name. What a server keeps there for later use has the content of another one.
+struct Restored {
+    name: SegmentName,
+    path: PathBuf,
+    start: Lsn,
+    end: Lsn,
+}
+
+fn restored(pg_wal: &Path) -> Vec<Restored> {
+    let entries = fs::read_dir(pg_wal).into_iter().flatten();
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let segment = |name: String| {
+        let path = pg_wal.join(&name);
+        let Ok(WalFileName::Segment(name)) = name.parse() else {
+            return None;
+        };
+        let mut page = vec![0; PAGE_SIZE];
+        File::open(&path).ok()?.read_exact(&mut page).ok()?;
+        let header = SegmentHeader::read(&page).ok()?;
+        let range = name.range(header.segment_size).ok()?;
+        (range.start == header.start).then_some(Restored {
+            name,
+            path,
+            start: range.start,
+            end: range.end,
+        })
+    };
+    names.filter_map(segment).collect()
+}
+
+/// Whether the first record of a segment comes after the last one of the segment before, as far as they can be read.
+fn continues(before: &Restored, last: &Restored) -> bool {
+    let read = |segment: &Restored| fs::read(&segment.path).ok();
+    let (Some(before), Some(last)) = (read(before), read(last)) else {
+        return true;
+    };
+    let ends = last_records(&before);
+    record_before(&last).is_none_or(|named| ends.is_empty() || ends.contains(&named))
+}
+
+/// Where the last whole record of a segment begins, and after it the one that goes on in the next segment. A crash may have
+/// kept the server from writing the rest of that one: then the next record names the one before.
+fn last_records(segment: &[u8]) -> Vec<Lsn> {
+    let Ok(mut reader) = SegmentReader::new(segment) else {
+        return Vec::new();
+    };
+    let mut layout = RecordLayout::default();
+    let (mut whole, mut tail) = (None, None);
+    while let Some(event) = reader.next_event(&mut layout) {
+        match event {
+            Event::Record { lsn } => whole = Some(lsn),
+            Event::Tail { lsn } => tail = Some(lsn),
+            _ => {}
+        }
+    }
+    whole.into_iter().chain(tail).collect()
+}
+
+/// What the first record that begins in a segment names as the one before it.
+fn record_before(segment: &[u8]) -> Option<Lsn> {
+    let mut reader = SegmentReader::new(segment).ok()?;
+    let mut layout = RecordLayout::default();
+    while let Some(event) = reader.next_event(&mut layout) {
+        if let Event::Record { .. } = event {
+            return Some(Lsn(layout.header.prev));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use walzip_testing::samples;
+
+    /// A data directory with these segments in its `pg_wal`.
+    fn with(segments: &[(&str, Vec<u8>)]) -> tempfile::TempDir {
+        let data = tempfile::tempdir().expect("a temporary directory");
+        fs::create_dir(data.path().join("pg_wal")).expect("created");
+        for (name, content) in segments {
+            fs::write(data.path().join("pg_wal").join(name), content).expect("written");
+        }
+        data
+    }
+
+    #[test]
+    fn a_recovery_has_to_come_as_far_as_it_was_expected_to() {
+        let all = samples::all().iter();
+        let all: Vec<(&str, Vec<u8>)> = all
+            .filter(|sample| sample.workload == "oltp-steady")
+            .map(|sample| {
+                let name = sample.path.file_name().and_then(|name| name.to_str());
+                (name.expect("a name"), sample.read())
+            })
+            .collect();
+        let [first, second, third] = all.as_slice() else {
+            assert!(all.is_empty(), "three segments in a row");
+            return;
+        };
+        let end = SegmentHeader::read(&third.1).expect("a header").start;
+        let expect = |lsn| ExpectedEnd { lsn, time: None };
+        let in_second = expect(Lsn(end.0 - 1));
+        let looked = |segments: &[(&str, Vec<u8>)], expected| {
+            refuse(with(segments).path(), expected).map_err(|error| error.to_string())
+        };
+        assert_eq!(looked(&[], in_second), Ok(()), "it has not begun");
+        assert_eq!(looked(&all, in_second), Ok(()));
+        assert_eq!(looked(&all[..2], in_second), Ok(()));
+        let said = looked(&all[..2], expect(end)).expect_err("the third is missing");
+        assert!(said.contains(second.0), "{said}");
+        // What is kept for later use.
+        let recycled = (third.0, first.1.clone());
+        let said = looked(&[first.clone(), second.clone(), recycled], expect(end));
+        assert!(said.is_err());
+        // Another server's, which this server's does not continue.
+        let last_of_first = last_records(&first.1);
+        let named = |segment: &[u8]| record_before(segment).expect("a record");
+        assert!(last_of_first.contains(&named(&second.1)));
+        assert!(!last_of_first.contains(&named(&third.1)));
+    }
+}
