@@ -151,8 +151,8 @@ pub(super) async fn check_backup(
         let times = read(repository, way, number).await?;
         let is_later = |timed: &&Timed| {
             let is_end = matches!(timed.record, TimedRecord::TransactionEnd { .. });
-            let after = timed.time().map(|time| time.duration_since(target));
-            is_end && timed.lsn < start && after.is_some_and(|after| after >= STEP_MIN)
+            let is_later = |time: Timestamp| time > target && time.duration_since(stop) >= STEP_MIN;
+            is_end && timed.lsn < start && timed.time().is_some_and(is_later)
         };
         if let Some(later) = times.timed.iter().find(is_later) {
             let label = &backup.label;
