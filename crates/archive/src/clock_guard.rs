@@ -8,8 +8,8 @@
 //! A record that lies on the border of two segments is not seen, and less than two seconds are no difference: many
 //! transactions end at once, and are written in any order.
 
+use std::fs;
 use std::path::Path;
-use std::{fmt, fs};
 
 use jiff::{SignedDuration, Timestamp};
 use walzip_pgformat::Lsn;
@@ -18,30 +18,12 @@ use walzip_pgformat::wal::{SegmentHeader, TimedRecord};
 use walzip_pgformat::wal_file_name::SegmentName;
 
 use crate::error::ArchiveError;
+use crate::expected_end::ExpectedEnd;
 use crate::wal_end::shown;
 use crate::wal_times::{SegmentTimes, Timed};
 
 /// Transactions that end at the same time are written in any order, some of them late.
 pub(crate) const STEP_MIN: SignedDuration = SignedDuration::from_secs(2);
-
-/// Where a recovery is expected to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExpectedEnd {
-    /// The last record, or the first transaction that ended after the target time.
-    pub lsn: Lsn,
-    /// The target time, if it goes to one.
-    pub time: Option<Timestamp>,
-}
-
-/// The options of `archive-get` that say so.
-impl fmt::Display for ExpectedEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(time) = self.time {
-            write!(f, "--target-time \"{}\" ", shown(time))?;
-        }
-        write!(f, "--expected-end {}", self.lsn)
-    }
-}
 
 /// Looks at a segment on its way to a recovery.
 pub(crate) struct ClockGuard {

@@ -1,9 +1,10 @@
 //! Whether a recovery has come as far as it was said to.
 //!
-//! A server that finds no record where the next one has to be takes that for the end of its WAL, opens the database and
-//! says nothing: behind a segment of another server, too, which nobody can tell from its own by itself. Before it opens
-//! the database, it asks for the histories of timelines that there are not (`findNewestTimeLine`,
-//! src/backend/access/transam/timeline.c, 15). Then the segments that it has restored are in `pg_wal`.
+//! A server that finds no valid record where the next one has to be takes that for the end of its WAL, and opens the
+//! database without a word. That is so after a segment of another server, too: by itself, it looks like the server's own.
+//! Before it opens the database, a server asks for the history of the next timeline, to find a number that nobody
+//! has (`findNewestTimeLine`, src/backend/access/transam/timeline.c, 15). By then the segments that it has restored are in
+//! `pg_wal`.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -13,8 +14,8 @@ use walzip_pgformat::wal::{Event, RecordLayout, SegmentHeader, SegmentReader};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, PAGE_SIZE};
 
-use crate::clock_guard::ExpectedEnd;
 use crate::error::ArchiveError;
+use crate::expected_end::ExpectedEnd;
 
 /// Refuses to let a recovery end that has not come to where it was expected to. One that has not begun may ask for
 /// anything.
@@ -22,18 +23,15 @@ pub fn refuse(data_directory: &Path, expected: ExpectedEnd) -> Result<(), Archiv
     let mut restored = restored(&data_directory.join("pg_wal"));
     // A segment of two timelines counts as the later one's.
     restored.sort_by_key(|segment| (segment.start, segment.name.timeline));
-    let Some(newest) = restored.last() else {
+    // Where only later ones are left, the recovery has gone on for long.
+    let Some(last) = restored.iter().rfind(|of| of.start <= expected.lsn) else {
         return Ok(());
     };
-    if newest.end <= expected.lsn {
-        return Err(refusal(newest.name, expected));
+    if last.end <= expected.lsn {
+        return Err(refusal(last.name, expected));
     }
-    let last = restored.iter().rev().find(|of| of.start <= expected.lsn);
-    let before = last.and_then(|last| restored.iter().rev().find(|of| of.end == last.start));
-    match (before, last) {
-        (Some(before), Some(last)) if !continues(before, last) => {
-            Err(refusal(before.name, expected))
-        }
+    match restored.iter().rfind(|of| of.end == last.start) {
+        Some(before) if !continues(before, last) => Err(refusal(before.name, expected)),
         _ => Ok(()),
     }
 }
@@ -82,11 +80,12 @@ fn restored(pg_wal: &Path) -> Vec<Restored> {
 /// Whether the first record of a segment comes after the last one of the segment before, as far as they can be read.
 fn continues(before: &Restored, last: &Restored) -> bool {
     let read = |segment: &Restored| fs::read(&segment.path).ok();
-    let (Some(before), Some(last)) = (read(before), read(last)) else {
+    // One after the other: a segment may have 1 GiB.
+    let Some(named) = read(last).and_then(|last| record_before(&last)) else {
         return true;
     };
-    let ends = last_records(&before);
-    record_before(&last).is_none_or(|named| ends.is_empty() || ends.contains(&named))
+    let ends = read(before).map(|before| last_records(&before));
+    ends.is_none_or(|ends| ends.is_empty() || ends.contains(&named))
 }
 
 /// Where the last whole record of a segment begins, and after it the one that goes on in the next segment. A crash may have
@@ -134,6 +133,13 @@ mod tests {
         data
     }
 
+    fn name_of(text: &str) -> SegmentName {
+        match text.parse() {
+            Ok(WalFileName::Segment(name)) => name,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
     #[test]
     fn a_recovery_has_to_come_as_far_as_it_was_expected_to() {
         let all = samples::all().iter();
@@ -163,10 +169,23 @@ mod tests {
         let recycled = (third.0, first.1.clone());
         let said = looked(&[first.clone(), second.clone(), recycled], expect(end));
         assert!(said.is_err());
-        // Another server's, which this server's does not continue.
-        let last_of_first = last_records(&first.1);
-        let named = |segment: &[u8]| record_before(segment).expect("a record");
-        assert!(last_of_first.contains(&named(&second.1)));
-        assert!(!last_of_first.contains(&named(&third.1)));
+        // Something later was there before the recovery, which has not come to the third.
+        let later = "0000000100000000000000FF";
+        let range = name_of(later).range(first.1.len() as u32).expect("a range");
+        let mut copied = first.1.clone();
+        copied[8..16].copy_from_slice(&range.start.0.to_le_bytes());
+        let with_later = [first.clone(), second.clone(), (later, copied)];
+        assert!(looked(&with_later, expect(end)).is_err());
+        assert_eq!(looked(&with_later[2..], expect(end)), Ok(()), "long ago");
+        // The last record of the first is another server's, and not the one that the second names.
+        let last = *last_records(&first.1).last().expect("a record");
+        let mut foreign = first.1.clone();
+        let begin = name_of(first.0)
+            .range(foreign.len() as u32)
+            .expect("a range")
+            .start;
+        foreign[(last.0 - begin.0) as usize..].fill(0);
+        let said = looked(&[(first.0, foreign), second.clone()], in_second).expect_err("other");
+        assert!(said.contains(&format!("after {}", first.0)), "{said}");
     }
 }

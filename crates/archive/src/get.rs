@@ -17,9 +17,10 @@ use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
 use walzip_repo::{ClusterIdentity, Repository, WalPacks};
 
-use crate::clock_guard::{ClockGuard, ExpectedEnd};
+use crate::clock_guard::ClockGuard;
 use crate::coding::Beginning;
 use crate::error::ArchiveError;
+use crate::expected_end::ExpectedEnd;
 use crate::packs::{Before, Undecoded, is_damage};
 use crate::stored_wal::StoredWal;
 use crate::tablespace_guard::TablespaceGuard;

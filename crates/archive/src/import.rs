@@ -165,16 +165,25 @@ pub async fn import(
 struct First<'t> {
     /// Histories that have to wait for WAL, and why.
     later: Vec<(&'t Task, ArchiveError)>,
-    /// Timelines of which the repository has other segments, and the first of these.
+    /// Timelines of which the repository has other files, and the first of these.
     conflicts: HashMap<TimelineId, WalFileName>,
 }
 
 impl First<'_> {
-    /// The segment before this one of which the repository has another one.
+    fn add_conflict(&mut self, name: WalFileName) {
+        let first = self.conflicts.entry(name.timeline()).or_insert(name);
+        if name.to_string() < first.to_string() {
+            *first = name;
+        }
+    }
+
+    /// The segment before this one, or the history of its timeline, of which the repository has another one.
     fn conflict_before(&self, name: &WalFileName) -> Option<WalFileName> {
         let conflict = self.conflicts.get(&name.timeline())?;
+        let decides = matches!(conflict, WalFileName::Segment(_) | WalFileName::History(_));
+        // A history's name is less than those of its timeline's segments.
         let is_after = name.segment().is_some() && conflict.to_string() < name.to_string();
-        is_after.then_some(*conflict)
+        (decides && is_after).then_some(*conflict)
     }
 }
 
@@ -212,8 +221,7 @@ impl Run<'_> {
                 Ok(done) => self.count(task, done, import),
                 Err(trouble) => {
                     if matches!(trouble, Trouble::Error(ArchiveError::Duplicate { .. })) {
-                        let name = task.source.name;
-                        first.conflicts.entry(name.timeline()).or_insert(name);
+                        first.add_conflict(task.source.name);
                     }
                     import.findings.push(self.finding(task, trouble)?);
                 }

@@ -30,6 +30,7 @@ mod decoding;
 mod durable;
 pub mod early_end;
 mod error;
+mod expected_end;
 pub mod expire;
 mod file_crc;
 pub mod get;
@@ -94,9 +95,9 @@ pub use backup_record::{
     ArchiveRecord, BackupRecord, BlockHashFunction, BlockHashesRecord, DatabaseRecord, FilesRecord,
     Moment, ObjectRecord, RequiredWal,
 };
-pub use clock_guard::ExpectedEnd;
 pub use cluster_choice::{ClusterChoice, part};
 pub use error::{ArchiveError, OccupiedDirectory};
+pub use expected_end::ExpectedEnd;
 pub use growth::Growth;
 pub use other_branch::OtherBranch;
 pub use tablespace_record::TablespaceRecord;

@@ -23,7 +23,7 @@ pub struct Asked {
     pub destination: PathBuf,
     /// The data directory of the cluster that will replay it, if it is known.
     pub data_directory: Option<PathBuf>,
-    /// Where a recovery to a time is expected to end.
+    /// Where the recovery is expected to end.
     pub expected_end: Option<ExpectedEnd>,
 }
 

@@ -22,7 +22,7 @@ use crate::layout::{
     PACKED_JSON, REPOSITORY_JSON, WAL_PREFIX,
 };
 use crate::local::content;
-use crate::{RepoError, Repository};
+use crate::{PackName, RepoError, Repository};
 use sorted::{Backup, HISTORY_SUFFIX, Sorted};
 
 /// An object that is there is compared if it is not longer.
@@ -164,13 +164,22 @@ async fn list_below(
     listed.map_err(|error| RepoError::from_store(prefix.unwrap_or_default(), error))
 }
 
-/// The beginning of the keys of a timeline's segments: the cluster's prefix, and the timeline.
-fn timeline_of(meta: &ObjectMeta) -> Option<&str> {
-    let key = meta.location.as_ref();
-    let (prefix, _) = key.rsplit_once('/')?;
-    let (_, directory) = prefix.rsplit_once('/')?;
-    let timeline_len = 8;
-    (directory.len() == 2 * timeline_len).then(|| key.get(..prefix.len() - timeline_len))?
+/// A timeline of a cluster, in use or set aside, as keys have it.
+type TimelineOfKeys<'k> = (&'k str, &'k str);
+
+/// Whose a segment or a pack is, and its last segment.
+fn last_segment(meta: &ObjectMeta) -> Option<(TimelineOfKeys<'_>, String)> {
+    let (prefix, file) = meta.location.as_ref().rsplit_once('/')?;
+    let (prefix, directory) = prefix.rsplit_once('/')?;
+    let timeline = directory.get(..8).filter(|_| directory.len() == 16)?;
+    let last = match file.parse::<PackName>() {
+        Ok(pack) => pack.segments().last()?,
+        // What belongs to a segment has its name before its own.
+        Err(_) => file.get(..24)?.to_owned(),
+    };
+    let of_packs = prefix.strip_suffix(layout::PACK_PREFIX);
+    let cluster = of_packs.map_or(prefix, |prefix| prefix.trim_end_matches('/'));
+    Some(((cluster, timeline), last))
 }
 
 /// What became of an object.
@@ -238,20 +247,23 @@ impl Copying<'_> {
     /// What comes before segments under whose names something else is there, as far as sizes tell, and these themselves;
     /// and how many come after them on the same timeline. Together they would be the WAL of no server.
     fn before_conflicts(&self, wal: &[ObjectMeta]) -> (Vec<ObjectMeta>, u64) {
-        let mut conflicts: HashMap<&str, &str> = HashMap::new();
+        let mut conflicts: HashMap<TimelineOfKeys<'_>, String> = HashMap::new();
         let is_other = |meta: &&ObjectMeta| {
-            let there = self.there.get(meta.location.as_ref());
-            there.is_some_and(|size| *size != meta.size)
+            let key = meta.location.as_ref();
+            let belongs_to_segment = key.ends_with(".partial.wz") || key.ends_with(".backup.wz");
+            let there = self.there.get(key);
+            !belongs_to_segment && there.is_some_and(|size| *size != meta.size)
         };
-        // In the order of their keys: the first one counts.
-        for meta in wal.iter().filter(is_other) {
-            if let Some(timeline) = timeline_of(meta) {
-                conflicts.entry(timeline).or_insert(meta.location.as_ref());
+        for (timeline, segment) in wal.iter().filter(is_other).filter_map(last_segment) {
+            let first = conflicts.entry(timeline).or_insert_with(|| segment.clone());
+            if segment < *first {
+                *first = segment;
             }
         }
         let is_before = |meta: &&ObjectMeta| {
-            let conflict = timeline_of(meta).and_then(|timeline| conflicts.get(timeline));
-            conflict.is_none_or(|conflict| meta.location.as_ref() <= *conflict)
+            let of = last_segment(meta);
+            let before = of.and_then(|(timeline, last)| Some(last <= *conflicts.get(&timeline)?));
+            before.unwrap_or(true)
         };
         let before: Vec<ObjectMeta> = wal.iter().filter(is_before).cloned().collect();
         let behind = (wal.len() - before.len()) as u64;

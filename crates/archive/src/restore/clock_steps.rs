@@ -24,8 +24,9 @@ use walzip_repo::{Repository, WalListing};
 
 use crate::archived_wal::Way;
 use crate::backup_record::BackupRecord;
-use crate::clock_guard::{ExpectedEnd, STEP_MIN};
+use crate::clock_guard::STEP_MIN;
 use crate::error::ArchiveError;
+use crate::expected_end::ExpectedEnd;
 use crate::wal_end::shown;
 use crate::wal_times::{SegmentTimes, Timed};
 

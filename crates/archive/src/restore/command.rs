@@ -1,6 +1,6 @@
 //! What a restored server calls for its WAL.
 
-use crate::clock_guard::ExpectedEnd;
+use crate::expected_end::ExpectedEnd;
 
 /// A `restore_command`.
 #[derive(Clone, Debug)]
@@ -19,8 +19,8 @@ impl RestoreCommand {
         }
     }
 
-    /// walzip's own `archive-get` with its options, and from `%f` on the rest. Where a recovery to a time is expected to
-    /// end is said between them.
+    /// walzip's own `archive-get` with its options, and from `%f` on the rest. Where the recovery is expected to end
+    /// is said between them.
     pub fn of_walzip(get: impl Into<String>, arguments: impl Into<String>) -> RestoreCommand {
         RestoreCommand {
             command: get.into(),

@@ -144,12 +144,8 @@ impl<'r> Both<'r> {
             }
             _ => None,
         });
-        let mut compared: BTreeSet<&str> = beside.chain(newest).collect();
-        compared.extend(
-            [history.as_str()]
-                .into_iter()
-                .filter(|name| of_source.contains(name) && is_common(name)),
-        );
+        let of_timeline = of_source.get(history.as_str()).copied().filter(is_common);
+        let compared: BTreeSet<&str> = beside.chain(newest).chain(of_timeline).collect();
         for name in compared {
             match self.is_same(name).await {
                 Ok(true) => {}
