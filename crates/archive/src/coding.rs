@@ -6,7 +6,7 @@ use std::panic::resume_unwind;
 use bytes::Bytes;
 use walzip_codec::{DecodeError, EncodeError, Encoder, Header, Level};
 use walzip_pgformat::PAGE_SIZE;
-use walzip_pgformat::wal::SegmentHeader;
+use walzip_pgformat::wal::{EdgeReader, SegmentHeader};
 
 use crate::error::ArchiveError;
 use crate::members::{EncodedMember, Members};
@@ -88,6 +88,24 @@ impl Write for Beginning {
         self.page.extend_from_slice(first);
         self.len += bytes.len();
         Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What is kept of a file that is decoded to prove it.
+#[derive(Debug, Default)]
+pub(crate) struct Proof {
+    pub(crate) beginning: Beginning,
+    pub(crate) edges: EdgeReader,
+}
+
+impl Write for Proof {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.beginning.write_all(bytes)?;
+        self.edges.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! Errors, told apart by what the caller can do about them.
 
-use std::fmt;
+mod occupied_directory;
+
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,9 @@ use crate::replication::ServerError;
 use crate::tablespace_record::TablespaceRecord;
 use crate::time_error::TimeError;
 use crate::wal_end::{WalEnd, shown};
+
+pub use occupied_directory::OccupiedDirectory;
+use occupied_directory::listed;
 
 /// Why an operation on the archive failed.
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +105,17 @@ pub enum ArchiveError {
     Duplicate {
         /// The WAL file's name.
         name: String,
+    },
+
+    /// The archive has another server's segment before one that is pushed. Nothing was changed.
+    #[error("{segment} does not continue {before} in the repository: {why}")]
+    NotContinued {
+        /// The segment that is pushed.
+        segment: String,
+        /// The one before it.
+        before: String,
+        /// What shows it.
+        why: String,
     },
 
     /// An attempt at a backup failed, and another one has finished it.
@@ -433,35 +448,6 @@ pub enum ArchiveError {
     /// The server failed.
     #[error(transparent)]
     Server(#[from] ServerError),
-}
-
-/// A directory that is in the way of a restore.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OccupiedDirectory {
-    /// The directory, or what is in it.
-    pub path: PathBuf,
-    /// The tablespace that would be there, unless it is the data directory.
-    pub tablespace: Option<TablespaceRecord>,
-    /// The replay will create the tablespace, there and nowhere else.
-    pub is_replayed: bool,
-}
-
-impl fmt::Display for OccupiedDirectory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
-        match &self.tablespace {
-            None => write!(f, "{path}"),
-            Some(tablespace) if self.is_replayed => {
-                write!(f, "{tablespace}, which the replay will create, in {path}")
-            }
-            Some(tablespace) => write!(f, "{tablespace} in {path}"),
-        }
-    }
-}
-
-fn listed(directories: &[OccupiedDirectory]) -> String {
-    let directories: Vec<String> = directories.iter().map(ToString::to_string).collect();
-    directories.join("; ")
 }
 
 /// So many files are named in a message.

@@ -156,6 +156,9 @@ pub async fn import(
             Err(trouble) => import.findings.push(run.finding(task, trouble)?),
         }
     }
+    for part in run.parts {
+        import.findings.extend(part.not_continued().await);
+    }
     import.findings.sort();
     Ok(import)
 }
@@ -269,7 +272,10 @@ impl Run<'_> {
             return Ok(Done::WouldStore);
         }
         match file.archive(&part.repository, &self.options.push).await {
-            Ok(pushed) => Ok(Done::of(pushed)),
+            Ok(pushed) => {
+                part.add_neighbour(&name, file.edges().await?);
+                Ok(Done::of(pushed))
+            }
             Err(refusal @ ArchiveError::HistoryConflict { .. }) => {
                 Ok(Done::Later(Box::new(refusal)))
             }

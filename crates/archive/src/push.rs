@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
-use futures::future::try_join;
+use futures::future::{try_join, try_join3};
 use tokio::sync::OnceCell;
 use walzip_codec::Level;
 use walzip_pgformat::timeline_history::TimelineHistory;
-use walzip_pgformat::wal_file_name::WalFileName;
+use walzip_pgformat::wal::SegmentEdges;
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
 use walzip_repo::{ClusterIdentity, PutOutcome, Repository};
 
@@ -26,7 +27,7 @@ use crate::spool::FileFacts;
 use crate::stable_file::StableFile;
 use crate::stored_wal::StoredWal;
 use crate::wal_times::SegmentTimes;
-use crate::{cluster, content, own_history, unfinished_segment, wal_index};
+use crate::{cluster, content, continuity, own_history, unfinished_segment, wal_index};
 
 /// How to push.
 #[derive(Clone, Debug)]
@@ -41,6 +42,9 @@ pub struct PushOptions {
     pub data_directory: Option<PathBuf>,
     /// The cluster that the file is from, where the caller knows it.
     pub cluster: Option<ClusterIdentity>,
+    /// The segment before it, from the same directory, was pushed into the same repository before:
+    /// whether it continues what is archived is not asked again.
+    pub is_next: bool,
 }
 
 impl Default for PushOptions {
@@ -50,6 +54,7 @@ impl Default for PushOptions {
             verify: true,
             data_directory: None,
             cluster: None,
+            is_next: false,
         }
     }
 }
@@ -137,7 +142,8 @@ impl WalFile {
             let timeline = segment.timeline;
             // It is encoded meanwhile.
             let history = archive_history(&part, path, timeline, options);
-            try_join(history, self.prepare(options)).await?;
+            let continuity = self.check_continuity(&part, options);
+            try_join3(history, continuity, self.prepare(options)).await?;
         }
         self.archive(&part, options).await
     }
@@ -228,6 +234,46 @@ impl WalFile {
         let (file, cluster) = (&self.file, part.cluster());
         content::check_beginning(&self.name, file.beginning(), file.len(), cluster)
             .map_err(|error| ArchiveError::invalid_file(&self.path, error, cluster))
+    }
+
+    /// Refuses a segment that does not continue what is archived before it. One that is archived itself is compared
+    /// with that.
+    async fn check_continuity(
+        &self,
+        part: &Repository,
+        options: &PushOptions,
+    ) -> Result<(), ArchiveError> {
+        let WalFileName::Segment(segment) = self.name else {
+            return Ok(());
+        };
+        if options.is_next {
+            return Ok(());
+        }
+        match continuity::check(part, (segment, &self.file), &self.path).await {
+            Err(error @ ArchiveError::NotContinued { .. }) => {
+                match part.find_wal(&segment.to_string()).await?.is_some() {
+                    true => tracing::warn!("{error}"),
+                    false => return Err(error),
+                }
+                Ok(())
+            }
+            checked => checked,
+        }
+    }
+
+    /// The segment before it, if it is one.
+    pub fn segment_before(&self) -> Option<SegmentName> {
+        match self.name {
+            WalFileName::Segment(segment) => {
+                continuity::segment_before(segment, self.file.beginning())
+            }
+            _ => None,
+        }
+    }
+
+    /// How it begins and ends, if it is a whole segment.
+    pub(crate) async fn edges(&self) -> Result<Option<SegmentEdges>, ArchiveError> {
+        self.file.edges().await
     }
 
     /// What is archived already admits no other history: the comparison tells.

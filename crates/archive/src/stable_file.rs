@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use walzip_codec::{EncodeError, Level};
+use walzip_pgformat::wal::{EdgeReader, SegmentEdges};
 use walzip_pgformat::wal_file_name::SEGMENT_SIZE_BYTES_MAX;
 
 use crate::coding::{self, off_the_runtime};
@@ -123,6 +124,19 @@ impl StableFile {
             let rest = rest.map_err(|error| this.failed(error))?;
             this.check_unchanged(reader.read)?;
             Ok(is_equal && rest == 0)
+        })
+        .await
+    }
+
+    /// How it begins and ends, if it is a whole segment.
+    pub(crate) async fn edges(&self) -> Result<Option<SegmentEdges>, ArchiveError> {
+        let this = self.clone();
+        off_the_runtime(move || {
+            let (mut reader, mut edges) = (this.reader(), EdgeReader::default());
+            let read = io::copy(&mut reader, &mut edges);
+            read.map_err(|error| this.failed(error))?;
+            this.check_unchanged(reader.read)?;
+            Ok(edges.finish())
         })
         .await
     }

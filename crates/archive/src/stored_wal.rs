@@ -8,7 +8,7 @@ use object_store::ObjectStore;
 use walzip_codec::{DecodeToError, Header};
 use walzip_repo::{ClusterIdentity, Repository, WalPacks};
 
-use crate::coding::{self, Beginning, off_the_runtime};
+use crate::coding::{self, Beginning, Proof, off_the_runtime};
 use crate::decoding;
 use crate::error::ArchiveError;
 use crate::packs::{Before, PackReader, ReadySegment, Undecoded, is_damage};
@@ -133,16 +133,16 @@ impl StoredWal {
         self.decode_into(name, Vec::new()).await
     }
 
-    /// Decodes it, and keeps the first page and the length.
-    pub(crate) async fn beginning(self, name: &str) -> Result<Beginning, ArchiveError> {
-        self.decode_into(name, Beginning::default()).await
+    /// Decodes it, and keeps what proves it, and how it begins and ends.
+    pub(crate) async fn proof(self, name: &str) -> Result<Proof, ArchiveError> {
+        self.decode_into(name, Proof::default()).await
     }
 
     /// BLAKE3 of its content, all of which is decoded.
     pub(crate) async fn content_hash(self, name: &str) -> Result<blake3::Hash, ArchiveError> {
         if let StoredWal::Packed(segment) = &self {
             let hash = segment.hash();
-            let _: Beginning = self.beginning(name).await?;
+            let _: Beginning = self.decode_into(name, Beginning::default()).await?;
             return Ok(hash.into());
         }
         let hasher = self.decode_into(name, blake3::Hasher::new()).await?;

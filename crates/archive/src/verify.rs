@@ -8,14 +8,13 @@
 mod expired;
 mod notes;
 mod packs;
+mod wal;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
-use futures::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
-use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::encryption::KeyError;
 use walzip_repo::layout::CLUSTER_PREFIX;
 use walzip_repo::{BackupLabel, RepoError, Repository, WalEntry, WalPack};
@@ -28,9 +27,8 @@ use crate::error::ArchiveError;
 use crate::progress::{Phase, Progress};
 use crate::promised::Promised;
 use crate::restore;
-use crate::stored_wal::StoredWal;
-use crate::timelines::{self, Timelines};
-use crate::{wal_index, wal_object};
+use crate::timelines::Timelines;
+use crate::wal_index;
 use expired::without_expired;
 pub(crate) use notes::LastVerified;
 use notes::{Note, Notes};
@@ -107,6 +105,9 @@ pub enum FindingKind {
     BackupWalMissing,
     /// A WAL object is damaged, or is not what its name says: no recovery gets past it.
     WalDamaged,
+    /// A segment does not continue the one before it: one of them is another server's, or
+    /// `pg_resetwal` began the WAL anew. No recovery gets from the one into the other.
+    WalNotContinued,
     /// A timeline has lost its history: no recovery can follow it, and the next promotion takes
     /// its number.
     HistoryLost,
@@ -132,7 +133,7 @@ pub async fn verify(
         entries.map(|entry| entry.size_bytes).sum(),
     );
     for part in &parts {
-        verify_part(part, options, &choice, &mut note, &mut verification).await;
+        wal::verify(part, options, &choice, &mut note, &mut verification).await;
     }
     let listed = ListedBackup::all(repository).await?;
     labels.extend(listed.iter().map(|backup| backup.label.clone()));
@@ -364,88 +365,6 @@ async fn list_parts(
 async fn segment_size(repository: &Repository, listing: &[WalEntry]) -> Option<u32> {
     let size = wal_index::segment_size(repository, listing).await;
     size.unwrap_or_default()
-}
-
-/// Proves the WAL of one cluster.
-async fn verify_part(
-    part: &Part,
-    options: &VerifyOptions,
-    choice: &Choice,
-    note: &mut Note,
-    verification: &mut Verification,
-) {
-    if let Err(error) = part.repository.check_wal_mark().await {
-        let (object, detail) = match error {
-            RepoError::Corrupt { key, detail } => (key, detail),
-            other => (part.object("the mark of its WAL"), detail_of(other.into())),
-        };
-        verification.findings.push(Finding {
-            kind: FindingKind::WalDamaged,
-            object,
-            detail,
-        });
-    }
-    verify_wal(part, options, choice, note, verification).await;
-    verification.findings.extend(lost_histories(part));
-}
-
-/// Timelines that have WAL or descendants in the archive, and no history.
-fn lost_histories(part: &Part) -> Vec<Finding> {
-    let timelines = &part.timelines;
-    let lost = timelines.without_history(timelines::with_wal(&part.listing));
-    // What cannot be read is a finding already, as an object that is damaged.
-    let absent = lost
-        .into_iter()
-        .filter(|&timeline| timelines.unreadable(timeline).is_none());
-    let finding = |timeline| Finding {
-        kind: FindingKind::HistoryLost,
-        object: format!("{}{}", part.prefix, WalFileName::History(timeline)),
-        detail: format!(
-            "it is missing, and WAL of timeline {timeline} or of one after it is there"
-        ),
-    };
-    absent.map(finding).collect()
-}
-
-async fn verify_wal(
-    part: &Part,
-    options: &VerifyOptions,
-    choice: &Choice,
-    note: &mut Note,
-    verification: &mut Verification,
-) {
-    let single = part.listing.iter().filter(|entry| entry.packed.is_none());
-    let taken: Vec<&WalEntry> = single
-        .filter(|entry| choice.takes_wal(part, entry, verification))
-        .collect();
-    let mut whole = BTreeSet::new();
-    let checks = taken
-        .iter()
-        .map(|entry| verify_wal_object(&part.repository, &entry.name));
-    let mut checks = futures::stream::iter(checks).buffered(options.parallel.max(1));
-    let mut entries = taken.iter();
-    while let (Some(checked), Some(entry)) = (checks.next().await, entries.next()) {
-        verification.wal_objects += 1;
-        verification.wal_stored_bytes += entry.size_bytes;
-        options.progress.add(entry.size_bytes);
-        match checked {
-            Ok(original_bytes) => {
-                verification.wal_original_bytes += original_bytes;
-                whole.insert(entry.name.clone());
-            }
-            Err(error) => verification.findings.push(part.damaged(&entry.name, error)),
-        }
-    }
-    packs::verify(part, (options, choice), &mut whole, verification).await;
-    let noted = part.listing.iter();
-    let noted = noted.map(|entry| (entry, whole.contains(&entry.name)));
-    note.add_wal(part.repository.cluster(), part.segment_size, noted);
-}
-
-/// Proves one file; returns the size of its content.
-async fn verify_wal_object(repository: &Repository, name: &str) -> Result<u64, ArchiveError> {
-    let stored = StoredWal::get_listed(repository, name).await?;
-    wal_object::prove(name, stored, repository.cluster()).await
 }
 
 /// What is wrong with a backup and the WAL after it. Without `progress`, its objects are not read:

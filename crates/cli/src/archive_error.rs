@@ -211,6 +211,14 @@ fn archive(error: &ArchiveError) -> KindAndHint {
                  was finished, docs/errors.md says under 45 how to make room for the whole.",
             ),
         ),
+        ArchiveError::NotContinued { .. } => (
+            Kind::ArchiveDuplicate,
+            Some(
+                "A copy of this server archives into this repository, or did; or this is the copy. Nothing was changed. \
+                 Stop the one that is not to be kept, or its archiving. docs/errors.md says under 45 how to put its WAL \
+                 away. Then take a backup.",
+            ),
+        ),
         ArchiveError::FinishedElsewhere { .. } => (
             Kind::FileExists,
             Some("Two backups ran at the same time. There is nothing left to do."),

@@ -97,10 +97,10 @@ impl AsyncArgs {
         Ok(Some(path))
     }
 
-    /// Where calls and a worker meet in a pack, without anybody having asked for a worker: the
-    /// directory of the background if there is one that this user may write in, or else one of its
-    /// own for temporary files.
-    pub fn spool_path_for_packs(&self, config: &Config) -> Option<PathBuf> {
+    /// Where calls leave something for later ones, and meet a worker in a pack, without anybody having asked
+    /// for one: the directory of the background if there is one that this user may write in, or else one of
+    /// its own for temporary files.
+    pub fn usual_spool_path(&self, config: &Config) -> Option<PathBuf> {
         let path = self.spool_path.as_ref().or(config.spool_path.as_ref());
         let path = path.cloned().unwrap_or_else(|| DEFAULT_SPOOL_PATH.into());
         let is_usable = rustix::fs::access(&path, Access::WRITE_OK | Access::EXEC_OK).is_ok()

@@ -8,11 +8,12 @@ use futures::future::{join_all, try_join_all};
 use tokio::sync::{OnceCell, Semaphore};
 use walzip_archive::push::{PushOptions, PushOutcome, Pushed, WalFile};
 use walzip_archive::push_ahead::Turn;
-use walzip_archive::spool::FileFacts;
+use walzip_archive::spool::{FileFacts, PushSpool};
 use walzip_repo::{ClusterIdentity, ObjectStore, RepoError, Repository, open_store};
 
 use crate::each_repository::{Each, found};
 use crate::error::CommandError;
+use crate::last_pushed::LastPushed;
 use crate::level_args::LevelArgs;
 use crate::repo_args::{self, Place};
 use crate::running_as_root;
@@ -21,6 +22,7 @@ use crate::running_as_root;
 pub struct Destinations<'p> {
     places: &'p [Place],
     ways: Vec<Way>,
+    last: LastPushed,
 }
 
 struct Way {
@@ -50,6 +52,7 @@ impl<'p> Destinations<'p> {
                 verify,
                 data_directory: data_directory.clone(),
                 cluster: None,
+                is_next: false,
             };
             let store = OnceCell::new();
             Ok(Way { options, store })
@@ -58,7 +61,13 @@ impl<'p> Destinations<'p> {
             .iter()
             .map(way)
             .collect::<Result<_, CommandError>>()?;
-        Ok(Destinations { places, ways })
+        let last = LastPushed::default();
+        Ok(Destinations { places, ways, last })
+    }
+
+    /// Where earlier processes have noted what they pushed last, and this one does.
+    pub fn note_in(&self, spool: PushSpool) {
+        self.last.note_in(spool);
     }
 
     /// The repositories.
@@ -111,35 +120,41 @@ impl<'p> Destinations<'p> {
         file: &OnceCell<WalFile>,
     ) -> PushedToEach<'p> {
         let ways = self.places.iter().zip(&self.ways);
-        let pushes = ways.map(|(place, way)| push(place, way, path, cluster, file));
+        let pushes = ways.map(|(place, way)| self.push_one((place, way), path, cluster, file));
         let pushed = found(self.places, join_all(pushes).await);
         let facts = file.get().and_then(WalFile::facts);
+        if let (Some(facts), true) = (&facts, pushed.is_whole()) {
+            self.last.note(path, facts);
+        }
         PushedToEach { pushed, facts }
+    }
+
+    async fn push_one(
+        &self,
+        (place, way): (&Place, &Way),
+        path: &Path,
+        cluster: Option<ClusterIdentity>,
+        file: &OnceCell<WalFile>,
+    ) -> Result<Pushed, CommandError> {
+        running_as_root::refuse_foreign_repository(place)?;
+        let repository = Repository::open(store(place, way).await?).await?;
+        let file = file.get_or_try_init(|| WalFile::open(path)).await?;
+        let options = PushOptions {
+            cluster,
+            is_next: file
+                .segment_before()
+                .is_some_and(|before| self.last.is(before, path)),
+            ..way.options.clone()
+        };
+        let pushed = file.push(&repository, &options).await?;
+        tell(place, &pushed);
+        Ok(pushed)
     }
 
     /// All repositories, in their order.
     pub async fn repositories(&self) -> Result<Vec<Repository>, RepoError> {
         try_join_all(self.places.iter().map(repo_args::try_open)).await
     }
-}
-
-async fn push(
-    place: &Place,
-    way: &Way,
-    path: &Path,
-    cluster: Option<ClusterIdentity>,
-    file: &OnceCell<WalFile>,
-) -> Result<Pushed, CommandError> {
-    running_as_root::refuse_foreign_repository(place)?;
-    let repository = Repository::open(store(place, way).await?).await?;
-    let file = file.get_or_try_init(|| WalFile::open(path)).await?;
-    let options = PushOptions {
-        cluster,
-        ..way.options.clone()
-    };
-    let pushed = file.push(&repository, &options).await?;
-    tell(place, &pushed);
-    Ok(pushed)
 }
 
 /// The way to the store. With a key file it is opened again, since it keeps keys.

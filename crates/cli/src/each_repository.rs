@@ -65,6 +65,11 @@ impl<T> Each<'_, T> {
 }
 
 impl<T> Each<'_, T> {
+    /// Whether there was no failure.
+    pub fn is_whole(&self) -> bool {
+        self.0.iter().all(|(_, result)| result.is_ok())
+    }
+
     /// What was found if there was no failure, or else the failures, which are not reported here.
     pub fn all(self) -> Result<Vec<T>, Vec<CommandError>> {
         let mut found = Vec::new();

@@ -21,6 +21,7 @@ mod exit_code;
 mod filter;
 mod inspection;
 mod json;
+mod last_pushed;
 mod level_args;
 mod log;
 mod metrics;

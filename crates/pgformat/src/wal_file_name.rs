@@ -138,6 +138,14 @@ impl SegmentName {
         }
     }
 
+    /// The segment before it on the same timeline; the first one of all has none.
+    pub fn previous(self, segment_size_bytes: u32) -> Result<Option<Self>, WalFileNameError> {
+        let number = self.number(segment_size_bytes)?.checked_sub(1);
+        number
+            .map(|number| Self::from_number(self.timeline, number, segment_size_bytes))
+            .transpose()
+    }
+
     /// The segment that follows on the same timeline.
     pub fn next(self, segment_size_bytes: u32) -> Result<Self, WalFileNameError> {
         // A number is at most 2^44 here, so that adding one cannot overflow.

@@ -6,17 +6,20 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
+use walzip_pgformat::wal::SegmentEdges;
 use walzip_pgformat::wal_file_name::WalFileName;
 use walzip_repo::{ClusterIdentity, Repository};
 
 use super::find::{Found, Group};
-use super::findings::shown;
+use super::findings::{Finding, FindingKind, shown};
 use super::source::Source;
 use super::{Import, unpack};
 use crate::cluster_choice::{self, ClusterChoice};
 use crate::coding::off_the_runtime;
 use crate::error::ArchiveError;
+use crate::neighbours::{Neighbours, NotContinued};
 
 /// How many segments are tried for one that can be read.
 const TRIED: usize = 3;
@@ -25,6 +28,8 @@ const TRIED: usize = 3;
 pub(super) struct Part {
     pub(super) repository: Repository,
     pub(super) names: HashSet<String>,
+    /// Where what is taken over meets, and what was there before.
+    pub(super) neighbours: Mutex<Neighbours>,
 }
 
 impl Part {
@@ -41,9 +46,44 @@ impl Part {
         for repository in chosen {
             let listing = repository.list_wal().await?;
             let names = listing.into_iter().map(|entry| entry.name).collect();
-            parts.push(Part { repository, names });
+            parts.push(Part {
+                repository,
+                names,
+                neighbours: Mutex::default(),
+            });
         }
         Ok(parts)
+    }
+
+    /// Notes how a segment begins and ends that was taken over.
+    pub(super) fn add_neighbour(&self, name: &str, edges: Option<SegmentEdges>) {
+        let mut neighbours = self
+            .neighbours
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        neighbours.add(name, edges);
+    }
+
+    /// Which of these segments, and of those beside them that were there before, do not continue one another.
+    pub(super) async fn not_continued(self) -> Vec<Finding> {
+        let neighbours = self.neighbours.into_inner();
+        let mut neighbours = neighbours.unwrap_or_else(PoisonError::into_inner);
+        let is_listed = |name: &str| self.names.contains(name);
+        neighbours.read_others(&self.repository, is_listed).await;
+        let found = neighbours.found().into_iter();
+        let finding = |NotContinued {
+                           segment,
+                           before,
+                           why,
+                       }| Finding {
+            kind: FindingKind::Conflict,
+            file: segment.to_string(),
+            detail: format!(
+                "it does not continue {before}: {why}. One of the two may be of another server; the imported ones are \
+                 in the repository"
+            ),
+        };
+        found.map(finding).collect()
     }
 }
 

@@ -6,10 +6,11 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use walzip_codec::{DecodeToError, HistoryDecoder};
+use walzip_pgformat::wal::SegmentEdges;
 use walzip_repo::{PackName, WalPack, WalPacks};
 
 use super::format::{END_LEN_MAX, Index, Member, check_size, read_index};
-use crate::coding::{self, Beginning, off_the_runtime};
+use crate::coding::{self, Beginning, Proof, off_the_runtime};
 use crate::error::ArchiveError;
 use crate::pack_header::{self, Content, HEADER_LEN};
 #[cfg(test)]
@@ -266,6 +267,8 @@ impl Write for Checked<'_> {
 pub(crate) struct Decoded {
     /// Its first page, and how long it is.
     pub(crate) beginning: Beginning,
+    /// How it begins and ends.
+    pub(crate) edges: Option<SegmentEdges>,
     /// BLAKE3 of it.
     pub(crate) hash: [u8; 32],
 }
@@ -312,12 +315,16 @@ impl PackReader {
     ) -> (Option<Decoding>, Result<Decoded, ArchiveError>) {
         let (pack, member) = (self.name().clone(), member.clone());
         off_the_runtime(move || {
-            let mut beginning = Beginning::default();
-            let decoded = decoding.decode(&pack, &member, &bytes, &mut beginning);
+            let mut proof = Proof::default();
+            let decoded = decoding.decode(&pack, &member, &bytes, &mut proof);
             match decoded {
                 Ok(()) => {
-                    let hash = member.original_hash;
-                    (Some(decoding), Ok(Decoded { beginning, hash }))
+                    let decoded = Decoded {
+                        beginning: proof.beginning,
+                        edges: proof.edges.finish(),
+                        hash: member.original_hash,
+                    };
+                    (Some(decoding), Ok(decoded))
                 }
                 Err(failed) => (None, Err(failed.into_archive(&member.name))),
             }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! push/acknowledged/NAME   the file NAME is in all repositories, proven and durable
+//! push/last                the file that was pushed last, in the same words
 //! push/failed/NAME         why the worker could not push NAME; it ended with that
 //! push/tally               what workers have counted: this crate does not look into it
 //! ```
@@ -10,11 +11,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use walzip_pgformat::wal_file_name::SegmentName;
+
 use super::file_facts::FileFacts;
 use super::side::{Alive, Side, WorkerLock};
 use crate::error::ArchiveError;
 
+const HEAD: &str = "walzip acknowledgement 1\n";
+
 const ACKNOWLEDGED: &str = "acknowledged";
+const LAST: &str = "last";
 const FAILED: &str = "failed";
 const TALLY: &str = "tally";
 
@@ -25,6 +31,9 @@ const KEPT: Duration = Duration::from_secs(60);
 /// An older acknowledgement counts for nothing: the file is compared with the archive again, which
 /// may have become another one at the same place.
 const VALID: Duration = Duration::from_secs(60);
+
+/// An older note of what was pushed last counts for nothing: what follows is compared with the archive again.
+const LAST_VALID: Duration = Duration::from_secs(60 * 60);
 
 /// The side of the spool for `archive-push`.
 #[derive(Clone, Debug)]
@@ -65,14 +74,40 @@ impl PushSpool {
         super::write(&path, self.text(facts).as_bytes())
     }
 
+    /// Notes the file that was pushed last into these repositories.
+    pub fn note_last(&self, facts: &FileFacts) -> Result<(), ArchiveError> {
+        super::write(&self.side.path(LAST), self.text(facts).as_bytes())
+    }
+
+    /// Whether this segment was pushed last: the very file that `pg_wal` has, if that still has one of the name.
+    pub fn is_last(&self, segment: SegmentName, pg_wal: &Path) -> bool {
+        let name = segment.to_string();
+        let path = self.side.path(LAST);
+        let Some(found) = super::read(&path) else {
+            return false;
+        };
+        let is_recent = super::age(&path).is_some_and(|age| age < LAST_VALID);
+        let is_it = match FileFacts::read(&pg_wal.join(&name)) {
+            Ok(facts) => found == self.text(&facts).as_bytes(),
+            Err(_) => {
+                let (head, tail) = (format!("{HEAD}file {name}\n"), self.tail());
+                found.starts_with(head.as_bytes()) && found.ends_with(tail.as_bytes())
+            }
+        };
+        is_recent && is_it
+    }
+
     fn acknowledgement(&self, name: &str) -> PathBuf {
         self.side.path(ACKNOWLEDGED).join(name)
     }
 
     fn text(&self, facts: &FileFacts) -> String {
+        format!("{HEAD}{facts}{}", self.tail())
+    }
+
+    fn tail(&self) -> String {
         let settings = self.side.settings();
-        let boot = &self.boot;
-        format!("walzip acknowledgement 1\n{facts}boot {boot}\nsettings {settings}\n")
+        format!("boot {}\nsettings {settings}\n", self.boot)
     }
 
     /// Removes the acknowledgements that nobody waits for.

@@ -6,6 +6,7 @@ use walzip_repo::{WalEntry, WalPack};
 
 use super::{Choice, Finding, FindingKind, Part, Verification, VerifyOptions, detail_of};
 use crate::error::ArchiveError;
+use crate::neighbours::Neighbours;
 use crate::packs::{self, PackReader};
 use crate::wal_object;
 
@@ -13,7 +14,7 @@ use crate::wal_object;
 pub(super) async fn verify(
     part: &Part,
     (options, choice): (&VerifyOptions, &Choice),
-    whole: &mut BTreeSet<String>,
+    (whole, neighbours): (&mut BTreeSet<String>, &mut Neighbours),
     verification: &mut Verification,
 ) {
     let entries = part.listing.iter();
@@ -34,7 +35,9 @@ pub(super) async fn verify(
             .progress
             .add(own.iter().map(|of| of.size_bytes).sum());
         let is_single = |name: &str| !packed.contains_key(name);
-        if let Err(error) = verify_pack(part, pack, is_single, whole, verification).await {
+        if let Err(error) =
+            verify_pack(part, pack, is_single, (whole, neighbours), verification).await
+        {
             // It could not be read at all, or no further.
             let detail = detail_of(error);
             let unproven = pack.name.segments().filter(|name| !whole.contains(name));
@@ -79,7 +82,7 @@ async fn verify_pack(
     part: &Part,
     pack: &WalPack,
     is_single: impl Fn(&str) -> bool,
-    whole: &mut BTreeSet<String>,
+    (whole, neighbours): (&mut BTreeSet<String>, &mut Neighbours),
     verification: &mut Verification,
 ) -> Result<(), ArchiveError> {
     let repository = &part.repository;
@@ -96,8 +99,10 @@ async fn verify_pack(
     reader
         .decode_all(async |name, decoded| {
             verification.wal_objects += 1;
+            let mut edges = None;
             let checked = match decoded {
-                Ok(decoded) => {
+                Ok(mut decoded) => {
+                    edges = decoded.edges.take();
                     let beginning = &decoded.beginning;
                     let proven = wal_object::prove_beginning(name, beginning, repository.cluster());
                     match is_single(name) {
@@ -113,6 +118,8 @@ async fn verify_pack(
                 Ok(original_bytes) => {
                     verification.wal_original_bytes += original_bytes;
                     whole.insert(name.to_owned());
+                    // One that is stored by itself as well has been added.
+                    neighbours.add(name, edges.filter(|_| !is_single(name)));
                 }
                 Err(error) => verification.findings.push(part.damaged(name, error)),
             }

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod connections;
+mod continuity;
 mod damage;
 mod encrypted;
 mod expire;

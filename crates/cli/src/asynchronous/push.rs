@@ -162,13 +162,10 @@ impl<'d> Worker<'d> {
         destinations: &'d Destinations<'d>,
         spool_path: &Path,
     ) -> Result<Worker<'d>, CommandError> {
-        let options = destinations.options();
-        let how: Vec<(Level, bool)> = options
-            .map(|options| (options.level, options.verify))
-            .collect();
-        let settings = settings(destinations.places(), &how);
+        let spool = open_spool(data_directory, destinations, spool_path)?;
+        destinations.note_in(spool.clone());
         Ok(Worker {
-            spool: PushSpool::open(spool_path, data_directory, &settings)?,
+            spool,
             data_directory: spool::canonical(data_directory)?,
             destinations,
         })
@@ -245,6 +242,40 @@ impl<'d> Worker<'d> {
             tracing::debug!("what was pushed is not counted: {error}");
         }
     }
+}
+
+/// Has a call that pushes by itself note what it pushed, for the next one. Without a spool, each is compared with the
+/// archive.
+pub fn note_pushed(path: &Path, destinations: &Destinations<'_>, spool_path: Option<PathBuf>) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let (Some(spool_path), Some(directory), Ok(WalFileName::Segment(_))) =
+        (spool_path, path.parent(), name.parse())
+    else {
+        return;
+    };
+    let directory = match directory.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => directory,
+    };
+    // As a worker names it.
+    let directory = data_directory_of(path).unwrap_or_else(|| directory.to_owned());
+    match open_spool(&directory, destinations, &spool_path) {
+        Ok(spool) => destinations.note_in(spool),
+        Err(error) => tracing::debug!("{}", error.message()),
+    }
+}
+
+fn open_spool(
+    data_directory: &Path,
+    destinations: &Destinations<'_>,
+    spool_path: &Path,
+) -> Result<PushSpool, CommandError> {
+    let options = destinations.options();
+    let how: Vec<(Level, bool)> = options
+        .map(|options| (options.level, options.verify))
+        .collect();
+    let settings = settings(destinations.places(), &how);
+    Ok(PushSpool::open(spool_path, data_directory, &settings)?)
 }
 
 /// Failures as text for another process.

@@ -191,7 +191,7 @@ fn call<'s>(
         // What a call decodes of a pack may be what the next ones ask for. Where the spool cannot be
         // used, each call decodes what it needs.
         None => {
-            let path = background.spool_path_for_packs(config);
+            let path = background.usual_spool_path(config);
             Ok(path.and_then(|path| Call::of(asked, sources, Some(&path), false).ok()?))
         }
     });

@@ -72,6 +72,8 @@ pub fn run(args: ArchivePushArgs) -> Result<(), CommandError> {
     if let Some(outcome) = call.and_then(|call| call.wait()) {
         return outcome;
     }
+    let spool_path = args.background.usual_spool_path(&config);
+    asynchronous::push::note_pushed(&args.path, &destinations, spool_path);
     runtime::block_on(async { Ok(destinations.push(&args.path).await) })?
         .pushed
         .finish()

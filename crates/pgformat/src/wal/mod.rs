@@ -11,6 +11,7 @@ mod page_header;
 mod reader;
 mod record;
 mod records;
+mod segment_edges;
 mod segment_header;
 mod tablespace_creations;
 mod timed_record;
@@ -24,6 +25,7 @@ pub use record::{
     RecordLayout, RelFileLocator,
 };
 pub use records::{ReadRecord, Records, RecordsError};
+pub use segment_edges::{Discontinuity, EdgeReader, SegmentBegin, SegmentEdges, SegmentEnd};
 pub use segment_header::{SegmentHeader, SegmentHeaderError, is_segment_size};
 pub use tablespace_creations::{TablespaceCreation, TablespaceCreations};
 pub use timed_record::{TimedRecord, UnixMicros};

@@ -1,12 +1,14 @@
 //! No bytes at all make a reader panic, and what is not a record is carried as it is.
 
+use std::io::Write;
+
 use proptest::prelude::*;
 use walzip_pgformat::backup_label::{BackupHistory, BackupLabel};
 use walzip_pgformat::control_file::ControlFile;
 use walzip_pgformat::history::TimelineHistory;
 use walzip_pgformat::pglz::{CharSign, Compressor, decompress};
 use walzip_pgformat::units::TimelineId;
-use walzip_pgformat::wal::{Event, RecordHeader, RecordLayout, SegmentReader};
+use walzip_pgformat::wal::{EdgeReader, Event, RecordHeader, RecordLayout, SegmentReader};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, PAGE_SIZE};
 
@@ -128,6 +130,23 @@ proptest! {
     }
 
     #[test]
+    fn finds_the_edges_of_damaged_segments_without_a_panic(
+        which in 0..BEGINNINGS.len(),
+        damages in damages(),
+    ) {
+        const SMALLEST: u32 = 1 << 20;
+        let mut bytes = BEGINNINGS[which].1.to_vec();
+        damages.iter().for_each(|damage| apply(&mut bytes, damage));
+        bytes.resize(SMALLEST as usize, 0);
+        bytes[32..36].copy_from_slice(&SMALLEST.to_le_bytes());
+        let mut reader = EdgeReader::default();
+        prop_assert!(reader.write_all(&bytes).is_ok());
+        if let Some(edges) = reader.finish() {
+            edges.begin.discontinuity(&edges.end);
+        }
+    }
+
+    #[test]
     fn compresses_and_decompresses_any_bytes(
         seed in prop::collection::vec(any::<u8>(), 1..64),
         edits in prop::collection::vec((any::<u16>(), any::<u8>()), 0..40),
@@ -184,5 +203,8 @@ proptest! {
         prop_assert_eq!(name.to_string().parse(), Ok(WalFileName::Segment(name)));
         prop_assert_eq!(name.start(size)?, Lsn(position / u64::from(size) * u64::from(size)));
         prop_assert_eq!(name.number(size)?, position / u64::from(size));
+        let previous = name.previous(size)?;
+        prop_assert_eq!(previous.map(|name| name.next(size)).transpose()?, previous.and(Some(name)));
+        prop_assert_eq!(previous.is_none(), position < u64::from(size));
     }
 }

@@ -9,3 +9,4 @@ mod pg_waldump;
 mod records;
 mod rewrite;
 mod round_trip;
+mod segment_edges;

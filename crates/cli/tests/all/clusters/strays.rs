@@ -95,6 +95,47 @@ fn a_copy_that_has_archived_first_is_found_and_put_away() {
     assert!(said(&refused).contains("need the WAL of timeline 1 from"));
 }
 
+/// Nothing of the copy's has the names of what the primary has archived.
+#[test]
+fn a_copy_that_goes_on_where_the_primary_has_ended_is_refused() {
+    let Some(site) = Site::new(15) else { return };
+    let primary = primary(&site);
+    primary.sql("SELECT pg_switch_wal()");
+    primary.archive_everything();
+    let parted = primary.sql("SELECT pg_walfile_name(pg_current_wal_insert_lsn())");
+    primary.stop();
+    let copy = copy_of(&site, &primary);
+    primary.start(&[]);
+    copy.start(&["archive_command=true"]);
+    for number in 0..3 {
+        primary.sql(&format!("INSERT INTO note VALUES ('first-{number}')"));
+        primary.archive_everything();
+    }
+    let last = primary.sql("SELECT last_archived_wal FROM pg_stat_archiver");
+    primary.crash();
+    let mut current = parted;
+    while current < last {
+        copy.sql("SELECT txid_current(); SELECT pg_switch_wal()");
+        current = copy.sql("SELECT pg_walfile_name(pg_current_wal_insert_lsn())");
+    }
+    copy.sql("INSERT INTO note VALUES ('2-other')");
+    // It ends its segment.
+    copy.stop();
+    copy.start(&[]);
+    copy.sql("INSERT INTO note VALUES ('3-other'); SELECT pg_switch_wal()");
+    copy.wait_until("SELECT last_failed_wal IS NOT NULL FROM pg_stat_archiver");
+    let log = copy.log();
+    assert!(log.contains(&format!("does not continue {last}")), "{log}");
+
+    // The copy is the one to keep.
+    let set_aside = ["timeline", "set-aside", "1", "--from", &last, "--confirm"];
+    succeed(&mut site.walzip(&set_aside));
+    copy.wait_until("SELECT last_archived_time > last_failed_time FROM pg_stat_archiver");
+    succeed(&mut copy.walzip(&["backup"]));
+    copy.archive_everything();
+    assert_eq!(restored_rows(&site), "1-common 2-other 3-other");
+}
+
 /// A standby writes no WAL by which its own could be told.
 #[test]
 fn a_standby_is_not_backed_up_with_the_wal_of_a_copy() {

@@ -1,0 +1,101 @@
+//! Whether segments of an archive continue one another.
+//!
+//! A copy of a server that archives into the same repository leaves segments of two servers there, one after the other.
+//! Each is whole by itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use walzip_pgformat::wal::{Discontinuity, SegmentBegin, SegmentEdges, SegmentEnd};
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_repo::Repository;
+
+use crate::stored_wal::StoredWal;
+
+/// Where the segments of a cluster meet that were read.
+#[derive(Debug, Default)]
+pub(crate) struct Neighbours {
+    /// Begins of segments, and the one before, which was not read yet.
+    begins: BTreeMap<SegmentName, (SegmentName, SegmentBegin)>,
+    /// Ends of segments, by the name of the one after, which was not read yet.
+    ends: BTreeMap<SegmentName, (SegmentName, SegmentEnd)>,
+    found: Vec<NotContinued>,
+}
+
+/// A segment that does not continue the one before it.
+#[derive(Clone, Debug)]
+pub(crate) struct NotContinued {
+    pub(crate) segment: SegmentName,
+    pub(crate) before: SegmentName,
+    pub(crate) why: Discontinuity,
+}
+
+impl Neighbours {
+    /// Takes a file that was read, and compares it with those beside it that were. Only whole segments have edges.
+    pub(crate) fn add(&mut self, name: &str, edges: Option<SegmentEdges>) {
+        let (Some(edges), Ok(WalFileName::Segment(segment))) = (edges, name.parse()) else {
+            return;
+        };
+        let SegmentEdges {
+            segment_size,
+            begin,
+            end,
+        } = edges;
+        match (self.ends.remove(&segment), segment.previous(segment_size)) {
+            (Some(before), _) => self.compare(&before, (segment, &begin)),
+            (None, Ok(Some(previous))) => {
+                self.begins.insert(segment, (previous, begin));
+            }
+            (None, _) => {}
+        }
+        // A last one has no next.
+        let Ok(next) = segment.next(segment_size) else {
+            return;
+        };
+        match self.begins.remove(&next) {
+            Some((_, begin)) => self.compare(&(segment, end), (next, &begin)),
+            None => {
+                self.ends.insert(next, (segment, end));
+            }
+        }
+    }
+
+    fn compare(
+        &mut self,
+        (before, end): &(SegmentName, SegmentEnd),
+        (segment, begin): (SegmentName, &SegmentBegin),
+    ) {
+        if let Some(why) = begin.discontinuity(end) {
+            self.found.push(NotContinued {
+                segment,
+                before: *before,
+                why,
+            });
+        }
+    }
+
+    /// Reads those beside them that were not, as far as they are listed. What cannot be read is compared with nothing.
+    pub(crate) async fn read_others(
+        &mut self,
+        repository: &Repository,
+        is_listed: impl Fn(&str) -> bool,
+    ) {
+        let before = self.begins.values().map(|(previous, _)| *previous);
+        let others: BTreeSet<SegmentName> = before.chain(self.ends.keys().copied()).collect();
+        for name in others.iter().map(SegmentName::to_string) {
+            if is_listed(&name) {
+                let edges = read(repository, &name).await;
+                self.add(&name, edges);
+            }
+        }
+    }
+
+    /// The segments that do not continue the one before.
+    pub(crate) fn found(self) -> Vec<NotContinued> {
+        self.found
+    }
+}
+
+async fn read(repository: &Repository, name: &str) -> Option<SegmentEdges> {
+    let stored = StoredWal::get(repository, name).await;
+    stored.ok()??.proof(name).await.ok()?.edges.finish()
+}

@@ -1,0 +1,123 @@
+//! Proves the WAL of a cluster: the objects of its own files, its packs, and that each segment continues the one before.
+
+use std::collections::BTreeSet;
+
+use futures::StreamExt;
+use walzip_pgformat::wal_file_name::WalFileName;
+use walzip_repo::{RepoError, Repository, WalEntry};
+
+use super::notes::Note;
+use super::{Choice, Finding, FindingKind, Part, Verification, VerifyOptions, detail_of, packs};
+use crate::error::ArchiveError;
+use crate::neighbours::{Neighbours, NotContinued};
+use crate::stored_wal::StoredWal;
+use crate::timelines;
+use crate::wal_object::{self, Proven};
+
+/// Proves the WAL of one cluster.
+pub(super) async fn verify(
+    part: &Part,
+    options: &VerifyOptions,
+    choice: &Choice,
+    note: &mut Note,
+    verification: &mut Verification,
+) {
+    if let Err(error) = part.repository.check_wal_mark().await {
+        let (object, detail) = match error {
+            RepoError::Corrupt { key, detail } => (key, detail),
+            other => (part.object("the mark of its WAL"), detail_of(other.into())),
+        };
+        verification.findings.push(Finding {
+            kind: FindingKind::WalDamaged,
+            object,
+            detail,
+        });
+    }
+    verify_files(part, options, choice, note, verification).await;
+    verification.findings.extend(lost_histories(part));
+}
+
+/// Timelines that have WAL or descendants in the archive, and no history.
+fn lost_histories(part: &Part) -> Vec<Finding> {
+    let timelines = &part.timelines;
+    let lost = timelines.without_history(timelines::with_wal(&part.listing));
+    // What cannot be read is a finding already, as an object that is damaged.
+    let absent = lost
+        .into_iter()
+        .filter(|&timeline| timelines.unreadable(timeline).is_none());
+    let finding = |timeline| Finding {
+        kind: FindingKind::HistoryLost,
+        object: format!("{}{}", part.prefix, WalFileName::History(timeline)),
+        detail: format!(
+            "it is missing, and WAL of timeline {timeline} or of one after it is there"
+        ),
+    };
+    absent.map(finding).collect()
+}
+
+/// Proves its files and packs.
+async fn verify_files(
+    part: &Part,
+    options: &VerifyOptions,
+    choice: &Choice,
+    note: &mut Note,
+    verification: &mut Verification,
+) {
+    let single = part.listing.iter().filter(|entry| entry.packed.is_none());
+    let taken: Vec<&WalEntry> = single
+        .filter(|entry| choice.takes_wal(part, entry, verification))
+        .collect();
+    let mut whole = BTreeSet::new();
+    let mut neighbours = Neighbours::default();
+    let checks = taken
+        .iter()
+        .map(|entry| prove(&part.repository, &entry.name));
+    let mut checks = futures::stream::iter(checks).buffered(options.parallel.max(1));
+    let mut entries = taken.iter();
+    while let (Some(checked), Some(entry)) = (checks.next().await, entries.next()) {
+        verification.wal_objects += 1;
+        verification.wal_stored_bytes += entry.size_bytes;
+        options.progress.add(entry.size_bytes);
+        match checked {
+            Ok(proven) => {
+                verification.wal_original_bytes += proven.original_bytes;
+                whole.insert(entry.name.clone());
+                neighbours.add(&entry.name, proven.edges);
+            }
+            Err(error) => verification.findings.push(part.damaged(&entry.name, error)),
+        }
+    }
+    let known = (&mut whole, &mut neighbours);
+    packs::verify(part, (options, choice), known, verification).await;
+    // Those of a sample have no neighbours in it.
+    if options.sample.is_none() {
+        let listed: BTreeSet<&str> = part.listing.iter().map(|of| of.name.as_str()).collect();
+        let is_listed = |name: &str| listed.contains(name);
+        neighbours.read_others(&part.repository, is_listed).await;
+    }
+    for NotContinued {
+        segment,
+        before,
+        why,
+    } in neighbours.found()
+    {
+        let (name, before) = (segment.to_string(), before.to_string());
+        // The next verification reads them again: an older note may vouch for one of them.
+        whole.remove(&name);
+        whole.remove(&before);
+        verification.findings.push(Finding {
+            kind: FindingKind::WalNotContinued,
+            object: part.object(&name),
+            detail: format!("it does not continue {before}: {why}"),
+        });
+    }
+    let noted = part.listing.iter();
+    let noted = noted.map(|entry| (entry, whole.contains(&entry.name)));
+    note.add_wal(part.repository.cluster(), part.segment_size, noted);
+}
+
+/// Proves one file.
+async fn prove(repository: &Repository, name: &str) -> Result<Proven, ArchiveError> {
+    let stored = StoredWal::get_listed(repository, name).await?;
+    wal_object::prove(name, stored, repository.cluster()).await
+}

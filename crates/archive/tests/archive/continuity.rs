@@ -1,0 +1,226 @@
+//! A copy of a server archives where the original did: each segment is whole, and they do not follow one another.
+
+use walzip_archive::ArchiveError;
+use walzip_archive::push::{PushOptions, PushOutcome, Pushed, push};
+use walzip_archive::verify::{Finding, FindingKind, VerifyOptions, verify};
+use walzip_pgformat::wal::{Event, RecordLayout, SegmentHeader, SegmentReader};
+use walzip_repo::testing::memory_store;
+use walzip_repo::{ClusterIdentity, Repository};
+use walzip_testing::samples;
+
+use crate::wal::{PgWal, SEGMENT_SIZE, push_content, repository, segment_name, valid_segment};
+
+/// Segments of a real server, with their names, one after the other.
+struct Server(Vec<(String, Vec<u8>)>);
+
+impl Server {
+    /// Nothing where there are no samples.
+    fn new() -> Option<Server> {
+        let of_it = samples::all()
+            .iter()
+            .filter(|sample| sample.workload == "oltp-steady");
+        let segments: Vec<(String, Vec<u8>)> = of_it
+            .map(|sample| {
+                let name = sample.path.file_name().expect("a name");
+                (name.to_string_lossy().into_owned(), sample.read())
+            })
+            .collect();
+        (!segments.is_empty()).then_some(Server(segments))
+    }
+
+    async fn repository(&self) -> Repository {
+        let header = SegmentHeader::read(&self.0[0].1).expect("a segment");
+        let cluster = ClusterIdentity {
+            system_id: header.system_id.0,
+            major: header.version.major,
+        };
+        let opened = Repository::init(memory_store(), cluster).await;
+        opened.expect("a new repository").0
+    }
+
+    async fn push(&self, repository: &Repository, at: usize) -> Result<Pushed, ArchiveError> {
+        let (name, content) = &self.0[at];
+        push_content(repository, name, content).await
+    }
+
+    /// The first segment as a copy of the server has it, whose last record has the same length.
+    fn first_of_copy(&self) -> Vec<u8> {
+        let mut content = self.0[0].1.clone();
+        let start = SegmentHeader::read(&content).expect("a segment").start.0;
+        let mut reader = SegmentReader::new(&content).expect("a segment");
+        let mut layout = RecordLayout::default();
+        let mut tail = None;
+        while let Some(event) = reader.next_event(&mut layout) {
+            if let Event::Tail { lsn } = event {
+                tail = Some((lsn.0 - start) as usize);
+            }
+        }
+        // Of another transaction.
+        content[tail.expect("it goes on in the next segment") + 4] ^= 1;
+        content
+    }
+}
+
+fn not_continued(pushed: Result<Pushed, ArchiveError>) -> (String, String, String) {
+    match pushed {
+        Err(ArchiveError::NotContinued {
+            segment,
+            before,
+            why,
+        }) => (segment, before, why),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn findings(repository: &Repository, options: VerifyOptions) -> Vec<Finding> {
+    let verified = verify(repository, &options).await.expect("looked at");
+    verified.findings
+}
+
+#[tokio::test]
+async fn a_segment_is_refused_where_the_server_has_another_one_before_it() {
+    let repository = repository().await;
+    let pushed = push_content(&repository, &segment_name(5), &valid_segment(5, 1)).await;
+    pushed.expect("the original's");
+    let pg_wal = PgWal::new();
+    pg_wal.write(&segment_name(5), &valid_segment(5, 2));
+    let next = pg_wal.write(&segment_name(6), &valid_segment(6, 2));
+    let options = PushOptions::default();
+    let (segment, before, why) = not_continued(push(&repository, &next, &options).await);
+    assert_eq!((segment, before), (segment_name(6), segment_name(5)));
+    assert!(why.contains(&pg_wal.path().display().to_string()), "{why}");
+    let listed = repository.list_wal().await.expect("listed");
+    assert_eq!(listed.len(), 1);
+    // What its caller has pushed just now is not asked again.
+    let known = PushOptions {
+        is_next: true,
+        ..PushOptions::default()
+    };
+    let pushed = push(&repository, &next, &known).await;
+    assert_eq!(pushed.expect("new").outcome, PushOutcome::Stored);
+    // It is archived: that it is, is no lie.
+    let pushed = push(&repository, &next, &options).await;
+    assert_eq!(pushed.expect("there").outcome, PushOutcome::AlreadyStored);
+}
+
+#[tokio::test]
+async fn a_refusal_says_from_where_on_the_archive_is_another_servers() {
+    let repository = repository().await;
+    for number in 3..=6 {
+        let content = valid_segment(number, 1);
+        let pushed = push_content(&repository, &segment_name(number), &content).await;
+        pushed.expect("the original's");
+    }
+    let pg_wal = PgWal::new();
+    for number in 3..=7 {
+        let seed = if number == 3 { 1 } else { 2 };
+        pg_wal.write(&segment_name(number), &valid_segment(number, seed));
+    }
+    let next = pg_wal.path().join(segment_name(7));
+    let (_, _, why) = not_continued(push(&repository, &next, &PushOptions::default()).await);
+    assert!(
+        why.contains(&format!("from {} on", segment_name(4))),
+        "{why}"
+    );
+}
+
+#[tokio::test]
+async fn a_segment_follows_what_is_identical_or_not_to_be_compared() {
+    let repository = repository().await;
+    let pushed = push_content(&repository, &segment_name(5), &valid_segment(5, 1)).await;
+    pushed.expect("stored");
+    for (number, before) in [
+        (6, valid_segment(5, 1)),
+        // It is recycled under its name, was cut off, or is not there.
+        (6, valid_segment(9, 1)),
+        (6, valid_segment(5, 2)[..SEGMENT_SIZE / 2].to_vec()),
+        // Nothing is archived before it.
+        (9, valid_segment(8, 3)),
+    ] {
+        let pg_wal = PgWal::new();
+        pg_wal.write(&segment_name(number - 1), &before);
+        let next = pg_wal.write(&segment_name(number), &valid_segment(number, 1));
+        let pushed = push(&repository, &next, &PushOptions::default()).await;
+        pushed.expect("it continues the archive, as far as can be told");
+    }
+    // A damaged one contradicts nothing.
+    let put = repository
+        .put_wal(&segment_name(20), "no walzip file".into())
+        .await;
+    put.expect("put");
+    let pg_wal = PgWal::new();
+    pg_wal.write(&segment_name(20), &valid_segment(20, 1));
+    let next = pg_wal.write(&segment_name(21), &valid_segment(21, 1));
+    let pushed = push(&repository, &next, &PushOptions::default()).await;
+    pushed.expect("stored");
+}
+
+#[tokio::test]
+async fn where_the_segment_before_is_gone_the_records_tell() {
+    let Some(server) = Server::new() else { return };
+    let repository = server.repository().await;
+    server.push(&repository, 0).await.expect("stored");
+    server.push(&repository, 1).await.expect("it continues");
+
+    let repository = server.repository().await;
+    let pushed = push_content(&repository, &server.0[0].0, &server.first_of_copy()).await;
+    pushed.expect("nothing is before it");
+    let (segment, before, why) = not_continued(server.push(&repository, 1).await);
+    assert_eq!((&segment, &before), (&server.0[1].0, &server.0[0].0));
+    assert!(why.contains("checksum"), "{why}");
+}
+
+#[tokio::test]
+async fn a_verification_finds_where_two_servers_meet() {
+    let Some(server) = Server::new() else { return };
+    let repository = server.repository().await;
+    let noting = || VerifyOptions {
+        notes: true,
+        verified_within: Some(jiff::SignedDuration::from_hours(24)),
+        ..VerifyOptions::default()
+    };
+    server.push(&repository, 1).await.expect("stored");
+    server.push(&repository, 2).await.expect("stored");
+    assert_eq!(findings(&repository, noting()).await, []);
+    // What is new meets what was found whole before.
+    let pushed = push_content(&repository, &server.0[0].0, &server.first_of_copy()).await;
+    pushed.expect("nothing is before it");
+    let found = findings(&repository, noting()).await;
+    let [
+        Finding {
+            kind,
+            object,
+            detail,
+        },
+    ] = found.as_slice()
+    else {
+        panic!("{found:?}");
+    };
+    assert_eq!(
+        (*kind, object),
+        (FindingKind::WalNotContinued, &server.0[1].0)
+    );
+    assert!(
+        detail.contains(&server.0[0].0) && detail.contains("checksum"),
+        "{detail}"
+    );
+    // It is found again, by whoever looks.
+    assert_eq!(findings(&repository, noting()).await, found);
+    assert_eq!(findings(&repository, noting()).await, found);
+    assert_eq!(findings(&repository, VerifyOptions::default()).await, found);
+    let sample = VerifyOptions {
+        sample: Some(100),
+        ..VerifyOptions::default()
+    };
+    assert_eq!(findings(&repository, sample).await, found, "both are in it");
+}
+
+#[tokio::test]
+async fn a_verification_finds_nothing_where_one_server_has_archived() {
+    let Some(server) = Server::new() else { return };
+    let repository = server.repository().await;
+    for at in 0..server.0.len() {
+        server.push(&repository, at).await.expect("stored");
+    }
+    assert_eq!(findings(&repository, VerifyOptions::default()).await, []);
+}

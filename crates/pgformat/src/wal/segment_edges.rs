@@ -1,0 +1,351 @@
+//! How a segment begins and ends: whether one continues another.
+//!
+//! The first record of a segment names the start of the record before it (`xl_prev`), and a record that does not fit
+//! goes on in the next segment: its checksum is right only with both parts. So it shows when one of two neighbours is of
+//! another server with the same system identifier: a copy that was started without a recovery. It does not show where
+//! the last record of both servers begins at the same position, and ends with the segment.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use super::max_align;
+use super::page_header::PageHeader;
+use super::record::{RECORD_HEADER_LEN, RecordHeader};
+use super::segment_header::SegmentHeader;
+use crate::PAGE_SIZE;
+use crate::bytes::read_u32;
+use crate::units::Lsn;
+
+/// Of a record that runs from one segment into the next, each part is kept up to so many bytes. Of a longer one, only the
+/// lengths are compared.
+const PART_LEN_MAX: usize = 1 << 20;
+
+/// How a segment begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SegmentBegin {
+    /// Bytes of a record of the segment before (`xlp_rem_len`).
+    remaining_len: usize,
+    /// These bytes, where all of them are in this segment, and not too many.
+    rest: Option<Vec<u8>>,
+    /// A crash kept the server from writing the rest of the record before
+    /// (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`).
+    overwrites: bool,
+    /// What the first record names as the start of the one before it.
+    prev: Option<Lsn>,
+}
+
+/// How a segment ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SegmentEnd {
+    /// Where the last whole record begins, as far as that was seen.
+    last_whole: Option<Lsn>,
+    /// The record that goes on in the next segment.
+    tail: Option<Tail>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Tail {
+    lsn: Lsn,
+    total_len: usize,
+    len: usize,
+    /// The bytes, unless they are too many.
+    bytes: Option<Vec<u8>>,
+}
+
+/// Both of a segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SegmentEdges {
+    /// Bytes of a segment of this cluster.
+    pub segment_size: u32,
+    /// Its beginning.
+    pub begin: SegmentBegin,
+    /// Its end.
+    pub end: SegmentEnd,
+}
+
+/// Why a segment does not continue the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discontinuity {
+    /// The first record comes after another one than the last of the segment before.
+    OtherRecord {
+        /// The record that it comes after.
+        named: Lsn,
+        /// The last one of the segment before.
+        last: Lsn,
+    },
+    /// The first record comes after none: `pg_resetwal` began the WAL anew.
+    Anew,
+    /// It begins with so many bytes of a record, of which the segment before leaves others.
+    OtherLength {
+        /// The bytes that are left of the record.
+        expected: usize,
+        /// What its first page says of them.
+        found: usize,
+    },
+    /// The record that runs from the one into the other has a wrong checksum.
+    WrongChecksum {
+        /// Where it begins.
+        record: Lsn,
+    },
+}
+
+impl fmt::Display for Discontinuity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Discontinuity::OtherRecord { named, last } => write!(
+                f,
+                "its first record comes after one at {named}, and the last one before it is at {last}"
+            ),
+            Discontinuity::Anew => write!(
+                f,
+                "its first record comes after none: pg_resetwal began the WAL anew there"
+            ),
+            Discontinuity::OtherLength { expected, found } => write!(
+                f,
+                "it begins with {found} bytes of a record, of which {expected} are left"
+            ),
+            Discontinuity::WrongChecksum { record } => write!(
+                f,
+                "the record at {record}, which goes on in it, has a wrong checksum"
+            ),
+        }
+    }
+}
+
+impl SegmentBegin {
+    /// Why the segment does not continue the one that ends like this. Nothing where it does, and where that cannot be
+    /// told.
+    pub fn discontinuity(&self, before: &SegmentEnd) -> Option<Discontinuity> {
+        if self.prev == Some(Lsn(0)) {
+            return Some(Discontinuity::Anew);
+        }
+        let tail = before.tail.as_ref();
+        let expected = tail.map_or(0, |tail| tail.total_len - tail.len);
+        if before.last_whole.is_none() && tail.is_none() {
+            return None;
+        }
+        if self.remaining_len != expected && !self.overwrites {
+            return Some(Discontinuity::OtherLength {
+                expected,
+                found: self.remaining_len,
+            });
+        }
+        let last = match self.overwrites {
+            true => before.last_whole,
+            false => tail.map(|tail| tail.lsn).or(before.last_whole),
+        };
+        if let (Some(named), Some(last)) = (self.prev, last)
+            && named != last
+        {
+            return Some(Discontinuity::OtherRecord { named, last });
+        }
+        let tail = tail.filter(|_| !self.overwrites)?;
+        let record = [tail.bytes.as_deref()?, self.rest.as_deref()?].concat();
+        let is_right = RecordHeader::read(&record)
+            .is_some_and(|header| header.crc == RecordHeader::checksum(&record));
+        (!is_right).then_some(Discontinuity::WrongChecksum { record: tail.lsn })
+    }
+}
+
+/// Finds the edges of a segment that is written to it from its first byte to its last.
+#[derive(Debug, Default)]
+pub struct EdgeReader {
+    /// Nothing before the first page, and of what is no WAL.
+    header: Option<SegmentHeader>,
+    /// The beginning of a page of which the rest was not written yet.
+    part: Vec<u8>,
+    /// Bytes before that.
+    offset: usize,
+    beginning: Beginning,
+    ending: Ending,
+}
+
+/// What was read of the beginning.
+#[derive(Debug, Default)]
+struct Beginning {
+    begin: SegmentBegin,
+    /// Bytes of the record of before, and up to the first record, which are to be passed.
+    to_pass: usize,
+    /// What was kept of them, and the header of the first record.
+    kept: Vec<u8>,
+    is_done: bool,
+}
+
+/// The records since the last page on which one begins.
+#[derive(Debug, Default)]
+struct Ending {
+    /// Where the first of them begins.
+    first: Option<Lsn>,
+    /// Up to a limit, without page headers.
+    kept: Vec<u8>,
+    len: usize,
+    /// Where the last page ends.
+    end: usize,
+}
+
+impl EdgeReader {
+    /// The edges, after the last byte; nothing of what is no segment, or only a part of one.
+    pub fn finish(self) -> Option<SegmentEdges> {
+        let header = self.header?;
+        let is_whole = self.part.is_empty() && self.offset == header.segment_size as usize;
+        is_whole.then(|| SegmentEdges {
+            segment_size: header.segment_size,
+            begin: self.beginning.begin,
+            end: self.ending.finish(self.offset),
+        })
+    }
+
+    fn page(&mut self, page: &[u8]) {
+        let offset = self.offset;
+        self.offset += PAGE_SIZE;
+        if offset == 0 {
+            self.header = SegmentHeader::read(page).ok();
+        }
+        let Some(header) = self.header else {
+            return;
+        };
+        let address = Lsn(header.start.0.wrapping_add(offset as u64));
+        let read = PageHeader::read(page);
+        let is_own = |read: &PageHeader| {
+            read.magic == header.version.page_magic && read.address == address.0
+        };
+        let Some(read) = read.filter(is_own) else {
+            self.beginning.is_done = true;
+            return;
+        };
+        let header_len = header.page_header_len(offset);
+        let payload = page.get(header_len..).unwrap_or_default();
+        let remaining_len = read.remaining_len as usize;
+        if offset == 0 {
+            let overwrites = read.flags & header.version.overwrite_contrecord != 0;
+            self.beginning.start(remaining_len, overwrites);
+        }
+        self.beginning.page(remaining_len, payload);
+        let record = address
+            .0
+            .wrapping_add((header_len + max_align(remaining_len)) as u64);
+        let record = Lsn(record);
+        self.ending.page(record, max_align(remaining_len), payload);
+        self.ending.end = self.offset;
+    }
+}
+
+impl Write for EdgeReader {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut rest = bytes;
+        if !self.part.is_empty() {
+            let (missing, after) = rest.split_at(rest.len().min(PAGE_SIZE - self.part.len()));
+            self.part.extend_from_slice(missing);
+            rest = after;
+            if self.part.len() == PAGE_SIZE {
+                let page = std::mem::take(&mut self.part);
+                self.page(&page);
+            }
+        }
+        let mut pages = rest.chunks_exact(PAGE_SIZE);
+        for page in &mut pages {
+            self.page(page);
+        }
+        self.part.extend_from_slice(pages.remainder());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Beginning {
+    fn start(&mut self, remaining_len: usize, overwrites: bool) {
+        self.begin.remaining_len = remaining_len;
+        self.begin.overwrites = overwrites;
+        self.to_pass = max_align(remaining_len);
+    }
+
+    /// Takes the next page, which says how much is left of the record of before.
+    fn page(&mut self, remaining_len: usize, payload: &[u8]) {
+        let passed = self.to_pass == 0 && !self.kept.is_empty();
+        if self.is_done || (!passed && max_align(remaining_len) != self.to_pass) {
+            self.is_done = true;
+            return;
+        }
+        let is_kept = self.begin.remaining_len <= PART_LEN_MAX;
+        let (of_rest, after) = payload.split_at(payload.len().min(self.to_pass));
+        self.to_pass -= of_rest.len();
+        if is_kept {
+            self.kept.extend_from_slice(of_rest);
+        }
+        if self.to_pass > 0 {
+            return;
+        }
+        let rest_len = if is_kept {
+            max_align(self.begin.remaining_len)
+        } else {
+            0
+        };
+        if is_kept && self.begin.rest.is_none() {
+            self.begin.rest = self
+                .kept
+                .get(..self.begin.remaining_len)
+                .map(<[u8]>::to_vec);
+        }
+        let missing = (rest_len + RECORD_HEADER_LEN).saturating_sub(self.kept.len());
+        self.kept
+            .extend_from_slice(&after[..after.len().min(missing)]);
+        if let Some(first) = self.kept.get(rest_len..rest_len + RECORD_HEADER_LEN) {
+            let header = RecordHeader::read(first);
+            let header = header.filter(|header| header.total_len as usize >= RECORD_HEADER_LEN);
+            self.begin.prev = header.map(|header| Lsn(header.prev));
+            self.is_done = true;
+            self.kept = Vec::new();
+        }
+    }
+}
+
+impl Ending {
+    /// Takes the next page, on which the first record that begins there begins after so many bytes.
+    fn page(&mut self, record: Lsn, start: usize, payload: &[u8]) {
+        let total_len = payload.get(start..).and_then(|record| read_u32(record, 0));
+        let begins = total_len.is_some_and(|len| len as usize >= RECORD_HEADER_LEN);
+        if begins {
+            self.first = Some(record);
+            self.kept.clear();
+            self.len = 0;
+        }
+        let payload = if begins { &payload[start..] } else { payload };
+        self.len += payload.len();
+        if self.len <= PART_LEN_MAX + PAGE_SIZE {
+            self.kept.extend_from_slice(payload);
+        }
+    }
+
+    fn finish(self, segment_len: usize) -> SegmentEnd {
+        let mut end = SegmentEnd::default();
+        let Some(first) = self.first else {
+            return end;
+        };
+        let mut at = 0;
+        while let Some(total_len) = self.kept.get(at..).and_then(|record| read_u32(record, 0)) {
+            let total_len = total_len as usize;
+            if total_len < RECORD_HEADER_LEN {
+                break;
+            }
+            // All of them begin on the first page.
+            let lsn = Lsn(first.0 + at as u64);
+            let len = self.len - at;
+            if total_len > len {
+                // Where the pages end before the segment does, so does the WAL.
+                end.tail = (self.end == segment_len).then(|| Tail {
+                    lsn,
+                    total_len,
+                    len,
+                    bytes: (self.kept.len() == self.len).then(|| self.kept[at..].to_vec()),
+                });
+                break;
+            }
+            end.last_whole = Some(lsn);
+            at += max_align(total_len);
+        }
+        end
+    }
+}

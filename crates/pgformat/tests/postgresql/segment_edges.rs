@@ -1,0 +1,188 @@
+//! Where segments of real servers begin and end, and whether one continues another.
+
+use std::io::Write;
+
+use walzip_pgformat::Lsn;
+use walzip_pgformat::PAGE_SIZE;
+use walzip_pgformat::wal::{
+    Discontinuity, EdgeReader, Event, RecordHeader, RecordLayout, SegmentEdges, SegmentHeader,
+    SegmentReader,
+};
+use walzip_testing::samples;
+
+fn edges_in_steps(segment: &[u8], step: usize) -> SegmentEdges {
+    let mut reader = EdgeReader::default();
+    for part in segment.chunks(step) {
+        reader.write_all(part).expect("taken");
+    }
+    reader.finish().expect("a segment")
+}
+
+fn edges(segment: &[u8]) -> SegmentEdges {
+    edges_in_steps(segment, segment.len())
+}
+
+/// The samples that follow one another in one workload.
+fn neighbours() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let pairs = samples::all().windows(2).filter_map(|pair| {
+        let [one, other] = pair else { return None };
+        let (before, next) = (one.read(), other.read());
+        let header = |segment: &[u8]| SegmentHeader::read(segment).expect("a segment");
+        let (end, start) = (
+            header(&before).start.0 + before.len() as u64,
+            header(&next).start.0,
+        );
+        (one.workload == other.workload && end == start).then_some((before, next))
+    });
+    pairs.collect()
+}
+
+#[test]
+fn segments_of_one_server_continue_one_another() {
+    let neighbours = neighbours();
+    let mut crossing = 0;
+    for (before, next) in &neighbours {
+        let (before, next) = (edges(before), edges(next));
+        assert_eq!(next.begin.discontinuity(&before.end), None);
+        let length = before.begin.discontinuity(&before.end);
+        crossing += usize::from(matches!(length, Some(Discontinuity::OtherLength { .. })));
+    }
+    assert!(
+        neighbours.is_empty() || crossing > 0,
+        "none crosses a border"
+    );
+}
+
+#[test]
+fn the_edges_are_those_that_a_reader_of_records_finds() {
+    for sample in samples::all() {
+        let segment = sample.read();
+        let found = edges(&segment);
+        assert_eq!(edges_in_steps(&segment, 5_000), found, "{sample:?}");
+        // The end of the segment, told to a segment that would come after its last record.
+        let mut reader = SegmentReader::new(&segment).expect("a segment");
+        let mut layout = RecordLayout::default();
+        let (mut first, mut whole, mut tail) = (None, None, None);
+        while let Some(event) = reader.next_event(&mut layout) {
+            match event {
+                Event::Record { lsn } => {
+                    first.get_or_insert(Lsn(layout.header.prev));
+                    (whole, tail) = (Some(lsn), None);
+                }
+                Event::Tail { lsn } => tail = Some((lsn, reader.bytes().to_vec())),
+                _ => {}
+            }
+        }
+        let text = format!("{found:?}");
+        let named = |what: &str| assert!(text.contains(what), "{what} {sample:?}");
+        match first {
+            Some(prev) => named(&format!("prev: Some({prev:?})")),
+            None => named("prev: None"),
+        }
+        match &tail {
+            Some((lsn, bytes)) => named(&format!(
+                "tail: Some(Tail {{ lsn: {lsn:?}, total_len: {}, len: {}",
+                u32::from_le_bytes(*bytes.first_chunk().expect("a length")),
+                bytes.len()
+            )),
+            None => named(&format!("last_whole: {whole:?}, tail: None")),
+        }
+    }
+}
+
+#[test]
+fn another_servers_segment_is_told() {
+    let mut checksums = 0;
+    for (before, next) in neighbours() {
+        let end = edges(&before).end;
+        let told = |next: &[u8]| edges(next).begin.discontinuity(&end);
+        let remaining = RecordStart::of(&next);
+        // Its first record comes after another one.
+        let mut other = next.clone();
+        other[remaining.prev_offset] ^= 8;
+        assert!(matches!(
+            told(&other),
+            Some(Discontinuity::OtherRecord { .. })
+        ));
+        let mut anew = next.clone();
+        anew[remaining.prev_offset..][..8].fill(0);
+        assert_eq!(told(&anew), Some(Discontinuity::Anew));
+        // The record that runs over the border has other content.
+        if remaining.len > 0 {
+            let mut other = next.clone();
+            other[40] ^= 1;
+            assert!(matches!(
+                told(&other),
+                Some(Discontinuity::WrongChecksum { .. })
+            ));
+            let mut shorter = next.clone();
+            shorter[16] ^= 1;
+            assert!(matches!(
+                told(&shorter),
+                Some(Discontinuity::OtherLength { .. })
+            ));
+            checksums += 1;
+        }
+        // What ended before its segment did says nothing.
+        let mut unfinished = before.clone();
+        unfinished[PAGE_SIZE..].fill(0);
+        let unfinished = edges(&unfinished).end;
+        let found = edges(&next).begin.discontinuity(&unfinished);
+        assert!(
+            !matches!(found, Some(Discontinuity::WrongChecksum { .. })),
+            "{found:?}"
+        );
+    }
+    assert!(checksums > 0 || samples::all().is_empty());
+}
+
+/// Where the first record of a segment names the one before it, if that is on the first page.
+struct RecordStart {
+    len: usize,
+    prev_offset: usize,
+}
+
+impl RecordStart {
+    fn of(segment: &[u8]) -> RecordStart {
+        let mut len = SegmentHeader::read(segment)
+            .expect("a segment")
+            .remaining_len as usize;
+        let all = len;
+        let (mut page, mut at) = (0, 40);
+        while len > PAGE_SIZE - at {
+            len -= PAGE_SIZE - at;
+            (page, at) = (page + 1, 24);
+        }
+        let mut start = page * PAGE_SIZE + (at + len).next_multiple_of(8);
+        if start.is_multiple_of(PAGE_SIZE) {
+            start += 24;
+        }
+        assert!(RecordHeader::read(&segment[start..]).is_some());
+        // The last 8 bytes of a page may have the first ones of a record.
+        let next_page = (start + 1).next_multiple_of(PAGE_SIZE);
+        let prev_offset = match start + 8 >= next_page {
+            true => next_page + 24 + (start + 8 - next_page),
+            false => start + 8,
+        };
+        RecordStart {
+            len: all,
+            prev_offset,
+        }
+    }
+}
+
+#[test]
+fn what_is_no_whole_segment_has_no_edges() {
+    let mut reader = EdgeReader::default();
+    reader.write_all(&[0; 3 * PAGE_SIZE]).expect("taken");
+    assert!(reader.finish().is_none());
+    let Some(sample) = samples::of_workload("idle") else {
+        return;
+    };
+    let segment = sample.read();
+    for len in [0, 1, PAGE_SIZE, segment.len() - 1] {
+        let mut reader = EdgeReader::default();
+        reader.write_all(&segment[..len]).expect("taken");
+        assert!(reader.finish().is_none(), "{len}");
+    }
+}
