@@ -7,10 +7,10 @@
 //! `pg_wal`.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use walzip_pgformat::wal::{Event, RecordLayout, SegmentHeader, SegmentReader};
+use walzip_pgformat::wal::{EdgeReader, SegmentEdges, SegmentHeader};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{Lsn, PAGE_SIZE};
 
@@ -77,45 +77,18 @@ fn restored(pg_wal: &Path) -> Vec<Restored> {
     names.filter_map(segment).collect()
 }
 
-/// Whether the first record of a segment comes after the last one of the segment before, as far as they can be read.
+/// Whether a segment continues the one before, as far as they can be read.
 fn continues(before: &Restored, last: &Restored) -> bool {
-    let read = |segment: &Restored| fs::read(&segment.path).ok();
-    // One after the other: a segment may have 1 GiB.
-    let Some(named) = read(last).and_then(|last| record_before(&last)) else {
-        return true;
-    };
-    let ends = read(before).map(|before| last_records(&before));
-    ends.is_none_or(|ends| ends.is_empty() || ends.contains(&named))
+    match (edges(&before.path), edges(&last.path)) {
+        (Some(before), Some(last)) => last.begin.discontinuity(&before.end).is_none(),
+        _ => true,
+    }
 }
 
-/// Where the last whole record of a segment begins, and after it the one that goes on in the next segment. A crash may have
-/// kept the server from writing the rest of that one: then the next record names the one before.
-fn last_records(segment: &[u8]) -> Vec<Lsn> {
-    let Ok(mut reader) = SegmentReader::new(segment) else {
-        return Vec::new();
-    };
-    let mut layout = RecordLayout::default();
-    let (mut whole, mut tail) = (None, None);
-    while let Some(event) = reader.next_event(&mut layout) {
-        match event {
-            Event::Record { lsn } => whole = Some(lsn),
-            Event::Tail { lsn } => tail = Some(lsn),
-            _ => {}
-        }
-    }
-    whole.into_iter().chain(tail).collect()
-}
-
-/// What the first record that begins in a segment names as the one before it.
-fn record_before(segment: &[u8]) -> Option<Lsn> {
-    let mut reader = SegmentReader::new(segment).ok()?;
-    let mut layout = RecordLayout::default();
-    while let Some(event) = reader.next_event(&mut layout) {
-        if let Event::Record { .. } = event {
-            return Some(Lsn(layout.header.prev));
-        }
-    }
-    None
+fn edges(segment: &Path) -> Option<SegmentEdges> {
+    let mut edges = EdgeReader::default();
+    io::copy(&mut File::open(segment).ok()?, &mut edges).ok()?;
+    edges.finish()
 }
 
 #[cfg(test)]
@@ -177,14 +150,10 @@ mod tests {
         let with_later = [first.clone(), second.clone(), (later, copied)];
         assert!(looked(&with_later, expect(end)).is_err());
         assert_eq!(looked(&with_later[2..], expect(end)), Ok(()), "long ago");
-        // The last record of the first is another server's, and not the one that the second names.
-        let last = *last_records(&first.1).last().expect("a record");
+        // The last records of the first are not there, of which the second names one.
         let mut foreign = first.1.clone();
-        let begin = name_of(first.0)
-            .range(foreign.len() as u32)
-            .expect("a range")
-            .start;
-        foreign[(last.0 - begin.0) as usize..].fill(0);
+        let last_page = foreign.len() - PAGE_SIZE;
+        foreign[last_page + 4096..].fill(0);
         let said = looked(&[(first.0, foreign), second.clone()], in_second).expect_err("other");
         assert!(said.contains(&format!("after {}", first.0)), "{said}");
     }

@@ -67,6 +67,49 @@ fn pushes_an_identical_segment_twice_and_succeeds() {
 }
 
 /// PostgreSQL's log may lie on a full disk: what is archived is archived all the same.
+/// The copy of a cluster archived its own first segment.
+#[test]
+fn a_segment_that_follows_another_servers_is_refused_unless_its_own_was_pushed_last() {
+    let sandbox = initialised();
+    let second = "000000010000000000000002";
+    sandbox.write(&path(second), &segment(2));
+    let push = |spool: &str, path: &str| {
+        std::fs::create_dir_all(sandbox.path(spool)).expect("made");
+        let args = [
+            "archive-push",
+            "--repo",
+            "repo",
+            "--spool-path",
+            spool,
+            path,
+        ];
+        sandbox.run(&args)
+    };
+    assert!(push("spool", &path(FIRST)).status.success());
+    let mut other = segment(1);
+    other[9000] ^= 1;
+    sandbox.write(&format!("other/pg_wal/{FIRST}"), &other);
+    let key = format!("wal/15-{SYSTEM_ID}/0000000100000000/{FIRST}.wz");
+    sandbox.ok(&["repo", "rm", &key, "--force", "--confirm", "--repo", "repo"]);
+    assert!(
+        push("spool", &format!("other/pg_wal/{FIRST}"))
+            .status
+            .success()
+    );
+
+    let refused = push("elsewhere", &path(second));
+    assert_eq!(refused.status.code(), Some(45));
+    insta::assert_snapshot!(String::from_utf8_lossy(&refused.stderr));
+    // The note is about the very file that pg_wal has.
+    let content = sandbox.read(&path(FIRST));
+    std::fs::remove_file(sandbox.path(&path(FIRST))).expect("removed");
+    sandbox.write(&path(FIRST), &content);
+    assert_eq!(push("spool", &path(second)).status.code(), Some(45));
+    // Where that is gone, only the note says so.
+    std::fs::remove_file(sandbox.path(&path(FIRST))).expect("removed");
+    assert!(push("spool", &path(second)).status.success());
+}
+
 #[test]
 fn a_log_that_cannot_be_written_fails_nothing() {
     let sandbox = initialised();
