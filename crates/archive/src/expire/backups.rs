@@ -108,7 +108,7 @@ fn is_full(own: &Own<'_>) -> bool {
 }
 
 fn is_before(own: &Own<'_>, cutoff: Timestamp) -> bool {
-    is_complete(own) && own.1.stop.time <= cutoff
+    is_complete(own) && own.1.finished_by() <= cutoff
 }
 
 fn is_fulfilled(

@@ -68,10 +68,20 @@ pub(crate) struct Finished {
     pub(crate) segment_size_bytes: u32,
     pub(crate) start: Moment,
     pub(crate) stop: Moment,
+    /// When the store made its description.
+    pub(crate) described: Timestamp,
     pub(crate) required: Vec<SegmentName>,
     pub(crate) references: Vec<String>,
     /// Why it cannot be restored, if it cannot.
     pub(crate) fault: Option<String>,
+}
+
+impl Finished {
+    /// When it was finished, at the latest: a server's clock that was behind made it look older. What was copied from
+    /// another store is as young as the copy.
+    pub(crate) fn finished_by(&self) -> Timestamp {
+        self.stop.time.max(self.described)
+    }
 }
 
 impl LabelFacts {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use walzip_repo::layout::{BACKUP_EXPIRING, BACKUP_JSON, BACKUP_PINNED};
 use walzip_repo::{BackupLabel, ClusterIdentity, LabelObject, RepoError, Repository, WalEntry};
 
@@ -121,6 +122,9 @@ fn describe(
         segment_size_bytes: record.segment_size_bytes,
         start: record.start,
         stop: record.stop,
+        described: objects
+            .get(BACKUP_JSON)
+            .map_or(Timestamp::MAX, |object| time_of(object.modified)),
         fault: fault(&record, &required, wal, objects),
         references: record.references,
         required,

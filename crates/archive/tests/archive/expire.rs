@@ -536,3 +536,42 @@ async fn an_attempt_whose_process_has_ended_keeps_nothing() {
     let left = repository.list_unfinished_backups().await;
     assert_eq!(left.expect("listed"), []);
 }
+
+/// A server's clock that is days behind makes a backup look older than the window.
+#[tokio::test]
+async fn a_backup_that_looks_older_than_its_description_does_not_fill_the_window() {
+    let store = memory_store();
+    let repository = repository_on(store).await;
+    for number in FIRST_SEGMENT..=LAST_SEGMENT {
+        let content = valid_segment(number, 1);
+        let pushed = push_content(&repository, &segment_name(number), &content).await;
+        pushed.expect("pushed");
+    }
+    let now = Timestamp::now();
+    for (number, days) in [(5, 9), (8, 8), (12, 7_i64)] {
+        let started = after(now, -24 * days);
+        back_up(&repository, BackupType::Full, started, number, &[]).await;
+    }
+    let request = |days: i64| ExpireRequest {
+        retention: Retention {
+            full: None,
+            window: Some(SignedDuration::from_hours(24 * days)),
+        },
+        ..ExpireRequest::default()
+    };
+    let later = after(now, 1);
+    let plan = plan_expire_at(&repository, &request(3), later).await;
+    let kept = |plan: &Plan| plan.backups.iter().filter(|of| !of.removed).count();
+    let plan = plan.expect("a plan");
+    assert_eq!(kept(&plan), 3, "{plan:?}");
+    assert!(
+        plan.clusters.iter().all(|of| of.removed_wal.is_empty()),
+        "{plan:?}"
+    );
+    // What is finished by the moment that the window is about goes.
+    let last = LAST_SEGMENT + 1;
+    let pushed = push_content(&repository, &segment_name(last), &valid_segment(last, 1)).await;
+    pushed.expect("pushed");
+    let plan = plan_expire_at(&repository, &request(0), later).await;
+    assert_eq!(kept(&plan.expect("a plan")), 1);
+}

@@ -247,12 +247,20 @@ impl Life {
         let name = |(line, number): &(usize, u64)| {
             SegmentName::from_number(TimelineId(lines[*line].id), *number, SIZE).expect("a name")
         };
+        // The server's clock may be behind the store's.
+        let behind = if random.chance(5) {
+            random.below(10)
+        } else {
+            0
+        };
+        let behind = SignedDuration::from_hours(24 * behind as i64);
         let finished = Finished {
             cluster: self.inventory.clusters[cluster].cluster,
             backup_type,
             segment_size_bytes: SIZE,
             start,
             stop,
+            described: stop.time.saturating_add(behind).expect("in range"),
             required: required.iter().map(name).collect(),
             references,
             fault: random.chance(4).then(|| "an object is missing".to_owned()),

@@ -147,7 +147,7 @@ impl<'a> Oracle<'a> {
                     label.label
                 ));
             }
-            if of.stop.time <= cutoff {
+            if of.stop.time.max(of.described) <= cutoff {
                 break;
             }
         }
@@ -197,7 +197,10 @@ impl<'a> Oracle<'a> {
         }
         if let Some(window) = self.request.retention.window {
             let cutoff = self.life.before(self.life.now, window);
-            if !stays.iter().any(|(_, of)| of.stop.time <= cutoff) {
+            if !stays
+                .iter()
+                .any(|(_, of)| of.stop.time.max(of.described) <= cutoff)
+            {
                 return Err("the newest cluster does not fill the window".to_owned());
             }
         }
@@ -314,7 +317,9 @@ impl<'a> Oracle<'a> {
         let newest = newest.unwrap_or(self.life.now).min(self.life.now);
         let cutoff = self.life.before(newest, window);
         let fills = self.request.retention.window.is_none()
-            || own.iter().any(|(_, of)| of.stop.time <= cutoff);
+            || own
+                .iter()
+                .any(|(_, of)| of.stop.time.max(of.described) <= cutoff);
         let Some((_, first)) = replayed.iter().min_by_key(|(_, of)| of.start.time) else {
             return Ok(());
         };
