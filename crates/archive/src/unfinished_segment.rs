@@ -3,9 +3,9 @@
 //! What would be archived is its beginning, and under its name PostgreSQL could not archive the whole
 //! any more. PostgreSQL marks what is finished in `archive_status` (XLogArchiveNotify in
 //! access/transam/xlogarchive.c, 18); what has no mark may be older than `archive_mode`, and is
-//! finished if it was written up to its last page.
+//! finished if it was written up to its last page, or the next one was begun.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -38,16 +38,38 @@ pub(crate) fn is_unfinished(path: &Path, segment: SegmentName) -> bool {
     marks.is_dir() && !is_marked("ready") && !is_marked("done") && !is_filled(path, segment)
 }
 
-/// Whether the last page was written since the file got its name. What cannot be read is seen later.
+/// Whether the last page was written since the file got its name, or the first one of the next segment: a server ends
+/// a segment before it begins another. What cannot be read is seen later.
 fn is_filled(path: &Path, segment: SegmentName) -> bool {
-    let last = || {
-        let file = File::open(path).ok()?;
-        let len = file.metadata().ok()?.len();
-        let mut page = [0; PageHeader::SHORT_LEN];
-        let at = len.checked_sub(PAGE_SIZE as u64)?;
-        file.read_exact_at(&mut page, at).ok()?;
-        let start = segment.start(u32::try_from(len).ok()?).ok()?;
-        Some(PageHeader::read(&page)?.address == start.0 + at)
+    let Some((len, start)) = extent(path, segment) else {
+        return true;
     };
-    last().unwrap_or(true)
+    let last = len.saturating_sub(PAGE_SIZE as u64);
+    if is_written(path, last, start).unwrap_or(true) {
+        return true;
+    }
+    let next = u32::try_from(len)
+        .ok()
+        .and_then(|size| segment.next(size).ok());
+    next.is_some_and(|next| {
+        let path = path.with_file_name(next.to_string());
+        is_written(&path, 0, start + len).unwrap_or(false)
+    })
+}
+
+/// The length of a segment's file, and its position.
+fn extent(path: &Path, segment: SegmentName) -> Option<(u64, u64)> {
+    let len = fs::metadata(path).ok()?.len();
+    let start = segment.start(u32::try_from(len).ok()?).ok()?;
+    Some((len, start.0))
+}
+
+/// Whether the page at an offset is of the segment at this position.
+fn is_written(path: &Path, offset: u64, start: u64) -> Option<bool> {
+    let mut page = [0; PageHeader::SHORT_LEN];
+    File::open(path)
+        .ok()?
+        .read_exact_at(&mut page, offset)
+        .ok()?;
+    Some(PageHeader::read(&page).is_some_and(|header| header.address == start + offset))
 }

@@ -314,8 +314,8 @@ fn a_history_is_taken_over_beside_wal_that_is_archived_already() {
 #[test]
 fn the_segment_that_a_server_still_writes_is_left_out() {
     let sandbox = initialised();
-    // As walzip finds them: without marks, the second one without its last page.
-    for number in 1..3 {
+    // As walzip finds them: without marks, the first one with its last page. The second was ended before it was full.
+    for number in 1..4 {
         let mut content = segment(number);
         if number == 1 {
             let (page, address) = (content.len() - 8192, (2_u64 << 20) - 8192);
@@ -329,13 +329,13 @@ fn the_segment_that_a_server_still_writes_is_left_out() {
     let listed = problems(&sandbox, &["other/pg_wal"]);
     let expected = format!(
         "unfinished: {}: nothing shows that its server has finished it",
-        name(2)
+        name(3)
     );
     assert!(listed.contains(&expected), "{listed}");
-    assert!(listed.contains("imported: WAL files 1 "), "{listed}");
+    assert!(listed.contains("imported: WAL files 2 "), "{listed}");
     // PostgreSQL says that it is whole.
     sandbox.write(
-        &format!("other/pg_wal/archive_status/{}.ready", name(2)),
+        &format!("other/pg_wal/archive_status/{}.ready", name(3)),
         b"",
     );
     let told = imports(&sandbox, &["other/pg_wal"]);
