@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures::future::join;
 use object_store::ObjectStore;
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
@@ -110,15 +111,28 @@ pub async fn find_for_data_directory(
     name: &str,
     expected_end: Option<ExpectedEnd>,
 ) -> Result<Option<FoundWal>, ArchiveError> {
-    let _: WalFileName = name.parse()?;
+    let is_history = matches!(name.parse()?, WalFileName::History(_));
     let cluster = cluster::of_data_directory(data_directory).await?;
-    let Some(stored) = StoredWal::get_unopened(store, cluster, name).await? else {
+    let get = StoredWal::get_unopened(store, cluster, name);
+    // Most histories that a server asks for are not there. Each answer of a store on another host takes its time.
+    let (stored, opened) = match is_history {
+        true => {
+            let (stored, opened) = join(get, Repository::open(Arc::clone(store))).await;
+            (stored?, Some(opened))
+        }
+        false => (get.await?, None),
+    };
+    let Some(stored) = stored else {
         // Whether that means anything, the records and the mark say.
-        let repository = Repository::open(Arc::clone(store)).await?;
+        let repository = match opened {
+            Some(opened) => opened?,
+            None => Repository::open(Arc::clone(store)).await?,
+        };
         let what = || data_directory.display().to_string();
         let part = cluster::part_of(&repository, cluster, what).await?;
-        part.check_wal().await?;
-        check_not_lost(&part, name).await?;
+        let (in_place, not_lost) = join(part.check_wal(), check_not_lost(&part, name)).await;
+        in_place?;
+        not_lost?;
         return Ok(None);
     };
     Ok(Some(FoundWal {

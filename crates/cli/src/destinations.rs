@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use futures::future::{join_all, try_join_all};
+use futures::future::{join, join_all, try_join_all};
 use tokio::sync::{OnceCell, Semaphore};
 use walzip_archive::push::{PushOptions, PushOutcome, Pushed, WalFile};
 use walzip_archive::push_ahead::Turn;
@@ -99,12 +99,9 @@ impl<'p> Destinations<'p> {
         turn: Turn,
     ) -> Option<PushedToEach<'p>> {
         let file = OnceCell::new();
-        // What fails here fails again when it is pushed, and is told then.
         let encoder = encoders.acquire().await;
-        if let Ok(file) = file.get_or_try_init(|| WalFile::open(path)).await {
-            for way in &self.ways {
-                let _ = file.prepare(&way.options).await;
-            }
+        for way in &self.ways {
+            prepare(way, path, &file).await;
         }
         drop(encoder);
         match turn.comes().await {
@@ -137,7 +134,13 @@ impl<'p> Destinations<'p> {
         file: &OnceCell<WalFile>,
     ) -> Result<Pushed, CommandError> {
         running_as_root::refuse_foreign_repository(place)?;
-        let repository = Repository::open(store(place, way).await?).await?;
+        let opening = async {
+            let store = store(place, way).await?;
+            Ok::<_, CommandError>(Repository::open(store).await?)
+        };
+        // It is encoded while the repository answers.
+        let (repository, ()) = join(opening, prepare(way, path, file)).await;
+        let repository = repository?;
         let file = file.get_or_try_init(|| WalFile::open(path)).await?;
         let options = PushOptions {
             cluster,
@@ -154,6 +157,13 @@ impl<'p> Destinations<'p> {
     /// All repositories, in their order.
     pub async fn repositories(&self) -> Result<Vec<Repository>, RepoError> {
         try_join_all(self.places.iter().map(repo_args::try_open)).await
+    }
+}
+
+/// Opens and encodes a file. What fails here fails again when it is pushed, and is told then.
+async fn prepare(way: &Way, path: &Path, file: &OnceCell<WalFile>) {
+    if let Ok(file) = file.get_or_try_init(|| WalFile::open(path)).await {
+        let _ = file.prepare(&way.options).await;
     }
 }
 
