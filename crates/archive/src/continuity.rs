@@ -4,14 +4,18 @@
 //! the original has not archived, nothing has their names. What shows it is the segment before: the archive has the
 //! original's.
 
+use std::fs;
 use std::path::Path;
 
+use futures::future::try_join;
+use walzip_pgformat::PAGE_SIZE;
+use walzip_pgformat::timeline_history::TimelineHistory;
 use walzip_pgformat::wal::{Discontinuity, SegmentHeader};
 use walzip_pgformat::wal_file_name::SegmentName;
-use walzip_pgformat::{Lsn, PAGE_SIZE};
-use walzip_repo::Repository;
+use walzip_repo::{RepoError, Repository};
 
 use crate::error::ArchiveError;
+use crate::own_history;
 use crate::packs::is_damage;
 use crate::stable_file::StableFile;
 use crate::stored_wal::StoredWal;
@@ -19,74 +23,169 @@ use crate::stored_wal::StoredWal;
 /// How many segments are compared to find the first one that differs.
 const LOOKED_BACK_MAX: usize = 100;
 
-/// The segment before one that begins with this page.
-pub(crate) fn segment_before(segment: SegmentName, first_page: &[u8]) -> Option<SegmentName> {
-    let header = SegmentHeader::read(first_page).ok()?;
-    segment.previous(header.segment_size).ok()?
-}
-
-/// Refuses a segment where the archive has another server's before it. The one before in the same directory is compared
-/// byte for byte; where it is gone, the archived one has to end as this one says.
+/// Refuses a segment where the archive has another server's before it or after it. The one before in the same directory
+/// is compared byte for byte; where it is gone, the archived one has to end as this one says.
 pub(crate) async fn check(
     part: &Repository,
     (segment, file): (SegmentName, &StableFile),
     path: &Path,
 ) -> Result<(), ArchiveError> {
-    let Some(before) = segment_before(segment, file.beginning()) else {
+    let Ok(header) = SegmentHeader::read(file.beginning()) else {
         return Ok(());
     };
-    let checked = match compare_with_own(part, before, path).await {
-        Ok(Compared::Same | Compared::NotArchived) => Ok(()),
-        Ok(Compared::Differs) => Err(ArchiveError::NotContinued {
-            segment: segment.to_string(),
-            before: before.to_string(),
-            why: differs(part, before, path).await,
-        }),
-        Ok(Compared::NoOwn) => check_edges(part, (segment, file), before).await,
-        Err(error) => Err(error),
+    let size = header.segment_size;
+    let pushed = Pushed {
+        part,
+        segment,
+        file,
+        path,
     };
+    let before = async {
+        match before(segment, path, size) {
+            Some(before) => tolerate(segment, pushed.check_before(before).await),
+            None => Ok(()),
+        }
+    };
+    let after = async {
+        match segment.next(size) {
+            Ok(after) => tolerate(segment, pushed.check_after(after).await),
+            Err(_) => Ok(()),
+        }
+    };
+    try_join(before, after).await.map(|_| ())
+}
+
+/// The segment before: of its timeline, or of the one that its timeline left in it.
+fn before(segment: SegmentName, path: &Path, size: u32) -> Option<SegmentName> {
+    let number = segment.number(size).ok()?;
+    let parent = || {
+        let beside = own_history::left_beside(path, segment.timeline)?;
+        let history = TimelineHistory::read(segment.timeline, &fs::read(beside).ok()?).ok()?;
+        let parent = history.ancestors.last()?;
+        (parent.switch.0 / u64::from(size) == number).then_some(parent.timeline)
+    };
+    let timeline = parent().unwrap_or(segment.timeline);
+    SegmentName::from_number(timeline, number.checked_sub(1)?, size).ok()
+}
+
+/// What cannot be read contradicts nothing. Who pushes may not be let read.
+fn tolerate(segment: SegmentName, checked: Result<(), ArchiveError>) -> Result<(), ArchiveError> {
     match checked {
-        // What cannot be read contradicts nothing.
-        Err(error) if is_damage(&error) => {
-            tracing::warn!("{segment} cannot be compared with the segment before it: {error}");
+        Err(error) if is_damage(&error) || is_permission(&error) => {
+            tracing::warn!("{segment} cannot be compared with the segment beside it: {error}");
             Ok(())
         }
         checked => checked,
     }
 }
 
-/// What came of comparing the archived segment before with the one in the same directory.
-enum Compared {
-    Same,
-    NotArchived,
-    Differs,
-    /// There is none any more, or it is being recycled.
-    NoOwn,
+fn is_permission(error: &ArchiveError) -> bool {
+    matches!(
+        error,
+        ArchiveError::Repository(RepoError::Permission { .. })
+    )
 }
 
-async fn compare_with_own(
+/// A segment that is pushed into a part of a repository.
+struct Pushed<'a> {
+    part: &'a Repository,
+    segment: SegmentName,
+    file: &'a StableFile,
+    path: &'a Path,
+}
+
+impl Pushed<'_> {
+    async fn check_before(&self, before: SegmentName) -> Result<(), ArchiveError> {
+        let Some(stored) = archived(self.part, before).await? else {
+            return Ok(());
+        };
+        let Some(own) = own(before, self.path).await else {
+            return self.check_edges(before, stored).await;
+        };
+        match own.is_in(&before.to_string(), stored).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(ArchiveError::NotContinued {
+                segment: self.segment.to_string(),
+                before: in_repository(before),
+                why: differs(self.part, before, self.path).await,
+            }),
+            // It is being recycled.
+            Err(ArchiveError::Invalid { .. } | ArchiveError::File { .. }) => {
+                match archived(self.part, before).await? {
+                    Some(stored) => self.check_edges(before, stored).await,
+                    None => Ok(()),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn check_edges(
+        &self,
+        before: SegmentName,
+        stored: StoredWal,
+    ) -> Result<(), ArchiveError> {
+        let archived = stored.proof(&before.to_string()).await?.edges.finish();
+        let own = self.file.edges().await?;
+        let why = own.zip(archived);
+        let why = why.and_then(|(own, archived)| own.begin.discontinuity(&archived.end));
+        match why {
+            None => Ok(()),
+            // Its administrator knows, and needs the WAL of the backups to come.
+            Some(why @ Discontinuity::Anew) => {
+                let segment = self.segment;
+                tracing::warn!(
+                    "{segment} does not continue {before}: {why}; take a backup, since none from before leads beyond it"
+                );
+                Ok(())
+            }
+            Some(why) => Err(ArchiveError::NotContinued {
+                segment: self.segment.to_string(),
+                before: in_repository(before),
+                why: why.to_string(),
+            }),
+        }
+    }
+
+    /// What is archived after it has to continue it: a gap is filled with the server's own.
+    async fn check_after(&self, after: SegmentName) -> Result<(), ArchiveError> {
+        let Some(stored) = archived(self.part, after).await? else {
+            return Ok(());
+        };
+        let archived = stored.proof(&after.to_string()).await?.edges.finish();
+        let own = self.file.edges().await?;
+        let why = own.zip(archived);
+        match why.and_then(|(own, archived)| archived.begin.discontinuity(&own.end)) {
+            None | Some(Discontinuity::Anew) => Ok(()),
+            Some(why) => Err(ArchiveError::NotContinued {
+                segment: in_repository(after),
+                before: self.segment.to_string(),
+                why: why.to_string(),
+            }),
+        }
+    }
+}
+
+fn in_repository(segment: SegmentName) -> String {
+    format!("{segment} in the repository")
+}
+
+async fn archived(
     part: &Repository,
-    before: SegmentName,
-    path: &Path,
-) -> Result<Compared, ArchiveError> {
-    let name = before.to_string();
+    segment: SegmentName,
+) -> Result<Option<StoredWal>, ArchiveError> {
     let (store, cluster) = (part.store(), part.cluster());
-    let Some(stored) = StoredWal::get_unopened(store, cluster, &name).await? else {
-        return Ok(Compared::NotArchived);
-    };
-    let own = path.with_file_name(&name);
-    let Ok(file) = StableFile::open(&own, PAGE_SIZE as u64).await else {
-        return Ok(Compared::NoOwn);
-    };
-    if !is_of(before, &file) {
-        return Ok(Compared::NoOwn);
-    }
-    match file.is_in(&name, stored).await {
-        Ok(true) => Ok(Compared::Same),
-        Ok(false) => Ok(Compared::Differs),
-        Err(ArchiveError::Invalid { .. } | ArchiveError::File { .. }) => Ok(Compared::NoOwn),
-        Err(error) => Err(error),
-    }
+    StoredWal::get_unopened(store, cluster, &segment.to_string()).await
+}
+
+/// The segment beside a file, if it is there under its name and whole. What a server keeps for later use is not.
+async fn own(segment: SegmentName, beside: &Path) -> Option<StableFile> {
+    let path = beside.with_file_name(segment.to_string());
+    let file = StableFile::open(&path, PAGE_SIZE as u64).await.ok()?;
+    let header = SegmentHeader::read(file.beginning()).ok()?;
+    let start = segment.start(header.segment_size).ok()?;
+    let is_it = start == header.start && file.len() == header.segment_size as usize;
+    is_it.then_some(file)
 }
 
 /// Says from which segment on the archive has others than this directory: that is where it is to be set aside from.
@@ -94,7 +193,7 @@ async fn differs(part: &Repository, before: SegmentName, path: &Path) -> String 
     let directory = path.parent().unwrap_or(Path::new("")).display();
     let first = first_that_differs(part, before, path).await;
     match first == before {
-        true => format!("{directory} has another one"),
+        true => format!("{directory} has another one; those before it may be others too"),
         false => format!("{directory} has another one, and others from {first} on"),
     }
 }
@@ -102,54 +201,22 @@ async fn differs(part: &Repository, before: SegmentName, path: &Path) -> String 
 async fn first_that_differs(part: &Repository, before: SegmentName, path: &Path) -> SegmentName {
     let mut first = before;
     for _ in 0..LOOKED_BACK_MAX {
-        let own = StableFile::open(&path.with_file_name(first.to_string()), PAGE_SIZE as u64).await;
-        let previous = own.map(|own| segment_before(first, own.beginning()));
-        let Ok(Some(previous)) = previous else { break };
-        match compare_with_own(part, previous, path).await {
-            Ok(Compared::Differs) => first = previous,
+        let Some(file) = own(first, path).await else {
+            break;
+        };
+        let size = SegmentHeader::read(file.beginning()).map(|header| header.segment_size);
+        let Some(previous) = size.ok().and_then(|size| first.previous(size).ok()?) else {
+            break;
+        };
+        let (Some(file), Ok(Some(stored))) =
+            (own(previous, path).await, archived(part, previous).await)
+        else {
+            break;
+        };
+        match file.is_in(&previous.to_string(), stored).await {
+            Ok(false) => first = previous,
             _ => break,
         }
     }
     first
-}
-
-/// Whether a file is the segment that its name says, and whole. What a server keeps for later use is not.
-fn is_of(segment: SegmentName, file: &StableFile) -> bool {
-    SegmentHeader::read(file.beginning()).is_ok_and(|header| {
-        let start: Option<Lsn> = segment.start(header.segment_size).ok();
-        start == Some(header.start) && file.len() == header.segment_size as usize
-    })
-}
-
-async fn check_edges(
-    part: &Repository,
-    (segment, file): (SegmentName, &StableFile),
-    before: SegmentName,
-) -> Result<(), ArchiveError> {
-    let name = before.to_string();
-    let (store, cluster) = (part.store(), part.cluster());
-    let Some(stored) = StoredWal::get_unopened(store, cluster, &name).await? else {
-        return Ok(());
-    };
-    let (Some(own), Some(archived)) = (
-        file.edges().await?,
-        stored.proof(&name).await?.edges.finish(),
-    ) else {
-        return Ok(());
-    };
-    match own.begin.discontinuity(&archived.end) {
-        None => Ok(()),
-        // Its administrator knows, and needs the WAL of the backups to come.
-        Some(why @ Discontinuity::Anew) => {
-            tracing::warn!(
-                "{segment} does not continue {before}: {why}; take a backup, since none from before leads beyond it"
-            );
-            Ok(())
-        }
-        Some(why) => Err(ArchiveError::NotContinued {
-            segment: segment.to_string(),
-            before: name,
-            why: why.to_string(),
-        }),
-    }
 }

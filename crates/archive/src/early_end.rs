@@ -7,7 +7,7 @@
 //! `pg_wal`.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use walzip_pgformat::wal::{EdgeReader, SegmentEdges, SegmentHeader};
@@ -24,14 +24,19 @@ pub fn refuse(data_directory: &Path, expected: ExpectedEnd) -> Result<(), Archiv
     // A segment of two timelines counts as the later one's.
     restored.sort_by_key(|segment| (segment.start, segment.name.timeline));
     // Where only later ones are left, the recovery has gone on for long.
-    let Some(last) = restored.iter().rfind(|of| of.start <= expected.lsn) else {
-        return Ok(());
-    };
-    if last.end <= expected.lsn {
-        return Err(refusal(last.name, expected));
+    restored.retain(|of| of.start <= expected.lsn);
+    for of in restored.windows(2) {
+        // Others than the restored ones may lie there: somebody has put them there.
+        if let [before, next] = of
+            && before.end == next.start
+            && before.name.timeline <= next.name.timeline
+            && !continues(before, next)
+        {
+            return Err(refusal(before.name, expected));
+        }
     }
-    match restored.iter().rfind(|of| of.end == last.start) {
-        Some(before) if !continues(before, last) => Err(refusal(before.name, expected)),
+    match restored.last() {
+        Some(last) if last.end <= expected.lsn => Err(refusal(last.name, expected)),
         _ => Ok(()),
     }
 }
@@ -86,9 +91,7 @@ fn continues(before: &Restored, last: &Restored) -> bool {
 }
 
 fn edges(segment: &Path) -> Option<SegmentEdges> {
-    let mut edges = EdgeReader::default();
-    io::copy(&mut File::open(segment).ok()?, &mut edges).ok()?;
-    edges.finish()
+    EdgeReader::read_file(&File::open(segment).ok()?).ok()?
 }
 
 #[cfg(test)]
@@ -155,6 +158,12 @@ mod tests {
         let last_page = foreign.len() - PAGE_SIZE;
         foreign[last_page + 4096..].fill(0);
         let said = looked(&[(first.0, foreign), second.clone()], in_second).expect_err("other");
+        assert!(said.contains(&format!("after {}", first.0)), "{said}");
+        // Somebody has put the server's own there, which the recovery has not come to.
+        let mut foreign = first.1.clone();
+        foreign[last_page + 4096..].fill(0);
+        let mixed = [(first.0, foreign), second.clone(), third.clone()];
+        let said = looked(&mixed, expect(Lsn(end.0 + 1))).expect_err("other");
         assert!(said.contains(&format!("after {}", first.0)), "{said}");
     }
 }

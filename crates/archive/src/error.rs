@@ -107,12 +107,12 @@ pub enum ArchiveError {
         name: String,
     },
 
-    /// The archive has another server's segment before one that is pushed. Nothing was changed.
-    #[error("{segment} does not continue {before} in the repository: {why}")]
+    /// The archive has another server's segment before or after one that is pushed. Nothing was changed.
+    #[error("{segment} does not continue {before}: {why}")]
     NotContinued {
-        /// The segment that is pushed.
+        /// A segment, and whether that is the archived one.
         segment: String,
-        /// The one before it.
+        /// The one before it, and whether that is.
         before: String,
         /// What shows it.
         why: String,

@@ -89,6 +89,40 @@ impl Neighbours {
         }
     }
 
+    /// Compares the first segments of timelines with the one before of the timeline that each left: `before` says
+    /// which that is.
+    pub(crate) async fn compare_branches(
+        &mut self,
+        repository: &Repository,
+        before: impl Fn(SegmentName) -> Option<SegmentName>,
+    ) {
+        let begins = std::mem::take(&mut self.begins);
+        for (segment, (_, begin)) in begins {
+            if let Some(before) = before(segment)
+                && let Some(edges) = read(repository, &before.to_string()).await
+            {
+                self.compare(&(before, edges.end), (segment, &begin));
+            }
+        }
+    }
+
+    /// Those that have one beside them which was not read.
+    pub(crate) fn alone(
+        &self,
+        is_listed: impl Fn(&str) -> bool,
+        before: impl Fn(SegmentName) -> Option<SegmentName>,
+    ) -> BTreeSet<SegmentName> {
+        let is_there = |segment: &SegmentName| is_listed(&segment.to_string());
+        let begins = self.begins.iter();
+        let begins = begins
+            .filter(|(segment, (previous, _))| is_there(previous) || before(**segment).is_some());
+        let ends = self.ends.iter().filter(|(next, _)| is_there(next));
+        let begins = begins.map(|(segment, _)| *segment);
+        begins
+            .chain(ends.map(|(_, (segment, _))| *segment))
+            .collect()
+    }
+
     /// The segments that do not continue the one before.
     pub(crate) fn found(self) -> Vec<NotContinued> {
         self.found

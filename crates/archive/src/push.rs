@@ -15,7 +15,7 @@ use futures::future::{try_join, try_join3};
 use tokio::sync::OnceCell;
 use walzip_codec::Level;
 use walzip_pgformat::timeline_history::TimelineHistory;
-use walzip_pgformat::wal::SegmentEdges;
+use walzip_pgformat::wal::{SegmentEdges, SegmentHeader};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_pgformat::{PAGE_SIZE, TimelineId};
 use walzip_repo::{ClusterIdentity, PutOutcome, Repository};
@@ -261,14 +261,13 @@ impl WalFile {
         }
     }
 
-    /// The segment before it, if it is one.
-    pub fn segment_before(&self) -> Option<SegmentName> {
-        match self.name {
-            WalFileName::Segment(segment) => {
-                continuity::segment_before(segment, self.file.beginning())
-            }
-            _ => None,
-        }
+    /// The segment before it, and which one it is itself, if it is one.
+    pub fn segment_before(&self) -> Option<[SegmentName; 2]> {
+        let WalFileName::Segment(segment) = self.name else {
+            return None;
+        };
+        let header = SegmentHeader::read(self.file.beginning()).ok()?;
+        Some([segment.previous(header.segment_size).ok()??, segment])
     }
 
     /// How it begins and ends, if it is a whole segment.

@@ -76,6 +76,9 @@ pub trait Destination {
         cluster: ClusterIdentity,
     ) -> LocalBoxFuture<'f, Result<(), PushFailure>>;
 
+    /// A connection begins, which may be to another server: this segment is the first one that it receives.
+    fn begin_session(&self, first: SegmentName);
+
     /// The whole segments that each repository has of a cluster ([`stored_segments`]).
     fn stored(
         &self,
@@ -299,6 +302,7 @@ impl Receiver<'_> {
         }
         let current = SegmentName::from_lsn(place.timeline, place.position, size)?;
         self.directory.leave_others(Some(current))?;
+        self.destination.begin_session(current);
         Ok((connection, server, place))
     }
 

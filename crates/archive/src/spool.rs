@@ -27,7 +27,7 @@ mod side;
 pub use file_facts::FileFacts;
 pub(crate) use get_side::Position;
 pub use get_side::{Advance, GetSpool, Prefetched};
-pub use push_side::{PushSpool, tally};
+pub use push_side::{LAST_VALID, PushSpool, tally};
 
 pub use side::WorkerLock;
 

@@ -13,9 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
 use serde::Serialize;
+use walzip_pgformat::wal::SegmentEdges;
 use walzip_repo::{PutOutcome, Repository, WalEntry, WalPack};
 
 use crate::error::ArchiveError;
+use crate::neighbours::{Neighbours, NotContinued};
 use crate::packs::{self, PackReader};
 use crate::progress::{Phase, Progress};
 use crate::stored_wal::StoredWal;
@@ -116,6 +118,7 @@ async fn sync_cluster(
         problems: lacking.problems,
         ..Synced::default()
     };
+    let mut neighbours = Neighbours::default();
     // A timeline's segments are of no use without its history.
     for entries in [&lacking.histories, &lacking.others] {
         let single = entries.iter().filter(|entry| entry.packed.is_none());
@@ -125,7 +128,10 @@ async fn sync_cluster(
         while let (Some(copied), Some(entry)) = (copies.next().await, entries.next()) {
             options.progress.add(entry.size_bytes);
             match copied {
-                Ok(()) => synced.add([entry.name.clone()], entry.size_bytes),
+                Ok(edges) => {
+                    neighbours.add(&entry.name, edges);
+                    synced.add([entry.name.clone()], entry.size_bytes);
+                }
                 Err(error) if is_of_one_file(&error) => {
                     synced.problems.push(Problem::of_file(&entry.name, error));
                 }
@@ -133,11 +139,44 @@ async fn sync_cluster(
             }
         }
     }
-    copy_packs(from, to, &lacking.others, (options, &mut synced)).await?;
+    let so_far = (options, &mut synced, &mut neighbours);
+    copy_packs(from, to, &lacking.others, so_far).await?;
+    if !synced.brought.is_empty() {
+        compare_neighbours(to, neighbours, &mut synced).await?;
+    }
     Ok(synced)
 }
 
-async fn copy(from: &Repository, to: &Repository, name: &str) -> Result<(), ArchiveError> {
+/// What was brought has to continue what is beside it there, and to be continued.
+async fn compare_neighbours(
+    to: &Repository,
+    mut neighbours: Neighbours,
+    synced: &mut Synced,
+) -> Result<(), ArchiveError> {
+    let there = to.list_wal().await?;
+    let there: BTreeSet<&str> = there.iter().map(|entry| entry.name.as_str()).collect();
+    neighbours
+        .read_others(to, |name| there.contains(name))
+        .await;
+    for NotContinued {
+        segment,
+        before,
+        why,
+    } in neighbours.found()
+    {
+        let why = format!(
+            "it does not continue {before}: {why}; one of the two may be of another server"
+        );
+        synced.problems.push(Problem::new(segment.to_string(), why));
+    }
+    Ok(())
+}
+
+async fn copy(
+    from: &Repository,
+    to: &Repository,
+    name: &str,
+) -> Result<Option<SegmentEdges>, ArchiveError> {
     let Some(object) = from.get_wal(name).await? else {
         return Err(ArchiveError::Damaged {
             object: name.to_owned(),
@@ -146,10 +185,10 @@ async fn copy(from: &Repository, to: &Repository, name: &str) -> Result<(), Arch
         });
     };
     let stored = StoredWal::Single(object.clone());
-    wal_object::prove(name, stored, from.cluster()).await?;
+    let proven = wal_object::prove(name, stored, from.cluster()).await?;
     // Somebody may have put it meanwhile, who has compared it.
     to.put_wal(name, object).await?;
-    Ok(())
+    Ok(proven.edges)
 }
 
 /// Copies the packs that have what is lacking, each whole.
@@ -157,7 +196,7 @@ async fn copy_packs(
     from: &Repository,
     to: &Repository,
     lacking: &[WalEntry],
-    (options, synced): (&SyncOptions, &mut Synced),
+    (options, synced, neighbours): (&SyncOptions, &mut Synced, &mut Neighbours),
 ) -> Result<(), ArchiveError> {
     let mut names: BTreeMap<&str, u64> = BTreeMap::new();
     for entry in lacking.iter().filter(|entry| entry.packed.is_some()) {
@@ -175,7 +214,7 @@ async fn copy_packs(
         if files.is_empty() {
             continue;
         }
-        match copy_pack(from, to, &pack).await {
+        match copy_pack(from, to, &pack, neighbours).await {
             Ok(()) => synced.add(files, pack.size_bytes),
             Err(error) if is_of_one_file(&error) => {
                 synced.problems.push(Problem::of_pack(&pack, files, error));
@@ -192,7 +231,12 @@ async fn copy_packs(
 }
 
 /// Copies a pack of which every segment can be decoded, and none is something else in the target.
-async fn copy_pack(from: &Repository, to: &Repository, pack: &WalPack) -> Result<(), ArchiveError> {
+async fn copy_pack(
+    from: &Repository,
+    to: &Repository,
+    pack: &WalPack,
+    neighbours: &mut Neighbours,
+) -> Result<(), ArchiveError> {
     let gone = || ArchiveError::Damaged {
         object: format!("pack {}", pack.name),
         reason: "it disappeared after it was listed".to_owned(),
@@ -204,6 +248,7 @@ async fn copy_pack(from: &Repository, to: &Repository, pack: &WalPack) -> Result
             let decoded = decoded?;
             wal_object::prove_beginning(name, &decoded.beginning, from.cluster())?;
             packs::compare(to, pack, name, &decoded).await?;
+            neighbours.add(name, decoded.edges);
             Ok(())
         })
         .await?;

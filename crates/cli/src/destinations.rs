@@ -9,6 +9,7 @@ use tokio::sync::{OnceCell, Semaphore};
 use walzip_archive::push::{PushOptions, PushOutcome, Pushed, WalFile};
 use walzip_archive::push_ahead::Turn;
 use walzip_archive::spool::{FileFacts, PushSpool};
+use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{ClusterIdentity, ObjectStore, RepoError, Repository, open_store};
 
 use crate::each_repository::{Each, found};
@@ -80,13 +81,18 @@ impl<'p> Destinations<'p> {
         self.ways.iter().map(|way| &way.options)
     }
 
+    /// What is received from this segment on may be of another server than what was before.
+    pub fn begin_session(&self, first: SegmentName) {
+        self.last.begin_session(first);
+    }
+
     /// Pushes to all at the same time. The first one opens the file.
     pub async fn push(&self, path: &Path) -> PushedToEach<'p> {
         self.push_file(path, None, &OnceCell::new()).await
     }
 
-    /// The same for a file that is known to be of a cluster.
-    pub async fn push_of(&self, path: &Path, cluster: ClusterIdentity) -> PushedToEach<'p> {
+    /// The same for a file that is received of a cluster.
+    pub async fn push_received(&self, path: &Path, cluster: ClusterIdentity) -> PushedToEach<'p> {
         self.push_file(path, Some(cluster), &OnceCell::new()).await
     }
 
@@ -121,7 +127,7 @@ impl<'p> Destinations<'p> {
         let pushed = found(self.places, join_all(pushes).await);
         let facts = file.get().and_then(WalFile::facts);
         if let (Some(facts), true) = (&facts, pushed.is_whole()) {
-            self.last.note(path, facts);
+            self.last.note(facts);
         }
         PushedToEach { pushed, facts }
     }
@@ -144,9 +150,10 @@ impl<'p> Destinations<'p> {
         let file = file.get_or_try_init(|| WalFile::open(path)).await?;
         let options = PushOptions {
             cluster,
-            is_next: file
-                .segment_before()
-                .is_some_and(|before| self.last.is(before, path)),
+            is_next: match cluster {
+                None => self.last.tells_of(file, path),
+                Some(_) => self.last.tells_of_received(file),
+            },
             ..way.options.clone()
         };
         let pushed = file.push(&repository, &options).await?;

@@ -134,6 +134,8 @@ async fn read_message(connection: &mut TcpStream) -> std::io::Result<(u8, Vec<u8
 struct Taking(RefCell<Vec<(String, Vec<u8>)>>);
 
 impl Destination for Taking {
+    fn begin_session(&self, _: SegmentName) {}
+
     fn push<'f>(
         &'f self,
         path: &'f Path,
@@ -317,6 +319,8 @@ struct Refusing {
 }
 
 impl Destination for Refusing {
+    fn begin_session(&self, _: SegmentName) {}
+
     fn push<'f>(
         &'f self,
         path: &'f Path,

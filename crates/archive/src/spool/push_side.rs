@@ -11,13 +11,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use walzip_pgformat::wal_file_name::SegmentName;
-
 use super::file_facts::FileFacts;
 use super::side::{Alive, Side, WorkerLock};
 use crate::error::ArchiveError;
-
-const HEAD: &str = "walzip acknowledgement 1\n";
 
 const ACKNOWLEDGED: &str = "acknowledged";
 const LAST: &str = "last";
@@ -32,8 +28,9 @@ const KEPT: Duration = Duration::from_secs(60);
 /// may have become another one at the same place.
 const VALID: Duration = Duration::from_secs(60);
 
-/// An older note of what was pushed last counts for nothing: what follows is compared with the archive again.
-const LAST_VALID: Duration = Duration::from_secs(60 * 60);
+/// What was pushed last is known for so long. After that, somebody may have put it aside in the repository, and another
+/// server its own in its place.
+pub const LAST_VALID: Duration = Duration::from_secs(5);
 
 /// The side of the spool for `archive-push`.
 #[derive(Clone, Debug)]
@@ -79,22 +76,11 @@ impl PushSpool {
         super::write(&self.side.path(LAST), self.text(facts).as_bytes())
     }
 
-    /// Whether this segment was pushed last: the very file that `pg_wal` has, if that still has one of the name.
-    pub fn is_last(&self, segment: SegmentName, pg_wal: &Path) -> bool {
-        let name = segment.to_string();
+    /// Whether this very file was pushed last, and a moment ago.
+    pub fn is_last(&self, facts: &FileFacts) -> bool {
         let path = self.side.path(LAST);
-        let Some(found) = super::read(&path) else {
-            return false;
-        };
-        let is_recent = super::age(&path).is_some_and(|age| age < LAST_VALID);
-        let is_it = match FileFacts::read(&pg_wal.join(&name)) {
-            Ok(facts) => found == self.text(&facts).as_bytes(),
-            Err(_) => {
-                let (head, tail) = (format!("{HEAD}file {name}\n"), self.tail());
-                found.starts_with(head.as_bytes()) && found.ends_with(tail.as_bytes())
-            }
-        };
-        is_recent && is_it
+        super::read(&path).is_some_and(|found| found == self.text(facts).as_bytes())
+            && super::age(&path).is_some_and(|age| age < LAST_VALID)
     }
 
     fn acknowledgement(&self, name: &str) -> PathBuf {
@@ -102,12 +88,9 @@ impl PushSpool {
     }
 
     fn text(&self, facts: &FileFacts) -> String {
-        format!("{HEAD}{facts}{}", self.tail())
-    }
-
-    fn tail(&self) -> String {
         let settings = self.side.settings();
-        format!("boot {}\nsettings {settings}\n", self.boot)
+        let boot = &self.boot;
+        format!("walzip acknowledgement 1\n{facts}boot {boot}\nsettings {settings}\n")
     }
 
     /// Removes the acknowledgements that nobody waits for.

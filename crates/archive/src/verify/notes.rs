@@ -1,7 +1,8 @@
 //! What earlier verifications have found whole, and for how long that is believed.
 //!
 //! A note has the runs of WAL objects, by their first and last name, that a verification has read
-//! and found whole, and the backups. A run has no hole, so that nothing that was not there lies in it.
+//! and found whole, and the backups. A run has no hole, so that nothing that was not there lies in it. A segment of which
+//! one beside it was not read is in none: whether it continues that one, nobody has seen.
 //! What the store made after the verification began was not read by it.
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use walzip_repo::{BackupLabel, ClusterIdentity, RepoError, Repository, WalEntry}
 
 use crate::error::ArchiveError;
 
-const FORMAT: u64 = 2;
+const FORMAT: u64 = 3;
 
 /// A note, as in docs/format/repository.md.
 #[derive(Debug, Serialize, Deserialize)]

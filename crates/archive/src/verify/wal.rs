@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures::StreamExt;
-use walzip_pgformat::wal_file_name::WalFileName;
+use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
 use walzip_repo::{RepoError, Repository, WalEntry};
 
 use super::notes::Note;
@@ -89,11 +89,17 @@ async fn verify_files(
     }
     let known = (&mut whole, &mut neighbours);
     packs::verify(part, (options, choice), known, verification).await;
-    // Those of a sample have no neighbours in it.
+    let listed: BTreeSet<&str> = part.listing.iter().map(|of| of.name.as_str()).collect();
+    let is_listed = |name: &str| listed.contains(name);
+    let before = |segment| before_branch(part, segment).filter(|of| is_listed(&of.to_string()));
     if options.sample.is_none() {
-        let listed: BTreeSet<&str> = part.listing.iter().map(|of| of.name.as_str()).collect();
-        let is_listed = |name: &str| listed.contains(name);
-        neighbours.read_others(&part.repository, is_listed).await;
+        let repository = &part.repository;
+        neighbours.read_others(repository, is_listed).await;
+        neighbours.compare_branches(repository, before).await;
+    }
+    // A sample has not read those beside its own, and does not say that they continue one another.
+    for segment in neighbours.alone(is_listed, before) {
+        whole.remove(&segment.to_string());
     }
     for NotContinued {
         segment,
@@ -120,4 +126,15 @@ async fn verify_files(
 async fn prove(repository: &Repository, name: &str) -> Result<Proven, ArchiveError> {
     let stored = StoredWal::get_listed(repository, name).await?;
     wal_object::prove(name, stored, repository.cluster()).await
+}
+
+/// The segment before the first one of a timeline: the one that it left has it.
+fn before_branch(part: &Part, segment: SegmentName) -> Option<SegmentName> {
+    let size = part.segment_size?;
+    let (parent, switch) = part.timelines.beginning(segment.timeline)?;
+    let number = segment.number(size).ok()?;
+    if switch.0 / u64::from(size) != number {
+        return None;
+    }
+    SegmentName::from_number(parent, number.checked_sub(1)?, size).ok()
 }

@@ -72,6 +72,17 @@ fn not_continued(pushed: Result<Pushed, ArchiveError>) -> (String, String, Strin
     }
 }
 
+/// As a version did that did not look at the segments beside it.
+async fn push_unseen(repository: &Repository, name: &str, content: &[u8]) {
+    let pg_wal = PgWal::new();
+    let options = PushOptions {
+        is_next: true,
+        ..PushOptions::default()
+    };
+    let pushed = push(repository, &pg_wal.write(name, content), &options).await;
+    pushed.expect("stored");
+}
+
 async fn findings(repository: &Repository, options: VerifyOptions) -> Vec<Finding> {
     let verified = verify(repository, &options).await.expect("looked at");
     verified.findings
@@ -87,7 +98,8 @@ async fn a_segment_is_refused_where_the_server_has_another_one_before_it() {
     let next = pg_wal.write(&segment_name(6), &valid_segment(6, 2));
     let options = PushOptions::default();
     let (segment, before, why) = not_continued(push(&repository, &next, &options).await);
-    assert_eq!((segment, before), (segment_name(6), segment_name(5)));
+    let of = |number| format!("{} in the repository", segment_name(number));
+    assert_eq!((segment, before), (segment_name(6), of(5)));
     assert!(why.contains(&pg_wal.path().display().to_string()), "{why}");
     let listed = repository.list_wal().await.expect("listed");
     assert_eq!(listed.len(), 1);
@@ -166,7 +178,8 @@ async fn where_the_segment_before_is_gone_the_records_tell() {
     let pushed = push_content(&repository, &server.0[0].0, &server.first_of_copy()).await;
     pushed.expect("nothing is before it");
     let (segment, before, why) = not_continued(server.push(&repository, 1).await);
-    assert_eq!((&segment, &before), (&server.0[1].0, &server.0[0].0));
+    assert_eq!(segment, server.0[1].0);
+    assert_eq!(before, format!("{} in the repository", server.0[0].0));
     assert!(why.contains("checksum"), "{why}");
 }
 
@@ -183,8 +196,7 @@ async fn a_verification_finds_where_two_servers_meet() {
     server.push(&repository, 2).await.expect("stored");
     assert_eq!(findings(&repository, noting()).await, []);
     // What is new meets what was found whole before.
-    let pushed = push_content(&repository, &server.0[0].0, &server.first_of_copy()).await;
-    pushed.expect("nothing is before it");
+    push_unseen(&repository, &server.0[0].0, &server.first_of_copy()).await;
     let found = findings(&repository, noting()).await;
     let [
         Finding {
@@ -223,4 +235,78 @@ async fn a_verification_finds_nothing_where_one_server_has_archived() {
         server.push(&repository, at).await.expect("stored");
     }
     assert_eq!(findings(&repository, VerifyOptions::default()).await, []);
+}
+
+#[tokio::test]
+async fn a_gap_is_not_filled_before_another_servers_segment() {
+    let Some(server) = Server::new() else { return };
+    let repository = server.repository().await;
+    server.push(&repository, 1).await.expect("stored");
+    let name = &server.0[0].0;
+    let pushed = push_content(&repository, name, &server.first_of_copy()).await;
+    let (segment, before, why) = not_continued(pushed);
+    assert_eq!(
+        (&before, segment),
+        (name, format!("{} in the repository", server.0[1].0))
+    );
+    assert!(why.contains("checksum"), "{why}");
+    server.push(&repository, 0).await.expect("its own");
+}
+
+/// The copy was promoted: its first segment has another name, and its history names the one before.
+#[tokio::test]
+async fn a_timeline_continues_the_one_that_it_left() {
+    let Some(server) = Server::new() else { return };
+    let (name, content) = &server.0[1];
+    let start = SegmentHeader::read(content).expect("a segment").start.0;
+    let of_second = format!("00000002{}", &name[8..]);
+    let switch = format!("{:X}/{:X}", start >> 32, (start & 0xFFFF_FFFF) + 0x8000);
+    let promoted = PgWal::new();
+    let history = format!("1\t{switch}\tno recovery target specified\n");
+    promoted.write("00000002.history", history.as_bytes());
+    let first = promoted.write(&of_second, content);
+    let options = PushOptions::default();
+
+    let repository = server.repository().await;
+    server.push(&repository, 0).await.expect("stored");
+    let pushed = push(&repository, &first, &options).await;
+    pushed.expect("it continues the parent");
+    assert_eq!(findings(&repository, VerifyOptions::default()).await, []);
+
+    let repository = server.repository().await;
+    let pushed = push_content(&repository, &server.0[0].0, &server.first_of_copy()).await;
+    pushed.expect("nothing is before it");
+    let (segment, before, _) = not_continued(push(&repository, &first, &options).await);
+    let expected = format!("{} in the repository", server.0[0].0);
+    assert_eq!((segment, before), (of_second.clone(), expected));
+    let unseen = PushOptions {
+        is_next: true,
+        ..PushOptions::default()
+    };
+    push(&repository, &first, &unseen).await.expect("stored");
+    let found = findings(&repository, VerifyOptions::default()).await;
+    let found: Vec<_> = found.iter().map(|of| (of.kind, &of.object)).collect();
+    assert_eq!(found, [(FindingKind::WalNotContinued, &of_second)]);
+}
+
+#[tokio::test]
+async fn samples_vouch_for_no_border_that_nobody_has_seen() {
+    let Some(server) = Server::new() else { return };
+    let repository = server.repository().await;
+    push_unseen(&repository, &server.0[0].0, &server.first_of_copy()).await;
+    push_unseen(&repository, &server.0[1].0, &server.0[1].1).await;
+    push_unseen(&repository, &server.0[2].0, &server.0[2].1).await;
+    for _ in 0..12 {
+        let sample = VerifyOptions {
+            sample: Some(50),
+            notes: true,
+            ..VerifyOptions::default()
+        };
+        findings(&repository, sample).await;
+    }
+    let within = VerifyOptions {
+        verified_within: Some(jiff::SignedDuration::from_hours(24)),
+        ..VerifyOptions::default()
+    };
+    assert_eq!(findings(&repository, within).await.len(), 1);
 }

@@ -139,7 +139,7 @@ async fn a_note_that_cannot_be_read_is_none() {
         .location;
     for content in [
         &b"{"[..],
-        b"{\"format\":3,\"began\":\"2026-11-24T00:00:00Z\",\"wal\":{},\"backups\":[]}",
+        b"{\"format\":4,\"began\":\"2026-11-24T00:00:00Z\",\"wal\":{},\"backups\":[]}",
     ] {
         store
             .put(&note, content.to_vec().into())

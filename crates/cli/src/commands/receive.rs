@@ -174,13 +174,17 @@ impl Destination for Repositories<'_> {
         cluster: ClusterIdentity,
     ) -> LocalBoxFuture<'f, Result<(), PushFailure>> {
         let pushed = async move {
-            let pushed = self.0.push_of(path, cluster).await.pushed;
+            let pushed = self.0.push_received(path, cluster).await.pushed;
             match pushed.all() {
                 Ok(_) => Ok(()),
                 Err(failures) => Err(failure(&failures)),
             }
         };
         pushed.boxed_local()
+    }
+
+    fn begin_session(&self, first: SegmentName) {
+        self.0.begin_session(first);
     }
 
     fn stored(

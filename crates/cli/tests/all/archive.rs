@@ -105,7 +105,7 @@ fn a_segment_that_follows_another_servers_is_refused_unless_its_own_was_pushed_l
     std::fs::remove_file(sandbox.path(&path(FIRST))).expect("removed");
     sandbox.write(&path(FIRST), &content);
     assert_eq!(push("spool", &path(second)).status.code(), Some(45));
-    // Where that is gone, only the note says so.
+    // Where that is gone, the records at the border say it. These have none.
     std::fs::remove_file(sandbox.path(&path(FIRST))).expect("removed");
     assert!(push("spool", &path(second)).status.success());
 }

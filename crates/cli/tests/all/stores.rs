@@ -91,7 +91,10 @@ fn requests_are_counted() {
         runtime.block_on(async { Proxy::start(servers::moto().port(), |_, _, _| Spoilt::Not) });
     let sandbox = Sandbox::new();
     sandbox.write("data/global/pg_control", &control_file(SYSTEM_ID));
-    sandbox.write("data/pg_wal/000000010000000000000001", &segment(1));
+    for number in 1..4 {
+        let path = format!("data/pg_wal/00000001000000000000000{number}");
+        sandbox.write(&path, &segment(number));
+    }
     let run = |arguments: &[&str]| {
         let mut command = sandbox.command();
         command
@@ -111,13 +114,18 @@ fn requests_are_counted() {
     let (code, said, _) = run(&["init", "--pgdata", "."]);
     assert_eq!(code, Some(0), "{said}");
     let (code, said, seen) = run(&["archive-push", "pg_wal/000000010000000000000001"]);
+    // Nothing says yet that the segment before was pushed: it and its pack are looked for.
+    assert_eq!((code, seen.len()), (Some(0), 5), "{said} {seen:?}");
+    let (code, said, seen) = run(&["archive-push", "pg_wal/000000010000000000000002"]);
     assert_eq!((code, seen.len()), (Some(0), 3), "{said} {seen:?}");
     let (code, said, seen) = run(&["archive-get", "000000010000000000000001", "got"]);
     assert_eq!((code, seen.len()), (Some(0), 1), "{said} {seen:?}");
     assert_eq!(sandbox.read("data/got"), segment(1));
-    let (code, said, seen) = run(&["archive-get", "000000010000000000000002", "got"]);
+    let (code, said, seen) = run(&["archive-get", "000000010000000000000003", "got"]);
     assert_eq!((code, seen.len()), (Some(1), 4), "{said} {seen:?}");
-    let (code, said, seen) = run(&["archive-push", "pg_wal/000000010000000000000001"]);
+    let (code, said, seen) = run(&["archive-push", "pg_wal/000000010000000000000003"]);
+    assert_eq!((code, seen.len()), (Some(0), 3), "{said} {seen:?}");
+    let (code, said, seen) = run(&["archive-push", "pg_wal/000000010000000000000003"]);
     assert_eq!((code, seen.len()), (Some(0), 4), "{said} {seen:?}");
 }
 

@@ -6,7 +6,9 @@
 //! the last record of both servers begins at the same position, and ends with the segment.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 
 use super::max_align;
 use super::page_header::PageHeader;
@@ -18,7 +20,7 @@ use crate::units::Lsn;
 
 /// Of a record that runs from one segment into the next, each part is kept up to so many bytes. Of a longer one, only the
 /// lengths are compared.
-const PART_LEN_MAX: usize = 1 << 20;
+const PART_LEN_MAX: usize = 16 << 20;
 
 /// How a segment begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,8 +41,10 @@ pub struct SegmentBegin {
 pub struct SegmentEnd {
     /// Where the last whole record begins, as far as that was seen.
     last_whole: Option<Lsn>,
-    /// The record that goes on in the next segment.
+    /// The record that goes on in the next segment, if it begins in this one.
     tail: Option<Tail>,
+    /// The bytes that are left after this segment, if all of it is within one record.
+    left: Option<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,10 +124,11 @@ impl SegmentBegin {
             return Some(Discontinuity::Anew);
         }
         let tail = before.tail.as_ref();
-        let expected = tail.map_or(0, |tail| tail.total_len - tail.len);
-        if before.last_whole.is_none() && tail.is_none() {
+        let left = tail.map(|tail| tail.total_len - tail.len).or(before.left);
+        if before.last_whole.is_none() && left.is_none() {
             return None;
         }
+        let expected = left.unwrap_or(0);
         if self.remaining_len != expected && !self.overwrites {
             return Some(Discontinuity::OtherLength {
                 expected,
@@ -181,17 +186,43 @@ struct Ending {
     len: usize,
     /// Where the last page ends.
     end: usize,
+    /// How many pages there are of the segment.
+    pages: usize,
 }
 
 impl EdgeReader {
+    /// Reads the edges of a file, and little else of it.
+    pub fn read_file(file: &File) -> io::Result<Option<SegmentEdges>> {
+        let len = file.metadata()?.len();
+        let (mut reader, mut page) = (EdgeReader::default(), [0; PAGE_SIZE]);
+        while !reader.beginning.is_done && (reader.offset as u64) < len {
+            file.read_exact_at(&mut page, reader.offset as u64)?;
+            reader.page(&page);
+        }
+        let mut last = len.saturating_sub(PAGE_SIZE as u64);
+        while last > reader.offset as u64 {
+            file.read_exact_at(&mut page, last)?;
+            if reader.begins(&page, last as usize) {
+                reader.offset = last as usize;
+                break;
+            }
+            last -= PAGE_SIZE as u64;
+        }
+        let (mut file, offset) = (file, reader.offset as u64);
+        file.seek(SeekFrom::Start(offset))?;
+        io::copy(&mut file, &mut reader)?;
+        Ok(reader.finish())
+    }
+
     /// The edges, after the last byte; nothing of what is no segment, or only a part of one.
     pub fn finish(self) -> Option<SegmentEdges> {
         let header = self.header?;
         let is_whole = self.part.is_empty() && self.offset == header.segment_size as usize;
+        let begin = self.beginning.begin;
         is_whole.then(|| SegmentEdges {
             segment_size: header.segment_size,
-            begin: self.beginning.begin,
-            end: self.ending.finish(self.offset),
+            end: self.ending.finish(self.offset, begin.remaining_len),
+            begin,
         })
     }
 
@@ -201,15 +232,7 @@ impl EdgeReader {
         if offset == 0 {
             self.header = SegmentHeader::read(page).ok();
         }
-        let Some(header) = self.header else {
-            return;
-        };
-        let address = Lsn(header.start.0.wrapping_add(offset as u64));
-        let read = PageHeader::read(page);
-        let is_own = |read: &PageHeader| {
-            read.magic == header.version.page_magic && read.address == address.0
-        };
-        let Some(read) = read.filter(is_own) else {
+        let Some((header, read)) = self.header.zip(self.own_header(page, offset)) else {
             self.beginning.is_done = true;
             return;
         };
@@ -221,13 +244,35 @@ impl EdgeReader {
             self.beginning.start(remaining_len, overwrites);
         }
         self.beginning.page(remaining_len, payload);
-        let record = address
-            .0
-            .wrapping_add((header_len + max_align(remaining_len)) as u64);
-        let record = Lsn(record);
-        self.ending.page(record, max_align(remaining_len), payload);
+        let start = max_align(remaining_len);
+        let record = read.address.wrapping_add((header_len + start) as u64);
+        self.ending.page(Lsn(record), start, payload);
         self.ending.end = self.offset;
+        self.ending.pages += 1;
     }
+
+    /// The header of the page at an offset, if it is one of this segment.
+    fn own_header(&self, page: &[u8], offset: usize) -> Option<PageHeader> {
+        let header = self.header?;
+        let address = header.start.0.wrapping_add(offset as u64);
+        PageHeader::read(page)
+            .filter(|read| read.magic == header.version.page_magic && read.address == address)
+    }
+
+    /// Whether a record begins on the page at an offset.
+    fn begins(&self, page: &[u8], offset: usize) -> bool {
+        let Some((header, read)) = self.header.zip(self.own_header(page, offset)) else {
+            return false;
+        };
+        let payload = page.get(header.page_header_len(offset)..);
+        payload.is_some_and(|payload| begins(payload, max_align(read.remaining_len as usize)))
+    }
+}
+
+/// Whether a record begins behind so many bytes.
+fn begins(payload: &[u8], start: usize) -> bool {
+    let total_len = payload.get(start..).and_then(|record| read_u32(record, 0));
+    total_len.is_some_and(|len| len as usize >= RECORD_HEADER_LEN)
 }
 
 impl Write for EdgeReader {
@@ -305,8 +350,7 @@ impl Beginning {
 impl Ending {
     /// Takes the next page, on which the first record that begins there begins after so many bytes.
     fn page(&mut self, record: Lsn, start: usize, payload: &[u8]) {
-        let total_len = payload.get(start..).and_then(|record| read_u32(record, 0));
-        let begins = total_len.is_some_and(|len| len as usize >= RECORD_HEADER_LEN);
+        let begins = begins(payload, start);
         if begins {
             self.first = Some(record);
             self.kept.clear();
@@ -319,9 +363,12 @@ impl Ending {
         }
     }
 
-    fn finish(self, segment_len: usize) -> SegmentEnd {
+    /// The end of a segment that begins with so many bytes of a record.
+    fn finish(self, segment_len: usize, remaining_len: usize) -> SegmentEnd {
         let mut end = SegmentEnd::default();
         let Some(first) = self.first else {
+            let is_whole = self.pages * PAGE_SIZE == segment_len;
+            end.left = remaining_len.checked_sub(self.len).filter(|_| is_whole);
             return end;
         };
         let mut at = 0;

@@ -1,5 +1,6 @@
 //! Where segments of real servers begin and end, and whether one continues another.
 
+use std::fs::File;
 use std::io::Write;
 
 use walzip_pgformat::Lsn;
@@ -59,6 +60,9 @@ fn the_edges_are_those_that_a_reader_of_records_finds() {
         let segment = sample.read();
         let found = edges(&segment);
         assert_eq!(edges_in_steps(&segment, 5_000), found, "{sample:?}");
+        let file = File::open(&sample.path).expect("a file");
+        let read = EdgeReader::read_file(&file).expect("read");
+        assert_eq!(read, Some(found.clone()), "{sample:?}");
         // The end of the segment, told to a segment that would come after its last record.
         let mut reader = SegmentReader::new(&segment).expect("a segment");
         let mut layout = RecordLayout::default();
@@ -184,5 +188,73 @@ fn what_is_no_whole_segment_has_no_edges() {
         let mut reader = EdgeReader::default();
         reader.write_all(&segment[..len]).expect("taken");
         assert!(reader.finish().is_none(), "{len}");
+    }
+}
+
+const SIZE: usize = 1 << 20;
+
+/// Segments of 1 MiB from position 1 MiB on, with records of these lengths.
+fn segments(record_lens: &[usize]) -> Vec<Vec<u8>> {
+    let mut written: Vec<u8> = Vec::new();
+    let mut prev = 40u64;
+    let mut left = 0;
+    let payload = |written: &mut Vec<u8>, left: usize| {
+        if !written.len().is_multiple_of(PAGE_SIZE) {
+            return;
+        }
+        let address = (SIZE + written.len()) as u64;
+        let long = address.is_multiple_of(SIZE as u64);
+        let flags = u16::from(left > 0) | if long { 2 } else { 0 };
+        written.extend(0xD110u16.to_le_bytes());
+        written.extend(flags.to_le_bytes());
+        written.extend(1u32.to_le_bytes());
+        written.extend(address.to_le_bytes());
+        written.extend((left as u64).to_le_bytes());
+        if long {
+            written.extend(7u64.to_le_bytes());
+            written.extend((SIZE as u32).to_le_bytes());
+            written.extend((PAGE_SIZE as u32).to_le_bytes());
+        }
+    };
+    for &len in record_lens {
+        payload(&mut written, left);
+        let lsn = (SIZE + written.len()) as u64;
+        let mut record = vec![0x5A; len];
+        let header = RecordHeader {
+            total_len: len as u32,
+            prev,
+            ..RecordHeader::default()
+        };
+        record[..24].copy_from_slice(&header.to_bytes());
+        let crc = RecordHeader::checksum(&record);
+        record[20..24].copy_from_slice(&crc.to_le_bytes());
+        left = len;
+        for byte in record {
+            payload(&mut written, left);
+            written.push(byte);
+            left -= 1;
+        }
+        written.resize(written.len().next_multiple_of(8), 0);
+        prev = lsn;
+    }
+    written.resize(written.len().next_multiple_of(SIZE), 0);
+    written.chunks(SIZE).map(<[u8]>::to_vec).collect()
+}
+
+#[test]
+fn a_record_of_several_segments_is_followed() {
+    let own = segments(&[100, 2_500_000, 100]);
+    let other = segments(&[300, 2_500_000, 100]);
+    assert_eq!((own.len(), other.len()), (3, 3));
+    let told = |before: &[u8], next: &[u8]| edges(next).begin.discontinuity(&edges(before).end);
+    for at in 0..2 {
+        assert_eq!(told(&own[at], &own[at + 1]), None);
+        assert_eq!(told(&other[at], &other[at + 1]), None);
+        // The second one has nothing of its own but the middle of the record.
+        let found = told(&own[at], &other[at + 1]);
+        assert!(
+            matches!(found, Some(Discontinuity::OtherLength { .. })),
+            "{at}: {found:?}"
+        );
     }
 }

@@ -54,7 +54,13 @@ impl Site {
         site.hand_over(site.directory.path());
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(site.directory.path(), mode).expect("open the directory");
-        fs::copy(env!("CARGO_BIN_EXE_walzip"), site.program_under_test()).expect("copy walzip");
+        // By a process of its own: one that another test starts would inherit a file that is open for writing, and
+        // keep it from being run ("Text file busy").
+        let mut copy = Command::new("cp");
+        succeed(
+            copy.arg(env!("CARGO_BIN_EXE_walzip"))
+                .arg(site.program_under_test()),
+        );
         Some(site)
     }
 
