@@ -91,7 +91,7 @@ fn continues(before: &Restored, last: &Restored) -> bool {
 }
 
 fn edges(segment: &Path) -> Option<SegmentEdges> {
-    EdgeReader::read_file(&File::open(segment).ok()?).ok()?
+    EdgeReader::read_from(File::open(segment).ok()?).ok()?
 }
 
 #[cfg(test)]

@@ -205,7 +205,8 @@ fn sync_takes_over_no_descendant_of_another_branch() {
     sandbox.write("data/pg_wal/00000002.history", second);
     sandbox.write("data/pg_wal/00000003.history", &third);
     push(&sandbox, "00000002.history");
-    for (repository, last) in [("one", 1), ("two", 2)] {
+    // The first one's server goes on.
+    for (repository, last) in [("two", 2), ("one", 1)] {
         let name = "000000020000000000000003";
         sandbox.write(&path_of(name), &on_timeline(2, 3, last));
         sandbox.ok(&["archive-push", "--repo", repository, &path_of(name)]);

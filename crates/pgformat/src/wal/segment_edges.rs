@@ -6,9 +6,7 @@
 //! the last record of both servers begins at the same position, and ends with the segment.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use super::max_align;
 use super::page_header::PageHeader;
@@ -171,8 +169,10 @@ struct Beginning {
     begin: SegmentBegin,
     /// Bytes of the record of before, and up to the first record, which are to be passed.
     to_pass: usize,
-    /// What was kept of them, and the header of the first record.
-    kept: Vec<u8>,
+    /// What was passed of the record of before.
+    rest: Vec<u8>,
+    /// What there is of the first record's header.
+    first: Vec<u8>,
     is_done: bool,
 }
 
@@ -191,25 +191,26 @@ struct Ending {
 }
 
 impl EdgeReader {
-    /// Reads the edges of a file, and little else of it.
-    pub fn read_file(file: &File) -> io::Result<Option<SegmentEdges>> {
-        let len = file.metadata()?.len();
+    /// Finds the edges in a file, and reads little else of it.
+    pub fn read_from(mut file: impl Read + Seek) -> io::Result<Option<SegmentEdges>> {
+        let len = file.seek(SeekFrom::End(0))?;
+        file.rewind()?;
         let (mut reader, mut page) = (EdgeReader::default(), [0; PAGE_SIZE]);
         while !reader.beginning.is_done && (reader.offset as u64) < len {
-            file.read_exact_at(&mut page, reader.offset as u64)?;
+            file.read_exact(&mut page)?;
             reader.page(&page);
         }
         let mut last = len.saturating_sub(PAGE_SIZE as u64);
         while last > reader.offset as u64 {
-            file.read_exact_at(&mut page, last)?;
+            file.seek(SeekFrom::Start(last))?;
+            file.read_exact(&mut page)?;
             if reader.begins(&page, last as usize) {
                 reader.offset = last as usize;
                 break;
             }
             last -= PAGE_SIZE as u64;
         }
-        let (mut file, offset) = (file, reader.offset as u64);
-        file.seek(SeekFrom::Start(offset))?;
+        file.seek(SeekFrom::Start(reader.offset as u64))?;
         io::copy(&mut file, &mut reader)?;
         Ok(reader.finish())
     }
@@ -239,9 +240,12 @@ impl EdgeReader {
         let header_len = header.page_header_len(offset);
         let payload = page.get(header_len..).unwrap_or_default();
         let remaining_len = read.remaining_len as usize;
+        let overwrites = read.flags & header.version.overwrite_contrecord != 0;
         if offset == 0 {
-            let overwrites = read.flags & header.version.overwrite_contrecord != 0;
             self.beginning.start(remaining_len, overwrites);
+        } else if overwrites {
+            // What the page before had begun is not gone on with.
+            self.beginning.is_done = true;
         }
         self.beginning.page(remaining_len, payload);
         let start = max_align(remaining_len);
@@ -307,42 +311,43 @@ impl Beginning {
         self.to_pass = max_align(remaining_len);
     }
 
-    /// Takes the next page, which says how much is left of the record of before.
+    /// Takes the next page, which says how much is left of the record that goes on there.
     fn page(&mut self, remaining_len: usize, payload: &[u8]) {
-        let passed = self.to_pass == 0 && !self.kept.is_empty();
-        if self.is_done || (!passed && max_align(remaining_len) != self.to_pass) {
+        if self.is_done || max_align(remaining_len) != max_align(self.expected_len()) {
             self.is_done = true;
             return;
         }
-        let is_kept = self.begin.remaining_len <= PART_LEN_MAX;
         let (of_rest, after) = payload.split_at(payload.len().min(self.to_pass));
         self.to_pass -= of_rest.len();
-        if is_kept {
-            self.kept.extend_from_slice(of_rest);
+        if self.begin.remaining_len <= PART_LEN_MAX {
+            self.rest.extend_from_slice(of_rest);
         }
         if self.to_pass > 0 {
             return;
         }
-        let rest_len = if is_kept {
-            max_align(self.begin.remaining_len)
-        } else {
-            0
-        };
-        if is_kept && self.begin.rest.is_none() {
-            self.begin.rest = self
-                .kept
-                .get(..self.begin.remaining_len)
-                .map(<[u8]>::to_vec);
+        if self.begin.rest.is_none() {
+            let rest = self.rest.get(..self.begin.remaining_len);
+            self.begin.rest = rest.map(<[u8]>::to_vec);
+            self.rest = Vec::new();
         }
-        let missing = (rest_len + RECORD_HEADER_LEN).saturating_sub(self.kept.len());
-        self.kept
+        let missing = RECORD_HEADER_LEN - self.first.len();
+        self.first
             .extend_from_slice(&after[..after.len().min(missing)]);
-        if let Some(first) = self.kept.get(rest_len..rest_len + RECORD_HEADER_LEN) {
-            let header = RecordHeader::read(first);
+        if self.first.len() == RECORD_HEADER_LEN {
+            let header = RecordHeader::read(&self.first);
             let header = header.filter(|header| header.total_len as usize >= RECORD_HEADER_LEN);
             self.begin.prev = header.map(|header| Lsn(header.prev));
             self.is_done = true;
-            self.kept = Vec::new();
+        }
+    }
+
+    /// How much the next page has to say that is left: of the record of before, or of the first one, of whose header
+    /// the page before had the first bytes.
+    fn expected_len(&self) -> usize {
+        let of_first = read_u32(&self.first, 0).map_or(0, |len| len as usize);
+        match self.to_pass {
+            0 => of_first.saturating_sub(self.first.len()),
+            to_pass => to_pass,
         }
     }
 }

@@ -61,7 +61,7 @@ fn the_edges_are_those_that_a_reader_of_records_finds() {
         let found = edges(&segment);
         assert_eq!(edges_in_steps(&segment, 5_000), found, "{sample:?}");
         let file = File::open(&sample.path).expect("a file");
-        let read = EdgeReader::read_file(&file).expect("read");
+        let read = EdgeReader::read_from(&file).expect("read");
         assert_eq!(read, Some(found.clone()), "{sample:?}");
         // The end of the segment, told to a segment that would come after its last record.
         let mut reader = SegmentReader::new(&segment).expect("a segment");
@@ -257,4 +257,27 @@ fn a_record_of_several_segments_is_followed() {
             "{at}: {found:?}"
         );
     }
+}
+
+/// After a crash: the record that began in the last 8 bytes of a page was lost, and the next page begins anew.
+#[test]
+fn a_record_that_was_lost_after_its_first_bytes_names_nothing() {
+    // The first page of the second segment ends with 8 bytes of a record.
+    let to_border = SIZE - 40 - (SIZE / PAGE_SIZE - 1) * 24;
+    let own = segments(&[to_border + PAGE_SIZE - 40 - 8, 200, 100]);
+    let (first, mut second) = (own[0].clone(), own[1].clone());
+    assert_eq!(edges(&second).begin.discontinuity(&edges(&first).end), None);
+    let page = &mut second[PAGE_SIZE..2 * PAGE_SIZE];
+    page.fill(0);
+    page[..2].copy_from_slice(&0xD110u16.to_le_bytes());
+    page[2..4].copy_from_slice(&8u16.to_le_bytes());
+    page[4] = 1;
+    page[8..16].copy_from_slice(&((2 * SIZE + PAGE_SIZE) as u64).to_le_bytes());
+    let header = RecordHeader {
+        total_len: 42,
+        prev: 40,
+        ..RecordHeader::default()
+    };
+    page[24..48].copy_from_slice(&header.to_bytes());
+    assert_eq!(edges(&second).begin.discontinuity(&edges(&first).end), None);
 }

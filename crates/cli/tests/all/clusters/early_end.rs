@@ -5,7 +5,7 @@ use std::fs;
 use crate::clusters::server::Server;
 use crate::clusters::site::{Site, succeed};
 
-/// A segment breaks off in its middle, as one does that another server has archived: PostgreSQL takes that for the end of
+/// A segment is damaged in its middle. Its ends fit those beside it, so that it is archived: PostgreSQL takes that for the end of
 /// the WAL, and would open the database without what follows.
 #[test]
 fn a_server_does_not_open_its_database_before_the_end_of_the_wal() {
@@ -36,7 +36,7 @@ fn a_server_does_not_open_its_database_before_the_end_of_the_wal() {
     let file = site.path(&broken);
     succeed(primary.walzip(&["archive-get", &broken]).arg(&file));
     let mut content = fs::read(&file).expect("the segment");
-    content[512 << 10..].fill(0);
+    content[512 << 10..516 << 10].fill(0);
     fs::write(&file, content).expect("written");
     let key = succeed(&mut primary.walzip(&["repo", "ls", "wal", "--recurse"]));
     let key = key.lines().find_map(|line| {
