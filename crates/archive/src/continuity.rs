@@ -1,4 +1,4 @@
-//! Whether a segment that is pushed continues what the archive has before it.
+//! Whether a segment that is pushed continues what the archive has before it, and is continued by what it has after it.
 //!
 //! A copy of a server, started without a recovery, has its system identifier and timeline. Where it archives segments that
 //! the original has not archived, nothing has their names. What shows it is the segment before: the archive has the
@@ -15,6 +15,7 @@ use walzip_pgformat::wal_file_name::SegmentName;
 use walzip_repo::{RepoError, Repository};
 
 use crate::error::ArchiveError;
+use crate::neighbours::before_branch;
 use crate::own_history;
 use crate::packs::is_damage;
 use crate::stable_file::StableFile;
@@ -57,15 +58,13 @@ pub(crate) async fn check(
 
 /// The segment before: of its timeline, or of the one that its timeline left in it.
 fn before(segment: SegmentName, path: &Path, size: u32) -> Option<SegmentName> {
-    let number = segment.number(size).ok()?;
-    let parent = || {
+    let of_parent = || {
         let beside = own_history::left_beside(path, segment.timeline)?;
         let history = TimelineHistory::read(segment.timeline, &fs::read(beside).ok()?).ok()?;
         let parent = history.ancestors.last()?;
-        (parent.switch.0 / u64::from(size) == number).then_some(parent.timeline)
+        before_branch(segment, size, (parent.timeline, parent.switch))
     };
-    let timeline = parent().unwrap_or(segment.timeline);
-    SegmentName::from_number(timeline, number.checked_sub(1)?, size).ok()
+    of_parent().or_else(|| segment.previous(size).ok()?)
 }
 
 /// What cannot be read contradicts nothing. Who pushes may not be let read.

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use walzip_pgformat::wal::{Discontinuity, SegmentBegin, SegmentEdges, SegmentEnd};
 use walzip_pgformat::wal_file_name::{SegmentName, WalFileName};
+use walzip_pgformat::{Lsn, TimelineId};
 use walzip_repo::Repository;
 
 use crate::stored_wal::StoredWal;
@@ -127,6 +128,18 @@ impl Neighbours {
     pub(crate) fn found(self) -> Vec<NotContinued> {
         self.found
     }
+}
+
+/// The segment before the first one of a timeline, if this is that: the timeline that it left at this position has it.
+pub(crate) fn before_branch(
+    segment: SegmentName,
+    size: u32,
+    (parent, switch): (TimelineId, Lsn),
+) -> Option<SegmentName> {
+    let number = segment.number(size).ok()?;
+    let is_first = switch.0 / u64::from(size) == number;
+    let before = number.checked_sub(1).filter(|_| is_first)?;
+    SegmentName::from_number(parent, before, size).ok()
 }
 
 async fn read(repository: &Repository, name: &str) -> Option<SegmentEdges> {

@@ -9,7 +9,7 @@ use walzip_repo::{RepoError, Repository, WalEntry};
 use super::notes::Note;
 use super::{Choice, Finding, FindingKind, Part, Verification, VerifyOptions, detail_of, packs};
 use crate::error::ArchiveError;
-use crate::neighbours::{Neighbours, NotContinued};
+use crate::neighbours::{Neighbours, NotContinued, before_branch};
 use crate::stored_wal::StoredWal;
 use crate::timelines;
 use crate::wal_object::{self, Proven};
@@ -91,7 +91,11 @@ async fn verify_files(
     packs::verify(part, (options, choice), known, verification).await;
     let listed: BTreeSet<&str> = part.listing.iter().map(|of| of.name.as_str()).collect();
     let is_listed = |name: &str| listed.contains(name);
-    let before = |segment| before_branch(part, segment).filter(|of| is_listed(&of.to_string()));
+    let before = |segment: SegmentName| {
+        let branch = part.timelines.beginning(segment.timeline)?;
+        let before = before_branch(segment, part.segment_size?, branch)?;
+        Some(before).filter(|of| is_listed(&of.to_string()))
+    };
     if options.sample.is_none() {
         let repository = &part.repository;
         neighbours.read_others(repository, is_listed).await;
@@ -126,15 +130,4 @@ async fn verify_files(
 async fn prove(repository: &Repository, name: &str) -> Result<Proven, ArchiveError> {
     let stored = StoredWal::get_listed(repository, name).await?;
     wal_object::prove(name, stored, repository.cluster()).await
-}
-
-/// The segment before the first one of a timeline: the one that it left has it.
-fn before_branch(part: &Part, segment: SegmentName) -> Option<SegmentName> {
-    let size = part.segment_size?;
-    let (parent, switch) = part.timelines.beginning(segment.timeline)?;
-    let number = segment.number(size).ok()?;
-    if switch.0 / u64::from(size) != number {
-        return None;
-    }
-    SegmentName::from_number(parent, number.checked_sub(1)?, size).ok()
 }

@@ -16,17 +16,13 @@ use crate::PAGE_SIZE;
 use crate::bytes::read_u32;
 use crate::units::Lsn;
 
-/// Of a record that runs from one segment into the next, each part is kept up to so many bytes. Of a longer one, only the
-/// lengths are compared.
-const PART_LEN_MAX: usize = 16 << 20;
-
 /// How a segment begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SegmentBegin {
     /// Bytes of a record of the segment before (`xlp_rem_len`).
     remaining_len: usize,
-    /// These bytes, where all of them are in this segment, and not too many.
-    rest: Option<Vec<u8>>,
+    /// What has to be known of these bytes, where all of them are in this segment.
+    rest: Option<Rest>,
     /// A crash kept the server from writing the rest of the record before
     /// (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`).
     overwrites: bool,
@@ -45,13 +41,54 @@ pub struct SegmentEnd {
     left: Option<usize>,
 }
 
+/// The part of a record in the segment in which it begins. However long it is, this is short.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Tail {
     lsn: Lsn,
     total_len: usize,
     len: usize,
-    /// The bytes, unless they are too many.
-    bytes: Option<Vec<u8>>,
+    /// The record's header, or the first bytes of it.
+    header: Vec<u8>,
+    /// CRC-32C of what comes after the header.
+    crc: u32,
+}
+
+/// The part of a record in the segment in which it ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Rest {
+    /// The first bytes, which may be the rest of the record's header.
+    head: Vec<u8>,
+    /// CRC-32C of what comes after the first 0, 8 and 16 bytes. The part before ends at a multiple of 8.
+    crcs: [u32; 3],
+    len: usize,
+}
+
+impl Rest {
+    /// The most bytes of a header that are in it.
+    const HEAD_LEN: usize = 16;
+
+    fn add(&mut self, bytes: &[u8]) {
+        for (step, crc) in self.crcs.iter_mut().enumerate() {
+            let left_out = (8 * step).saturating_sub(self.len).min(bytes.len());
+            *crc = crc32c::crc32c_append(*crc, &bytes[left_out..]);
+        }
+        let missing = Self::HEAD_LEN - self.head.len();
+        self.head
+            .extend_from_slice(&bytes[..bytes.len().min(missing)]);
+        self.len += bytes.len();
+    }
+}
+
+impl Tail {
+    /// Whether the record has the right checksum with this rest; nothing where that cannot be told.
+    fn is_right_with(&self, rest: &Rest) -> Option<bool> {
+        let missing = RECORD_HEADER_LEN - self.header.len();
+        let header = [&self.header, rest.head.get(..missing)?].concat();
+        let (crc, len) = (rest.crcs.get(missing / 8)?, rest.len - missing);
+        let data = crc32c::crc32c_combine(self.crc, *crc, len);
+        let is_right = |read: RecordHeader| read.crc == crc32c::crc32c_append(data, &header[..20]);
+        Some(RecordHeader::read(&header).is_some_and(is_right))
+    }
 }
 
 /// Both of a segment.
@@ -143,9 +180,7 @@ impl SegmentBegin {
             return Some(Discontinuity::OtherRecord { named, last });
         }
         let tail = tail.filter(|_| !self.overwrites)?;
-        let record = [tail.bytes.as_deref()?, self.rest.as_deref()?].concat();
-        let is_right = RecordHeader::read(&record)
-            .is_some_and(|header| header.crc == RecordHeader::checksum(&record));
+        let is_right = tail.is_right_with(self.rest.as_ref()?)?;
         (!is_right).then_some(Discontinuity::WrongChecksum { record: tail.lsn })
     }
 }
@@ -170,7 +205,7 @@ struct Beginning {
     /// Bytes of the record of before, and up to the first record, which are to be passed.
     to_pass: usize,
     /// What was passed of the record of before.
-    rest: Vec<u8>,
+    rest: Rest,
     /// What there is of the first record's header.
     first: Vec<u8>,
     is_done: bool,
@@ -181,8 +216,12 @@ struct Beginning {
 struct Ending {
     /// Where the first of them begins.
     first: Option<Lsn>,
-    /// Up to a limit, without page headers.
+    /// Those of the page on which they begin, and as many bytes after it as a header has, without page headers.
     kept: Vec<u8>,
+    kept_max: usize,
+    /// CRC-32C of what comes after that.
+    crc: u32,
+    /// The length of all.
     len: usize,
     /// Where the last page ends.
     end: usize,
@@ -319,17 +358,13 @@ impl Beginning {
         }
         let (of_rest, after) = payload.split_at(payload.len().min(self.to_pass));
         self.to_pass -= of_rest.len();
-        if self.begin.remaining_len <= PART_LEN_MAX {
-            self.rest.extend_from_slice(of_rest);
-        }
+        // Without the padding.
+        let left = self.begin.remaining_len - self.rest.len;
+        self.rest.add(&of_rest[..of_rest.len().min(left)]);
         if self.to_pass > 0 {
             return;
         }
-        if self.begin.rest.is_none() {
-            let rest = self.rest.get(..self.begin.remaining_len);
-            self.begin.rest = rest.map(<[u8]>::to_vec);
-            self.rest = Vec::new();
-        }
+        self.begin.rest.get_or_insert_with(|| self.rest.clone());
         let missing = RECORD_HEADER_LEN - self.first.len();
         self.first
             .extend_from_slice(&after[..after.len().min(missing)]);
@@ -356,16 +391,19 @@ impl Ending {
     /// Takes the next page, on which the first record that begins there begins after so many bytes.
     fn page(&mut self, record: Lsn, start: usize, payload: &[u8]) {
         let begins = begins(payload, start);
-        if begins {
-            self.first = Some(record);
-            self.kept.clear();
-            self.len = 0;
-        }
         let payload = if begins { &payload[start..] } else { payload };
-        self.len += payload.len();
-        if self.len <= PART_LEN_MAX + PAGE_SIZE {
-            self.kept.extend_from_slice(payload);
+        if begins {
+            *self = Ending {
+                first: Some(record),
+                kept_max: payload.len() + RECORD_HEADER_LEN,
+                pages: self.pages,
+                ..Ending::default()
+            };
         }
+        let kept = payload.len().min(self.kept_max - self.kept.len());
+        self.kept.extend_from_slice(&payload[..kept]);
+        self.crc = crc32c::crc32c_append(self.crc, &payload[kept..]);
+        self.len += payload.len();
     }
 
     /// The end of a segment that begins with so many bytes of a record.
@@ -387,17 +425,28 @@ impl Ending {
             let len = self.len - at;
             if total_len > len {
                 // Where the pages end before the segment does, so does the WAL.
-                end.tail = (self.end == segment_len).then(|| Tail {
-                    lsn,
-                    total_len,
-                    len,
-                    bytes: (self.kept.len() == self.len).then(|| self.kept[at..].to_vec()),
-                });
+                if self.end == segment_len {
+                    end.tail = Some(self.tail(at, lsn, total_len));
+                }
                 break;
             }
             end.last_whole = Some(lsn);
             at += max_align(total_len);
         }
         end
+    }
+
+    /// The record that begins after so many of the kept bytes, and does not end.
+    fn tail(&self, at: usize, lsn: Lsn, total_len: usize) -> Tail {
+        let bytes = &self.kept[at..];
+        let (header, data) = bytes.split_at(bytes.len().min(RECORD_HEADER_LEN));
+        let after = self.len - self.kept.len();
+        Tail {
+            lsn,
+            total_len,
+            len: self.len - at,
+            header: header.to_vec(),
+            crc: crc32c::crc32c_combine(crc32c::crc32c(data), self.crc, after),
+        }
     }
 }

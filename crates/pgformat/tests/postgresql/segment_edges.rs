@@ -281,3 +281,49 @@ fn a_record_that_was_lost_after_its_first_bytes_names_nothing() {
     page[24..48].copy_from_slice(&header.to_bytes());
     assert_eq!(edges(&second).begin.discontinuity(&edges(&first).end), None);
 }
+
+/// The border lies in the header of the record: 8 or 16 bytes of it are in the segment before.
+#[test]
+fn a_header_that_lies_on_the_border_is_put_together() {
+    let first_len = SIZE - 40 - (SIZE / PAGE_SIZE - 1) * 24;
+    for in_first in [8, 16, 24, 32, 9_000] {
+        let pair = segments(&[first_len - in_first, 30_000, 100]);
+        let (before, next) = (&pair[0], &pair[1]);
+        let end = edges(before).end;
+        assert_eq!(edges(next).begin.discontinuity(&end), None, "{in_first}");
+        // One byte of the data is another, in either part.
+        let mut other = next.clone();
+        other[PAGE_SIZE + 100] ^= 1;
+        let found = edges(&other).begin.discontinuity(&end);
+        assert!(
+            matches!(found, Some(Discontinuity::WrongChecksum { .. })),
+            "{in_first}: {found:?}"
+        );
+        if in_first > 24 {
+            let mut other = before.clone();
+            *other.last_mut().expect("bytes") ^= 1;
+            let end = edges(&other).end;
+            let found = edges(next).begin.discontinuity(&end);
+            assert!(
+                matches!(found, Some(Discontinuity::WrongChecksum { .. })),
+                "{in_first}: {found:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_kept_of_a_long_record_is_short() {
+    let pair = segments(&[100, 1_500_000, 100]);
+    assert_eq!(pair.len(), 2);
+    let (before, next) = (edges(&pair[0]), edges(&pair[1]));
+    assert_eq!(next.begin.discontinuity(&before.end), None);
+    assert!(format!("{before:?}{next:?}").len() < 2_000);
+    let mut other = pair[0].clone();
+    other[SIZE / 2 + 1_000] ^= 1;
+    let found = next.begin.discontinuity(&edges(&other).end);
+    assert!(
+        matches!(found, Some(Discontinuity::WrongChecksum { .. })),
+        "{found:?}"
+    );
+}
