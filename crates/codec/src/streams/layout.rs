@@ -162,6 +162,9 @@ fn swap_parts(block: &mut [u64; 8], low: usize, high: usize, bits: u32, lower: u
     block[low] ^= swap << bits;
 }
 
+/// Rows of a plane in one line of a processor's cache.
+const ROWS_OF_A_LINE: usize = 64;
+
 /// Rows that go in blocks of eight: those behind which eight more bytes may be touched.
 fn rows_in_blocks(len: usize, width: usize) -> usize {
     (len.saturating_sub(8) / width) & !7
@@ -252,17 +255,22 @@ fn join_planes(planes: &[u8], width: usize, rows: &mut [u8]) {
     }
     let count = planes.len() / width;
     let in_blocks = rows_in_blocks(rows.len(), width);
-    for row in (0..in_blocks).step_by(8) {
+    // The cache lines of eight planes are used up before those of the next eight are read: planes of
+    // a whole block lie a power of two apart, and all compete for the same places of a cache.
+    for tile in (0..in_blocks).step_by(ROWS_OF_A_LINE) {
+        let tile_end = in_blocks.min(tile + ROWS_OF_A_LINE);
         // The last columns first: where they are fewer than eight, what is written too much
         // is in places that are written later.
         for column in (0..width).step_by(8).rev() {
-            let mut block = [0; 8];
-            for (place, plane) in block.iter_mut().zip(column..width) {
-                *place = word(planes, plane * count + row);
-            }
-            let block = transpose(block);
-            for (n, word) in block.into_iter().enumerate() {
-                put_word(rows, (row + n) * width + column, word);
+            for row in (tile..tile_end).step_by(8) {
+                let mut block = [0; 8];
+                for (place, plane) in block.iter_mut().zip(column..width) {
+                    *place = word(planes, plane * count + row);
+                }
+                let block = transpose(block);
+                for (n, word) in block.into_iter().enumerate() {
+                    put_word(rows, (row + n) * width + column, word);
+                }
             }
         }
     }
