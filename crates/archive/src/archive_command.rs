@@ -1,4 +1,5 @@
-//! Reading a server's `archive_command`: is it walzip's, and which repository does it name?
+//! Reading a server's `archive_command`: is it walzip's, which repository does it name, and does the server see
+//! whether it fails?
 //!
 //! The shell has the last word on a command. What it would have to compute (variables, other
 //! programs' output) stays unknown here, and is never guessed.
@@ -13,6 +14,22 @@ pub struct PushCommand {
     pub repo: Option<Word>,
     /// The configuration file that it names, by `--config` or `WALZIP_CONFIG`.
     pub config: Option<Word>,
+    /// Whether it gets the file to archive: `%p`, or what the shell makes.
+    pub has_path: bool,
+    /// Whether PostgreSQL sees its exit code.
+    pub exit_code: ExitCode,
+}
+
+/// Whether the exit code of a command within a command line is that of the line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExitCode {
+    /// It is, as far as can be seen.
+    #[default]
+    Seen,
+    /// What follows may succeed where it failed.
+    MayBeHidden,
+    /// What follows succeeds where it failed.
+    Hidden,
 }
 
 /// A word of a command.
@@ -31,20 +48,50 @@ impl PushCommand {
     }
 }
 
-fn find(command: &str, nesting: usize) -> Option<PushCommand> {
-    for words in commands(command) {
-        if let Some(push) = push_of(&words) {
-            return Some(push);
+fn find(line: &str, nesting: usize) -> Option<PushCommand> {
+    let commands = commands(line);
+    for (index, command) in commands.iter().enumerate() {
+        let of_inner = || {
+            let inner = command.words.iter().filter(|word| word.text.contains(' '));
+            inner
+                .filter(|_| nesting > 0)
+                .find_map(|word| find(&word.text, nesting - 1))
+        };
+        let Some(mut push) = push_of(&command.words).or_else(of_inner) else {
+            continue;
+        };
+        let exit_code = exit_code(&commands[index..]);
+        if push.exit_code == ExitCode::Seen {
+            push.exit_code = exit_code;
         }
-        let inner = words.iter().filter(|word| word.text.contains(' '));
-        let found = inner
-            .filter(|_| nesting > 0)
-            .find_map(|word| find(&word.text, nesting - 1));
-        if found.is_some() {
-            return found;
-        }
+        return Some(push);
     }
     None
+}
+
+/// What becomes of the exit code of the first of these commands where it fails.
+fn exit_code(commands: &[Simple]) -> ExitCode {
+    let Some((mut before, mut rest)) = commands.split_first() else {
+        return ExitCode::Seen;
+    };
+    // What needs its success is passed over.
+    while before.after.trim_matches([')', '(']) == "&&" {
+        let Some(next) = rest.split_first() else {
+            return ExitCode::Seen;
+        };
+        (before, rest) = next;
+    }
+    if before.after.trim_end_matches(')').ends_with('&') {
+        return ExitCode::Hidden;
+    }
+    let Some(last) = rest.last() else {
+        return ExitCode::Seen;
+    };
+    match last.words.first().map(|word| word.text.as_str()) {
+        _ if rest.iter().any(Simple::fails) => ExitCode::Seen,
+        Some("true" | ":" | "exit" | "echo" | "printf" | "logger") => ExitCode::Hidden,
+        _ => ExitCode::MayBeHidden,
+    }
 }
 
 /// `[NAME=VALUE ...] [wrapper ...] walzip [...] archive-push [...]`
@@ -71,7 +118,29 @@ fn push_of(words: &[Word]) -> Option<PushCommand> {
     Some(PushCommand {
         repo: option("--repo").or_else(|| variable("WALZIP_REPO=")),
         config: option("--config").or_else(|| variable("WALZIP_CONFIG=")),
+        has_path: after
+            .iter()
+            .any(|word| word.text.contains("%p") || word.text.contains(['$', '`'])),
+        exit_code: ExitCode::Seen,
     })
+}
+
+/// A command, and what stands between it and the next one: `&&`, `||`, `;`, `|`, `&`, parentheses.
+#[derive(Clone, Debug, Default)]
+struct Simple {
+    words: Vec<Word>,
+    after: String,
+}
+
+impl Simple {
+    /// It ends the line, or its part of it, with a failure.
+    fn fails(&self) -> bool {
+        let words: Vec<&str> = self.words.iter().map(|word| word.text.as_str()).collect();
+        match words[..] {
+            ["false" | "exit" | "return", ..] => words.get(1) != Some(&"0"),
+            _ => false,
+        }
+    }
 }
 
 impl Word {
@@ -84,24 +153,25 @@ impl Word {
     }
 }
 
-/// The simple commands of a command line, in words. PostgreSQL's own `%%` is a `%`.
-fn commands(line: &str) -> Vec<Vec<Word>> {
-    let mut commands = vec![Vec::new()];
+/// The simple commands of a command line. PostgreSQL's own `%%` is a `%`.
+fn commands(line: &str) -> Vec<Simple> {
+    let mut commands = vec![Simple::default()];
     let mut word: Option<Word> = None;
     let mut letters = line.chars().peekable();
-    let mut quote = None;
+    let (mut quote, mut before) = (None, ' ');
     while let Some(letter) = letters.next() {
+        let last = std::mem::replace(&mut before, letter);
         if quote == Some(letter) {
             quote = None;
             continue;
         }
-        if quote.is_none() && (letter.is_whitespace() || ";&|()".contains(letter)) {
-            let last = commands.last_mut();
-            if let (Some(last), Some(word)) = (last, word.take()) {
-                last.push(word);
-            }
-            if !matches!(letter, ' ' | '\t') {
-                commands.push(Vec::new());
+        // `2>&1` and `&>`
+        let is_redirection = letter == '&' && (last == '>' || letters.peek() == Some(&'>'));
+        let is_separator = letter.is_whitespace() || ";&|()".contains(letter);
+        if quote.is_none() && is_separator && !is_redirection {
+            end_word(&mut commands, word.take());
+            if let (Some(last), false) = (commands.last_mut(), matches!(letter, ' ' | '\t')) {
+                last.after.push(letter);
             }
             continue;
         }
@@ -125,10 +195,20 @@ fn commands(line: &str) -> Vec<Vec<Word>> {
             }
         }
     }
-    if let (Some(last), Some(word)) = (commands.last_mut(), word) {
-        last.push(word);
-    }
+    end_word(&mut commands, word);
     commands
+}
+
+/// Adds a word to the last command, or begins the next one.
+fn end_word(commands: &mut Vec<Simple>, word: Option<Word>) {
+    let Some(word) = word else { return };
+    match commands.last_mut() {
+        Some(last) if last.after.is_empty() => last.words.push(word),
+        _ => commands.push(Simple {
+            words: vec![word],
+            after: String::new(),
+        }),
+    }
 }
 
 #[cfg(test)]
@@ -190,6 +270,40 @@ mod tests {
             let push = PushCommand::find(command).expect(command);
             assert!(!push.repo.expect("named").is_literal, "{command}");
         }
+    }
+
+    #[test]
+    fn tells_whether_the_server_sees_the_exit_code() {
+        use ExitCode::{Hidden, MayBeHidden, Seen};
+        for (command, expected) in [
+            ("walzip archive-push %p", Seen),
+            ("walzip archive-push %p 2>&1", Seen),
+            ("walzip archive-push %p &> /tmp/log", Seen),
+            ("walzip archive-push %p >> /tmp/log 2>&1;", Seen),
+            ("(test -f %p && walzip archive-push %p)", Seen),
+            ("walzip archive-push %p && cp %p /mnt/%f", Seen),
+            ("walzip archive-push %p && cp %p /mnt/%f || exit 1", Seen),
+            ("walzip archive-push %p || { logger failed; exit 1; }", Seen),
+            ("walzip archive-push %p; exit $?", Seen),
+            ("walzip archive-push %p || false", Seen),
+            ("walzip archive-push %p || true", Hidden),
+            ("walzip archive-push %p ; true", Hidden),
+            ("walzip archive-push %p || exit 0", Hidden),
+            ("walzip archive-push %p && cp %p /mnt/%f || :", Hidden),
+            ("walzip archive-push %p &", Hidden),
+            ("(walzip archive-push %p &)", Hidden),
+            ("walzip archive-push %p || logger -t wal failed", Hidden),
+            ("sh -c 'walzip archive-push %p || true'", Hidden),
+            ("sh -c 'walzip archive-push %p' || true", Hidden),
+            ("walzip archive-push %p || /usr/local/bin/page-me", MayBeHidden),
+            ("walzip archive-push %p | tee -a /tmp/log", MayBeHidden),
+        ] {
+            let push = PushCommand::find(command).expect(command);
+            assert_eq!(push.exit_code, expected, "{command}");
+            assert!(push.has_path, "{command}");
+        }
+        let push = PushCommand::find("walzip archive-push --repo /r");
+        assert!(!push.expect("found").has_path);
     }
 
     #[test]

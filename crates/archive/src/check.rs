@@ -29,6 +29,11 @@ pub async fn check(
 ) -> Result<Checked, ArchiveError> {
     let (part, server, sql) = server::inspect(repository, settings).await?;
     sql.close().await;
+    // Whoever else brings WAL here: PostgreSQL keeps it for an archiver that has nothing to call.
+    let archiver = &server.archiver;
+    if archiver.mode != "off" && archiver.has_no_command() && !server.in_recovery {
+        return Err(ArchiveError::NoArchiveCommand);
+    }
     let wait = (timeout, Acknowledgement::Awaited);
     let arrival = server::check_archiving(&part, settings, &server, wait).await?;
     let missing = match arrival {

@@ -10,7 +10,7 @@ mod scratch;
 mod sequence;
 mod settling;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub(crate) use reading::{PackReader, Undecoded, is_damage};
 pub(crate) use sequence::{Before, ReadySegment};

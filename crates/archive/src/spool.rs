@@ -45,6 +45,8 @@ use crate::error::ArchiveError;
 
 /// A data directory that is gone may be mounted again.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+/// An empty file, written when a data directory is first seen to be gone.
+const GONE: &str = "gone";
 
 /// A spool of this user's own in a directory for everybody's temporary files, if it can be had.
 pub fn of_this_user(temporary_directory: &Path) -> Option<PathBuf> {
@@ -69,8 +71,8 @@ fn directory_of(spool_path: &Path, data_directory: &Path) -> Result<PathBuf, Arc
     Ok(directory)
 }
 
-/// Removes what is of data directories that have been gone for a day: each recovery has another one on
-/// hosts that try their restores. What cannot be removed stays.
+/// Removes what is of data directories that were seen to be gone a day ago, and are gone: each recovery has another
+/// one on hosts that try their restores. What cannot be removed stays.
 fn remove_abandoned(spool_path: &Path) {
     let entries = fs::read_dir(spool_path).into_iter().flatten();
     for directory in entries.flatten().map(|entry| entry.path()) {
@@ -78,9 +80,15 @@ fn remove_abandoned(spool_path: &Path) {
             continue;
         };
         let data_directory = PathBuf::from(OsString::from_vec(data_directory));
-        let is_old = age(&directory).is_some_and(|age| age > ABANDONED_AFTER);
-        if is_old && data_directory.is_absolute() && !data_directory.exists() {
-            let _ = fs::remove_dir_all(&directory);
+        let gone = directory.join(GONE);
+        if !data_directory.is_absolute() || data_directory.exists() {
+            let _ = fs::remove_file(&gone);
+            continue;
+        }
+        match age(&gone) {
+            None => drop(write(&gone, b"")),
+            Some(age) if age > ABANDONED_AFTER => drop(fs::remove_dir_all(&directory)),
+            Some(_) => {}
         }
     }
 }

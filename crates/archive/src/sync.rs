@@ -8,6 +8,7 @@ mod aside;
 mod both;
 mod lacking;
 mod problem;
+mod putting;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +26,7 @@ use crate::wal_object;
 use lacking::Lacking;
 pub use problem::Problem;
 use problem::is_of_one_file;
+use putting::put;
 
 /// How to bring a repository up to date.
 #[derive(Clone, Debug)]
@@ -186,8 +188,7 @@ async fn copy(
     };
     let stored = StoredWal::Single(object.clone());
     let proven = wal_object::prove(name, stored, from.cluster()).await?;
-    // Somebody may have put it meanwhile, who has compared it.
-    to.put_wal(name, object).await?;
+    put(to, name, object).await?;
     Ok(proven.edges)
 }
 

@@ -139,6 +139,12 @@ pub async fn verify(
     labels.extend(listed.iter().map(|backup| backup.label.clone()));
     let records = listed.iter().filter_map(|backup| backup.read.as_ref().ok());
     let backup_bytes = records.clone().map(BackupRecord::original_bytes).sum();
+    let needed: BTreeSet<String> = records
+        .clone()
+        .filter_map(|record| record.required_segments().ok())
+        .flatten()
+        .map(|segment| segment.to_string())
+        .collect();
     let promised = Promised::read(repository, records).await?;
     progress.begin(Phase::VerifyingBackups, backup_bytes);
     let mut known = KnownBackups::default();
@@ -173,7 +179,8 @@ pub async fn verify(
         verification.findings.extend(findings);
     }
     let findings = std::mem::take(&mut verification.findings);
-    verification.findings = without_expired(repository, (&parts, &labels), findings).await?;
+    verification.findings =
+        without_expired(repository, (&parts, &labels), &needed, findings).await?;
     verification.findings.sort();
     if options.notes
         && let Err(error) = note.put(verification.findings.len(), repository).await

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::path::Path;
 
-use walzip_archive::archive_command::{PushCommand, Word};
+use walzip_archive::archive_command::{ExitCode, PushCommand, Word};
 use walzip_archive::{ArchiveError, Archiver};
 use walzip_repo::Location;
 
@@ -120,7 +120,11 @@ impl fmt::Display for Setting<'_> {
 pub fn explain(error: ArchiveError, repository: &Place) -> CommandError {
     match error {
         ArchiveError::NoArchiveCommand => CommandError::new(Kind::OptionInvalid, &error).hint(
-            format_args!("Set {} and reload the server.", own(repository)),
+            format_args!(
+                "Set {} and reload the server. Where \"walzip receive\" is to archive alone, set archive_mode = off \
+                 and restart it: PostgreSQL keeps all its WAL for an archive_command that is empty.",
+                own(repository)
+            ),
         ),
         ArchiveError::NotArchived { by_primary: true, .. } => {
             CommandError::new(Kind::ArchiveTimeout, &error).hint(
@@ -226,6 +230,18 @@ fn way_out(
 ) -> String {
     let setting = Setting(archiver);
     let own = own(repository);
+    if let Some(flaw) = flaw(archiver) {
+        return format!("The server has {setting}: {flaw}. Set {own} and reload it.");
+    }
+    if let (State::Unacknowledged, Destination::Here | Destination::Unclear(_)) =
+        (state, destination)
+    {
+        return format!(
+            "archive_command succeeds when all repositories that it archives into have the file: see whether \
+             another one does not. PostgreSQL keeps its WAL until then. The server has {setting}; its log says \
+             what failed."
+        );
+    }
     if let State::Unacknowledged = state {
         return format!(
             "Something else brings WAL here, and PostgreSQL keeps it until its own command succeeds: \
@@ -237,6 +253,11 @@ fn way_out(
             "Set {own} and reload the server, then take a backup, since WAL is missing here; or \
              check the other one: walzip check --repo {other}"
         ),
+        Destination::OtherProgram | Destination::Library if matches!(state, State::Failing) => {
+            format!(
+                "The server has {setting}, which fails: PostgreSQL keeps its WAL meanwhile. Set {own} and reload it."
+            )
+        }
         Destination::OtherProgram | Destination::Library => format!(
             "The server has {setting}; set {own} and reload it, then take a backup, since WAL is \
              missing here."
@@ -259,6 +280,40 @@ fn way_out(
                  hangs, or wait longer with --archive-timeout: {setting}."
             ),
         },
+    }
+}
+
+/// What is wrong with walzip's own command, wherever it leads.
+fn flaw(archiver: &Archiver) -> Option<&'static str> {
+    let push = PushCommand::find(&archiver.command).filter(|_| archiver.library.is_empty())?;
+    match push.repo {
+        Some(repo) if repo.text == "%p" => Some("--repo has no value, and takes %p for it"),
+        _ if !push.has_path => Some("it has no %p, the file to archive"),
+        _ => None,
+    }
+}
+
+/// Fails where PostgreSQL does not see whether walzip failed: it removes WAL then that was never archived.
+pub fn check_exit_code(archiver: &Archiver, repository: &Place) -> Result<(), CommandError> {
+    let push = PushCommand::find(&archiver.command).filter(|_| archiver.library.is_empty());
+    let setting = Setting(archiver);
+    match push.map(|push| push.exit_code) {
+        Some(ExitCode::Hidden) => Err(CommandError::new(
+            Kind::OptionInvalid,
+            format_args!(
+                "what follows \"walzip archive-push\" hides its exit code, and PostgreSQL removes WAL that could not be \
+                 archived: {setting}"
+            ),
+        )
+        .hint(format_args!("Set {} and reload the server.", own(repository)))),
+        Some(ExitCode::MayBeHidden) => {
+            tracing::warn!(
+                "where what follows \"walzip archive-push\" succeeds after it failed, PostgreSQL removes WAL that \
+                 was not archived: {setting}"
+            );
+            Ok(())
+        }
+        Some(ExitCode::Seen) | None => Ok(()),
     }
 }
 

@@ -131,9 +131,9 @@ impl Config {
         let invalid = |error: toml::de::Error| match error.span() {
             Some(span) => {
                 let line = 1 + text[..span.start].matches('\n').count();
-                CommandError::new(Kind::Config, error.message()).at(format_args!("line {line}"))
+                CommandError::new(Kind::Config, in_words(&error)).at(format_args!("line {line}"))
             }
-            None => CommandError::new(Kind::Config, error.message()),
+            None => CommandError::new(Kind::Config, in_words(&error)),
         };
         let table: toml::Table = toml::from_str(text).map_err(invalid)?;
         let mut is_renamed = false;
@@ -264,7 +264,7 @@ impl Config {
         }
         let own = self.further.get(&number).cloned().unwrap_or_default();
         let invalid = |error: toml::de::Error| {
-            CommandError::new(Kind::Config, error.message())
+            CommandError::new(Kind::Config, in_words(&error))
                 .at(format_args!("a key of repository {number}"))
         };
         let own: Config = own.try_into().map_err(invalid)?;
@@ -317,9 +317,22 @@ fn numbered(key: &str) -> Option<(u16, String)> {
     }
 }
 
+/// An error of the parser, which names Rust's types.
+fn in_words(error: &toml::de::Error) -> String {
+    let mut message = error.message().to_owned();
+    for number in ["u8", "u16", "u32", "u64"] {
+        let expected = format!("expected {number}");
+        message = message.replace(&expected, "expected a whole number, without quotes");
+    }
+    message
+}
+
 fn unknown_key(key: &str) -> CommandError {
     let error = CommandError::new(Kind::Config, format_args!("unknown key \"{key}\""));
-    match nearest(key, SETTINGS) {
+    // A flag's name, which is shorter.
+    let flag = format!("-{key}");
+    let longer = SETTINGS.iter().find(|name| name.ends_with(&flag)).copied();
+    match nearest(key, SETTINGS).or(longer) {
         Some(name) => error.hint(format_args!("Did you mean \"{name}\"?")),
         None => error.hint(format_args!("The keys are {}.", SETTINGS.join(", "))),
     }
@@ -459,6 +472,8 @@ mod tests {
     fn an_unknown_key_names_the_nearest() {
         assert!(message("leval = 3").contains("Did you mean \\\"level\\\"?"));
         assert!(message("dbnam = 'x'").contains("Did you mean \\\"dbname\\\"?"));
+        assert!(message("retention-full = 4").contains("Did you mean \\\"repo-retention-full\\\"?"));
+        assert!(message("level = '4'").contains("a whole number, without quotes"));
         assert!(message("compression = 'x'").contains("The keys are repo, repo-key-file"));
     }
 

@@ -110,7 +110,7 @@ async fn live(stop: Stop) {
     if !sd_notify::watchdog_enabled(false, &mut micros) {
         return;
     }
-    let mut ticks = tokio::time::interval(Duration::from_micros(micros / 2));
+    let mut ticks = tokio::time::interval(Duration::from_micros((micros / 2).max(1)));
     loop {
         tokio::select! {
             _ = ticks.tick() => tell(&[NotifyState::Watchdog]),

@@ -174,8 +174,26 @@ fn local(text: &str) -> Result<Location, String> {
     if text.contains('\0') {
         return Err("it contains a zero byte".to_owned());
     }
+    if let Some(meant) = meant(text) {
+        return Err(format!("did you mean {meant}? A directory of that name is ./{text}"));
+    }
+    if text == "~" || text.starts_with("~/") {
+        return Err("walzip does not know ~: name the whole path".to_owned());
+    }
     let path = std::path::absolute(Path::new(text)).map_err(|error| error.to_string())?;
     on_one_line(path).map(Location::Local)
+}
+
+/// The URL that a path looks like, but for a character or two: `s3:/bucket`, `s3//bucket`.
+fn meant(text: &str) -> Option<String> {
+    let schemes = ["s3", "gs", "az", "azure", "sftp", "file"].into_iter();
+    let mut rests = schemes.filter_map(|scheme| {
+        let rest = text.strip_prefix(scheme)?;
+        let is_meant = rest.starts_with(':') || rest.starts_with("//");
+        let rest = rest.trim_start_matches([':', '/']);
+        is_meant.then(|| format!("{scheme}://{rest}"))
+    });
+    rests.next()
 }
 
 /// `restore_command` is a line of a configuration file, and has to name it.
@@ -267,6 +285,17 @@ fn scheme(text: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_looks_like_a_url_makes_no_directory() {
+        for text in ["s3:/bucket/db", "s3//bucket", "S3", "sftp:host/db", "~/walzip"] {
+            let is_refused = Location::parse(text).is_err();
+            assert_eq!(is_refused, text != "S3", "{text}");
+        }
+        for text in ["./s3:/bucket", "s3", "/s3:/bucket", "azores/db"] {
+            assert!(Location::parse(text).is_ok(), "{text}");
+        }
+    }
 
     #[test]
     fn a_url_is_printed_in_a_form_that_is_read_back() {

@@ -40,6 +40,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 const BYTES_PER_SECOND: u64 = 256 << 10;
 /// An operation that takes this long is reported, and others in this time are not.
 const REPORTED_EVERY: Duration = Duration::from_secs(10);
+/// So many objects are asked to be removed at once: in one request where the store can, and within one time limit.
+const DELETED_AT_ONCE: usize = 100;
 
 /// A store that has patience with another one.
 #[derive(Clone)]
@@ -253,6 +255,25 @@ fn misunderstood(error: Error) -> Error {
     }
 }
 
+/// Removes objects. Of several, those that are not there, too, are removed: an attempt before may have done it.
+fn delete_all<'a>(store: &'a Arc<dyn ObjectStore>, keys: &'a [Path]) -> BoxFuture<'a, Result<()>> {
+    if let [one] = keys {
+        return async move { store.delete(one).await }.boxed();
+    }
+    let keys: Vec<_> = keys.iter().cloned().map(Ok).collect();
+    let mut removed = store.delete_stream(futures::stream::iter(keys).boxed());
+    async move {
+        while let Some(outcome) = removed.next().await {
+            match outcome {
+                Ok(_) | Err(Error::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+    .boxed()
+}
+
 /// What S3, Azure and GCS say of a bucket or a container that is not there.
 const NO_BUCKET: [&str; 3] = ["NoSuchBucket", "ContainerNotFound", "bucket does not exist"];
 /// What versitygw says of an access key that nobody has.
@@ -261,7 +282,7 @@ const NO_USER: [&str; 1] = ["XAdminUserNotFound"];
 const MACHINE_ROLE: &str = "//169.254.169.254/";
 
 #[derive(Debug, thiserror::Error)]
-#[error("the store has no bucket or container of this name")]
+#[error("the store has no bucket or container of this name, and walzip makes none")]
 struct NoBucket;
 
 #[derive(Debug, thiserror::Error)]
@@ -358,16 +379,16 @@ impl ObjectStore for PatientStore {
         locations: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
         let store = self.clone();
-        let delete = move |location: Path| {
+        let delete = move |chunk: Vec<Path>| {
             let store = store.clone();
             async move {
-                let inner = &store.inner;
-                let one = || async { inner.delete(&location).await }.boxed();
-                store.repeat(one).await?;
-                Ok(location)
+                store.repeat(|| delete_all(&store.inner, &chunk)).await?;
+                Ok(futures::stream::iter(chunk.into_iter().map(Ok)))
             }
         };
-        locations.and_then(delete).boxed()
+        let chunks = locations.try_chunks(DELETED_AT_ONCE);
+        let chunks = chunks.map_err(|error| error.1);
+        chunks.and_then(delete).try_flatten().boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {

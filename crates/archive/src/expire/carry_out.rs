@@ -13,7 +13,7 @@ use walzip_repo::{PackName, Repository};
 
 use super::decide::decide;
 use super::facts::{Inventory, LabelFacts, LabelState};
-use super::plan::{BackupPlan, ClusterPlan, Plan};
+use super::plan::{BackupPlan, BackupState, ClusterPlan, Plan};
 use super::{ExpireRequest, inventory};
 use crate::error::ArchiveError;
 
@@ -34,8 +34,10 @@ pub(super) async fn carry_out(
     let (inventory, done) = match decided {
         Ok(decided) => decided,
         Err(error) => {
-            // What cannot be taken back is by the next expiry.
-            for backup in doomed(plan) {
+            // What cannot be taken back is by the next expiry. What an earlier one has begun to remove keeps its mark:
+            // without it, the rest would count as a backup that runs.
+            let begun = |backup: &&BackupPlan| backup.state == BackupState::HalfExpired;
+            for backup in doomed(plan).filter(|backup| !begun(backup)) {
                 let _ = repository.unmark_expiring(&backup.key).await;
             }
             return Err(error);

@@ -18,7 +18,7 @@ const CLUSTER: ClusterIdentity = ClusterIdentity {
 const SIZE: u32 = 1 << 20;
 
 /// A segment that has nothing but its first page's header, and a byte.
-pub(super) fn segment(number: u32, byte: u8) -> Vec<u8> {
+pub(crate) fn segment(number: u32, byte: u8) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(0xD110_u16.to_le_bytes());
     bytes.extend(2_u16.to_le_bytes());
@@ -34,7 +34,7 @@ pub(super) fn segment(number: u32, byte: u8) -> Vec<u8> {
 }
 
 /// A repository in memory to which these segments were pushed from a directory.
-pub(super) async fn archive(directory: &Path, numbers: std::ops::Range<u32>) -> Repository {
+pub(crate) async fn archive(directory: &Path, numbers: std::ops::Range<u32>) -> Repository {
     let repository = Repository::init(memory_store(), CLUSTER).await;
     let (repository, _) = repository.expect("a repository");
     for number in numbers {
@@ -46,11 +46,11 @@ pub(super) async fn archive(directory: &Path, numbers: std::ops::Range<u32>) -> 
     repository
 }
 
-pub(super) fn name(number: u32) -> String {
+pub(crate) fn name(number: u32) -> String {
     format!("0000000100000000{number:08X}")
 }
 
-pub(super) fn options() -> PackOptions {
+pub(crate) fn options() -> PackOptions {
     PackOptions {
         level: Level::MIN,
         newest: 0,

@@ -7,11 +7,12 @@ use walzip_repo::{BackupLabel, Repository};
 use super::{Finding, Part};
 use crate::error::ArchiveError;
 
-/// Leaves out what was found wrong with backups that are not listed any more, and with WAL that went after
-/// them. What a backup needs that is left and is gone, the next verification misses.
+/// Leaves out what was found wrong with backups that are not listed any more, and with WAL that is not, unless a backup
+/// that is listed needs it to be restored. A hole after a backup, the next verification finds.
 pub(super) async fn without_expired(
     repository: &Repository,
     (parts, listed): (&[Part], &[BackupLabel]),
+    needed: &BTreeSet<String>,
     mut findings: Vec<Finding>,
 ) -> Result<Vec<Finding>, ArchiveError> {
     if findings.is_empty() {
@@ -20,9 +21,6 @@ pub(super) async fn without_expired(
     let left = repository.list_backups().await?;
     let gone = listed.iter().filter(|label| !left.contains(label));
     let mut gone: BTreeSet<String> = gone.map(ToString::to_string).collect();
-    if gone.is_empty() {
-        return Ok(findings);
-    }
     for part in parts {
         let left = part.repository.list_wal_objects().await?;
         let packs: BTreeSet<_> = left.packs.iter().map(|pack| &pack.name).collect();
@@ -31,7 +29,7 @@ pub(super) async fn without_expired(
         let left = left.entries();
         let left: BTreeSet<&str> = left.iter().map(|entry| entry.name.as_str()).collect();
         let wal = part.listing.iter().map(|entry| entry.name.as_str());
-        let wal = wal.filter(|name| !left.contains(name));
+        let wal = wal.filter(|name| !left.contains(name) && !needed.contains(*name));
         gone.extend(wal.map(|name| part.object(name)));
     }
     findings.retain(|finding| !gone.contains(&finding.object));

@@ -72,14 +72,17 @@ fn check_one(
         checked.map_err(|error| archive_command::explain(error, location))
     })?;
     let mut out = std::io::stdout();
-    match arrival {
-        Some(arrival) => report(&mut out, &arrival, location),
+    match &arrival {
+        Some(arrival) => report(&mut out, arrival, location),
         None => writeln!(
             out,
             "the server is the repository's cluster, and a standby: archiving was not tested"
         ),
     }
     .map_err(CommandError::stdout)?;
+    if let Some(Arrival { archiver, .. }) = &arrival {
+        archive_command::check_exit_code(archiver, location)?;
+    }
     match missing {
         Some(missing) => Err(failure_of_missing(&missing)),
         None => Ok(()),

@@ -75,7 +75,10 @@ fn init_one(
         running_as_root::warn_of_own_repository(location);
     }
     let what = match done.created {
-        true => "created".to_owned(),
+        true => match location.settings.key_file {
+            Some(_) => "created, encrypted".to_owned(),
+            None => "created, not encrypted".to_owned(),
+        },
         false if recipients.is_empty() => "exists already".to_owned(),
         false => format!(
             "exists already; its keys are given to {} more: \"walzip key list\" shows to whom",

@@ -106,7 +106,13 @@ fn init(args: InitArgs) -> Result<(), CommandError> {
         true => KeyFile::generate_recovery(),
         false => KeyFile::generate(),
     };
-    let mut output = OutputFile::create(&args.file, false, true)?;
+    let output = OutputFile::create(&args.file, false, true);
+    let mut output = output.map_err(|error| match error.kind() {
+        Kind::FileExists => error.hint(
+            "It may be the key of a repository, which nobody can read without it: name another file.",
+        ),
+        _ => error,
+    })?;
     let written = output.write_all(key_file.text().as_bytes());
     written.map_err(|error| CommandError::write(&args.file, &error))?;
     output.publish()?;

@@ -152,11 +152,15 @@ impl SftpStore {
                 return Ok(None);
             }
             let staged = format!("{}/{}", self.staging(), unique_name());
-            self.write_staged(&connection, &staged, content).await?;
-            if !has_directory || along.len() < 2 {
-                connection.create_directories(parent(file)).await?;
-            }
-            let named = connection.publish(&staged, file).await;
+            let is_alone = !has_directory || along.len() < 2;
+            let named = async {
+                self.write_staged(&connection, &staged, content).await?;
+                if is_alone {
+                    connection.create_directories(parent(file)).await?;
+                }
+                connection.publish(&staged, file).await
+            };
+            let named = named.await;
             // After a rename there is nothing to remove.
             let _ = connection.remove(&staged).await;
             named.map(Some)
@@ -342,8 +346,10 @@ impl ObjectStore for SftpStore {
             let store = store.clone();
             async move {
                 let file = store.file(&key)?;
-                let (root, file) = (store.root(), file.as_str());
+                let (store, root, file) = (&store, store.root(), file.as_str());
                 let removed = store.with(|connection| async move {
+                    // Pushes do not look for what killed ones have left.
+                    store.sweep_once(&connection).await?;
                     connection.look_along(root, file).await?;
                     connection.remove_object(file).await
                 });
