@@ -295,7 +295,10 @@ mod tests {
             ("walzip archive-push %p || logger -t wal failed", Hidden),
             ("sh -c 'walzip archive-push %p || true'", Hidden),
             ("sh -c 'walzip archive-push %p' || true", Hidden),
-            ("walzip archive-push %p || /usr/local/bin/page-me", MayBeHidden),
+            (
+                "walzip archive-push %p || /usr/local/bin/page-me",
+                MayBeHidden,
+            ),
             ("walzip archive-push %p | tee -a /tmp/log", MayBeHidden),
         ] {
             let push = PushCommand::find(command).expect(command);

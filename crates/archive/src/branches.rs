@@ -20,8 +20,8 @@ use crate::packs::is_damage;
 use crate::timelines::Timelines;
 use crate::wal_times::SegmentTimes;
 
-/// How many segments are searched for the beginning of a timeline.
-const BEGINNING_SEGMENTS: usize = 2;
+/// How many segments are searched for the beginning of a timeline; an expiry keeps them.
+pub(crate) const BEGINNING_SEGMENTS: usize = 2;
 
 /// Everything that tells one branch from another.
 pub(crate) struct Branches<'a> {

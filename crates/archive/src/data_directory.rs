@@ -39,7 +39,6 @@ use crate::replication::BackupTablespace;
 /// Directories of WAL, whose files are not part of a backup.
 const WAL: &str = "pg_wal";
 const WAL_DIRECTORIES: [&str; 2] = ["pg_wal/archive_status", "pg_wal/summaries"];
-/// Where the links to tablespaces lie.
 /// Directories no deeper than this have files of PostgreSQL.
 const DEPTH_MAX: usize = 100;
 /// How often a control file is read that may be in the middle of a write.

@@ -237,9 +237,9 @@ fn way_out(
         (state, destination)
     {
         return format!(
-            "archive_command succeeds when all repositories that it archives into have the file: see whether \
-             another one does not. PostgreSQL keeps its WAL until then. The server has {setting}; its log says \
-             what failed."
+            "PostgreSQL keeps it until its own command succeeds: pg_wal grows. Where that archives into several \
+             repositories, it succeeds when all of them have the file: see whether another one does not. The server \
+             has {setting}; its log says why that fails."
         );
     }
     if let State::Unacknowledged = state {

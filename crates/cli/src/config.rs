@@ -472,7 +472,9 @@ mod tests {
     fn an_unknown_key_names_the_nearest() {
         assert!(message("leval = 3").contains("Did you mean \\\"level\\\"?"));
         assert!(message("dbnam = 'x'").contains("Did you mean \\\"dbname\\\"?"));
-        assert!(message("retention-full = 4").contains("Did you mean \\\"repo-retention-full\\\"?"));
+        assert!(
+            message("retention-full = 4").contains("Did you mean \\\"repo-retention-full\\\"?")
+        );
         assert!(message("level = '4'").contains("a whole number, without quotes"));
         assert!(message("compression = 'x'").contains("The keys are repo, repo-key-file"));
     }

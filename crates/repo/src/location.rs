@@ -175,7 +175,9 @@ fn local(text: &str) -> Result<Location, String> {
         return Err("it contains a zero byte".to_owned());
     }
     if let Some(meant) = meant(text) {
-        return Err(format!("did you mean {meant}? A directory of that name is ./{text}"));
+        return Err(format!(
+            "did you mean {meant}? A directory of that name is ./{text}"
+        ));
     }
     if text == "~" || text.starts_with("~/") {
         return Err("walzip does not know ~: name the whole path".to_owned());
@@ -288,7 +290,13 @@ mod tests {
 
     #[test]
     fn what_looks_like_a_url_makes_no_directory() {
-        for text in ["s3:/bucket/db", "s3//bucket", "S3", "sftp:host/db", "~/walzip"] {
+        for text in [
+            "s3:/bucket/db",
+            "s3//bucket",
+            "S3",
+            "sftp:host/db",
+            "~/walzip",
+        ] {
             let is_refused = Location::parse(text).is_err();
             assert_eq!(is_refused, text != "S3", "{text}");
         }

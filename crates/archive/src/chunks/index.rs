@@ -145,6 +145,9 @@ impl Place {
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
+    if !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
     let pairs = digits.chunks(2).map(|pair| {
         let pair = std::str::from_utf8(pair)
             .ok()

@@ -15,14 +15,12 @@ use walzip_repo::{PackName, WalEntry};
 
 use super::facts::{ClusterFacts, Finished, time_of};
 use super::plan::{KeptWal, WalName, WalReason};
+use crate::branches::BEGINNING_SEGMENTS;
 use crate::timelines::with_wal;
 
 /// The longest time between two checkpoints (`checkpoint_timeout`): so much older than a backup's
 /// beginning the WAL can be that it needs.
 const CHECKPOINT_MAX: SignedDuration = SignedDuration::from_hours(24);
-
-/// So many segments of a timeline from its beginning on may have its first record.
-const BEGINNING_SEGMENTS: usize = 2;
 
 /// What decides about the WAL of a cluster.
 #[derive(Debug, Default)]

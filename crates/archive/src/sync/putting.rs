@@ -39,8 +39,9 @@ pub(super) async fn put(to: &Repository, name: &str, object: Bytes) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packs::testing::{archive, name, options};
     use crate::packs::pack::pack;
+    use crate::packs::testing::{archive, name, options, segment};
+    use crate::push::{PushOptions, push};
 
     /// The repository had no such segment when it was listed, and has one by now.
     #[tokio::test(start_paused = true)]
@@ -48,7 +49,12 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let to = archive(directory.path(), 1..3).await;
         let same = to.get_wal(&name(1)).await.expect("read").expect("there");
-        let other = to.get_wal(&name(2)).await.expect("read").expect("there");
+        let other = archive(directory.path(), 1..1).await;
+        let path = directory.path().join(name(1));
+        std::fs::write(&path, segment(1, 7)).expect("a file");
+        let pushed = push(&other, &path, &PushOptions::default()).await;
+        pushed.expect("pushed");
+        let other = other.get_wal(&name(1)).await.expect("read").expect("there");
         for is_packed in [false, true] {
             if is_packed {
                 pack(&to, &options()).await.expect("packed");
@@ -59,7 +65,9 @@ mod tests {
             let single = to.find_single(&name(1)).await.expect("asked");
             assert_eq!(single.is_some(), !is_packed);
         }
-        put(&to, &name(3), other).await.expect("put");
+        let of_three = archive(directory.path(), 3..4).await;
+        let new = of_three.get_wal(&name(3)).await.expect("read");
+        put(&to, &name(3), new.expect("there")).await.expect("put");
         assert!(to.find_single(&name(3)).await.expect("asked").is_some());
     }
 }

@@ -93,6 +93,9 @@ pub fn run(args: ServeArgs) -> Result<(), CommandError> {
         }),
         _ => None,
     };
+    if pushing.is_none() && config.archive_async == Some(true) {
+        tracing::warn!("no data directory is named (pgdata): nothing is pushed in the background");
+    }
     let service = Service {
         places: &places,
         pushing,

@@ -531,22 +531,27 @@ fn a_recovery_that_begins_again_asks_the_archive() {
 #[test]
 fn the_spool_of_a_data_directory_that_is_gone_is_removed_after_a_day() {
     let sandbox = archived(2);
-    let spool = |name: &str, data_directory: PathBuf, hours: u64| {
+    let spool = |name: &str, data_directory: PathBuf, seen_gone: Option<u64>| {
         let path = sandbox.path("spool").join(name);
         fs::create_dir_all(path.join("get/ahead")).expect("a directory");
         let text = data_directory.as_os_str().as_encoded_bytes();
         fs::write(path.join("data-directory"), text).expect("written");
-        let time = SystemTime::now() - Duration::from_secs(hours * 60 * 60);
-        let directory = fs::File::open(&path).expect("opened");
-        directory.set_modified(time).expect("set");
+        if let Some(hours) = seen_gone {
+            let mark = fs::File::create(path.join("gone")).expect("a file");
+            let time = SystemTime::now() - Duration::from_secs(hours * 60 * 60);
+            mark.set_modified(time).expect("set");
+        }
         path
     };
-    let gone = spool("gone-0123456789abcdef", sandbox.path("gone"), 25);
-    let new = spool("new-0123456789abcdef", sandbox.path("gone"), 23);
-    let there = spool("there-0123456789abcdef", sandbox.path("data"), 25);
+    let gone = spool("gone-0123456789abcdef", sandbox.path("gone"), Some(25));
+    let new = spool("new-0123456789abcdef", sandbox.path("gone"), Some(23));
+    let unseen = spool("unseen-0123456789abcdef", sandbox.path("gone"), None);
+    let there = spool("there-0123456789abcdef", sandbox.path("data"), Some(25));
     get(&sandbox, 1);
     assert!(!gone.exists());
-    assert!(new.exists() && there.exists());
+    // It may be mounted again: from now on it is gone.
+    assert!(new.exists() && unseen.join("gone").exists());
+    assert!(there.exists() && !there.join("gone").exists());
 }
 
 #[test]

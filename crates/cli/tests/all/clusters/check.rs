@@ -137,6 +137,16 @@ fn a_check_names_what_archives_and_tells_the_reasons_of_failure_apart() {
         &["reports 0000", "does not have it", "hide a failure"],
     );
 
+    // It is not seen before something fails, which is too late.
+    set_command(&primary, &format!("{right} || true"));
+    let hidden = complaint(&primary, 31, FOR_EVER);
+    says(&hidden, &["hides its exit code", "removes WAL", &right]);
+    set_command(&primary, &format!("{walzip} archive-push --repo {ours}"));
+    let pathless = complaint(&primary, 82, "3");
+    says(&pathless, &["it has no %p, the file to archive"]);
+    set_command(&primary, &right);
+    primary.archive_everything();
+
     set_command(&primary, &format!("false && {right}"));
     let failing = complaint(&primary, 82, "5");
     says(
