@@ -139,12 +139,7 @@ pub async fn verify(
     labels.extend(listed.iter().map(|backup| backup.label.clone()));
     let records = listed.iter().filter_map(|backup| backup.read.as_ref().ok());
     let backup_bytes = records.clone().map(BackupRecord::original_bytes).sum();
-    let needed: BTreeSet<String> = records
-        .clone()
-        .filter_map(|record| record.required_segments().ok())
-        .flatten()
-        .map(|segment| segment.to_string())
-        .collect();
+    let needed = required(records.clone());
     let promised = Promised::read(repository, records).await?;
     progress.begin(Phase::VerifyingBackups, backup_bytes);
     let mut known = KnownBackups::default();
@@ -193,6 +188,15 @@ pub async fn verify(
         }
     }
     Ok(verification)
+}
+
+/// The segments without which some backup cannot be restored.
+fn required<'r>(records: impl Iterator<Item = &'r BackupRecord>) -> BTreeSet<String> {
+    let segments = records.filter_map(|record| record.required_segments().ok());
+    segments
+        .flatten()
+        .map(|segment| segment.to_string())
+        .collect()
 }
 
 /// What is read.

@@ -50,8 +50,8 @@ It runs until SIGTERM or SIGINT, and then ends with 0. When the server goes away
 After a promotion it goes on along the new timeline; the last segment of the old one becomes
 NAME.partial in the repository, unless the server archives its own (archive_mode).
 
-While it runs, \"walzip backup\" needs no archive_command: leave that as it is, or set archive_mode = off. Never
-empty it with archive_mode = on, since PostgreSQL keeps all its WAL then.
+While it runs, \"walzip backup\" needs no archive_command: leave that as it is, or set archive_mode
+to off. Where that is on, an empty archive_command makes PostgreSQL keep all its WAL.
 
 To restore what is only in the directory, copy it into pg_wal of the restored cluster before its first
 start, NAME.partial as NAME, since it has a segment's length:

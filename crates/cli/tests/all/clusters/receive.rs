@@ -318,6 +318,23 @@ fn a_server_that_was_set_back_within_a_segment_is_refused() {
     assert!(said(&output).contains(words), "{}", said(&output));
 }
 
+/// PostgreSQL keeps its WAL for an archiver that has nothing to call, whoever else brings it.
+#[test]
+fn a_check_fails_where_an_empty_command_keeps_what_is_received() {
+    let Some(site) = Site::new(15) else { return };
+    let server = primary(&site);
+    server.stop();
+    server.configure("archive_mode = on\narchive_command = ''");
+    server.start(&[]);
+    let receiver = Receiver::start_streaming(&site, &server, FIRST);
+    let output = server.walzip(&["check"]).output().expect("walzip runs");
+    assert_eq!(output.status.code(), Some(31), "{}", said(&output));
+    for words in ["archive_command is empty", "set archive_mode = off"] {
+        assert!(said(&output).contains(words), "{}", said(&output));
+    }
+    receiver.stop();
+}
+
 #[test]
 fn info_and_check_say_that_wal_is_received_and_how_far() {
     let Some(site) = Site::new(15) else { return };
