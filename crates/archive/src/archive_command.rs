@@ -26,9 +26,9 @@ pub enum ExitCode {
     /// It is, as far as can be seen.
     #[default]
     Seen,
-    /// What follows may succeed where it failed.
+    /// What follows may succeed after it failed.
     MayBeHidden,
-    /// What follows succeeds where it failed.
+    /// What follows succeeds after it failed.
     Hidden,
 }
 

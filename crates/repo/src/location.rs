@@ -193,7 +193,9 @@ fn meant(text: &str) -> Option<String> {
         let rest = text.strip_prefix(scheme)?;
         let is_meant = rest.starts_with(':') || rest.starts_with("//");
         let rest = rest.trim_start_matches([':', '/']);
-        is_meant.then(|| format!("{scheme}://{rest}"))
+        // A file URL names no host.
+        let root = if scheme == "file" { "/" } else { "" };
+        is_meant.then(|| format!("{scheme}://{root}{rest}"))
     });
     rests.next()
 }
@@ -290,15 +292,15 @@ mod tests {
 
     #[test]
     fn what_looks_like_a_url_makes_no_directory() {
-        for text in [
-            "s3:/bucket/db",
-            "s3//bucket",
-            "S3",
-            "sftp:host/db",
-            "~/walzip",
+        for (text, says) in [
+            ("s3:/bucket/db", "did you mean s3://bucket/db?"),
+            ("s3//bucket", "did you mean s3://bucket?"),
+            ("sftp:host/db", "did you mean sftp://host/db?"),
+            ("file:/srv/db", "did you mean file:///srv/db?"),
+            ("~/walzip", "name the whole path"),
         ] {
-            let is_refused = Location::parse(text).is_err();
-            assert_eq!(is_refused, text != "S3", "{text}");
+            let error = Location::parse(text).expect_err(text).to_string();
+            assert!(error.contains(says), "{error}");
         }
         for text in ["./s3:/bucket", "s3", "/s3:/bucket", "azores/db"] {
             assert!(Location::parse(text).is_ok(), "{text}");

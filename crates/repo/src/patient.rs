@@ -40,7 +40,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 const BYTES_PER_SECOND: u64 = 256 << 10;
 /// An operation that takes this long is reported, and others in this time are not.
 const REPORTED_EVERY: Duration = Duration::from_secs(10);
-/// So many objects are asked to be removed at once: in one request where the store can, and within one time limit.
+/// So many objects are removed within one time limit, in one request where the store can.
 const DELETED_AT_ONCE: usize = 100;
 
 /// A store that has patience with another one.
@@ -255,7 +255,8 @@ fn misunderstood(error: Error) -> Error {
     }
 }
 
-/// Removes objects. Of several, those that are not there, too, are removed: an attempt before may have done it.
+/// Removes objects. Where there are several, one that is not there counts as removed: an earlier attempt may have
+/// removed it.
 fn delete_all<'a>(store: &'a Arc<dyn ObjectStore>, keys: &'a [Path]) -> BoxFuture<'a, Result<()>> {
     if let [one] = keys {
         return async move { store.delete(one).await }.boxed();
