@@ -22,7 +22,14 @@ pub(super) async fn put(to: &Repository, name: &str, object: Bytes) -> Result<()
         false => StoredWal::get(to, name).await?,
     };
     let Some(other) = other else {
-        return Ok(());
+        // What was there a moment ago has expired, or was set aside: it was not brought.
+        return match is_new {
+            true => Ok(()),
+            false => Err(ArchiveError::Damaged {
+                object: name.to_owned(),
+                reason: "it disappeared while it was compared: run this again".to_owned(),
+            }),
+        };
     };
     let hash = StoredWal::Single(object).content_hash(name).await?;
     if other.content_hash(name).await? == hash {
