@@ -12,7 +12,7 @@ pub struct FormatVersion(u8);
 
 impl FormatVersion {
     /// The version that is written.
-    pub const CURRENT: FormatVersion = FormatVersion(10);
+    pub const CURRENT: FormatVersion = FormatVersion(11);
 
     const GIST: FormatVersion = FormatVersion(2);
     const ROW_VERSIONS: FormatVersion = FormatVersion(3);
@@ -25,6 +25,7 @@ impl FormatVersion {
     const CHANGED_WORDS: FormatVersion = FormatVersion(8);
     const LEAF_BLOCKS: FormatVersion = FormatVersion(9);
     const INDEX_PAGES: FormatVersion = FormatVersion(10);
+    const THIRD_REPLAY: FormatVersion = FormatVersion(11);
 
     /// The version of a number; `None` where this walzip does not read it.
     pub const fn of(number: u8) -> Option<FormatVersion> {
@@ -89,10 +90,16 @@ impl FormatVersion {
 
     /// What records do to the pages of a history.
     pub fn replay(self) -> Revision {
-        match self >= Self::SECOND_REPLAY {
-            true => Revision::Second,
-            false => Revision::First,
+        match self {
+            _ if self >= Self::THIRD_REPLAY => Revision::Third,
+            _ if self >= Self::SECOND_REPLAY => Revision::Second,
+            _ => Revision::First,
         }
+    }
+
+    /// Records of all indexes are replayed.
+    pub fn replays_all(self) -> bool {
+        self >= Self::THIRD_REPLAY
     }
 
     /// Pages of a history.

@@ -22,6 +22,8 @@ macro_rules! models {
                     self,
                     OptionalModel::ForetoldImages
                         | OptionalModel::SplitData
+                        | OptionalModel::GinEntries
+                        | OptionalModel::Pruning
                         | OptionalModel::LeafBlocks
                 )
             }
@@ -76,5 +78,7 @@ models! {
     Bins, "numbers in bins";
     ForetoldImages, "images foretold by replay";
     SplitData, "items of a new right page taken from the left one";
+    GinEntries, "GIN entries taken from the ones that they replace";
+    Pruning, "line pointers that pruning changes";
     LeafBlocks, "blocks of leaf pages found by the key";
 }

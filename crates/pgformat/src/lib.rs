@@ -13,6 +13,7 @@ mod input;
 pub mod opcode;
 pub mod page_checksum;
 pub mod pglz;
+pub mod posting_list;
 pub mod prefetch;
 pub mod relation_file;
 pub mod rmgr;

@@ -78,20 +78,56 @@ pub mod btree {
 
 /// GIN indexes (access/ginxlog.h).
 pub mod gin {
+    /// `XLOG_GIN_CREATE_PTREE`
+    pub const CREATE_PTREE: u8 = 0x10;
     /// `XLOG_GIN_INSERT`
     pub const INSERT: u8 = 0x20;
+    /// `XLOG_GIN_VACUUM_PAGE`
+    pub const VACUUM_PAGE: u8 = 0x40;
+    /// `XLOG_GIN_DELETE_PAGE`
+    pub const DELETE_PAGE: u8 = 0x50;
     /// `XLOG_GIN_UPDATE_META_PAGE`
     pub const UPDATE_META_PAGE: u8 = 0x60;
     /// `XLOG_GIN_INSERT_LISTPAGE`
     pub const INSERT_LISTPAGE: u8 = 0x70;
+    /// `XLOG_GIN_DELETE_LISTPAGE`
+    pub const DELETE_LISTPAGE: u8 = 0x80;
     /// `XLOG_GIN_VACUUM_DATA_LEAF_PAGE`
     pub const VACUUM_DATA_LEAF_PAGE: u8 = 0x90;
+}
+
+/// Hash indexes (access/hash_xlog.h).
+pub mod hash {
+    /// `XLOG_HASH_INSERT`
+    pub const INSERT: u8 = 0x20;
+    /// `XLOG_HASH_ADD_OVFL_PAGE`
+    pub const ADD_OVFL_PAGE: u8 = 0x30;
+    /// `XLOG_HASH_SPLIT_ALLOCATE_PAGE`
+    pub const SPLIT_ALLOCATE_PAGE: u8 = 0x40;
+    /// `XLOG_HASH_SPLIT_COMPLETE`
+    pub const SPLIT_COMPLETE: u8 = 0x60;
+    /// `XLOG_HASH_MOVE_PAGE_CONTENTS`
+    pub const MOVE_PAGE_CONTENTS: u8 = 0x70;
+    /// `XLOG_HASH_SQUEEZE_PAGE`
+    pub const SQUEEZE_PAGE: u8 = 0x80;
+    /// `XLOG_HASH_DELETE`
+    pub const DELETE: u8 = 0x90;
+    /// `XLOG_HASH_SPLIT_CLEANUP`
+    pub const SPLIT_CLEANUP: u8 = 0xA0;
+    /// `XLOG_HASH_UPDATE_META_PAGE`
+    pub const UPDATE_META_PAGE: u8 = 0xB0;
+    /// `XLOG_HASH_VACUUM_ONE_PAGE`
+    pub const VACUUM_ONE_PAGE: u8 = 0xC0;
 }
 
 /// GiST indexes (access/gistxlog.h).
 pub mod gist {
     /// `XLOG_GIST_PAGE_UPDATE`
     pub const PAGE_UPDATE: u8 = 0x00;
+    /// `XLOG_GIST_DELETE`
+    pub const DELETE: u8 = 0x10;
+    /// `XLOG_GIST_PAGE_DELETE`
+    pub const PAGE_DELETE: u8 = 0x60;
     /// `XLOG_GIST_PAGE_SPLIT`
     pub const PAGE_SPLIT: u8 = 0x30;
 }
@@ -100,12 +136,42 @@ pub mod gist {
 pub mod spgist {
     /// `XLOG_SPGIST_ADD_LEAF`
     pub const ADD_LEAF: u8 = 0x10;
+    /// `XLOG_SPGIST_MOVE_LEAFS`
+    pub const MOVE_LEAFS: u8 = 0x20;
+    /// `XLOG_SPGIST_ADD_NODE`
+    pub const ADD_NODE: u8 = 0x30;
+    /// `XLOG_SPGIST_SPLIT_TUPLE`
+    pub const SPLIT_TUPLE: u8 = 0x40;
+    /// `XLOG_SPGIST_PICKSPLIT`
+    pub const PICKSPLIT: u8 = 0x50;
+    /// `XLOG_SPGIST_VACUUM_LEAF`
+    pub const VACUUM_LEAF: u8 = 0x60;
+    /// `XLOG_SPGIST_VACUUM_ROOT`
+    pub const VACUUM_ROOT: u8 = 0x70;
+    /// `XLOG_SPGIST_VACUUM_REDIRECT`
+    pub const VACUUM_REDIRECT: u8 = 0x80;
+}
+
+/// BRIN indexes (access/brin_xlog.h).
+pub mod brin {
+    /// `XLOG_BRIN_CREATE_INDEX`
+    pub const CREATE_INDEX: u8 = 0x00;
+    /// `XLOG_BRIN_INSERT`
+    pub const INSERT: u8 = 0x10;
+    /// `XLOG_BRIN_UPDATE`
+    pub const UPDATE: u8 = 0x20;
+    /// `XLOG_BRIN_SAMEPAGE_UPDATE`
+    pub const SAMEPAGE_UPDATE: u8 = 0x30;
+    /// `XLOG_BRIN_REVMAP_EXTEND`
+    pub const REVMAP_EXTEND: u8 = 0x40;
+    /// `XLOG_BRIN_DESUMMARIZE`
+    pub const DESUMMARIZE: u8 = 0x50;
 }
 
 #[cfg(test)]
 mod tests {
     use crate::rmgr::record_type_name;
-    use crate::rmgr_id::{BTREE, GIN, GIST, HEAP, HEAP2, SPGIST, XACT};
+    use crate::rmgr_id::{BRIN, BTREE, GIN, GIST, HASH, HEAP, HEAP2, SPGIST, XACT};
     use crate::version::Version;
 
     #[test]
@@ -147,17 +213,50 @@ mod tests {
             ),
             (BTREE, super::btree::NEWROOT, "NEWROOT"),
             (BTREE, super::btree::VACUUM, "VACUUM"),
+            (GIN, super::gin::CREATE_PTREE, "CREATE_PTREE"),
             (GIN, super::gin::INSERT, "INSERT"),
+            (GIN, super::gin::VACUUM_PAGE, "VACUUM_PAGE"),
+            (GIN, super::gin::DELETE_PAGE, "DELETE_PAGE"),
             (GIN, super::gin::UPDATE_META_PAGE, "UPDATE_META_PAGE"),
             (GIN, super::gin::INSERT_LISTPAGE, "INSERT_LISTPAGE"),
+            (GIN, super::gin::DELETE_LISTPAGE, "DELETE_LISTPAGE"),
             (
                 GIN,
                 super::gin::VACUUM_DATA_LEAF_PAGE,
                 "VACUUM_DATA_LEAF_PAGE",
             ),
+            (HASH, super::hash::INSERT, "INSERT"),
+            (HASH, super::hash::ADD_OVFL_PAGE, "ADD_OVFL_PAGE"),
+            (
+                HASH,
+                super::hash::SPLIT_ALLOCATE_PAGE,
+                "SPLIT_ALLOCATE_PAGE",
+            ),
+            (HASH, super::hash::SPLIT_COMPLETE, "SPLIT_COMPLETE"),
+            (HASH, super::hash::MOVE_PAGE_CONTENTS, "MOVE_PAGE_CONTENTS"),
+            (HASH, super::hash::SQUEEZE_PAGE, "SQUEEZE_PAGE"),
+            (HASH, super::hash::DELETE, "DELETE"),
+            (HASH, super::hash::SPLIT_CLEANUP, "SPLIT_CLEANUP"),
+            (HASH, super::hash::UPDATE_META_PAGE, "UPDATE_META_PAGE"),
+            (HASH, super::hash::VACUUM_ONE_PAGE, "VACUUM_ONE_PAGE"),
             (GIST, super::gist::PAGE_UPDATE, "PAGE_UPDATE"),
+            (GIST, super::gist::DELETE, "DELETE"),
             (GIST, super::gist::PAGE_SPLIT, "PAGE_SPLIT"),
+            (GIST, super::gist::PAGE_DELETE, "PAGE_DELETE"),
             (SPGIST, super::spgist::ADD_LEAF, "ADD_LEAF"),
+            (SPGIST, super::spgist::MOVE_LEAFS, "MOVE_LEAFS"),
+            (SPGIST, super::spgist::ADD_NODE, "ADD_NODE"),
+            (SPGIST, super::spgist::SPLIT_TUPLE, "SPLIT_TUPLE"),
+            (SPGIST, super::spgist::PICKSPLIT, "PICKSPLIT"),
+            (SPGIST, super::spgist::VACUUM_LEAF, "VACUUM_LEAF"),
+            (SPGIST, super::spgist::VACUUM_ROOT, "VACUUM_ROOT"),
+            (SPGIST, super::spgist::VACUUM_REDIRECT, "VACUUM_REDIRECT"),
+            (BRIN, super::brin::CREATE_INDEX, "CREATE_INDEX"),
+            (BRIN, super::brin::INSERT, "INSERT"),
+            (BRIN, super::brin::UPDATE, "UPDATE"),
+            (BRIN, super::brin::SAMEPAGE_UPDATE, "SAMEPAGE_UPDATE"),
+            (BRIN, super::brin::REVMAP_EXTEND, "REVMAP_EXTEND"),
+            (BRIN, super::brin::DESUMMARIZE, "DESUMMARIZE"),
         ];
         let version = Version::from_major(18).expect("a supported major");
         for (rmid, opcode, name) in named {

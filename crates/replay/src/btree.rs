@@ -5,9 +5,7 @@ use walzip_pgformat::bytes::read_u16;
 use walzip_pgformat::opcode::btree;
 
 use crate::btree_deletion;
-use crate::btree_page::{
-    LEAF, NO_BLOCK, SPECIAL_LEN, change_flags, first_data, is_rightmost, put_special, special_at,
-};
+use crate::btree_page::{LEAF, NO_BLOCK, Opaque, SPECIAL_LEN, first_data, is_rightmost};
 use crate::index_tuple::{self, PostingList};
 use crate::page::{Page, PageBytes};
 use crate::pages::BlockPages;
@@ -31,7 +29,7 @@ pub fn redo(record: &Record<'_>, pages: &mut BlockPages<'_>) -> Option<()> {
         btree::INSERT_POST => insert(record, pages, true),
         btree::INSERT_UPPER | btree::INSERT_META => {
             if let Some(child) = pages.page(1) {
-                change_flags(child, 0, INCOMPLETE_SPLIT)?;
+                Opaque::change_flags(child, 0, INCOMPLETE_SPLIT)?;
             }
             insert(record, pages, false)
         }
@@ -46,7 +44,7 @@ pub fn redo(record: &Record<'_>, pages: &mut BlockPages<'_>) -> Option<()> {
             let counts = deletion_counts(record)?;
             let page = pages.page(0)?;
             delete(record, counts, page)?;
-            put_special(page, 14, &[0; 2])
+            Opaque::put(page, 14, &[0; 2])
         }
         btree::NEWROOT => new_root(record, pages),
         opcode @ (btree::MARK_PAGE_HALFDEAD | btree::UNLINK_PAGE | btree::UNLINK_PAGE_META) => {
@@ -103,18 +101,18 @@ fn split(record: &Record<'_>, pages: &mut BlockPages<'_>, is_left: bool) -> Opti
     let right = record.block(1)?.number;
     let next = record.block(2).map_or(NO_BLOCK, |block| block.number);
     if let Some(child) = pages.page(3) {
-        change_flags(child, 0, INCOMPLETE_SPLIT)?;
+        Opaque::change_flags(child, 0, INCOMPLETE_SPLIT)?;
     }
     if let Some(page) = pages.page(2) {
-        put_special(page, 0, &right.to_le_bytes())?;
+        Opaque::put(page, 0, &right.to_le_bytes())?;
     }
     let flags = if split.level == 0 { LEAF } else { 0 };
     let done = pages.page(0).map(|page| {
         split.redo_left(page, record.data(0))?;
-        put_special(page, 4, &right.to_le_bytes())?;
+        Opaque::put(page, 4, &right.to_le_bytes())?;
         let clear = ROOT | SPLIT_END | HAS_GARBAGE;
-        change_flags(page, INCOMPLETE_SPLIT | flags, clear)?;
-        put_special(page, 14, &[0; 2])
+        Opaque::change_flags(page, INCOMPLETE_SPLIT | flags, clear)?;
+        Opaque::put(page, 14, &[0; 2])
     });
     let page = pages.page(1)?;
     page.init(SPECIAL_LEN);
@@ -123,7 +121,7 @@ fn split(record: &Record<'_>, pages: &mut BlockPages<'_>, is_left: bool) -> Opti
         special.extend_from_slice(&number.to_le_bytes());
     }
     special.extend_from_slice(&flags.to_le_bytes());
-    put_special(page, 0, &special)?;
+    Opaque::put(page, 0, &special)?;
     restore_items(page, record.data(1))?;
     done.unwrap_or(Some(()))
 }
@@ -172,7 +170,7 @@ fn append(page: &mut PageBytes, item: &[u8]) -> Option<()> {
 
 /// The page without its items (`PageGetTempPageCopySpecial`, `PageRestoreTempPage`).
 fn emptied(page: &PageBytes) -> Option<PageBytes> {
-    let at = special_at(page)?;
+    let at = Opaque::at(page)?;
     let mut empty = [0; walzip_pgformat::PAGE_SIZE];
     empty.init(page.len() - at);
     empty.put(at, &page[at..])?;
@@ -229,7 +227,7 @@ fn dedup(intervals: &[u8], page: &mut PageBytes) -> Option<()> {
         }
         number = number.checked_add(count)?;
     }
-    change_flags(&mut done, 0, HAS_GARBAGE)?;
+    Opaque::change_flags(&mut done, 0, HAS_GARBAGE)?;
     *page = done;
     Some(())
 }
@@ -262,19 +260,19 @@ fn delete(record: &Record<'_>, (deleted, updated): (u16, u16), page: &mut PageBy
     if !deleted.is_empty() {
         page.remove(&deleted, record.rules)?;
     }
-    change_flags(page, 0, HAS_GARBAGE)
+    Opaque::change_flags(page, 0, HAS_GARBAGE)
 }
 
 fn new_root(record: &Record<'_>, pages: &mut BlockPages<'_>) -> Option<()> {
     let level = record.main_u32(4)?;
     if let Some(child) = pages.page(1) {
-        change_flags(child, 0, INCOMPLETE_SPLIT)?;
+        Opaque::change_flags(child, 0, INCOMPLETE_SPLIT)?;
     }
     let page = pages.page(0)?;
     page.init(SPECIAL_LEN);
     let flags = ROOT | if level == 0 { LEAF } else { 0 };
-    put_special(page, 8, &level.to_le_bytes())?;
-    put_special(page, 12, &flags.to_le_bytes())?;
+    Opaque::put(page, 8, &level.to_le_bytes())?;
+    Opaque::put(page, 12, &flags.to_le_bytes())?;
     restore_items(page, record.data(0))
 }
 
@@ -381,6 +379,11 @@ fn omitted_deletion(
         out.extend_from_slice(&part);
     }
     Some(())
+}
+
+/// Whether a record splits a page.
+pub fn is_split(record: &Record<'_>) -> bool {
+    matches!(record.opcode(OPCODE), btree::SPLIT_L | btree::SPLIT_R)
 }
 
 fn split_of(record: &Record<'_>) -> Option<Split> {

@@ -3,7 +3,7 @@
 
 use walzip_pgformat::opcode::btree;
 
-use crate::btree_page::{LEAF, NO_BLOCK, SPECIAL_LEN, put_special};
+use crate::btree_page::{LEAF, NO_BLOCK, Opaque, SPECIAL_LEN};
 use crate::page::{HEADER_LEN, Page, PageBytes};
 use crate::pages::BlockPages;
 use crate::record::Record;
@@ -57,9 +57,9 @@ fn set_special(
     flags: u16,
 ) -> Option<()> {
     for (at, number) in [(0, left), (4, right), (8, level)] {
-        put_special(page, at, &number.to_le_bytes())?;
+        Opaque::put(page, at, &number.to_le_bytes())?;
     }
-    put_special(page, 12, &flags.to_le_bytes())
+    Opaque::put(page, 12, &flags.to_le_bytes())
 }
 
 /// `xl_btree_unlink_page`, which 14 changed.
@@ -97,10 +97,10 @@ fn unlink(record: &Record<'_>, pages: &mut BlockPages<'_>) -> Option<()> {
     let unlink = Unlink::of(record)?;
     let (left, right) = unlink.siblings;
     if let Some(page) = pages.page(1).filter(|_| left != NO_BLOCK) {
-        put_special(page, 4, &right.to_le_bytes())?;
+        Opaque::put(page, 4, &right.to_le_bytes())?;
     }
     if let Some(page) = pages.page(2) {
-        put_special(page, 0, &left.to_le_bytes())?;
+        Opaque::put(page, 0, &left.to_le_bytes())?;
     }
     if let Some(page) = pages.page(3) {
         make_half_dead(page, unlink.leaf_siblings, unlink.parent)?;
@@ -110,7 +110,7 @@ fn unlink(record: &Record<'_>, pages: &mut BlockPages<'_>) -> Option<()> {
     let leaf = if unlink.level == 0 { LEAF } else { 0 };
     if record.rules.major() == 13 {
         set_special(page, unlink.siblings, 0, DELETED | leaf)?;
-        return put_special(page, 8, &unlink.safe_xid);
+        return Opaque::put(page, 8, &unlink.safe_xid);
     }
     let flags = DELETED | HAS_FULL_XID | leaf;
     set_special(page, unlink.siblings, unlink.level, flags)?;

@@ -11,6 +11,7 @@
 use walzip_pgformat::bytes::{read_u16, read_u32};
 use walzip_pgformat::opcode::heap2;
 
+use crate::heap_pruning::{self, Pruning};
 use crate::page::{HAS_FREE_LINES, LinePointer, PAGE_FULL, Page, PageBytes, State, precedes};
 use crate::record::Record;
 use crate::tuple;
@@ -25,6 +26,7 @@ const INVALID_XVAC: u8 = 0x04;
 
 /// Flags of `xl_heap_prune` from 17 on (`XLHP_*`).
 const CLEANUP_LOCK: u8 = 1 << 2;
+const HAS_HORIZON: u8 = 1 << 3;
 const HAS_FREEZE_PLANS: u8 = 1 << 4;
 const HAS_REDIRECTIONS: u8 = 1 << 5;
 const HAS_DEAD_ITEMS: u8 = 1 << 6;
@@ -87,10 +89,13 @@ fn numbers(data: &[u8]) -> Option<Vec<u16>> {
 
 /// How line pointers change.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct LineChanges {
-    redirected: Vec<(u16, u16)>,
-    dead: Vec<u16>,
-    unused: Vec<u16>,
+pub struct LineChanges {
+    /// Numbers that lead to others from now on.
+    pub redirected: Vec<(u16, u16)>,
+    /// Numbers whose items are gone, and that indexes still refer to.
+    pub dead: Vec<u16>,
+    /// Numbers that are free.
+    pub unused: Vec<u16>,
 }
 
 impl LineChanges {
@@ -135,11 +140,41 @@ impl LineChanges {
         Some(())
     }
 
-    fn write_redirected(&self, out: &mut Vec<u8>) {
-        for (from, to) in &self.redirected {
-            out.extend_from_slice(&from.to_le_bytes());
-            out.extend_from_slice(&to.to_le_bytes());
+    /// Writes the changes as a record has them. What it freezes is left out.
+    fn write(&self, record: &Record<'_>, out: &mut Vec<u8>) -> Option<()> {
+        let pairs = self.redirected.iter();
+        let pairs: Vec<u16> = pairs.flat_map(|&(from, to)| [from, to]).collect();
+        match kind(record)? {
+            Kind::Freeze => return None,
+            Kind::Vacuum => write_numbers(&self.unused, out),
+            Kind::Prune => {
+                let counts = (record.main_u16(4)?, record.main_u16(6)?);
+                if counts != (self.redirected.len() as u16, self.dead.len() as u16) {
+                    return None;
+                }
+                for numbers in [&pairs, &self.dead, &self.unused] {
+                    write_numbers(numbers, out);
+                }
+            }
+            Kind::Parts => {
+                let flags = record.main_u8(1)?;
+                if flags & HAS_FREEZE_PLANS != 0 {
+                    out.extend_from_slice(&[0; 4]);
+                }
+                for (flag, numbers, each) in [
+                    (HAS_REDIRECTIONS, &pairs, 2),
+                    (HAS_DEAD_ITEMS, &self.dead, 1),
+                    (HAS_NOW_UNUSED_ITEMS, &self.unused, 1),
+                ] {
+                    if flags & flag != 0 {
+                        let count = (numbers.len() / each) as u16;
+                        out.extend_from_slice(&count.to_le_bytes());
+                        write_numbers(numbers, out);
+                    }
+                }
+            }
         }
+        Some(())
     }
 }
 
@@ -305,6 +340,144 @@ fn redo_parts(record: &Record<'_>, data: &[u8], page: &mut PageBytes) -> Option<
     freeze_plans(plans, parts.0, page)
 }
 
+/// Whether a record has data that may follow from its page.
+pub fn is_foretold(record: &Record<'_>) -> bool {
+    match kind(record) {
+        Some(Kind::Prune | Kind::Vacuum) => true,
+        Some(Kind::Parts) => record
+            .main_u8(1)
+            .is_some_and(|flags| flags & HAS_FREEZE_PLANS == 0),
+        _ => false,
+    }
+}
+
+/// Where the main data have the horizon.
+fn horizon_at(record: &Record<'_>) -> Option<usize> {
+    match kind(record)? {
+        Kind::Prune => Some(0),
+        Kind::Parts if record.main_u8(1)? & HAS_HORIZON != 0 => Some(2),
+        _ => None,
+    }
+}
+
+/// The transactions that deleted or replaced tuples of a page, the newest first.
+fn horizons(record: &Record<'_>, page: &PageBytes) -> Vec<u32> {
+    let tuples = (1..=page.items()).filter_map(|number| page.item(number));
+    let ends = tuples.filter_map(|tuple| tuple::fate(tuple)?.ended_by);
+    let mut ends: Vec<u32> = ends.collect();
+    ends.sort_unstable_by_key(|xid| std::cmp::Reverse(xid.wrapping_sub(record.xid()) as i32));
+    ends.dedup();
+    ends
+}
+
+/// What is left of the main data of a record whose data follow from the page: the place of its horizon
+/// among those of the page, and no counts.
+pub fn rest_of_main(record: &Record<'_>, page: &PageBytes) -> Option<Vec<u8>> {
+    let mut main = record.main().to_vec();
+    if let Some(at) = horizon_at(record) {
+        let horizon = record.main_u32(at)?;
+        let place = match horizon {
+            0 => 0,
+            _ => {
+                horizons(record, page)
+                    .iter()
+                    .position(|&other| other == horizon)? as u32
+                    + 1
+            }
+        };
+        main.get_mut(at..at + 4)?
+            .copy_from_slice(&place.to_le_bytes());
+    }
+    let counts = match kind(record)? {
+        Kind::Prune if !tells_vacuum_by_counts(record) => 4..8,
+        Kind::Vacuum => 0..2,
+        _ => 0..0,
+    };
+    main.get_mut(counts)?.fill(0);
+    Some(main)
+}
+
+/// The main data of which [`rest_of_main`] is left.
+pub fn whole_main(record: &Record<'_>, page: &PageBytes) -> Option<Vec<u8>> {
+    let mut main = record.main().to_vec();
+    if let Some(at) = horizon_at(record) {
+        let horizon = match record.main_u32(at)?.checked_sub(1) {
+            None => 0,
+            Some(place) => *horizons(record, page).get(place as usize)?,
+        };
+        main.get_mut(at..at + 4)?
+            .copy_from_slice(&horizon.to_le_bytes());
+    }
+    let counts = |numbers: &[usize]| {
+        let numbers = numbers.iter().flat_map(|len| (*len as u16).to_le_bytes());
+        numbers.collect::<Vec<u8>>()
+    };
+    match kind(record)? {
+        Kind::Prune if !tells_vacuum_by_counts(record) => {
+            let changes = expected_of_prune(record, read_u32(&main, 0)?, page)?;
+            let counts = counts(&[changes.redirected.len(), changes.dead.len()]);
+            main.get_mut(4..8)?.copy_from_slice(&counts);
+        }
+        Kind::Vacuum => {
+            let changes = heap_pruning::expected_of_vacuum(page);
+            main.get_mut(..2)?
+                .copy_from_slice(&counts(&[changes.unused.len()]));
+        }
+        _ => {}
+    }
+    Some(main)
+}
+
+/// Whether the second pass of a vacuum writes records of pruning too, without redirections and dead
+/// line pointers.
+fn tells_vacuum_by_counts(record: &Record<'_>) -> bool {
+    record.rules.major() == 13
+}
+
+/// What pruning changes, up to 16.
+fn expected_of_prune(record: &Record<'_>, horizon: u32, page: &PageBytes) -> Option<LineChanges> {
+    if tells_vacuum_by_counts(record) && record.main_u32(4)? == 0 {
+        return Some(heap_pruning::expected_of_vacuum(page));
+    }
+    let pruning = Pruning {
+        horizon,
+        chains_first: false,
+        leaves_no_dead: false,
+    };
+    heap_pruning::expected(page, pruning)
+}
+
+/// The data of a record that prunes its page, as they follow from it.
+pub fn expected_data(record: &Record<'_>, page: &PageBytes) -> Option<Vec<u8>> {
+    let mut data = Vec::new();
+    match kind(record).filter(|_| is_foretold(record))? {
+        Kind::Prune => {
+            let changes = expected_of_prune(record, record.main_u32(0)?, page)?;
+            changes.write(record, &mut data)?;
+        }
+        Kind::Vacuum => heap_pruning::expected_of_vacuum(page).write(record, &mut data)?,
+        Kind::Parts => {
+            let flags = record.main_u8(1)?;
+            let pruning = Pruning {
+                horizon: match flags & HAS_HORIZON {
+                    0 => 0,
+                    _ => record.main_u32(2)?,
+                },
+                chains_first: true,
+                leaves_no_dead: record.opcode(OPCODE) == heap2::PRUNE_VACUUM_SCAN
+                    && flags & HAS_DEAD_ITEMS == 0,
+            };
+            let changes = match record.opcode(OPCODE) {
+                heap2::PRUNE_VACUUM_CLEANUP => heap_pruning::expected_of_vacuum(page),
+                _ => heap_pruning::expected(page, pruning)?,
+            };
+            changes.write(record, &mut data)?;
+        }
+        Kind::Freeze => return None,
+    }
+    Some(data)
+}
+
 /// What a record with an image leaves out: how line pointers changed. What was frozen is seen in
 /// the difference.
 pub fn omitted(
@@ -313,38 +486,5 @@ pub fn omitted(
     image: &PageBytes,
     out: &mut Vec<u8>,
 ) -> Option<()> {
-    let changes = LineChanges::between(before, image)?;
-    match kind(record)? {
-        Kind::Freeze => return None,
-        Kind::Vacuum => write_numbers(&changes.unused, out),
-        Kind::Prune => {
-            let counts = (record.main_u16(4)?, record.main_u16(6)?);
-            if counts != (changes.redirected.len() as u16, changes.dead.len() as u16) {
-                return None;
-            }
-            changes.write_redirected(out);
-            write_numbers(&changes.dead, out);
-            write_numbers(&changes.unused, out);
-        }
-        Kind::Parts => {
-            let flags = record.main_u8(1)?;
-            if flags & HAS_FREEZE_PLANS != 0 {
-                out.extend_from_slice(&[0; 4]);
-            }
-            let pairs = changes.redirected.iter();
-            let pairs: Vec<u16> = pairs.flat_map(|&(from, to)| [from, to]).collect();
-            for (flag, numbers, each) in [
-                (HAS_REDIRECTIONS, &pairs, 2),
-                (HAS_DEAD_ITEMS, &changes.dead, 1),
-                (HAS_NOW_UNUSED_ITEMS, &changes.unused, 1),
-            ] {
-                if flags & flag != 0 {
-                    let count = (numbers.len() / each) as u16;
-                    out.extend_from_slice(&count.to_le_bytes());
-                    write_numbers(numbers, out);
-                }
-            }
-        }
-    }
-    Some(())
+    LineChanges::between(before, image)?.write(record, out)
 }

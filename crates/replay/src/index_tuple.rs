@@ -8,10 +8,11 @@
 
 use walzip_pgformat::bytes::{read_u16, read_u32};
 
-use crate::page::max_align;
+use crate::page::{Page, PageBytes, max_align};
 
 const HEADER_LEN: usize = 8;
-const TID_LEN: usize = 6;
+/// Bytes of a TID.
+pub const TID_LEN: usize = 6;
 const LEN_MASK: u16 = 0x1FFF;
 /// `INDEX_VAR_MASK`
 const HAS_VARIABLE: u16 = 0x4000;
@@ -30,6 +31,42 @@ type Tid = [u8; TID_LEN];
 
 /// A row: the two halves of its block's number, and the number of its line pointer.
 pub type Row = (u16, u16, u16);
+
+/// A block and the number of a tuple.
+pub type Place = (u32, u16);
+
+/// The TID of a place.
+pub fn tid((block, number): Place) -> [u8; TID_LEN] {
+    let mut tid = [0; TID_LEN];
+    tid[..2].copy_from_slice(&((block >> 16) as u16).to_le_bytes());
+    tid[2..4].copy_from_slice(&(block as u16).to_le_bytes());
+    tid[4..].copy_from_slice(&number.to_le_bytes());
+    tid
+}
+
+/// The length of the tuple at the front of `bytes`, without its padding.
+pub fn len(bytes: &[u8]) -> Option<usize> {
+    let len = usize::from(read_u16(bytes, 6)? & LEN_MASK);
+    (HEADER_LEN <= len && len <= bytes.len()).then_some(len)
+}
+
+/// Appends tuples, which stand one after the other, to a page.
+pub fn append_all(page: &mut PageBytes, tuples: &[u8]) -> Option<()> {
+    let mut rest = tuples;
+    while !rest.is_empty() {
+        let (tuple, behind) = rest.split_at_checked(len(rest)?)?;
+        page.add_shifting(tuple, page.items() + 1)?;
+        rest = behind;
+    }
+    Some(())
+}
+
+/// Numbers of items, `u16` each.
+pub fn numbers(bytes: &[u8]) -> Vec<u16> {
+    let (numbers, _) = bytes.as_chunks::<2>();
+    let numbers = numbers.iter().map(|number| u16::from_le_bytes(*number));
+    numbers.collect()
+}
 
 /// Takes the tuple at the front of `bytes`, with its padding.
 pub fn take(bytes: &[u8]) -> Option<(&[u8], &[u8])> {

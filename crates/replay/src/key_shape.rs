@@ -342,7 +342,7 @@ fn numeric(number: &[u8]) -> Option<u64> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::btree_page::{LEAF, SPECIAL_LEN, put_special};
+    use crate::btree_page::{LEAF, Opaque, SPECIAL_LEN};
     use proptest::prelude::*;
     use walzip_pgformat::PAGE_SIZE;
 
@@ -362,8 +362,8 @@ pub mod tests {
     pub fn leaf(tuples: &[Vec<u8>], right: u32) -> Box<PageBytes> {
         let mut page = Box::new([0; PAGE_SIZE]);
         page.init(SPECIAL_LEN);
-        put_special(&mut page, 4, &right.to_le_bytes()).expect("fits");
-        put_special(&mut page, 12, &LEAF.to_le_bytes()).expect("fits");
+        Opaque::put(&mut page, 4, &right.to_le_bytes()).expect("fits");
+        Opaque::put(&mut page, 12, &LEAF.to_le_bytes()).expect("fits");
         for (tuple, number) in tuples.iter().zip(1..) {
             page.add_shifting(tuple, number).expect("fits");
         }

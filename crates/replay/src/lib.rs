@@ -1,18 +1,27 @@
 //! What records of PostgreSQL's write-ahead log do to pages.
 //!
 //! Whoever has a page as it was, and a record, can compute the page as it is after it: this does
-//! so for records of tables, B-trees and the visibility map, of every major version, and for any
+//! so for records of tables, the visibility map and every type of index, of every major version, and for any
 //! bytes: what a record or a page cannot be leaves the page as it is, or half changed, and always
 //! in the same way. So both sides of a codec have the same pages, if not always the server's.
 //! [`omitted_data`] computes what a record leaves out because it has an image of the page.
 #![deny(unsafe_code)]
 
+mod brin;
 mod btree;
 mod btree_deletion;
 mod btree_page;
 mod cache;
+mod gin;
+mod gin_entry;
+mod gin_page;
+mod gin_posting;
+mod gin_rows;
+mod gist;
+mod hash;
 mod heap;
 mod heap_prune;
+mod heap_pruning;
 mod index_tuple;
 mod key_order;
 mod key_shape;
@@ -21,15 +30,17 @@ mod page;
 mod pages;
 mod record;
 mod rules;
+mod special;
+mod spgist;
 mod tuple;
 mod visibility;
 
 use walzip_pgformat::opcode::{heap as heap_opcode, heap2};
-use walzip_pgformat::rmgr_id::{BTREE, HEAP, HEAP2};
+use walzip_pgformat::rmgr_id::{BRIN, BTREE, GIN, GIST, HASH, HEAP, HEAP2, SPGIST};
 use walzip_pgformat::wal::Block;
 
-pub use btree::{split_data, split_rest};
 pub use cache::{PageCache, PageKey};
+pub use gin_rows::GinRows;
 pub use heap::{free_line_pointer, row_values};
 pub use key_order::KeyOrders;
 pub use leaves::Leaves;
@@ -46,8 +57,128 @@ pub fn redo(record: &Record<'_>, cache: &mut PageCache) -> Option<()> {
     match record.layout.header.rmid {
         HEAP | HEAP2 => heap::redo(record, &mut pages),
         BTREE => btree::redo(record, &mut pages),
+        GIN if record.rules.replays_all() => gin::redo(record, &mut pages),
+        GIST if record.rules.replays_all() => gist::redo(record, &mut pages),
+        HASH if record.rules.replays_all() => hash::redo(record, &mut pages),
+        SPGIST if record.rules.replays_all() => spgist::redo(record, &mut pages),
+        BRIN if record.rules.replays_all() => brin::redo(record, &mut pages),
         _ => None,
     }
+}
+
+/// Data of a record that may follow from the page of the block reference 0, but for a rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageData {
+    /// The new right page of a split of a B-tree, block reference 1.
+    Split,
+    /// An entry of a GIN index that replaces one with fewer rows, block reference 0.
+    GinEntry,
+    /// The line pointers that pruning changes, block reference 0. Nothing is left of them.
+    Pruning,
+}
+
+impl PageData {
+    /// What data a record has that may follow. That does not depend on the data.
+    pub fn of(record: &Record<'_>) -> Option<PageData> {
+        match record.layout.header.rmid {
+            BTREE if btree::is_split(record) => Some(PageData::Split),
+            GIN if record.rules.replays_all() && gin::is_leaf_entry(record) => {
+                Some(PageData::GinEntry)
+            }
+            HEAP2 if record.rules.replays_all() && heap_prune::is_foretold(record) => {
+                Some(PageData::Pruning)
+            }
+            _ => None,
+        }
+    }
+
+    /// The id of the block reference that has the data.
+    pub fn block(self) -> u8 {
+        match self {
+            PageData::Split => 1,
+            PageData::GinEntry | PageData::Pruning => 0,
+        }
+    }
+
+    /// What is left, given the page as it is before the record, and the rows that are expected.
+    pub fn rest(self, record: &Record<'_>, page: &PageBytes, rows: &GinRows) -> Option<Rest> {
+        match self {
+            PageData::Split => Some(Rest {
+                follows: Follows::Data,
+                data: btree::split_rest(record, page)?,
+                main: None,
+            }),
+            PageData::GinEntry => {
+                let (is_expected, data) = gin_entry::rest(record, page, rows)?;
+                Some(Rest {
+                    follows: if is_expected {
+                        Follows::All
+                    } else {
+                        Follows::Data
+                    },
+                    data,
+                    main: None,
+                })
+            }
+            PageData::Pruning => {
+                let expected = heap_prune::expected_data(record, page)?;
+                let main = heap_prune::rest_of_main(record, page);
+                (expected == record.data(0)).then(|| Rest {
+                    follows: main.as_ref().map_or(Follows::Data, |_| Follows::All),
+                    data: Vec::new(),
+                    main,
+                })
+            }
+        }
+    }
+
+    /// The main data of a record of which the rest is left, if that is less.
+    pub fn whole_main(
+        self,
+        record: &Record<'_>,
+        page: &PageBytes,
+        follows: Follows,
+    ) -> Option<Vec<u8>> {
+        match (self, follows) {
+            (PageData::Pruning, Follows::All) => heap_prune::whole_main(record, page),
+            _ => Some(record.main().to_vec()),
+        }
+    }
+
+    /// The data of a record that has the rest of them, and all of its main data.
+    pub fn whole_data(
+        self,
+        record: &Record<'_>,
+        page: &PageBytes,
+        rows: &GinRows,
+        follows: Follows,
+    ) -> Option<Vec<u8>> {
+        match self {
+            PageData::Split => btree::split_data(record, page),
+            PageData::GinEntry => gin_entry::data(record, page, rows, follows == Follows::All),
+            PageData::Pruning => heap_prune::expected_data(record, page),
+        }
+    }
+}
+
+/// How much of a record follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follows {
+    /// Of a split and of pruning the data, of a GIN entry what the page has of it.
+    Data,
+    /// Of pruning the main data too, of a GIN entry the rows that are new.
+    All,
+}
+
+/// What is left of a record.
+#[derive(Clone, Debug)]
+pub struct Rest {
+    /// How much was taken out.
+    pub follows: Follows,
+    /// Of the data of the block reference.
+    pub data: Vec<u8>,
+    /// The main data, where they are others.
+    pub main: Option<Vec<u8>>,
 }
 
 /// Computes the data of a block reference that the server left out because the record has an
@@ -73,6 +204,11 @@ fn try_omitted_data(
     data: &mut Vec<u8>,
 ) -> Option<()> {
     let header = &record.layout.header;
+    match header.rmid {
+        GIN => return gin::omitted(record, block.id, before, image, data),
+        HASH => return hash::omitted(record, block.id, before, image, data),
+        _ => {}
+    }
     if block.id != 0 {
         return None;
     }
@@ -100,6 +236,8 @@ fn try_omitted_data(
             heap_prune::omitted(record, before, image, data)
         }
         (BTREE, _) => btree::omitted(record, before, image, data),
+        (BRIN, _) => brin::omitted(record, image, data),
+        (GIST, _) => gist::omitted(record, before, image, data),
         _ => None,
     }
 }

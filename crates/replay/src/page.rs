@@ -15,7 +15,7 @@ pub type PageBytes = [u8; PAGE_SIZE];
 
 /// Bytes of the page header (`SizeOfPageHeaderData`).
 pub const HEADER_LEN: usize = 24;
-const LINE_POINTER_LEN: usize = 4;
+pub const LINE_POINTER_LEN: usize = 4;
 /// Bytes that a processor fetches at a time.
 const CACHE_LINE_LEN: usize = 64;
 /// So many items of an index page are removed one by one (`PageIndexMultiDelete`).
@@ -441,6 +441,28 @@ pub trait Page {
             },
         )?;
         self.put(offset.into(), item)
+    }
+
+    /// Deletes an item and its line pointer (`PageIndexTupleDelete`).
+    fn delete_item(&mut self, number: u16) -> Option<()> {
+        let range = self.item_range(number)?;
+        let (len, upper) = (max_align(range.len()), self.upper());
+        if !self.is_sane() || range.start < upper || range.start + len > self.special() {
+            return None;
+        }
+        let (at, end) = (line_pointer_at(number), self.lower());
+        self.bytes_mut().copy_within(at + LINE_POINTER_LEN..end, at);
+        self.bytes_mut()
+            .copy_within(upper..range.start, upper + len);
+        self.set_bounds(end - LINE_POINTER_LEN, upper + len);
+        for other in 1..=self.items() {
+            let pointer = self.line_pointer(other)?;
+            if pointer.has_storage() && usize::from(pointer.offset) <= range.start {
+                let offset = pointer.offset.checked_add(len as u16)?;
+                self.set_line_pointer(other, LinePointer { offset, ..pointer })?;
+            }
+        }
+        Some(())
     }
 
     /// Forgets unused line pointers at the end.

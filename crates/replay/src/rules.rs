@@ -10,6 +10,8 @@ pub enum Revision {
     First,
     /// Items are moved together as the server does it, and pruning leaves the hints that it does.
     Second,
+    /// Records of other indexes than B-trees are replayed too.
+    Third,
 }
 
 /// The server that wrote records, and the revision that they are replayed by.
@@ -37,6 +39,11 @@ impl Rules {
     /// offsets.
     pub fn removes_few_one_by_one(&self) -> bool {
         self.revision >= Revision::Second
+    }
+
+    /// Records of other indexes than B-trees are replayed.
+    pub fn replays_all(&self) -> bool {
+        self.revision >= Revision::Third
     }
 
     /// Pruning leaves hints.

@@ -37,6 +37,7 @@ const XMAX_BITS: u16 = XMAX_COMMITTED | XMAX_INVALID | XMAX_IS_MULTI | LOCK_MASK
 /// In `t_infomask2`.
 const KEYS_UPDATED: u16 = 0x2000;
 const HOT_UPDATED: u16 = 0x4000;
+const HEAP_ONLY: u16 = 0x8000;
 
 /// `t_ctid` of a row that moved to another partition (`HeapTupleHeaderSetMovedPartitions`).
 pub const MOVED_PARTITIONS: (u32, u16) = (u32::MAX, 0xFFFD);
@@ -158,6 +159,37 @@ pub fn leave_hints(tuple: &mut [u8], running: u32) -> Option<Option<u32>> {
     }
     change(tuple, INFOMASK_AT, hints, 0)?;
     Some((has_xmax && !is_locked_only).then_some(xmax))
+}
+
+/// What pruning asks of a tuple.
+pub struct Fate {
+    /// Its insertion is known to be aborted.
+    pub is_aborted: bool,
+    /// The transaction that deleted or replaced it.
+    pub ended_by: Option<u32>,
+    /// No index refers to it (`HEAP_ONLY_TUPLE`).
+    pub is_heap_only: bool,
+    /// A newer version on the same page follows.
+    pub is_hot_updated: bool,
+}
+
+/// What the header of a tuple says.
+pub fn fate(tuple: &[u8]) -> Option<Fate> {
+    let (mask, mask2) = (
+        read_u16(tuple, INFOMASK_AT)?,
+        read_u16(tuple, INFOMASK2_AT)?,
+    );
+    let has_end = mask & (XMAX_INVALID | XMAX_IS_MULTI) == 0 && !is_locked_only(tuple)?;
+    Some(Fate {
+        is_aborted: mask & (XMIN_COMMITTED | XMIN_INVALID) == XMIN_INVALID,
+        ended_by: if has_end {
+            Some(read_u32(tuple, XMAX_AT)?)
+        } else {
+            None
+        },
+        is_heap_only: mask2 & HEAP_ONLY != 0,
+        is_hot_updated: mask2 & HOT_UPDATED != 0,
+    })
 }
 
 /// `HEAP_XMAX_IS_LOCKED_ONLY`

@@ -3,23 +3,25 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use walzip_pgformat::Version;
-use walzip_pgformat::rmgr_id::{BTREE, HEAP, HEAP2};
+use walzip_pgformat::rmgr_id::{BRIN, BTREE, GIN, GIST, HASH, HEAP, HEAP2, SPGIST};
 use walzip_pgformat::wal::{Block, RecordHeader, RecordLayout, RelFileLocator};
 use walzip_replay::{
-    Page, PageBytes, PageCache, PageKey, Record, Revision, Rules, free_line_pointer, omitted_data,
-    redo, row_values, split_data, split_rest,
+    Follows, GinRows, Page, PageBytes, PageCache, PageData, PageKey, Record, Revision, Rules,
+    free_line_pointer, omitted_data, redo, row_values,
 };
 
 const PAGE: usize = 8192;
+/// Block references of a record.
+const BLOCKS: usize = 5;
 
 /// A page with items that may be anything, and a header that is likely to be one.
 fn page() -> impl Strategy<Value = Box<PageBytes>> {
     let words = vec(any::<u32>(), 0..60);
     let header = (any::<[u8; 12]>(), 0..3u8, any::<[u16; 3]>());
-    (header, words, vec(any::<u8>(), 0..4000), 0..2u8).prop_map(|(header, words, bytes, kind)| {
+    (header, words, vec(any::<u8>(), 0..4000), 0..3u8).prop_map(|(header, words, bytes, kind)| {
         let ((start, sane, bounds), mut page) = (header, Box::new([0; PAGE]));
         page[..12].copy_from_slice(&start);
-        let special = if kind == 0 { PAGE } else { PAGE - 16 };
+        let special = PAGE - [0, 16, 8][usize::from(kind)];
         let upper = special - bytes.len() / 8 * 8;
         page[upper..upper + bytes.len() / 8 * 8].copy_from_slice(&bytes[..bytes.len() / 8 * 8]);
         let room = ((upper - 24) / 4).min(words.len());
@@ -47,21 +49,21 @@ struct AnyRecord {
     rmid: u8,
     info: u8,
     main: Vec<u8>,
-    data: [Vec<u8>; 3],
-    fork_flags: [u8; 3],
+    data: [Vec<u8>; BLOCKS],
+    fork_flags: [u8; BLOCKS],
 }
 
 fn record() -> impl Strategy<Value = AnyRecord> {
-    let small = vec(prop_oneof![Just(0u8), 0..40u8, any::<u8>()], 0..24);
+    let small = vec(prop_oneof![Just(0u8), 0..40u8, any::<u8>()], 0..100);
     let data = || vec(prop_oneof![3 => 0..40u8, 1 => any::<u8>()], 0..200);
-    let rmid = prop_oneof![Just(HEAP), Just(HEAP2), Just(BTREE)];
-    let flags = any::<[u8; 3]>().prop_map(|flags| flags.map(|flag| flag & Block::WILL_INIT));
+    let rmid = prop::sample::select(vec![HEAP, HEAP2, BTREE, GIN, GIST, SPGIST, HASH, BRIN]);
+    let flags = any::<[u8; BLOCKS]>().prop_map(|flags| flags.map(|flag| flag & Block::WILL_INIT));
     (
         0..6usize,
         rmid,
         any::<u8>(),
         small,
-        [data(), data(), data()],
+        std::array::from_fn(|_| data()),
         flags,
     )
         .prop_map(|(major, rmid, info, main, data, fork_flags)| AnyRecord {
@@ -111,13 +113,15 @@ fn key(block: u32) -> PageKey {
     }
 }
 
-fn replayed(pages: &[Box<PageBytes>; 3], record: &Record<'_>) -> Vec<PageBytes> {
+fn replayed(pages: &[Box<PageBytes>; BLOCKS], record: &Record<'_>) -> Vec<PageBytes> {
     let mut cache = PageCache::new(8);
     for (block, page) in (0..).zip(pages) {
         *cache.get_or_new(key(block)) = **page;
     }
     let _ = redo(record, &mut cache);
-    (0..3).map(|block| *cache.get_or_new(key(block))).collect()
+    (0..BLOCKS as u32)
+        .map(|block| *cache.get_or_new(key(block)))
+        .collect()
 }
 
 proptest! {
@@ -125,23 +129,30 @@ proptest! {
 
     #[test]
     fn any_record_does_the_same_to_any_pages(
-        pages in [page(), page(), page()],
+        pages in std::array::from_fn::<_, BLOCKS, _>(|_| page()),
         record in record(),
-        is_second in any::<bool>(),
+        revision in 0..3_usize,
     ) {
         let mut bytes = Vec::new();
         let layout = record.layout(&mut bytes);
         let major = 13 + record.major as u32;
         let version = Version::from_major(major).expect("a supported major");
-        let revision = [Revision::First, Revision::Second][usize::from(is_second)];
+        let revision = [Revision::First, Revision::Second, Revision::Third][revision];
         let rules = Rules { version, revision };
         let record = Record { rules, layout: &layout, bytes: &bytes };
         prop_assert!(replayed(&pages, &record) == replayed(&pages, &record));
         for block in &layout.blocks {
             let _ = omitted_data(&record, block, &pages[0], &pages[1]);
         }
-        let _ = split_rest(&record, &pages[0]);
-        let _ = split_data(&record, &pages[0]);
+        if let Some(data) = PageData::of(&record) {
+            let mut rows = GinRows::default();
+            rows.learn(&record);
+            for follows in [Follows::Data, Follows::All] {
+                let _ = data.whole_main(&record, &pages[0], follows);
+                let _ = data.whole_data(&record, &pages[0], &rows, follows);
+            }
+            let _ = data.rest(&record, &pages[0], &rows);
+        }
         for number in 0..70 {
             let _ = row_values(&pages[0], number);
         }

@@ -5,6 +5,7 @@ mod assembly;
 mod forms;
 mod history;
 mod images;
+mod rests;
 
 pub use history::{History, is_leaf_insertion};
 pub use images::ForetoldImages;

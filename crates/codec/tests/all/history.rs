@@ -4,15 +4,16 @@
 //! major `changes`: inserts, updates, deletes, locks, vacuums and freezing of a table with two B-trees
 //! that split and lose pages, and checkpoints between them. The example `history` made them. The
 //! first ones are of format 7, `v8_*` are of the same segments. `v9_*` are of rows in no order in a
-//! table with B-trees on numbers, texts, uuids, times and on several of them. What replay does is part
-//! of the format, and they hold it. `left.txt` has the hash of what each sequence leaves.
+//! table with B-trees on numbers, texts, uuids, times and on several of them. `v11_*` are of a table with
+//! GIN, GiST, SP-GiST, hash and BRIN indexes, its rows inserted, updated, deleted and vacuumed. What replay
+//! does is part of the format, and they hold it. `left.txt` has the hash of what each sequence leaves.
 
 use std::fs;
 use std::path::Path;
 
 use walzip_codec::{
     DecodeError, DecodeToError, EncodeError, Header, HistoryDecoder, HistoryEncoder, Level,
-    MemberKind, decode, encode,
+    MemberKind, OptionalModel, decode, encode,
 };
 
 use crate::counting_allocator::peak_of;
@@ -65,7 +66,7 @@ fn kinds(files: &[Vec<u8>]) -> Vec<MemberKind> {
 }
 
 /// Each sequence of golden files.
-const ALL: [&str; 17] = [
+const ALL: [&str; 20] = [
     "pg13",
     "pg13_changes",
     "pg14_changes",
@@ -83,6 +84,9 @@ const ALL: [&str; 17] = [
     "v9_pg13_leaves",
     "v9_pg15_leaves",
     "v9_pg18_leaves",
+    "v11_pg13_indexes",
+    "v11_pg16_indexes",
+    "v11_pg18_indexes",
 ];
 
 #[test]
@@ -145,6 +149,29 @@ fn segments_come_back_at_every_level_and_are_small() {
             let after = files.last().expect("files").len();
             assert!(after * 5 < alone * 4, "{name}: {after} of {alone} bytes");
         }
+    }
+}
+
+/// Segments take more without each of the models that tell data from pages.
+#[test]
+fn what_follows_from_pages_is_not_stored() {
+    let segments = segments("v11_pg16_indexes");
+    let len = |encoder: HistoryEncoder| {
+        let mut encoder = encoder;
+        let files = segments.iter().map(|segment| encoder.encode(segment));
+        let files: Result<Vec<_>, EncodeError> = files.collect();
+        files.expect("encodes").iter().map(Vec::len).sum::<usize>()
+    };
+    let all = len(HistoryEncoder::new(Level::MIN));
+    for (model, part) in [
+        (OptionalModel::GinEntries, 20),
+        (OptionalModel::Pruning, 200),
+    ] {
+        let without = len(HistoryEncoder::new(Level::MIN).without(model));
+        assert!(
+            without > all + all / part,
+            "{model:?}: {without}, with it {all}"
+        );
     }
 }
 

@@ -6,7 +6,9 @@ use walzip_pgformat::opcode::btree;
 use walzip_pgformat::rmgr_id::BTREE;
 use walzip_pgformat::wal::{Block, Image, RecordLayout, RelFileLocator, SegmentHeader};
 use walzip_pgformat::{Lsn, PAGE_SIZE};
-use walzip_replay::{KeyOrders, Leaves, Page, PageBytes, PageCache, PageKey, Record, Rules};
+use walzip_replay::{
+    GinRows, KeyOrders, Leaves, Page, PageBytes, PageCache, PageKey, Record, Rules,
+};
 
 use super::forms::{Form, FormKey};
 use crate::fast_hash::FastHash;
@@ -31,6 +33,8 @@ pub struct History {
     pub(super) learned: Learned,
     /// Where the leaf pages of B-trees begin.
     leaves: Leaves,
+    /// The rows that GIN entries are likely to get.
+    pub(super) gin_rows: GinRows,
     /// Whether that is learned from the records that come now.
     learns_leaves: bool,
     /// What was learned before, as long as it may be wanted back.
@@ -59,6 +63,7 @@ impl Default for History {
             cache: PageCache::new(1),
             learned: Learned::default(),
             leaves: Leaves::default(),
+            gin_rows: GinRows::default(),
             learns_leaves: false,
             before: None,
         }
@@ -101,6 +106,7 @@ impl History {
         for index in self.leaves.known() {
             hasher.update(&index);
         }
+        hasher.update(&self.gin_rows.known());
         hasher.update(&[learned.logs_hints.into()]);
         hasher.update(&learned.images_from.0.to_le_bytes());
         hasher.update(&learned.end.0.to_le_bytes());
@@ -112,6 +118,7 @@ impl History {
     pub fn remember(&mut self, wal_len: usize) {
         self.before = Some(Box::new(self.learned.clone()));
         self.leaves.remember();
+        self.gin_rows.remember();
         let bytes_max = wal_len.saturating_mul(UNDO_BYTES_EACH);
         self.cache.remember(bytes_max.max(UNDO_BYTES_MIN));
     }
@@ -123,6 +130,7 @@ impl History {
             Some(before) => {
                 self.learned = *before;
                 self.leaves.undo();
+                self.gin_rows.undo();
                 self.cache.undo()
             }
             None => false,
@@ -164,10 +172,22 @@ impl History {
             let mut layout = RecordLayout::default();
             if layout.read(&record, rules.version).is_ok() {
                 self.replay(rules, &layout, &record);
+                self.learn_rows(&Record {
+                    rules,
+                    layout: &layout,
+                    bytes: &record,
+                });
                 // It only takes images apart.
                 self.keep_images(&layout, &record, &mut Recreation::new(0));
                 self.set_positions(&layout, end);
             }
+        }
+    }
+
+    /// Learns which rows GIN entries may get, after a record was replayed.
+    pub fn learn_rows(&mut self, record: &Record<'_>) {
+        if record.rules.replays_all() {
+            self.gin_rows.learn(record);
         }
     }
 
@@ -187,33 +207,9 @@ impl History {
         }
     }
 
-    /// What is left of the new right page's data in a split when those are taken out that follow
-    /// from the left page, and the place of the page's block reference.
-    pub fn split_rest(
-        &self,
-        rules: Rules,
-        layout: &RecordLayout,
-        bytes: &[u8],
-    ) -> Option<(usize, Vec<u8>)> {
-        let place = layout.blocks.iter().position(|block| block.id == 1)?;
-        let record = Record {
-            rules,
-            layout,
-            bytes,
-        };
-        let left = self.cache.peek(&PageKey::from(record.block(0)?))?;
-        Some((place, walzip_replay::split_rest(&record, left)?))
-    }
-
-    /// The reverse: the data of a split's new right page.
-    pub fn split_data(&self, rules: Rules, layout: &RecordLayout, bytes: &[u8]) -> Option<Vec<u8>> {
-        let record = Record {
-            rules,
-            layout,
-            bytes,
-        };
-        let left = self.cache.peek(&PageKey::from(record.block(0)?))?;
-        walzip_replay::split_data(&record, left)
+    /// The page of a record's first block reference.
+    pub fn first_page(&self, record: &Record<'_>) -> Option<&PageBytes> {
+        self.cache.peek(&PageKey::from(record.block(0)?))
     }
 
     /// The number that the new tuple of a record is likely to get on its leaf page.

@@ -5,13 +5,14 @@
 //! page, and has the image, but for what is coded as a difference.
 
 use walzip_pgformat::rmgr_id::{HEAP, HEAP2};
-use walzip_pgformat::wal::{Compression, RecordHeader, RecordLayout};
+use walzip_pgformat::wal::{Compression, RecordLayout};
 use walzip_pgformat::{Lsn, PAGE_SIZE};
 use walzip_replay::{Page, PageBytes, PageKey, Record, Rules, omitted_data};
 
 use super::assembly::{Change, assemble, assembled_len};
-use super::forms::{self, Form, FormKey};
+use super::forms::{Form, FormKey};
 use super::history::{History, fill};
+use super::rests::{Rests, change_main};
 use crate::model::pages::difference::BlockDifferences;
 use crate::model::pages::recreation::{OPAQUE, Recreation};
 use crate::optional_model::OptionalModel;
@@ -53,12 +54,7 @@ pub struct ForetoldImages {
     record: Vec<u8>,
     /// The expected number of the record's tuple on its leaf page.
     number: Option<u16>,
-    /// Whether data follow from a page.
-    rest: LazyStream,
-    has_rest: bool,
-    /// The record with those data.
-    whole: Vec<u8>,
-    whole_layout: RecordLayout,
+    rests: Rests,
 }
 
 /// What the pages are that differ.
@@ -127,10 +123,7 @@ impl ForetoldImages {
             foretold: Vec::new(),
             record: Vec::new(),
             number: None,
-            rest: LazyStream::default(),
-            has_rest: false,
-            whole: Vec::new(),
-            whole_layout: RecordLayout::default(),
+            rests: Rests::new(rules),
         }
     }
 
@@ -144,7 +137,6 @@ impl ForetoldImages {
         record: &mut Vec<u8>,
     ) {
         self.clear();
-        self.has_rest = false;
         self.changes.clear();
         self.changes.resize(layout.blocks.len(), Change::None);
         for place in 0..layout.blocks.len() {
@@ -157,12 +149,19 @@ impl ForetoldImages {
         if !self.folded.is_empty() && self.try_folded(history, layout, record).is_none() {
             self.clear();
         }
-        if choices.uses(OptionalModel::SplitData) {
-            self.take_rest(history, layout, record);
-        }
+        self.rests.take_out(choices, history, layout, record);
         self.number = history.expected_number(layout, record);
         if let Some(expected) = self.number {
             change_number(layout, record, |number| number.wrapping_sub(expected));
+        }
+    }
+
+    /// A record as replay sees it.
+    fn seen<'r>(&self, layout: &'r RecordLayout, bytes: &'r [u8]) -> Record<'r> {
+        Record {
+            rules: self.rules,
+            layout,
+            bytes,
         }
     }
 
@@ -198,11 +197,7 @@ impl ForetoldImages {
         let key = PageKey::from(block);
         let mut data = Vec::new();
         if block.data_len == 0 {
-            let record = Record {
-                rules: self.rules,
-                layout,
-                bytes: record,
-            };
+            let record = self.seen(layout, record);
             data = omitted_data(&record, block, history.cache.peek(&key)?, &page);
         }
         self.changes[place] = Change::Fold(data);
@@ -379,32 +374,6 @@ impl ForetoldImages {
         }
     }
 
-    /// Takes data out of the record that follow from the page of its first block.
-    fn take_rest(
-        &mut self,
-        history: &History,
-        layout: &mut RecordLayout,
-        record: &mut Vec<u8>,
-    ) -> Option<()> {
-        let (place, rest) = history.split_rest(self.rules, layout, record)?;
-        self.changes.fill(Change::None);
-        *self.changes.get_mut(place)? = Change::Data(rest);
-        let mut without = layout.clone();
-        assemble(&mut without, record, &self.changes, &mut self.record)?;
-        let made = history.split_data(self.rules, &without, &self.record)?;
-        let block = layout.blocks.get(place)?;
-        let end = block.data_start + usize::from(block.data_len);
-        if record.get(block.data_start..end)? != made {
-            return None;
-        }
-        self.has_rest = true;
-        std::mem::swap(layout, &mut self.whole_layout);
-        std::mem::swap(record, &mut self.whole);
-        *layout = without;
-        std::mem::swap(record, &mut self.record);
-        Some(())
-    }
-
     /// Codes what the decoder needs besides a record that was coded, and replays it. The decoder's
     /// record gets its data back; [`ForetoldImages::unfold`] gives it its images.
     pub fn follow<C: Coder>(
@@ -430,7 +399,7 @@ impl ForetoldImages {
                 history.learn_number(layout, record, number);
             }
         }
-        self.code_rest(coder, history, layout, record);
+        self.rests.code(coder, history, layout, record);
         self.code_marks(coder, history, lsn, layout);
         if coder.failed() {
             return;
@@ -439,45 +408,7 @@ impl ForetoldImages {
         self.code_differences(coder, history);
         history.keep_images(layout, record, &mut self.recreation);
         history.learn_leaves(layout, record);
-    }
-
-    /// Codes whether data follow from the page, and puts them back into the record.
-    fn code_rest<C: Coder>(
-        &mut self,
-        coder: &mut C,
-        history: &History,
-        layout: &mut RecordLayout,
-        record: &mut Vec<u8>,
-    ) {
-        if !forms::is_split(layout) {
-            return;
-        }
-        let stream = self.rest.open(coder, StreamKind::ForetoldMark, 1);
-        if coder.u8(stream, self.has_rest.into()) == 0 {
-            return;
-        }
-        if C::ENCODING {
-            std::mem::swap(layout, &mut self.whole_layout);
-            std::mem::swap(record, &mut self.whole);
-        } else if self.put_rest(history, layout, record).is_none() {
-            coder.fail();
-        }
-    }
-
-    fn put_rest(
-        &mut self,
-        history: &History,
-        layout: &mut RecordLayout,
-        record: &mut Vec<u8>,
-    ) -> Option<()> {
-        let place = layout.blocks.iter().position(|block| block.id == 1)?;
-        let data = history.split_data(self.rules, layout, record)?;
-        self.changes.clear();
-        self.changes.resize(layout.blocks.len(), Change::None);
-        *self.changes.get_mut(place)? = Change::Data(data);
-        assemble(layout, record, &self.changes, &mut self.record)?;
-        std::mem::swap(record, &mut self.record);
-        Some(())
+        history.learn_rows(&self.seen(layout, record));
     }
 
     /// Gives a record its images back. Decoder only, after [`ForetoldImages::follow`].
@@ -561,19 +492,13 @@ impl ForetoldImages {
     }
 }
 
-/// Changes the number at the front of a record's main data, and its checksum. Returns the new one.
+/// Changes the number at the front of a record's main data. Returns the new one.
 fn change_number(
     layout: &mut RecordLayout,
     record: &mut [u8],
     change: impl FnOnce(u16) -> u16,
 ) -> u16 {
     let number = change(get_u16(record, layout.main_start));
-    if let Some(place) = record.get_mut(layout.main_start..layout.main_start + 2) {
-        place.copy_from_slice(&number.to_le_bytes());
-    }
-    layout.header.crc = RecordHeader::checksum(record);
-    if let Some(place) = record.get_mut(20..24) {
-        place.copy_from_slice(&layout.header.crc.to_le_bytes());
-    }
+    change_main(layout, record, &number.to_le_bytes());
     number
 }

@@ -131,7 +131,7 @@ const fn list_tuples(id: u8) -> BlockRow {
     )
 }
 
-static TYPES: [RecordType; 32] = [
+static TYPES: [RecordType; 33] = [
     // xl_xact_commit, xl_xact_abort: xact_time, xinfo
     of(XACT, xact::COMMIT).fields(&[8, 4]),
     of(XACT, xact::ABORT).fields(&[8, 4]),
@@ -187,6 +187,10 @@ static TYPES: [RecordType; 32] = [
     of(BTREE, btree::DELETE).blocks(OFFSETS),
     of(BTREE, btree::VACUUM).blocks(OFFSETS),
     of(GIN, gin::INSERT).blocks(&[block(0, BlockModel::GinInsert)]),
+    // Has an image always, and data only where that was taken out.
+    of(GIN, gin::VACUUM_PAGE)
+        .blocks(&[block(0, BlockModel::GinRecompress)])
+        .only_if(FormatVersion::replays_all),
     of(GIN, gin::UPDATE_META_PAGE).blocks(&[list_tuples(1)]),
     of(GIN, gin::INSERT_LISTPAGE).blocks(&[list_tuples(0)]),
     of(GIN, gin::VACUUM_DATA_LEAF_PAGE).blocks(&[block(0, BlockModel::GinRecompress)]),

@@ -5,10 +5,11 @@
 //! follows the key: the block's other bits are the list's offset in the tuple, and t_tid's offset
 //! is its number of TIDs.
 
+use walzip_pgformat::posting_list::{LIST_HEADER_LEN, read_list, short_align};
 use walzip_pgformat::wal::max_align;
 
 use super::entry_fields::EntryFields;
-use super::posting_list::{LIST_HEADER_LEN, ListStreams, read_list, short_align};
+use super::posting_list::ListStreams;
 use crate::model::index::item_spans::ItemSpans;
 use crate::model::table::index_tuple::{INDEX_TUPLE_HEADER_LEN, SIZE_MASK};
 use crate::streams::coder::{Coder, LazyStream, get_u16};

@@ -1,11 +1,11 @@
 //! The GIN entries of a page, coded field by field. Each stream gets the same as if the entries
 //! were coded one by one.
 
+use walzip_pgformat::posting_list::write_list;
 use walzip_pgformat::wal::max_align;
 
 use super::entry::{ANY, COMPRESSED_HIGH, GinStreams, PLAIN, POSTING};
 use super::entry_fields::EntryFields;
-use super::posting_list::write_list;
 use crate::model::index::item_spans::ItemSpans;
 use crate::model::table::index_tuple::{INDEX_TUPLE_HEADER_LEN, SIZE_MASK};
 use crate::streams::coder::{Coder, get_u16};

@@ -1,23 +1,13 @@
-//! GIN posting lists (access/gin/ginpostinglist.c): heap TIDs in ascending order.
-//!
-//! ```text
-//! 0 first: block high u16, block low u16, offset u16   6 bytes u16   8 differences
-//! ```
-//!
-//! A TID is the number block * 2048 + offset. Each difference is a varint: seven bits a byte, the
-//! low ones first. A zero pads the list to an even length. The model codes the TIDs: differences
-//! of blocks and of offsets, each in streams of their own.
+//! GIN posting lists ([`walzip_pgformat::posting_list`]). The model codes the TIDs: differences of
+//! blocks and of offsets, each in streams of their own.
+
+use walzip_pgformat::posting_list::{
+    LIST_HEADER_LEN, OFFSET_BITS, OFFSET_MASK, short_align, write_list,
+};
 
 use crate::streams::coder::{Coder, LazyStream, get_u16};
 use crate::streams::kind::StreamKind;
 
-/// Size of the header, in bytes (`offsetof(GinPostingList, bytes)`).
-pub const LIST_HEADER_LEN: usize = 8;
-/// `MaxHeapTuplesPerPageBits`: bits of the offset in a TID's number.
-const OFFSET_BITS: u32 = 11;
-const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
-/// `MaxBytesPerInteger`: maximum length of a difference, in bytes.
-const VARBYTE_MAX: usize = 7;
 /// The difference of blocks that means "the difference follows in the stream `far`".
 const FAR: u16 = u16::MAX;
 
@@ -31,11 +21,6 @@ pub struct ListStreams {
     offset: LazyStream,
     /// Memory to work with.
     fields: Option<Box<ListFields>>,
-}
-
-/// `SHORTALIGN`.
-pub const fn short_align(len: usize) -> usize {
-    (len + 1) & !1
 }
 
 /// The fields of successive lists, each field together, as they stand in the streams.
@@ -177,94 +162,6 @@ impl ListStreams {
         if !fields.fars.is_empty() {
             let stream = self.far.open(coder, StreamKind::PostingTid, 4);
             coder.u32s(stream, &mut fields.fars);
-        }
-    }
-}
-
-/// Reads the list at the front of `bytes` and returns its padded length. `None` if writing the
-/// TIDs again would give other bytes.
-pub fn read_list(bytes: &[u8], tids: &mut Vec<u64>) -> Option<usize> {
-    tids.clear();
-    let header = bytes.get(..LIST_HEADER_LEN)?;
-    let block = u64::from(get_u16(header, 0)) << 16 | u64::from(get_u16(header, 2));
-    let offset = u64::from(get_u16(header, 4));
-    let len = usize::from(get_u16(header, 6));
-    let padded = bytes.get(LIST_HEADER_LEN..LIST_HEADER_LEN + short_align(len))?;
-    let mut rest = &padded[..len];
-    if offset > OFFSET_MASK || padded[len..] != [0; 1][..padded.len() - len] {
-        return None;
-    }
-    let mut tid = block << OFFSET_BITS | offset;
-    tids.push(tid);
-    while let Some((&first, mut behind)) = rest.split_first() {
-        let mut delta = u64::from(first & 0x7F);
-        let mut last = first;
-        let mut shift = 7;
-        while last & 0x80 != 0 {
-            (last, behind) = behind.split_first().map(|(&byte, rest)| (byte, rest))?;
-            if shift == 7 * VARBYTE_MAX {
-                return None;
-            }
-            delta |= u64::from(last & 0x7F) << shift;
-            shift += 7;
-        }
-        // PostgreSQL writes the shortest form: its last byte is not 0.
-        if last == 0 {
-            return None;
-        }
-        tid += delta;
-        if tid >> OFFSET_BITS > u64::from(u32::MAX) {
-            return None;
-        }
-        tids.push(tid);
-        rest = behind;
-    }
-    Some(LIST_HEADER_LEN + padded.len())
-}
-
-/// Writes a list to the front of `bytes`, which are zeros, and returns its padded length. `None`
-/// if it does not fit or there are no TIDs.
-pub fn write_list(bytes: &mut [u8], tids: &[u64]) -> Option<usize> {
-    let (first, rest) = tids.split_first()?;
-    let mut at = LIST_HEADER_LEN;
-    let mut last = *first;
-    for tid in rest {
-        let mut delta = tid.checked_sub(last)?;
-        while delta > 0x7F {
-            *bytes.get_mut(at)? = delta as u8 | 0x80;
-            delta >>= 7;
-            at += 1;
-        }
-        *bytes.get_mut(at)? = delta as u8;
-        at += 1;
-        last = *tid;
-    }
-    let block = (first >> OFFSET_BITS) as u32;
-    let header: &mut [u8; LIST_HEADER_LEN] = bytes.first_chunk_mut()?;
-    header[0..2].copy_from_slice(&((block >> 16) as u16).to_le_bytes());
-    header[2..4].copy_from_slice(&(block as u16).to_le_bytes());
-    header[4..6].copy_from_slice(&((first & OFFSET_MASK) as u16).to_le_bytes());
-    header[6..8].copy_from_slice(&((at - LIST_HEADER_LEN) as u16).to_le_bytes());
-    (short_align(at) <= bytes.len()).then_some(short_align(at))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn writes_what_it_reads(deltas in prop::collection::vec(1u64..1 << 30, 0..50), first in 0u64..1 << 40) {
-            let mut tids = vec![first];
-            for delta in deltas {
-                tids.push(tids[tids.len() - 1] + delta);
-            }
-            let mut bytes = vec![0; 1000];
-            let len = write_list(&mut bytes, &tids).unwrap();
-            let mut read = Vec::new();
-            prop_assert_eq!(read_list(&bytes[..len], &mut read), Some(len));
-            prop_assert_eq!(read, tids);
         }
     }
 }
