@@ -4,7 +4,7 @@
 //! What is inserted with `fastupdate` stands in lists first (access/gin/ginfast.c), a tuple for each
 //! key of each row. Later all rows of a key are put into its entry at once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
@@ -229,10 +229,12 @@ impl GinRows {
     /// Makes room: forgets what is not pending any more, or else everything.
     fn make_room(&mut self) {
         let deleted = std::mem::take(&mut self.deleted);
+        let current: HashSet<u32> = self.lists.values().copied().collect();
         self.replace(|rows, (pending, keys, _)| {
             for (at, pending) in (0..).zip(pending) {
                 let deleted = deleted.get(&(pending.list, pending.block));
-                if !pending.is_done && deleted.is_none_or(|before| at >= *before) {
+                let is_left = deleted.is_some_and(|before| at < *before);
+                if !pending.is_done && !is_left && current.contains(&pending.list) {
                     let start = pending.key_start as usize;
                     let key = keys.get(start..start + usize::from(pending.key_len));
                     rows.push(*pending, key.unwrap_or_default());
