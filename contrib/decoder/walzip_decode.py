@@ -499,7 +499,7 @@ class Header:
         need(reader.take(4) == b"WALZ", "not a file of walzip, or damaged: the magic number is missing")
         self.version = reader.u8()
         need(self.version, "version 0 of the format does not exist")
-        need(self.version <= 10, f"version {self.version} of the format is a later one than this decoder knows")
+        need(self.version <= 11, f"version {self.version} of the format is a later one than this decoder knows")
         self.kind, references = reader.u8(), reader.u8()
         known = self.kind <= (3 if self.version >= 7 else 1) or self.kind == INDEX_PAGES and self.version >= 10
         need(known, f"a member of the unknown kind {self.kind}")
@@ -2553,6 +2553,8 @@ class Kind:
         if manager == XLOG_GIN:
             if (sort, number) in ((0x60, 1), (0x70, 0)):
                 return "extracted"
+            if (sort, number) == (0x40, 0):
+                return "gin recompression" if version >= 11 else None
             return {(0x20, 0): "gin insertion", (0x90, 0): "gin recompression"}.get((sort, number))
         if manager == XLOG_GIST and version >= 2:
             return "gist update" if (sort, number) == (0, 0) else "gist split" if sort == 0x30 and number else None

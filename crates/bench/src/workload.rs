@@ -5,6 +5,7 @@
 //! the same seed; the order in which several clients' transactions meet, and the moments at
 //! which they happen, are the server's.
 
+mod documents;
 mod insert;
 mod loader;
 mod shop;
@@ -39,6 +40,8 @@ pub enum Workload {
     Copy,
     /// Reports of many devices, and hourly sums of them.
     TimeSeries,
+    /// Documents under GIN, GiST, SP-GiST, hash and BRIN indexes.
+    Documents,
 }
 
 /// How much is done on loaded data.
@@ -76,12 +79,13 @@ struct Script {
 
 impl Workload {
     /// Every workload.
-    pub const ALL: [Workload; 5] = [
+    pub const ALL: [Workload; 6] = [
         Workload::Pgbench,
         Workload::Shop,
         Workload::Insert,
         Workload::Copy,
         Workload::TimeSeries,
+        Workload::Documents,
     ];
 
     /// The word for it.
@@ -92,6 +96,7 @@ impl Workload {
             Workload::Insert => "insert",
             Workload::Copy => "copy",
             Workload::TimeSeries => "time-series",
+            Workload::Documents => "documents",
         }
     }
 
@@ -111,6 +116,7 @@ impl Workload {
             Workload::Insert => insert::create(&mut loader)?,
             Workload::Copy => trips::load(&mut loader, scale, seed)?,
             Workload::TimeSeries => time_series::load(&mut loader, scale, seed)?,
+            Workload::Documents => documents::load(&mut loader, scale, seed)?,
         }
         if self == Workload::Insert {
             let fill = Transactions {
@@ -133,6 +139,7 @@ impl Workload {
             Workload::Shop => pgbench(server, how, &shop::scripts(scale)),
             Workload::Insert => pgbench(server, how, &[insert::script()]),
             Workload::TimeSeries => pgbench(server, how, &[time_series::script(scale)]),
+            Workload::Documents => pgbench(server, how, &documents::scripts(scale)),
             Workload::Copy => {
                 let answer = server.sql("SELECT coalesce(max(id), 0) FROM trips")?;
                 let first = answer.parse().map_err(|_| wrong("the last row", &answer))?;

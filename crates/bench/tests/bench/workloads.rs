@@ -88,6 +88,7 @@ fn the_same_seed_loads_the_same_rows() {
         workload.load(&server, 1, seed).unwrap();
         let table = match workload {
             Workload::Shop => "order_items",
+            Workload::Documents => "documents",
             _ => "readings",
         };
         server
@@ -96,7 +97,7 @@ fn the_same_seed_loads_the_same_rows() {
             ))
             .unwrap()
     };
-    for workload in [Workload::Shop, Workload::TimeSeries] {
+    for workload in [Workload::Shop, Workload::TimeSeries, Workload::Documents] {
         let first = fingerprint(workload, 1);
         assert_eq!(first, fingerprint(workload, 1));
         assert_ne!(first, fingerprint(workload, 2));

@@ -23,6 +23,7 @@ Workloads:
   insert       rows in key order under three secondary indexes
   copy         bulk loads by COPY
   time-series  reports of many devices, and hourly sums
+  documents    rows under GIN, GiST, SP-GiST, hash and BRIN indexes
 
 Examples:
   walzip bench generate --workload shop --segments 20 --output samples/shop

@@ -31,7 +31,7 @@ pub struct WalCompressionArgs {
     #[arg(long, value_name = "METHOD")]
     method: Vec<String>,
 
-    /// What the servers do: pgbench, shop, insert, copy or time-series
+    /// What the servers do: pgbench, shop, insert, copy, time-series or documents
     #[arg(long, value_name = "NAME", default_value = "pgbench")]
     workload: Workload,
 

@@ -431,7 +431,7 @@ fn what_cannot_be_measured_is_said_at_once() {
     );
     let text = refusal(&["generate", "--workload", "tpcc", "--output", "out"]);
     assert!(
-        text.contains("there are pgbench, shop, insert, copy, time-series"),
+        text.contains("there are pgbench, shop, insert, copy, time-series, documents"),
         "{text}"
     );
 }
