@@ -9,6 +9,7 @@
 //! were added: the *rest* of the entry is one with the same flags, no key, and only those rows; and not even
 //! them where they are expected.
 
+use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::bytes::read_u16;
 use walzip_pgformat::posting_list::{list_of, read_list};
 
@@ -109,19 +110,6 @@ pub fn rest(record: &Record<'_>, page: &PageBytes, rows: &GinRows) -> Option<(bo
         None => (new.key, new.tids),
     };
     let mut expected = rows.expected(record, new.key);
-    if std::env::var_os("DBG2").is_some() {
-        eprintln!(
-            "EXP {:?} added {:?}",
-            expected
-                .iter()
-                .map(|e| (e >> 11, e & 2047))
-                .collect::<Vec<_>>(),
-            added
-                .iter()
-                .map(|e| (e >> 11, e & 2047))
-                .collect::<Vec<_>>()
-        );
-    }
     expected.truncate(added.len());
     expected.sort_unstable();
     if !added.is_empty() && expected == added {
@@ -177,6 +165,22 @@ pub fn data(
     with_entry(record, &entry(flags, key, &tids)?)
 }
 
+/// Bytes of items that may be looked at: on a page that a server has made, items do not overlap.
+struct Budget(usize);
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget(PAGE_SIZE)
+    }
+}
+
+impl Budget {
+    fn take(&mut self, item: &[u8]) -> Option<()> {
+        self.0 = self.0.checked_sub(item.len())?;
+        Some(())
+    }
+}
+
 /// The number of actions, the list, and the action that stand before the rows that a vacuum removes.
 const REMOVED_HEADER: [u8; 4] = [1, 0, 0, INSERT];
 
@@ -186,8 +190,11 @@ pub fn vacuum(page: &mut PageBytes, data: &[u8]) -> Option<()> {
     let mut removed = Vec::new();
     let mut rest = data.strip_prefix(&REMOVED_HEADER)?;
     read_list(take_list(&mut rest)?, &mut removed)?;
+    let mut budget = Budget::default();
     for number in 1..=page.items() {
-        let Some(old) = Entry::of(page.item(number)?) else {
+        let item = page.item(number)?;
+        budget.take(item)?;
+        let Some(old) = Entry::of(item) else {
             continue;
         };
         let is_kept = |tid: &u64| removed.binary_search(tid).is_err();
@@ -203,9 +210,10 @@ pub fn vacuum(page: &mut PageBytes, data: &[u8]) -> Option<()> {
 
 /// The rows that a vacuum has removed from the entries of a page, as data for [`vacuum`].
 pub fn omitted_tids(before: &PageBytes, image: &PageBytes, out: &mut Vec<u8>) -> Option<()> {
-    let mut removed = Vec::new();
+    let (mut removed, mut budget) = (Vec::new(), Budget::default());
     for number in 1..=before.items() {
         let (old, new) = (before.item(number)?, image.item(number)?);
+        budget.take(old)?;
         if old != new {
             let (old, new) = (Entry::of(old)?, Entry::of(new)?);
             removed.extend(without(&old.tids, &new.tids)?);

@@ -59,12 +59,12 @@ fn take<'b>(bytes: &mut &'b [u8], len: usize) -> Option<&'b [u8]> {
 pub fn recompress(page: &mut PageBytes, actions: &[u8]) -> Option<()> {
     let mut old = lists(page)?;
     let mut new = Vec::with_capacity(old.len() + actions.len());
-    let mut number = 0;
+    let mut number = 0_u16;
     let count = read_u16(actions, 0)?;
     let mut rest = actions.get(2..)?;
     for _ in 0..count {
         let action = take(&mut rest, 2)?;
-        while number < action[0] {
+        while number < action[0].into() {
             new.extend_from_slice(take_list(&mut old)?);
             number += 1;
         }
@@ -109,7 +109,7 @@ fn with_items(list: &[u8], items: &[u8]) -> Option<Vec<u8>> {
 fn posting_item(page: &PageBytes, number: u16) -> Option<(usize, u16)> {
     let count = Opaque::u16_at(page, COUNT_AT)?;
     let at = DATA_AT + usize::from(number.checked_sub(1)?) * ITEM_LEN;
-    (number <= count.checked_add(1)? && at + ITEM_LEN <= Opaque::at(page)?).then_some((at, count))
+    (number <= count && at + ITEM_LEN <= Opaque::at(page)?).then_some((at, count))
 }
 
 fn set_count(page: &mut PageBytes, count: u16) -> Option<()> {
@@ -129,16 +129,14 @@ pub fn insert_downlink(page: &mut PageBytes, data: &[u8], right: u32) -> Option<
     }
     page.put(at, &((right >> 16) as u16).to_le_bytes())?;
     page.put(at + 2, &(right as u16).to_le_bytes())?;
-    if at < end {
-        page.copy_within(at..end, at + ITEM_LEN);
-    }
+    page.copy_within(at..end, at + ITEM_LEN);
     page.put(at, item)?;
     set_count(page, count + 1)
 }
 
 /// Removes a posting item.
 pub fn delete_downlink(page: &mut PageBytes, number: u16) -> Option<()> {
-    let (at, count) = posting_item(page, number).filter(|(_, count)| number <= *count)?;
+    let (at, count) = posting_item(page, number)?;
     let end = DATA_AT + usize::from(count) * ITEM_LEN;
     if end > Opaque::at(page)? {
         return None;

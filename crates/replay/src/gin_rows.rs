@@ -29,7 +29,7 @@ const KEY_BYTES_MAX: usize = 16 << 20;
 const KEPT_MAX: usize = PENDING_MAX / 4 * 3;
 const KEY_BYTES_KEPT_MAX: usize = KEY_BYTES_MAX / 4 * 3;
 /// Tuples that are looked at for the rows of a key.
-const LOOKED_AT_MAX: usize = 4096;
+const LOOKED_AT_MAX: usize = 1024;
 /// Indexes whose lists are known. Where there would be more, all is forgotten.
 const LISTS_MAX: usize = 1 << 16;
 /// Deleted pages of lists that are remembered.
@@ -167,12 +167,15 @@ impl GinRows {
         };
         let hash = self.hasher.hash_one((list, key));
         let mut next = self.last.get(&hash).copied().unwrap_or(NONE);
-        for _ in 0..LOOKED_AT_MAX {
-            let Some(pending) = self.pending.get(next as usize) else {
-                break;
-            };
-            if pending.list == list && !pending.is_done && self.key(pending) == key {
-                places.push(next);
+        let mut looked_at = 0;
+        while let Some(pending) = self.pending.get(next as usize)
+            && looked_at < LOOKED_AT_MAX
+        {
+            if pending.list == list && self.key(pending) == key {
+                looked_at += 1;
+                if !pending.is_done {
+                    places.push(next);
+                }
             }
             next = pending.before;
         }
@@ -273,10 +276,10 @@ impl GinRows {
             return;
         };
         for block in record.layout.blocks.iter().filter(|block| block.id > 0) {
-            if self.deleted.len() >= DELETED_MAX {
+            let place = (list, block.number);
+            if self.deleted.len() >= DELETED_MAX && !self.deleted.contains_key(&place) {
                 self.deleted.clear();
             }
-            let place = (list, block.number);
             self.deleted.insert(place, self.pending.len() as u32);
         }
     }

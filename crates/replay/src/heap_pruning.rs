@@ -10,6 +10,9 @@ use crate::heap_prune::LineChanges;
 use crate::page::{LinePointer, Page, PageBytes, State, precedes};
 use crate::tuple;
 
+/// Items of chains that are looked at besides twice those of the page.
+const SPARE: usize = 16;
+
 /// What is known of pruning besides the page.
 #[derive(Clone, Copy)]
 pub struct Pruning {
@@ -45,6 +48,8 @@ struct Pruned<'p> {
     /// What was pruned already.
     is_done: Vec<bool>,
     changes: LineChanges,
+    /// Items of chains that may still be looked at: those of a table are in one chain each.
+    left: usize,
 }
 
 /// The changes that pruning makes. `None` where the page is none.
@@ -54,6 +59,7 @@ pub fn expected(page: &PageBytes, pruning: Pruning) -> Option<LineChanges> {
         pruning,
         is_done: vec![false; usize::from(page.items()) + 1],
         changes: LineChanges::default(),
+        left: 2 * usize::from(page.items()) + SPARE,
     };
     if pruning.leaves_no_dead {
         state.changes = expected_of_vacuum(page);
@@ -152,15 +158,15 @@ impl Pruned<'_> {
 
     /// The items of a chain, up to the first version that lives, and how many of them end with the
     /// last dead one.
-    fn chain(&self, root: u16) -> Option<(Vec<u16>, usize)> {
+    fn chain(&mut self, root: u16) -> Option<(Vec<u16>, usize)> {
         let (mut chain, mut dead) = (Vec::new(), 0);
         let (mut number, mut made_by) = (root, None);
         loop {
             let is_done = self.is_done.get(usize::from(number)).copied();
-            if is_done != Some(false) || number == 0 || chain.len() > usize::from(self.page.items())
-            {
+            if is_done != Some(false) || number == 0 {
                 break;
             }
+            self.left = self.left.checked_sub(1)?;
             match self.state(number) {
                 Some(State::Redirect) if chain.is_empty() => {
                     chain.push(number);

@@ -1,7 +1,7 @@
 //! Codes records without the data that follow from the page of their first block reference: the
 //! rest of them.
 
-use walzip_pgformat::wal::{RecordHeader, RecordLayout};
+use walzip_pgformat::wal::{Block, RecordHeader, RecordLayout};
 use walzip_replay::{Follows, PageData, Record, Rules};
 
 use super::assembly::{Change, assemble};
@@ -77,6 +77,10 @@ impl Rests {
     ) -> Option<(u8, RecordLayout)> {
         let whole = self.seen(layout, record);
         let data = PageData::of(&whole).filter(|data| choices.uses(optional_model(*data)))?;
+        // A page that a record begins anew is not the one that is known.
+        if whole.block(0)?.fork_flags & Block::WILL_INIT != 0 {
+            return None;
+        }
         let (page, rows) = (history.first_page(&whole)?, &history.gin_rows);
         let parts = data.rest(&whole, page, rows)?;
         let mut rest = layout.clone();
@@ -132,6 +136,15 @@ impl Rests {
         }
     }
 
+    /// How much follows by a mark. Before all data of pages, any mark but 0 said that a split follows.
+    fn follows(&self, data: PageData, mark: u8) -> Option<Follows> {
+        if data == PageData::Split && !self.rules.replays_all() {
+            return Some(Follows::Data);
+        }
+        let mut follows = [Follows::Data, Follows::All].into_iter();
+        follows.find(|follows| mark_of(*follows) == mark)
+    }
+
     /// Makes a record of its rest.
     fn complete(
         &mut self,
@@ -140,8 +153,7 @@ impl Rests {
         layout: &mut RecordLayout,
         record: &mut Vec<u8>,
     ) -> Option<()> {
-        let mut follows = [Follows::Data, Follows::All].into_iter();
-        let follows = follows.find(|follows| mark_of(*follows) == mark)?;
+        let follows = self.follows(data, mark)?;
         let page = history.first_page(&self.seen(layout, record))?;
         let main = data.whole_main(&self.seen(layout, record), page, follows)?;
         change_main(layout, record, &main);
