@@ -5,8 +5,8 @@ use libfuzzer_sys::fuzz_target;
 use walzip_pgformat::Version;
 use walzip_pgformat::wal::RecordLayout;
 use walzip_replay::{
-    PageBytes, PageCache, PageKey, Record, Revision, Rules, omitted_data, redo, split_data,
-    split_rest,
+    Follows, GinRows, PageBytes, PageCache, PageData, PageKey, Record, Revision, Rules,
+    omitted_data, redo,
 };
 
 const PAGE: usize = 8192;
@@ -15,8 +15,7 @@ fuzz_target!(|input: &[u8]| {
     let Some((&[choice, cut], rest)) = input.split_first_chunk() else {
         return;
     };
-    let (major, is_second) = (choice & 0x7F, choice & 0x80 != 0);
-    let version = Version::from_major(13 + u32::from(major % 6)).expect("a supported major");
+    let version = Version::from_major(13 + u32::from(choice % 6)).expect("a supported major");
     let len = rest.len() * usize::from(cut) / 256;
     let (bytes, pages) = rest.split_at(len);
     let mut record = bytes.to_vec();
@@ -33,9 +32,10 @@ fuzz_target!(|input: &[u8]| {
     let record = Record {
         rules: Rules {
             version,
-            revision: match is_second {
-                true => Revision::Second,
-                false => Revision::First,
+            revision: match choice / 6 % 4 {
+                0 => Revision::First,
+                1 => Revision::Second,
+                _ => Revision::Third,
             },
         },
         layout: &layout,
@@ -47,8 +47,15 @@ fuzz_target!(|input: &[u8]| {
     for (block, after) in layout.blocks.iter().zip(&after) {
         let _ = omitted_data(&record, block, &page, after);
     }
-    let _ = split_rest(&record, &page);
-    let _ = split_data(&record, &page);
+    let mut rows = GinRows::default();
+    rows.learn(&record);
+    if let Some(data) = PageData::of(&record) {
+        for follows in [Follows::Data, Follows::All] {
+            let _ = data.whole_main(&record, &page, follows);
+            let _ = data.whole_data(&record, &page, &rows, follows);
+        }
+        let _ = data.rest(&record, &page, &rows);
+    }
 });
 
 /// The input from the end of a page on backwards, and in its header and line pointers.
