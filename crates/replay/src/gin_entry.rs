@@ -1,39 +1,36 @@
-//! Entries of GIN indexes that get more rows (access/gin/gininsert.c, ginentrypage.c).
+//! Entries of GIN indexes that have a list of rows (access/gin/gininsert.c, ginentrypage.c).
 //!
 //! ```text
 //! where the list begins u32 with the first bit set, high u16 first; number of TIDs u16; info u16: 13 bits of
 //! length and 3 flags; key; posting list; zeros up to a multiple of 8
 //! ```
-//!
-//! The server writes the whole new entry. Where the old one is known, it follows from the rows that
-//! were added: the *rest* of the entry is one with the same flags, no key, and only those rows; and not even
-//! them where they are expected.
 
 use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::bytes::read_u16;
 use walzip_pgformat::posting_list::{list_of, read_list};
 
-use crate::gin::{ENTRY_HEADER_LEN, NewEntry};
 use crate::gin_posting::{INSERT, take_list, without};
-use crate::gin_rows::GinRows;
 use crate::page::{Page, PageBytes, max_align};
-use crate::record::Record;
 
 const HEADER_LEN: usize = 8;
 /// `GIN_ITUP_COMPRESSED`, in the high half of the block.
 const HAS_LIST: u16 = 0x8000;
-const LEN_MASK: u16 = 0x1FFF;
+/// In the flags: the bits of the length.
+pub const LEN_MASK: u16 = 0x1FFF;
 
 /// An entry with a posting list.
-struct Entry<'b> {
-    flags: u16,
-    key: &'b [u8],
-    tids: Vec<u64>,
+pub struct Entry<'b> {
+    /// The upper three bits of its information.
+    pub flags: u16,
+    /// Its key.
+    pub key: &'b [u8],
+    /// Its rows, as numbers of posting lists.
+    pub tids: Vec<u64>,
 }
 
 impl<'b> Entry<'b> {
     /// `None` if it cannot be written again byte for byte.
-    fn of(tuple: &'b [u8]) -> Option<Entry<'b>> {
+    pub fn of(tuple: &'b [u8]) -> Option<Entry<'b>> {
         let start = usize::from(read_u16(tuple, 2)?);
         if read_u16(tuple, 0)? != HAS_LIST {
             return None;
@@ -58,7 +55,7 @@ impl<'b> Entry<'b> {
 }
 
 /// Writes an entry.
-fn entry(flags: u16, key: &[u8], tids: &[u64]) -> Option<Vec<u8>> {
+pub fn entry(flags: u16, key: &[u8], tids: &[u64]) -> Option<Vec<u8>> {
     let list = match tids {
         [] => Vec::new(),
         _ => list_of(tids)?,
@@ -94,75 +91,6 @@ pub fn key(tuple: &[u8]) -> Option<&[u8]> {
 /// The rows of an entry with a posting list.
 pub fn rows(tuple: &[u8]) -> Option<Vec<u64>> {
     Entry::of(tuple).map(|entry| entry.tids)
-}
-
-/// What is left of the data of a record with an entry: of one that replaces another, no key, and only the rows
-/// that the page has not; no rows if those, or the first ones of them, are expected, and else the key.
-/// Returns also whether they are.
-pub fn rest(record: &Record<'_>, page: &PageBytes, rows: &GinRows) -> Option<(bool, Vec<u8>)> {
-    let new = NewEntry::of(record.data(0))?;
-    let (old, new) = (old_entry(&new, page), Entry::of(new.tuple)?);
-    let (key, added) = match old? {
-        Some(old) if new.flags == old.flags && new.key == old.key => {
-            (&[][..], without(&new.tids, &old.tids)?)
-        }
-        Some(_) => return None,
-        None => (new.key, new.tids),
-    };
-    let mut expected = rows.expected(record, new.key);
-    expected.truncate(added.len());
-    expected.sort_unstable();
-    if !added.is_empty() && expected == added {
-        let rest = without_list(new.flags, key, added.len())?;
-        return Some((true, with_entry(record, &rest)?));
-    }
-    match key {
-        [] => Some((false, with_entry(record, &entry(new.flags, &[], &added)?)?)),
-        _ => None,
-    }
-}
-
-/// The entry that a new one replaces, if it does. `None` if that has no list.
-fn old_entry<'p>(new: &NewEntry<'_>, page: &'p PageBytes) -> Option<Option<Entry<'p>>> {
-    match new.replaces {
-        true => Some(Some(Entry::of(page.item(new.number)?)?)),
-        false => Some(None),
-    }
-}
-
-/// An entry that has the number of its rows, and not the rows.
-fn without_list(flags: u16, key: &[u8], rows: usize) -> Option<Vec<u8>> {
-    let mut rest = entry(flags, key, &[])?;
-    rest.get_mut(4..6)?
-        .copy_from_slice(&u16::try_from(rows).ok()?.to_le_bytes());
-    Some(rest)
-}
-
-/// The reverse of [`rest`]: the data.
-pub fn data(
-    record: &Record<'_>,
-    page: &PageBytes,
-    rows: &GinRows,
-    is_expected: bool,
-) -> Option<Vec<u8>> {
-    let new = NewEntry::of(record.data(0))?;
-    let old = old_entry(&new, page)?;
-    let flags = read_u16(new.tuple, 6)? & !LEN_MASK;
-    let own_key = key(new.tuple)?;
-    let (key, mut tids) = match old {
-        Some(old) => (old.key, old.tids),
-        None => (own_key, Vec::new()),
-    };
-    match is_expected {
-        true => {
-            let expected = rows.expected(record, key);
-            tids.extend_from_slice(expected.get(..read_u16(new.tuple, 4)?.into())?);
-        }
-        false => tids.extend_from_slice(&Entry::of(new.tuple)?.tids),
-    }
-    tids.sort_unstable();
-    tids.dedup();
-    with_entry(record, &entry(flags, key, &tids)?)
 }
 
 /// Bytes of items that may be looked at: on a page that a server has made, items do not overlap.
@@ -224,10 +152,4 @@ pub fn omitted_tids(before: &PageBytes, image: &PageBytes, out: &mut Vec<u8>) ->
     out.extend_from_slice(&REMOVED_HEADER);
     out.extend_from_slice(&list_of(&removed)?);
     Some(())
-}
-
-/// The data of a record, with another entry.
-fn with_entry(record: &Record<'_>, entry: &[u8]) -> Option<Vec<u8>> {
-    let header = record.data(0).get(..ENTRY_HEADER_LEN)?;
-    Some([header, entry].concat())
 }

@@ -13,8 +13,8 @@ use walzip_pgformat::posting_list::tid_number;
 use walzip_pgformat::rmgr_id::{GIN, HEAP, HEAP2};
 use walzip_pgformat::wal::RelFileLocator;
 
-use crate::gin::{NewEntry, is_leaf_entry};
 use crate::gin_entry;
+use crate::gin_insertion::{NewEntry, is_leaf_entry};
 use crate::gin_page::NO_BLOCK;
 use crate::heap::multi_insert_numbers;
 use crate::index_tuple;

@@ -12,7 +12,8 @@ use walzip_pgformat::bytes::{read_u16, read_u32};
 use walzip_pgformat::opcode::heap2;
 
 use crate::heap_pruning::{self, Pruning};
-use crate::page::{HAS_FREE_LINES, LinePointer, PAGE_FULL, Page, PageBytes, State, precedes};
+use crate::line_changes::LineChanges;
+use crate::page::{HAS_FREE_LINES, PAGE_FULL, Page, PageBytes, State, precedes};
 use crate::record::Record;
 use crate::tuple;
 
@@ -87,17 +88,6 @@ fn numbers(data: &[u8]) -> Option<Vec<u16>> {
     rest.is_empty().then(|| numbers.collect())
 }
 
-/// How line pointers change.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct LineChanges {
-    /// Numbers that lead to others from now on.
-    pub redirected: Vec<(u16, u16)>,
-    /// Numbers whose items are gone, and that indexes still refer to.
-    pub dead: Vec<u16>,
-    /// Numbers that are free.
-    pub unused: Vec<u16>,
-}
-
 impl LineChanges {
     fn of_prune(record: &Record<'_>, data: &[u8]) -> Option<LineChanges> {
         let redirected = usize::from(record.main_u16(4)?);
@@ -109,35 +99,6 @@ impl LineChanges {
             dead: numbers(dead)?,
             unused: numbers(unused)?,
         })
-    }
-
-    /// The changes that make one page's line pointers those of another.
-    fn between(before: &PageBytes, after: &PageBytes) -> Option<LineChanges> {
-        let mut changes = LineChanges::default();
-        for number in 1..=before.items() {
-            let old = before.line_pointer(number)?;
-            let new = after.line_pointer(number).unwrap_or(LinePointer::UNUSED);
-            match new.state {
-                State::Redirect if old != new => changes.redirected.push((number, new.offset)),
-                State::Dead if old.state != State::Dead => changes.dead.push(number),
-                State::Unused if old.state != State::Unused => changes.unused.push(number),
-                _ => {}
-            }
-        }
-        Some(changes)
-    }
-
-    fn apply(&self, page: &mut PageBytes) -> Option<()> {
-        for &(from, to) in &self.redirected {
-            page.set_line_pointer(from, LinePointer::redirect(to))?;
-        }
-        for &number in &self.dead {
-            page.set_line_pointer(number, LinePointer::DEAD)?;
-        }
-        for &number in &self.unused {
-            page.set_line_pointer(number, LinePointer::UNUSED)?;
-        }
-        Some(())
     }
 
     /// Writes the changes as a record has them. What it freezes is left out.

@@ -6,7 +6,7 @@
 
 use walzip_pgformat::bytes::{read_u16, read_u32};
 
-use crate::heap_prune::LineChanges;
+use crate::line_changes::LineChanges;
 use crate::page::{LinePointer, Page, PageBytes, State, precedes};
 use crate::tuple;
 

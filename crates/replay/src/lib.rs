@@ -14,8 +14,10 @@ mod btree_page;
 mod cache;
 mod gin;
 mod gin_entry;
+mod gin_insertion;
 mod gin_page;
 mod gin_posting;
+mod gin_rest;
 mod gin_rows;
 mod gist;
 mod hash;
@@ -26,6 +28,7 @@ mod index_tuple;
 mod key_order;
 mod key_shape;
 mod leaves;
+mod line_changes;
 mod page;
 mod pages;
 mod record;
@@ -82,7 +85,7 @@ impl PageData {
     pub fn of(record: &Record<'_>) -> Option<PageData> {
         match record.layout.header.rmid {
             BTREE if btree::is_split(record) => Some(PageData::Split),
-            GIN if record.rules.replays_all() && gin::is_leaf_entry(record) => {
+            GIN if record.rules.replays_all() && gin_insertion::is_leaf_entry(record) => {
                 Some(PageData::GinEntry)
             }
             HEAP2 if record.rules.replays_all() && heap_prune::is_foretold(record) => {
@@ -109,7 +112,7 @@ impl PageData {
                 main: None,
             }),
             PageData::GinEntry => {
-                let (is_expected, data) = gin_entry::rest(record, page, rows)?;
+                let (is_expected, data) = gin_rest::rest(record, page, rows)?;
                 Some(Rest {
                     follows: if is_expected {
                         Follows::All
@@ -155,7 +158,7 @@ impl PageData {
     ) -> Option<Vec<u8>> {
         match self {
             PageData::Split => btree::split_data(record, page),
-            PageData::GinEntry => gin_entry::data(record, page, rows, follows == Follows::All),
+            PageData::GinEntry => gin_rest::data(record, page, rows, follows == Follows::All),
             PageData::Pruning => heap_prune::expected_data(record, page),
         }
     }
