@@ -78,7 +78,7 @@ pub(super) fn scripts(scale: u64) -> [Script; 4] {
         "\\set id random(0, {})\n\\set seed random(1, 1000000000)\n",
         documents - 1
     );
-    let place = format!("point(hashint4(:seed) & 65535, hashint4(:seed + 1) & 65535)");
+    let place = "point(hashint4(:seed) & 65535, hashint4(:seed + 1) & 65535)";
     let script = |name, weight, text| Script { name, weight, text };
     [
         script("add", 4, format!("{one}INSERT INTO documents (id, tags, words, place, valid, code, source, created)
