@@ -5,7 +5,7 @@
 
 use walzip_pgformat::opcode::brin;
 
-use crate::index_tuple::{TID_LEN, tid};
+use crate::index_tuple::{NO_BLOCK, TID_LEN, tid};
 use crate::page::{HEADER_LEN, LINE_POINTER_LEN, LinePointer, Page, PageBytes, max_align};
 use crate::pages::BlockPages;
 use crate::record::Record;
@@ -24,8 +24,6 @@ const MAP: u16 = 0xF092;
 /// `BRIN_PAGETYPE_REGULAR`
 const REGULAR: u16 = 0xF093;
 const MAP_AT: usize = HEADER_LEN;
-/// No block (`InvalidBlockNumber`).
-const NO_BLOCK: u32 = u32::MAX;
 /// `REVMAP_PAGE_MAXITEMS`
 const MAP_ITEMS: u32 = ((walzip_pgformat::PAGE_SIZE - MAP_AT - SPECIAL_LEN) / TID_LEN) as u32;
 /// Where the last page of the map stands in the metapage, and the end of its data.

@@ -6,11 +6,11 @@ use walzip_pgformat::opcode::gin;
 use crate::gin_entry;
 use crate::gin_insertion::{IS_DATA, IS_LEAF, NewEntry, OPCODE};
 use crate::gin_page::{
-    COMPRESSED, COUNT_AT, DATA, DELETED, FULL_ROW, INCOMPLETE_SPLIT, LEAF, LIST, META, NO_BLOCK,
-    Opaque, RIGHT_AT, init,
+    COMPRESSED, COUNT_AT, DATA, DELETED, FULL_ROW, INCOMPLETE_SPLIT, LEAF, LIST, META, Opaque,
+    RIGHT_AT, init,
 };
 use crate::gin_posting;
-use crate::index_tuple::{TID_LEN, append_all, tid};
+use crate::index_tuple::{NO_BLOCK, TID_LEN, append_all, tid};
 use crate::page::{HEADER_LEN, Page, PageBytes};
 use crate::pages::BlockPages;
 use crate::record::Record;

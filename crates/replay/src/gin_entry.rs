@@ -10,13 +10,12 @@ use walzip_pgformat::bytes::read_u16;
 use walzip_pgformat::posting_list::{list_of, read_list};
 
 use crate::gin_posting::{INSERT, take_list, without};
+use crate::index_tuple::LEN_MASK;
 use crate::page::{Page, PageBytes, max_align};
 
 const HEADER_LEN: usize = 8;
 /// `GIN_ITUP_COMPRESSED`, in the high half of the block.
 const HAS_LIST: u16 = 0x8000;
-/// In the flags: the bits of the length.
-pub const LEN_MASK: u16 = 0x1FFF;
 
 /// An entry with a posting list.
 pub struct Entry<'b> {
@@ -138,10 +137,12 @@ pub fn vacuum(page: &mut PageBytes, data: &[u8]) -> Option<()> {
 
 /// The rows that a vacuum has removed from the entries of a page, as data for [`vacuum`].
 pub fn omitted_tids(before: &PageBytes, image: &PageBytes, out: &mut Vec<u8>) -> Option<()> {
-    let (mut removed, mut budget) = (Vec::new(), Budget::default());
+    let mut removed = Vec::new();
+    let (mut budget, mut budget_of_image) = (Budget::default(), Budget::default());
     for number in 1..=before.items() {
         let (old, new) = (before.item(number)?, image.item(number)?);
         budget.take(old)?;
+        budget_of_image.take(new)?;
         if old != new {
             let (old, new) = (Entry::of(old)?, Entry::of(new)?);
             removed.extend(without(&old.tids, &new.tids)?);

@@ -1,6 +1,7 @@
 //! The special space of pages of GIN indexes (access/ginblock.h): right sibling u32, number of
 //! posting items or of rows u16, flags u16.
 
+use crate::index_tuple::NO_BLOCK;
 use crate::page::{Page, PageBytes};
 use crate::special::Special;
 
@@ -11,8 +12,6 @@ pub type Opaque = Special<SPECIAL_LEN, 6>;
 pub const RIGHT_AT: usize = 0;
 /// Where the number of posting items or of rows stands in it.
 pub const COUNT_AT: usize = 4;
-/// No block (`InvalidBlockNumber`).
-pub const NO_BLOCK: u32 = u32::MAX;
 
 /// `GIN_DATA`: a page of a tree of rows.
 pub const DATA: u16 = 1;

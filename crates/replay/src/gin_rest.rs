@@ -6,10 +6,11 @@
 
 use walzip_pgformat::bytes::read_u16;
 
-use crate::gin_entry::{Entry, LEN_MASK, entry, key};
+use crate::gin_entry::{Entry, entry, key};
 use crate::gin_insertion::{ENTRY_HEADER_LEN, NewEntry};
 use crate::gin_posting::without;
 use crate::gin_rows::GinRows;
+use crate::index_tuple::LEN_MASK;
 use crate::page::{Page, PageBytes};
 use crate::record::Record;
 

@@ -15,9 +15,8 @@ use walzip_pgformat::wal::RelFileLocator;
 
 use crate::gin_entry;
 use crate::gin_insertion::{NewEntry, is_leaf_entry};
-use crate::gin_page::NO_BLOCK;
 use crate::heap::multi_insert_numbers;
-use crate::index_tuple;
+use crate::index_tuple::{self, NO_BLOCK};
 use crate::record::Record;
 
 /// Transactions whose newest row is known.

@@ -7,7 +7,7 @@
 use walzip_pgformat::bytes::read_u64;
 use walzip_pgformat::opcode::gist;
 
-use crate::index_tuple::{self, append_all, numbers};
+use crate::index_tuple::{self, NO_BLOCK, append_all, numbers};
 use crate::page::{HEADER_LEN, Page, PageBytes};
 use crate::pages::BlockPages;
 use crate::record::Record;
@@ -21,8 +21,6 @@ type Opaque = Special<SPECIAL_LEN, 12>;
 const PAGE_ID: u16 = 0xFF81;
 /// `GIST_ROOT_BLKNO`
 const ROOT: u32 = 0;
-/// No block (`InvalidBlockNumber`).
-const NO_BLOCK: u32 = u32::MAX;
 
 /// `F_LEAF`
 const LEAF: u16 = 1;

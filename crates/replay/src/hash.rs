@@ -7,7 +7,7 @@
 use walzip_pgformat::bytes::{read_u32, read_u64};
 use walzip_pgformat::opcode::hash;
 
-use crate::index_tuple::{self, numbers};
+use crate::index_tuple::{self, NO_BLOCK, numbers};
 use crate::page::{HEADER_LEN, Page, PageBytes, max_align};
 use crate::pages::BlockPages;
 use crate::record::Record;
@@ -19,8 +19,6 @@ const SPECIAL_LEN: usize = 16;
 type Opaque = Special<SPECIAL_LEN, 12>;
 /// `HASHO_PAGE_ID`
 const PAGE_ID: u16 = 0xFF80;
-/// No block (`InvalidBlockNumber`), and no bucket.
-const NO_BLOCK: u32 = u32::MAX;
 
 /// `LH_UNUSED_PAGE`
 const UNUSED: u16 = 0;

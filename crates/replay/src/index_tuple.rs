@@ -13,7 +13,8 @@ use crate::page::{Page, PageBytes, max_align};
 const HEADER_LEN: usize = 8;
 /// Bytes of a TID.
 pub const TID_LEN: usize = 6;
-const LEN_MASK: u16 = 0x1FFF;
+/// The bits of a tuple's length in its information (`INDEX_SIZE_MASK`).
+pub const LEN_MASK: u16 = 0x1FFF;
 /// `INDEX_VAR_MASK`
 const HAS_VARIABLE: u16 = 0x4000;
 /// `INDEX_NULL_MASK`
@@ -31,6 +32,9 @@ type Tid = [u8; TID_LEN];
 
 /// A row: the two halves of its block's number, and the number of its line pointer.
 pub type Row = (u16, u16, u16);
+
+/// No block (`InvalidBlockNumber`).
+pub const NO_BLOCK: u32 = u32::MAX;
 
 /// A block and the number of a tuple.
 pub type Place = (u32, u16);

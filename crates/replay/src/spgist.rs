@@ -8,7 +8,7 @@
 use walzip_pgformat::bytes::{read_u16, read_u32};
 use walzip_pgformat::opcode::spgist;
 
-use crate::index_tuple::{self, Place, tid};
+use crate::index_tuple::{self, LEN_MASK, NO_BLOCK, Place, tid};
 use crate::page::{Page, PageBytes, max_align};
 use crate::pages::BlockPages;
 use crate::record::Record;
@@ -40,14 +40,13 @@ const STATE_MASK: u32 = 3;
 const DEAD_LEN: usize = 16;
 /// `SGITHDRSZ`
 const INNER_HEADER_LEN: usize = 8;
-const NODE_LEN_MASK: u16 = 0x1FFF;
 const NEXT_AT: usize = 4;
 /// From 14 on, the bits of the next tuple's offset.
 const NEXT_MASK: u16 = 0x3FFF;
 const POINTER_AT: usize = 6;
 const XID_AT: usize = 12;
 /// No block and no number (`ItemPointerSetInvalid`).
-const NOWHERE: (u32, u16) = (u32::MAX, 0);
+const NOWHERE: Place = (NO_BLOCK, 0);
 
 /// Replays a record.
 pub fn redo(record: &Record<'_>, pages: &mut BlockPages<'_>) -> Option<()> {
@@ -185,7 +184,7 @@ fn set_link(page: &mut PageBytes, number: u16, node: u16, place: Place) -> Optio
     let tuple = page.item_mut(number)?;
     let mut at = INNER_HEADER_LEN + usize::from(read_u16(tuple, 2)?);
     for _ in 0..node {
-        let len = usize::from(read_u16(tuple, at + 6)? & NODE_LEN_MASK);
+        let len = usize::from(read_u16(tuple, at + 6)? & LEN_MASK);
         at += Some(len).filter(|len| *len >= INNER_HEADER_LEN)?;
     }
     tuple.get_mut(at..at + 6)?.copy_from_slice(&tid(place));

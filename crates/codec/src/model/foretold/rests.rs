@@ -136,7 +136,7 @@ impl Rests {
         }
     }
 
-    /// How much follows by a mark. Before all data of pages, any mark but 0 said that a split follows.
+    /// How much follows by a mark. Up to format 10 any mark but 0 says that the data of a split follow.
     fn follows(&self, data: PageData, mark: u8) -> Option<Follows> {
         if data == PageData::Split && !self.rules.replays_all() {
             return Some(Follows::Data);

@@ -261,19 +261,32 @@ mod tests {
             [
                 block_model(HEAP, heap::UPDATE | 0x80, 0, format),
                 block_model(GIN, gin::INSERT_LISTPAGE, 0, format),
+                block_model(GIN, gin::VACUUM_PAGE, 0, format),
                 block_model(GIST, gist::PAGE_SPLIT, 2, format),
                 block_model(GIST, gist::PAGE_SPLIT, 0, format),
             ]
         };
         use BlockModel::{
-            GistSplit, HeapUpdate, HeapUpdateAlone, ListTuples, ListTuplesAlone, Rows,
+            GinRecompress, GistSplit, HeapUpdate, HeapUpdateAlone, ListTuples, ListTuplesAlone,
+            Rows,
         };
-        assert_eq!(models(1), [HeapUpdateAlone, ListTuplesAlone, Rows, Rows]);
+        assert_eq!(
+            models(1),
+            [HeapUpdateAlone, ListTuplesAlone, Rows, Rows, Rows]
+        );
         assert_eq!(
             models(2),
-            [HeapUpdateAlone, ListTuplesAlone, GistSplit, Rows]
+            [HeapUpdateAlone, ListTuplesAlone, Rows, GistSplit, Rows]
         );
-        assert_eq!(models(3), [HeapUpdate, ListTuplesAlone, GistSplit, Rows]);
-        assert_eq!(models(4), [HeapUpdate, ListTuples, GistSplit, Rows]);
+        assert_eq!(
+            models(3),
+            [HeapUpdate, ListTuplesAlone, Rows, GistSplit, Rows]
+        );
+        assert_eq!(models(10), [HeapUpdate, ListTuples, Rows, GistSplit, Rows]);
+        assert_eq!(
+            models(11),
+            [HeapUpdate, ListTuples, GinRecompress, GistSplit, Rows]
+        );
+        assert_eq!(models(4), models(10));
     }
 }
