@@ -51,8 +51,7 @@ fuzz_target!(|input: &[u8]| {
     rows.learn(&record);
     if let Some(data) = PageData::of(&record) {
         for follows in [Follows::Data, Follows::All] {
-            let _ = data.whole_main(&record, &page, follows);
-            let _ = data.whole_data(&record, &page, &rows, follows);
+            let _ = data.whole(&record, &page, &rows, follows);
         }
         let _ = data.rest(&record, &page, &rows);
     }

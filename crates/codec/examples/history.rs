@@ -11,6 +11,7 @@
 //! - `FIRST`: the number of segments that are left out at the beginning.
 //! - `OUT`: a folder for the encoded files.
 //! - `ALONE`: encodes each segment alone too.
+//! - `PASS`: goes past each segment too, as one does to a later one.
 //! - `SHARES`: the number of segments after which bytes are counted by kind of stream.
 //! - `ALL`: writes a line for each segment.
 
@@ -45,8 +46,9 @@ fn main() {
         .expect("a level");
     let mut encoder = HistoryEncoder::new(level);
     let mut decoder = HistoryDecoder::new();
+    let mut passing = std::env::var_os("PASS").map(|_| HistoryDecoder::new());
     let (mut zstd_all, mut all, mut alone_all) = (0, 0, 0);
-    let (mut encoding, mut decoding) = (0.0, 0.0);
+    let (mut encoding, mut decoding, mut passed) = (0.0, 0.0, 0.0);
     let shares = std::env::var("SHARES").map(|first| first.parse::<usize>().expect("a number"));
     let mut account = HistoryAccount::default();
     let mut sums = BTreeMap::<&str, (usize, usize)>::new();
@@ -62,6 +64,11 @@ fn main() {
         decoder.decode(&file, &mut back).expect("decoded");
         decoding += start.elapsed().as_secs_f64();
         assert!(back == segment);
+        if let Some(passing) = &mut passing {
+            let start = Instant::now();
+            passing.pass(&file).expect("passed");
+            passed += start.elapsed().as_secs_f64();
+        }
         let kind = walzip_codec::Header::read(&file).expect("header").kind;
         zstd_all += packed.len();
         all += file.len();
@@ -88,7 +95,7 @@ fn main() {
         }
         if number % 8 == 7 || number + 1 == paths.len() || std::env::var_os("ALL").is_some() {
             println!(
-                "{number:3} {kind:?} zstd {:8} here {:8} {:.3} all {:.3} alone {:.3} encode {:.3} s decode {:.3} s",
+                "{number:3} {kind:?} zstd {:8} here {:8} {:.3} all {:.3} alone {:.3} encode {:.3} s decode {:.3} s pass {:.3} s",
                 packed.len(),
                 file.len(),
                 file.len() as f64 / packed.len() as f64,
@@ -96,6 +103,7 @@ fn main() {
                 alone_all as f64 / zstd_all as f64,
                 encoding / (number + 1) as f64,
                 decoding / (number + 1) as f64,
+                passed / (number + 1) as f64,
             );
         }
     }

@@ -11,13 +11,13 @@
 use walzip_pgformat::bytes::{read_u16, read_u32};
 use walzip_pgformat::opcode::heap2;
 
-use crate::heap_pruning::{self, Pruning};
 use crate::line_changes::LineChanges;
 use crate::page::{HAS_FREE_LINES, PAGE_FULL, Page, PageBytes, State, precedes};
 use crate::record::Record;
 use crate::tuple;
 
-const OPCODE: u8 = 0x70;
+/// Info bits of the type of a record.
+pub const OPCODE: u8 = 0x70;
 const FREEZE_TUPLE_LEN: usize = 12;
 const FROZEN_XID: u32 = 2;
 /// `XLH_FREEZE_XVAC`
@@ -27,14 +27,14 @@ const INVALID_XVAC: u8 = 0x04;
 
 /// Flags of `xl_heap_prune` from 17 on (`XLHP_*`).
 const CLEANUP_LOCK: u8 = 1 << 2;
-const HAS_HORIZON: u8 = 1 << 3;
-const HAS_FREEZE_PLANS: u8 = 1 << 4;
+pub const HAS_HORIZON: u8 = 1 << 3;
+pub const HAS_FREEZE_PLANS: u8 = 1 << 4;
 const HAS_REDIRECTIONS: u8 = 1 << 5;
-const HAS_DEAD_ITEMS: u8 = 1 << 6;
+pub const HAS_DEAD_ITEMS: u8 = 1 << 6;
 const HAS_NOW_UNUSED_ITEMS: u8 = 1 << 7;
 
 /// What a record does to a page.
-enum Kind {
+pub enum Kind {
     Prune,
     Vacuum,
     Freeze,
@@ -42,7 +42,8 @@ enum Kind {
     Parts,
 }
 
-fn kind(record: &Record<'_>) -> Option<Kind> {
+/// What a record does, if it is one of these.
+pub fn kind(record: &Record<'_>) -> Option<Kind> {
     match (record.rules.major(), record.opcode(OPCODE)) {
         (13, heap2::PRUNE) => Some(Kind::Prune),
         (13, heap2::PRUNE_VACUUM_SCAN) => Some(Kind::Freeze),
@@ -101,15 +102,15 @@ impl LineChanges {
         })
     }
 
-    /// Writes the changes as a record has them. What it freezes is left out.
-    fn write(&self, record: &Record<'_>, out: &mut Vec<u8>) -> Option<()> {
+    /// Writes the changes as a record with these main data has them. What it freezes is left out.
+    pub fn write(&self, record: &Record<'_>, main: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let pairs = self.redirected.iter();
         let pairs: Vec<u16> = pairs.flat_map(|&(from, to)| [from, to]).collect();
         match kind(record)? {
             Kind::Freeze => return None,
             Kind::Vacuum => write_numbers(&self.unused, out),
             Kind::Prune => {
-                let counts = (record.main_u16(4)?, record.main_u16(6)?);
+                let counts = (read_u16(main, 4)?, read_u16(main, 6)?);
                 if counts != (self.redirected.len() as u16, self.dead.len() as u16) {
                     return None;
                 }
@@ -118,7 +119,7 @@ impl LineChanges {
                 }
             }
             Kind::Parts => {
-                let flags = record.main_u8(1)?;
+                let flags = *main.get(1)?;
                 if flags & HAS_FREEZE_PLANS != 0 {
                     out.extend_from_slice(&[0; 4]);
                 }
@@ -301,144 +302,6 @@ fn redo_parts(record: &Record<'_>, data: &[u8], page: &mut PageBytes) -> Option<
     freeze_plans(plans, parts.0, page)
 }
 
-/// Whether a record has data that may follow from its page.
-pub fn is_foretold(record: &Record<'_>) -> bool {
-    match kind(record) {
-        Some(Kind::Prune | Kind::Vacuum) => true,
-        Some(Kind::Parts) => record
-            .main_u8(1)
-            .is_some_and(|flags| flags & HAS_FREEZE_PLANS == 0),
-        _ => false,
-    }
-}
-
-/// Where the main data have the horizon.
-fn horizon_at(record: &Record<'_>) -> Option<usize> {
-    match kind(record)? {
-        Kind::Prune => Some(0),
-        Kind::Parts if record.main_u8(1)? & HAS_HORIZON != 0 => Some(2),
-        _ => None,
-    }
-}
-
-/// The transactions that deleted or replaced tuples of a page, the newest first.
-fn horizons(record: &Record<'_>, page: &PageBytes) -> Vec<u32> {
-    let tuples = (1..=page.items()).filter_map(|number| page.item(number));
-    let ends = tuples.filter_map(|tuple| tuple::fate(tuple)?.ended_by);
-    let mut ends: Vec<u32> = ends.collect();
-    ends.sort_unstable_by_key(|xid| std::cmp::Reverse(xid.wrapping_sub(record.xid()) as i32));
-    ends.dedup();
-    ends
-}
-
-/// What is left of the main data of a record whose data follow from the page: the place of its horizon
-/// among those of the page, and no counts.
-pub fn rest_of_main(record: &Record<'_>, page: &PageBytes) -> Option<Vec<u8>> {
-    let mut main = record.main().to_vec();
-    if let Some(at) = horizon_at(record) {
-        let horizon = record.main_u32(at)?;
-        let place = match horizon {
-            0 => 0,
-            _ => {
-                horizons(record, page)
-                    .iter()
-                    .position(|&other| other == horizon)? as u32
-                    + 1
-            }
-        };
-        main.get_mut(at..at + 4)?
-            .copy_from_slice(&place.to_le_bytes());
-    }
-    let counts = match kind(record)? {
-        Kind::Prune if !tells_vacuum_by_counts(record) => 4..8,
-        Kind::Vacuum => 0..2,
-        _ => 0..0,
-    };
-    main.get_mut(counts)?.fill(0);
-    Some(main)
-}
-
-/// The main data of which [`rest_of_main`] is left.
-pub fn whole_main(record: &Record<'_>, page: &PageBytes) -> Option<Vec<u8>> {
-    let mut main = record.main().to_vec();
-    if let Some(at) = horizon_at(record) {
-        let horizon = match record.main_u32(at)?.checked_sub(1) {
-            None => 0,
-            Some(place) => *horizons(record, page).get(place as usize)?,
-        };
-        main.get_mut(at..at + 4)?
-            .copy_from_slice(&horizon.to_le_bytes());
-    }
-    let counts = |numbers: &[usize]| {
-        let numbers = numbers.iter().flat_map(|len| (*len as u16).to_le_bytes());
-        numbers.collect::<Vec<u8>>()
-    };
-    match kind(record)? {
-        Kind::Prune if !tells_vacuum_by_counts(record) => {
-            let changes = expected_of_prune(record, read_u32(&main, 0)?, page)?;
-            let counts = counts(&[changes.redirected.len(), changes.dead.len()]);
-            main.get_mut(4..8)?.copy_from_slice(&counts);
-        }
-        Kind::Vacuum => {
-            let changes = heap_pruning::expected_of_vacuum(page);
-            main.get_mut(..2)?
-                .copy_from_slice(&counts(&[changes.unused.len()]));
-        }
-        _ => {}
-    }
-    Some(main)
-}
-
-/// Whether the second pass of a vacuum writes records of pruning too, without redirections and dead
-/// line pointers.
-fn tells_vacuum_by_counts(record: &Record<'_>) -> bool {
-    record.rules.major() == 13
-}
-
-/// What pruning changes, up to 16.
-fn expected_of_prune(record: &Record<'_>, horizon: u32, page: &PageBytes) -> Option<LineChanges> {
-    if tells_vacuum_by_counts(record) && record.main_u32(4)? == 0 {
-        return Some(heap_pruning::expected_of_vacuum(page));
-    }
-    let pruning = Pruning {
-        horizon,
-        chains_first: false,
-        leaves_no_dead: false,
-    };
-    heap_pruning::expected(page, pruning)
-}
-
-/// The data of a record that prunes its page, as they follow from it.
-pub fn expected_data(record: &Record<'_>, page: &PageBytes) -> Option<Vec<u8>> {
-    let mut data = Vec::new();
-    match kind(record).filter(|_| is_foretold(record))? {
-        Kind::Prune => {
-            let changes = expected_of_prune(record, record.main_u32(0)?, page)?;
-            changes.write(record, &mut data)?;
-        }
-        Kind::Vacuum => heap_pruning::expected_of_vacuum(page).write(record, &mut data)?,
-        Kind::Parts => {
-            let flags = record.main_u8(1)?;
-            let pruning = Pruning {
-                horizon: match flags & HAS_HORIZON {
-                    0 => 0,
-                    _ => record.main_u32(2)?,
-                },
-                chains_first: true,
-                leaves_no_dead: record.opcode(OPCODE) == heap2::PRUNE_VACUUM_SCAN
-                    && flags & HAS_DEAD_ITEMS == 0,
-            };
-            let changes = match record.opcode(OPCODE) {
-                heap2::PRUNE_VACUUM_CLEANUP => heap_pruning::expected_of_vacuum(page),
-                _ => heap_pruning::expected(page, pruning)?,
-            };
-            changes.write(record, &mut data)?;
-        }
-        Kind::Freeze => return None,
-    }
-    Some(data)
-}
-
 /// What a record with an image leaves out: how line pointers changed. What was frozen is seen in
 /// the difference.
 pub fn omitted(
@@ -447,5 +310,5 @@ pub fn omitted(
     image: &PageBytes,
     out: &mut Vec<u8>,
 ) -> Option<()> {
-    LineChanges::between(before, image)?.write(record, out)
+    LineChanges::between(before, image)?.write(record, record.main(), out)
 }

@@ -24,6 +24,7 @@ mod hash;
 mod heap;
 mod heap_prune;
 mod heap_pruning;
+mod heap_rest;
 mod index_tuple;
 mod key_order;
 mod key_shape;
@@ -88,7 +89,7 @@ impl PageData {
             GIN if record.rules.replays_all() && gin_insertion::is_leaf_entry(record) => {
                 Some(PageData::GinEntry)
             }
-            HEAP2 if record.rules.replays_all() && heap_prune::is_foretold(record) => {
+            HEAP2 if record.rules.replays_all() && heap_rest::is_foretold(record) => {
                 Some(PageData::Pruning)
             }
             _ => None,
@@ -124,9 +125,8 @@ impl PageData {
                 })
             }
             PageData::Pruning => {
-                let expected = heap_prune::expected_data(record, page)?;
-                let main = heap_prune::rest_of_main(record, page);
-                (expected == record.data(0)).then(|| Rest {
+                let main = heap_rest::rest(record, page)?;
+                Some(Rest {
                     follows: main.as_ref().map_or(Follows::Data, |_| Follows::All),
                     data: Vec::new(),
                     main,
@@ -135,31 +135,27 @@ impl PageData {
         }
     }
 
-    /// The main data of a record of which the rest is left, if that is less.
-    pub fn whole_main(
-        self,
-        record: &Record<'_>,
-        page: &PageBytes,
-        follows: Follows,
-    ) -> Option<Vec<u8>> {
-        match (self, follows) {
-            (PageData::Pruning, Follows::All) => heap_prune::whole_main(record, page),
-            _ => Some(record.main().to_vec()),
-        }
-    }
-
-    /// The data of a record that has the rest of them, and all of its main data.
-    pub fn whole_data(
+    /// The reverse of [`PageData::rest`]: what a record has of which the rest is left.
+    pub fn whole(
         self,
         record: &Record<'_>,
         page: &PageBytes,
         rows: &GinRows,
         follows: Follows,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<Whole> {
+        let data_only = |data| Whole { main: None, data };
         match self {
-            PageData::Split => btree::split_data(record, page),
-            PageData::GinEntry => gin_rest::data(record, page, rows, follows == Follows::All),
-            PageData::Pruning => heap_prune::expected_data(record, page),
+            PageData::Split => btree::split_data(record, page).map(data_only),
+            PageData::GinEntry => {
+                gin_rest::data(record, page, rows, follows == Follows::All).map(data_only)
+            }
+            PageData::Pruning => {
+                let (main, data) = heap_rest::whole(record, page, follows == Follows::Data)?;
+                Some(Whole {
+                    main: Some(main),
+                    data,
+                })
+            }
         }
     }
 }
@@ -181,6 +177,15 @@ pub struct Rest {
     /// Of the data of the block reference.
     pub data: Vec<u8>,
     /// The main data, where they are others.
+    pub main: Option<Vec<u8>>,
+}
+
+/// What a record has of which the rest is left.
+#[derive(Clone, Debug)]
+pub struct Whole {
+    /// The data of the block reference.
+    pub data: Vec<u8>,
+    /// The main data, where they may be others.
     pub main: Option<Vec<u8>>,
 }
 

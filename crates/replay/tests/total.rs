@@ -148,8 +148,7 @@ proptest! {
             let mut rows = GinRows::default();
             rows.learn(&record);
             for follows in [Follows::Data, Follows::All] {
-                let _ = data.whole_main(&record, &pages[0], follows);
-                let _ = data.whole_data(&record, &pages[0], &rows, follows);
+                let _ = data.whole(&record, &pages[0], &rows, follows);
             }
             let _ = data.rest(&record, &pages[0], &rows);
         }

@@ -87,17 +87,28 @@ impl Rests {
         let change = Change::Data(parts.data);
         let changes = &mut self.changes;
         replace_data(data, change, &mut rest, record, &mut self.record, changes)?;
+        let rules = self.rules;
+        let is_whole = |layout: &RecordLayout, bytes: &[u8], follows| {
+            let rest = Record {
+                rules,
+                layout,
+                bytes,
+            };
+            let made = data.whole(&rest, page, rows, follows);
+            made.is_some_and(|made| {
+                made.data == whole.data(data.block())
+                    && made.main.is_none_or(|main| main == whole.main())
+            })
+        };
         let mut follows = parts.follows;
-        let made = data.whole_data(&self.seen(&rest, &self.record), page, rows, follows)?;
-        if made != whole.data(data.block()) {
-            return None;
-        }
         if let Some(main) = parts.main {
             change_main(&mut rest, &mut self.record, &main);
-            let made = data.whole_main(&self.seen(&rest, &self.record), page, follows);
-            if made.as_deref() != Some(whole.main()) {
-                change_main(&mut rest, &mut self.record, whole.main());
-                follows = Follows::Data;
+        }
+        if !is_whole(&rest, &self.record, follows) {
+            change_main(&mut rest, &mut self.record, whole.main());
+            follows = Follows::Data;
+            if !is_whole(&rest, &self.record, follows) {
+                return None;
             }
         }
         Some((mark_of(follows), rest))
@@ -155,11 +166,12 @@ impl Rests {
     ) -> Option<()> {
         let follows = self.follows(data, mark)?;
         let page = history.first_page(&self.seen(layout, record))?;
-        let main = data.whole_main(&self.seen(layout, record), page, follows)?;
-        change_main(layout, record, &main);
         let rows = &history.gin_rows;
-        let whole = data.whole_data(&self.seen(layout, record), page, rows, follows)?;
-        let (change, changes) = (Change::Data(whole), &mut self.changes);
+        let whole = data.whole(&self.seen(layout, record), page, rows, follows)?;
+        if let Some(main) = whole.main {
+            change_main(layout, record, &main);
+        }
+        let (change, changes) = (Change::Data(whole.data), &mut self.changes);
         replace_data(data, change, layout, record, &mut self.record, changes)?;
         std::mem::swap(record, &mut self.record);
         Some(())
