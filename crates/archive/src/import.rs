@@ -86,6 +86,8 @@ pub struct Import {
     pub left_out: Vec<LeftOut>,
     /// Files that are no WAL.
     pub other_files: u64,
+    /// Segments that a server has made ready for later in its `pg_wal`, and not begun.
+    pub unused: u64,
     /// What could not be taken over, empty when all is well.
     pub findings: Vec<Finding>,
 }
@@ -127,6 +129,7 @@ pub async fn import(
     let mut import = Import {
         dry_run: options.dry_run,
         other_files: found.other_files,
+        unused: found.unused,
         findings: found_by_search(directory, &found),
         ..Import::default()
     };

@@ -245,10 +245,10 @@ async fn copy_pack(
     let reader = PackReader::open(&from.packs(), pack).await?;
     let reader = reader.ok_or_else(gone)?;
     reader
-        .decode_all(async |name, decoded| {
-            let decoded = decoded?;
+        .decode_all(async |member, decoded| {
+            let (name, decoded) = (&member.name, decoded?);
             wal_object::prove_beginning(name, &decoded.beginning, from.cluster())?;
-            packs::compare(to, pack, name, &decoded).await?;
+            packs::compare(to, pack, member).await?;
             neighbours.add(name, decoded.edges);
             Ok(())
         })

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use walzip_pgformat::PAGE_SIZE;
-use walzip_pgformat::wal::PageHeader;
+use walzip_pgformat::wal::{PageHeader, SegmentHeader};
 use walzip_pgformat::wal_file_name::SegmentName;
 
 use crate::error::ArchiveError;
@@ -33,9 +33,49 @@ pub(crate) fn refuse(path: &Path, segment: SegmentName) -> Result<(), ArchiveErr
 
 /// Whether a segment lies in a `pg_wal` whose server, if it goes on, has more to write into it.
 pub(crate) fn is_unfinished(path: &Path, segment: SegmentName) -> bool {
+    is_unmarked(path, segment) && !is_filled(path, segment)
+}
+
+/// Whether a segment lies in a `pg_wal` whose server has made the file for later and written nothing of the segment: the
+/// first page is zeros, or still that of an older segment (InstallXLogFileSegment in access/transam/xlog.c, 18). It says
+/// nothing of the segments after this one.
+pub(crate) fn is_unused(path: &Path, segment: SegmentName) -> bool {
+    let first = is_unmarked(path, segment).then(|| first_page(path, segment));
+    matches!(first, Some(Some(FirstPage::Zeros | FirstPage::Older)))
+}
+
+/// Whether a segment lies in a `pg_wal` without a mark that it is finished.
+fn is_unmarked(path: &Path, segment: SegmentName) -> bool {
     let marks = path.parent().unwrap_or(path).join("archive_status");
     let is_marked = |kind| marks.join(format!("{segment}.{kind}")).exists();
-    marks.is_dir() && !is_marked("ready") && !is_marked("done") && !is_filled(path, segment)
+    marks.is_dir() && !is_marked("ready") && !is_marked("done")
+}
+
+/// What a segment's file begins with.
+enum FirstPage {
+    Zeros,
+    /// The first page of a segment before it.
+    Older,
+    Other,
+}
+
+/// The first page of a segment's file, if it can be read.
+fn first_page(path: &Path, segment: SegmentName) -> Option<FirstPage> {
+    let (len, start) = extent(path, segment)?;
+    let mut page = [0; PAGE_SIZE];
+    File::open(path).ok()?.read_exact_at(&mut page, 0).ok()?;
+    if page == [0; PAGE_SIZE] {
+        return Some(FirstPage::Zeros);
+    }
+    let is_older = SegmentHeader::read(&page).is_ok_and(|header| {
+        let older = header.start.0;
+        u64::from(header.segment_size) == len && older < start && older.is_multiple_of(len)
+    });
+    Some(if is_older {
+        FirstPage::Older
+    } else {
+        FirstPage::Other
+    })
 }
 
 /// Whether the last page was written since the file got its name, or the first one of the next segment: a server ends

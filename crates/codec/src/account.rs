@@ -175,7 +175,7 @@ pub fn encode_without(
     choices.without = choices.without.with(model);
     let mut file = Vec::new();
     for (header, part) in encoder::parts(input) {
-        let member = match member::encode_part(part.into(), &header, level, choices)? {
+        let member = match member::encode_part(part.into(), &header, level, choices, None)? {
             Some(member) => member,
             None => member::encode_foreign(part.into(), level)?,
         };

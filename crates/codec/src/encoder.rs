@@ -82,7 +82,7 @@ impl Encoder {
             Some(header) => or_do_without(
                 || match proves {
                     true => proven_with_model(input, header, level, run_both),
-                    false => member::encode_part(input, header, level, choices(level)),
+                    false => member::encode_part(input, header, level, choices(level), None),
                 },
                 || without_model(input, level, proves),
             ),

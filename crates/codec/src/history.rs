@@ -14,7 +14,6 @@ use crate::member;
 use crate::model::History;
 use crate::optional_model::{ModelSet, OptionalModel};
 use crate::packing;
-use crate::proof;
 use crate::streams::coder::{Choices, Proof};
 
 /// Encodes segments in the order of their WAL. What it makes of one is decoded by a
@@ -44,14 +43,16 @@ impl HistoryEncoder {
         }
     }
 
-    /// Encodes the next segment as a file, and proves that it decodes to the same bytes. What
-    /// cannot be told from the segments before it is encoded without them, and those after it
-    /// too.
+    /// Encodes the next segment as a file. What cannot be told from the segments before it is encoded, and proven,
+    /// without them, and those after it too.
+    ///
+    /// The proof of the others is the caller's: all files have to be decoded in their order, and compared. A segment
+    /// that does not come back is encoded by [`HistoryEncoder::encode_alone`].
     pub fn encode(&mut self, segment: &[u8]) -> Result<Vec<u8>, EncodeError> {
         let mut history = std::mem::take(&mut self.history);
         // Nothing that a panic could leave half done is used again.
         let encoded = catch_unwind(AssertUnwindSafe(|| {
-            encode_after(&mut history, segment, self.level, self.without)
+            self.encode_after(&mut history, segment)
         }));
         match encoded {
             Ok(Ok(Some(file))) => {
@@ -60,39 +61,45 @@ impl HistoryEncoder {
             }
             _ => {
                 drop(history);
-                encode_verified(segment, self.level)
+                self.encode_alone(segment)
             }
         }
     }
-}
 
-/// The parts of a segment as members; `None` where it is none, or has bytes behind it.
-fn encode_after(
-    history: &mut History,
-    segment: &[u8],
-    level: Level,
-    without: ModelSet,
-) -> Result<Option<Vec<u8>>, EncodeError> {
-    let choices = packing::choices(level);
-    let choices = Choices {
-        proof: Proof::Later,
-        without: choices.without.and(without),
-        ..choices
-    };
-    let is_segment = SegmentHeader::read(segment)
-        .is_ok_and(|header| header.segment_size as usize == segment.len());
-    if !is_segment {
-        return Ok(None);
+    /// Encodes the next segment as a file that needs none before it, and proves that it decodes to the same bytes.
+    pub fn encode_alone(&mut self, segment: &[u8]) -> Result<Vec<u8>, EncodeError> {
+        self.history = History::default();
+        encode_verified(segment, self.level)
     }
-    let mut file = Vec::new();
-    for (header, part) in encoder::parts(segment) {
-        let member = proof::encode_part_after(history, part.into(), &header, level, choices)?;
-        let Some(member) = member else {
-            return Ok(None);
+
+    /// The parts of a segment as members; `None` where it is none, or has bytes behind it.
+    fn encode_after(
+        &self,
+        history: &mut History,
+        segment: &[u8],
+    ) -> Result<Option<Vec<u8>>, EncodeError> {
+        let (level, choices) = (self.level, packing::choices(self.level));
+        let choices = Choices {
+            proof: Proof::Each,
+            without: choices.without.and(self.without),
+            ..choices
         };
-        file.extend_from_slice(&member);
+        let is_segment = SegmentHeader::read(segment)
+            .is_ok_and(|header| header.segment_size as usize == segment.len());
+        if !is_segment {
+            return Ok(None);
+        }
+        let mut file = Vec::new();
+        for (header, part) in encoder::parts(segment) {
+            let member =
+                member::encode_part(part.into(), &header, level, choices, Some(&mut *history))?;
+            let Some(member) = member else {
+                return Ok(None);
+            };
+            file.extend_from_slice(&member);
+        }
+        Ok(Some(file))
     }
-    Ok(Some(file))
 }
 
 /// Decodes segments in the order in which they were encoded.

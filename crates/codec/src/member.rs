@@ -26,25 +26,31 @@ const NO_SEGMENT: DecodeError = DecodeError::Corrupt("identity of no segment");
 /// Bytes of an original that are believed before they are there.
 const RESERVED_MAX: u64 = 64 << 20;
 
-/// Encodes a segment, or a part of one, as one member; `None` where the format cannot say it. The
-/// result is not proven: see [`crate::proof`].
+/// Encodes a segment, or a part of one, as one member, told from the WAL before it if that is known; `None` where
+/// the format cannot say it, and then the history must not be used any more. The result is not proven: see
+/// [`crate::proof`].
 pub fn encode_part(
     input: Input<'_>,
     header: &SegmentHeader,
     level: Level,
     choices: Choices,
+    history: Option<&mut History>,
 ) -> Result<Option<Vec<u8>>, EncodeError> {
+    let kind = match history {
+        None => MemberKind::Wal,
+        Some(_) => MemberKind::WalAfter,
+    };
     let hashed = Hashed::new(input);
-    let Some(streams) = segment::encode(hashed.input(), header, choices, None)? else {
+    let Some(streams) = segment::encode(hashed.input(), header, choices, history)? else {
         return Ok(None);
     };
-    let body = packing::pack_streams(&streams, MemberKind::Wal, choices, level, input.len())?;
+    let body = packing::pack_streams(&streams, kind, choices, level, input.len())?;
     let identity = Some(WalIdentity::from(header));
     let member = |body| {
         Ok(container::write_member(
             input.len(),
             hashed.finish()?,
-            MemberKind::Wal,
+            kind,
             identity,
             &body,
         ))

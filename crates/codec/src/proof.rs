@@ -15,10 +15,9 @@ use crate::error::{DecodeError, EncodeError};
 use crate::format_version::FormatVersion;
 use crate::level::Level;
 use crate::member;
-use crate::model::History;
 use crate::original::{Expected, Original};
 use crate::packing;
-use crate::run_both::{RunBoth, run_in_turn};
+use crate::run_both::RunBoth;
 use crate::segment;
 use crate::streams::StreamReader;
 use crate::streams::coder::Choices;
@@ -32,54 +31,18 @@ pub fn encode_part(
     choices: Choices,
     run_both: RunBoth,
 ) -> Result<Option<Vec<u8>>, EncodeError> {
-    encode(input, header, (level, choices), run_both, None)
-}
-
-/// The same, told from the WAL before. The history becomes what the decoder leaves, from which the next segment is
-/// told. Where no member is returned, the history must not be used any more.
-pub fn encode_part_after(
-    history: &mut History,
-    input: Input<'_>,
-    header: &SegmentHeader,
-    level: Level,
-    choices: Choices,
-) -> Result<Option<Vec<u8>>, EncodeError> {
-    encode(input, header, (level, choices), run_in_turn, Some(history))
-}
-
-fn encode(
-    input: Input<'_>,
-    header: &SegmentHeader,
-    (level, choices): (Level, Choices),
-    run_both: RunBoth,
-    mut history: Option<&mut History>,
-) -> Result<Option<Vec<u8>>, EncodeError> {
-    let kind = match history {
-        None => MemberKind::Wal,
-        Some(_) => MemberKind::WalAfter,
-    };
-    if let Some(history) = history.as_deref_mut() {
-        history.remember(input.len());
-    }
-    let Some(streams) = segment::encode(input, header, choices, history.as_deref_mut())? else {
+    let Some(streams) = segment::encode(input, header, choices, None)? else {
         return Ok(None);
     };
-    // The decoder begins where the encoder began.
-    if history
-        .as_deref_mut()
-        .is_some_and(|history| !history.undo())
-    {
-        return Ok(None);
-    }
     let unhashed = Unhashed {
-        kind,
         identity: WalIdentity::from(header),
         len: input.len(),
     };
     let packed = OnceLock::new();
     let mut hash = Err(EncodeError::NotProven);
     let pack = || {
-        let packed = packing::pack_streams(&streams, kind, choices, level, unhashed.len)?;
+        let packed =
+            packing::pack_streams(&streams, MemberKind::Wal, choices, level, unhashed.len)?;
         let proven = packed.map(|body| Packed::proven(body, &unhashed, &streams));
         proven.transpose()
     };
@@ -87,7 +50,7 @@ fn encode(
         &|| {
             packed.get_or_init(pack);
         },
-        &mut || hash = replay(&streams, &unhashed.identity, input, history.as_deref_mut()),
+        &mut || hash = replay(&streams, &unhashed.identity, input),
     );
     let packed = packed.into_inner().unwrap_or(Err(EncodeError::NotProven));
     match (packed?, hash?) {
@@ -98,14 +61,13 @@ fn encode(
 
 /// What a member's header says besides the hash.
 struct Unhashed {
-    kind: MemberKind,
     identity: WalIdentity,
     len: usize,
 }
 
 impl Unhashed {
     fn write(&self, body: &Body, hash: blake3::Hash) -> Vec<u8> {
-        container::write_member(self.len, hash, self.kind, Some(self.identity), body)
+        container::write_member(self.len, hash, MemberKind::Wal, Some(self.identity), body)
     }
 }
 
@@ -166,7 +128,6 @@ fn replay(
     streams: &[Filled],
     identity: &WalIdentity,
     input: Input<'_>,
-    history: Option<&mut History>,
 ) -> Result<blake3::Hash, EncodeError> {
     let mut expected = Expected::new(input);
     let mut original = Original::new(&mut expected);
@@ -174,7 +135,7 @@ fn replay(
         .map_err(Into::into)
         .and_then(|segment| {
             let reader = StreamReader::of_filled(streams);
-            segment::decode(reader, segment, input.len(), history, &mut original)
+            segment::decode(reader, segment, input.len(), None, &mut original)
         });
     let hash = original.finish();
     match (replayed, hash) {
@@ -208,6 +169,7 @@ fn unpacks_to(
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::run_both::run_in_turn;
     use crate::streams::StreamWriter;
     use crate::streams::coder::Coder;
     use crate::streams::kind::StreamKind;
@@ -252,7 +214,7 @@ mod tests {
     #[test]
     fn streams_that_make_no_segment_are_no_proof() {
         let input = vec![0; 16 << 20];
-        let replayed = replay(&streams(3), &identity(1), input.as_slice().into(), None);
+        let replayed = replay(&streams(3), &identity(1), input.as_slice().into());
         assert!(matches!(replayed, Err(EncodeError::NotProven)));
     }
 
@@ -268,7 +230,6 @@ mod tests {
         let hash = blake3::hash(b"");
         let member = |body, hash, timeline| {
             let header = Unhashed {
-                kind: MemberKind::Wal,
                 identity: identity(timeline),
                 len: 16 << 20,
             };

@@ -3,6 +3,8 @@
 
 use walzip_pgformat::bytes::read_u16;
 use walzip_pgformat::opcode::btree;
+use walzip_pgformat::rmgr_id::BTREE;
+use walzip_pgformat::wal::RecordLayout;
 
 use crate::btree_deletion;
 use crate::btree_page::{LEAF, NO_BLOCK, Opaque, SPECIAL_LEN, first_data, is_rightmost};
@@ -381,9 +383,10 @@ fn omitted_deletion(
     Some(())
 }
 
-/// Whether a record splits a page.
-pub fn is_split(record: &Record<'_>) -> bool {
-    matches!(record.opcode(OPCODE), btree::SPLIT_L | btree::SPLIT_R)
+/// Whether a record splits a page of a B-tree.
+pub fn is_split(layout: &RecordLayout) -> bool {
+    let opcode = layout.header.info & OPCODE;
+    layout.header.rmid == BTREE && matches!(opcode, btree::SPLIT_L | btree::SPLIT_R)
 }
 
 fn split_of(record: &Record<'_>) -> Option<Split> {

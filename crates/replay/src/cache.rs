@@ -1,7 +1,5 @@
 //! Pages by relation, fork and block: as many as fit.
 
-mod undo;
-
 use std::cell::Cell;
 use std::collections::HashMap;
 
@@ -10,7 +8,6 @@ use walzip_pgformat::PAGE_SIZE;
 use walzip_pgformat::wal::{Block, RelFileLocator};
 
 use crate::page::{Page, PageBytes};
-use undo::{COPIES_MAX, Limits, Undo, Was, apply_difference};
 
 /// Names a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -54,8 +51,6 @@ pub struct PageCache {
     found: [Cell<u32>; FOUND],
     pages_max: usize,
     hand: usize,
-    /// What has changed, if it is remembered.
-    undo: Option<Undo>,
 }
 
 impl PageCache {
@@ -67,65 +62,12 @@ impl PageCache {
             found: Default::default(),
             pages_max: pages_max.max(1),
             hand: 0,
-            undo: None,
         }
     }
 
     /// Raises the number of pages that are kept.
     pub fn allow(&mut self, pages_max: usize) {
         self.pages_max = self.pages_max.max(pages_max);
-    }
-
-    /// Remembers from now on what changes, for [`PageCache::undo`]: up to 32 MiB of pages as they were, and
-    /// so many bytes of what else has to be undone.
-    pub fn remember(&mut self, bytes: usize) {
-        self.remember_within(Limits {
-            copies: COPIES_MAX,
-            bytes,
-        });
-    }
-
-    fn remember_within(&mut self, limits: Limits) {
-        self.undo = Some(Undo::new(&self.slots, self.hand, limits));
-    }
-
-    /// Becomes what it was when it began to remember. Returns whether that was possible: where too much has
-    /// changed it is not, and the cache must not be used any more.
-    pub fn undo(&mut self) -> bool {
-        let Some(undo) = self.undo.take().filter(|undo| !undo.is_too_much()) else {
-            return false;
-        };
-        let (len, hand, used) = (undo.len, undo.hand, undo.used.clone());
-        for (place, was) in undo.into_steps() {
-            let slot = &mut self.slots[place];
-            match was {
-                Was::Page(page) => slot.page = page,
-                Was::Different(bytes) => apply_difference(&bytes, &mut slot.page),
-                Was::Key(key) => {
-                    self.places.remove(&slot.key);
-                    slot.key = key;
-                    self.places.insert(key, place as u32);
-                }
-            }
-        }
-        for (place, slot) in (len..).zip(self.slots.drain(len..)) {
-            // An older place may have it again.
-            if self.places.get(&slot.key) == Some(&(place as u32)) {
-                self.places.remove(&slot.key);
-            }
-        }
-        self.hand = hand;
-        for (slot, was_used) in self.slots.iter_mut().zip(used) {
-            slot.was_used = was_used;
-        }
-        true
-    }
-
-    /// A page is about to change.
-    fn note(&mut self, place: usize) {
-        if let Some(undo) = &mut self.undo {
-            undo.note_page(place, &self.slots);
-        }
     }
 
     /// Pages that are kept.
@@ -164,14 +106,12 @@ impl PageCache {
     /// A page that is kept, to change, without using it.
     pub fn peek_mut(&mut self, key: &PageKey) -> Option<&mut PageBytes> {
         let place = self.place(key)?;
-        self.note(place);
         Some(&mut self.slots[place].page)
     }
 
     /// A page that is kept.
     pub fn get_mut(&mut self, key: &PageKey) -> Option<&mut PageBytes> {
         let place = self.place(key)?;
-        self.note(place);
         let slot = &mut self.slots[place];
         slot.was_used = true;
         Some(&mut slot.page)
@@ -183,7 +123,6 @@ impl PageCache {
             Some(place) => place,
             None => self.place_for(key),
         };
-        self.note(place);
         let slot = &mut self.slots[place];
         slot.was_used = true;
         &mut slot.page
@@ -199,11 +138,7 @@ impl PageCache {
             self.slots.len() - 1
         } else {
             let place = self.unused();
-            self.note(place);
             let slot = &mut self.slots[place];
-            if let Some(undo) = &mut self.undo {
-                undo.note_key(place, slot.key);
-            }
             self.places.remove(&slot.key);
             slot.key = key;
             slot.page.fill(0);
@@ -234,80 +169,41 @@ impl PageCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
-    /// One use of a page: its block, how it is asked for, and where it changes.
-    type Use = (u32, u8, usize, u8);
-
-    fn uses() -> impl Strategy<Value = Vec<Use>> {
-        let one = (0..14_u32, 0..4_u8, 0..PAGE_SIZE, any::<u8>());
-        prop::collection::vec(one, 0..80)
-    }
-
-    fn apply(cache: &mut PageCache, uses: &[Use]) {
-        for &(block, way, at, byte) in uses {
-            let key = PageKey {
-                block,
-                ..PageKey::default()
-            };
-            let page = match way {
-                0 => cache.peek_mut(&key),
-                1 => cache.get_mut(&key),
-                _ => Some(cache.get_or_new(key)),
-            };
-            if let Some(page) = page {
-                page[at] = byte;
-                page[usize::from(byte)] = way;
-            }
-        }
-    }
-
-    /// The slots, and what is found of each key.
-    fn state(cache: &PageCache) -> Vec<(PageKey, Vec<u8>, bool)> {
-        let slots = cache.slots.iter();
-        let state = slots.map(|slot| (slot.key, slot.page.to_vec(), slot.was_used));
-        assert_eq!(cache.places.len(), cache.slots.len());
-        for (key, page) in cache.iter() {
-            assert!(cache.peek(key) == Some(page));
-        }
-        state.collect()
-    }
-
-    proptest! {
-        #[test]
-        fn a_cache_becomes_what_it_was(before in uses(), undone in uses(), after in uses()) {
-            let mut cache = PageCache::new(5);
-            apply(&mut cache, &before);
-            let mut expected = cache.clone();
-            cache.remember_within(Limits {
-                copies: 2,
-                bytes: usize::MAX,
-            });
-            apply(&mut cache, &undone);
-            prop_assert!(cache.undo());
-            prop_assert!(state(&cache) == state(&expected));
-            prop_assert_eq!(cache.hand, expected.hand);
-            apply(&mut cache, &after);
-            apply(&mut expected, &after);
-            prop_assert!(state(&cache) == state(&expected));
+    fn key(block: u32) -> PageKey {
+        PageKey {
+            block,
+            ..PageKey::default()
         }
     }
 
     #[test]
-    fn what_changes_too_much_is_not_put_back() {
-        let limits = Limits {
-            copies: 1,
-            bytes: 3 * undo::STEP_BYTES + 30,
-        };
-        for (changes, is_put_back) in [(2, true), (3, false)] {
-            let mut cache = PageCache::new(8);
-            apply(&mut cache, &[(1, 2, 0, 1), (2, 2, 0, 1)]);
-            cache.remember_within(limits);
-            for change in 0..changes {
-                apply(&mut cache, &[(1 + change % 2, 1, 100, change as u8 + 2)]);
-            }
-            assert_eq!(cache.undo(), is_put_back, "{changes} changes");
+    fn a_page_that_was_not_used_for_long_goes() {
+        let mut cache = PageCache::new(3);
+        for block in 1..=3 {
+            cache.get_or_new(key(block))[0] = block as u8;
         }
-        assert!(!PageCache::new(1).undo(), "nothing is remembered");
+        // The hand passes all of them once, and takes the first.
+        cache.get_or_new(key(4))[0] = 4;
+        assert!(cache.peek(&key(1)).is_none());
+        assert!(cache.get_mut(&key(2)).is_some());
+        assert!(cache.peek(&key(3)).is_some() && cache.peek_mut(&key(3)).is_some());
+        cache.get_or_new(key(5));
+        let kept = [1, 2, 3, 4, 5].map(|block| cache.peek(&key(block)).map(|page| page[0]));
+        assert_eq!(kept, [None, Some(2), None, Some(4), Some(0)]);
+        assert_eq!(cache.len(), 3);
+        let names: Vec<u32> = cache.iter().map(|(key, _)| key.block).collect();
+        assert_eq!(names, [4, 2, 5]);
+    }
+
+    #[test]
+    fn more_pages_may_be_allowed_and_not_fewer() {
+        let mut cache = PageCache::new(1);
+        cache.allow(2);
+        cache.allow(1);
+        for block in 0..5 {
+            cache.get_or_new(key(block));
+        }
+        assert_eq!(cache.len(), 2);
     }
 }

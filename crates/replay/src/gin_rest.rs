@@ -18,14 +18,17 @@ use crate::record::Record;
 /// that the page has not; no rows if those, or the first ones of them, are expected, and else the key.
 /// Returns also whether they are.
 pub fn rest(record: &Record<'_>, page: &PageBytes, rows: &GinRows) -> Option<(bool, Vec<u8>)> {
-    let new = NewEntry::of(record.data(0))?;
-    let (old, new) = (old_entry(&new, page), Entry::of(new.tuple)?);
-    let (key, added) = match old? {
-        Some(old) if new.flags == old.flags && new.key == old.key => {
+    let insertion = NewEntry::of(record.data(0))?;
+    let new = Entry::of(insertion.tuple)?;
+    let (key, added) = match insertion.replaces {
+        false => (new.key, new.tids),
+        true => {
+            let old = Entry::of(page.item(insertion.number)?)?;
+            if new.flags != old.flags || new.key != old.key {
+                return None;
+            }
             (&[][..], without(&new.tids, &old.tids)?)
         }
-        Some(_) => return None,
-        None => (new.key, new.tids),
     };
     let mut expected = rows.expected(record, new.key);
     expected.truncate(added.len());
@@ -37,14 +40,6 @@ pub fn rest(record: &Record<'_>, page: &PageBytes, rows: &GinRows) -> Option<(bo
     match key {
         [] => Some((false, with_entry(record, &entry(new.flags, &[], &added)?)?)),
         _ => None,
-    }
-}
-
-/// The entry that a new one replaces, if it does. `None` if that has no list.
-fn old_entry<'p>(new: &NewEntry<'_>, page: &'p PageBytes) -> Option<Option<Entry<'p>>> {
-    match new.replaces {
-        true => Some(Some(Entry::of(page.item(new.number)?)?)),
-        false => Some(None),
     }
 }
 
@@ -64,12 +59,14 @@ pub fn data(
     is_expected: bool,
 ) -> Option<Vec<u8>> {
     let new = NewEntry::of(record.data(0))?;
-    let old = old_entry(&new, page)?;
     let flags = read_u16(new.tuple, 6)? & !LEN_MASK;
     let own_key = key(new.tuple)?;
-    let (key, mut tids) = match old {
-        Some(old) => (old.key, old.tids),
-        None => (own_key, Vec::new()),
+    let (key, mut tids) = match new.replaces {
+        true => {
+            let old = Entry::of(page.item(new.number)?)?;
+            (old.key, old.tids)
+        }
+        false => (own_key, Vec::new()),
     };
     match is_expected {
         true => {

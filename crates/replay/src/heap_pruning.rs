@@ -116,6 +116,8 @@ enum Sort {
     Chain,
     /// A version to which only a chain leads.
     Alone,
+    /// It was pruned already, or there is nothing to prune.
+    Done,
 }
 
 struct Pruned<'v> {
@@ -152,8 +154,8 @@ pub fn expected(versions: &Versions<'_>, pruning: Pruning) -> Option<LineChanges
     for turn in turns {
         for number in 1..=page.items() {
             match state.sort(number)? {
-                Some(Sort::Chain) if turn.contains(&Sort::Chain) => state.prune_chain(number)?,
-                Some(Sort::Alone) if turn.contains(&Sort::Alone) => state.prune_alone(number)?,
+                Sort::Chain if turn.contains(&Sort::Chain) => state.prune_chain(number)?,
+                Sort::Alone if turn.contains(&Sort::Alone) => state.prune_alone(number)?,
                 _ => {}
             }
         }
@@ -180,14 +182,14 @@ impl Pruned<'_> {
         version.is_dead(self.pruning.horizon)
     }
 
-    /// What an item is that was not pruned yet.
-    fn sort(&self, number: u16) -> Option<Option<Sort>> {
+    /// What an item is.
+    fn sort(&self, number: u16) -> Option<Sort> {
         Some(match self.state(number)? {
-            _ if self.is_done[usize::from(number)] => None,
-            State::Unused | State::Dead => None,
-            State::Redirect => Some(Sort::Chain),
-            State::Normal if self.versions.get(number)?.fate.is_heap_only => Some(Sort::Alone),
-            State::Normal => Some(Sort::Chain),
+            _ if self.is_done[usize::from(number)] => Sort::Done,
+            State::Unused | State::Dead => Sort::Done,
+            State::Redirect => Sort::Chain,
+            State::Normal if self.versions.get(number)?.fate.is_heap_only => Sort::Alone,
+            State::Normal => Sort::Chain,
         })
     }
 

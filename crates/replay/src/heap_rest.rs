@@ -24,14 +24,21 @@ pub fn is_foretold(record: &Record<'_>) -> bool {
     }
 }
 
-/// The main data that are left of a record, if its data follow from the page. The inner `None`: all of its main
-/// data are left.
-pub fn rest(record: &Record<'_>, page: &PageBytes) -> Option<Option<Vec<u8>>> {
+/// What is left of the main data of a record whose data follow.
+pub enum MainLeft {
+    /// All.
+    All,
+    /// These.
+    Part(Vec<u8>),
+}
+
+/// What is left of a record, if its data follow from the page.
+pub fn rest(record: &Record<'_>, page: &PageBytes) -> Option<MainLeft> {
     let versions = Versions::of(page);
     let main = record.main();
     let changes = changes(record, main, &versions)?;
     let is_expected = data(&changes, record, main)? == record.data(0);
-    is_expected.then(|| rest_of_main(record, &versions))
+    is_expected.then(|| rest_of_main(record, &versions).map_or(MainLeft::All, MainLeft::Part))
 }
 
 /// The main data and the data of a record of which the rest is left. `has_all_main`: nothing was taken out of the

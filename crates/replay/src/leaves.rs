@@ -55,8 +55,6 @@ pub struct Leaves {
     indexes: HashMap<RelFileLocator, Index, RandomState>,
     /// Of all indexes.
     len: usize,
-    /// What has changed, the last change at the end, if it is remembered.
-    undo: Option<Vec<Was>>,
     /// What was found last, if nothing has changed since and the page does not begin after the tuple:
     /// nothing is to be learned of it.
     found: Cell<Option<(RelFileLocator, Place, u32)>>,
@@ -111,19 +109,6 @@ impl Doubt {
             ..Doubt::default()
         }
     }
-}
-
-/// What was there before a change.
-#[derive(Clone)]
-enum Was {
-    /// Where a page begins, if that was known.
-    Page(RelFileLocator, u32, Option<Place>),
-    /// What spoke against the shape of an index.
-    Doubt(RelFileLocator, Box<Doubt>),
-    /// All of an index, if anything was known of it.
-    Index(RelFileLocator, Option<Box<Index>>),
-    /// All of all.
-    All(HashMap<RelFileLocator, Index, RandomState>),
 }
 
 impl Index {
@@ -248,15 +233,12 @@ impl Leaves {
                 self.forget();
             }
             self.indexes.insert(locator, Index::default());
-            self.note(Was::Index(locator, None));
         }
         let Some(index) = self.indexes.get_mut(&locator) else {
             return;
         };
-        let (was, shape) = (index.doubt, index.shape);
         index.doubt.add(block);
-        let doubt = index.doubt;
-        self.note_doubt(locator, was);
+        let (doubt, shape) = (index.doubt, index.shape);
         if !doubt.is_enough(shape.is_some()) {
             return;
         }
@@ -265,9 +247,7 @@ impl Leaves {
         let leaves: Vec<&PageBytes> = leaves.filter(|page| is_leaf(page)).collect();
         let found = KeyShape::of(&leaves);
         if found == shape {
-            if let Some(index) = self.indexes.get_mut(&locator) {
-                index.doubt = doubt.looked();
-            }
+            index.doubt = doubt.looked();
             return;
         }
         let index = Index {
@@ -277,15 +257,7 @@ impl Leaves {
         };
         self.found.set(None);
         let was = self.indexes.insert(locator, index);
-        self.len -= was.as_ref().map_or(0, |was| was.begins.len());
-        self.note(Was::Index(locator, was.map(Box::new)));
-    }
-
-    fn note_doubt(&mut self, locator: RelFileLocator, was: Doubt) {
-        let noted = self.undo.as_ref().and_then(|undo| undo.last());
-        if !matches!(noted, Some(Was::Doubt(of, _)) if *of == locator) {
-            self.note(Was::Doubt(locator, Box::new(was)));
-        }
+        self.len -= was.map_or(0, |was| was.begins.len());
     }
 
     fn set(&mut self, locator: RelFileLocator, block: u32, begin: Option<Place>) {
@@ -299,54 +271,12 @@ impl Leaves {
         }
         let was = index.set(block, begin);
         self.len = self.len + usize::from(begin.is_some()) - usize::from(was.is_some());
-        if was != begin {
-            self.note(Was::Page(locator, block, was));
-        }
     }
 
     fn forget(&mut self) {
         self.found.set(None);
-        let was = std::mem::take(&mut self.indexes);
+        self.indexes.clear();
         self.len = 0;
-        self.note(Was::All(was));
-    }
-
-    fn note(&mut self, was: Was) {
-        if let Some(undo) = &mut self.undo {
-            undo.push(was);
-        }
-    }
-
-    /// Remembers from now on what changes, for [`Leaves::undo`].
-    pub fn remember(&mut self) {
-        self.undo = Some(Vec::new());
-    }
-
-    /// Becomes what it was when it began to remember.
-    pub fn undo(&mut self) {
-        self.found.set(None);
-        for was in self.undo.take().unwrap_or_default().into_iter().rev() {
-            match was {
-                Was::Page(locator, block, begin) => {
-                    if let Some(index) = self.indexes.get_mut(&locator) {
-                        index.set(block, begin);
-                    }
-                }
-                Was::Doubt(locator, doubt) => {
-                    if let Some(index) = self.indexes.get_mut(&locator) {
-                        index.doubt = *doubt;
-                    }
-                }
-                Was::Index(locator, Some(index)) => {
-                    self.indexes.insert(locator, *index);
-                }
-                Was::Index(locator, None) => {
-                    self.indexes.remove(&locator);
-                }
-                Was::All(indexes) => self.indexes = indexes,
-            }
-        }
-        self.len = self.indexes.values().map(|index| index.begins.len()).sum();
     }
 
     /// All that is known, as bytes that follow from it, one index after the other.
@@ -487,15 +417,12 @@ mod tests {
             let key = scattered(number);
             leaves.learn(INDEX, &tuple_of(key), block_of(key), &pages);
         }
-        let was = known(&leaves);
-        leaves.remember();
         for relation in 0..=INDEXES_MAX as u32 {
             let locator = RelFileLocator { relation, ..INDEX };
             leaves.learn(locator, &tuple_of(1), 1, &pages);
             assert!(leaves.indexes.len() <= INDEXES_MAX);
         }
-        leaves.undo();
-        assert_eq!(known(&leaves), was);
+        assert_eq!(known(&leaves).len(), leaves.indexes.len());
     }
 
     fn known(leaves: &Leaves) -> Vec<Vec<u8>> {
@@ -507,28 +434,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn becomes_what_it_was(
-            before in prop::collection::vec((0..u64::from(LEAVES) * KEYS, 1..=LEAVES), 0..200),
-            undone in prop::collection::vec((0..u64::from(LEAVES) * KEYS, 1..=LEAVES, 0..8_u8), 0..300),
+        fn the_same_is_known_of_the_same_tuples(
+            tuples in prop::collection::vec((0..u64::from(LEAVES) * KEYS, 1..=LEAVES, 0..8_u8), 0..300),
         ) {
-            let (pages, mut leaves) = (index(), Leaves::default());
-            for (key, _) in before {
-                leaves.learn(INDEX, &tuple_of(key), block_of(key), &pages);
-            }
-            let was = known(&leaves);
-            leaves.remember();
-            for (key, block, way) in undone {
+            let (pages, mut leaves, mut same) = (index(), Leaves::default(), Leaves::default());
+            for (key, block, way) in tuples {
                 let tuple = tuple_of(key);
                 let locator = RelFileLocator { relation: u32::from(way / 7), ..INDEX };
-                leaves.expected(locator, &tuple, &pages);
-                match way {
-                    0 => leaves.learn_page(locator, block, &pages),
-                    1 | 2 => leaves.learn(INDEX, &tuple, block, &pages),
-                    _ => leaves.learn(locator, &tuple, block_of(key), &pages),
+                // Whether it was asked before makes no difference.
+                same.expected(locator, &tuple, &pages);
+                for leaves in [&mut leaves, &mut same] {
+                    match way {
+                        0 => leaves.learn_page(locator, block, &pages),
+                        1 | 2 => leaves.learn(INDEX, &tuple, block, &pages),
+                        _ => leaves.learn(locator, &tuple, block_of(key), &pages),
+                    }
                 }
             }
-            leaves.undo();
-            prop_assert_eq!(known(&leaves), was);
+            prop_assert_eq!(known(&leaves), known(&same));
         }
     }
 }

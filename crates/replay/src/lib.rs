@@ -43,6 +43,7 @@ use walzip_pgformat::opcode::{heap as heap_opcode, heap2};
 use walzip_pgformat::rmgr_id::{BRIN, BTREE, GIN, GIST, HASH, HEAP, HEAP2, SPGIST};
 use walzip_pgformat::wal::Block;
 
+pub use btree::is_split;
 pub use cache::{PageCache, PageKey};
 pub use gin_rows::GinRows;
 pub use heap::{free_line_pointer, row_values};
@@ -52,6 +53,7 @@ pub use page::{LinePointer, Page, PageBytes, State};
 pub use record::Record;
 pub use rules::{Revision, Rules};
 
+use heap_rest::MainLeft;
 use pages::BlockPages;
 
 /// Replays a record on the pages of its blocks that have no image. `None` where it is of a type
@@ -85,7 +87,7 @@ impl PageData {
     /// What data a record has that may follow. That does not depend on the data.
     pub fn of(record: &Record<'_>) -> Option<PageData> {
         match record.layout.header.rmid {
-            BTREE if btree::is_split(record) => Some(PageData::Split),
+            BTREE if btree::is_split(record.layout) => Some(PageData::Split),
             GIN if record.rules.replays_all() && gin_insertion::is_leaf_entry(record) => {
                 Some(PageData::GinEntry)
             }
@@ -125,9 +127,12 @@ impl PageData {
                 })
             }
             PageData::Pruning => {
-                let main = heap_rest::rest(record, page)?;
+                let (follows, main) = match heap_rest::rest(record, page)? {
+                    MainLeft::All => (Follows::Data, None),
+                    MainLeft::Part(main) => (Follows::All, Some(main)),
+                };
                 Some(Rest {
-                    follows: main.as_ref().map_or(Follows::Data, |_| Follows::All),
+                    follows,
                     data: Vec::new(),
                     main,
                 })

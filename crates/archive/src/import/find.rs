@@ -24,6 +24,7 @@ use walzip_pgformat::wal_file_name::WalFileName;
 use super::source::Source;
 use super::unpack;
 use crate::error::ArchiveError;
+use crate::unfinished_segment;
 
 /// Endings of files beside WAL that are named after it and hold none.
 const NO_WAL: [&str; 4] = [".tmp", ".ready", ".done", ".ok"];
@@ -41,6 +42,8 @@ pub(crate) struct Found {
     pub(crate) groups: Vec<Group>,
     /// Files that are no WAL.
     pub(crate) other_files: u64,
+    /// Segments that a server has made ready for later, and not begun.
+    pub(crate) unused: u64,
     /// Files that are named like WAL, with an ending that nobody knows.
     pub(crate) unknown: Vec<PathBuf>,
     /// Directories and files that cannot be looked at.
@@ -53,13 +56,38 @@ pub(crate) fn find(directory: &Path) -> Result<Found, ArchiveError> {
     let mut search = Search::default();
     search.enter(directory, None)?;
     let mut found = search.found;
-    found.groups.retain(|group| !group.sources.is_empty());
     for group in &mut found.groups {
         // Histories first: a timeline whose history is missing counts as damaged.
         let order = |source: &Source| (!source.is_history(), source.name.to_string());
         group.sources.sort_by_cached_key(order);
+        found.unused += leave_unused_out(group);
     }
+    found.groups.retain(|group| !group.sources.is_empty());
     Ok(found)
+}
+
+/// Leaves out what lies after the last segment that was begun on its timeline. Between two that were begun, one that
+/// seems not to be is damaged. Returns how many there were.
+fn leave_unused_out(group: &mut Group) -> u64 {
+    let mut begun = HashSet::new();
+    let before = group.sources.len();
+    let mut kept: Vec<Source> = Vec::with_capacity(before);
+    for source in group.sources.drain(..).rev() {
+        if let WalFileName::Segment(segment) = source.name {
+            let directory = source.path.parent().map(Path::to_owned);
+            let place = (directory, source.name.timeline());
+            if !begun.contains(&place) {
+                if unfinished_segment::is_unused(&source.path, segment) {
+                    continue;
+                }
+                begun.insert(place);
+            }
+        }
+        kept.push(source);
+    }
+    kept.reverse();
+    group.sources = kept;
+    (before - group.sources.len()) as u64
 }
 
 #[derive(Default)]

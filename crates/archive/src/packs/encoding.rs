@@ -1,34 +1,127 @@
 //! A pack of segments that are objects of their own.
 
+use std::collections::BTreeSet;
+use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
 use walzip_codec::{EncodeError, HistoryEncoder, Level};
 use walzip_repo::{PackName, Repository};
 
-use super::format::{EncodedMember, PackBuilder};
+use super::format::{EncodedMember, PackBuilder, read_index};
 use super::plan::{Candidate, LEAST_SEGMENTS};
+use super::reading::Decoding;
 use super::scratch::Scratch;
+#[cfg(test)]
+use super::testing;
 use crate::coding::{self, Beginning, off_the_runtime};
 use crate::error::ArchiveError;
 use crate::wal_object;
 
-/// A pack that is not stored yet.
+/// A pack that is not stored yet, of which every segment was decoded and compared.
 pub(super) struct EncodedPack {
     pub(super) name: PackName,
     /// In pieces.
     pub(super) object: Vec<Bytes>,
+    /// What its index says, which has the hash of each segment as it is stored.
+    pub(super) index_hash: [u8; 32],
 }
 
 /// Encodes segments, as many from the first one on as a pack can hold. Nothing if they are too few,
 /// or if one is gone: it expired, was set aside, or somebody else has packed it.
+///
+/// All of it is decoded then, as a reader does. A segment that does not come back is encoded without those before
+/// it in another attempt.
 pub(super) async fn encode(
     part: &Repository,
     candidates: &[Candidate],
     level: Level,
     scratch: &Path,
 ) -> Result<Option<EncodedPack>, ArchiveError> {
-    let mut building = Building::new(level, scratch);
+    let mut alone = Alone::default();
+    loop {
+        let building = Building::new(level, scratch, alone.clone());
+        let Some((name, pack)) = encode_once(part, candidates, building).await? else {
+            return Ok(None);
+        };
+        let proven = off_the_runtime(move || {
+            let unproven = first_unproven(&pack, &name)?;
+            Ok((name, pack, unproven))
+        });
+        let proven = proven.await;
+        let failed = |error| ArchiveError::file("read", scratch, error);
+        let (name, pack, unproven) = proven.map_err(failed)?;
+        let Some(unproven) = unproven else {
+            let object = off_the_runtime(move || pack.finish()).await;
+            return EncodedPack::new(name, object.map_err(failed)?).map(Some);
+        };
+        let segment = name.segment(unproven).unwrap_or_default();
+        tracing::warn!("{segment} does not come back out of pack {name}: it is encoded by itself");
+        if !alone.add(unproven) {
+            return Err(ArchiveError::Encode {
+                name: segment,
+                source: EncodeError::NotProven,
+            });
+        }
+    }
+}
+
+impl EncodedPack {
+    fn new(name: PackName, object: Vec<Bytes>) -> Result<EncodedPack, ArchiveError> {
+        let size = object.iter().map(|piece| piece.len() as u64).sum();
+        let end = object.last().map_or(&[][..], |end| end);
+        let index = read_index(&name, size, end).map_err(|reason| {
+            ArchiveError::Internal(format!("pack {name} cannot be read: {reason}"))
+        })?;
+        Ok(EncodedPack {
+            name,
+            object,
+            index_hash: index.hash,
+        })
+    }
+}
+
+/// The number of the first segment that does not come back.
+fn first_unproven(pack: &PackBuilder, name: &PackName) -> io::Result<Option<usize>> {
+    let mut decoding = Decoding::default();
+    for (number, member) in pack.members().iter().enumerate() {
+        let bytes = pack.read(number)?;
+        let decoded = decoding.decode(name, member, &bytes, &mut io::sink());
+        if decoded.is_err() {
+            return Ok(Some(number));
+        }
+    }
+    Ok(None)
+}
+
+/// Which segments are encoded without those before them, by their numbers in the pack.
+#[derive(Clone, Debug, Default)]
+struct Alone {
+    numbers: BTreeSet<usize>,
+}
+
+/// When more segments than these have not come back, all that follow are encoded by themselves.
+const UNPROVEN_MAX: usize = 4;
+
+impl Alone {
+    /// Adds one; says whether it was not among them.
+    fn add(&mut self, number: usize) -> bool {
+        !self.has(number) && self.numbers.insert(number)
+    }
+
+    fn has(&self, number: usize) -> bool {
+        let are_many = self.numbers.len() > UNPROVEN_MAX;
+        let is_after = self.numbers.last().is_some_and(|last| number > *last);
+        self.numbers.contains(&number) || (are_many && is_after)
+    }
+}
+
+/// Encodes segments, and proves nothing.
+async fn encode_once(
+    part: &Repository,
+    candidates: &[Candidate],
+    mut building: Building,
+) -> Result<Option<(PackName, PackBuilder)>, ArchiveError> {
     for candidate in candidates {
         let name = &candidate.name;
         let Some(object) = part.get_wal(name).await? else {
@@ -44,7 +137,8 @@ pub(super) async fn encode(
             break;
         }
     }
-    let count = building.pack.members().len();
+    let pack = building.pack;
+    let count = pack.members().len();
     let packed = candidates.get(..count).unwrap_or_default();
     let newest = packed.iter().map(|candidate| candidate.archived).max();
     let (Some(first), Some(newest)) = (packed.first(), newest) else {
@@ -53,16 +147,7 @@ pub(super) async fn encode(
     if count < LEAST_SEGMENTS {
         return Ok(None);
     }
-    let name = PackName::new(&first.name, count, newest)?;
-    let Building { encoder, pack, .. } = building;
-    let finish = move || {
-        // Its memory goes before the whole pack takes more.
-        drop(encoder);
-        pack.finish()
-    };
-    let object = off_the_runtime(finish).await;
-    let object = object.map_err(|error| ArchiveError::file("read", scratch, error))?;
-    Ok(Some(EncodedPack { name, object }))
+    Ok(Some((PackName::new(&first.name, count, newest)?, pack)))
 }
 
 /// After this number of segments that were told from those before them, the next one may begin anew.
@@ -78,15 +163,17 @@ struct Building {
     /// Segments that this encoder has encoded.
     count: usize,
     pack: PackBuilder,
+    alone: Alone,
 }
 
 impl Building {
-    fn new(level: Level, scratch: &Path) -> Building {
+    fn new(level: Level, scratch: &Path, alone: Alone) -> Building {
         Building {
             level,
             encoder: HistoryEncoder::new(level),
             count: 0,
             pack: PackBuilder::new(Scratch::new(scratch)),
+            alone,
         }
     }
 
@@ -104,6 +191,8 @@ impl Building {
                 name: name.clone(),
                 source,
             })?;
+            #[cfg(test)]
+            let member = testing::encoded(&name, member);
             let fitted = self.pack.push(&name, &segment, member);
             Ok((self, fitted))
         })
@@ -111,6 +200,13 @@ impl Building {
     }
 
     fn encode(&mut self, segment: &[u8], alone: u64) -> Result<EncodedMember, EncodeError> {
+        if self.alone.has(self.pack.members().len()) {
+            self.count = 1;
+            return Ok(EncodedMember {
+                bytes: self.encoder.encode_alone(segment)?,
+                begins_anew: true,
+            });
+        }
         let mut bytes = self.encoder.encode(segment)?;
         self.count += 1;
         let may_begin = self.count > ANEW_AFTER && (self.count - 1).is_multiple_of(ANEW_AFTER);
@@ -130,11 +226,57 @@ impl Building {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::get::{GetOptions, Got, get};
+    use crate::packs::pack::pack;
+    use crate::packs::testing::{DAMAGED, STUBBORN, archive, name, options, segment};
+
+    /// Nothing is put that does not come back.
+    #[tokio::test(start_paused = true)]
+    async fn a_segment_that_does_not_come_back_is_encoded_by_itself() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let repository = archive(directory.path(), DAMAGED - 3..DAMAGED + 3).await;
+        let packed = pack(&repository, &options()).await.expect("packed");
+        assert_eq!(packed[0].problems, []);
+        assert_eq!(packed[0].packs[0].segments, 6);
+        for number in DAMAGED - 3..DAMAGED + 3 {
+            let single = repository.find_single(&name(number)).await;
+            assert!(single.expect("asked").is_none());
+            let destination = directory.path().join("RECOVERYXLOG");
+            let options = GetOptions::default();
+            let got = get(&repository, &name(number), &destination, &options).await;
+            assert!(matches!(got.expect("got"), Got::Found { .. }));
+            assert!(std::fs::read(&destination).expect("a file") == segment(number, 0));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_that_is_in_vain_all_stays_as_it_is() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let repository = archive(directory.path(), STUBBORN - 2..STUBBORN + 2).await;
+        let packed = pack(&repository, &options()).await.expect("done");
+        assert_eq!(packed[0].packs, []);
+        assert_eq!(packed[0].problems.len(), 1);
+        assert!(packed[0].problems[0].detail.contains(&name(STUBBORN)));
+        let listing = repository.list_wal_objects().await.expect("listed");
+        assert_eq!(listing.packs.len(), 0);
+        assert_eq!(listing.entries().len(), 4);
+    }
+
+    #[test]
+    fn after_many_failures_all_that_follow_are_encoded_by_themselves() {
+        let mut alone = Alone::default();
+        for number in [3, 5, 7, 9] {
+            assert!(alone.add(number));
+        }
+        assert!(!alone.add(5) && !alone.has(10));
+        assert!(alone.add(11));
+        assert!(alone.has(12) && !alone.has(10) && !alone.add(12));
+    }
 
     /// The numbers of the segments that begin anew, of 258 of which each takes so many bytes by itself.
     fn begins_anew(alone: u64) -> Vec<usize> {
         let scratch = tempfile::tempdir().expect("a temporary directory");
-        let mut building = Building::new(Level::default(), scratch.path());
+        let mut building = Building::new(Level::default(), scratch.path(), Alone::default());
         let begins = |number: &usize| {
             let segment = vec![*number as u8; 1000];
             let encoded = building.encode(&segment, alone).expect("encoded");

@@ -130,6 +130,11 @@ impl PackBuilder {
         true
     }
 
+    /// A segment as it will be stored.
+    pub(super) fn read(&self, number: usize) -> io::Result<Bytes> {
+        self.bytes.read(number)
+    }
+
     /// The segments so far.
     pub(crate) fn members(&self) -> &[Member] {
         &self.members
@@ -137,9 +142,9 @@ impl PackBuilder {
 
     /// The whole pack, in pieces: for one of its length, the memory that encoding has left is rarely in one
     /// place.
-    pub(crate) fn finish(self) -> io::Result<Vec<Bytes>> {
+    pub(crate) fn finish(&self) -> io::Result<Vec<Bytes>> {
         let mut pieces = vec![Bytes::from(pack_header::header(Content::Wal).to_vec())];
-        pieces.append(&mut self.bytes.into_pieces()?);
+        pieces.append(&mut self.bytes.pieces()?);
         let index_offset = pieces.iter().map(|piece| piece.len() as u64).sum();
         pieces.push(end(&self.members, index_offset).into());
         Ok(pieces)

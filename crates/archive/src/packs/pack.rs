@@ -1,7 +1,8 @@
 //! `pack`: segments that were archived one by one, into packs.
 //!
-//! A pack is put, read back, decoded and compared, and only then its segments' own objects go. So each
-//! segment is there at every moment, and whoever was interrupted begins again.
+//! A pack is decoded and compared, put, and read back, and only then its segments' own objects go. So each
+//! segment is there at every moment, and whoever was interrupted begins again: what an earlier run has put is
+//! decoded once more.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use walzip_repo::{PackName, PutOutcome, Repository, WalPack};
 use super::encoding::encode;
 use super::plan::{Candidate, Plan, Rules};
 use super::reading::is_damage;
-use super::settling::{ProvenPack, prove};
+use super::settling::{ProvenPack, prove, read_back};
 use crate::error::ArchiveError;
 use crate::progress::{Phase, Progress};
 use crate::wal_index;
@@ -150,7 +151,7 @@ async fn pack_cluster(part: &Repository, options: &PackOptions) -> Result<Packin
         proven: VecDeque::new(),
     };
     for pack in &plan.unsettled {
-        let settled = work.prove(pack, since).await;
+        let settled = work.prove(pack, since, None).await;
         let first = pack.name.segment(0).unwrap_or_default();
         if work.note(&first, settled)? == Some(true) {
             work.packing.settled.push(Packed::there(pack));
@@ -209,7 +210,8 @@ impl Work<'_> {
         if put == PutOutcome::Created && self.part.find_single(&first).await?.is_none() {
             self.packing.problems.push(came_too_late(&name, &first));
         }
-        if !self.prove(&pack, since).await? {
+        let own = (put == PutOutcome::Created).then_some(encoded.index_hash);
+        if !self.prove(&pack, since, own).await? {
             return Ok(None);
         }
         let planned = candidates.get(..name.count()).unwrap_or_default();
@@ -220,10 +222,19 @@ impl Work<'_> {
         Ok(Some(name.count()))
     }
 
-    /// Proves a pack, and finishes those that have settled. One that is not there any more has expired or
-    /// was set aside meanwhile, and is nothing to prove.
-    async fn prove(&mut self, pack: &WalPack, since: Instant) -> Result<bool, ArchiveError> {
-        let proven = match prove(self.part, pack, since).await {
+    /// Proves a pack, and finishes those that have settled. One's own was proven before it was put, and has the hash of
+    /// its index. One that is not there any more has expired or was set aside meanwhile, and is nothing to prove.
+    async fn prove(
+        &mut self,
+        pack: &WalPack,
+        since: Instant,
+        own: Option<[u8; 32]>,
+    ) -> Result<bool, ArchiveError> {
+        let proven = match own {
+            Some(index_hash) => read_back(self.part, pack, since, index_hash).await,
+            None => prove(self.part, pack, since).await,
+        };
+        let proven = match proven {
             Err(error) if is_damage(&error) && !self.is_there(pack).await? => return Ok(false),
             proven => proven?,
         };

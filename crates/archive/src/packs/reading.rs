@@ -269,8 +269,6 @@ pub(crate) struct Decoded {
     pub(crate) beginning: Beginning,
     /// How it begins and ends.
     pub(crate) edges: Option<SegmentEdges>,
-    /// BLAKE3 of it.
-    pub(crate) hash: [u8; 32],
 }
 
 impl PackReader {
@@ -278,7 +276,7 @@ impl PackReader {
     /// those after it cannot be either, up to one that begins anew.
     pub(crate) async fn decode_all(
         &self,
-        mut take: impl AsyncFnMut(&str, Result<Decoded, ArchiveError>) -> Result<(), ArchiveError>,
+        mut take: impl AsyncFnMut(&Member, Result<Decoded, ArchiveError>) -> Result<(), ArchiveError>,
     ) -> Result<(), ArchiveError> {
         let mut decoding = Some(Decoding::default());
         let mut read = VecDeque::new();
@@ -302,7 +300,23 @@ impl PackReader {
                 (Some(_), Some(Err(error))) => Err(error),
                 _ => Err(self.after_damage(&member.name)),
             };
-            take(&member.name, decoded).await?;
+            take(member, decoded).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads all segments as they are stored, and compares them with their hashes.
+    pub(super) async fn check_all(&self) -> Result<(), ArchiveError> {
+        let mut at = 0;
+        while let Some(rest) = self.members().get(at..).filter(|rest| !rest.is_empty()) {
+            let read = self.read(at..self.members().len()).await?;
+            at += read.len();
+            let (pack, members) = (self.name().clone(), rest.to_vec());
+            off_the_runtime(move || {
+                let mut read = members.iter().zip(&read);
+                read.try_for_each(|(member, bytes)| check_bytes(&pack, member, bytes))
+            })
+            .await?;
         }
         Ok(())
     }
@@ -322,7 +336,6 @@ impl PackReader {
                     let decoded = Decoded {
                         beginning: proof.beginning,
                         edges: proof.edges.finish(),
-                        hash: member.original_hash,
                     };
                     (Some(decoding), Ok(decoded))
                 }

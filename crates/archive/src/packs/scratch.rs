@@ -19,7 +19,7 @@ pub(super) struct Scratch {
 #[derive(Debug)]
 enum Part {
     InFile { offset: u64, len: usize },
-    InMemory(Vec<u8>),
+    InMemory(Bytes),
 }
 
 impl Scratch {
@@ -60,23 +60,27 @@ impl Scratch {
                     len: bytes.len(),
                 }
             }
-            _ => Part::InMemory(bytes),
+            _ => Part::InMemory(bytes.into()),
         });
     }
 
-    /// All of them, in the pieces in which they were put.
-    pub(super) fn into_pieces(self) -> io::Result<Vec<Bytes>> {
-        let file = self.file;
-        let piece = |part| match (part, &file) {
-            (Part::InFile { offset, len }, Some(file)) => {
-                let mut bytes = vec![0; len];
-                file.read_exact_at(&mut bytes, offset)?;
+    /// The bytes that were put with this number, from 0 on.
+    pub(super) fn read(&self, number: usize) -> io::Result<Bytes> {
+        match (self.parts.get(number), &self.file) {
+            (Some(Part::InFile { offset, len }), Some(file)) => {
+                let mut bytes = vec![0; *len];
+                file.read_exact_at(&mut bytes, *offset)?;
                 Ok(bytes.into())
             }
-            (Part::InMemory(bytes), _) => Ok(bytes.into()),
-            (Part::InFile { .. }, None) => Err(io::ErrorKind::NotFound.into()),
-        };
-        self.parts.into_iter().map(piece).collect()
+            (Some(Part::InMemory(bytes)), _) => Ok(bytes.clone()),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// All of them, in the pieces in which they were put.
+    pub(super) fn pieces(&self) -> io::Result<Vec<Bytes>> {
+        let numbers = 0..self.parts.len();
+        numbers.map(|number| self.read(number)).collect()
     }
 }
 
@@ -89,7 +93,7 @@ mod tests {
             scratch.push(vec![number; 1000 * usize::from(number)]);
         }
         let is_in_file = scratch.file_len == 10_000;
-        (is_in_file, scratch.into_pieces().expect("read").concat())
+        (is_in_file, scratch.pieces().expect("read").concat())
     }
 
     #[test]
@@ -110,6 +114,6 @@ mod tests {
         scratch.push(vec![1; 1000]);
         let file = scratch.file.as_ref().expect("a file");
         file.set_len(10).expect("cut");
-        assert!(scratch.into_pieces().is_err());
+        assert!(scratch.pieces().is_err());
     }
 }

@@ -11,7 +11,8 @@ use walzip_codec::Header;
 use walzip_repo::layout::PACK_SETTLED_SECONDS;
 use walzip_repo::{Repository, WalPack};
 
-use super::reading::{Decoded, PackReader, damaged, gone};
+use super::format::Member;
+use super::reading::{PackReader, damaged, gone};
 use super::sequence::Before;
 use crate::error::ArchiveError;
 use crate::stable_file::StableFile;
@@ -41,11 +42,11 @@ pub(super) async fn prove(
     let reader = reader.ok_or_else(|| gone(&pack.name))?;
     let mut single = Vec::new();
     reader
-        .decode_all(async |name, decoded| {
-            let decoded = decoded?;
-            wal_object::prove_beginning(name, &decoded.beginning, part.cluster())?;
-            if compare(part, pack, name, &decoded).await? {
-                single.push(name.to_owned());
+        .decode_all(async |member, decoded| {
+            let name = &member.name;
+            wal_object::prove_beginning(name, &decoded?.beginning, part.cluster())?;
+            if compare(part, pack, member).await? {
+                single.push(name.clone());
             }
             Ok(())
         })
@@ -57,22 +58,52 @@ pub(super) async fn prove(
     })
 }
 
+/// Reads a pack from the store that was proven before it was put, and had this hash in its index: it has to be the
+/// same, byte for byte. Compares every segment with its own object, too.
+pub(super) async fn read_back(
+    part: &Repository,
+    pack: &WalPack,
+    since: Instant,
+    index_hash: [u8; 32],
+) -> Result<ProvenPack, ArchiveError> {
+    let reader = PackReader::open(&part.packs(), pack).await?;
+    let reader = reader.ok_or_else(|| gone(&pack.name))?;
+    if reader.hash() != index_hash {
+        return Err(damaged(
+            &pack.name,
+            "it is not the pack that was put".to_owned(),
+        ));
+    }
+    reader.check_all().await?;
+    let mut single = Vec::new();
+    for member in reader.members() {
+        if compare(part, pack, member).await? {
+            single.push(member.name.clone());
+        }
+    }
+    Ok(ProvenPack {
+        pack: pack.clone(),
+        since,
+        single,
+    })
+}
+
 /// Whether a segment of a pack is an object of its own; fails if that is not the same.
 pub(crate) async fn compare(
     part: &Repository,
     pack: &WalPack,
-    name: &str,
-    decoded: &Decoded,
+    member: &Member,
 ) -> Result<bool, ArchiveError> {
+    let name = &member.name;
     let Some(object) = part.get_wal(name).await? else {
         return Ok(false);
     };
     // A long segment has several members, each with a hash of its own.
     let header = Header::read(&object).ok();
-    let of_all = header.filter(|header| header.original_len == decoded.beginning.len as u64);
-    let says_other = of_all.is_some_and(|header| header.original_hash != decoded.hash);
+    let of_all = header.filter(|header| header.original_len == member.original_len);
+    let says_other = of_all.is_some_and(|header| header.original_hash != member.original_hash);
     let found = StoredWal::Single(object).content_hash(name).await?;
-    match says_other || *found.as_bytes() != decoded.hash {
+    match says_other || *found.as_bytes() != member.original_hash {
         true => Err(damaged(
             &pack.name,
             format!("its {name} is not the {name} that is an object of its own"),

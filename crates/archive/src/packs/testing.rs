@@ -7,6 +7,7 @@ use walzip_codec::Level;
 use walzip_repo::testing::memory_store;
 use walzip_repo::{ClusterIdentity, Repository};
 
+use super::format::EncodedMember;
 use super::pack::PackOptions;
 use crate::progress::Progress;
 use crate::push::{PushOptions, push};
@@ -82,4 +83,19 @@ impl Spoiling {
     pub(super) fn set(self) {
         *SPOILING.lock().unwrap_or_else(PoisonError::into_inner) = self;
     }
+}
+
+/// A segment that is damaged when it is encoded after others.
+pub(super) const DAMAGED: u32 = 0x77;
+/// One that is damaged when it is encoded.
+pub(super) const STUBBORN: u32 = 0x99;
+
+/// What is packed of a segment.
+pub(super) fn encoded(segment: &str, mut encoded: EncodedMember) -> EncodedMember {
+    let is_damaged = segment == name(DAMAGED) && !encoded.begins_anew;
+    if is_damaged || segment == name(STUBBORN) {
+        let last = encoded.bytes.last_mut().expect("bytes");
+        *last ^= 1;
+    }
+    encoded
 }

@@ -97,7 +97,8 @@ async fn verify_pack(
         });
     };
     reader
-        .decode_all(async |name, decoded| {
+        .decode_all(async |member, decoded| {
+            let name = &member.name;
             verification.wal_objects += 1;
             let mut edges = None;
             let checked = match decoded {
@@ -106,9 +107,7 @@ async fn verify_pack(
                     let beginning = &decoded.beginning;
                     let proven = wal_object::prove_beginning(name, beginning, repository.cluster());
                     match is_single(name) {
-                        true => packs::compare(repository, pack, name, &decoded)
-                            .await
-                            .and(proven),
+                        true => packs::compare(repository, pack, member).await.and(proven),
                         false => proven,
                     }
                 }
@@ -117,7 +116,7 @@ async fn verify_pack(
             match checked {
                 Ok(original_bytes) => {
                     verification.wal_original_bytes += original_bytes;
-                    whole.insert(name.to_owned());
+                    whole.insert(name.clone());
                     // One that is stored by itself as well has been added.
                     neighbours.add(name, edges.filter(|_| !is_single(name)));
                 }

@@ -154,6 +154,10 @@ fn print(import: &Import) -> std::io::Result<()> {
             "in the repository already, not compared",
         ),
         (import.other_files, "not WAL, passed over"),
+        (
+            import.unused,
+            "segments that the server has not begun, passed over",
+        ),
     ] {
         if count > 0 {
             writeln!(out, "{what}: {count}")?;

@@ -342,6 +342,47 @@ fn the_segment_that_a_server_still_writes_is_left_out() {
     assert!(told.contains("imported: WAL files 1 "), "{told}");
 }
 
+/// A server keeps files for later under names that come next. Between segments that were begun there are none.
+#[test]
+fn segments_that_a_server_has_not_begun_are_passed_over() {
+    let sandbox = initialised();
+    let mark = |number| {
+        let path = format!("other/pg_wal/archive_status/{}.done", name(number));
+        sandbox.write(&path, b"");
+    };
+    mark(4);
+    let write = |number: u64, content: &[u8]| {
+        sandbox.write(&format!("other/pg_wal/{}", name(number)), content);
+    };
+    let zeros = vec![0; segment(1).len()];
+    write(4, &segment(4));
+    write(5, &segment(1));
+    write(6, &zeros);
+    let told = imports(&sandbox, &["other/pg_wal"]);
+    let passed = "segments that the server has not begun, passed over: 2";
+    assert!(
+        told.contains("imported: WAL files 1 ") && told.contains(passed),
+        "{told}"
+    );
+    // Marked as finished, or before one that was begun, they are damaged.
+    mark(5);
+    let told = problems(&sandbox, &["other/pg_wal"]);
+    assert!(told.contains(&format!("damaged: {}: ", name(5))), "{told}");
+    assert!(told.contains("passed over: 1"), "{told}");
+    write(7, &segment(7));
+    let told = problems(&sandbox, &["other/pg_wal"]);
+    for number in [5, 6] {
+        assert!(told.contains(&format!("{}: ", name(number))), "{told}");
+    }
+    assert!(!told.contains("passed over"), "{told}");
+    // Elsewhere nothing says that it is a server's.
+    for (number, content) in [(4, segment(4)), (5, segment(1))] {
+        sandbox.write(&format!("plain/{}", name(number)), &content);
+    }
+    let told = problems(&sandbox, &["plain"]);
+    assert!(told.contains(&format!("damaged: {}: ", name(5))), "{told}");
+}
+
 /// The first and the last one are looked at, and need not be the repository's.
 #[test]
 fn files_of_several_clusters_in_one_directory_go_by_their_first_pages() {

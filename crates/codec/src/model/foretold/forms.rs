@@ -1,8 +1,8 @@
 //! What an image is besides its page.
 
 use walzip_pgformat::Version;
-use walzip_pgformat::opcode::{btree, heap2};
-use walzip_pgformat::rmgr_id::{BTREE, HEAP2, XLOG};
+use walzip_pgformat::opcode::heap2;
+use walzip_pgformat::rmgr_id::{HEAP2, XLOG};
 use walzip_pgformat::wal::{Block, Compression, Image, RecordLayout};
 
 use crate::streams::coder::{Coder, LazyStream};
@@ -14,12 +14,6 @@ const FPI_FOR_HINT: u8 = 0xA0;
 /// The record has an image because hints changed.
 pub fn is_hint(layout: &RecordLayout) -> bool {
     layout.header.rmid == XLOG && layout.header.info & 0xF0 == FPI_FOR_HINT
-}
-
-/// The record splits a page of a B-tree.
-pub fn is_split(layout: &RecordLayout) -> bool {
-    let opcode = layout.header.info & 0xF0;
-    layout.header.rmid == BTREE && matches!(opcode, btree::SPLIT_L | btree::SPLIT_R)
 }
 
 /// The page gets no new position where hints are not logged.

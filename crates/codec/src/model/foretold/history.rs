@@ -18,11 +18,6 @@ use crate::model::pages::recreation::Recreation;
 /// The longest record of which a part is kept for what follows, in bytes.
 const PENDING_MAX: usize = 64 << 20;
 
-/// What is kept to undo the changes of a segment, or of a part of one, takes at most so many bytes for each byte
-/// of it, or so many in all if that is more. A segment that changes more is encoded alone.
-const UNDO_BYTES_EACH: usize = 8;
-const UNDO_BYTES_MIN: usize = 128 << 20;
-
 /// Indexes whose order of keys is remembered.
 const ORDERS_MAX: usize = 65536;
 
@@ -37,8 +32,6 @@ pub struct History {
     pub(super) gin_rows: GinRows,
     /// Whether that is learned from the records that come now.
     learns_leaves: bool,
-    /// What was learned before, as long as it may be wanted back.
-    before: Option<Box<Learned>>,
 }
 
 /// What is known besides pages.
@@ -65,7 +58,6 @@ impl Default for History {
             leaves: Leaves::default(),
             gin_rows: GinRows::default(),
             learns_leaves: false,
-            before: None,
         }
     }
 }
@@ -112,29 +104,6 @@ impl History {
         hasher.update(&learned.end.0.to_le_bytes());
         hasher.update(&learned.pending);
         hasher.finalize()
-    }
-
-    /// Remembers from now on what changes while WAL of this length is replayed, for [`History::undo`].
-    pub fn remember(&mut self, wal_len: usize) {
-        self.before = Some(Box::new(self.learned.clone()));
-        self.leaves.remember();
-        self.gin_rows.remember();
-        let bytes_max = wal_len.saturating_mul(UNDO_BYTES_EACH);
-        self.cache.remember(bytes_max.max(UNDO_BYTES_MIN));
-    }
-
-    /// Becomes what it was when it began to remember. Returns whether that was possible. If not, it must not be
-    /// used any more.
-    pub fn undo(&mut self) -> bool {
-        match self.before.take() {
-            Some(before) => {
-                self.learned = *before;
-                self.leaves.undo();
-                self.gin_rows.undo();
-                self.cache.undo()
-            }
-            None => false,
-        }
     }
 
     /// A segment, or a part of one, begins, encoded in this format.
@@ -258,7 +227,7 @@ impl History {
         if let Some((block, tuple)) = leaf_insertion(layout, bytes) {
             let (locator, number) = (block.locator, block.number);
             self.leaves.learn(locator, tuple, number, &self.cache);
-        } else if super::forms::is_split(layout) || is_insertion(layout) {
+        } else if walzip_replay::is_split(layout) || is_insertion(layout) {
             for block in layout.blocks.iter().filter(|block| block.id <= 1) {
                 let (locator, number) = (block.locator, block.number);
                 self.leaves.learn_page(locator, number, &self.cache);
