@@ -32,13 +32,16 @@ pub enum MainLeft {
     Part(Vec<u8>),
 }
 
-/// What is left of a record, if its data follow from the page.
+/// What is left of a record, if its data follow from the page: [`whole`] makes the record of it again.
 pub fn rest(record: &Record<'_>, page: &PageBytes) -> Option<MainLeft> {
     let versions = Versions::of(page);
     let main = record.main();
     let changes = changes(record, main, &versions)?;
     let is_expected = data(&changes, record, main)? == record.data(0);
-    is_expected.then(|| rest_of_main(record, &versions).map_or(MainLeft::All, MainLeft::Part))
+    is_expected.then(|| {
+        let rest = rest_of_main(record, &changes, &versions);
+        rest.map_or(MainLeft::All, MainLeft::Part)
+    })
 }
 
 /// The main data and the data of a record of which the rest is left. `has_all_main`: nothing was taken out of the
@@ -150,9 +153,17 @@ fn put_counts(record: &Record<'_>, changes: &LineChanges, main: &mut [u8]) -> Op
     Some(())
 }
 
-/// The place of the horizon among those of the page instead of it, and no counts.
-fn rest_of_main(record: &Record<'_>, versions: &Versions<'_>) -> Option<Vec<u8>> {
+/// The place of the horizon among those of the page instead of it, and no counts, if these are those of the changes.
+fn rest_of_main(
+    record: &Record<'_>,
+    changes: &LineChanges,
+    versions: &Versions<'_>,
+) -> Option<Vec<u8>> {
     let mut main = record.main().to_vec();
+    put_counts(record, changes, &mut main)?;
+    if main != record.main() {
+        return None;
+    }
     if let Some(at) = horizon_at(record) {
         let horizon = read_u32(&main, at)?;
         let place = match horizon {

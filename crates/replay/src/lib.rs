@@ -106,6 +106,11 @@ impl PageData {
         }
     }
 
+    /// Whether [`PageData::whole`] has to be asked if it makes the record of the rest again. Of pruning it does.
+    pub fn is_uncertain(self) -> bool {
+        self != PageData::Pruning
+    }
+
     /// What is left, given the page as it is before the record, and the rows that are expected.
     pub fn rest(self, record: &Record<'_>, page: &PageBytes, rows: &GinRows) -> Option<Rest> {
         match self {

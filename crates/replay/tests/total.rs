@@ -3,6 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use walzip_pgformat::Version;
+use walzip_pgformat::opcode::heap2;
 use walzip_pgformat::rmgr_id::{BRIN, BTREE, GIN, GIST, HASH, HEAP, HEAP2, SPGIST};
 use walzip_pgformat::wal::{Block, RecordHeader, RecordLayout, RelFileLocator};
 use walzip_replay::{
@@ -106,6 +107,29 @@ impl AnyRecord {
     }
 }
 
+/// The rest of a record that prunes its page, with the place of a horizon.
+fn pruning() -> impl Strategy<Value = AnyRecord> {
+    let opcode = prop::sample::select(vec![
+        heap2::PRUNE,
+        heap2::PRUNE_VACUUM_SCAN,
+        heap2::PRUNE_VACUUM_CLEANUP,
+    ]);
+    (0..6usize, opcode, 0..4u32, any::<u8>()).prop_map(|(major, info, horizon, flags)| {
+        let (horizon, older) = (horizon.to_le_bytes(), major < 4);
+        AnyRecord {
+            major,
+            rmid: HEAP2,
+            info,
+            main: match older {
+                true => [&horizon[..], &[0; 4]].concat(),
+                false => [&[0, flags], &horizon[..]].concat(),
+            },
+            data: Default::default(),
+            fork_flags: [0; BLOCKS],
+        }
+    })
+}
+
 fn key(block: u32) -> PageKey {
     PageKey {
         block,
@@ -126,6 +150,40 @@ fn replayed(pages: &[Box<PageBytes>; BLOCKS], record: &Record<'_>) -> Vec<PageBy
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn records_of_pruning_are_made_of_their_rests(page in page(), record in pruning()) {
+        let (rows, follows) = (GinRows::default(), Follows::All);
+        let version = Version::from_major(13 + record.major as u32).expect("a supported major");
+        let rules = Rules { version, revision: Revision::Third };
+        let with = |record: &AnyRecord, ask: &dyn Fn(PageData, &Record<'_>)| {
+            let mut bytes = Vec::new();
+            let layout = record.layout(&mut bytes);
+            let record = Record { rules, layout: &layout, bytes: &bytes };
+            if let Some(data) = PageData::of(&record) {
+                ask(data, &record);
+            }
+        };
+        with(&record, &|data, rest| {
+            let Some(whole) = data.whole(rest, &page, &rows, follows) else {
+                return;
+            };
+            let mut record = record.clone();
+            record.main = whole.main.expect("main data");
+            record.data[0] = whole.data.clone();
+            with(&record, &|data, seen| {
+                let rest = data.rest(seen, &page, &rows).expect("a rest");
+                let mut left = record.clone();
+                left.main = rest.main.unwrap_or(left.main);
+                left.data[0] = rest.data;
+                with(&left, &|data, left| {
+                    let again = data.whole(left, &page, &rows, rest.follows).expect("whole");
+                    assert_eq!(again.main.as_ref(), Some(&record.main));
+                    assert_eq!(again.data, record.data[0]);
+                });
+            });
+        });
+    }
 
     #[test]
     fn any_record_does_the_same_to_any_pages(

@@ -12,6 +12,7 @@ use super::format::{EncodedMember, PackBuilder, read_index};
 use super::plan::{Candidate, LEAST_SEGMENTS};
 use super::reading::Decoding;
 use super::scratch::Scratch;
+use super::settling::OwnPack;
 #[cfg(test)]
 use super::testing;
 use crate::coding::{self, Beginning, off_the_runtime};
@@ -23,8 +24,7 @@ pub(super) struct EncodedPack {
     pub(super) name: PackName,
     /// In pieces.
     pub(super) object: Vec<Bytes>,
-    /// What its index says, which has the hash of each segment as it is stored.
-    pub(super) index_hash: [u8; 32],
+    pub(super) own: OwnPack,
 }
 
 /// Encodes segments, as many from the first one on as a pack can hold. Nothing if they are too few,
@@ -41,9 +41,10 @@ pub(super) async fn encode(
     let mut alone = Alone::default();
     loop {
         let building = Building::new(level, scratch, alone.clone());
-        let Some((name, pack)) = encode_once(part, candidates, building).await? else {
+        let Some((name, building)) = encode_once(part, candidates, building).await? else {
             return Ok(None);
         };
+        let Building { pack, objects, .. } = building;
         let proven = off_the_runtime(move || {
             let unproven = first_unproven(&pack, &name)?;
             Ok((name, pack, unproven))
@@ -53,7 +54,7 @@ pub(super) async fn encode(
         let (name, pack, unproven) = proven.map_err(failed)?;
         let Some(unproven) = unproven else {
             let object = off_the_runtime(move || pack.finish()).await;
-            return EncodedPack::new(name, object.map_err(failed)?).map(Some);
+            return EncodedPack::new(name, object.map_err(failed)?, objects).map(Some);
         };
         let segment = name.segment(unproven).unwrap_or_default();
         tracing::warn!("{segment} does not come back out of pack {name}: it is encoded by itself");
@@ -67,7 +68,11 @@ pub(super) async fn encode(
 }
 
 impl EncodedPack {
-    fn new(name: PackName, object: Vec<Bytes>) -> Result<EncodedPack, ArchiveError> {
+    fn new(
+        name: PackName,
+        object: Vec<Bytes>,
+        objects: Vec<[u8; 32]>,
+    ) -> Result<EncodedPack, ArchiveError> {
         let size = object.iter().map(|piece| piece.len() as u64).sum();
         let end = object.last().map_or(&[][..], |end| end);
         let index = read_index(&name, size, end).map_err(|reason| {
@@ -76,7 +81,10 @@ impl EncodedPack {
         Ok(EncodedPack {
             name,
             object,
-            index_hash: index.hash,
+            own: OwnPack {
+                index_hash: index.hash,
+                objects,
+            },
         })
     }
 }
@@ -121,12 +129,13 @@ async fn encode_once(
     part: &Repository,
     candidates: &[Candidate],
     mut building: Building,
-) -> Result<Option<(PackName, PackBuilder)>, ArchiveError> {
+) -> Result<Option<(PackName, Building)>, ArchiveError> {
     for candidate in candidates {
         let name = &candidate.name;
         let Some(object) = part.get_wal(name).await? else {
             return Ok(None);
         };
+        building.objects.push(blake3::hash(&object).into());
         let segment = coding::decode(name, object).await?;
         let beginning = Beginning::of(&segment);
         wal_object::prove_beginning(name, &beginning, part.cluster())?;
@@ -137,8 +146,9 @@ async fn encode_once(
             break;
         }
     }
-    let pack = building.pack;
-    let count = pack.members().len();
+    // Its memory goes before a decoder takes as much.
+    building.encoder = HistoryEncoder::new(building.level);
+    let count = building.pack.members().len();
     let packed = candidates.get(..count).unwrap_or_default();
     let newest = packed.iter().map(|candidate| candidate.archived).max();
     let (Some(first), Some(newest)) = (packed.first(), newest) else {
@@ -147,7 +157,7 @@ async fn encode_once(
     if count < LEAST_SEGMENTS {
         return Ok(None);
     }
-    Ok(Some((PackName::new(&first.name, count, newest)?, pack)))
+    Ok(Some((PackName::new(&first.name, count, newest)?, building)))
 }
 
 /// After this number of segments that were told from those before them, the next one may begin anew.
@@ -163,6 +173,8 @@ struct Building {
     /// Segments that this encoder has encoded.
     count: usize,
     pack: PackBuilder,
+    /// BLAKE3 of the objects from which segments were taken.
+    objects: Vec<[u8; 32]>,
     alone: Alone,
 }
 
@@ -173,6 +185,7 @@ impl Building {
             encoder: HistoryEncoder::new(level),
             count: 0,
             pack: PackBuilder::new(Scratch::new(scratch)),
+            objects: Vec::new(),
             alone,
         }
     }

@@ -17,7 +17,7 @@ use walzip_repo::{PackName, PutOutcome, Repository, WalPack};
 use super::encoding::encode;
 use super::plan::{Candidate, Plan, Rules};
 use super::reading::is_damage;
-use super::settling::{ProvenPack, prove, read_back};
+use super::settling::{OwnPack, ProvenPack, prove, read_back};
 use crate::error::ArchiveError;
 use crate::progress::{Phase, Progress};
 use crate::wal_index;
@@ -210,7 +210,7 @@ impl Work<'_> {
         if put == PutOutcome::Created && self.part.find_single(&first).await?.is_none() {
             self.packing.problems.push(came_too_late(&name, &first));
         }
-        let own = (put == PutOutcome::Created).then_some(encoded.index_hash);
+        let own = (put == PutOutcome::Created).then_some(&encoded.own);
         if !self.prove(&pack, since, own).await? {
             return Ok(None);
         }
@@ -222,16 +222,15 @@ impl Work<'_> {
         Ok(Some(name.count()))
     }
 
-    /// Proves a pack, and finishes those that have settled. One's own was proven before it was put, and has the hash of
-    /// its index. One that is not there any more has expired or was set aside meanwhile, and is nothing to prove.
+    /// Proves a pack, and finishes those that have settled. One's own was proven before it was put. One that is not there any more has expired or was set aside meanwhile, and is nothing to prove.
     async fn prove(
         &mut self,
         pack: &WalPack,
         since: Instant,
-        own: Option<[u8; 32]>,
+        own: Option<&OwnPack>,
     ) -> Result<bool, ArchiveError> {
         let proven = match own {
-            Some(index_hash) => read_back(self.part, pack, since, index_hash).await,
+            Some(own) => read_back(self.part, pack, since, own).await,
             None => prove(self.part, pack, since).await,
         };
         let proven = match proven {

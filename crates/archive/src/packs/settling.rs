@@ -7,6 +7,7 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use walzip_codec::Header;
 use walzip_repo::layout::PACK_SETTLED_SECONDS;
 use walzip_repo::{Repository, WalPack};
@@ -58,17 +59,25 @@ pub(super) async fn prove(
     })
 }
 
-/// Reads a pack from the store that was proven before it was put, and had this hash in its index: it has to be the
-/// same, byte for byte. Compares every segment with its own object, too.
+/// What is known of a pack that was proven before it was put.
+pub(super) struct OwnPack {
+    /// That of its index, which has the hash of each segment as it is stored.
+    pub(super) index_hash: [u8; 32],
+    /// BLAKE3 of the object from which each segment was packed.
+    pub(super) objects: Vec<[u8; 32]>,
+}
+
+/// Reads a pack from the store that was proven before it was put: it has to be the same, byte for byte. A segment's own
+/// object is the one from which it was packed, or is decoded and compared.
 pub(super) async fn read_back(
     part: &Repository,
     pack: &WalPack,
     since: Instant,
-    index_hash: [u8; 32],
+    own: &OwnPack,
 ) -> Result<ProvenPack, ArchiveError> {
     let reader = PackReader::open(&part.packs(), pack).await?;
     let reader = reader.ok_or_else(|| gone(&pack.name))?;
-    if reader.hash() != index_hash {
+    if reader.hash() != own.index_hash {
         return Err(damaged(
             &pack.name,
             "it is not the pack that was put".to_owned(),
@@ -76,10 +85,14 @@ pub(super) async fn read_back(
     }
     reader.check_all().await?;
     let mut single = Vec::new();
-    for member in reader.members() {
-        if compare(part, pack, member).await? {
-            single.push(member.name.clone());
+    for (member, packed_from) in reader.members().iter().zip(&own.objects) {
+        let Some(object) = part.get_wal(&member.name).await? else {
+            continue;
+        };
+        if blake3::hash(&object) != *packed_from {
+            compare_object(pack, member, object).await?;
         }
+        single.push(member.name.clone());
     }
     Ok(ProvenPack {
         pack: pack.clone(),
@@ -94,10 +107,19 @@ pub(crate) async fn compare(
     pack: &WalPack,
     member: &Member,
 ) -> Result<bool, ArchiveError> {
+    match part.get_wal(&member.name).await? {
+        Some(object) => compare_object(pack, member, object).await.map(|()| true),
+        None => Ok(false),
+    }
+}
+
+/// Fails if an object is not the same as a segment of a pack.
+async fn compare_object(
+    pack: &WalPack,
+    member: &Member,
+    object: Bytes,
+) -> Result<(), ArchiveError> {
     let name = &member.name;
-    let Some(object) = part.get_wal(name).await? else {
-        return Ok(false);
-    };
     // A long segment has several members, each with a hash of its own.
     let header = Header::read(&object).ok();
     let of_all = header.filter(|header| header.original_len == member.original_len);
@@ -108,7 +130,7 @@ pub(crate) async fn compare(
             &pack.name,
             format!("its {name} is not the {name} that is an object of its own"),
         )),
-        false => Ok(true),
+        false => Ok(()),
     }
 }
 

@@ -23,8 +23,8 @@ use crate::{running_as_root, runtime};
 /// they are, and so does what makes no full pack yet. With smaller packs (--segments) one segment is
 /// decoded sooner, and damage reaches less far.
 ///
-/// Every pack is read back from the repository, decoded and compared, before the segments' own objects
-/// are removed. When this is interrupted, every segment is there, and the next run goes on. Commands
+/// Every pack is decoded and compared before it is put, and read back from the repository before the
+/// segments' own objects are removed. When this is interrupted, every segment is there, and the next run goes on. Commands
 /// may archive, get, verify and expire at the same time.
 ///
 /// An older walzip, which knows of no packs, refuses the repository from then on: first install this

@@ -104,7 +104,7 @@ impl Rests {
         if let Some(main) = parts.main {
             change_main(&mut rest, &mut self.record, &main);
         }
-        if !is_whole(&rest, &self.record, follows) {
+        if data.is_uncertain() && !is_whole(&rest, &self.record, follows) {
             change_main(&mut rest, &mut self.record, whole.main());
             follows = Follows::Data;
             if !is_whole(&rest, &self.record, follows) {
