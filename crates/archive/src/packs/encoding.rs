@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use bytes::Bytes;
@@ -24,6 +25,7 @@ pub(super) struct EncodedPack {
     pub(super) name: PackName,
     /// In pieces.
     pub(super) object: Vec<Bytes>,
+    /// By which it is known again.
     pub(super) own: OwnPack,
 }
 
@@ -94,8 +96,11 @@ fn first_unproven(pack: &PackBuilder, name: &PackName) -> io::Result<Option<usiz
     let mut decoding = Decoding::default();
     for (number, member) in pack.members().iter().enumerate() {
         let bytes = pack.read(number)?;
-        let decoded = decoding.decode(name, member, &bytes, &mut io::sink());
-        if decoded.is_err() {
+        // After a panic nothing that it could leave half done is used again.
+        let decoded = catch_unwind(AssertUnwindSafe(|| {
+            decoding.decode(name, member, &bytes, &mut io::sink())
+        }));
+        if !matches!(decoded, Ok(Ok(()))) {
             return Ok(Some(number));
         }
     }

@@ -130,9 +130,17 @@ impl PackBuilder {
         true
     }
 
-    /// A segment as it will be stored.
+    /// A segment as it will be stored. Fails where it is not what was put into the pack.
     pub(super) fn read(&self, number: usize) -> io::Result<Bytes> {
-        self.bytes.read(number)
+        let bytes = self.bytes.read(number)?;
+        let hash = self.members.get(number).map(|member| member.hash);
+        match hash == Some(blake3::hash(&bytes).into()) {
+            true => Ok(bytes),
+            false => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "bytes that were kept for later have changed",
+            )),
+        }
     }
 
     /// The segments so far.
@@ -144,7 +152,9 @@ impl PackBuilder {
     /// place.
     pub(crate) fn finish(&self) -> io::Result<Vec<Bytes>> {
         let mut pieces = vec![Bytes::from(pack_header::header(Content::Wal).to_vec())];
-        pieces.append(&mut self.bytes.pieces()?);
+        for number in 0..self.members.len() {
+            pieces.push(self.read(number)?);
+        }
         let index_offset = pieces.iter().map(|piece| piece.len() as u64).sum();
         pieces.push(end(&self.members, index_offset).into());
         Ok(pieces)
@@ -434,6 +444,17 @@ mod tests {
         for (number, change) in lies.iter().enumerate() {
             assert!(lie(change).is_err(), "lie {number}");
         }
+    }
+
+    #[test]
+    fn bytes_that_have_changed_make_no_pack() {
+        let mut builder = PackBuilder::new(Scratch::in_memory());
+        for segment in name(2).segments() {
+            assert!(builder.push(&segment, &[0; 1 << 20], member(b"bytes", false)));
+        }
+        assert!(builder.finish().is_ok());
+        builder.members[1].hash[0] ^= 1;
+        assert!(builder.finish().is_err());
     }
 
     #[test]
