@@ -36,12 +36,34 @@ pub(crate) fn is_unfinished(path: &Path, segment: SegmentName) -> bool {
     is_unmarked(path, segment) && !is_filled(path, segment)
 }
 
-/// Whether a segment lies in a `pg_wal` whose server has made the file for later and written nothing of the segment: the
-/// first page is zeros, or still that of an older segment (InstallXLogFileSegment in access/transam/xlog.c, 18). It says
-/// nothing of the segments after this one.
-pub(crate) fn is_unused(path: &Path, segment: SegmentName) -> bool {
-    let first = is_unmarked(path, segment).then(|| first_page(path, segment));
-    matches!(first, Some(Some(FirstPage::Zeros | FirstPage::Older)))
+/// Whether a segment lies in a `pg_wal` whose server has made the file for later and written nothing of the segment
+/// (InstallXLogFileSegment, RemoveNonParentXlogFiles in access/transam/xlog.c, 18): it has zeros, or pages that were written
+/// under other names. Those may have this position on the parent's timeline, as the segment has in which its timeline
+/// begins; `begins_timeline`: this may be that one. It says nothing of the segments after this one.
+pub(crate) fn is_unused(path: &Path, segment: SegmentName, begins_timeline: bool) -> bool {
+    let is_empty = || is_empty(path, segment, begins_timeline);
+    is_unmarked(path, segment) && is_empty().unwrap_or(false)
+}
+
+/// Whether no page was written under this name, and the first one is not damaged.
+fn is_empty(path: &Path, segment: SegmentName, begins_timeline: bool) -> Option<bool> {
+    let (len, start) = extent(path, segment)?;
+    let file = File::open(path).ok()?;
+    let mut first = [0; PAGE_SIZE];
+    file.read_exact_at(&mut first, 0).ok()?;
+    let is_whole = |header: SegmentHeader| u64::from(header.segment_size) == len;
+    if first != [0; PAGE_SIZE] && !SegmentHeader::read(&first).is_ok_and(is_whole) {
+        return Some(false);
+    }
+    for offset in (0..len).step_by(PAGE_SIZE) {
+        let header = page_header(&file, offset)?;
+        let is_here = |header: &PageHeader| header.address == start + offset;
+        let is_own = |header: &PageHeader| begins_timeline || is_of(header, segment);
+        if header.is_some_and(|header| is_here(&header) && is_own(&header)) {
+            return Some(false);
+        }
+    }
+    Some(true)
 }
 
 /// Whether a segment lies in a `pg_wal` without a mark that it is finished.
@@ -51,33 +73,6 @@ fn is_unmarked(path: &Path, segment: SegmentName) -> bool {
     marks.is_dir() && !is_marked("ready") && !is_marked("done")
 }
 
-/// What a segment's file begins with.
-enum FirstPage {
-    Zeros,
-    /// The first page of a segment before it.
-    Older,
-    Other,
-}
-
-/// The first page of a segment's file, if it can be read.
-fn first_page(path: &Path, segment: SegmentName) -> Option<FirstPage> {
-    let (len, start) = extent(path, segment)?;
-    let mut page = [0; PAGE_SIZE];
-    File::open(path).ok()?.read_exact_at(&mut page, 0).ok()?;
-    if page == [0; PAGE_SIZE] {
-        return Some(FirstPage::Zeros);
-    }
-    let is_older = SegmentHeader::read(&page).is_ok_and(|header| {
-        let older = header.start.0;
-        u64::from(header.segment_size) == len && older < start && older.is_multiple_of(len)
-    });
-    Some(if is_older {
-        FirstPage::Older
-    } else {
-        FirstPage::Other
-    })
-}
-
 /// Whether the last page was written since the file got its name, or the first one of the next segment: a server ends
 /// a segment before it begins another. What cannot be read is seen later.
 fn is_filled(path: &Path, segment: SegmentName) -> bool {
@@ -85,7 +80,7 @@ fn is_filled(path: &Path, segment: SegmentName) -> bool {
         return true;
     };
     let last = len.saturating_sub(PAGE_SIZE as u64);
-    if is_written(path, last, start).unwrap_or(true) {
+    if is_written(path, segment, (last, start)).unwrap_or(true) {
         return true;
     }
     let next = u32::try_from(len)
@@ -93,7 +88,7 @@ fn is_filled(path: &Path, segment: SegmentName) -> bool {
         .and_then(|size| segment.next(size).ok());
     next.is_some_and(|next| {
         let path = path.with_file_name(next.to_string());
-        is_written(&path, 0, start + len).unwrap_or(false)
+        is_written(&path, next, (0, start + len)).unwrap_or(false)
     })
 }
 
@@ -104,12 +99,21 @@ fn extent(path: &Path, segment: SegmentName) -> Option<(u64, u64)> {
     Some((len, start.0))
 }
 
-/// Whether the page at an offset is of the segment at this position.
-fn is_written(path: &Path, offset: u64, start: u64) -> Option<bool> {
+/// Whether the page at an offset was written as one of a segment, which is at this position.
+fn is_written(path: &Path, segment: SegmentName, (offset, start): (u64, u64)) -> Option<bool> {
+    let header = page_header(&File::open(path).ok()?, offset)?;
+    let is_own = |header: PageHeader| header.address == start + offset && is_of(&header, segment);
+    Some(header.is_some_and(is_own))
+}
+
+/// Whether a page is of a segment's timeline.
+fn is_of(header: &PageHeader, segment: SegmentName) -> bool {
+    header.timeline == segment.timeline.0
+}
+
+/// The header of the page at an offset; the inner `None` if it has none.
+fn page_header(file: &File, offset: u64) -> Option<Option<PageHeader>> {
     let mut page = [0; PageHeader::SHORT_LEN];
-    File::open(path)
-        .ok()?
-        .read_exact_at(&mut page, offset)
-        .ok()?;
-    Some(PageHeader::read(&page).is_some_and(|header| header.address == start + offset))
+    file.read_exact_at(&mut page, offset).ok()?;
+    Some(PageHeader::read(&page))
 }

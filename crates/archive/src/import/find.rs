@@ -12,7 +12,7 @@
 //! So one search serves them all. It knows besides which directories of pgBackRest and Barman hold
 //! something else than the archive, and that each archive within the directory is one cluster's.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io;
@@ -69,15 +69,25 @@ pub(crate) fn find(directory: &Path) -> Result<Found, ArchiveError> {
 /// Leaves out what lies after the last segment that was begun on its timeline. Between two that were begun, one that
 /// seems not to be is damaged. Returns how many there were.
 fn leave_unused_out(group: &mut Group) -> u64 {
+    let place = |source: &Source| {
+        let directory = source.path.parent().map(Path::to_owned);
+        (directory, source.name.timeline())
+    };
+    let mut first = HashMap::new();
+    for source in &group.sources {
+        if source.name.segment().is_some() {
+            first.entry(place(source)).or_insert(source.name);
+        }
+    }
     let mut begun = HashSet::new();
     let before = group.sources.len();
     let mut kept: Vec<Source> = Vec::with_capacity(before);
     for source in group.sources.drain(..).rev() {
         if let WalFileName::Segment(segment) = source.name {
-            let directory = source.path.parent().map(Path::to_owned);
-            let place = (directory, source.name.timeline());
+            let place = place(&source);
             if !begun.contains(&place) {
-                if unfinished_segment::is_unused(&source.path, segment) {
+                let is_first = first.get(&place) == Some(&source.name);
+                if unfinished_segment::is_unused(&source.path, segment, is_first) {
                     continue;
                 }
                 begun.insert(place);

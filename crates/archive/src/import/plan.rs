@@ -145,7 +145,7 @@ impl Plan {
             let sources = group.sources.into_iter();
             tasks.extend(sources.map(|source| Task { source, owner }));
         }
-        let nothing = tasks.is_empty() && import.findings.is_empty();
+        let nothing = tasks.is_empty() && import.findings.is_empty() && import.unused == 0;
         match (nothing, foreign, parts.last()) {
             (true, Some(found), Some(part)) => Err(ArchiveError::Mismatch {
                 what: format!("the WAL in {}", directory.display()),

@@ -374,7 +374,35 @@ fn segments_that_a_server_has_not_begun_are_passed_over() {
     for number in [5, 6] {
         assert!(told.contains(&format!("{}: ", name(number))), "{told}");
     }
-    assert!(!told.contains("passed over"), "{told}");
+    assert!(!told.contains("not begun, passed over"), "{told}");
+    // The first page is gone, and others are there.
+    let mut damaged = segment(8);
+    let second = 8192 + (8 << 20_u64);
+    let header = damaged[..8].to_vec();
+    damaged[8192..8200].copy_from_slice(&header);
+    damaged[8194..8196].fill(0);
+    damaged[8200..8208].copy_from_slice(&u64::to_le_bytes(second));
+    damaged[..8192].fill(0);
+    write(8, &damaged);
+    let told = problems(&sandbox, &["other/pg_wal"]);
+    assert!(
+        told.contains(&format!("unfinished: {}: ", name(8))),
+        "{told}"
+    );
+    // After a promotion files have other segments of the parent's timeline, earlier ones, later ones, and the same.
+    for (number, content) in [(2, 2), (3, 1), (4, 9), (5, 5)] {
+        sandbox.write(
+            &format!("promoted/pg_wal/{}", name_on(2, number)),
+            &segment(content),
+        );
+    }
+    fs::create_dir_all(sandbox.path("promoted/pg_wal/archive_status")).expect("made");
+    let told = problems(&sandbox, &["promoted/pg_wal"]);
+    assert!(told.contains("not begun, passed over: 3"), "{told}");
+    assert!(
+        told.contains(&format!("unfinished: {}: ", name_on(2, 2))),
+        "{told}"
+    );
     // Elsewhere nothing says that it is a server's.
     for (number, content) in [(4, segment(4)), (5, segment(1))] {
         sandbox.write(&format!("plain/{}", name(number)), &content);
