@@ -222,7 +222,9 @@ impl Work<'_> {
         Ok(Some(name.count()))
     }
 
-    /// Proves a pack, and finishes those that have settled. One's own was proven before it was put. One that is not there any more has expired or was set aside meanwhile, and is nothing to prove.
+    /// Proves a pack, and finishes those that have settled. `own` is of a pack that was proven before this run put it:
+    /// it is read back. A pack that is not there any more has expired or was set aside meanwhile, and is nothing to
+    /// prove.
     async fn prove(
         &mut self,
         pack: &WalPack,

@@ -23,7 +23,7 @@ use crate::wal_object;
 /// So long a pack is there before a segment that is in it is removed.
 const SETTLED: Duration = Duration::from_secs(PACK_SETTLED_SECONDS);
 
-/// A pack of which every segment was decoded and compared.
+/// A pack of which every segment was decoded and compared, and that the store has.
 pub(super) struct ProvenPack {
     pack: WalPack,
     /// Since when it has been there for certain.
@@ -32,15 +32,19 @@ pub(super) struct ProvenPack {
     single: Vec<String>,
 }
 
-/// Reads a pack from the store, and compares every segment with its own object, as far as there is
+async fn open(part: &Repository, pack: &WalPack) -> Result<PackReader, ArchiveError> {
+    let reader = PackReader::open(&part.packs(), pack).await?;
+    reader.ok_or_else(|| gone(&pack.name))
+}
+
+/// Reads a pack from the store, decodes it, and compares every segment with its own object, as far as there is
 /// one.
 pub(super) async fn prove(
     part: &Repository,
     pack: &WalPack,
     since: Instant,
 ) -> Result<ProvenPack, ArchiveError> {
-    let reader = PackReader::open(&part.packs(), pack).await?;
-    let reader = reader.ok_or_else(|| gone(&pack.name))?;
+    let reader = open(part, pack).await?;
     let mut single = Vec::new();
     reader
         .decode_all(async |member, decoded| {
@@ -61,7 +65,7 @@ pub(super) async fn prove(
 
 /// What is known of a pack that was proven before it was put.
 pub(super) struct OwnPack {
-    /// That of its index, which has the hash of each segment as it is stored.
+    /// BLAKE3 of its index, which has the hash of each segment as it is stored.
     pub(super) index_hash: [u8; 32],
     /// BLAKE3 of the object from which each segment was packed.
     pub(super) objects: Vec<[u8; 32]>,
@@ -75,8 +79,7 @@ pub(super) async fn read_back(
     since: Instant,
     own: &OwnPack,
 ) -> Result<ProvenPack, ArchiveError> {
-    let reader = PackReader::open(&part.packs(), pack).await?;
-    let reader = reader.ok_or_else(|| gone(&pack.name))?;
+    let reader = open(part, pack).await?;
     if reader.hash() != own.index_hash {
         return Err(damaged(
             &pack.name,
